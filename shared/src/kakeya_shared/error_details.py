@@ -1,0 +1,61 @@
+"""The error tree on the wire: gRPC's richer error model.
+
+A status carries `google.rpc.Status` with an `ErrorInfo` (reason, domain, metadata) and, where a retry can
+help, a `RetryInfo`, in the trailing metadata `grpc-status-details-bin`.
+"""
+
+from collections.abc import Iterable
+
+import grpc
+from google.protobuf.duration_pb2 import Duration
+from google.protobuf.message import DecodeError
+from google.rpc import error_details_pb2, status_pb2
+
+from kakeya_shared.errors import KakeyaError
+
+DOMAIN = "kakeya"
+DETAILS_KEY = "grpc-status-details-bin"
+
+
+def encode(error: KakeyaError) -> bytes:
+    """The serialized `google.rpc.Status` of an error."""
+    status = status_pb2.Status(code=error.status.value[0], message=error.message)
+    status.details.add().Pack(error_details_pb2.ErrorInfo(reason=error.reason, domain=DOMAIN, metadata=error.metadata))
+    if error.retry_after_seconds is not None:
+        delay = Duration()
+        delay.FromNanoseconds(round(error.retry_after_seconds * 1e9))
+        status.details.add().Pack(error_details_pb2.RetryInfo(retry_delay=delay))
+    return status.SerializeToString()
+
+
+def decode(rpc_error: grpc.aio.AioRpcError) -> KakeyaError | None:
+    """The error that a Kakeya service raised, or None where the status is gRPC's own or somebody else's."""
+    details = _details(rpc_error.trailing_metadata() or ())
+    if details is None:
+        return None
+    info = error_details_pb2.ErrorInfo()
+    retry = error_details_pb2.RetryInfo()
+    for detail in details.details:
+        _ = detail.Unpack(info) or detail.Unpack(retry)
+    kind = KakeyaError.by_reason.get(info.reason) if info.domain == DOMAIN else None
+    if kind is None:
+        return None
+    error = kind(details.message, metadata=info.metadata)
+    if retry.HasField("retry_delay"):
+        error.retry_after_seconds = retry.retry_delay.ToNanoseconds() / 1e9
+    return error
+
+
+def unreachable(rpc_error: grpc.aio.AioRpcError) -> bool:
+    """Whether the call failed because the peer could not be reached, as opposed to an answer of the peer."""
+    return decode(rpc_error) is None and rpc_error.code() is grpc.StatusCode.UNAVAILABLE
+
+
+def _details(metadata: Iterable[tuple[str, str | bytes]]) -> status_pb2.Status | None:
+    for key, value in metadata:
+        if key == DETAILS_KEY and isinstance(value, bytes):
+            try:
+                return status_pb2.Status.FromString(value)
+            except DecodeError:
+                return None
+    return None
