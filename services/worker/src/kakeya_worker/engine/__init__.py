@@ -1,0 +1,1 @@
+"""The engine: integers plan here, arrays obey in a verifier backend."""

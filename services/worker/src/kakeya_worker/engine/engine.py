@@ -1,0 +1,283 @@
+"""The engine: one thread owns the slab and steps it; everybody else hands it commands and holds futures.
+
+A step is: schedule, forward, commit.
+"""
+
+import queue
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TypeVar
+
+import structlog
+
+from kakeya_shared.errors import (
+    Draining,
+    EmptyHistory,
+    Internal,
+    InvariantViolated,
+    KakeyaError,
+    OperationRunning,
+    OperationStopped,
+    SessionClosed,
+)
+from kakeya_worker.engine.lane import LaneGeometry, Row, violation
+from kakeya_worker.engine.lane_table import LaneTable, Tenancy
+from kakeya_worker.engine.operation import (
+    MAX_PAUSE_SECONDS,
+    Append,
+    AppendResult,
+    Generate,
+    GenerateResult,
+    LaneState,
+)
+from kakeya_worker.engine.sampling import choose
+from kakeya_worker.engine.scheduler import Scheduler
+from kakeya_worker.engine.verifier import Verifier
+
+_log = structlog.get_logger()
+_T = TypeVar("_T")
+_PAUSE_CHECK_SECONDS = 1.0
+
+
+class Engine:
+    """Runs sessions on a verifier. Methods may be called from any thread.
+
+    Args:
+        verifier: a loaded model; its slab is allocated here.
+        geometry: of every lane.
+        num_lanes: in the slab.
+        step_tokens: the most tokens in one forward pass.
+
+    Attributes:
+        lanes: what every lane holds; its `reports` and `totals` may be read at any time.
+        crashed: resolves with the exception if the engine's thread dies, which it never should.
+    """
+
+    def __init__(self, verifier: Verifier, geometry: LaneGeometry, num_lanes: int, step_tokens: int) -> None:
+        verifier.allocate(geometry, num_lanes)
+        self.facts = verifier.facts
+        self.lanes = LaneTable(geometry, num_lanes, verifier.facts.kv_bytes_per_token)
+        self.crashed: Future[None] = Future()
+        self._verifier = verifier
+        self._scheduler = Scheduler(step_tokens, geometry.chunk)
+        self._commands: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        self._stopping = False
+        self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def shut_down(self) -> None:
+        """Ends running operations with Draining, then the thread."""
+        self._commands.put(self._shut_down)
+        self._thread.join()
+
+    def open(self, session_id: str, epoch: int, sink: int, window: int) -> "Future[LaneState]":
+        """Takes a lane; fails with NoCapacity or StaleEpoch."""
+        return self._call(lambda: self.lanes.open(session_id, epoch, sink, window))
+
+    def submit(self, operation: Append | Generate) -> None:
+        """Runs an operation; its future fails with the error tree of kakeya_shared."""
+        operation.future.set_running_or_notify_cancel()
+        self._commands.put(lambda: self._begin(operation))
+
+    def cancel(self, operation: Append | Generate) -> None:
+        """Stops an operation within a step; without effect on one that has ended."""
+        operation.is_cancelled = True
+        self._commands.put(_wake)
+
+    def acknowledge(self, generate: Generate) -> None:
+        """Counts one token as read; a paused row goes on."""
+        was_paused = generate.is_paused
+        generate.num_read += 1
+        if was_paused:
+            self._commands.put(_wake)
+
+    def stop_operation(self, session_id: str, epoch: int) -> "Future[LaneState]":
+        """Ends what runs on the session, and tells what is committed."""
+        return self._call(lambda: self._stop_operation(self.lanes.find(session_id, epoch)))
+
+    def close(self, session_id: str, epoch: int) -> "Future[int]":
+        """Frees the lane and returns the final history length; a running operation fails with SessionClosed."""
+        return self._call(lambda: self._close(self.lanes.find(session_id, epoch)))
+
+    def reset(self) -> "Future[None]":
+        """Frees every lane: their leases are lost."""
+        return self._call(self._reset)
+
+    # The rest runs on the engine's thread.
+
+    def _run(self) -> None:
+        try:
+            while not self._stopping:
+                self._take_commands()
+                self._end_cancelled()
+                if self._scheduler.has_work:
+                    self._step()
+        except BaseException as error:
+            _log.critical("the engine's thread died", exc_info=error)
+            self.crashed.set_exception(error)
+            raise
+
+    def _take_commands(self) -> None:
+        """Runs the commands that wait; with nothing to step, sleeps until one comes."""
+        if not self._scheduler.has_work:
+            timeout = _PAUSE_CHECK_SECONDS if any(self._scheduler.operations) else None
+            try:
+                self._commands.get(timeout=timeout)()
+            except queue.Empty:
+                return
+        while not self._commands.empty():
+            self._commands.get()()
+
+    def _step(self) -> None:
+        generates, appends = self._scheduler.next_step()
+        rows = self._sampled_rows(generates)
+        rows += [(append, append.lane.row(append.next_tokens(num_tokens))) for append, num_tokens in appends]
+        try:
+            self._verifier.forward([row for _, row in rows])
+        except Exception as error:
+            # K and V beyond the committed lengths are invisible, so a failed step needs no undo.
+            _log.exception("a forward pass failed", num_rows=len(rows))
+            for operation, _ in rows:
+                self._fail(operation, Internal(f"the forward pass failed: {type(error).__name__}"))
+            return
+        for operation, row in rows:
+            self._commit(operation, row)
+
+    def _sampled_rows(self, generates: list[Generate]) -> list[tuple[Append | Generate, Row]]:
+        """The next token of each generate, chosen, delivered, and ready to be forwarded."""
+        if not generates:
+            return []
+        logits = self._verifier.logits([generate.lane.index for generate in generates])  # [generates, vocab]
+        rows: list[tuple[Append | Generate, Row]] = []
+        for generate, row_logits in zip(generates, logits, strict=True):
+            try:
+                token_id = choose(row_logits, generate.sampling, generate.lane.length)
+            except FloatingPointError as error:
+                _log.exception("sampling failed", session_id=generate.session_id)
+                self._fail(generate, Internal(str(error)))
+                continue
+            generate.deliver(token_id)
+            rows.append((generate, generate.lane.row((token_id,))))
+        return rows
+
+    def _commit(self, operation: Append | Generate, row: Row) -> None:
+        tenancy = self.lanes.find(operation.session_id, operation.epoch)
+        try:
+            operation.lane.commit(row)
+        except InvariantViolated as error:
+            self._violate(tenancy, error)
+            return
+        self.lanes.publish(tenancy)
+        if isinstance(operation, Append):
+            operation.num_done += len(row.token_ids)
+        if operation.is_complete:
+            self._complete(tenancy, operation)
+
+    def _begin(self, operation: Append | Generate) -> None:
+        try:
+            tenancy = self.lanes.find(operation.session_id, operation.epoch)
+            if tenancy.operation is not None:
+                raise OperationRunning("another operation is running on the session")
+            if tenancy.lane.length != operation.history_length:
+                self._violate(tenancy, violation(1, _lengths(tenancy, operation)), also=operation)
+                return
+            if isinstance(operation, Generate) and tenancy.lane.length == 0:
+                raise EmptyHistory("there is nothing to generate from; append tokens first")
+        except KakeyaError as error:
+            operation.future.set_exception(error)
+            return
+        operation.begin(tenancy.lane)
+        tenancy.operation = operation
+        self._scheduler.add(operation)
+        if operation.is_complete:  # nothing to prefill
+            self._complete(tenancy, operation)
+
+    def _complete(self, tenancy: Tenancy, operation: Append | Generate) -> None:
+        self._release(operation)
+        lane, state = operation.lane, self.lanes.state(tenancy)
+        if isinstance(operation, Append):
+            lane.prefill_seconds += operation.seconds
+            operation.future.set_result(AppendResult(state, operation.seconds, operation.num_evicted))
+            return
+        prefill_seconds, lane.prefill_seconds = lane.prefill_seconds, 0.0
+        operation.future.set_result(
+            GenerateResult(
+                state,
+                ended_by_eos=operation.ended_by_eos,
+                num_generated=operation.num_generated,
+                prefill_seconds=prefill_seconds,
+                total_seconds=operation.seconds,
+                num_evicted=operation.num_evicted,
+            )
+        )
+
+    def _fail(self, operation: Append | Generate, error: KakeyaError) -> None:
+        self._release(operation)
+        operation.future.set_exception(error)
+
+    def _release(self, operation: Append | Generate) -> None:
+        self._scheduler.remove(operation)
+        self.lanes.find(operation.session_id, operation.epoch).operation = None
+
+    def _violate(self, tenancy: Tenancy, error: InvariantViolated, also: Append | Generate | None = None) -> None:
+        """Frees the lane and fails its operation, and `also` one that has not begun."""
+        _log.error("invariant violated", session_id=tenancy.session_id, problem=error.message)
+        if tenancy.operation is not None:
+            self._fail(tenancy.operation, error)
+        self.lanes.free(tenancy)
+        if also is not None:
+            also.future.set_exception(error)
+
+    def _end_cancelled(self) -> None:
+        for operation in self._scheduler.operations:
+            if operation.is_cancelled:
+                self._fail(operation, OperationStopped("the operation was stopped"))
+            elif isinstance(operation, Generate) and operation.paused_too_long():
+                self._fail(operation, OperationStopped(f"nobody read the tokens for {MAX_PAUSE_SECONDS:g} s"))
+
+    def _stop_operation(self, tenancy: Tenancy) -> LaneState:
+        if tenancy.operation is not None:
+            self._fail(tenancy.operation, OperationStopped("the operation was stopped"))
+        return self.lanes.state(tenancy)
+
+    def _close(self, tenancy: Tenancy) -> int:
+        if tenancy.operation is not None:
+            self._fail(tenancy.operation, SessionClosed("the session was closed"))
+        self.lanes.free(tenancy)
+        return tenancy.lane.length
+
+    def _reset(self) -> None:
+        for tenancy in self.lanes.tenancies():
+            self._close(tenancy)
+
+    def _shut_down(self) -> None:
+        for operation in self._scheduler.operations:
+            self._fail(operation, Draining("the worker is shutting down"))
+        self._stopping = True
+
+    def _call(self, command: Callable[[], _T]) -> "Future[_T]":
+        """Runs a command on the engine's thread, between two steps."""
+        future: Future[_T] = Future()
+        future.set_running_or_notify_cancel()
+
+        def run() -> None:
+            try:
+                result = command()
+            except KakeyaError as error:
+                future.set_exception(error)
+            else:
+                future.set_result(result)
+
+        self._commands.put(run)
+        return future
+
+
+def _wake() -> None:
+    """A command that only makes the thread look again."""
+
+
+def _lengths(tenancy: Tenancy, operation: Append | Generate) -> str:
+    return f"the history is {operation.history_length} tokens long on record, {tenancy.lane.length} in the lane"

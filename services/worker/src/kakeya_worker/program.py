@@ -1,0 +1,113 @@
+"""The worker process: listen, load, join, serve, leave."""
+
+import asyncio
+import socket
+from typing import Any
+
+import structlog
+
+from kakeya_shared import plugins
+from kakeya_shared.addresses import HostPort, parse_list
+from kakeya_shared.rpc_server import BindError, RpcServer
+from kakeya_shared.service_process import StartError
+from kakeya_stubs.worker.v1.verifier_pb2_grpc import add_VerifierServiceServicer_to_server
+from kakeya_worker.engine.engine import Engine
+from kakeya_worker.engine.verifier import ModelRefused, Verifier
+from kakeya_worker.registration import Registration, WorkerIdentity
+from kakeya_worker.settings import WorkerSettings
+from kakeya_worker.sizing import plan
+from kakeya_worker.verifier_service import SERVICE_NAME, VerifierService
+
+_log = structlog.get_logger()
+_MAX_MESSAGE_BYTES = 16 << 20  # the router bounds appends in tokens; this only has to hold them
+
+
+async def serve(settings: WorkerSettings, stop: asyncio.Event) -> None:
+    """Runs a worker until `stop` is set or its engine dies. Raises StartError."""
+    service = VerifierService()
+    server = RpcServer(
+        settings.bind,
+        [SERVICE_NAME],
+        grace_seconds=settings.shutdown_grace_seconds,
+        max_message_bytes=_MAX_MESSAGE_BYTES,
+    )
+    add_VerifierServiceServicer_to_server(service, server.grpc_server)
+    try:
+        async with server:
+            engine = await asyncio.to_thread(load_engine, settings)
+            if stop.is_set():
+                return
+            engine.start()
+            service.engine = engine
+            try:
+                await _serve_until(stop, engine, server, settings)
+            finally:
+                await asyncio.to_thread(engine.shut_down)
+    except BindError as error:
+        raise StartError(str(error)) from error
+
+
+def load_engine(settings: WorkerSettings) -> Engine:
+    """Loads the model and allocates the slab. Raises StartError."""
+    install = f"pip install 'kakeya-worker[{settings.backend}]'"
+    _log.info("loading", model=settings.model, backend=settings.backend, dtype=settings.dtype)
+    try:
+        backend: type[Verifier] = plugins.load("kakeya.verifier", settings.backend, install=install)
+        verifier = backend(settings.model, dtype=settings.dtype, num_threads=settings.threads)
+    except (plugins.PluginError, ModelRefused) as error:
+        raise StartError(str(error)) from error
+    slab = plan(
+        verifier.facts,
+        sink=settings.sink,
+        window=settings.window,
+        chunk=settings.chunk_tokens,
+        num_lanes=settings.lanes,
+        slab_bytes=settings.slab_bytes,
+    )
+    engine = Engine(verifier, slab.geometry, slab.num_lanes, settings.step_tokens)
+    totals = engine.lanes.totals()
+    _log.info(
+        "loaded",
+        model=settings.model_name,
+        pool=settings.pool_name,
+        dtype=verifier.facts.dtype,
+        sink=slab.geometry.sink,
+        window=slab.geometry.window,
+        lanes=slab.num_lanes,
+        lane_bytes=totals.lane_bytes,
+        slab_bytes=totals.slab_bytes,
+        threads=settings.threads,
+    )
+    return engine
+
+
+async def _serve_until(stop: asyncio.Event, engine: Engine, server: RpcServer, settings: WorkerSettings) -> None:
+    registration = Registration(engine, _identity(settings, server.address), parse_list(settings.join))
+    tasks: list[asyncio.Future[Any]] = [asyncio.ensure_future(stop.wait()), asyncio.wrap_future(engine.crashed)]
+    if settings.join:
+        tasks.append(asyncio.ensure_future(registration.run()))
+    try:
+        await server.set_serving(True)
+        _log.info("serving", address=server.address)
+        ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in ended:
+            task.result()
+    finally:
+        await server.set_serving(False)
+        for task in tasks[2:]:
+            task.cancel()
+        await asyncio.gather(*tasks[2:], return_exceptions=True)
+        await registration.leave()
+
+
+def _identity(settings: WorkerSettings, bound: str) -> WorkerIdentity:
+    address = HostPort.parse(settings.advertise or bound)
+    if address.host in ("0.0.0.0", "::"):  # noqa: S104  # compared with, not bound to
+        address = HostPort(socket.gethostname(), address.port)
+    return WorkerIdentity(
+        worker_id=settings.worker_id or f"{socket.gethostname()}-{address.port}",
+        pool=settings.pool_name,
+        model=settings.model_name,
+        address=str(address),
+        num_threads=settings.threads,
+    )

@@ -1,0 +1,182 @@
+"""Keeps this worker registered: joins a router, sends heartbeats, frees what no lease covers."""
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+import grpc
+import structlog
+
+from kakeya_shared import error_details
+from kakeya_shared.errors import IncompatibleContract, KakeyaError, UnknownIncarnation
+from kakeya_shared.service_process import StartError
+from kakeya_stubs.worker.v1 import registry_pb2 as pb
+from kakeya_stubs.worker.v1.registry_pb2_grpc import RegistryServiceStub
+from kakeya_worker.engine.engine import Engine
+from kakeya_worker.engine.lane_table import LaneReport
+
+if TYPE_CHECKING:  # exists in the stubs' types only
+    from kakeya_stubs.worker.v1.registry_pb2_grpc import RegistryServiceAsyncStub
+
+_Reply = TypeVar("_Reply")
+
+CONTRACT_VERSION = 1
+_CALL_SECONDS = 2.0
+_RETRY_SECONDS = 1.0
+_COMPLETE_EVERY = 10
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True)
+class WorkerIdentity:
+    """How a worker presents itself."""
+
+    worker_id: str
+    pool: str
+    model: str
+    address: str
+    num_threads: int
+
+
+class Registration:
+    """The worker's side of kakeya.worker.v1.RegistryService.
+
+    State is in Redis behind every router, so any router will do: they are tried in turn, those of --join
+    first, then those that a join reply named.
+    """
+
+    def __init__(self, engine: Engine, identity: WorkerIdentity, routers: Sequence[str]) -> None:
+        self._engine = engine
+        self._identity = identity
+        self._routers = list(routers)
+        self._incarnation = ""
+        self._heartbeat_seconds = 1.0
+        self._problem = ""  # the last one logged, so that an outage is one line
+        self.joined = asyncio.Event()
+
+    async def run(self) -> None:
+        """Joins and stays joined until cancelled.
+
+        Raises:
+            StartError: the router speaks another version of the contract.
+        """
+        while True:
+            try:
+                async with grpc.aio.insecure_channel(self._routers[0]) as channel:
+                    registry = RegistryServiceStub(channel)
+                    await self._join(registry)
+                    await self._keep_alive(registry)
+            except UnknownIncarnation:
+                # The router gave our sessions up: their lanes must not outlive their leases.
+                _log.warning("lease lost; all lanes are freed")
+                await asyncio.wrap_future(self._engine.reset())
+                self._incarnation = ""
+            except (grpc.aio.AioRpcError, KakeyaError) as error:
+                self._log_unreachable(error)
+                self._routers.append(self._routers.pop(0))
+                await asyncio.sleep(_RETRY_SECONDS)
+
+    async def leave(self) -> None:
+        """Deregisters, as far as a router can be reached. Call after `run` was cancelled."""
+        if not self.joined.is_set():
+            return
+        request = pb.LeaveRequest(
+            pool=self._identity.pool, worker_id=self._identity.worker_id, incarnation=self._incarnation
+        )
+        try:
+            async with grpc.aio.insecure_channel(self._routers[0]) as channel:
+                await RegistryServiceStub(channel).Leave(request, timeout=_CALL_SECONDS)
+        except grpc.aio.AioRpcError as error:
+            _log.warning("could not deregister; the lease will lapse", status=error.code().name)
+
+    async def _join(self, registry: "RegistryServiceAsyncStub") -> None:
+        # A router that merely restarted, or another one, finds the same incarnation and keeps its sessions.
+        self._incarnation = self._incarnation or secrets.token_hex(16)
+        try:
+            reply = await _answer(registry.Join(self._join_request(), timeout=_CALL_SECONDS))
+        except IncompatibleContract as error:
+            raise StartError(error.message) from error
+        self._heartbeat_seconds = reply.heartbeat_interval_seconds
+        self._routers += [address for address in reply.router_addresses if address not in self._routers]
+        self.joined.set()
+        self._problem = ""
+        _log.info("joined", router=self._routers[0], incarnation=self._incarnation)
+
+    async def _keep_alive(self, registry: "RegistryServiceAsyncStub") -> None:
+        """Sends heartbeats until one fails. Each carries what changed since the last that was answered."""
+        answered_revision = 0
+        num_sent = 0
+        while True:
+            is_complete = num_sent % _COMPLETE_EVERY == 0
+            reports = self._engine.lanes.reports(0 if is_complete else answered_revision)
+            request = self._heartbeat_request(reports, is_complete=is_complete)
+            reply = await _answer(registry.Heartbeat(request, timeout=_CALL_SECONDS))
+            num_sent += 1
+            answered_revision = max((report.revision for report in reports), default=answered_revision)
+            await self._free(reply.orphans)
+            await asyncio.sleep(self._heartbeat_seconds)
+
+    async def _free(self, orphans: Sequence[pb.OrphanLane]) -> None:
+        for orphan in orphans:
+            _log.warning("freeing a lane that no lease covers", session_id=orphan.session_id, epoch=orphan.epoch)
+            try:
+                await asyncio.wrap_future(self._engine.close(orphan.session_id, orphan.epoch))
+            except KakeyaError as error:
+                _log.info("the lane was freed already", session_id=orphan.session_id, reason=error.reason)
+
+    def _heartbeat_request(self, reports: Sequence[LaneReport], *, is_complete: bool) -> pb.HeartbeatRequest:
+        totals = self._engine.lanes.totals()
+        return pb.HeartbeatRequest(
+            pool=self._identity.pool,
+            worker_id=self._identity.worker_id,
+            incarnation=self._incarnation,
+            kv_live_bytes=totals.kv_live_bytes,
+            num_lanes_in_use=totals.num_lanes_in_use,
+            lanes=[
+                pb.LaneReport(
+                    session_id=report.session_id,
+                    epoch=report.epoch,
+                    history_length=report.state.history_length,
+                    kv_live_bytes=report.state.kv_live_bytes,
+                )
+                for report in reports
+            ],
+            complete=is_complete,
+        )
+
+    def _join_request(self) -> pb.JoinRequest:
+        facts, totals, geometry = self._engine.facts, self._engine.lanes.totals(), self._engine.lanes.geometry
+        return pb.JoinRequest(
+            contract_version=CONTRACT_VERSION,
+            worker_id=self._identity.worker_id,
+            incarnation=self._incarnation,
+            pool=self._identity.pool,
+            model=self._identity.model,
+            address=self._identity.address,
+            backend=facts.backend,
+            dtype=facts.dtype,
+            slab_bytes=totals.slab_bytes,
+            lane_bytes=totals.lane_bytes,
+            num_lanes=totals.num_lanes,
+            sink=geometry.sink,
+            window=geometry.window,
+            kv_bytes_per_token=totals.kv_bytes_per_token,
+            vocab_size=facts.vocab_size,
+            num_threads=self._identity.num_threads,
+        )
+
+    def _log_unreachable(self, error: grpc.aio.AioRpcError | KakeyaError) -> None:
+        problem = error.reason if isinstance(error, KakeyaError) else error.code().name
+        if problem != self._problem:
+            _log.warning("no router answers; trying on", routers=self._routers, reason=problem)
+        self._problem = problem
+
+
+async def _answer(call: Awaitable[_Reply]) -> _Reply:
+    """Awaits a call. Raises the error tree where the router answered, AioRpcError where none did."""
+    try:
+        return await call
+    except grpc.aio.AioRpcError as error:
+        raise error_details.decode(error) or error from error

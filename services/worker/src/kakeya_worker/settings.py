@@ -1,0 +1,103 @@
+"""Settings of the worker: `kakeya worker --help`, variables KAKEYA_WORKER_*."""
+
+import os
+import re
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, model_validator
+
+from kakeya_shared.addresses import Address, parse_list
+from kakeya_shared.settings import ServiceSettings, setting
+
+
+def _addresses(text: str) -> str:
+    return ",".join(parse_list(text))
+
+
+def _pool(text: str) -> str:
+    if not re.fullmatch(r"[a-z0-9][a-z0-9-]{0,62}", text):
+        raise ValueError(f"{text!r} is not a pool name: a-z, 0-9 and '-', at most 63 characters")
+    return text
+
+
+class WorkerSettings(ServiceSettings):
+    """Serves one model from this host: holds its weights and a slab of bounded KV, and joins a router."""
+
+    model_config = ServiceSettings.configured(command="worker")
+
+    model: str = setting(help="the model: a directory with config.json and safetensors, or a hub id")
+    backend: str = setting("torch", "verifier backend plugin", reason="the one that runs on every CPU")
+    dtype: Literal["auto", "float32", "bfloat16"] = setting(
+        "auto", "of weights, activations and KV", reason="the checkpoint's own, else float32"
+    )
+    sink: int = setting(4, "sink slots of a lane", unit="tokens", reason="StreamingLLM's four suffice", ge=0)
+    window: int | None = setting(
+        None,
+        "window of a lane",
+        unit="tokens",
+        reason="the smaller of 4096 and the model's positions, lowered until 4 lanes fit the slab",
+        ge=1,
+    )
+    lanes: int | None = setting(
+        None, "number of lanes, instead of --slab-bytes", unit="lanes", reason="as many as fit the slab", ge=1
+    )
+    slab_bytes: int | None = setting(
+        None, "memory for all KV", unit="bytes", reason="1 GiB, which any host that runs the model can spare", ge=1
+    )
+    chunk_tokens: int = setting(
+        32, "most tokens a session brings to a step", unit="tokens", reason="small slack, short steps", ge=1, le=4096
+    )
+    step_tokens: int = setting(
+        128, "most tokens of a forward pass", unit="tokens", reason="four chunks: others wait briefly", ge=1
+    )
+    threads: int = setting(
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        "compute threads",
+        unit="threads",
+        reason="the processors this process may use",
+        ge=1,
+    )
+    bind: Address = setting(
+        "127.0.0.1:0", "where to listen", unit="HOST:PORT", reason="loopback and any free port; routers learn it"
+    )
+    advertise: Address | None = setting(
+        None,
+        "where routers reach this worker",
+        unit="HOST:PORT",
+        reason="what --bind took, with the host name for 0.0.0.0",
+    )
+    join: Annotated[str, AfterValidator(_addresses)] = setting(
+        "", "routers to join, the first that answers", unit="HOST:PORT,...", reason="none: serve alone"
+    )
+    worker_id: str | None = setting(
+        None, "stable name of this worker", reason="host name and port", min_length=1, max_length=128
+    )
+    served_model_name: str | None = setting(
+        None, "the model's name for clients", reason="the last part of --model", min_length=1, max_length=256
+    )
+    pool: Annotated[str, AfterValidator(_pool)] | None = setting(
+        None, "pool of workers to serve in", reason="made of the model's name"
+    )
+    shutdown_grace_seconds: float = setting(
+        5.0, "how long running calls may take to end on SIGTERM", unit="seconds", reason="within Docker's 10", ge=0
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = setting(
+        "info", "least severe log line", reason="one line an event"
+    )
+
+    @model_validator(mode="after")
+    def _one_size(self) -> "WorkerSettings":
+        if self.lanes is not None and self.slab_bytes is not None:
+            raise ValueError("give --lanes or --slab-bytes, not both")
+        return self
+
+    @property
+    def model_name(self) -> str:
+        """What clients call the model."""
+        return self.served_model_name or Path(self.model).name or self.model
+
+    @property
+    def pool_name(self) -> str:
+        """The pool, by default the model's name in a pool's alphabet."""
+        return self.pool or re.sub(r"[^a-z0-9]+", "-", self.model_name.lower()).strip("-")[:63] or "model"

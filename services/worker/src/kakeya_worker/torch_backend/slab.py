@@ -1,0 +1,35 @@
+"""The slab: all KV of a worker, allocated once."""
+
+import torch
+
+from kakeya_worker.engine.lane import LaneGeometry
+
+
+class Slab:
+    """K and V of every lane, layer by layer, and each lane's final hidden vector.
+
+    A lane's slots are contiguous for each head: sinks first, then the ring.
+
+    Attributes:
+        keys: rotated at their own index, one tensor a layer, each [lanes, kv_heads, slots, head_dim].
+        values: as keys.
+        final_hidden: after the last norm, of each lane's last token; [lanes, hidden].
+    """
+
+    def __init__(
+        self,
+        geometry: LaneGeometry,
+        num_lanes: int,
+        *,
+        num_layers: int,
+        num_kv_heads: int,
+        head_dim: int,
+        hidden_size: int,
+        dtype: torch.dtype,
+    ) -> None:
+        self.geometry = geometry
+        shape = (num_lanes, num_kv_heads, geometry.num_slots, head_dim)
+        # Not zeroed: the memory is the worker's only when a lane first writes it, and no stale slot is ever read.
+        self.keys = [torch.empty(shape, dtype=dtype) for _ in range(num_layers)]
+        self.values = [torch.empty(shape, dtype=dtype) for _ in range(num_layers)]
+        self.final_hidden = torch.empty((num_lanes, hidden_size), dtype=dtype)
