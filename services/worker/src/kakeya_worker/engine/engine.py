@@ -197,10 +197,10 @@ class Engine:
 
     def _complete(self, tenancy: Tenancy, operation: Append | Generate) -> None:
         self._release(operation)
-        lane, state = operation.lane, self.lanes.state(tenancy)
+        lane, state, seconds = operation.lane, self.lanes.state(tenancy), operation.seconds
         if isinstance(operation, Append):
-            lane.prefill_seconds += operation.seconds
-            operation.future.set_result(AppendResult(state, operation.seconds, operation.num_evicted))
+            lane.prefill_seconds += seconds
+            operation.future.set_result(AppendResult(state, seconds, operation.num_evicted))
             return
         prefill_seconds, lane.prefill_seconds = lane.prefill_seconds, 0.0
         operation.future.set_result(
@@ -209,7 +209,7 @@ class Engine:
                 ended_by_eos=operation.ended_by_eos,
                 num_generated=operation.num_generated,
                 prefill_seconds=prefill_seconds,
-                total_seconds=operation.seconds,
+                total_seconds=seconds,
                 num_evicted=operation.num_evicted,
             )
         )

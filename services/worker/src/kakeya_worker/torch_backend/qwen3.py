@@ -12,7 +12,7 @@ from kakeya_worker.torch_backend.slab import Slab
 
 
 class RmsNorm:
-    """Root mean square norm (arXiv 1910.07467) over the last dimension, in float32."""
+    """Root mean square norm (arXiv 1910.07467) over the last dimension, in float32 and rounded once."""
 
     def __init__(self, weight: Tensor, eps: float) -> None:
         self._weight = weight
@@ -20,8 +20,8 @@ class RmsNorm:
 
     def __call__(self, x: Tensor) -> Tensor:
         wide = x.float()
-        normed = wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + self._eps)
-        return self._weight * normed.to(x.dtype)
+        scale = torch.rsqrt(wide.square().mean(-1, keepdim=True) + self._eps)
+        return (wide * scale * self._weight).to(x.dtype)
 
 
 class Attention:

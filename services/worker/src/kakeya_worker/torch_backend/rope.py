@@ -13,15 +13,16 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Rotation:
-    """Cosines and sines of some tokens' angles, each [tokens, 1, head_dim / 2]."""
+    """Cosines and sines of some tokens' angles in float32, each [tokens, 1, head_dim / 2]."""
 
     cos: Tensor
     sin: Tensor
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Rotates heads: [tokens, heads, head_dim] -> the same shape."""
-        first, second = x.chunk(2, dim=-1)
-        return torch.cat((first * self.cos - second * self.sin, second * self.cos + first * self.sin), dim=-1)
+        """Rotates heads: [tokens, heads, head_dim] -> the same shape and dtype; rounded once, at the end."""
+        first, second = x.float().chunk(2, dim=-1)
+        rotated = torch.cat((first * self.cos - second * self.sin, second * self.cos + first * self.sin), dim=-1)
+        return rotated.to(x.dtype)
 
 
 class Rope:
@@ -30,15 +31,13 @@ class Rope:
     Args:
         theta: base of the frequencies.
         head_dim: even.
-        dtype: of what is rotated.
     """
 
-    def __init__(self, theta: float, head_dim: int, dtype: torch.dtype) -> None:
+    def __init__(self, theta: float, head_dim: int) -> None:
         exponents = torch.arange(0, head_dim, 2, dtype=torch.float64) / head_dim
         self._frequencies = theta**-exponents  # [head_dim / 2]
-        self._dtype = dtype
 
     def at(self, positions: Tensor) -> Rotation:
         """The rotation of each token; positions [tokens], any integers."""
         angles = positions.to(torch.float64)[:, None, None] * self._frequencies  # [tokens, 1, head_dim / 2]
-        return Rotation(angles.cos().to(self._dtype), angles.sin().to(self._dtype))
+        return Rotation(angles.cos().float(), angles.sin().float())

@@ -35,7 +35,7 @@ class TorchVerifier:
         name = _resolve(dtype, self.config.dtype)
         self._dtype = _DTYPES[name]
         self._model = Qwen3(self.config, checkpoint.Weights(directory, self._dtype), FloatLinear)
-        self._rope = Rope(self.config.rope_theta, self.config.head_dim, self._dtype)
+        self._rope = Rope(self.config.rope_theta, self.config.head_dim)
         self.facts = ModelFacts(
             backend="torch",
             dtype=name,

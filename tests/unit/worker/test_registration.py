@@ -1,0 +1,185 @@
+"""Staying registered, against a scripted registry on a real socket: joins, heartbeats, orphans, lost leases."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, suppress
+
+import pytest
+
+from kakeya_shared.errors import IncompatibleContract, UnknownIncarnation
+from kakeya_shared.rpc_boundary import Context
+from kakeya_shared.rpc_server import RpcServer
+from kakeya_shared.service_process import StartError
+from kakeya_stubs.worker.v1 import registry_pb2 as pb
+from kakeya_stubs.worker.v1.registry_pb2_grpc import RegistryServiceServicer, add_RegistryServiceServicer_to_server
+from kakeya_worker.engine.engine import Engine
+from kakeya_worker.engine.lane import LaneGeometry
+from kakeya_worker.engine.operation import Append
+from kakeya_worker.registration import CONTRACT_VERSION, Registration, WorkerIdentity
+from kakeya_worker.torch_backend import TorchVerifier
+
+IDENTITY = WorkerIdentity("w-1", "demo", "Demo", "127.0.0.1:7", num_threads=1)
+BYTES = 2_048
+
+
+class Registry(RegistryServiceServicer):
+    """Remembers what workers say and answers as the test wants."""
+
+    def __init__(self) -> None:
+        self.joins: asyncio.Queue[pb.JoinRequest] = asyncio.Queue()
+        self.heartbeats: asyncio.Queue[pb.HeartbeatRequest] = asyncio.Queue()
+        self.leaves: asyncio.Queue[pb.LeaveRequest] = asyncio.Queue()
+        self.known: set[str] = set()
+        self.orphans: list[pb.OrphanLane] = []
+        self.is_compatible = True
+        self.routers: list[str] = []
+
+    async def Join(self, request: pb.JoinRequest, context: Context) -> pb.JoinResponse:
+        if not self.is_compatible:
+            raise IncompatibleContract("this router speaks version 9")
+        self.known.add(request.incarnation)
+        await self.joins.put(request)
+        return pb.JoinResponse(contract_version=1, heartbeat_interval_seconds=0.02, router_addresses=self.routers)
+
+    async def Heartbeat(self, request: pb.HeartbeatRequest, context: Context) -> pb.HeartbeatResponse:
+        if request.incarnation not in self.known:
+            raise UnknownIncarnation("lost")
+        await self.heartbeats.put(request)
+        return pb.HeartbeatResponse(orphans=self.orphans)
+
+    async def Leave(self, request: pb.LeaveRequest, context: Context) -> pb.LeaveResponse:
+        await self.leaves.put(request)
+        return pb.LeaveResponse()
+
+
+@asynccontextmanager
+async def _serving(registry: Registry, bind: str = "127.0.0.1:0") -> AsyncIterator[str]:
+    server = RpcServer(bind, ["kakeya.worker.v1.RegistryService"], grace_seconds=0)
+    add_RegistryServiceServicer_to_server(registry, server.grpc_server)
+    async with server:
+        yield server.address
+
+
+@asynccontextmanager
+async def _running(registration: Registration) -> AsyncIterator["asyncio.Task[None]"]:
+    task = asyncio.create_task(registration.run())
+    try:
+        yield task
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError, StartError):
+            await task
+
+
+@pytest.fixture
+def engine(verifier: TorchVerifier) -> Iterator[Engine]:
+    engine = Engine(verifier, LaneGeometry(4, 64, 32), num_lanes=2, step_tokens=64)
+    engine.start()
+    engine.open("s", 1, 4, 64).result(10)
+    yield engine
+    engine.shut_down()
+
+
+async def _heartbeat(registry: Registry, *, complete: bool) -> pb.HeartbeatRequest:
+    """The next heartbeat of one kind."""
+    while True:
+        heartbeat = await asyncio.wait_for(registry.heartbeats.get(), 10)
+        if heartbeat.complete == complete:
+            return heartbeat
+
+
+async def test_it_says_what_it_is_and_what_it_holds(engine: Engine) -> None:
+    registry = Registry()
+    async with _serving(registry) as address:
+        registration = Registration(engine, IDENTITY, [address])
+        async with _running(registration):
+            join = await asyncio.wait_for(registry.joins.get(), 10)
+            assert join.incarnation
+            assert join == pb.JoinRequest(
+                contract_version=CONTRACT_VERSION,
+                worker_id="w-1",
+                incarnation=join.incarnation,
+                pool="demo",
+                model="Demo",
+                address="127.0.0.1:7",
+                backend="torch",
+                dtype="float32",
+                slab_bytes=2 * 100 * BYTES,
+                lane_bytes=100 * BYTES,
+                num_lanes=2,
+                sink=4,
+                window=64,
+                kv_bytes_per_token=BYTES,
+                vocab_size=1024,
+                num_threads=1,
+            )
+            first = await _heartbeat(registry, complete=True)
+            assert [lane.session_id for lane in first.lanes] == ["s"]
+            append = Append("s", 1, 0, tuple(range(10)))
+            engine.submit(append)
+            await asyncio.wrap_future(append.future)
+            while not (changed := await _heartbeat(registry, complete=False)).lanes:
+                pass
+            (lane,) = changed.lanes
+            assert (lane.epoch, lane.history_length, lane.kv_live_bytes) == (1, 10, 10 * BYTES)
+            assert (changed.kv_live_bytes, changed.num_lanes_in_use) == (10 * BYTES, 1)
+            again = await _heartbeat(registry, complete=True)
+            assert [lane.history_length for lane in again.lanes] == [10]
+        await registration.leave()
+        assert (await registry.leaves.get()).incarnation == join.incarnation
+
+
+async def test_lanes_that_no_lease_covers_are_freed(engine: Engine) -> None:
+    registry = Registry()
+    registry.orphans = [pb.OrphanLane(session_id="s", epoch=1), pb.OrphanLane(session_id="gone", epoch=1)]
+    async with _serving(registry) as address, _running(Registration(engine, IDENTITY, [address])):
+        while (await _heartbeat(registry, complete=False)).num_lanes_in_use:
+            pass
+    assert engine.lanes.totals().num_lanes_in_use == 0
+
+
+async def test_a_lost_lease_frees_every_lane_and_joins_anew(engine: Engine) -> None:
+    registry = Registry()
+    async with _serving(registry) as address, _running(Registration(engine, IDENTITY, [address])):
+        first = await asyncio.wait_for(registry.joins.get(), 10)
+        registry.known.clear()
+        second = await asyncio.wait_for(registry.joins.get(), 10)
+    assert first.incarnation != second.incarnation
+    assert engine.lanes.totals().num_lanes_in_use == 0
+
+
+async def test_when_a_router_goes_the_next_is_tried_and_the_sessions_stay(engine: Engine) -> None:
+    first, second = Registry(), Registry()
+    async with _serving(second) as second_address:
+        first.routers = [second_address]
+        async with _serving(first) as first_address:
+            registration = Registration(engine, IDENTITY, ["127.0.0.1:1", first_address])
+            task = asyncio.create_task(registration.run())
+            joined_first = await asyncio.wait_for(first.joins.get(), 10)
+        second.known = first.known
+        joined_second = await asyncio.wait_for(second.joins.get(), 20)
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+    assert joined_first.incarnation == joined_second.incarnation
+    assert engine.lanes.totals().num_lanes_in_use == 1
+
+
+async def test_another_contract_ends_the_worker(engine: Engine) -> None:
+    registry = Registry()
+    registry.is_compatible = False
+    async with _serving(registry) as address:
+        with pytest.raises(StartError, match="version 9"):
+            await asyncio.wait_for(Registration(engine, IDENTITY, [address]).run(), 10)
+
+
+async def test_leaving_without_a_router_is_not_an_error(engine: Engine) -> None:
+    registry = Registry()
+    async with _serving(registry) as address:
+        registration = Registration(engine, IDENTITY, [address])
+        await registration.leave()  # never joined: nothing to say
+        async with _running(registration):
+            await asyncio.wait_for(registry.joins.get(), 10)
+            await asyncio.wait_for(registration.joined.wait(), 10)
+    await registration.leave()
+    assert registry.leaves.empty()

@@ -1,0 +1,85 @@
+"""How the slab is divided, and the settings that say so."""
+
+import pytest
+from structlog.testing import capture_logs
+
+from kakeya_shared.service_process import StartError
+from kakeya_worker.engine.verifier import ModelFacts
+from kakeya_worker.settings import WorkerSettings
+from kakeya_worker.sizing import DEFAULT_SLAB_BYTES, SlabPlan, plan
+
+QWEN3_06B = ModelFacts("torch", "bfloat16", vocab_size=151_936, max_positions=40_960, kv_bytes_per_token=114_688)
+TINY = ModelFacts("torch", "float32", vocab_size=1024, max_positions=512, kv_bytes_per_token=2_048)
+
+
+def _plan(facts: ModelFacts, **given: int | None) -> SlabPlan:
+    return plan(facts, **{"sink": 4, "window": None, "chunk": 32, "num_lanes": None, "slab_bytes": None, **given})  # type: ignore[arg-type]
+
+
+def test_given_numbers_are_kept() -> None:
+    made = _plan(QWEN3_06B, window=64, num_lanes=3)
+    assert (made.geometry.sink, made.geometry.window, made.geometry.chunk, made.num_lanes) == (4, 64, 32, 3)
+
+
+def test_the_slab_decides_the_number_of_lanes() -> None:
+    made = _plan(QWEN3_06B, window=64, slab_bytes=10 * 100 * 114_688 + 1)
+    assert (made.geometry.num_slots, made.num_lanes) == (100, 10)
+
+
+def test_the_default_window_is_what_the_model_has() -> None:
+    assert _plan(TINY).geometry.window == 508
+    assert _plan(TINY, num_lanes=1).geometry.window == 508
+    assert _plan(QWEN3_06B, num_lanes=1).geometry.window == 4096
+
+
+def test_the_default_window_shrinks_until_four_lanes_fit() -> None:
+    with capture_logs() as logs:
+        made = _plan(QWEN3_06B)
+    assert made.num_lanes == 4
+    assert made.geometry.num_slots * 4 * 114_688 <= DEFAULT_SLAB_BYTES
+    assert (made.geometry.num_slots + 16) * 4 * 114_688 > DEFAULT_SLAB_BYTES
+    assert logs[0]["window"] == made.geometry.window
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"window": 509}, "exceed the model's 512 positions"),
+        ({"sink": 512}, "exceed the model's 512 positions"),
+        ({"window": 64, "slab_bytes": 1000}, "raise --slab-bytes or lower --window"),
+        ({"slab_bytes": 50_000}, "raise --slab-bytes"),
+    ],
+)
+def test_impossible_sizes_are_refused(given: dict[str, int], message: str) -> None:
+    with pytest.raises(StartError, match=message):
+        _plan(TINY, **given)
+
+
+def test_settings_come_from_flags_and_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KAKEYA_WORKER_SINK", "8")
+    monkeypatch.setenv("KAKEYA_WORKER_WINDOW", "100")
+    settings = WorkerSettings.parse(["--model", "/models/Qwen3-0.6B", "--window", "200", "--join", "a:1, b:2"])
+    assert (settings.sink, settings.window, settings.join) == (8, 200, "a:1,b:2")
+    assert (settings.model_name, settings.pool_name) == ("Qwen3-0.6B", "qwen3-0-6b")
+    named = WorkerSettings.parse(["--model", "x", "--served-model-name", "My Model", "--pool", "p-1"])
+    assert (named.model_name, named.pool_name) == ("My Model", "p-1")
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ([], "--model"),
+        (["--model", "m", "--lanes", "1", "--slab-bytes", "5"], "not both"),
+        (["--model", "m", "--window", "0"], "--window (KAKEYA_WORKER_WINDOW)"),
+        (["--model", "m", "--pool", "No!"], "not a pool name"),
+        (["--model", "m", "--join", "nowhere"], "not HOST:PORT"),
+        (["--model", "m", "--dtype", "int4"], "--dtype"),
+    ],
+)
+def test_bad_settings_are_one_line_and_status_2(
+    flags: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        WorkerSettings.parse(flags)
+    assert caught.value.code == 2
+    assert message in capsys.readouterr().err
