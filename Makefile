@@ -1,26 +1,74 @@
-# Everything a developer or CI runs. `make help` lists it.
+# Everything a developer or CI runs; `make help` lists it.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-# Parts in dependency order; each is an installable distribution of its own.
+PIP    := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
+BUF    := proto/node_modules/.bin/buf
+# In dependency order; each is an installable distribution of its own.
 PARTS  := -e proto/python -e shared -e services/router -e 'services/worker[torch]' \
           -e 'sdks/python[otel,tokenizer]' -e services/local
 
 .DEFAULT_GOAL := help
+.PHONY: help install demo up test check lint types contracts proto proto-check docs test-parts test-compose test-heavy \
+        bench-latency
 
 help: ## list the targets
-	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 install: $(VENV)/.installed ## make .venv with all parts and the development tools
 
-# torch first and alone: any later request for it is then already satisfied and pulls no other build.
-$(VENV)/.installed: constraints.txt requirements-dev.txt $(wildcard */pyproject.toml */*/pyproject.toml)
+# torch first and alone: any later request for it is then satisfied already and pulls no other build.
+$(VENV)/.installed: constraints.txt requirements-dev.txt $(wildcard proto/python/pyproject.toml */pyproject.toml services/*/pyproject.toml sdks/*/pyproject.toml)
+	@echo "installing into $(VENV) (a minute or two)"
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt torch
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt $(PARTS) -r requirements-dev.txt
-	touch $@
+	$(PIP) torch
+	$(PIP) $(PARTS) -r requirements-dev.txt
+	@touch $@
+
+demo: install ## hold three real conversations with a local stack and show what they cost (MODEL=DIR, DEMO_JSON=FILE)
+	@$(BIN)/kakeya demo $(if $(MODEL),--model '$(MODEL)') $(if $(DEMO_JSON),--json '$(DEMO_JSON)')
+
+up: install ## start the local stack in the foreground (UP_FLAGS='--workers 2 ...')
+	@$(BIN)/kakeya up $(UP_FLAGS)
+
+test: install ## run the core tests, with line coverage of what needs no model
+	$(BIN)/python -m pytest -m 'not heavy and not compose' --cov --cov-fail-under=100
+
+check: lint types contracts proto-check ## lint, types, import contracts, protos, drift of everything generated
+
+lint: install
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: install
+	$(BIN)/mypy shared/src services/router/src services/worker/src services/local/src sdks/python/src scripts tests
+
+contracts: install
+	$(BIN)/lint-imports
 
 proto: install ## generate the Python stubs from proto/
 	$(BIN)/python scripts/generate_stubs.py proto/python/src
 
-.PHONY: help install proto
+$(BUF): proto/package-lock.json
+	npm ci --prefix proto --silent --no-audit --no-fund
+	@touch $@
+
+proto-check: install $(BUF)
+	cd proto && ../$(BUF) lint
+	cd proto && ../$(BUF) breaking --against baseline/runtime_v1.binpb
+	$(BIN)/python scripts/check_drift.py
+
+docs: install ## generate docs/configuration.md from the settings
+	$(BIN)/python scripts/generate_configuration.py docs/configuration.md
+
+test-parts: install ## install each part alone in an environment of its own and run its unit tests there
+	$(BIN)/python scripts/test_parts.py
+
+test-compose: install ## build the images and hold a conversation through docker compose (needs a Docker engine)
+	$(BIN)/python -m pytest -m compose --timeout 1200
+
+test-heavy: install ## longer proofs: hundreds of sessions used and abandoned at random
+	$(BIN)/python -m pytest -m heavy --timeout 900
+
+bench-latency: install ## GetSessionInfo and health during a long prefill, beside the same on an idle worker
+	$(BIN)/python -m tests.benchmarks.info_latency

@@ -26,7 +26,7 @@ def main(output_dir: str) -> int:
             (package / folder / "__init__.py").touch()
     plugins = [f"--plugin=protoc-gen-{name}={Path(sys.executable).parent / f'protoc-gen-{name}'}" for name in TYPED]
     outputs = [f"--{kind}_out={output_dir}" for kind in ("python", "grpc_python", *TYPED)]
-    return protoc.main(["protoc", f"-Ikakeya_stubs={PROTO_DIR}", *plugins, *outputs, *names])
+    return int(protoc.main(["protoc", f"-Ikakeya_stubs={PROTO_DIR}", *plugins, *outputs, *names]))
 
 
 if __name__ == "__main__":

@@ -16,12 +16,26 @@ MAX_SEEDS = 8
 
 
 def make_qwen3(directory: Path, *, dtype: torch.dtype = torch.float32, **overrides: Any) -> Path:
-    """A small Qwen3 with random weights; returns `directory`.
+    """A small lively Qwen3 with random weights; returns `directory`.
 
     Args:
         overrides: of the Qwen3Config, e.g. tie_word_embeddings.
     """
-    numbers: dict[str, Any] = {
+    config = _config(overrides)
+    model = next(filter(_is_lively, (_random_qwen3(config, seed) for seed in range(MAX_SEEDS))), None)
+    assert model is not None, f"{MAX_SEEDS} seeds gave fewer than {MIN_DISTINCT} distinct tokens in {NUM_GREEDY}"
+    model.to(dtype).save_pretrained(directory)
+    return directory
+
+
+def save_random_qwen3(directory: Path, **overrides: Any) -> Path:
+    """As `make_qwen3`, where only shapes matter and not what the model says."""
+    _random_qwen3(_config(overrides), seed=0).save_pretrained(directory)
+    return directory
+
+
+def _config(overrides: dict[str, Any]) -> Qwen3Config:
+    numbers = {
         "vocab_size": 512,
         "hidden_size": 128,
         "intermediate_size": 128,
@@ -33,11 +47,7 @@ def make_qwen3(directory: Path, *, dtype: torch.dtype = torch.float32, **overrid
         "rope_parameters": {"rope_type": "default", "rope_theta": 10_000.0},
         "tie_word_embeddings": True,
     }
-    config = Qwen3Config(**{**numbers, **overrides})
-    model = next(filter(_is_lively, (_random_qwen3(config, seed) for seed in range(MAX_SEEDS))), None)
-    assert model is not None, f"{MAX_SEEDS} seeds gave fewer than {MIN_DISTINCT} distinct tokens in {NUM_GREEDY}"
-    model.to(dtype).save_pretrained(directory)
-    return directory
+    return Qwen3Config(**{**numbers, **overrides})
 
 
 def _random_qwen3(config: Qwen3Config, seed: int) -> Qwen3ForCausalLM:

@@ -43,17 +43,18 @@ class WorkerIdentity:
 class Registration:
     """The worker's side of kakeya.worker.v1.RegistryService.
 
-    State is in Redis behind every router, so any router will do: they are tried in turn, those of --join
-    first, then those that a join reply named.
+    State is in Redis behind every router, so any router will do: they are tried in turn, those of --join and
+    those that the last answer named.
     """
 
     def __init__(self, engine: Engine, identity: WorkerIdentity, routers: Sequence[str]) -> None:
         self._engine = engine
         self._identity = identity
-        self._routers = list(routers)
+        self._seeds = tuple(routers)
+        self._routers = list(routers)  # the one in use comes first
         self._incarnation = ""
         self._heartbeat_seconds = 1.0
-        self._problem = ""  # the last one logged, so that an outage is one line
+        self._num_failed = 0  # routers in a row that did not answer
         self.joined = asyncio.Event()
 
     async def run(self) -> None:
@@ -74,9 +75,7 @@ class Registration:
                 await asyncio.wrap_future(self._engine.reset())
                 self._incarnation = ""
             except (grpc.aio.AioRpcError, KakeyaError) as error:
-                self._log_unreachable(error)
-                self._routers.append(self._routers.pop(0))
-                await asyncio.sleep(_RETRY_SECONDS)
+                await self._try_the_next(error)
 
     async def leave(self) -> None:
         """Deregisters, as far as a router can be reached. Call after `run` was cancelled."""
@@ -99,9 +98,9 @@ class Registration:
         except IncompatibleContract as error:
             raise StartError(error.message) from error
         self._heartbeat_seconds = reply.heartbeat_interval_seconds
-        self._routers += [address for address in reply.router_addresses if address not in self._routers]
+        self._learn(reply.router_addresses)
         self.joined.set()
-        self._problem = ""
+        self._num_failed = 0
         _log.info("joined", router=self._routers[0], incarnation=self._incarnation)
 
     async def _keep_alive(self, registry: "RegistryServiceAsyncStub") -> None:
@@ -113,10 +112,14 @@ class Registration:
             reports = self._engine.lanes.reports(0 if is_complete else answered_revision)
             request = self._heartbeat_request(reports, is_complete=is_complete)
             reply = await _answer(registry.Heartbeat(request, timeout=_CALL_SECONDS))
+            self._learn(reply.router_addresses)
             num_sent += 1
             answered_revision = max((report.revision for report in reports), default=answered_revision)
             await self._free(reply.orphans)
             await asyncio.sleep(self._heartbeat_seconds)
+
+    def _learn(self, addresses: Sequence[str]) -> None:
+        self._routers = list(dict.fromkeys([self._routers[0], *addresses, *self._seeds]))
 
     async def _free(self, orphans: Sequence[pb.OrphanLane]) -> None:
         for orphan in orphans:
@@ -167,11 +170,15 @@ class Registration:
             num_threads=self._identity.num_threads,
         )
 
-    def _log_unreachable(self, error: grpc.aio.AioRpcError | KakeyaError) -> None:
-        problem = error.reason if isinstance(error, KakeyaError) else error.code().name
-        if problem != self._problem:
-            _log.warning("no router answers; trying on", routers=self._routers, reason=problem)
-        self._problem = problem
+    async def _try_the_next(self, error: grpc.aio.AioRpcError | KakeyaError) -> None:
+        """Turns to the next router at once, since the lease goes on; pauses when none has answered."""
+        if self._num_failed == 0:
+            problem = error.reason if isinstance(error, KakeyaError) else error.code().name
+            _log.warning("the router does not answer; trying the next", routers=self._routers, reason=problem)
+        self._num_failed += 1
+        self._routers.append(self._routers.pop(0))
+        if self._num_failed % len(self._routers) == 0:
+            await asyncio.sleep(_RETRY_SECONDS)
 
 
 async def _answer(call: Awaitable[_Reply]) -> _Reply:

@@ -193,18 +193,24 @@ class HeartbeatResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     ORPHANS_FIELD_NUMBER: _builtins.int
+    ROUTER_ADDRESSES_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def orphans(self) -> _containers.RepeatedCompositeFieldContainer[Global___OrphanLane]:
         """Lanes that no lease covers; the worker frees them."""
+
+    @_builtins.property
+    def router_addresses(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """As in JoinResponse, for routers come and go."""
 
     def __init__(
         self,
         *,
         orphans: _abc.Iterable[Global___OrphanLane] | None = ...,
+        router_addresses: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["orphans", b"orphans"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["orphans", b"orphans", "router_addresses", b"router_addresses"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -1,0 +1,55 @@
+"""Fails where a generated file differs from what its generator makes now."""
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from generate_configuration import reference
+
+ROOT = Path(__file__).resolve().parent.parent
+STUBS = ROOT / "proto" / "python" / "src" / "kakeya_stubs"
+CONFIGURATION = ROOT / "docs" / "configuration.md"
+
+
+def main() -> int:
+    stale = [*_stale_stubs(), *_stale_configuration(), *_stale_twin()]
+    for problem in stale:
+        print(f"drift: {problem}", file=sys.stderr)
+    if not stale:
+        print("generated files are up to date")
+    return 1 if stale else 0
+
+
+def _stale_stubs() -> list[str]:
+    with tempfile.TemporaryDirectory() as directory:
+        generator = ROOT / "scripts" / "generate_stubs.py"
+        subprocess.run([sys.executable, str(generator), directory], check=True, stderr=subprocess.DEVNULL)
+        made = _files(Path(directory) / "kakeya_stubs")
+    committed = _files(STUBS)
+    committed.pop(Path("py.typed"), None)
+    differing = sorted(path for path in made.keys() | committed.keys() if made.get(path) != committed.get(path))
+    return [f"kakeya_stubs/{path} (make proto)" for path in differing]
+
+
+def _stale_configuration() -> list[str]:
+    up_to_date = CONFIGURATION.is_file() and CONFIGURATION.read_text() == reference()
+    return [] if up_to_date else ["docs/configuration.md (make docs)"]
+
+
+def _stale_twin() -> list[str]:
+    generator = ROOT / "scripts" / "generate_blocking.py"
+    result = subprocess.run([sys.executable, str(generator), "--check"], check=False, capture_output=True, text=True)
+    return [] if result.returncode == 0 else [f"the SDK's blocking twin: {result.stdout}{result.stderr}".strip()]
+
+
+def _files(directory: Path) -> dict[Path, bytes]:
+    return {
+        path.relative_to(directory): path.read_bytes()
+        for path in directory.rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,69 @@
+"""Writes the reference of every setting, generated from the settings classes themselves.
+
+python scripts/generate_configuration.py docs/configuration.md
+"""
+
+import sys
+from pathlib import Path
+
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+from kakeya_local.settings import UpSettings
+from kakeya_router.settings import RouterSettings
+from kakeya_shared.settings import ServiceSettings
+from kakeya_worker.settings import WorkerSettings
+
+HEADER = """# Configuration
+
+Every flag of a service has an environment variable; a flag wins over its variable, a variable over the default.
+This page is generated from the settings classes (`make docs`); `kakeya COMMAND --help` shows the same.
+"""
+TABLE_HEAD = ("| flag | variable | unit | default | why that default | what it is |", "|" + " --- |" * 6)
+SERVICES: dict[str, type[ServiceSettings]] = {
+    "kakeya router": RouterSettings,
+    "kakeya worker": WorkerSettings,
+    "kakeya up": UpSettings,
+}
+
+
+def reference() -> str:
+    """The whole page."""
+    return "\n".join([HEADER, *(_table(command, settings) for command, settings in SERVICES.items())])
+
+
+def _table(command: str, settings: type[ServiceSettings]) -> str:
+    prefix = settings.model_config.get("env_prefix", "")
+    rows = [_row(name, field, prefix) for name, field in settings.model_fields.items()]
+    head = [
+        "| flag | variable | unit | default | why that default | what it is |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    return "\n".join([f"## {command}\n", *head, *rows, ""])
+
+
+def _row(name: str, field: FieldInfo, prefix: str) -> str:
+    extra = field.json_schema_extra
+    said = extra if isinstance(extra, dict) else {}
+    default = "required" if field.default is PydanticUndefined else _shown(name, field.default)
+    cells = [
+        f"`--{name.replace('_', '-')}`",
+        f"`{prefix}{name.upper()}`",
+        str(said.get("unit", "")),
+        default,
+        str(said.get("reason", "")),
+        str(said.get("help", "")),
+    ]
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+
+def _shown(name: str, default: object) -> str:
+    if name == "threads":  # differs from machine to machine
+        return "the usable processors"
+    return "unset" if default in (None, "") else f"`{default}`"
+
+
+if __name__ == "__main__":
+    target = Path(sys.argv[1])
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(reference())

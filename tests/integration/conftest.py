@@ -1,0 +1,30 @@
+"""The runtime that most integration tests share; a test that breaks something makes its own."""
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+import kakeya
+from kakeya_worker.demo_checkpoint.checkpoint import ensure_checkpoint
+from tests.integration.processes import Runtime, runtime
+
+
+@pytest.fixture(scope="session")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("model") / "demo"
+    ensure_checkpoint(directory)
+    return directory
+
+
+@pytest.fixture(scope="session")
+def shared_runtime(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runtime]:
+    """Two workers of eight lanes each."""
+    with runtime(model, tmp_path_factory.mktemp("logs")) as made:
+        yield made
+
+
+@pytest.fixture
+async def client(shared_runtime: Runtime) -> AsyncIterator[kakeya.AsyncClient]:
+    async with kakeya.AsyncClient(shared_runtime.address) as client:
+        yield client

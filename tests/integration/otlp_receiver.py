@@ -1,0 +1,78 @@
+"""A real OTLP receiver: the collector's trace service over gRPC, keeping the spans it is sent."""
+
+import threading
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import grpc
+from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_service_pb2_grpc
+from opentelemetry.proto.common.v1.common_pb2 import KeyValue
+
+
+@dataclass(frozen=True)
+class ReceivedSpan:
+    """What the tests ask of a span."""
+
+    service: str
+    name: str
+    kind: int
+    trace_id: str
+    span_id: str
+    parent_id: str
+    attributes: dict[str, str | int | float]
+    is_error: bool
+
+
+@dataclass
+class OtlpReceiver(trace_service_pb2_grpc.TraceServiceServicer):
+    """Collects spans from any number of processes."""
+
+    address: str = ""
+    spans: list[ReceivedSpan] = field(default_factory=list)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def Export(
+        self, request: trace_service_pb2.ExportTraceServiceRequest, context: grpc.ServicerContext
+    ) -> trace_service_pb2.ExportTraceServiceResponse:
+        for resource_spans in request.resource_spans:
+            service = _attributes(resource_spans.resource.attributes)["service.name"]
+            for scope_spans in resource_spans.scope_spans:
+                for span in scope_spans.spans:
+                    received = ReceivedSpan(
+                        service=str(service),
+                        name=span.name,
+                        kind=span.kind,
+                        trace_id=span.trace_id.hex(),
+                        span_id=span.span_id.hex(),
+                        parent_id=span.parent_span_id.hex(),
+                        attributes=_attributes(span.attributes),
+                        is_error=span.status.code == 2,
+                    )
+                    with self._lock:
+                        self.spans.append(received)
+        return trace_service_pb2.ExportTraceServiceResponse()
+
+    def named(self, name: str) -> list[ReceivedSpan]:
+        """Spans of one name, in the order of their arrival."""
+        with self._lock:
+            return [span for span in self.spans if span.name == name]
+
+
+@contextmanager
+def otlp_receiver() -> Iterator[OtlpReceiver]:
+    """A listening receiver on a free port of loopback."""
+    receiver = OtlpReceiver()
+    server = grpc.server(ThreadPoolExecutor(max_workers=4))
+    trace_service_pb2_grpc.add_TraceServiceServicer_to_server(receiver, server)
+    receiver.address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    server.start()
+    try:
+        yield receiver
+    finally:
+        server.stop(grace=None).wait()
+
+
+def _attributes(pairs: Iterable[KeyValue]) -> dict[str, str | int | float]:
+    return {pair.key: getattr(pair.value, str(pair.value.WhichOneof("value"))) for pair in pairs}

@@ -1,0 +1,136 @@
+"""A runtime of real processes: a Redis, routers, workers, all on loopback and free ports."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import grpc
+
+from kakeya_shared.health_command import check
+from kakeya_stubs.worker.v1.registry_pb2 import ListWorkersRequest, WorkerStatus
+from kakeya_stubs.worker.v1.registry_pb2_grpc import RegistryServiceStub
+from tests.redis_server import RedisServer, free_port, redis_server
+
+START_SECONDS = 40.0
+SINK, WINDOW = 4, 64
+
+
+@dataclass
+class Process:
+    """One service; its log is a file, so that a test can search it."""
+
+    process: "subprocess.Popen[bytes]"
+    address: str
+    log: Path
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def terminate(self) -> int:
+        """Asks it to stop and returns its exit status."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(timeout=20)
+
+
+@dataclass
+class Runtime:
+    """What a test drives. Use `runtime` to make one."""
+
+    redis: RedisServer
+    model: Path
+    directory: Path
+    environment: dict[str, str] = field(default_factory=dict)
+    routers: list[Process] = field(default_factory=list)
+    workers: list[Process] = field(default_factory=list)
+
+    @property
+    def address(self) -> str:
+        """Of the first router."""
+        return self.routers[0].address
+
+    def start_router(self, *flags: str) -> Process:
+        address = f"127.0.0.1:{free_port()}"
+        arguments = ["kakeya_router", "--redis", self.redis.url, "--bind", address, *flags]
+        router = self._start(f"router-{len(self.routers)}", address, arguments)
+        self.routers.append(router)
+        wait_until(lambda: check(address) == "SERVING", f"the router serves; see {router.log}")
+        return router
+
+    def start_worker(self, *flags: str, lanes: int = 8) -> Process:
+        address = f"127.0.0.1:{free_port()}"
+        joins = ",".join(router.address for router in self.routers)
+        shape = ["--sink", str(SINK), "--window", str(WINDOW), "--lanes", str(lanes), "--threads", "1"]
+        arguments = ["kakeya_worker", "--model", str(self.model), "--join", joins, "--bind", address, *shape, *flags]
+        worker = self._start(f"worker-{len(self.workers)}", address, arguments)
+        self.workers.append(worker)
+        return worker
+
+    def list_workers(self) -> list[WorkerStatus]:
+        with grpc.insecure_channel(self.address) as channel:
+            return list(RegistryServiceStub(channel).ListWorkers(ListWorkersRequest(), timeout=5).workers)
+
+    def wait_for_workers(self, number: int) -> None:
+        wait_until(lambda: len(self.list_workers()) == number, f"{number} workers have joined")
+
+    def stop(self) -> None:
+        for process in (*self.workers, *self.routers):
+            if process.process.poll() is None:
+                process.process.terminate()
+        for process in (*self.workers, *self.routers):
+            try:
+                process.process.wait(timeout=20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                raise
+
+    def _start(self, name: str, address: str, arguments: list[str]) -> Process:
+        log = self.directory / f"{name}.log"
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                [sys.executable, "-m", *arguments], stdout=output, stderr=output, env={**os.environ, **self.environment}
+            )
+        return Process(process, address, log)
+
+
+@contextmanager
+def runtime(
+    model: Path,
+    directory: Path,
+    *,
+    num_workers: int = 2,
+    router_flags: tuple[str, ...] = (),
+    environment: dict[str, str] | None = None,
+) -> Iterator[Runtime]:
+    """A runtime with one router and some workers, stopped at the end."""
+    with ExitStack() as stack:
+        made = Runtime(stack.enter_context(redis_server()), model, directory, environment or {})
+        stack.callback(made.stop)
+        made.start_router(*router_flags)
+        for _ in range(num_workers):
+            made.start_worker()
+        made.wait_for_workers(num_workers)
+        yield made
+
+
+def wait_until(condition: Callable[[], bool], what: str, seconds: float = START_SECONDS) -> None:
+    """Polls until a condition holds; AssertionError after `seconds`."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
+        time.sleep(0.02)
+
+
+async def eventually(condition: Callable[[], Awaitable[bool]], what: str, seconds: float = 20.0) -> None:
+    """As `wait_until`, for coroutines."""
+    deadline = time.monotonic() + seconds
+    while not await condition():
+        assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
+        await asyncio.sleep(0.02)

@@ -1,0 +1,147 @@
+"""What a client sees when a process behind it goes: workers, routers, Redis."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import kakeya
+from tests.integration.processes import Runtime, eventually, runtime, wait_until
+
+ROUTER_FLAGS = (
+    "--heartbeat-interval-seconds=0.3",
+    "--worker-lease-seconds=1.5",
+    "--lost-retention-seconds=2",
+    "--operation-lease-seconds=1.5",
+    "--reap-interval-seconds=0.2",
+    "--session-ttl-seconds=600",
+)
+
+
+@pytest.fixture
+def fragile(model: Path, tmp_path: Path) -> Iterator[Runtime]:
+    """A runtime of one's own, with short leases."""
+    with runtime(model, tmp_path, num_workers=1, router_flags=ROUTER_FLAGS) as made:
+        yield made
+
+
+async def test_a_worker_that_dies_takes_its_sessions_and_returns_their_bytes(fragile: Runtime) -> None:
+    async with kakeya.AsyncClient(fragile.address) as client:
+        idle, busy = await client.create_session(), await client.create_session()
+        await idle.append(range(10))
+        await busy.append(range(10))
+        generation = busy.generate(max_tokens=10**6)
+        async with generation:
+            await generation.next_token()
+            fragile.workers[0].kill()
+            with pytest.raises(kakeya.WorkerLost):
+                await _drain(generation)
+        with pytest.raises(kakeya.Unavailable):
+            await busy.append([1])
+        await eventually(lambda: _raises(kakeya.WorkerLost, idle), "the idle session is lost")
+        await eventually(lambda: _raises(kakeya.SessionNotFound, idle), "then unknown")
+        assert await asyncio.to_thread(fragile.list_workers) == []
+        with pytest.raises(kakeya.NoWorker):
+            await client.create_session()
+        fragile.start_worker()
+        await asyncio.to_thread(fragile.wait_for_workers, 1)
+        (worker,) = fragile.list_workers()
+        assert (worker.reserved_bytes, worker.kv_live_bytes, worker.num_sessions) == (0, 0, 0)
+        async with await client.create_session() as session:
+            assert (await session.append(range(5))).history_length == 5
+
+
+async def _drain(generation: kakeya.AsyncGeneration) -> None:
+    async for _ in generation:
+        pass
+
+
+async def _raises(kind: type[kakeya.KakeyaError], session: kakeya.AsyncSession) -> bool:
+    try:
+        await session.append([1])
+    except kind:
+        return True
+    except kakeya.Unavailable:
+        return False
+    return False
+
+
+async def test_a_worker_that_leaves_cleanly_is_gone_at_once(fragile: Runtime) -> None:
+    assert fragile.workers[0].terminate() == 0
+    assert fragile.list_workers() == []
+
+
+async def test_a_worker_that_was_stopped_too_long_comes_back_empty(fragile: Runtime) -> None:
+    worker = fragile.workers[0].process
+    async with kakeya.AsyncClient(fragile.address) as client:
+        session = await client.create_session()
+        await session.append(range(10))
+        (before,) = fragile.list_workers()
+        os.kill(worker.pid, signal.SIGSTOP)
+        try:
+            await asyncio.to_thread(wait_until, lambda: not fragile.list_workers(), "the worker's lease lapses")
+        finally:
+            os.kill(worker.pid, signal.SIGCONT)
+        await asyncio.to_thread(fragile.wait_for_workers, 1)
+        (after,) = fragile.list_workers()
+        assert after.incarnation != before.incarnation
+        assert after.reserved_bytes == 0
+        with pytest.raises((kakeya.WorkerLost, kakeya.SessionNotFound)):
+            await session.append([1])
+        for _ in range(8):  # all lanes are free again
+            await client.create_session()
+
+
+async def test_without_redis_calls_fail_fast_and_then_go_on(fragile: Runtime) -> None:
+    async with kakeya.AsyncClient(fragile.address, max_attempts=1) as client:
+        session = await client.create_session()
+        await session.append(range(10))
+        fragile.redis.stop()
+        for call in (client.create_session, lambda: session.append([1]), session.info):
+            with pytest.raises(kakeya.StoreUnavailable) as caught:
+                await asyncio.wait_for(call(), 2)
+            assert caught.value.retry_after_seconds
+        await asyncio.sleep(3)  # twice the worker's lease: an outage must not cost it
+        fragile.redis.start()
+        await eventually(lambda: _answers(session), "the session goes on")
+        assert (await session.append(range(5))).history_length == 15
+
+
+async def _answers(session: kakeya.AsyncSession) -> bool:
+    try:
+        await session.info()
+    except kakeya.StoreUnavailable:
+        return False
+    return True
+
+
+async def test_another_router_takes_over_from_one_that_died(fragile: Runtime) -> None:
+    other = fragile.start_router(*ROUTER_FLAGS)
+    async with kakeya.AsyncClient(fragile.address) as client, kakeya.AsyncClient(other.address) as second:
+        session = await client.create_session()
+        await session.append(range(10))
+        same = second.session(session.id)
+        async with session.generate(max_tokens=10**6) as generation:
+            await generation.next_token()
+            with pytest.raises(kakeya.OperationRunning):
+                await same.append([1])
+            fragile.routers[0].kill()
+            with pytest.raises(kakeya.Unavailable):
+                await _drain(generation)
+        fragile.routers.reverse()  # the worker is asked after at the one that lives
+        await eventually(lambda: _appends(same), "the lapsed operation is taken over")
+        info = await same.info()
+        assert info.history_length > 11
+        await same.close()
+
+
+async def _appends(session: kakeya.AsyncSession) -> bool:
+    """False while the dead router's operation is not taken over, or its tokens were not known before the call."""
+    try:
+        await session.append([1])
+    except kakeya.Conflict:
+        return False
+    return True
