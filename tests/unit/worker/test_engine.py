@@ -345,7 +345,7 @@ def test_reset_frees_every_lane(engine: Engine) -> None:
     assert engine.lanes.totals().num_lanes_in_use == 0
 
 
-def test_shut_down_ends_what_runs(verifier: TorchVerifier) -> None:
+def test_shut_down_ends_what_runs_and_refuses_what_comes(verifier: TorchVerifier) -> None:
     engine = Engine(verifier, LaneGeometry(SINK, WINDOW, 32), NUM_LANES, step_tokens=64)
     engine.start()
     _open(engine)
@@ -354,6 +354,20 @@ def test_shut_down_ends_what_runs(verifier: TorchVerifier) -> None:
     assert tokens.enough.wait(TIMEOUT)
     engine.shut_down()
     assert isinstance(_error(generate.future), Draining)
+    assert isinstance(_error(_append(engine, 20, 1).future), Draining)
+    assert isinstance(_error(engine.open("late", 1, SINK, WINDOW)), Draining)
+    assert engine.close("s", 1).result(TIMEOUT) == 20 + len(tokens.ids)
+
+
+def test_shut_down_lets_what_runs_use_its_grace(verifier: TorchVerifier) -> None:
+    engine = Engine(verifier, LaneGeometry(SINK, WINDOW, 32), NUM_LANES, step_tokens=64)
+    engine.start()
+    _open(engine)
+    _append(engine, 0, 20).future.result(TIMEOUT)
+    generate, tokens = _generate(engine, 20, 60)
+    assert tokens.enough.wait(TIMEOUT)
+    engine.shut_down(grace_seconds=TIMEOUT)
+    assert generate.future.result(TIMEOUT).num_generated == 60
 
 
 def test_a_dead_thread_is_told(verifier: TorchVerifier, monkeypatch: pytest.MonkeyPatch) -> None:

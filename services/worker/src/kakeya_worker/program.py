@@ -39,10 +39,7 @@ async def serve(settings: WorkerSettings, stop: asyncio.Event) -> None:
                 return
             engine.start()
             service.engine = engine
-            try:
-                await _serve_until(stop, engine, server, settings)
-            finally:
-                await asyncio.to_thread(engine.shut_down)
+            await _serve_until(stop, engine, server, settings)
     except BindError as error:
         raise StartError(str(error)) from error
 
@@ -93,10 +90,12 @@ async def _serve_until(stop: asyncio.Event, engine: Engine, server: RpcServer, s
         for task in ended:
             task.result()
     finally:
+        # Heartbeats go on while running operations use their grace: leaving would make their sessions lost.
         await server.set_serving(False)
-        for task in tasks[2:]:
+        await asyncio.to_thread(engine.shut_down, settings.shutdown_grace_seconds)
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks[2:], return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         await registration.leave()
 
 

@@ -3,11 +3,9 @@
 A step is: schedule, forward, commit.
 """
 
-import queue
 import threading
-from collections.abc import Callable
+import time
 from concurrent.futures import Future
-from typing import TypeVar
 
 import structlog
 
@@ -21,10 +19,12 @@ from kakeya_shared.errors import (
     OperationStopped,
     SessionClosed,
 )
+from kakeya_worker.engine.command_queue import CommandQueue
 from kakeya_worker.engine.lane import LaneGeometry, Row, violation
 from kakeya_worker.engine.lane_table import LaneTable, Tenancy
 from kakeya_worker.engine.operation import (
     MAX_PAUSE_SECONDS,
+    MAX_UNREAD_TOKENS,
     Append,
     AppendResult,
     Generate,
@@ -36,7 +36,6 @@ from kakeya_worker.engine.scheduler import Scheduler
 from kakeya_worker.engine.verifier import Verifier
 
 _log = structlog.get_logger()
-_T = TypeVar("_T")
 _PAUSE_CHECK_SECONDS = 1.0
 
 
@@ -61,21 +60,24 @@ class Engine:
         self.crashed: Future[None] = Future()
         self._verifier = verifier
         self._scheduler = Scheduler(step_tokens, geometry.chunk)
-        self._commands: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        self._stopping = False
+        self._commands = CommandQueue()
+        self._ends_at: float | None = None  # perf_counter seconds, once it is asked to end
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
-    def shut_down(self) -> None:
-        """Ends running operations with Draining, then the thread."""
-        self._commands.put(self._shut_down)
+    def shut_down(self, grace_seconds: float = 0.0) -> None:
+        """Takes no new sessions and operations, lets running ones go on for a while, then ends the thread.
+
+        What still runs then, and whatever is asked later, fails with Draining.
+        """
+        self._commands.put(lambda: self._drain(grace_seconds))
         self._thread.join()
 
     def open(self, session_id: str, epoch: int, sink: int, window: int) -> "Future[LaneState]":
-        """Takes a lane; fails with NoCapacity or StaleEpoch."""
-        return self._call(lambda: self.lanes.open(session_id, epoch, sink, window))
+        """Takes a lane; fails with NoCapacity, StaleEpoch or Draining."""
+        return self._commands.call(lambda: self._open(session_id, epoch, sink, window))
 
     def submit(self, operation: Append | Generate) -> None:
         """Runs an operation; its future fails with the error tree of kakeya_shared."""
@@ -85,36 +87,37 @@ class Engine:
     def cancel(self, operation: Append | Generate) -> None:
         """Stops an operation within a step; without effect on one that has ended."""
         operation.is_cancelled = True
-        self._commands.put(_wake)
+        self._commands.wake()
 
     def acknowledge(self, generate: Generate) -> None:
         """Counts one token as read; a paused row goes on."""
-        was_paused = generate.is_paused
         generate.num_read += 1
-        if was_paused:
-            self._commands.put(_wake)
+        # Looked at after the count, so that a row the engine pauses at this moment is not missed.
+        if generate.num_unread >= MAX_UNREAD_TOKENS - 1:
+            self._commands.wake()
 
     def stop_operation(self, session_id: str, epoch: int) -> "Future[LaneState]":
         """Ends what runs on the session, and tells what is committed."""
-        return self._call(lambda: self._stop_operation(self.lanes.find(session_id, epoch)))
+        return self._commands.call(lambda: self._stop_operation(self.lanes.find(session_id, epoch)))
 
     def close(self, session_id: str, epoch: int) -> "Future[int]":
         """Frees the lane and returns the final history length; a running operation fails with SessionClosed."""
-        return self._call(lambda: self._close(self.lanes.find(session_id, epoch)))
+        return self._commands.call(lambda: self._close(self.lanes.find(session_id, epoch)))
 
     def reset(self) -> "Future[None]":
         """Frees every lane: their leases are lost."""
-        return self._call(self._reset)
+        return self._commands.call(self._reset)
 
     # The rest runs on the engine's thread.
 
     def _run(self) -> None:
         try:
-            while not self._stopping:
+            while not self._is_over():
                 self._take_commands()
                 self._end_cancelled()
                 if self._scheduler.has_work:
                     self._step()
+            self._end()
         except BaseException as error:
             _log.critical("the engine's thread died", exc_info=error)
             self.crashed.set_exception(error)
@@ -123,13 +126,9 @@ class Engine:
     def _take_commands(self) -> None:
         """Runs the commands that wait; with nothing to step, sleeps until one comes."""
         if not self._scheduler.has_work:
-            timeout = _PAUSE_CHECK_SECONDS if any(self._scheduler.operations) else None
-            try:
-                self._commands.get(timeout=timeout)()
-            except queue.Empty:
-                return
-        while not self._commands.empty():
-            self._commands.get()()
+            has_paused = any(self._scheduler.operations)
+            self._commands.run_next(timeout_seconds=_PAUSE_CHECK_SECONDS if has_paused else None)
+        self._commands.run_waiting()
 
     def _step(self) -> None:
         generates, appends = self._scheduler.next_step()
@@ -176,8 +175,13 @@ class Engine:
         if operation.is_complete:
             self._complete(tenancy, operation)
 
+    def _open(self, session_id: str, epoch: int, sink: int, window: int) -> LaneState:
+        self._refuse_if_draining()
+        return self.lanes.open(session_id, epoch, sink, window)
+
     def _begin(self, operation: Append | Generate) -> None:
         try:
+            self._refuse_if_draining()
             tenancy = self.lanes.find(operation.session_id, operation.epoch)
             if tenancy.operation is not None:
                 raise OperationRunning("another operation is running on the session")
@@ -253,30 +257,22 @@ class Engine:
         for tenancy in self.lanes.tenancies():
             self._close(tenancy)
 
-    def _shut_down(self) -> None:
+    def _refuse_if_draining(self) -> None:
+        if self._ends_at is not None:
+            raise Draining("the worker is shutting down")
+
+    def _drain(self, grace_seconds: float) -> None:
+        self._ends_at = time.perf_counter() + grace_seconds
+
+    def _is_over(self) -> bool:
+        return self._ends_at is not None and (
+            not any(self._scheduler.operations) or time.perf_counter() >= self._ends_at
+        )
+
+    def _end(self) -> None:
         for operation in self._scheduler.operations:
             self._fail(operation, Draining("the worker is shutting down"))
-        self._stopping = True
-
-    def _call(self, command: Callable[[], _T]) -> "Future[_T]":
-        """Runs a command on the engine's thread, between two steps."""
-        future: Future[_T] = Future()
-        future.set_running_or_notify_cancel()
-
-        def run() -> None:
-            try:
-                result = command()
-            except KakeyaError as error:
-                future.set_exception(error)
-            else:
-                future.set_result(result)
-
-        self._commands.put(run)
-        return future
-
-
-def _wake() -> None:
-    """A command that only makes the thread look again."""
+        self._commands.close()
 
 
 def _lengths(tenancy: Tenancy, operation: Append | Generate) -> str:

@@ -106,8 +106,12 @@ class Generate(Operation):
     paused_since: float | None = field(init=False, default=None)
 
     @property
+    def num_unread(self) -> int:
+        return self.num_generated - self.num_read
+
+    @property
     def is_paused(self) -> bool:
-        return self.num_generated - self.num_read >= MAX_UNREAD_TOKENS
+        return self.num_unread >= MAX_UNREAD_TOKENS
 
     @property
     def is_complete(self) -> bool:
