@@ -46,11 +46,6 @@ def decode(rpc_error: grpc.aio.AioRpcError) -> KakeyaError | None:
     return error
 
 
-def unreachable(rpc_error: grpc.aio.AioRpcError) -> bool:
-    """Whether the call failed because the peer could not be reached, as opposed to an answer of the peer."""
-    return decode(rpc_error) is None and rpc_error.code() is grpc.StatusCode.UNAVAILABLE
-
-
 def _details(metadata: Iterable[tuple[str, str | bytes]]) -> status_pb2.Status | None:
     for key, value in metadata:
         if key == DETAILS_KEY and isinstance(value, bytes):

@@ -19,8 +19,14 @@ def _add_trace_ids(_logger: WrappedLogger, _method: str, event: EventDict) -> Ev
 def configure(service: str, level: str = "info") -> None:
     """Sends the logs of this process, other libraries' included, to standard error as JSON lines."""
     threshold = logging.getLevelNamesMapping()[level.upper()]
+
+    def add_service(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+        event["service"] = service  # not a context variable: threads begin with an empty context
+        return event
+
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
+        add_service,
         structlog.processors.add_log_level,
         _add_trace_ids,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
@@ -43,4 +49,3 @@ def configure(service: str, level: str = "info") -> None:
         )
     )
     logging.basicConfig(handlers=[handler], level=max(threshold, logging.INFO), force=True)
-    structlog.contextvars.bind_contextvars(service=service)

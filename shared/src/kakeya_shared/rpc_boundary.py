@@ -85,7 +85,7 @@ async def _abort(span: Span, context: Context, error: BaseException) -> NoReturn
     if isinstance(error, asyncio.CancelledError | grpc.aio.AbortError):
         tracing.fail(span, type(error).__name__)
         raise error
-    if not isinstance(error, KakeyaError):
+    if not isinstance(error, KakeyaError) or (isinstance(error, Internal) and "trace_id" not in error.metadata):
         error = _unforeseen(error)
     span.set_attribute("rpc.grpc.status_code", error.status.value[0])
     tracing.fail(span, error.reason)

@@ -45,6 +45,7 @@ class ServiceSettings(BaseSettings):
             cli_implicit_flags=True,
             cli_hide_none_type=True,
             cli_avoid_json=True,
+            env_ignore_empty=True,  # how compose spells an unset variable
         )
 
     @classmethod

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from opentelemetry import propagate, trace
 from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
-from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.trace import INVALID_SPAN, Span, SpanKind, Status, StatusCode
@@ -38,7 +38,9 @@ def configure(service: str) -> None:
     """Exports this process's spans as `service`, if the environment asks for it; else spans cost nothing."""
     if not wanted():
         return
-    provider = TracerProvider(resource=Resource.create({"service.name": f"kakeya-{service}"}))
+    # Whoever names the service in OTEL_SERVICE_NAME or OTEL_RESOURCE_ATTRIBUTES has the last word.
+    resource = Resource({"service.name": f"kakeya-{service}"}).merge(OTELResourceDetector().detect())
+    provider = TracerProvider(resource=Resource.create().merge(resource))
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
     trace.set_tracer_provider(provider)
 

@@ -8,6 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
 
 from kakeya_shared.service_process import StartError
 from kakeya_worker.engine.verifier import ModelRefused
@@ -41,6 +44,7 @@ def changed(demo_checkpoint: Path, tmp_path: Path) -> Callable[..., Path]:
         {"model_type": "gpt2"},
         {"rope_scaling": {"type": "dynamic", "factor": 2.0}},
         {"rope_parameters": {"rope_type": "yarn", "factor": 4.0, "rope_theta": 1e6}},
+        {"rope_parameters": {"full_attention": {"rope_type": "yarn"}}},
         {"use_sliding_window": True, "sliding_window": 128},
         {"layer_types": ["full_attention", "sliding_attention"]},
         {"hidden_act": "gelu"},
@@ -57,7 +61,11 @@ def test_what_would_break_the_law_is_refused_with_what_can_run(
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"hidden_size": None}, "config.json"),
+        ({"hidden_size": None}, "garbles"),
+        ({"rope_parameters": [1]}, "garbles"),
+        ({"layer_types": 5}, "garbles"),
+        ({"num_key_value_heads": 3}, "no possible model"),
+        ({"max_position_embeddings": 0}, "no possible model"),
         ({"vocab_size": 1000}, "model.embed_tokens.weight has shape"),
         ({"num_hidden_layers": 5}, "no tensor model.layers.4"),
         ({"tie_word_embeddings": False}, "no tensor lm_head.weight"),
@@ -88,9 +96,6 @@ def test_damaged_files_are_refused(demo_checkpoint: Path, tmp_path: Path) -> Non
 
 
 def test_sharded_checkpoints_load_and_missing_shards_are_refused(demo_checkpoint: Path, tmp_path: Path) -> None:
-    import torch
-    from safetensors import safe_open
-
     with safe_open(demo_checkpoint / "model.safetensors", framework="pt") as file:
         names = list(file.keys())
     shutil.copy(demo_checkpoint / "config.json", tmp_path)
@@ -99,6 +104,14 @@ def test_sharded_checkpoints_load_and_missing_shards_are_refused(demo_checkpoint
     index.write_text(json.dumps({"weight_map": dict.fromkeys(names, "shard.safetensors")}))
     assert "model.norm.weight" in Weights(tmp_path, torch.float32)
     assert _load(tmp_path).facts.vocab_size == _load(demo_checkpoint).facts.vocab_size
+    for damaged in ("[1]", '{"weight_map": []}', '{"a": 1}', "{"):
+        index.write_text(damaged)
+        with pytest.raises(ModelRefused, match="no readable"):
+            _load(tmp_path)
+    index.write_text(json.dumps({"weight_map": dict.fromkeys(names, "shard.safetensors")}))
+    save_file({name: torch.zeros(1024, 128, dtype=torch.int8) for name in names}, tmp_path / "shard.safetensors")
+    with pytest.raises(ModelRefused, match="quantized weights cannot run"):
+        _load(tmp_path)
     (tmp_path / "shard.safetensors").unlink()
     with pytest.raises(ModelRefused, match="cannot be read"):
         _load(tmp_path)
@@ -123,5 +136,7 @@ def test_dtypes(demo_checkpoint: Path) -> None:
 def test_a_refusal_is_one_start_error(demo_checkpoint: Path) -> None:
     with pytest.raises(StartError, match="is not a directory"):
         load_engine(WorkerSettings.parse(["--model", "/no/such/directory"]))
+    with pytest.raises(StartError, match="cannot be allocated"):
+        load_engine(WorkerSettings.parse(["--model", str(demo_checkpoint), "--lanes", "2000000000"]))
     with pytest.raises(StartError, match=r"no kakeya\.verifier plugin is named 'cuda' \(installed: .*torch"):
         load_engine(WorkerSettings.parse(["--model", str(demo_checkpoint), "--backend", "cuda"]))

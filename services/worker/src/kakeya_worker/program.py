@@ -2,6 +2,8 @@
 
 import asyncio
 import socket
+import threading
+from concurrent.futures import Future
 from typing import Any
 
 import structlog
@@ -19,6 +21,7 @@ from kakeya_worker.sizing import plan
 from kakeya_worker.verifier_service import SERVICE_NAME, VerifierService
 
 _log = structlog.get_logger()
+_LAST_ANSWERS_SECONDS = 0.5  # the engine has used its grace by then; this only lets answers out
 _MAX_MESSAGE_BYTES = 16 << 20  # the router bounds appends in tokens; this only has to hold them
 
 
@@ -26,16 +29,13 @@ async def serve(settings: WorkerSettings, stop: asyncio.Event) -> None:
     """Runs a worker until `stop` is set or its engine dies. Raises StartError."""
     service = VerifierService()
     server = RpcServer(
-        settings.bind,
-        [SERVICE_NAME],
-        grace_seconds=settings.shutdown_grace_seconds,
-        max_message_bytes=_MAX_MESSAGE_BYTES,
+        settings.bind, [SERVICE_NAME], grace_seconds=_LAST_ANSWERS_SECONDS, max_message_bytes=_MAX_MESSAGE_BYTES
     )
     add_VerifierServiceServicer_to_server(service, server.grpc_server)
     try:
         async with server:
-            engine = await asyncio.to_thread(load_engine, settings)
-            if stop.is_set():
+            engine = await _load_unless_stopped(settings, stop)
+            if engine is None:
                 return
             engine.start()
             service.engine = engine
@@ -61,7 +61,10 @@ def load_engine(settings: WorkerSettings) -> Engine:
         num_lanes=settings.lanes,
         slab_bytes=settings.slab_bytes,
     )
-    engine = Engine(verifier, slab.geometry, slab.num_lanes, settings.step_tokens)
+    try:
+        engine = Engine(verifier, slab.geometry, slab.num_lanes, settings.step_tokens)
+    except (MemoryError, RuntimeError) as error:
+        raise StartError(f"a slab of {slab.num_lanes} lanes cannot be allocated: {error}") from error
     totals = engine.lanes.totals()
     _log.info(
         "loaded",
@@ -76,6 +79,25 @@ def load_engine(settings: WorkerSettings) -> Engine:
         threads=settings.threads,
     )
     return engine
+
+
+async def _load_unless_stopped(settings: WorkerSettings, stop: asyncio.Event) -> Engine | None:
+    """Loads in a thread that dies with the process: a stop need not wait for a download. Raises StartError."""
+    loaded: Future[Engine] = Future()
+
+    def load() -> None:
+        try:
+            loaded.set_result(load_engine(settings))
+        except BaseException as error:
+            loaded.set_exception(error)
+
+    threading.Thread(target=load, name="load", daemon=True).start()
+    stopping = asyncio.ensure_future(stop.wait())
+    loading = asyncio.wrap_future(loaded)
+    ends: list[asyncio.Future[Any]] = [stopping, loading]
+    await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    return None if stop.is_set() else await loading
 
 
 async def _serve_until(stop: asyncio.Event, engine: Engine, server: RpcServer, settings: WorkerSettings) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import secrets
 from collections.abc import Awaitable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
@@ -71,7 +72,11 @@ class Registration:
                     await self._keep_alive(registry)
             except UnknownIncarnation:
                 # The router gave our sessions up: their lanes must not outlive their leases.
-                _log.warning("lease lost; all lanes are freed")
+                _log.warning(
+                    "lease lost; all lanes are freed (this worker was stopped for too long, another worker has the "
+                    "same id, or Redis lost its data)",
+                    worker_id=self._identity.worker_id,
+                )
                 await asyncio.wrap_future(self._engine.reset())
                 self._incarnation = ""
             except (grpc.aio.AioRpcError, KakeyaError) as error:
@@ -115,19 +120,18 @@ class Registration:
             self._learn(reply.router_addresses)
             num_sent += 1
             answered_revision = max((report.revision for report in reports), default=answered_revision)
-            await self._free(reply.orphans)
+            self._free(reply.orphans)
             await asyncio.sleep(self._heartbeat_seconds)
 
     def _learn(self, addresses: Sequence[str]) -> None:
         self._routers = list(dict.fromkeys([self._routers[0], *addresses, *self._seeds]))
 
-    async def _free(self, orphans: Sequence[pb.OrphanLane]) -> None:
+    def _free(self, orphans: Sequence[pb.OrphanLane]) -> None:
+        """Has the engine free lanes between two steps; heartbeats do not wait for it."""
         for orphan in orphans:
             _log.warning("freeing a lane that no lease covers", session_id=orphan.session_id, epoch=orphan.epoch)
-            try:
-                await asyncio.wrap_future(self._engine.close(orphan.session_id, orphan.epoch))
-            except KakeyaError as error:
-                _log.info("the lane was freed already", session_id=orphan.session_id, reason=error.reason)
+            closed = self._engine.close(orphan.session_id, orphan.epoch)
+            closed.add_done_callback(_log_if_freed_already)
 
     def _heartbeat_request(self, reports: Sequence[LaneReport], *, is_complete: bool) -> pb.HeartbeatRequest:
         totals = self._engine.lanes.totals()
@@ -179,6 +183,12 @@ class Registration:
         self._routers.append(self._routers.pop(0))
         if self._num_failed % len(self._routers) == 0:
             await asyncio.sleep(_RETRY_SECONDS)
+
+
+def _log_if_freed_already(closed: "Future[int]") -> None:
+    error = closed.exception()
+    if error is not None:
+        _log.info("a lane that no lease covers was freed already", error=str(error))
 
 
 async def _answer(call: Awaitable[_Reply]) -> _Reply:

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, model_validator
 
-from kakeya_shared.addresses import Address, parse_list
+from kakeya_shared.addresses import Address, HostPort, parse_list
 from kakeya_shared.settings import ServiceSettings, setting
 
 
@@ -49,7 +49,7 @@ class WorkerSettings(ServiceSettings):
         32, "most tokens a session brings to a step", unit="tokens", reason="small slack, short steps", ge=1, le=4096
     )
     step_tokens: int = setting(
-        128, "most tokens of a forward pass", unit="tokens", reason="four chunks: others wait briefly", ge=1
+        128, "most tokens of a forward pass", unit="tokens", reason="four chunks: others wait briefly", ge=2
     )
     threads: int = setting(
         len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
@@ -90,6 +90,12 @@ class WorkerSettings(ServiceSettings):
     def _one_size(self) -> "WorkerSettings":
         if self.lanes is not None and self.slab_bytes is not None:
             raise ValueError("give --lanes or --slab-bytes, not both")
+        return self
+
+    @model_validator(mode="after")
+    def _reachable(self) -> "WorkerSettings":
+        if self.advertise is not None and HostPort.parse(self.advertise).port == 0:
+            raise ValueError("--advertise needs the port that routers reach")
         return self
 
     @property

@@ -120,8 +120,9 @@ class Engine:
             self._end()
         except BaseException as error:
             _log.critical("the engine's thread died", exc_info=error)
+            self._ends_at = time.perf_counter()
+            self._end()  # nobody may wait for a thread that is gone
             self.crashed.set_exception(error)
-            raise
 
     def _take_commands(self) -> None:
         """Runs the commands that wait; with nothing to step, sleeps until one comes."""
@@ -132,15 +133,17 @@ class Engine:
 
     def _step(self) -> None:
         generates, appends = self._scheduler.next_step()
-        rows = self._sampled_rows(generates)
-        rows += [(append, append.lane.row(append.next_tokens(num_tokens))) for append, num_tokens in appends]
+        scheduled: list[Append | Generate] = [*generates, *(append for append, _ in appends)]
         try:
+            rows = self._sampled_rows(generates)
+            rows += [(append, append.lane.row(append.next_tokens(num_tokens))) for append, num_tokens in appends]
             self._verifier.forward([row for _, row in rows])
-        except Exception as error:
+        except Exception:
             # K and V beyond the committed lengths are invisible, so a failed step needs no undo.
-            _log.exception("a forward pass failed", num_rows=len(rows))
-            for operation, _ in rows:
-                self._fail(operation, Internal(f"the forward pass failed: {type(error).__name__}"))
+            _log.exception("a step failed", session_ids=[operation.session_id for operation in scheduled])
+            for operation in scheduled:
+                if not operation.future.done():
+                    self._fail(operation, Internal("the forward pass failed"))
             return
         for operation, row in rows:
             self._commit(operation, row)
@@ -156,7 +159,7 @@ class Engine:
                 token_id = choose(row_logits, generate.sampling, generate.lane.length)
             except FloatingPointError as error:
                 _log.exception("sampling failed", session_id=generate.session_id)
-                self._fail(generate, Internal(str(error)))
+                self._fail(generate, Internal(str(error)))  # says an index, no token
                 continue
             generate.deliver(token_id)
             rows.append((generate, generate.lane.row((token_id,))))
@@ -200,13 +203,11 @@ class Engine:
             self._complete(tenancy, operation)
 
     def _complete(self, tenancy: Tenancy, operation: Append | Generate) -> None:
+        state, seconds, prefill_seconds = self.lanes.state(tenancy), operation.seconds, operation.lane.prefill_seconds
         self._release(operation)
-        lane, state, seconds = operation.lane, self.lanes.state(tenancy), operation.seconds
         if isinstance(operation, Append):
-            lane.prefill_seconds += seconds
             operation.future.set_result(AppendResult(state, seconds, operation.num_evicted))
             return
-        prefill_seconds, lane.prefill_seconds = lane.prefill_seconds, 0.0
         operation.future.set_result(
             GenerateResult(
                 state,
@@ -225,6 +226,11 @@ class Engine:
     def _release(self, operation: Append | Generate) -> None:
         self._scheduler.remove(operation)
         self.lanes.find(operation.session_id, operation.epoch).operation = None
+        # The appends of a turn end with its Generate, however either of them ended.
+        if isinstance(operation, Generate):
+            operation.lane.prefill_seconds = 0.0
+        else:
+            operation.lane.prefill_seconds += operation.seconds
 
     def _violate(self, tenancy: Tenancy, error: InvariantViolated, also: Append | Generate | None = None) -> None:
         """Frees the lane and fails its operation, and `also` one that has not begun."""

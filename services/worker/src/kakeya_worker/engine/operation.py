@@ -92,7 +92,8 @@ class Generate(Operation):
     """Generates a token a step; pauses while its reader is `MAX_UNREAD_TOKENS` behind.
 
     Attributes:
-        on_token: called on the engine's thread with each token, in the step that commits it.
+        on_token: called on the engine's thread with each token, in the step that is about to commit it. Should
+            that step fail, the operation fails after a token that is not in the history.
     """
 
     max_tokens: int

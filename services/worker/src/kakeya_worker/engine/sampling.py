@@ -12,6 +12,9 @@ from numpy.typing import NDArray
 
 from kakeya_worker.engine.philox import uniforms
 
+# -log(-log(u)) lies in [-3.62, 36.74] for the 52-bit u of `uniforms`.
+_GUMBEL_RANGE = 40.5
+
 
 @dataclass(frozen=True)
 class Sampling:
@@ -43,6 +46,7 @@ def choose(logits: NDArray[np.float32], sampling: Sampling, history_index: int) 
         return best
     scores = logits.astype(np.float64) / sampling.temperature
     survivors = _top_p(scores, _top_k(scores, sampling.top_k), sampling.top_p)
+    survivors = survivors[scores[survivors] >= scores[best] - _GUMBEL_RANGE]  # the others cannot win any draw
     gumbel = -np.log(-np.log(uniforms(sampling.seed, history_index, survivors)))
     return int(survivors[np.argmax(scores[survivors] + gumbel)])
 

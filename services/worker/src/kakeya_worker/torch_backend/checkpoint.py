@@ -72,6 +72,8 @@ class Weights:
                 tensor: torch.Tensor = file.get_tensor(name)
         except (OSError, SafetensorError) as error:
             raise ModelRefused(f"{self._file_of[name]} cannot be read: {error}") from error
+        if not tensor.is_floating_point():
+            raise ModelRefused(f"tensor {name} holds {tensor.dtype}: quantized weights cannot run")
         if tuple(tensor.shape) != shape:
             raise ModelRefused(f"tensor {name} has shape {tuple(tensor.shape)}, the config demands {shape}")
         return tensor.to(self._dtype)
@@ -85,5 +87,5 @@ class Weights:
                 return {name: self._directory / file for name, file in names.items()}
             with safe_open(single, framework="pt") as file:
                 return dict.fromkeys(file.keys(), single)
-        except (OSError, SafetensorError, ValueError, KeyError) as error:
+        except (AttributeError, KeyError, OSError, SafetensorError, TypeError, ValueError) as error:
             raise ModelRefused(f"{self._directory} holds no readable {_SINGLE} or {_INDEX}: {error}") from error

@@ -38,11 +38,11 @@ class Qwen3Config:
         model_type = config.get("model_type")
         if model_type != "qwen3":
             raise ModelRefused(f"model_type {model_type!r} cannot run; {SUPPORTED}")
-        _refuse_unsupported(config)
         try:
+            _refuse_unsupported(config)
             num_heads = int(config["num_attention_heads"])
             hidden_size = int(config["hidden_size"])
-            return cls(
+            parsed = cls(
                 vocab_size=int(config["vocab_size"]),
                 hidden_size=hidden_size,
                 intermediate_size=int(config["intermediate_size"]),
@@ -56,8 +56,16 @@ class Qwen3Config:
                 tie_word_embeddings=bool(config.get("tie_word_embeddings", False)),
                 dtype=str(config.get("dtype") or config.get("torch_dtype") or "float32"),
             )
-        except (KeyError, TypeError, ValueError) as error:
-            raise ModelRefused(f"config.json lacks or garbles {error}") from error
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise ModelRefused(f"config.json lacks or garbles something: {error!r}") from error
+        parsed._refuse_impossible()
+        return parsed
+
+    def _refuse_impossible(self) -> None:
+        numbers = (self.vocab_size, self.hidden_size, self.intermediate_size, self.num_hidden_layers)
+        heads = (self.num_attention_heads, self.num_key_value_heads, self.head_dim, self.max_position_embeddings)
+        if min(*numbers, *heads) < 1 or self.num_attention_heads % self.num_key_value_heads or self.head_dim % 2:
+            raise ModelRefused(f"config.json describes no possible model: {self}")
 
 
 def _rope(config: dict[str, Any]) -> dict[str, Any]:
@@ -68,6 +76,8 @@ def _rope(config: dict[str, Any]) -> dict[str, Any]:
 def _refuse_unsupported(config: dict[str, Any]) -> None:
     rope = _rope(config)
     rope_type = rope.get("rope_type", rope.get("type", "default"))
+    if any(isinstance(value, dict) for value in rope.values()):
+        raise ModelRefused(f"RoPE that differs between layers cannot run; {SUPPORTED}")
     if rope_type != "default":
         raise ModelRefused(f"RoPE scaling {rope_type!r} cannot run; {SUPPORTED}")
     layer_types = set(config.get("layer_types") or ())

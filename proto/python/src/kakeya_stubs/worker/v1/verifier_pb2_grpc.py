@@ -88,7 +88,8 @@ class VerifierServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Generate(self, request, context):
-        """Generates: tokens, then one `done`. The lane holds every token that was sent before `done` is.
+        """Generates: tokens, then one `done`. The lane holds every token once `done` is sent; a stream that ends
+        otherwise may have sent one that it does not hold: Stop tells what is committed.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

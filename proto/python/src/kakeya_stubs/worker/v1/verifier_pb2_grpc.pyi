@@ -42,7 +42,9 @@ class VerifierServiceStub:
     Append: _grpc.UnaryUnaryMultiCallable[_verifier_pb2.AppendRequest, _verifier_pb2.AppendResponse]
     """Prefills tokens."""
     Generate: _grpc.UnaryStreamMultiCallable[_verifier_pb2.GenerateRequest, _verifier_pb2.GenerateResponse]
-    """Generates: tokens, then one `done`. The lane holds every token that was sent before `done` is."""
+    """Generates: tokens, then one `done`. The lane holds every token once `done` is sent; a stream that ends
+    otherwise may have sent one that it does not hold: Stop tells what is committed.
+    """
     Stop: _grpc.UnaryUnaryMultiCallable[_verifier_pb2.StopRequest, _verifier_pb2.StopResponse]
     """Ends the session's running operation within one step and reports what is committed. The way to cancel, and
     to learn the truth about a session whose operation was left by a router that vanished.
@@ -64,7 +66,9 @@ class VerifierServiceAsyncStub(VerifierServiceStub):
     Append: _aio.UnaryUnaryMultiCallable[_verifier_pb2.AppendRequest, _verifier_pb2.AppendResponse]  # type: ignore[assignment]
     """Prefills tokens."""
     Generate: _aio.UnaryStreamMultiCallable[_verifier_pb2.GenerateRequest, _verifier_pb2.GenerateResponse]  # type: ignore[assignment]
-    """Generates: tokens, then one `done`. The lane holds every token that was sent before `done` is."""
+    """Generates: tokens, then one `done`. The lane holds every token once `done` is sent; a stream that ends
+    otherwise may have sent one that it does not hold: Stop tells what is committed.
+    """
     Stop: _aio.UnaryUnaryMultiCallable[_verifier_pb2.StopRequest, _verifier_pb2.StopResponse]  # type: ignore[assignment]
     """Ends the session's running operation within one step and reports what is committed. The way to cancel, and
     to learn the truth about a session whose operation was left by a router that vanished.
@@ -101,7 +105,9 @@ class VerifierServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _verifier_pb2.GenerateRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_abc.Iterator[_verifier_pb2.GenerateResponse], _abc.AsyncIterator[_verifier_pb2.GenerateResponse]]:
-        """Generates: tokens, then one `done`. The lane holds every token that was sent before `done` is."""
+        """Generates: tokens, then one `done`. The lane holds every token once `done` is sent; a stream that ends
+        otherwise may have sent one that it does not hold: Stop tells what is committed.
+        """
 
     @_abc_1.abstractmethod
     def Stop(
