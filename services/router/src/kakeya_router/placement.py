@@ -1,0 +1,33 @@
+"""Which worker takes a new session: a seam, found by entry point in the group "kakeya.placement"."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from kakeya_router.store.records import WorkerRecord
+
+GROUP = "kakeya.placement"
+
+
+class Placement(Protocol):
+    """A plugin is a class without arguments that does this."""
+
+    def order(self, workers: Sequence[WorkerRecord]) -> list[WorkerRecord]:
+        """The workers in the order in which they should be tried.
+
+        Args:
+            workers: those that serve the model, have the geometry and have room; not empty.
+        """
+
+
+class LeastLoaded:
+    """The most free bytes first: spreads sessions, so that each has the most of its worker's compute."""
+
+    def order(self, workers: Sequence[WorkerRecord]) -> list[WorkerRecord]:
+        return sorted(workers, key=lambda worker: (-worker.free_bytes, worker.pool, worker.worker_id))
+
+
+class FirstFit:
+    """The first by name that has room: packs sessions, so that the last workers can be taken away."""
+
+    def order(self, workers: Sequence[WorkerRecord]) -> list[WorkerRecord]:
+        return sorted(workers, key=lambda worker: (worker.pool, worker.worker_id))

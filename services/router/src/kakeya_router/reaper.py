@@ -1,0 +1,76 @@
+"""Enforces leases and time-outs: lapsed workers, lost sessions, expired sessions."""
+
+import asyncio
+
+import structlog
+
+from kakeya_router.sessions import Sessions
+from kakeya_router.store.connection import RedisConnection
+from kakeya_router.store.session_store import SessionStore
+from kakeya_router.store.worker_store import WorkerStore
+from kakeya_router.worker_client import WorkerClients
+from kakeya_router.worker_sweep import WorkerSweep
+from kakeya_shared.errors import StoreUnavailable
+
+_BATCH = 128
+
+_log = structlog.get_logger()
+
+
+class Reaper:
+    """Each router has one; each claim is atomic in Redis, so several are harmless.
+
+    Args:
+        interval_seconds: between two passes.
+        grace_seconds: nothing is reaped until Redis has answered for so long, for nobody could renew a lease
+            while it did not.
+    """
+
+    def __init__(
+        self,
+        redis: RedisConnection,
+        session_store: SessionStore,
+        worker_store: WorkerStore,
+        sessions: Sessions,
+        sweep: WorkerSweep,
+        workers: WorkerClients,
+        *,
+        interval_seconds: float,
+        grace_seconds: float,
+    ) -> None:
+        self._redis = redis
+        self._session_store = session_store
+        self._worker_store = worker_store
+        self._sessions = sessions
+        self._sweep = sweep
+        self._workers = workers
+        self._interval_seconds = interval_seconds
+        self._grace_seconds = grace_seconds
+
+    async def run(self) -> None:
+        """Reaps until it is cancelled."""
+        while True:
+            await asyncio.sleep(self._interval_seconds)
+            try:
+                await self._reap()
+            except StoreUnavailable as error:
+                _log.info("reaper waits for Redis", error=error.message)
+            except Exception:  # whatever one pass stumbles over, the next must take place
+                _log.exception("reaper pass failed")
+
+    async def _reap(self) -> None:
+        if not self._redis.answers_for(self._grace_seconds):
+            return
+        for pool in await self._worker_store.pools():
+            await self._drop_lapsed_workers(pool)
+            for incarnation in await self._worker_store.lost(pool):
+                await self._sweep.sweep(pool, incarnation)
+            expired = await self._session_store.expired(pool, _BATCH)
+            await asyncio.gather(*(self._sessions.expire(record) for record in expired))
+            await self._worker_store.forget_empty_pool(pool)
+        await self._workers.retain({worker.address for worker in await self._worker_store.all_workers()})
+
+    async def _drop_lapsed_workers(self, pool: str) -> None:
+        for worker in await self._worker_store.lapsed(pool, _BATCH):
+            if await self._worker_store.drop(pool, worker.worker_id, worker.incarnation, lapsed_only=True):
+                _log.info("worker lost", worker_id=worker.worker_id, incarnation=worker.incarnation)

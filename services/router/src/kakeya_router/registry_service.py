@@ -1,0 +1,144 @@
+"""kakeya.worker.v1.RegistryService: workers join, beat and leave."""
+
+import structlog
+
+from kakeya_router import validation
+from kakeya_router.store.keys import POOL_NAME
+from kakeya_router.store.records import WorkerRecord
+from kakeya_router.store.worker_store import Lane, WorkerStore
+from kakeya_router.worker_sweep import WorkerSweep
+from kakeya_shared.addresses import HostPort
+from kakeya_shared.errors import IncompatibleContract, UnknownIncarnation
+from kakeya_shared.rpc_boundary import Context
+from kakeya_stubs.worker.v1 import registry_pb2 as pb
+from kakeya_stubs.worker.v1 import registry_pb2_grpc
+
+SERVICE = pb.DESCRIPTOR.services_by_name["RegistryService"].full_name
+CONTRACT_VERSION = 1
+
+# N and N-1 interoperate; there is no 0.
+_INTEROPERABLE = frozenset({CONTRACT_VERSION})
+_NAMES = ("worker_id", "incarnation", "model")
+_SIZES = ("slab_bytes", "lane_bytes", "num_lanes", "window", "kv_bytes_per_token", "vocab_size")
+
+_log = structlog.get_logger()
+
+
+class RegistryService(registry_pb2_grpc.RegistryServiceServicer):
+    def __init__(
+        self,
+        store: WorkerStore,
+        sweep: WorkerSweep,
+        *,
+        heartbeat_interval_seconds: float,
+        worker_lease_seconds: float,
+    ) -> None:
+        self._store = store
+        self._sweep = sweep
+        self._heartbeat_interval_seconds = heartbeat_interval_seconds
+        self._worker_lease_seconds = worker_lease_seconds
+
+    async def Join(self, request: pb.JoinRequest, context: Context) -> pb.JoinResponse:
+        _check_join(request)
+        worker = _record(request)
+        for other in await self._store.workers(worker.pool):
+            if other.model != worker.model:
+                raise validation.invalid("model", f"the pool {worker.pool!r} serves {other.model!r}")
+        outcome = await self._store.join(worker)
+        while outcome == "sweeping":
+            await self._sweep.sweep(worker.pool, worker.incarnation)
+            outcome = await self._store.join(worker)
+        _log.info("worker joined", worker_id=worker.worker_id, incarnation=worker.incarnation, outcome=outcome)
+        return pb.JoinResponse(
+            contract_version=CONTRACT_VERSION,
+            heartbeat_interval_seconds=self._heartbeat_interval_seconds,
+            lease_seconds=self._worker_lease_seconds,
+            router_addresses=await self._store.routers(),
+        )
+
+    async def Heartbeat(self, request: pb.HeartbeatRequest, context: Context) -> pb.HeartbeatResponse:
+        pool, worker_id, incarnation = request.pool, request.worker_id, request.incarnation
+        if not await self._store.heartbeat(pool, worker_id, incarnation, request.kv_live_bytes):
+            raise UnknownIncarnation("not registered, or lost in the meantime; join again")
+        lanes = [Lane(r.session_id, r.epoch, r.history_length, r.kv_live_bytes) for r in request.lanes]
+        orphans = await self._store.report_lanes(pool, worker_id, incarnation, lanes)
+        return pb.HeartbeatResponse(
+            orphans=[pb.OrphanLane(session_id=o.session_id, epoch=o.epoch) for o in orphans if request.complete],
+            router_addresses=await self._store.routers(),
+        )
+
+    async def Leave(self, request: pb.LeaveRequest, context: Context) -> pb.LeaveResponse:
+        if await self._store.drop(request.pool, request.worker_id, request.incarnation, lapsed_only=False):
+            _log.info("worker left", worker_id=request.worker_id, incarnation=request.incarnation)
+        return pb.LeaveResponse()
+
+    async def ListWorkers(self, request: pb.ListWorkersRequest, context: Context) -> pb.ListWorkersResponse:
+        workers = await self._store.all_workers()
+        now_ms = await self._store.now_ms()
+        return pb.ListWorkersResponse(workers=[_status(worker, now_ms) for worker in workers])
+
+
+def _check_join(request: pb.JoinRequest) -> None:
+    """Raises IncompatibleContract, InvalidField."""
+    if request.contract_version not in _INTEROPERABLE:
+        raise IncompatibleContract(
+            f"contract version {request.contract_version}; this router speaks {CONTRACT_VERSION}",
+            metadata={"contract_version": str(CONTRACT_VERSION)},
+        )
+    if not POOL_NAME.fullmatch(request.pool):
+        raise validation.invalid("pool", "must match [a-z0-9][a-z0-9-]*")
+    for field in _NAMES:
+        if not getattr(request, field):
+            raise validation.invalid(field, "is empty")
+    for field in _SIZES:
+        if not getattr(request, field):
+            raise validation.invalid(field, "must be at least 1")
+    try:
+        HostPort.parse(request.address)
+    except ValueError as error:
+        raise validation.invalid("address", str(error)) from error
+
+
+def _record(request: pb.JoinRequest) -> WorkerRecord:
+    return WorkerRecord(
+        worker_id=request.worker_id,
+        incarnation=request.incarnation,
+        pool=request.pool,
+        model=request.model,
+        address=request.address,
+        backend=request.backend,
+        dtype=request.dtype,
+        slab_bytes=request.slab_bytes,
+        lane_bytes=request.lane_bytes,
+        num_lanes=request.num_lanes,
+        sink=request.sink,
+        window=request.window,
+        kv_bytes_per_token=request.kv_bytes_per_token,
+        vocab_size=request.vocab_size,
+        num_threads=request.num_threads,
+    )
+
+
+def _status(worker: WorkerRecord, now_ms: int) -> pb.WorkerStatus:
+    return pb.WorkerStatus(
+        worker_id=worker.worker_id,
+        incarnation=worker.incarnation,
+        pool=worker.pool,
+        model=worker.model,
+        address=worker.address,
+        backend=worker.backend,
+        dtype=worker.dtype,
+        slab_bytes=worker.slab_bytes,
+        lane_bytes=worker.lane_bytes,
+        num_lanes=worker.num_lanes,
+        sink=worker.sink,
+        window=worker.window,
+        kv_bytes_per_token=worker.kv_bytes_per_token,
+        vocab_size=worker.vocab_size,
+        num_threads=worker.num_threads,
+        reserved_bytes=worker.reserved_bytes,
+        kv_live_bytes=worker.kv_live_bytes,
+        reported_kv_live_bytes=worker.reported_kv_live_bytes,
+        num_sessions=worker.num_sessions,
+        last_heartbeat_age_seconds=max(0, now_ms - worker.heartbeat_ms) / 1000,
+    )

@@ -1,0 +1,247 @@
+"""kakeya.v1.RuntimeService: the public API, in terms of sessions and operations."""
+
+import hashlib
+import secrets
+import struct
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+
+import structlog
+
+from kakeya_router import refusals, validation
+from kakeya_router.call_gate import CallGate
+from kakeya_router.operations import Operation, Operations
+from kakeya_router.sessions import Sessions
+from kakeya_router.store.records import SessionRecord, State
+from kakeya_router.store.session_store import Intent, SessionStore
+from kakeya_router.worker_client import WorkerClients, WorkerFault
+from kakeya_shared import tracing
+from kakeya_shared.errors import EmptyHistory
+from kakeya_shared.rpc_boundary import Context
+from kakeya_stubs.v1 import runtime_pb2 as api
+from kakeya_stubs.v1 import runtime_pb2_grpc
+from kakeya_stubs.worker.v1 import verifier_pb2 as worker_api
+
+SERVICE = api.DESCRIPTOR.services_by_name["RuntimeService"].full_name
+OP_ID_KEY = "kakeya-op-id"
+
+Responses = AsyncGenerator[api.GenerateResponse, None]
+
+_STATES = {
+    State.OPENING: api.SESSION_STATE_OPENING,
+    State.OPEN: api.SESSION_STATE_OPEN,
+    State.CLOSING: api.SESSION_STATE_CLOSING,
+    State.FAILED: api.SESSION_STATE_FAILED,
+    State.LOST: api.SESSION_STATE_LOST,
+}
+_STOP_REASONS = {
+    worker_api.FINISH_REASON_MAX_TOKENS: api.STOP_REASON_MAX_TOKENS,
+    worker_api.FINISH_REASON_EOS: api.STOP_REASON_EOS,
+}
+
+
+class RuntimeService(runtime_pb2_grpc.RuntimeServiceServicer):
+    def __init__(
+        self,
+        store: SessionStore,
+        sessions: Sessions,
+        operations: Operations,
+        workers: WorkerClients,
+        gate: CallGate,
+        *,
+        max_append_tokens: int,
+    ) -> None:
+        self._store = store
+        self._sessions = sessions
+        self._operations = operations
+        self._workers = workers
+        self._gate = gate
+        self._max_append_tokens = max_append_tokens
+
+    async def CreateSession(self, request: api.CreateSessionRequest, context: Context) -> api.CreateSessionResponse:
+        with self._gate.inside():
+            record = await self._sessions.create(request)
+        _observe(record.session_id)
+        return api.CreateSessionResponse(
+            session_id=record.session_id,
+            model=record.model,
+            sink=record.sink,
+            window=record.window,
+            reserved_bytes=record.reserved_bytes,
+            vocab_size=record.vocab_size,
+        )
+
+    async def AppendTokens(self, request: api.AppendTokensRequest, context: Context) -> api.AppendTokensResponse:
+        with self._gate.inside():
+            _observe(request.session_id)
+            response = await self._append(request, context.time_remaining())
+        tracing.annotate(
+            history_length=response.history_length,
+            kv_live_bytes=response.kv_live_bytes,
+            token_count=len(request.token_ids),
+        )
+        return response
+
+    async def Generate(self, request: api.GenerateRequest, context: Context) -> Responses:
+        with self._gate.inside():
+            _observe(request.session_id)
+            async with aclosing(self._generate(request, context)) as responses:
+                async for response in responses:
+                    yield response
+
+    async def CloseSession(self, request: api.CloseSessionRequest, context: Context) -> api.CloseSessionResponse:
+        with self._gate.inside():
+            _observe(request.session_id)
+            final_length = await self._sessions.close(request.session_id)
+        tracing.annotate(history_length=final_length)
+        return api.CloseSessionResponse(final_history_length=final_length)
+
+    async def GetSessionInfo(self, request: api.GetSessionInfoRequest, context: Context) -> api.GetSessionInfoResponse:
+        with self._gate.inside():
+            _observe(request.session_id)
+            glance = await self._store.glance(request.session_id)
+        if glance is None or glance.record.state is State.CLOSING:
+            raise refusals.not_found()
+        record = glance.record
+        if record.state is State.LOST or (record.holds_lane and not glance.alive):
+            raise refusals.lost()
+        tracing.annotate(history_length=record.history_length, kv_live_bytes=record.kv_live_bytes)
+        return api.GetSessionInfoResponse(
+            history_length=record.history_length,
+            kv_live_bytes=record.kv_live_bytes,
+            cache_invariant_inv1_violations=record.inv1_violations,
+            cache_invariant_inv2_violations=record.inv2_violations,
+            idle_seconds=glance.idle_seconds,
+            state=_STATES[record.state],
+            reserved_bytes=record.reserved_bytes,
+            model=record.model,
+            worker=record.worker_id,
+            epoch=record.epoch,
+        )
+
+    async def _session(self, session_id: str) -> SessionRecord:
+        record = await self._store.get(session_id)
+        if record is None:
+            raise refusals.not_found()
+        return record
+
+    async def _append(
+        self, request: api.AppendTokensRequest, timeout_seconds: float | None
+    ) -> api.AppendTokensResponse:
+        token_ids = request.token_ids
+        validation.check_append_length(len(token_ids), self._max_append_tokens)
+        record = await self._session(request.session_id)
+        validation.check_vocabulary(token_ids, record.vocab_size)
+        digest = _digest(token_ids)
+        intent = Intent("append", {"num_tokens": len(token_ids)}, len(token_ids), digest)
+        async with self._operations.running(record, intent) as operation:
+            record = operation.record
+            if request.HasField("expected_history_length"):
+                expected = request.expected_history_length
+                if _is_repeated(record, expected, digest):
+                    return _unchanged(record)
+                validation.check_history_length(expected, record.history_length)
+            if not token_ids:
+                return _unchanged(record)
+            operation.at_worker = True
+            worker = self._workers.at(record.address)
+            answer = await worker.append(record, token_ids, timeout_seconds, operation.call)
+            await self._operations.finish(operation, answer.lane)
+        return api.AppendTokensResponse(
+            history_length=answer.lane.history_length,
+            kv_live_bytes=answer.lane.kv_live_bytes,
+            prefill_duration_seconds=answer.prefill_duration_seconds,
+            evicted_token_count=answer.evicted_token_count,
+        )
+
+    async def _generate(self, request: api.GenerateRequest, context: Context) -> Responses:
+        validation.check_generate(request)
+        sampling = _sampling(request)
+        record = await self._session(request.session_id)
+        async with self._operations.running(record, _generate_intent(request, sampling)) as operation:
+            record = operation.record
+            if request.HasField("expected_history_length"):
+                validation.check_history_length(request.expected_history_length, record.history_length)
+            if not record.history_length:
+                raise EmptyHistory("append tokens before generating")
+            await context.send_initial_metadata(((OP_ID_KEY, operation.op_id),))
+            tracing.annotate(op_id=operation.op_id)
+            num_dropped = record.history_length - (record.sink + record.window)
+            if num_dropped > 0:
+                yield api.GenerateResponse(truncated=api.HistoryTruncated(dropped_token_count=num_dropped))
+            timeout_seconds = context.time_remaining()
+            operation.at_worker = True
+            worker = self._workers.at(record.address)
+            calls = worker.generate(record, request.max_tokens, sampling, timeout_seconds, operation.call)
+            async with aclosing(calls) as responses:
+                done = None
+                async for response in responses:
+                    if response.HasField("done"):
+                        done = response.done
+                        break
+                    yield api.GenerateResponse(token_id=response.token_id)
+            if done is None:
+                raise WorkerFault("the worker's stream ended without `done`")
+            await self._operations.finish(operation, done.lane)
+        tracing.annotate(
+            history_length=done.lane.history_length,
+            kv_live_bytes=done.lane.kv_live_bytes,
+            token_count=done.generated_token_count,
+        )
+        yield api.GenerateResponse(done=_done(done, operation, sampling.seed))
+
+
+def _observe(session_id: str) -> None:
+    """Puts the session on the call's span and log lines."""
+    tracing.annotate_session(session_id)
+    structlog.contextvars.bind_contextvars(session_id=session_id)
+
+
+def _digest(token_ids: Sequence[int]) -> str:
+    return hashlib.sha256(struct.pack(f"<{len(token_ids)}I", *token_ids)).hexdigest()
+
+
+def _is_repeated(record: SessionRecord, expected_history_length: int, digest: str) -> bool:
+    """Whether the history already ends in exactly this append, made at the expected length."""
+    last_append = (record.append_start, record.append_end, record.append_digest)
+    return last_append == (expected_history_length, record.history_length, digest)
+
+
+def _unchanged(record: SessionRecord) -> api.AppendTokensResponse:
+    return api.AppendTokensResponse(history_length=record.history_length, kv_live_bytes=record.kv_live_bytes)
+
+
+def _sampling(request: api.GenerateRequest) -> worker_api.Sampling:
+    return worker_api.Sampling(
+        seed=request.seed if request.HasField("seed") else secrets.randbits(63),
+        temperature=request.temperature,
+        top_p=request.top_p if request.HasField("top_p") else 1.0,
+        top_k=request.top_k,
+    )
+
+
+def _generate_intent(request: api.GenerateRequest, sampling: worker_api.Sampling) -> Intent:
+    return Intent(
+        "generate",
+        {
+            "max_tokens": request.max_tokens,
+            "seed": sampling.seed,
+            "temperature": sampling.temperature,
+            "top_p": sampling.top_p,
+            "top_k": sampling.top_k,
+        },
+    )
+
+
+def _done(done: worker_api.GenerateDone, operation: Operation, seed: int) -> api.GenerateDone:
+    return api.GenerateDone(
+        stop_reason=_STOP_REASONS.get(done.finish_reason, api.STOP_REASON_UNSPECIFIED),
+        generated_token_count=done.generated_token_count,
+        prefill_duration_seconds=done.prefill_duration_seconds,
+        total_duration_seconds=done.total_duration_seconds,
+        seed=seed,
+        op_id=operation.op_id,
+        evicted_token_count=done.evicted_token_count,
+        history_length=done.lane.history_length,
+        kv_live_bytes=done.lane.kv_live_bytes,
+    )

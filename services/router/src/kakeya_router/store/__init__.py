@@ -1,0 +1,1 @@
+"""The router's state, all of it in Redis."""

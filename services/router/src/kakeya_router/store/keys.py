@@ -1,0 +1,74 @@
+"""The names of all keys in Redis.
+
+Keys of one pool share the hash tag `{pool}`, so that every script touches one slot of a Redis Cluster. Only
+the two lists that span pools are untagged.
+"""
+
+import re
+import secrets
+from dataclasses import dataclass
+
+POOLS = "kakeya:pools"
+"""Set: names of the pools that have workers or sessions."""
+
+ROUTERS = "kakeya:routers"
+"""Sorted set: addresses of the running routers by the time, in milliseconds, until which they count as running."""
+
+POOL_NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
+_SESSION_ID = re.compile(rf"(?P<pool>{POOL_NAME.pattern})\.[A-Za-z0-9_-]+")
+
+
+def new_session_id(pool: str) -> str:
+    """An id that carries its pool and cannot be guessed: 128 random bits."""
+    return f"{pool}.{secrets.token_urlsafe(16)}"
+
+
+def pool_of(session_id: str) -> str | None:
+    """The pool that an id carries, or None where no router ever issued such an id."""
+    match = _SESSION_ID.fullmatch(session_id)
+    return match["pool"] if match else None
+
+
+@dataclass(frozen=True, slots=True)
+class PoolKeys:
+    """The keys of one pool."""
+
+    pool: str
+
+    def _key(self, name: str) -> str:
+        return f"kakeya:{{{self.pool}}}:{name}"
+
+    @property
+    def workers(self) -> str:
+        """Sorted set: worker ids by the end of their lease in milliseconds."""
+        return self._key("workers")
+
+    @property
+    def lost(self) -> str:
+        """Set: incarnations that are gone while some of their sessions are not yet marked LOST."""
+        return self._key("lost")
+
+    @property
+    def expiry(self) -> str:
+        """Sorted set: session ids by the time in milliseconds at which the reaper takes them."""
+        return self._key("expiry")
+
+    def worker(self, worker_id: str) -> str:
+        """Hash: a `WorkerRecord`."""
+        return self._key(f"worker:{worker_id}")
+
+    def sessions(self, incarnation: str) -> str:
+        """Set: ids of the sessions whose lanes the incarnation holds."""
+        return self._key(f"sessions:{incarnation}")
+
+    def session(self, session_id: str) -> str:
+        """Hash: a `SessionRecord`."""
+        return self._key(f"session:{session_id}")
+
+    def operation(self, session_id: str) -> str:
+        """Hash: the session's running operation; that it exists is the session's busy flag."""
+        return self._key(f"op:{session_id}")
+
+    def request(self, request_id: str) -> str:
+        """String: the session that a CreateSession request made; lives 10 minutes."""
+        return self._key(f"request:{request_id}")

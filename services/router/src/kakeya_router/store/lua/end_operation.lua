@@ -1,0 +1,26 @@
+-- Ends an operation and writes through what the worker has committed.
+-- KEYS    session, operation, worker, sessions, expiry, request
+-- ARGV    session_id, op_id, epoch, history_length, kv_live_bytes
+-- returns 'ended'
+--         'gone'      closed, lost, taken over or under another lease; nothing is changed
+--         'regressed' the committed position fell (INV-2); nothing is changed
+local record = redis.call('HMGET', KEYS[1], 'epoch', 'incarnation', 'history_length', 'kv_live_bytes', 'ttl_ms')
+local operation = redis.call('HMGET', KEYS[2], 'op_id', 'start_length', 'append_end', 'append_digest')
+if operation[1] ~= ARGV[2] or record[1] ~= ARGV[3] then
+  return 'gone'
+end
+if tonumber(ARGV[4]) < tonumber(record[3]) then
+  return 'regressed'
+end
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+redis.call('HSET', KEYS[1], 'history_length', ARGV[4], 'kv_live_bytes', ARGV[5], 'idle_since_ms', now)
+if operation[3] == ARGV[4] then
+  redis.call('HSET', KEYS[1], 'append_start', operation[2], 'append_end', operation[3], 'append_digest', operation[4])
+end
+if redis.call('HGET', KEYS[3], 'incarnation') == record[2] then
+  redis.call('HINCRBY', KEYS[3], 'kv_live_bytes', ARGV[5] - record[4])
+end
+redis.call('DEL', KEYS[2])
+redis.call('ZADD', KEYS[5], now + record[5], ARGV[1])
+return 'ended'

@@ -1,0 +1,32 @@
+-- Marks a session LOST; the record answers until its retention ends.
+-- KEYS    session, operation, worker, sessions, expiry, request
+-- ARGV    session_id, op_id ('' in a sweep: the incarnation is gone, whatever runs), retention_ms
+-- returns 'lost' | 'gone' (closed, being closed, failed, lost before, taken over, or its incarnation lives)
+local record = redis.call('HMGET', KEYS[1], 'state', 'incarnation', 'reserved_bytes', 'kv_live_bytes')
+local alive = record[2] and redis.call('HGET', KEYS[3], 'incarnation') == record[2]
+if ARGV[2] == '' then
+  if alive then
+    return 'gone'
+  end
+  redis.call('SREM', KEYS[4], ARGV[1])
+elseif redis.call('HGET', KEYS[2], 'op_id') ~= ARGV[2] then
+  return 'gone'
+end
+if record[1] ~= 'open' and record[1] ~= 'opening' then
+  return 'gone'
+end
+if alive then
+  redis.call('HINCRBY', KEYS[3], 'reserved_bytes', 0 - record[3])
+  redis.call('HINCRBY', KEYS[3], 'kv_live_bytes', 0 - record[4])
+  redis.call('HINCRBY', KEYS[3], 'num_sessions', -1)
+end
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+redis.call('HSET', KEYS[1], 'state', 'lost', 'reserved_bytes', 0, 'kv_live_bytes', 0)
+redis.call('DEL', KEYS[2])
+redis.call('SREM', KEYS[4], ARGV[1])
+redis.call('ZADD', KEYS[5], now + ARGV[3], ARGV[1])
+if redis.call('GET', KEYS[6]) == ARGV[1] then
+  redis.call('DEL', KEYS[6])
+end
+return 'lost'

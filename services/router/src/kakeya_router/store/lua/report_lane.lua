@@ -1,0 +1,19 @@
+-- Takes over what a heartbeat says of one lane, never backwards.
+-- KEYS    session, worker
+-- ARGV    incarnation, epoch, history_length, kv_live_bytes
+-- returns 'updated'
+--         'kept'   the lane is being opened or closed, or the record knows more
+--         'orphan' no lease covers the lane
+local record = redis.call('HMGET', KEYS[1], 'state', 'incarnation', 'epoch', 'history_length', 'kv_live_bytes')
+local state, incarnation, epoch = record[1], record[2], record[3]
+if not state or state == 'lost' or state == 'failed' or incarnation ~= ARGV[1] or epoch ~= ARGV[2] then
+  return 'orphan'
+end
+if state ~= 'open' or tonumber(ARGV[3]) < tonumber(record[4]) then
+  return 'kept'
+end
+redis.call('HSET', KEYS[1], 'history_length', ARGV[3], 'kv_live_bytes', ARGV[4])
+if redis.call('HGET', KEYS[2], 'incarnation') == incarnation then
+  redis.call('HINCRBY', KEYS[2], 'kv_live_bytes', ARGV[4] - record[5])
+end
+return 'updated'

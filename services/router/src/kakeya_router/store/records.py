@@ -1,0 +1,142 @@
+"""What the hashes in Redis say."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from enum import StrEnum
+from typing import Any, Self
+
+from kakeya_router.store.keys import PoolKeys
+
+
+class State(StrEnum):
+    """Of a session; `kakeya.v1.SessionState`."""
+
+    OPENING = "opening"
+    OPEN = "open"
+    CLOSING = "closing"
+    FAILED = "failed"
+    LOST = "lost"
+
+
+class Hash:
+    """A dataclass of str, int and StrEnum fields that is kept as one Redis hash."""
+
+    @classmethod
+    def from_hash(cls, values: Mapping[str, str]) -> Self:
+        """Reads a hash; a missing field keeps its default, unknown ones are a newer router's and are ignored."""
+        return cls(**{f.name: f.type(values[f.name]) for f in fields(cls) if f.name in values})  # type: ignore[arg-type, operator]  # fields are plain types
+
+    def to_hash(self) -> list[str | int]:
+        """Field, value, field, value, ... as HSET takes them."""
+        pairs: list[str | int] = []
+        for f in fields(self):  # type: ignore[arg-type]  # subclasses are dataclasses
+            pairs += [f.name, _plain(getattr(self, f.name))]
+        return pairs
+
+
+def _plain(value: Any) -> str | int:
+    return value.value if isinstance(value, StrEnum) else value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerRecord(Hash):
+    """One incarnation of a worker: what it said when it joined, and its ledger.
+
+    Attributes:
+        reserved_bytes: lanes reserved for sessions.
+        kv_live_bytes: the sum over the session records, kept by their changes.
+        reported_kv_live_bytes: the worker's own sum at its last heartbeat.
+        heartbeat_ms: Redis time of the last heartbeat.
+    """
+
+    worker_id: str
+    incarnation: str
+    pool: str
+    model: str
+    address: str
+    backend: str
+    dtype: str
+    slab_bytes: int
+    lane_bytes: int
+    num_lanes: int
+    sink: int
+    window: int
+    kv_bytes_per_token: int
+    vocab_size: int
+    num_threads: int
+    reserved_bytes: int = 0
+    kv_live_bytes: int = 0
+    reported_kv_live_bytes: int = 0
+    num_sessions: int = 0
+    heartbeat_ms: int = 0
+
+    @property
+    def free_bytes(self) -> int:
+        return self.slab_bytes - self.reserved_bytes
+
+    @property
+    def has_room(self) -> bool:
+        return self.free_bytes >= self.lane_bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionRecord(Hash):
+    """One session.
+
+    Attributes:
+        incarnation: of the worker that holds the lane; with another one alive the session is lost.
+        epoch: of the lease; rises with each new one.
+        eos: EOS token ids, separated by commas.
+        reserved_bytes: of its lane; 0 once the lane is given back.
+        idle_since_ms: Redis time of the end of the last operation.
+        append_start, append_end, append_digest: history lengths around the last append that was committed as a
+            whole, and its `token_digest`; they tell a repeated append from a conflicting one.
+        shared: another CreateSession with the same request_id was answered with this session.
+    """
+
+    session_id: str
+    pool: str
+    state: State
+    model: str
+    worker_id: str
+    incarnation: str
+    address: str
+    epoch: int
+    sink: int
+    window: int
+    vocab_size: int
+    reserved_bytes: int
+    ttl_ms: int
+    label: str = ""
+    eos: str = ""
+    request_id: str = ""
+    history_length: int = 0
+    kv_live_bytes: int = 0
+    inv1_violations: int = 0
+    inv2_violations: int = 0
+    idle_since_ms: int = 0
+    append_start: int = -1
+    append_end: int = -1
+    append_digest: str = ""
+    shared: int = 0
+
+    @property
+    def eos_token_ids(self) -> list[int]:
+        return [int(token_id) for token_id in self.eos.split(",") if token_id]
+
+    @property
+    def holds_lane(self) -> bool:
+        return self.reserved_bytes > 0
+
+    @property
+    def keys(self) -> list[str]:
+        """The KEYS of every script on a session, always these six in this order."""
+        pool = PoolKeys(self.pool)
+        return [
+            pool.session(self.session_id),
+            pool.operation(self.session_id),
+            pool.worker(self.worker_id),
+            pool.sessions(self.incarnation),
+            pool.expiry,
+            pool.request(self.request_id),
+        ]

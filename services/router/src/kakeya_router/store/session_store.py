@@ -1,0 +1,201 @@
+"""Sessions and their operations in Redis; each change is one script."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from kakeya_router.store.connection import Argument, RedisConnection
+from kakeya_router.store.keys import PoolKeys, pool_of
+from kakeya_router.store.records import SessionRecord
+
+_REQUEST_TTL_MS = 600_000
+
+
+class Cause(StrEnum):
+    """Why a session is closed; see lua/begin_close.lua."""
+
+    REQUEST = "request"
+    EXPIRY = "expiry"
+    ABANDON = "abandon"
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a script answered: an outcome, and the session record or id where it returns one."""
+
+    outcome: str
+    record: SessionRecord | None = None
+    session_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Glance:
+    """A session seen without touching it.
+
+    Attributes:
+        alive: whether the incarnation that holds its lane is registered.
+        idle_seconds: since the last operation ended; 0 while one runs.
+    """
+
+    record: SessionRecord
+    alive: bool
+    idle_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """What an operation is about to do, as its record says.
+
+    Attributes:
+        kind: "append" or "generate".
+        parameters: of the operation, never token contents.
+        num_tokens, digest: of an append.
+    """
+
+    kind: str
+    parameters: Mapping[str, str | int | float]
+    num_tokens: int = 0
+    digest: str = ""
+
+
+class SessionStore:
+    """All methods raise StoreUnavailable.
+
+    Args:
+        router_id: names this router in operation records.
+        operation_lease_seconds: how long an operation stays its router's without a renewal.
+        grace_seconds: after an outage of Redis no lapsed operation is taken over for so long; its router could
+            not renew it.
+    """
+
+    def __init__(
+        self, redis: RedisConnection, router_id: str, operation_lease_seconds: float, grace_seconds: float
+    ) -> None:
+        self._redis = redis
+        self._router_id = router_id
+        self._lease_ms = round(operation_lease_seconds * 1000)
+        self._grace_seconds = grace_seconds
+
+    async def get(self, session_id: str) -> SessionRecord | None:
+        pool = pool_of(session_id)
+        if pool is None:
+            return None
+        key = PoolKeys(pool).session(session_id)
+        values = await self._redis.call(lambda redis: redis.hgetall(key))
+        return SessionRecord.from_hash(values) if values else None
+
+    async def glance(self, session_id: str) -> Glance | None:
+        record = await self.get(session_id)
+        if record is None:
+            return None
+        keys = PoolKeys(record.pool)
+
+        async def read(batch: Any) -> None:
+            batch.redis.hget(keys.worker(record.worker_id), "incarnation")
+            batch.redis.hget(keys.operation(session_id), "lease_until_ms")
+            batch.redis.time()
+
+        incarnation, lease_until_ms, (seconds, microseconds) = await self._redis.pipeline(read)
+        now_ms = seconds * 1000 + microseconds // 1000
+        busy = lease_until_ms is not None and int(lease_until_ms) > now_ms
+        idle_seconds = 0.0 if busy else max(0, now_ms - record.idle_since_ms) / 1000
+        return Glance(record, incarnation == record.incarnation, idle_seconds)
+
+    async def of_request(self, pool: str, request_id: str) -> str | None:
+        """The session that an earlier CreateSession with this request id made."""
+        key = PoolKeys(pool).request(request_id)
+        found: str | None = await self._redis.call(lambda redis: redis.get(key))
+        return found
+
+    async def reserve(self, record: SessionRecord, op_id: str) -> Reply:
+        ttl_ms = _REQUEST_TTL_MS if record.request_id else 0
+        return await self._run(
+            "reserve_session", record, op_id, self._router_id, self._lease_ms, ttl_ms, *record.to_hash()
+        )
+
+    async def mark_open(self, record: SessionRecord, op_id: str) -> Reply:
+        return await self._run("mark_open", record, op_id)
+
+    async def share(self, record: SessionRecord) -> Reply:
+        return await self._run("share_session", record)
+
+    async def begin_operation(self, record: SessionRecord, op_id: str, intent: Intent) -> Reply:
+        """The reply's record is as of the begin."""
+        return await self._run(
+            "begin_operation",
+            record,
+            op_id,
+            intent.kind,
+            self._router_id,
+            self._lease_ms,
+            int(self._redis.answers_for(self._grace_seconds)),
+            json.dumps(dict(intent.parameters)),
+            intent.num_tokens,
+            intent.digest,
+        )
+
+    async def renew_operation(self, record: SessionRecord, op_id: str) -> Reply:
+        return await self._run("renew_operation", record, op_id, self._lease_ms)
+
+    async def end_operation(self, record: SessionRecord, op_id: str, history_length: int, kv_live_bytes: int) -> Reply:
+        return await self._run("end_operation", record, op_id, record.epoch, history_length, kv_live_bytes)
+
+    async def release_operation(self, record: SessionRecord, op_id: str) -> Reply:
+        return await self._run("release_operation", record, op_id)
+
+    async def fail(self, record: SessionRecord, op_id: str, invariant: str) -> Reply:
+        """`invariant` is "inv1" or "inv2"."""
+        return await self._run("fail_session", record, op_id, f"{invariant}_violations")
+
+    async def lose(self, record: SessionRecord, op_id: str, retention_ms: int) -> Reply:
+        return await self._run("lose_session", record, op_id, retention_ms)
+
+    async def begin_close(self, record: SessionRecord, op_id: str, cause: Cause) -> Reply:
+        return await self._run("begin_close", record, op_id, self._router_id, self._lease_ms, cause.value)
+
+    async def delete(self, record: SessionRecord, op_id: str) -> Reply:
+        return await self._run("delete_session", record, op_id)
+
+    async def expired(self, pool: str, limit: int) -> list[SessionRecord]:
+        """Sessions whose time has come, longest overdue first."""
+        expiry = PoolKeys(pool).expiry
+        now_ms = await self._redis.now_ms()
+        ids = await self._redis.call(lambda redis: redis.zrangebyscore(expiry, "-inf", now_ms, 0, limit))
+        return await self._records(pool, ids)
+
+    async def of_incarnation(self, pool: str, incarnation: str, limit: int) -> list[SessionRecord]:
+        """Some of the sessions whose lanes an incarnation holds, or held."""
+        key = PoolKeys(pool).sessions(incarnation)
+        return await self._records(pool, await self._redis.call(lambda redis: redis.srandmember(key, limit)))
+
+    async def lose_all(self, records: Sequence[SessionRecord], retention_ms: int) -> list[SessionRecord]:
+        """Marks the sessions of a gone incarnation LOST; returns those that were not before."""
+
+        async def lose(batch: Any) -> None:
+            for record in records:
+                await batch.script("lose_session", record.keys, (record.session_id, "", retention_ms))
+
+        outcomes = await self._redis.pipeline(lose)
+        return [record for record, outcome in zip(records, outcomes, strict=True) if outcome == "lost"]
+
+    async def _records(self, pool: str, session_ids: Sequence[str]) -> list[SessionRecord]:
+        keys = PoolKeys(pool)
+
+        async def read(batch: Any) -> None:
+            for session_id in session_ids:
+                batch.redis.hgetall(keys.session(session_id))
+
+        found = await self._redis.pipeline(read)
+        return [SessionRecord.from_hash(values) for values in found if values]
+
+    async def _run(self, script: str, record: SessionRecord, *arguments: Argument) -> Reply:
+        answer = await self._redis.script(script, record.keys, (record.session_id, *arguments))
+        if isinstance(answer, str):
+            return Reply(answer)
+        outcome, *rest = answer
+        if rest and isinstance(rest[0], list):
+            flat = iter(rest[0])
+            return Reply(outcome, SessionRecord.from_hash(dict(zip(flat, flat, strict=True))))
+        return Reply(outcome, session_id=rest[0] if rest else "")

@@ -1,0 +1,56 @@
+"""Whether Redis answers decides whether this router serves."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import structlog
+
+from kakeya_router.store.worker_store import WorkerStore
+from kakeya_shared.errors import StoreUnavailable
+
+_log = structlog.get_logger()
+
+
+class StoreWatch:
+    """Keeps the router on the list of routers, which is also the probe: a write, as calls need it.
+
+    Args:
+        address: where this router is reached.
+        set_serving: told of each change.
+    """
+
+    def __init__(
+        self,
+        store: WorkerStore,
+        address: str,
+        set_serving: Callable[[bool], Awaitable[None]],
+        *,
+        interval_seconds: float,
+    ) -> None:
+        self._store = store
+        self._address = address
+        self._set_serving = set_serving
+        self._interval_seconds = interval_seconds
+        self._serving: bool | None = None
+
+    async def run(self) -> None:
+        """Watches until it is cancelled."""
+        while True:
+            await self._become(await self._answers())
+            await asyncio.sleep(self._interval_seconds)
+
+    async def _answers(self) -> bool:
+        try:
+            await self._store.announce_router(self._address)
+        except StoreUnavailable:
+            return False
+        return True
+
+    async def _become(self, serving: bool) -> None:
+        if serving != self._serving:
+            self._serving = serving
+            await self._set_serving(serving)
+            if serving:
+                _log.info("Redis answers; serving")
+            else:
+                _log.warning("Redis does not answer; not serving")

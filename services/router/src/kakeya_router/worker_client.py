@@ -1,0 +1,184 @@
+"""Calls to the workers' VerifierService; gRPC's errors end here."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Collection, Iterator, Sequence
+from contextlib import contextmanager
+
+import grpc
+
+from kakeya_router.store.records import SessionRecord
+from kakeya_shared import error_details, tracing
+from kakeya_shared.errors import DeadlineExceeded, SessionNotFound, StaleEpoch
+from kakeya_stubs.worker.v1 import verifier_pb2 as pb
+from kakeya_stubs.worker.v1.verifier_pb2_grpc import VerifierServiceStub
+
+_SERVICE = "/kakeya.worker.v1.VerifierService/"
+
+# A worker that vanished without a goodbye is noticed by keepalive; one that came back is found within a second.
+_OPTIONS = [
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 1_000),
+    ("grpc.max_reconnect_backoff_ms", 1_000),
+]
+
+
+class WorkerError(Exception):
+    """Base of what can go wrong with a call beside the errors of the tree."""
+
+
+class WorkerUnreachable(WorkerError):
+    """The worker did not answer: nobody knows whether the call took effect."""
+
+
+class LaneGone(WorkerError):
+    """The worker holds no lane for the session under this epoch."""
+
+
+class WorkerFault(WorkerError):
+    """The worker failed in a way that the contract does not know."""
+
+
+class RunningCall:
+    """A call that another task may end; it then raises `asyncio.CancelledError` where it is awaited."""
+
+    def __init__(self) -> None:
+        self._call: grpc.aio.Call | None = None
+        self.cancelled = False
+
+    def started(self, call: grpc.aio.Call) -> None:
+        self._call = call
+        if self.cancelled:
+            call.cancel()
+
+    def cancel(self) -> None:
+        self.cancelled = True
+        if self._call is not None:
+            self._call.cancel()
+
+
+class WorkerClient:
+    """One worker's channel.
+
+    Every method raises WorkerError or the error of the tree that the worker raised; `timeout` is in seconds, None
+    for no limit, and passing it raises DeadlineExceeded.
+    """
+
+    def __init__(self, address: str) -> None:
+        self._channel = grpc.aio.insecure_channel(address, options=_OPTIONS)
+        self._stub = VerifierServiceStub(self._channel)
+        self._num_calls = 0
+
+    async def aclose(self) -> None:
+        await self._channel.close()
+
+    @property
+    def idle(self) -> bool:
+        """Whether no call runs; closing the channel would cancel it."""
+        return not self._num_calls
+
+    async def open_session(self, record: SessionRecord, timeout: float) -> pb.LaneState:
+        request = pb.OpenSessionRequest(
+            session_id=record.session_id, epoch=record.epoch, sink=record.sink, window=record.window
+        )
+        with self._calling("OpenSession") as metadata:
+            return (await self._stub.OpenSession(request, timeout=timeout, metadata=metadata)).lane
+
+    async def append(
+        self, record: SessionRecord, token_ids: Sequence[int], timeout: float | None, running: RunningCall
+    ) -> pb.AppendResponse:
+        request = pb.AppendRequest(
+            session_id=record.session_id,
+            epoch=record.epoch,
+            history_length=record.history_length,
+            token_ids=token_ids,
+        )
+        with self._calling("Append") as metadata:
+            call = self._stub.Append(request, timeout=timeout, metadata=metadata)
+            running.started(call)
+            return await call
+
+    async def generate(
+        self,
+        record: SessionRecord,
+        max_tokens: int,
+        sampling: pb.Sampling,
+        timeout: float | None,
+        running: RunningCall,
+    ) -> AsyncGenerator[pb.GenerateResponse, None]:
+        """Tokens, then `done`. Close the iterator (`contextlib.aclosing`) to end the call."""
+        request = pb.GenerateRequest(
+            session_id=record.session_id,
+            epoch=record.epoch,
+            history_length=record.history_length,
+            max_tokens=max_tokens,
+            eos_token_ids=record.eos_token_ids,
+            sampling=sampling,
+        )
+        with self._calling("Generate") as metadata:
+            call = self._stub.Generate(request, timeout=timeout, metadata=metadata)
+            running.started(call)
+            try:
+                async for response in call:
+                    yield response
+            finally:
+                call.cancel()
+
+    async def stop(self, record: SessionRecord, timeout: float) -> pb.LaneState:
+        request = pb.StopRequest(session_id=record.session_id, epoch=record.epoch)
+        with self._calling("Stop") as metadata:
+            return (await self._stub.Stop(request, timeout=timeout, metadata=metadata)).lane
+
+    async def close_session(self, record: SessionRecord, timeout: float) -> int:
+        """Returns the final history length."""
+        request = pb.CloseSessionRequest(session_id=record.session_id, epoch=record.epoch)
+        with self._calling("CloseSession") as metadata:
+            return (await self._stub.CloseSession(request, timeout=timeout, metadata=metadata)).final_history_length
+
+    @contextmanager
+    def _calling(self, method: str) -> Iterator[tracing.Metadata]:
+        self._num_calls += 1
+        try:
+            with tracing.client_span(_SERVICE + method) as metadata:
+                try:
+                    yield metadata
+                except grpc.aio.AioRpcError as error:
+                    raise _translated(error) from error
+        finally:
+            self._num_calls -= 1
+
+
+class WorkerClients:
+    """One client for each address, made when it is first needed."""
+
+    def __init__(self) -> None:
+        self._clients: dict[str, WorkerClient] = {}
+
+    def at(self, address: str) -> WorkerClient:
+        client = self._clients.get(address)
+        if client is None:
+            client = self._clients[address] = WorkerClient(address)
+        return client
+
+    async def retain(self, addresses: Collection[str]) -> None:
+        """Closes the idle channels to all other addresses."""
+        gone = [address for address, client in self._clients.items() if client.idle and address not in addresses]
+        await asyncio.gather(*(self._clients.pop(address).aclose() for address in gone))
+
+    async def aclose(self) -> None:
+        await asyncio.gather(*(client.aclose() for client in self._clients.values()))
+        self._clients.clear()
+
+
+def _translated(error: grpc.aio.AioRpcError) -> Exception:
+    raised = error_details.decode(error)
+    if isinstance(raised, SessionNotFound | StaleEpoch):
+        return LaneGone(raised.message)
+    if raised is not None:
+        return raised
+    if error.code() is grpc.StatusCode.UNAVAILABLE:
+        return WorkerUnreachable(error.details())
+    if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
+        return DeadlineExceeded("the deadline passed; what was committed stays")
+    return WorkerFault(f"{error.code().name}: {error.details()}")

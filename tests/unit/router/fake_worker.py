@@ -1,0 +1,247 @@
+"""A worker without a model: the VerifierService over integers, on a real socket, that can stall, fail and vanish."""
+
+import asyncio
+import itertools
+from collections import defaultdict
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+import grpc
+
+from kakeya_shared.errors import KakeyaError, NoCapacity, OperationStopped, SessionClosed, SessionNotFound, StaleEpoch
+from kakeya_shared.rpc_server import RpcServer
+from kakeya_stubs.worker.v1 import registry_pb2, registry_pb2_grpc, verifier_pb2_grpc
+from kakeya_stubs.worker.v1 import verifier_pb2 as pb
+
+SINK, WINDOW, NUM_SLOTS = 4, 16, 24
+BYTES_PER_TOKEN = 100
+LANE_BYTES = NUM_SLOTS * BYTES_PER_TOKEN
+VOCAB_SIZE = 1000
+EOS = 7
+
+_incarnations = itertools.count(1)
+
+
+@dataclass
+class Lane:
+    epoch: int
+    sink: int
+    window: int
+    token_ids: list[int] = field(default_factory=list)
+    busy: bool = False
+    end: KakeyaError | None = None
+
+    def state(self) -> pb.LaneState:
+        length = len(self.token_ids)
+        return pb.LaneState(history_length=length, kv_live_bytes=min(length, self.sink + self.window) * BYTES_PER_TOKEN)
+
+
+class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
+    """Use as a context manager.
+
+    Attributes:
+        lanes: by session id.
+        opening: session ids of all calls of OpenSession.
+        flowing: clear it and no step takes place.
+        failures: by method name, what the next calls raise instead of doing anything.
+        calls: how often each method was called.
+        forgets_done: end streams without `done`.
+        eos_after: length of a history whose next generated token is EOS.
+    """
+
+    def __init__(
+        self, worker_id: str = "worker-a", *, num_lanes: int = 4, pool: str = "tiny", model: str = "Tiny"
+    ) -> None:
+        self.worker_id = worker_id
+        self.incarnation = f"incarnation-{next(_incarnations)}"
+        self.num_lanes = num_lanes
+        self.pool = pool
+        self.model = model
+        self.lanes: dict[str, Lane] = {}
+        self.flowing = asyncio.Event()
+        self.flowing.set()
+        self.failures: defaultdict[str, list[BaseException]] = defaultdict(list)
+        self.calls: defaultdict[str, int] = defaultdict(int)
+        self.eos_after = -1
+        self.forgets_done = False
+        self.opening: list[str] = []
+        self.prefill_seconds = 0.25
+        self.server = RpcServer("127.0.0.1:0", ("kakeya.worker.v1.VerifierService",), grace_seconds=0)
+        verifier_pb2_grpc.add_VerifierServiceServicer_to_server(self, self.server.grpc_server)
+        self._beating: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> "FakeWorker":
+        await self.server.__aenter__()
+        self.address = self.server.address
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.stop_beating()
+        await self.vanish()
+
+    async def vanish(self) -> None:
+        """The process dies: connections break, nothing is said to anybody."""
+        await self.server.grpc_server.stop(0)
+
+    # The registry's side
+
+    def join_request(self) -> registry_pb2.JoinRequest:
+        return registry_pb2.JoinRequest(
+            contract_version=1,
+            worker_id=self.worker_id,
+            incarnation=self.incarnation,
+            pool=self.pool,
+            model=self.model,
+            address=self.address,
+            backend="fake",
+            dtype="float32",
+            slab_bytes=self.num_lanes * LANE_BYTES,
+            lane_bytes=LANE_BYTES,
+            num_lanes=self.num_lanes,
+            sink=SINK,
+            window=WINDOW,
+            kv_bytes_per_token=BYTES_PER_TOKEN,
+            vocab_size=VOCAB_SIZE,
+            num_threads=1,
+        )
+
+    def heartbeat_request(self, *, complete: bool = True) -> registry_pb2.HeartbeatRequest:
+        states = {session_id: (lane.epoch, lane.state()) for session_id, lane in self.lanes.items()}
+        return registry_pb2.HeartbeatRequest(
+            pool=self.pool,
+            worker_id=self.worker_id,
+            incarnation=self.incarnation,
+            kv_live_bytes=sum(state.kv_live_bytes for _, state in states.values()),
+            num_lanes_in_use=len(states),
+            lanes=[
+                registry_pb2.LaneReport(
+                    session_id=session_id,
+                    epoch=epoch,
+                    history_length=state.history_length,
+                    kv_live_bytes=state.kv_live_bytes,
+                )
+                for session_id, (epoch, state) in states.items()
+            ],
+            complete=complete,
+        )
+
+    def leave_request(self) -> registry_pb2.LeaveRequest:
+        return registry_pb2.LeaveRequest(pool=self.pool, worker_id=self.worker_id, incarnation=self.incarnation)
+
+    def keep_beating(self, channel: grpc.aio.Channel, every_seconds: float = 0.1) -> None:
+        """Incomplete heartbeats until `stop_beating`; errors of a router that is away are endured."""
+        registry = registry_pb2_grpc.RegistryServiceStub(channel)
+
+        async def beat() -> None:
+            while True:
+                await asyncio.sleep(every_seconds)
+                try:
+                    await registry.Heartbeat(self.heartbeat_request(complete=False), timeout=2)
+                except grpc.aio.AioRpcError:
+                    continue
+
+        self._beating = asyncio.create_task(beat())
+
+    def stop_beating(self) -> None:
+        if self._beating is not None:
+            self._beating.cancel()
+
+    # VerifierService
+
+    def _enter(self, method: str) -> None:
+        self.calls[method] += 1
+        if self.failures[method]:
+            raise self.failures[method].pop(0)
+
+    def _lane(self, session_id: str, epoch: int) -> Lane:
+        lane = self.lanes.get(session_id)
+        if lane is None:
+            raise SessionNotFound("no lane")
+        if lane.epoch != epoch:
+            raise StaleEpoch("another epoch")
+        return lane
+
+    async def _step(self, lane: Lane) -> None:
+        while not self.flowing.is_set() and lane.end is None:
+            await asyncio.sleep(0.002)
+        await asyncio.sleep(0)
+        if lane.end is not None:
+            raise lane.end
+
+    async def OpenSession(self, request: pb.OpenSessionRequest, context: object) -> pb.OpenSessionResponse:
+        self.opening.append(request.session_id)
+        self._enter("OpenSession")
+        while not self.flowing.is_set():
+            await asyncio.sleep(0.002)
+        if len(self.lanes) >= self.num_lanes:
+            raise NoCapacity("no lane")
+        lane = self.lanes[request.session_id] = Lane(request.epoch, request.sink, request.window)
+        return pb.OpenSessionResponse(lane=lane.state())
+
+    async def Append(self, request: pb.AppendRequest, context: object) -> pb.AppendResponse:
+        self._enter("Append")
+        lane = self._lane(request.session_id, request.epoch)
+        assert len(lane.token_ids) == request.history_length
+        lane.busy = True
+        try:
+            for token_id in request.token_ids:
+                await self._step(lane)
+                lane.token_ids.append(token_id)
+        finally:
+            lane.busy = False
+        evicted = max(0, len(lane.token_ids) - lane.sink - lane.window)
+        evicted -= max(0, request.history_length - lane.sink - lane.window)
+        return pb.AppendResponse(
+            lane=lane.state(), prefill_duration_seconds=self.prefill_seconds, evicted_token_count=evicted
+        )
+
+    async def Generate(self, request: pb.GenerateRequest, context: object) -> AsyncIterator[pb.GenerateResponse]:
+        self._enter("Generate")
+        lane = self._lane(request.session_id, request.epoch)
+        assert len(lane.token_ids) == request.history_length
+        lane.busy = True
+        reason = pb.FINISH_REASON_MAX_TOKENS
+        num_generated = 0
+        try:
+            while num_generated < request.max_tokens and reason != pb.FINISH_REASON_EOS:
+                await self._step(lane)
+                length = len(lane.token_ids)
+                token_id = EOS if length == self.eos_after else 100 + length % 800
+                lane.token_ids.append(token_id)
+                num_generated += 1
+                if token_id in request.eos_token_ids:
+                    reason = pb.FINISH_REASON_EOS
+                yield pb.GenerateResponse(token_id=token_id)
+        finally:
+            lane.busy = False
+        if self.forgets_done:
+            return
+        yield pb.GenerateResponse(
+            done=pb.GenerateDone(
+                finish_reason=reason,
+                generated_token_count=num_generated,
+                lane=lane.state(),
+                prefill_duration_seconds=self.prefill_seconds,
+                total_duration_seconds=1.5,
+                evicted_token_count=3,
+            )
+        )
+
+    async def Stop(self, request: pb.StopRequest, context: object) -> pb.StopResponse:
+        self._enter("Stop")
+        lane = self._lane(request.session_id, request.epoch)
+        lane.end = OperationStopped("stopped")
+        while lane.busy:
+            await asyncio.sleep(0.002)
+        lane.end = None
+        return pb.StopResponse(lane=lane.state())
+
+    async def CloseSession(self, request: pb.CloseSessionRequest, context: object) -> pb.CloseSessionResponse:
+        self._enter("CloseSession")
+        lane = self._lane(request.session_id, request.epoch)
+        lane.end = SessionClosed("closed")
+        del self.lanes[request.session_id]
+        return pb.CloseSessionResponse(final_history_length=len(lane.token_ids))
+
+    async def GetSlab(self, request: pb.GetSlabRequest, context: object) -> pb.GetSlabResponse:
+        raise NotImplementedError

@@ -1,0 +1,148 @@
+"""A router and its workers in this process, over real sockets and a real Redis, with clocks that run fast."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any, TypeVar
+
+import grpc
+import redis.asyncio
+
+from kakeya_router.program import Router
+from kakeya_router.settings import RouterSettings
+from kakeya_shared import error_details
+from kakeya_stubs.v1 import runtime_pb2 as api
+from kakeya_stubs.v1 import runtime_pb2_grpc
+from kakeya_stubs.worker.v1 import registry_pb2, registry_pb2_grpc
+from tests.unit.router.fake_worker import FakeWorker
+
+T = TypeVar("T")
+
+FAST: dict[str, Any] = {
+    "bind": "127.0.0.1:0",
+    "reap_interval_seconds": 0.05,
+    "heartbeat_interval_seconds": 0.1,
+    "worker_lease_seconds": 0.8,
+    "operation_lease_seconds": 0.6,
+    "lost_retention_seconds": 0.6,
+    "shutdown_grace_seconds": 0.5,
+}
+
+
+async def answer(call: Awaitable[T]) -> T:
+    """The answer, or the tree's error that came over the wire."""
+    try:
+        return await call
+    except grpc.aio.AioRpcError as error:
+        raised = error_details.decode(error)
+        if raised is None:
+            raise
+        raise raised from error
+
+
+async def eventually(condition: Callable[[], Awaitable[Any]], timeout_seconds: float = 10.0) -> Any:
+    """Waits until `condition()` is true and returns what it was."""
+    async with asyncio.timeout(timeout_seconds):
+        while True:
+            result = await condition()
+            if result:
+                return result
+            await asyncio.sleep(0.01)
+
+
+class Client:
+    """The public API of one router, errors decoded."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.channel = grpc.aio.insecure_channel(address, options=[("grpc.use_local_subchannel_pool", 1)])
+        self.runtime: Any = runtime_pb2_grpc.RuntimeServiceStub(self.channel)
+        self.registry: Any = registry_pb2_grpc.RegistryServiceStub(self.channel)
+
+    async def create(self, **fields: Any) -> api.CreateSessionResponse:
+        return await answer(self.runtime.CreateSession(api.CreateSessionRequest(**fields)))
+
+    async def session(self, **fields: Any) -> str:
+        return (await self.create(**fields)).session_id
+
+    async def append(self, session_id: str, token_ids: Any, **fields: Any) -> api.AppendTokensResponse:
+        request = api.AppendTokensRequest(session_id=session_id, token_ids=token_ids, **fields)
+        return await answer(self.runtime.AppendTokens(request))
+
+    def generating(self, session_id: str, max_tokens: int = 4, *, timeout: float | None = None, **fields: Any) -> Any:
+        request = api.GenerateRequest(session_id=session_id, max_tokens=max_tokens, **fields)
+        return self.runtime.Generate(request, timeout=timeout)
+
+    async def generate(self, session_id: str, max_tokens: int = 4, **fields: Any) -> list[api.GenerateResponse]:
+        call = self.generating(session_id, max_tokens, **fields)
+        return await answer(_all(call))
+
+    async def close(self, session_id: str) -> int:
+        response = await answer(self.runtime.CloseSession(api.CloseSessionRequest(session_id=session_id)))
+        return int(response.final_history_length)
+
+    async def info(self, session_id: str) -> api.GetSessionInfoResponse:
+        return await answer(self.runtime.GetSessionInfo(api.GetSessionInfoRequest(session_id=session_id)))
+
+    async def workers(self) -> dict[str, registry_pb2.WorkerStatus]:
+        response = await answer(self.registry.ListWorkers(registry_pb2.ListWorkersRequest()))
+        return {worker.worker_id: worker for worker in response.workers}
+
+    async def join(self, worker: FakeWorker) -> registry_pb2.JoinResponse:
+        return await answer(self.registry.Join(worker.join_request()))
+
+    async def beat(self, worker: FakeWorker, *, complete: bool = True) -> registry_pb2.HeartbeatResponse:
+        return await answer(self.registry.Heartbeat(worker.heartbeat_request(complete=complete)))
+
+
+async def _all(call: Any) -> list[api.GenerateResponse]:
+    return [response async for response in call]
+
+
+class Stack:
+    """Starts routers and workers on one Redis."""
+
+    def __init__(self, url: str, exits: AsyncExitStack) -> None:
+        self.url = url
+        self.redis: Any = redis.asyncio.Redis.from_url(url, decode_responses=True, protocol=2)
+        self._exits = exits
+        self._routers = AsyncExitStack()
+
+    async def router(self, **settings: Any) -> Client:
+        """Starts a further router; returns its client."""
+        router = await self._routers.enter_async_context(Router(RouterSettings(redis=self.url, **(FAST | settings))))
+        client = Client(router.address)
+        self._exits.push_async_callback(client.channel.close)
+        return client
+
+    async def stop_routers(self) -> None:
+        await self._routers.aclose()
+
+    async def worker(
+        self, client: Client, worker_id: str = "worker-a", *, beating: bool = True, **fields: Any
+    ) -> FakeWorker:
+        worker = await self._exits.enter_async_context(FakeWorker(worker_id, **fields))
+        await client.join(worker)
+        if beating:
+            worker.keep_beating(client.channel)
+        return worker
+
+    async def keys(self, pattern: str = "*") -> set[str]:
+        return {key async for key in self.redis.scan_iter(pattern)}
+
+    async def session_keys(self) -> set[str]:
+        """What sessions leave in Redis; nothing, once they are closed."""
+        return {
+            key
+            for key in await self.keys()
+            if ":worker" not in key and not key.startswith(("kakeya:pools", "kakeya:routers"))
+        }
+
+
+@asynccontextmanager
+async def stack_on(url: str) -> AsyncIterator[Stack]:
+    async with AsyncExitStack() as exits:
+        stack = Stack(url, exits)
+        exits.push_async_callback(stack.redis.aclose)
+        exits.push_async_callback(stack.stop_routers)
+        yield stack

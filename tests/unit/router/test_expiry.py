@@ -1,0 +1,97 @@
+"""The TTL, and a reaper that really runs."""
+
+import asyncio
+import time
+
+import pytest
+
+from kakeya_shared.errors import InvariantViolated, SessionNotFound
+from tests.unit.router.fake_worker import FakeWorker
+from tests.unit.router.stack import Client, Stack, eventually
+
+SESSION = "kakeya:{{tiny}}:session:{}"
+OPERATION = "kakeya:{{tiny}}:op:{}"
+
+
+async def _nothing(stack: Stack, worker: FakeWorker) -> bool:
+    return not await stack.session_keys() and not worker.lanes
+
+
+async def test_an_idle_session_expires_and_leaves_nothing(stack: Stack, client: Client, worker: FakeWorker) -> None:
+    await stack.router()
+    started = time.monotonic()
+    session_ids = [await client.session(ttl_seconds=1, request_id=f"r{i}") for i in range(4)]
+    await client.append(session_ids[0], [1, 2])
+    await eventually(lambda: _nothing(stack, worker))
+    assert time.monotonic() - started >= 1
+    status = (await client.workers())["worker-a"]
+    assert (status.reserved_bytes, status.kv_live_bytes, status.num_sessions) == (0, 0, 0)
+    with pytest.raises(SessionNotFound):
+        await client.append(session_ids[0], [1])
+
+
+async def test_operations_refresh_the_ttl_and_info_does_not(client: Client, worker: FakeWorker) -> None:
+    used, watched = await client.session(ttl_seconds=1), await client.session(ttl_seconds=1)
+    for _ in range(8):
+        await asyncio.sleep(0.2)
+        await client.append(used, [1])
+        if watched in worker.lanes:
+            await client.info(watched)
+    assert worker.lanes.keys() == {used}
+
+
+async def test_the_default_ttl_is_the_routers(stack: Stack) -> None:
+    client = await stack.router(session_ttl_seconds=77)
+    await stack.worker(client)
+    assert await stack.redis.hget(SESSION.format(await client.session()), "ttl_ms") == "77000"
+
+
+async def test_a_failed_session_answers_until_its_ttl(stack: Stack, client: Client, worker: FakeWorker) -> None:
+    session_id = await client.session(ttl_seconds=1)
+    worker.failures["Append"] = [InvariantViolated("slots", metadata={"invariant": "inv1"})]
+    with pytest.raises(InvariantViolated):
+        await client.append(session_id, [1])
+    assert (await client.info(session_id)).cache_invariant_inv1_violations == 1
+    await eventually(lambda: _nothing(stack, worker))
+
+
+async def test_a_session_whose_router_vanished_while_opening_is_taken_away(
+    stack: Stack, client: Client, worker: FakeWorker
+) -> None:
+    session_id = await client.session()
+    await stack.redis.hset(SESSION.format(session_id), "state", "opening")
+    await stack.redis.hset(OPERATION.format(session_id), mapping={"op_id": "x", "lease_until_ms": 1})
+    await stack.redis.zadd("kakeya:{tiny}:expiry", {session_id: 1})
+    await eventually(lambda: _nothing(stack, worker))
+
+
+async def test_a_close_that_its_router_did_not_finish_is_finished(
+    stack: Stack, client: Client, worker: FakeWorker
+) -> None:
+    session_id = await client.session()
+    await stack.redis.hset(SESSION.format(session_id), "state", "closing")
+    await stack.redis.hset(OPERATION.format(session_id), mapping={"op_id": "x", "lease_until_ms": 1})
+    await stack.redis.zadd("kakeya:{tiny}:expiry", {session_id: 1})
+    await eventually(lambda: _nothing(stack, worker))
+
+
+async def test_the_reaper_outlives_what_it_stumbles_over(stack: Stack, client: Client, worker: FakeWorker) -> None:
+    await stack.redis.set("kakeya:{tiny}:lost", "not a set")
+    session_id = await client.session(ttl_seconds=1)
+    await asyncio.sleep(1.3)
+    assert session_id in worker.lanes
+    await stack.redis.delete("kakeya:{tiny}:lost")
+    await eventually(lambda: _nothing(stack, worker))
+
+
+async def test_channels_to_workers_that_left_are_closed(stack: Stack, client: Client, worker: FakeWorker) -> None:
+    other = await stack.worker(client, "worker-b", num_lanes=9)
+    await client.close(await client.session())
+    await other.vanish()
+    other.stop_beating()
+    await eventually(lambda: _only(client, "worker-a"))
+    await client.append(await client.session(), [1])
+
+
+async def _only(client: Client, worker_id: str) -> bool:
+    return (await client.workers()).keys() == {worker_id}

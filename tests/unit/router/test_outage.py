@@ -1,0 +1,215 @@
+"""Redis goes away and comes back."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from kakeya_shared.errors import OperationRunning, StoreUnavailable
+from kakeya_stubs.v1 import runtime_pb2 as api
+from tests.redis_server import RedisServer
+from tests.unit.router.fake_worker import BYTES_PER_TOKEN, SINK, WINDOW, FakeWorker
+from tests.unit.router.stack import Client, Stack, answer, eventually, stack_on
+
+
+@pytest.fixture
+async def stack(own_redis: RedisServer) -> AsyncIterator[Stack]:
+    async with stack_on(own_redis.url) as stack:
+        yield stack
+
+
+async def _health(client: Client) -> str:
+    stub = health_pb2_grpc.HealthStub(client.channel)
+    response = await stub.Check(health_pb2.HealthCheckRequest(service="kakeya.v1.RuntimeService"))
+    return str(health_pb2.HealthCheckResponse.ServingStatus.Name(response.status))
+
+
+async def _is(client: Client, status: str) -> bool:
+    return await _health(client) == status
+
+
+async def _nothing(stack: Stack, worker: FakeWorker) -> bool:
+    return not await stack.session_keys() and not worker.lanes
+
+
+async def test_a_router_starts_without_redis_and_serves_when_it_comes(stack: Stack, own_redis: RedisServer) -> None:
+    await asyncio.to_thread(own_redis.stop)
+    client = await stack.router()
+    assert await _health(client) == "NOT_SERVING"
+    with pytest.raises(StoreUnavailable):
+        await client.create()
+    await asyncio.to_thread(own_redis.start)
+    await eventually(lambda: _is(client, "SERVING"))
+    await stack.worker(client)
+    await client.session()
+
+
+@pytest.mark.parametrize("outage", ["stop", "pause"])
+async def test_calls_fail_fast_and_everything_recovers(stack: Stack, own_redis: RedisServer, outage: str) -> None:
+    client = await stack.router()
+    worker = await stack.worker(client)
+    await eventually(lambda: _is(client, "SERVING"))
+    session_id = await client.session()
+    await client.append(session_id, [1, 2])
+    await asyncio.to_thread(own_redis.stop if outage == "stop" else own_redis.pause)
+    for call in (client.create(), client.append(session_id, [3]), client.info(session_id), client.close(session_id)):
+        started = time.monotonic()
+        with pytest.raises(StoreUnavailable) as raised:
+            await call
+        assert raised.value.retry_after_seconds
+        assert time.monotonic() - started < 1.5
+    await eventually(lambda: _is(client, "NOT_SERVING"))
+    await asyncio.sleep(1.2)  # longer than every lease
+    await asyncio.to_thread(own_redis.start if outage == "stop" else own_redis.resume)
+    await eventually(lambda: _is(client, "SERVING"))
+    assert (await client.append(session_id, [3])).history_length == 3
+    assert worker.lanes[session_id].token_ids == [1, 2, 3]
+
+
+async def test_nothing_is_reaped_until_heartbeats_had_their_chance(stack: Stack, own_redis: RedisServer) -> None:
+    client = await stack.router(heartbeat_interval_seconds=0.4)
+    worker = await stack.worker(client)
+    session_id = await client.session(ttl_seconds=1)
+    await asyncio.to_thread(own_redis.stop)
+    await asyncio.sleep(1.5)  # all leases and the TTL lapse
+    await asyncio.to_thread(own_redis.start)
+    returned = time.monotonic()
+    await eventually(lambda: _is(client, "SERVING"))
+    await asyncio.sleep(0.3)
+    assert session_id in worker.lanes
+    assert (await client.workers()).keys() == {"worker-a"}
+    await eventually(lambda: _nothing(stack, worker))
+    assert time.monotonic() - returned >= 3 * 0.4
+    assert (await client.workers()).keys() == {"worker-a"}
+
+
+async def test_what_a_generate_committed_is_written_through_when_redis_is_back(
+    stack: Stack, own_redis: RedisServer
+) -> None:
+    client = await stack.router()
+    worker = await stack.worker(client)
+    worker.stop_beating()  # so that no heartbeat brings the record forward
+    session_id = await client.session()
+    await client.append(session_id, [1])
+    call = client.generating(session_id, 400)
+    assert (await call.read()).HasField("token_id")
+    worker.flowing.clear()
+    await asyncio.to_thread(own_redis.stop)
+    worker.flowing.set()
+    with pytest.raises(StoreUnavailable):
+        await answer(_drained(call))
+    await asyncio.to_thread(own_redis.start)
+    await eventually(lambda: _free(stack, session_id))
+    info = await client.info(session_id)
+    assert (info.history_length, info.kv_live_bytes) == (401, (SINK + WINDOW) * BYTES_PER_TOKEN)
+
+
+async def _drained(call: Any) -> None:
+    while await call.read() is not grpc.aio.EOF:
+        pass
+
+
+async def test_a_cancel_is_written_through_when_redis_is_back(stack: Stack, own_redis: RedisServer) -> None:
+    client = await stack.router()
+    worker = await stack.worker(client)
+    worker.stop_beating()  # so that no heartbeat brings the record forward
+    session_id = await client.session()
+    await client.append(session_id, [1])
+    call = client.generating(session_id, 1_000_000)
+    assert (await call.read()).HasField("token_id")
+    await asyncio.to_thread(own_redis.stop)
+    call.cancel()
+    await eventually(lambda: _stopped(worker))
+    await asyncio.to_thread(own_redis.start)
+    await eventually(lambda: _free(stack, session_id))
+    assert (await client.info(session_id)).history_length == len(worker.lanes[session_id].token_ids)
+
+
+async def test_an_operation_outlives_an_outage(stack: Stack, own_redis: RedisServer) -> None:
+    client = await stack.router()
+    worker = await stack.worker(client)
+    session_id = await client.session()
+    worker.flowing.clear()
+    appending = asyncio.create_task(client.append(session_id, [1]))
+    await eventually(lambda: _appending(worker))
+    await asyncio.to_thread(own_redis.stop)
+    await asyncio.sleep(0.5)  # renewals fail
+    await asyncio.to_thread(own_redis.start)
+    await asyncio.sleep(0.5)
+    worker.flowing.set()
+    assert (await appending).history_length == 1
+
+
+async def _appending(worker: FakeWorker) -> int:
+    return worker.calls["Append"]
+
+
+async def _stopped(worker: FakeWorker) -> int:
+    return worker.calls["Stop"]
+
+
+async def _free(stack: Stack, session_id: str) -> bool:
+    return not await stack.redis.exists(f"kakeya:{{tiny}}:op:{session_id}")
+
+
+async def test_a_begin_whose_answer_was_lost_is_undone(stack: Stack) -> None:
+    client = await stack.router(operation_lease_seconds=30)
+    await stack.worker(client)
+    session_id = await client.session()
+    await stack.redis.client_pause(1000, all=False)  # reads are answered, writes wait
+    with pytest.raises(StoreUnavailable):
+        await client.append(session_id, [1])
+    await asyncio.sleep(1.0)
+    assert (await eventually(lambda: _appended(client, session_id))).history_length == 1
+
+
+async def _appended(client: Client, session_id: str) -> api.AppendTokensResponse | None:
+    try:
+        return await client.append(session_id, [1])
+    except (StoreUnavailable, OperationRunning):
+        return None
+
+
+async def test_a_create_whose_answer_was_lost_is_undone(stack: Stack, own_redis: RedisServer) -> None:
+    client = await stack.router()
+    worker = await stack.worker(client)
+    worker.flowing.clear()
+    creating = asyncio.create_task(client.create())
+    await eventually(lambda: _opening(worker))
+    await asyncio.to_thread(own_redis.pause)
+    worker.flowing.set()
+    with pytest.raises(StoreUnavailable):
+        await creating
+    await asyncio.to_thread(own_redis.resume)
+    await eventually(lambda: _nothing(stack, worker))
+
+
+async def _opening(worker: FakeWorker) -> int:
+    return worker.calls["OpenSession"]
+
+
+async def test_a_replica_is_no_store(stack: Stack) -> None:
+    client = await stack.router()
+    await stack.worker(client)
+    await eventually(lambda: _is(client, "SERVING"))
+    await stack.redis.execute_command("REPLICAOF", "127.0.0.1", "1")
+    with pytest.raises(StoreUnavailable):
+        await client.create()
+    await eventually(lambda: _is(client, "NOT_SERVING"))
+    await stack.redis.execute_command("REPLICAOF", "NO", "ONE")
+    await eventually(lambda: _is(client, "SERVING"))
+    await client.create()
+
+
+async def test_a_router_stops_cleanly_without_redis(stack: Stack, own_redis: RedisServer) -> None:
+    client = await stack.router()
+    await asyncio.to_thread(own_redis.stop)
+    started = time.monotonic()
+    await stack.stop_routers()
+    assert time.monotonic() - started < 5
+    with pytest.raises(grpc.aio.AioRpcError):
+        await _health(client)

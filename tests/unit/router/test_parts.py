@@ -1,0 +1,167 @@
+"""The parts that can be shown alone: placement, gate, detached tasks, persistence, settings, keys."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from kakeya_router import placement
+from kakeya_router.call_gate import CallGate
+from kakeya_router.detached_tasks import DetachedTasks
+from kakeya_router.program import Router, _reachable
+from kakeya_router.settings import RouterSettings
+from kakeya_router.store import persistence
+from kakeya_router.store.keys import PoolKeys, new_session_id, pool_of
+from kakeya_router.worker_client import RunningCall
+from kakeya_shared import plugins
+from kakeya_shared.errors import Draining, StoreUnavailable
+from kakeya_shared.service_process import StartError
+from tests.unit.router.test_scripts import WORKER
+
+WORKERS = [
+    replace(WORKER, worker_id="c", reserved_bytes=0),
+    replace(WORKER, worker_id="b", reserved_bytes=100),
+    replace(WORKER, worker_id="a", reserved_bytes=0),
+]
+
+
+@pytest.mark.parametrize(("name", "order"), [("least-loaded", "acb"), ("first-fit", "abc")])
+def test_placement_plugins(name: str, order: str) -> None:
+    plugin: placement.Placement = plugins.load(placement.GROUP, name)()
+    assert "".join(worker.worker_id for worker in plugin.order(WORKERS)) == order
+
+
+def test_free_bytes() -> None:
+    assert [worker.free_bytes for worker in WORKERS] == [200, 100, 200]
+    assert not replace(WORKER, reserved_bytes=101).has_room
+
+
+def test_an_unknown_placement_is_a_start_error() -> None:
+    with pytest.raises(StartError, match="first-fit, least-loaded"):
+        Router(RouterSettings(placement="nearest"))
+
+
+def test_session_ids_carry_their_pool_and_are_all_different() -> None:
+    ids = {new_session_id("qwen3-0-6b") for _ in range(100)}
+    assert len(ids) == 100
+    assert {pool_of(session_id) for session_id in ids} == {"qwen3-0-6b"}
+    assert all(len(session_id.partition(".")[2]) == 22 for session_id in ids)
+
+
+def test_all_keys_of_a_pool_share_one_hash_tag() -> None:
+    keys = PoolKeys("p")
+    names = [keys.workers, keys.lost, keys.expiry, keys.worker("x"), keys.sessions("x"), keys.session("x")]
+    for name in [*names, keys.operation("x"), keys.request("x")]:
+        assert name.startswith("kakeya:{p}:")
+
+
+async def test_the_gate_waits_for_those_inside_and_lets_nobody_in() -> None:
+    gate = CallGate()
+    with gate.inside():
+        closing = asyncio.create_task(gate.close(5))
+        await asyncio.sleep(0.01)
+        assert not closing.done()
+        with pytest.raises(Draining), gate.inside():
+            pass
+    await closing
+
+
+async def test_the_gate_waits_no_longer_than_the_grace() -> None:
+    gate = CallGate()
+    with gate.inside():
+        await asyncio.wait_for(gate.close(0.01), 1)
+
+
+async def test_detached_work_goes_on_when_its_caller_is_cancelled() -> None:
+    tasks, done = DetachedTasks(), asyncio.Event()
+
+    async def work() -> None:
+        await asyncio.sleep(0.05)
+        done.set()
+
+    caller = asyncio.create_task(tasks.complete(work()))
+    await asyncio.sleep(0.01)
+    caller.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await caller
+    await tasks.drain(1)
+    assert done.is_set()
+
+
+async def test_draining_cancels_what_takes_too_long() -> None:
+    tasks = DetachedTasks()
+    late = tasks.start(asyncio.sleep(60))
+    await tasks.drain(0.01)
+    assert late.cancelled()
+    await tasks.drain(0.01)
+
+
+async def test_persist_repeats_until_it_is_taken_and_gives_up_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(persistence, "_PAUSE_SECONDS", 0)
+    attempts = 0
+
+    async def change() -> None:
+        nonlocal attempts
+        attempts += 1
+        if attempts != 5:
+            raise StoreUnavailable("away")
+
+    await persistence.persist(change)
+    assert attempts == 5
+    await persistence.persist(change)
+    assert attempts == 5 + 120
+
+
+def test_a_call_that_was_cancelled_before_it_started_is_cancelled_when_it_does() -> None:
+    class Call:
+        cancelled = False
+
+        def cancel(self) -> None:
+            self.cancelled = True
+
+    running, call = RunningCall(), Call()
+    running.cancel()
+    running.started(call)  # type: ignore[arg-type]  # only `cancel` is used
+    assert call.cancelled
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        ["--redis", "http://x"],
+        ["--bind", "nowhere"],
+        ["--session-ttl-seconds", "0"],
+        ["--worker-lease-seconds", "1", "--heartbeat-interval-seconds", "1"],
+        ["--log-level", "loud"],
+    ],
+)
+def test_bad_settings_are_refused_with_the_flag_that_is_wrong(
+    argv: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as raised:
+        RouterSettings.parse(argv)
+    assert raised.value.code == 2
+    error = capsys.readouterr().err
+    assert "kakeya router: error: " in error
+    assert (argv[0] in error) or "worker_lease_seconds" in error
+
+
+def test_flags_win_over_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KAKEYA_ROUTER_MAX_APPEND_TOKENS", "5")
+    monkeypatch.setenv("KAKEYA_ROUTER_SESSION_TTL_SECONDS", "6")
+    settings = RouterSettings.parse(["--max-append-tokens", "7"])
+    assert (settings.max_append_tokens, settings.session_ttl_seconds) == (7, 6)
+
+
+def test_every_setting_gives_its_reason() -> None:
+    for name, field in RouterSettings.model_fields.items():
+        assert isinstance(field.json_schema_extra, dict), name
+        assert field.json_schema_extra["help"], name
+        assert field.json_schema_extra["reason"], name
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "[::]"])
+def test_every_interface_is_advertised_by_the_hosts_name(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("socket.gethostname", lambda: "here")
+    assert _reachable(f"{host}:7") == "here:7"
+    assert _reachable("127.0.0.1:7") == "127.0.0.1:7"

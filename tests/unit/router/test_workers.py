@@ -1,0 +1,261 @@
+"""Workers join, beat, leave and die; the ledger follows."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from kakeya_shared.errors import IncompatibleContract, InvalidField, SessionNotFound, UnknownIncarnation, WorkerLost
+from kakeya_stubs.worker.v1 import registry_pb2 as pb
+from tests.unit.router.fake_worker import BYTES_PER_TOKEN, LANE_BYTES, FakeWorker
+from tests.unit.router.stack import FAST, Client, Stack, answer, eventually
+
+
+async def test_join_tells_how_to_go_on(stack: Stack, client: Client) -> None:
+    other_router = await stack.router()
+    await eventually(lambda: _listed(stack, 2))
+    worker = await stack.worker(client)
+    joined = await client.join(worker)
+    assert joined.contract_version == 1
+    assert joined.heartbeat_interval_seconds == FAST["heartbeat_interval_seconds"]
+    assert joined.lease_seconds == FAST["worker_lease_seconds"]
+    assert set(joined.router_addresses) == {client.address, other_router.address}
+
+
+async def _listed(stack: Stack, num_routers: int) -> bool:
+    return int(await stack.redis.zcard("kakeya:routers")) == num_routers
+
+
+async def test_a_router_that_stopped_beating_is_not_listed(stack: Stack, client: Client) -> None:
+    await stack.redis.zadd("kakeya:routers", {"gone:1": 1.0})
+    await eventually(lambda: _listed(stack, 1))
+
+
+async def test_every_worker_is_listed_with_what_it_said(client: Client, worker: FakeWorker) -> None:
+    status = (await client.workers())["worker-a"]
+    request = worker.join_request()
+    for field in pb.JoinRequest.DESCRIPTOR.fields:
+        if field.name != "contract_version":
+            assert getattr(status, field.name) == getattr(request, field.name), field.name
+    assert 0 <= status.last_heartbeat_age_seconds < 5
+
+
+async def test_another_contract_is_refused(client: Client, worker: FakeWorker) -> None:
+    request = worker.join_request()
+    request.contract_version = 2
+    with pytest.raises(IncompatibleContract) as raised:
+        await answer(client.registry.Join(request))
+    assert raised.value.metadata == {"contract_version": "1"}
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("pool", "Not A Pool"),
+        ("pool", ""),
+        ("worker_id", ""),
+        ("incarnation", ""),
+        ("lane_bytes", 0),
+        ("window", 0),
+        ("address", "nowhere"),
+        ("model", "Another"),
+    ],
+)
+async def test_a_join_that_makes_no_sense_is_refused(
+    client: Client, worker: FakeWorker, field: str, value: str | int
+) -> None:
+    request = worker.join_request()
+    setattr(request, field, value)
+    with pytest.raises(InvalidField) as raised:
+        await answer(client.registry.Join(request))
+    assert raised.value.metadata["field"] == field
+
+
+async def test_joining_again_keeps_the_ledger(client: Client, worker: FakeWorker) -> None:
+    session_id = await client.session()
+    await client.join(worker)
+    assert (await client.workers())["worker-a"].num_sessions == 1
+    assert (await client.append(session_id, [1])).history_length == 1
+
+
+async def test_a_heartbeat_of_a_stranger_is_refused(client: Client, worker: FakeWorker) -> None:
+    stranger = FakeWorker("worker-a")
+    stranger.address = worker.address
+    with pytest.raises(UnknownIncarnation):
+        await client.beat(stranger)
+    await stranger.server.grpc_server.stop(0)
+
+
+async def test_the_ledger_agrees_with_the_workers_own_count(client: Client, worker: FakeWorker) -> None:
+    for length in (3, 30):
+        await client.append(await client.session(), range(length))
+    await client.beat(worker)
+    status = (await client.workers())["worker-a"]
+    assert status.reported_kv_live_bytes == status.kv_live_bytes == (3 + 20) * BYTES_PER_TOKEN
+    assert status.reserved_bytes == 2 * LANE_BYTES
+
+
+async def test_heartbeats_bring_the_record_forward_and_never_back(client: Client, worker: FakeWorker) -> None:
+    session_id = await client.session()
+    await client.append(session_id, [1, 2])
+    lane = worker.lanes[session_id]
+    lane.token_ids.append(3)
+    await client.beat(worker, complete=False)
+    info = await client.info(session_id)
+    assert (info.history_length, info.kv_live_bytes) == (3, 3 * BYTES_PER_TOKEN)
+    assert (await client.workers())["worker-a"].kv_live_bytes == 3 * BYTES_PER_TOKEN
+    del lane.token_ids[1:]
+    await client.beat(worker, complete=False)
+    assert (await client.info(session_id)).history_length == 3
+
+
+async def test_lanes_without_a_lease_are_orphans(stack: Stack, client: Client, worker: FakeWorker) -> None:
+    kept, stale, closing = [await client.session() for _ in range(3)]
+    request = worker.heartbeat_request()
+    for report in request.lanes:
+        report.epoch = 9 if report.session_id == stale else 1
+    request.lanes.add(session_id="tiny.unknown", epoch=1)
+    request.lanes.add(session_id="another pool's", epoch=1)
+    await stack.redis.hset(f"kakeya:{{tiny}}:session:{closing}", "state", "closing")
+    response = await answer(client.registry.Heartbeat(request))
+    assert {(orphan.session_id, orphan.epoch) for orphan in response.orphans} == {
+        (stale, 9),
+        ("tiny.unknown", 1),
+        ("another pool's", 1),
+    }
+    request.complete = False
+    assert not (await answer(client.registry.Heartbeat(request))).orphans
+    assert (await client.info(kept)).history_length == 0
+
+
+async def test_a_lane_that_is_being_opened_is_no_orphan(client: Client, worker: FakeWorker) -> None:
+    worker.flowing.clear()
+    creating = asyncio.create_task(client.session())
+    session_id = (await eventually(lambda: _opening(worker)))[-1]
+    request = worker.heartbeat_request()
+    request.lanes.add(session_id=session_id, epoch=1)
+    assert not (await answer(client.registry.Heartbeat(request))).orphans
+    worker.flowing.set()
+    assert await creating == session_id
+
+
+async def _opening(worker: FakeWorker) -> list[str]:
+    return worker.opening
+
+
+async def _die_by_lapse(client: Client, worker: FakeWorker) -> None:
+    worker.stop_beating()
+    await eventually(lambda: _unlisted(client, worker))
+
+
+async def _die_by_leaving(client: Client, worker: FakeWorker) -> None:
+    worker.stop_beating()
+    await answer(client.registry.Leave(worker.leave_request()))
+
+
+async def _die_by_restart(client: Client, worker: FakeWorker) -> None:
+    worker.stop_beating()
+    worker.incarnation += "-again"
+    worker.lanes.clear()
+    await client.join(worker)
+
+
+async def _unlisted(client: Client, worker: FakeWorker) -> bool:
+    return worker.worker_id not in await client.workers()
+
+
+@pytest.mark.parametrize("die", [_die_by_lapse, _die_by_leaving, _die_by_restart])
+async def test_the_sessions_of_a_gone_worker_are_lost_then_unknown(
+    stack: Stack, client: Client, worker: FakeWorker, die: Callable[[Client, FakeWorker], Awaitable[None]]
+) -> None:
+    session_ids = [await client.session(request_id=f"r{i}") for i in range(3)]
+    await client.append(session_ids[0], [1])
+    await die(client, worker)
+    status = (await client.workers()).get("worker-a")
+    assert status is None or (status.reserved_bytes, status.kv_live_bytes, status.num_sessions) == (0, 0, 0)
+    for session_id in session_ids:
+        for call in (client.info(session_id), client.append(session_id, [1]), client.generate(session_id)):
+            with pytest.raises(WorkerLost):
+                await call
+    await eventually(lambda: _nothing(stack))
+    with pytest.raises(SessionNotFound):
+        await client.info(session_ids[0])
+
+
+async def _nothing(stack: Stack) -> bool:
+    return not await stack.session_keys()
+
+
+async def test_a_lost_session_can_be_closed(stack: Stack, client: Client, worker: FakeWorker) -> None:
+    session_id = await client.session()
+    await client.append(session_id, [1, 2])
+    await _die_by_leaving(client, worker)
+    assert await client.close(session_id) == 2
+
+
+async def test_a_request_is_served_anew_after_its_session_was_lost(
+    stack: Stack, client: Client, worker: FakeWorker
+) -> None:
+    first = await client.session(request_id="once")
+    await _die_by_restart(client, worker)
+    await eventually(lambda: _state(stack, first, "lost"))
+    assert await client.session(request_id="once") != first
+
+
+async def _state(stack: Stack, session_id: str, state: str) -> bool:
+    return bool(await stack.redis.hget(f"kakeya:{{tiny}}:session:{session_id}", "state") == state)
+
+
+async def test_an_operation_on_a_silent_host_ends_when_the_worker_is_lost(
+    stack: Stack, client: Client, worker: FakeWorker
+) -> None:
+    session_id = await client.session()
+    worker.flowing.clear()
+    appending = asyncio.create_task(client.append(session_id, [1]))
+    await eventually(lambda: _appending(worker))
+    worker.stop_beating()
+    with pytest.raises(WorkerLost):
+        await appending
+
+
+async def _appending(worker: FakeWorker) -> int:
+    return worker.calls["Append"]
+
+
+async def test_a_worker_that_was_lost_by_mistake_joins_with_an_empty_ledger(stack: Stack, worker: FakeWorker) -> None:
+    client = await stack.router()
+    session_id = await client.session()
+    await _die_by_leaving(client, worker)
+    await client.join(worker)
+    status = (await client.workers())["worker-a"]
+    assert (status.reserved_bytes, status.num_sessions) == (0, 0)
+    with pytest.raises(WorkerLost):
+        await client.append(session_id, [1])
+    assert [orphan.session_id for orphan in (await client.beat(worker)).orphans] == [session_id]
+
+
+async def test_joining_again_sweeps_what_the_reaper_has_not(stack: Stack) -> None:
+    client = await stack.router(reap_interval_seconds=60)
+    worker = await stack.worker(client)
+    session_id = await client.session()
+    await _die_by_leaving(client, worker)
+    assert await stack.redis.smembers("kakeya:{tiny}:lost") == {worker.incarnation}
+    await client.join(worker)
+    assert not await stack.redis.exists("kakeya:{tiny}:lost")
+    assert await _state(stack, session_id, "lost")
+
+
+async def test_leaving_twice_is_harmless_and_an_empty_pool_is_forgotten(
+    stack: Stack, client: Client, worker: FakeWorker
+) -> None:
+    await _die_by_leaving(client, worker)
+    await _die_by_leaving(client, worker)
+    await eventually(lambda: _only_routers(stack))
+    await client.join(worker)
+    await stack.redis.srem("kakeya:pools", "tiny")
+    await client.beat(worker)
+    assert await stack.redis.smembers("kakeya:pools") == {"tiny"}
+
+
+async def _only_routers(stack: Stack) -> bool:
+    return await stack.keys() == {"kakeya:routers"}
