@@ -1,0 +1,55 @@
+"""Kakeya: sessions that live on the server, with bounded KV. The client sends only new tokens."""
+
+from kakeya._async.client import AsyncClient
+from kakeya._async.generation import AsyncGeneration
+from kakeya._async.session import AsyncSession
+from kakeya._sync.client import Client
+from kakeya._sync.generation import Generation
+from kakeya._sync.session import Session
+from kakeya.errors import (
+    AppendTooLong,
+    Cancelled,
+    Conflict,
+    ConnectionFailed,
+    DeadlineExceeded,
+    Draining,
+    EmptyHistory,
+    HistoryLengthMismatch,
+    Internal,
+    InvalidField,
+    InvalidRequest,
+    InvariantViolated,
+    KakeyaError,
+    MissingExtra,
+    NoCapacity,
+    NoWorker,
+    OperationRunning,
+    OperationStopped,
+    RpcFailed,
+    SessionClosed,
+    SessionNotFound,
+    Stopped,
+    StoreUnavailable,
+    TokenOutOfVocabulary,
+    Unavailable,
+    WorkerLost,
+)
+from kakeya.results import AppendResult, GenerateResult, SessionInfo, SessionState, StopReason
+
+__all__ = [
+    "AsyncClient", "AsyncGeneration", "AsyncSession",
+    "Client", "Generation", "Session",
+    "AppendResult", "GenerateResult", "SessionInfo", "SessionState", "StopReason",
+    "KakeyaError",
+    "SessionNotFound",
+    "InvalidRequest", "AppendTooLong", "EmptyHistory", "InvalidField", "TokenOutOfVocabulary",
+    "Conflict", "HistoryLengthMismatch", "OperationRunning",
+    "NoCapacity",
+    "InvariantViolated",
+    "Unavailable", "ConnectionFailed", "Draining", "NoWorker", "StoreUnavailable", "WorkerLost",
+    "Stopped", "Cancelled", "OperationStopped", "SessionClosed",
+    "DeadlineExceeded",
+    "Internal",
+    "RpcFailed",
+    "MissingExtra",
+]  # fmt: skip

@@ -1,0 +1,7 @@
+"""`python -m kakeya`."""
+
+import sys
+
+from kakeya.cli.main import main
+
+sys.exit(main())

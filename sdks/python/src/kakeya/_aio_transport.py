@@ -1,0 +1,99 @@
+"""The wire for the async client; `_blocking_transport` is the twin that `scripts/unasync.py` puts in its place."""
+
+import asyncio
+from collections.abc import Awaitable
+from typing import Any, TypeAlias, TypeVar
+
+import grpc
+from google.protobuf.message import Message
+
+from kakeya import _channel
+from kakeya._rpc_errors import translate
+from kakeya._tracing import Metadata
+from kakeya.errors import Cancelled
+from kakeya_stubs.v1 import runtime_pb2_grpc
+
+T = TypeVar("T")
+Eventual: TypeAlias = Awaitable[T]
+"""What an async function of the client gives back; for the blocking client it is the value itself."""
+
+sleep = asyncio.sleep
+
+_CANCELLED = "the call was cancelled from this side"
+
+
+class Stream:
+    """A running call with a stream of responses."""
+
+    def __init__(self, call: "grpc.aio.UnaryStreamCall[Any, Any]") -> None:
+        self._call = call
+
+    async def read(self) -> Any:
+        """The next response, None at the end. Raises KakeyaError."""
+        try:
+            response = await self._call.read()
+        except grpc.RpcError as error:
+            raise translate(error) from error
+        except asyncio.CancelledError:
+            self._call.cancel()
+            if _task_is_cancelled():
+                raise
+            raise Cancelled(_CANCELLED) from None
+        return None if response is grpc.aio.EOF else response
+
+    async def header(self, key: str) -> str:
+        """A value of the initial metadata, "" if it is not there. Does not wait once a response was read."""
+        return str(dict(await self._call.initial_metadata() or ()).get(key, ""))
+
+    def cancel(self) -> None:
+        """Tells the server to stop; nothing happens if the call is over."""
+        self._call.cancel()
+
+
+class Transport:
+    """A connection to a runtime, opened by the first call, since it belongs to the running event loop."""
+
+    def __init__(self, address: str, credentials: grpc.ChannelCredentials | None) -> None:
+        self._address = address
+        self._credentials = credentials
+        self._channel: grpc.aio.Channel | None = None
+        self._stub: Any = None
+
+    async def unary(self, method: str, request: Message, *, timeout_seconds: float | None, metadata: Metadata) -> Any:
+        """One response. Raises KakeyaError."""
+        self._open()
+        call = getattr(self._stub, method)(request, timeout=timeout_seconds, metadata=metadata)
+        try:
+            return await call
+        except grpc.RpcError as error:
+            raise translate(error) from error
+        except asyncio.CancelledError:
+            if _task_is_cancelled():
+                raise
+            raise Cancelled(_CANCELLED) from None
+
+    def stream(self, method: str, request: Message, *, timeout_seconds: float | None, metadata: Metadata) -> Stream:
+        """Starts a call with a stream of responses."""
+        self._open()
+        return Stream(getattr(self._stub, method)(request, timeout=timeout_seconds, metadata=metadata))
+
+    async def close(self) -> None:
+        """Cancels what is running and disconnects."""
+        if self._channel is not None:
+            await self._channel.close()
+
+    def _open(self) -> None:
+        if self._channel is not None:
+            return
+        if self._credentials is None:
+            self._channel = grpc.aio.insecure_channel(self._address, _channel.OPTIONS)
+        else:
+            self._channel = grpc.aio.secure_channel(self._address, self._credentials, _channel.OPTIONS)
+        self._stub = runtime_pb2_grpc.RuntimeServiceStub(self._channel)
+
+
+def _task_is_cancelled() -> bool:
+    # gRPC says CancelledError both when this task is cancelled and when somebody cancelled the call or closed
+    # the channel; only the first may unwind the task.
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

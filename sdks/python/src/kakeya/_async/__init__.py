@@ -1,0 +1,1 @@
+"""The client for asyncio; the blocking one is generated from here."""

@@ -1,0 +1,133 @@
+"""Calls of the runtime's contract: each attempt has a span and a typed error, and may be repeated."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import grpc
+from google.protobuf.message import Message
+
+from kakeya._aio_transport import Eventual, Stream, Transport, sleep
+from kakeya._retry import Deadline, Retry
+from kakeya._tracing import Span, Tracer
+from kakeya.errors import KakeyaError
+from kakeya_stubs.v1 import runtime_pb2
+
+T = TypeVar("T")
+
+_SERVICE = runtime_pb2.DESCRIPTOR.services_by_name["RuntimeService"].full_name
+
+
+class AsyncCalls:
+    """The calls of one client.
+
+    Args:
+        address: HOST:PORT, or any target that gRPC knows.
+        credentials: None for plaintext.
+        tracer: where spans come from.
+        max_attempts: how often a call that is safe to repeat may meet UNAVAILABLE.
+        timeout_seconds: of calls whose work does not depend on the number of tokens.
+        operation_timeout_seconds: of AppendTokens and Generate.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        credentials: grpc.ChannelCredentials | None,
+        *,
+        tracer: Tracer,
+        max_attempts: int,
+        timeout_seconds: float | None,
+        operation_timeout_seconds: float | None,
+    ) -> None:
+        self.tracer = tracer
+        self.max_attempts = max_attempts
+        self._timeout_seconds = timeout_seconds
+        self._operation_timeout_seconds = operation_timeout_seconds
+        self._transport = Transport(address, credentials)
+        self._closed = False
+
+    def deadline(self, timeout_seconds: float | None, *, extra_seconds: float = 0.0) -> Deadline:
+        """The deadline of a call of fixed work; None takes the client's default."""
+        timeout = self._timeout_seconds if timeout_seconds is None else timeout_seconds
+        return Deadline(None if timeout is None else timeout + extra_seconds)
+
+    def operation_deadline(self, timeout_seconds: float | None) -> Deadline:
+        """The deadline of an operation; None takes the client's default."""
+        return Deadline(self._operation_timeout_seconds if timeout_seconds is None else timeout_seconds)
+
+    async def unary(self, method: str, request: Message, deadline: Deadline, *, parent: Span | None = None) -> Any:
+        """One attempt of a call. Raises KakeyaError."""
+        span = self._start(method, request, parent)
+        try:
+            response = await self._transport.unary(
+                method, request, timeout_seconds=deadline.remaining_seconds(), metadata=span.metadata
+            )
+        except BaseException as error:
+            span.end(error)
+            raise
+        span.describe(request)
+        span.describe(response)
+        span.end()
+        return response
+
+    def stream(
+        self, method: str, request: Message, deadline: Deadline, *, parent: Span | None = None
+    ) -> "AsyncStreamCall":
+        """Starts a call with a stream of responses."""
+        span = self._start(method, request, parent)
+        stream = self._transport.stream(
+            method, request, timeout_seconds=deadline.remaining_seconds(), metadata=span.metadata
+        )
+        return AsyncStreamCall(stream, span)
+
+    async def close(self) -> None:
+        """Cancels what is running and disconnects; the second time nothing happens."""
+        if not self._closed:
+            self._closed = True
+            await self._transport.close()
+
+    def _start(self, method: str, request: Message, parent: Span | None) -> Span:
+        if self._closed:
+            raise RuntimeError("the client is closed")
+        session_id = getattr(request, "session_id", "")
+        return self.tracer.start(f"{_SERVICE}/{method}", "client", session_id=session_id, parent=parent)
+
+
+class AsyncStreamCall:
+    """A running call with a stream of responses, and its span, which ends when the stream does."""
+
+    def __init__(self, stream: Stream, span: Span) -> None:
+        self.span = span
+        self._stream = stream
+
+    async def read(self) -> Any:
+        """The next response, None at the end. Raises KakeyaError."""
+        try:
+            response = await self._stream.read()
+        except BaseException as error:
+            self.span.end(error)
+            raise
+        if response is None:
+            self.span.end()
+        return response
+
+    async def header(self, key: str) -> str:
+        """A value of the initial metadata, "" if it is not there. Does not wait once a response was read."""
+        return await self._stream.header(key)
+
+    def cancel(self, error: KakeyaError) -> None:
+        """Tells the server to stop; nothing happens if the stream is at its end."""
+        self._stream.cancel()
+        self.span.end(error)
+
+
+async def repeat(attempt: Callable[[], Eventual[T]], retry: Retry) -> T:
+    """Attempts until it succeeds or `retry` gives up."""
+    while True:
+        try:
+            return await attempt()
+        except KakeyaError as error:
+            delay_seconds = retry.delay_seconds(error)
+            if delay_seconds is None:
+                raise
+        await sleep(delay_seconds)

@@ -1,0 +1,112 @@
+"""A client of a Kakeya runtime."""
+
+import secrets
+from types import TracebackType
+from typing import Self
+
+import grpc
+
+from kakeya._async.calls import AsyncCalls, repeat
+from kakeya._async.session import AsyncSession
+from kakeya._requests import TokenIds, fill, token_list
+from kakeya._retry import Retry
+from kakeya._tracing import choose
+from kakeya_stubs.v1 import runtime_pb2
+
+
+class AsyncClient:
+    """A connection to a runtime; any number of sessions share it. As a context manager it disconnects when left.
+
+    Args:
+        address: HOST:PORT of a router, or any target that gRPC knows.
+        credentials: of a TLS channel (`grpc.ssl_channel_credentials`); None for plaintext.
+        timeout_seconds: of calls whose work does not depend on the number of tokens, retries included;
+            None for no limit. 60 s outlasts a restart of the router.
+        operation_timeout_seconds: of each append and generate. None, no limit: their time is proportional
+            to their tokens and to the speed of the host, and keepalive notices a server that is gone.
+        max_attempts: how often a call that is safe to repeat may meet UNAVAILABLE before it fails.
+        check_history: operations state the history length they expect. Off, a second writer goes
+            unnoticed and an append is not repeated when the connection breaks.
+        tracing: spans for all calls, with the application's OpenTelemetry; None for spans if the
+            application has OpenTelemetry loaded.
+
+    Raises:
+        MissingExtra: `tracing` is True and OpenTelemetry is not installed.
+    """
+
+    def __init__(
+        self,
+        address: str = "localhost:50051",
+        *,
+        credentials: grpc.ChannelCredentials | None = None,
+        timeout_seconds: float | None = 60.0,
+        operation_timeout_seconds: float | None = None,
+        max_attempts: int = 5,
+        check_history: bool = True,
+        tracing: bool | None = None,
+    ) -> None:
+        self._check_history = check_history
+        self._calls = AsyncCalls(
+            address,
+            credentials,
+            tracer=choose(tracing),
+            max_attempts=max_attempts,
+            timeout_seconds=timeout_seconds,
+            operation_timeout_seconds=operation_timeout_seconds,
+        )
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Cancels what is running and disconnects. Sessions stay on the server until closed or expired."""
+        await self._calls.close()
+
+    async def create_session(
+        self,
+        *,
+        eos_token_ids: TokenIds = (),
+        label: str | None = None,
+        model: str | None = None,
+        sink: int | None = None,
+        window: int | None = None,
+        ttl_seconds: int | None = None,
+        wait_for_capacity_seconds: float = 0.0,
+        timeout_seconds: float | None = None,
+    ) -> AsyncSession:
+        """Opens a session: a lane of fixed size is reserved for it on one worker.
+
+        Args:
+            eos_token_ids: generation stops after one of these.
+            label: free text for the operator's eyes, at most 256 bytes.
+            model: may be left out when the runtime serves exactly one.
+            sink: first tokens that are never evicted; None takes the worker's.
+            window: last tokens that are kept; None takes the worker's.
+            ttl_seconds: idle time after which the session expires; None takes the router's.
+            wait_for_capacity_seconds: how long to try again while there is no free lane; on top of the timeout.
+            timeout_seconds: None takes the client's.
+
+        Raises:
+            KakeyaError: NoCapacity when no lane is free.
+        """
+        # The request id makes it safe to ask again: the same one gets the same session.
+        request = runtime_pb2.CreateSessionRequest(
+            eos_token_ids=token_list(eos_token_ids, "eos_token_ids"), request_id=secrets.token_hex(16)
+        )
+        fill(request, client_label=label, model=model, sink=sink, window=window, ttl_seconds=ttl_seconds)
+        retry = Retry(
+            self._calls.deadline(timeout_seconds, extra_seconds=wait_for_capacity_seconds),
+            max_attempts=self._calls.max_attempts,
+            wait_for_capacity_seconds=wait_for_capacity_seconds,
+        )
+        response = await repeat(lambda: self._calls.unary("CreateSession", request, retry.deadline), retry)
+        return AsyncSession(self._calls, response.session_id, response, check_history=self._check_history)
+
+    def session(self, session_id: str) -> AsyncSession:
+        """Attaches to a session that exists; nothing is sent. Use it without `with` to leave it open."""
+        return AsyncSession(self._calls, session_id, check_history=self._check_history)

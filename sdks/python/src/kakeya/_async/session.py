@@ -1,0 +1,175 @@
+"""A session on a runtime."""
+
+from types import TracebackType
+from typing import Self
+
+from kakeya._async.calls import AsyncCalls, repeat
+from kakeya._async.generation import AsyncGeneration
+from kakeya._async.history import AsyncHistory
+from kakeya._requests import TokenIds, fill, token_list
+from kakeya._retry import Retry
+from kakeya._tracing import Span
+from kakeya.errors import KakeyaError, SessionNotFound
+from kakeya.results import AppendResult, SessionInfo
+from kakeya_stubs.v1 import runtime_pb2
+
+
+class AsyncSession:
+    """A conversation whose tokens and KV live on the server. Comes from a client's `create_session` or `session`.
+
+    As a context manager it closes the session when it is left. One operation at a time runs on a session; a
+    second one, from here or elsewhere, is refused with OperationRunning.
+
+    Attributes:
+        id: unguessable; whoever has it can use the session.
+        model: what serves it.
+        sink: first tokens that are never evicted.
+        window: last tokens that are kept.
+        reserved_bytes: its whole lane, slack included.
+        vocab_size: of the model.
+        (All but the id are None on a session that was attached to.)
+    """
+
+    def __init__(
+        self,
+        calls: AsyncCalls,
+        session_id: str,
+        opened: runtime_pb2.CreateSessionResponse | None = None,
+        *,
+        check_history: bool = True,
+    ) -> None:
+        self.id = session_id
+        self.model = opened.model if opened else None
+        self.sink = opened.sink if opened else None
+        self.window = opened.window if opened else None
+        self.reserved_bytes = opened.reserved_bytes if opened else None
+        self.vocab_size = opened.vocab_size if opened else None
+        self._calls = calls
+        self._check_history = check_history
+        self._history = AsyncHistory(calls, session_id, 0 if opened else None, check_history)
+        self._is_closed = False
+        self._final_length: int | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            await self.close()
+        except KakeyaError as failure:
+            if error is None:
+                raise
+            error.add_note(f"closing the session failed too: {type(failure).__name__}: {failure}")
+
+    @property
+    def history_length(self) -> int | None:
+        """Tokens so far; None where this client cannot know.
+
+        That is while an operation runs, after one that did not succeed, and before the first on a session that
+        was attached to. `info` always knows.
+        """
+        return self._history.length
+
+    async def append(self, token_ids: TokenIds, *, timeout_seconds: float | None = None) -> AppendResult:
+        """Appends tokens to the history and prefills their KV.
+
+        Repeated by itself if the connection breaks: the expected history length that goes with it lets the
+        runtime recognise tokens that are already there.
+
+        Raises:
+            KakeyaError: an InvalidRequest before anything is sent if there is something other than ids in it.
+        """
+        return await self._append(token_list(token_ids), timeout_seconds)
+
+    def generate(
+        self,
+        *,
+        max_tokens: int,
+        temperature: float | None = None,
+        top_p: float | None = None,
+        top_k: int | None = None,
+        seed: int | None = None,
+        timeout_seconds: float | None = None,
+    ) -> AsyncGeneration:
+        """Generates from the end of the history, once the result is entered, iterated or collected.
+
+        Args:
+            max_tokens: at least 1.
+            temperature: None or 0 is greedy.
+            top_p: keep the most probable tokens up to this mass; None keeps all.
+            top_k: keep this many tokens; None or 0 keeps all.
+            seed: None lets the runtime draw one, which the result reports.
+            timeout_seconds: for the whole generation; None takes the client's default.
+
+        Raises:
+            InvalidField: a value does not fit its field. Whatever else is wrong comes with the first answer.
+        """
+        request = runtime_pb2.GenerateRequest(session_id=self.id)
+        fill(request, max_tokens=max_tokens, temperature=temperature, top_p=top_p, top_k=top_k, seed=seed)
+        return AsyncGeneration(self._calls, self._history, request, timeout_seconds=timeout_seconds)
+
+    def turn(
+        self,
+        token_ids: TokenIds,
+        *,
+        max_tokens: int,
+        temperature: float | None = None,
+        top_p: float | None = None,
+        top_k: int | None = None,
+        seed: int | None = None,
+        timeout_seconds: float | None = None,
+    ) -> AsyncGeneration:
+        """Appends tokens and generates, as `append` and `generate`, under one span. The timeout is for each."""
+        ids = token_list(token_ids)
+        request = runtime_pb2.GenerateRequest(session_id=self.id)
+        fill(request, max_tokens=max_tokens, temperature=temperature, top_p=top_p, top_k=top_k, seed=seed)
+        return AsyncGeneration(
+            self._calls,
+            self._history,
+            request,
+            timeout_seconds=timeout_seconds,
+            append=lambda span: self._append(ids, timeout_seconds, parent=span),
+        )
+
+    async def info(self, *, timeout_seconds: float | None = None) -> SessionInfo:
+        """Describes the session: waits for no running operation, does not count as use. Raises KakeyaError."""
+        request = runtime_pb2.GetSessionInfoRequest(session_id=self.id)
+        retry = Retry(self._calls.deadline(timeout_seconds), max_attempts=self._calls.max_attempts)
+        response = await repeat(lambda: self._calls.unary("GetSessionInfo", request, retry.deadline), retry)
+        return SessionInfo.from_wire(response)
+
+    async def close(self, *, timeout_seconds: float | None = None) -> int | None:
+        """Frees the session's lane; a running operation ends with SessionClosed. Raises KakeyaError.
+
+        Returns:
+            The final history length; None if the runtime did not have the session any more. The second time
+            nothing happens and the answer is the same.
+        """
+        if self._is_closed:
+            return self._final_length
+        request = runtime_pb2.CloseSessionRequest(session_id=self.id)
+        retry = Retry(self._calls.deadline(timeout_seconds), max_attempts=self._calls.max_attempts)
+        try:
+            response = await repeat(lambda: self._calls.unary("CloseSession", request, retry.deadline), retry)
+        except SessionNotFound:
+            self._is_closed = True
+            return None
+        self._is_closed, self._final_length = True, response.final_history_length
+        return self._final_length
+
+    async def _append(
+        self, token_ids: list[int], timeout_seconds: float | None, *, parent: Span | None = None
+    ) -> AppendResult:
+        request = runtime_pb2.AppendTokensRequest(session_id=self.id, token_ids=token_ids)
+        deadline = self._calls.operation_deadline(timeout_seconds)
+        retry = Retry(deadline, max_attempts=self._calls.max_attempts if self._check_history else 1)
+
+        async def attempt(expected: int | None) -> AppendResult:
+            fill(request, expected_history_length=expected)
+            response = await self._calls.unary("AppendTokens", request, deadline, parent=parent)
+            self._history.settled(response.history_length)
+            return AppendResult.from_wire(response)
+
+        return await self._history.operate(attempt, retry, parent=parent)

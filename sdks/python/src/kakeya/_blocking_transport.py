@@ -1,0 +1,74 @@
+"""The wire for the blocking client; the twin of `_aio_transport`."""
+
+import time
+from typing import Annotated, Any, TypeAlias, TypeVar
+
+import grpc
+from google.protobuf.message import Message
+
+from kakeya import _channel
+from kakeya._rpc_errors import translate
+from kakeya._tracing import Metadata
+from kakeya_stubs.v1 import runtime_pb2_grpc
+
+T = TypeVar("T")
+Eventual: TypeAlias = Annotated[T, "at once"]
+"""What a function of the client gives back; for the async client it is an awaitable."""
+
+sleep = time.sleep
+
+
+class Stream:
+    """A running call with a stream of responses."""
+
+    def __init__(self, call: Any) -> None:
+        self._call = call
+
+    def read(self) -> Any:
+        """The next response, None at the end. Raises KakeyaError."""
+        try:
+            return next(self._call, None)
+        except grpc.RpcError as error:
+            raise translate(error) from error
+        except BaseException:  # Ctrl-C, above all, while this waits
+            self._call.cancel()
+            raise
+
+    def header(self, key: str) -> str:
+        """A value of the initial metadata, "" if it is not there. Does not wait once a response was read."""
+        return str(dict(self._call.initial_metadata() or ()).get(key, ""))
+
+    def cancel(self) -> None:
+        """Tells the server to stop; nothing happens if the call is over."""
+        self._call.cancel()
+
+
+class Transport:
+    """A connection to a runtime."""
+
+    def __init__(self, address: str, credentials: grpc.ChannelCredentials | None) -> None:
+        if credentials is None:
+            self._channel = grpc.insecure_channel(address, _channel.OPTIONS)
+        else:
+            self._channel = grpc.secure_channel(address, credentials, _channel.OPTIONS)
+        self._stub: Any = runtime_pb2_grpc.RuntimeServiceStub(self._channel)
+
+    def unary(self, method: str, request: Message, *, timeout_seconds: float | None, metadata: Metadata) -> Any:
+        """One response. Raises KakeyaError."""
+        # A future, not a plain call, because it can be cancelled.
+        call = getattr(self._stub, method).future(request, timeout=timeout_seconds, metadata=metadata)
+        try:
+            return call.result()
+        except grpc.RpcError as error:
+            raise translate(error) from error
+        except BaseException:
+            call.cancel()
+            raise
+
+    def stream(self, method: str, request: Message, *, timeout_seconds: float | None, metadata: Metadata) -> Stream:
+        """Starts a call with a stream of responses."""
+        return Stream(getattr(self._stub, method)(request, timeout=timeout_seconds, metadata=metadata))
+
+    def close(self) -> None:
+        """Cancels what is running and disconnects."""
+        self._channel.close()

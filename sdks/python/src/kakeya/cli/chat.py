@@ -1,0 +1,65 @@
+"""`kakeya chat`: talk with a model in the terminal."""
+
+import asyncio
+import sys
+from collections.abc import Iterator
+from contextlib import AsyncExitStack, contextmanager
+from typing import Any
+
+from kakeya import AsyncClient, AsyncSession, ConnectionFailed, KakeyaError, MissingExtra, tracing
+from kakeya.cli import chat_flags
+
+SUMMARY = "talk with a model in the terminal"
+
+
+def main(argv: list[str]) -> int:
+    """Chats until the user leaves; the session is closed however that happens."""
+    from kakeya.cli.chat_tokenizer import ChatTokenizer, TokenizerError, default_name
+    from kakeya.cli.conversation import Conversation
+    from kakeya.cli.terminal import Terminal
+
+    flags = chat_flags.parser(SUMMARY).parse_args(argv)
+    terminal = Terminal(color=not flags.no_color)
+    sampling = {name: getattr(flags, name) for name in ("max_tokens", "temperature", "top_p", "top_k", "seed")}
+    try:
+        tracing.configure("chat")
+        tokenizer = ChatTokenizer(flags.tokenizer or default_name())
+        options = {"eos_token_ids": tokenizer.eos_token_ids, "label": "kakeya chat", "model": flags.model}
+        with (
+            terminal,
+            asyncio.Runner() as runner,
+            _session(runner, flags.address, options) as session,
+        ):
+            terminal.note(_welcome(session, tokenizer.has_template))
+            Conversation(runner, session, tokenizer, terminal, sampling=sampling, system=flags.system).run()
+    except ConnectionFailed as error:
+        return _fail(f"no runtime answers at {flags.address} ({error}); `kakeya up` starts one on this machine")
+    except (KakeyaError, TokenizerError, MissingExtra) as error:
+        return _fail(str(error))
+    except KeyboardInterrupt:
+        if terminal.ended_by is None:
+            raise
+    return 0 if terminal.ended_by is None else 128 + terminal.ended_by
+
+
+@contextmanager
+def _session(runner: asyncio.Runner, address: str, options: dict[str, Any]) -> Iterator[AsyncSession]:
+    stack = AsyncExitStack()
+    try:
+        client = runner.run(stack.enter_async_context(AsyncClient(address)))
+        yield runner.run(stack.enter_async_context(runner.run(client.create_session(**options))))
+    finally:
+        runner.run(stack.__aexit__(*sys.exc_info()))
+
+
+def _welcome(session: AsyncSession, has_template: bool) -> str:
+    return (
+        f"session {session.id} on {session.model}: sink {session.sink}, window {session.window}, "
+        f"{session.reserved_bytes:,} bytes reserved{'' if has_template else '; no chat template: plain text'}\n"
+        "/info describes the session, /quit leaves"
+    )
+
+
+def _fail(message: str) -> int:
+    print(f"kakeya chat: error: {message}", file=sys.stderr)
+    return 1

@@ -1,0 +1,181 @@
+"""The errors of the SDK: one for each reason a runtime can give, in families that have one status each.
+
+`except kakeya.KakeyaError` catches whatever a call can raise. A reason that this version does not know, from
+a newer runtime, arrives as the family of its status.
+"""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import grpc
+
+from kakeya_stubs.v1.error_reason_pb2 import ErrorReason
+
+_PREFIX = "ERROR_REASON_"
+
+
+class KakeyaError(Exception):
+    """Base of the tree.
+
+    Attributes:
+        status: the gRPC status code.
+        reason: name of the `ErrorReason` without its prefix; "" where the runtime gave none.
+        message: for people.
+        metadata: for programs, e.g. `field` of an InvalidField.
+        retry_after_seconds: how long the runtime asks to wait before a retry; None if it does not say.
+    """
+
+    status: grpc.StatusCode = grpc.StatusCode.UNKNOWN
+    reason: str = ""
+    by_reason: ClassVar[dict[str, type["KakeyaError"]]] = {}
+    by_status: ClassVar[dict[grpc.StatusCode, type["KakeyaError"]]] = {}
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        metadata: Mapping[str, str] | None = None,
+        retry_after_seconds: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.metadata = dict(metadata or {})
+        self.retry_after_seconds = retry_after_seconds
+
+    def __init_subclass__(
+        cls, *, status: grpc.StatusCode | None = None, reason: "ErrorReason.ValueType | None" = None
+    ) -> None:
+        if status is not None:
+            cls.status = status
+        if reason is not None:
+            cls.reason = ErrorReason.Name(reason).removeprefix(_PREFIX)
+            KakeyaError.by_reason[cls.reason] = cls
+        elif status is not None:
+            KakeyaError.by_status[status] = cls
+
+
+class SessionNotFound(KakeyaError, status=grpc.StatusCode.NOT_FOUND, reason=ErrorReason.ERROR_REASON_SESSION_NOT_FOUND):
+    """Unknown, closed or expired."""
+
+
+class InvalidRequest(KakeyaError, status=grpc.StatusCode.INVALID_ARGUMENT):
+    """The request can never succeed; the session is unchanged."""
+
+
+class InvalidField(InvalidRequest, reason=ErrorReason.ERROR_REASON_INVALID_FIELD):
+    """A value is not acceptable; `metadata["field"]` names it."""
+
+
+class TokenOutOfVocabulary(InvalidRequest, reason=ErrorReason.ERROR_REASON_TOKEN_OUT_OF_VOCABULARY):
+    """A token id is outside the model's vocabulary."""
+
+
+class EmptyHistory(InvalidRequest, reason=ErrorReason.ERROR_REASON_EMPTY_HISTORY):
+    """Generate before any append."""
+
+
+class AppendTooLong(InvalidRequest, reason=ErrorReason.ERROR_REASON_APPEND_TOO_LONG):
+    """More tokens than one append may carry; send them in several."""
+
+
+class Conflict(KakeyaError, status=grpc.StatusCode.ABORTED):
+    """The session is not in the state that the caller believes in."""
+
+
+class OperationRunning(Conflict, reason=ErrorReason.ERROR_REASON_OPERATION_RUNNING):
+    """Another operation is running on the session."""
+
+
+class HistoryLengthMismatch(Conflict, reason=ErrorReason.ERROR_REASON_HISTORY_LENGTH_MISMATCH):
+    """The history has another length than expected: somebody else appended, or an earlier call half succeeded."""
+
+
+class NoCapacity(KakeyaError, status=grpc.StatusCode.RESOURCE_EXHAUSTED, reason=ErrorReason.ERROR_REASON_NO_CAPACITY):
+    """No worker has a free lane now."""
+
+
+class InvariantViolated(
+    KakeyaError, status=grpc.StatusCode.FAILED_PRECONDITION, reason=ErrorReason.ERROR_REASON_INVARIANT_VIOLATED
+):
+    """An invariant of the session's cache was violated; the session is FAILED."""
+
+
+class Unavailable(KakeyaError, status=grpc.StatusCode.UNAVAILABLE):
+    """Something that the call needs is not there now."""
+
+
+class ConnectionFailed(Unavailable):
+    """The runtime cannot be reached, or the connection broke; whether the call took effect is unknown."""
+
+
+class NoWorker(Unavailable, reason=ErrorReason.ERROR_REASON_NO_WORKER):
+    """No worker serves the model."""
+
+
+class WorkerLost(Unavailable, reason=ErrorReason.ERROR_REASON_WORKER_LOST):
+    """The session's worker is gone, and the session with it."""
+
+
+class Draining(Unavailable, reason=ErrorReason.ERROR_REASON_DRAINING):
+    """The router or worker is shutting down."""
+
+
+class StoreUnavailable(Unavailable, reason=ErrorReason.ERROR_REASON_STORE_UNAVAILABLE):
+    """The router's store does not answer."""
+
+
+class Stopped(KakeyaError, status=grpc.StatusCode.CANCELLED):
+    """The operation was stopped before its end; what was committed stays."""
+
+
+class Cancelled(Stopped):
+    """The call was cancelled from this side."""
+
+
+class SessionClosed(Stopped, reason=ErrorReason.ERROR_REASON_SESSION_CLOSED):
+    """The session was closed while the operation ran."""
+
+
+class OperationStopped(Stopped, reason=ErrorReason.ERROR_REASON_OPERATION_STOPPED):
+    """The runtime stopped the operation."""
+
+
+class DeadlineExceeded(
+    KakeyaError, status=grpc.StatusCode.DEADLINE_EXCEEDED, reason=ErrorReason.ERROR_REASON_DEADLINE_EXCEEDED
+):
+    """The call's timeout passed; what was committed stays."""
+
+
+class Internal(KakeyaError, status=grpc.StatusCode.INTERNAL, reason=ErrorReason.ERROR_REASON_INTERNAL):
+    """Unforeseen; `metadata["trace_id"]` finds it in the runtime's logs."""
+
+
+class StaleEpoch(KakeyaError, status=grpc.StatusCode.FAILED_PRECONDITION, reason=ErrorReason.ERROR_REASON_STALE_EPOCH):
+    """Between router and worker only."""
+
+
+class UnknownIncarnation(
+    KakeyaError, status=grpc.StatusCode.NOT_FOUND, reason=ErrorReason.ERROR_REASON_UNKNOWN_INCARNATION
+):
+    """Between worker and router only."""
+
+
+class IncompatibleContract(
+    KakeyaError, status=grpc.StatusCode.FAILED_PRECONDITION, reason=ErrorReason.ERROR_REASON_INCOMPATIBLE_CONTRACT
+):
+    """Between worker and router only."""
+
+
+class RpcFailed(KakeyaError):
+    """A failure that the runtime did not explain, e.g. UNIMPLEMENTED of an older one; see `status`."""
+
+    def __init__(self, message: str, *, status: grpc.StatusCode = grpc.StatusCode.UNKNOWN, **details: Any) -> None:
+        super().__init__(message, **details)
+        self.status = status
+
+
+class MissingExtra(ImportError):
+    """A feature was asked for whose optional dependencies are not installed; the message says how to get them."""
+
+    def __init__(self, feature: str, extra: str) -> None:
+        super().__init__(f"{feature} needs an extra; install it with: pip install 'kakeya[{extra}]'")

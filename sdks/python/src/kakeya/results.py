@@ -1,0 +1,155 @@
+"""What the calls answer: plain values, without protobuf."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Self
+
+from kakeya_stubs.v1 import runtime_pb2
+
+
+class StopReason(StrEnum):
+    """Why a generation ended."""
+
+    UNSPECIFIED = "unspecified"
+    MAX_TOKENS = "max_tokens"
+    EOS = "eos"
+    CANCELLED = "cancelled"
+    TRUNCATED = "truncated"
+
+    @classmethod
+    def from_wire(cls, value: int) -> "StopReason":
+        """A reason that this version does not know is UNSPECIFIED."""
+        if value not in runtime_pb2.StopReason.values():
+            return cls.UNSPECIFIED
+        name = runtime_pb2.StopReason.Name(runtime_pb2.StopReason.ValueType(value))
+        return cls[name.removeprefix("STOP_REASON_")]
+
+
+class SessionState(StrEnum):
+    """Where a session stands."""
+
+    UNSPECIFIED = "unspecified"
+    OPENING = "opening"
+    OPEN = "open"
+    CLOSING = "closing"
+    FAILED = "failed"
+    LOST = "lost"
+
+    @classmethod
+    def from_wire(cls, value: int) -> "SessionState":
+        """A state that this version does not know is UNSPECIFIED."""
+        if value not in runtime_pb2.SessionState.values():
+            return cls.UNSPECIFIED
+        name = runtime_pb2.SessionState.Name(runtime_pb2.SessionState.ValueType(value))
+        return cls[name.removeprefix("SESSION_STATE_")]
+
+
+@dataclass(frozen=True, slots=True)
+class AppendResult:
+    """After an append.
+
+    Attributes:
+        history_length: tokens of the session so far.
+        kv_live_bytes: bytes of KV that the verifier really holds for the session now.
+        prefill_seconds: time that the forward passes over the new tokens took.
+        num_evicted_tokens: tokens that left the window because of this append.
+    """
+
+    history_length: int
+    kv_live_bytes: int
+    prefill_seconds: float
+    num_evicted_tokens: int
+
+    @classmethod
+    def from_wire(cls, response: runtime_pb2.AppendTokensResponse) -> Self:
+        return cls(
+            history_length=response.history_length,
+            kv_live_bytes=response.kv_live_bytes,
+            prefill_seconds=response.prefill_duration_seconds,
+            num_evicted_tokens=response.evicted_token_count,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class GenerateResult:
+    """At the end of a generation.
+
+    Attributes:
+        stop_reason: why it ended.
+        num_tokens: tokens that were generated, the EOS token included.
+        prefill_seconds: prefill time of this turn's appends.
+        total_seconds: time the whole generation took on the server.
+        seed: the seed that was used, given or drawn; the same seed gives the same tokens again.
+        op_id: names the operation in the runtime's logs and traces.
+        num_evicted_tokens: tokens that left the window because of this generation.
+        history_length: tokens of the session so far.
+        kv_live_bytes: bytes of KV that the verifier really holds for the session now.
+    """
+
+    stop_reason: StopReason
+    num_tokens: int
+    prefill_seconds: float
+    total_seconds: float
+    seed: int
+    op_id: str
+    num_evicted_tokens: int
+    history_length: int
+    kv_live_bytes: int
+
+    @classmethod
+    def from_wire(cls, done: runtime_pb2.GenerateDone) -> Self:
+        return cls(
+            stop_reason=StopReason.from_wire(done.stop_reason),
+            num_tokens=done.generated_token_count,
+            prefill_seconds=done.prefill_duration_seconds,
+            total_seconds=done.total_duration_seconds,
+            seed=done.seed,
+            op_id=done.op_id,
+            num_evicted_tokens=done.evicted_token_count,
+            history_length=done.history_length,
+            kv_live_bytes=done.kv_live_bytes,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SessionInfo:
+    """A session as the router has it on record.
+
+    Attributes:
+        history_length: tokens of the session so far.
+        kv_live_bytes: bytes of KV that the verifier really holds for the session now.
+        num_inv1_violations: times the lane differed from what the history demands.
+        num_inv2_violations: times the committed position fell without a rewind.
+        idle_seconds: since its last operation.
+        state: where it stands.
+        reserved_bytes: its whole lane, slack included.
+        model: what serves it.
+        worker: id of the worker that holds its lane.
+        epoch: rises with each new lease on the session.
+    """
+
+    history_length: int
+    kv_live_bytes: int
+    num_inv1_violations: int
+    num_inv2_violations: int
+    idle_seconds: float
+    state: SessionState
+    reserved_bytes: int
+    model: str
+    worker: str
+    epoch: int
+
+    @classmethod
+    def from_wire(cls, response: runtime_pb2.GetSessionInfoResponse) -> Self:
+        return cls(
+            history_length=response.history_length,
+            kv_live_bytes=response.kv_live_bytes,
+            num_inv1_violations=response.cache_invariant_inv1_violations,
+            num_inv2_violations=response.cache_invariant_inv2_violations,
+            idle_seconds=response.idle_seconds,
+            state=SessionState.from_wire(response.state),
+            reserved_bytes=response.reserved_bytes,
+            model=response.model,
+            worker=response.worker,
+            epoch=response.epoch,
+        )

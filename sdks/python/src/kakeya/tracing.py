@@ -1,0 +1,41 @@
+"""Sends a program's spans to a collector when the standard OTEL_ variables ask for it.
+
+For programs that have no OpenTelemetry set-up of their own, like the `kakeya` command; an application that
+has one needs nothing from here.
+"""
+
+import os
+from collections.abc import Mapping
+
+from kakeya.errors import MissingExtra
+
+
+def wanted(environment: Mapping[str, str] = os.environ) -> bool:
+    """Whether the standard variables ask for an OTLP export of traces."""
+    if environment.get("OTEL_SDK_DISABLED", "").lower() == "true":
+        return False
+    exporter = environment.get("OTEL_TRACES_EXPORTER", "")
+    if exporter:
+        return "otlp" in exporter.split(",")
+    return any(environment.get(name) for name in ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"))
+
+
+def configure(service: str) -> None:
+    """Exports this process's spans as service kakeya-`service`, if the environment asks; sent at exit at the latest.
+
+    Raises:
+        MissingExtra: it asks, and the extra [otel] is not installed.
+    """
+    if not wanted():
+        return
+    try:
+        from opentelemetry import trace
+        from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    except ImportError as error:
+        raise MissingExtra("the export of traces", "otel") from error
+    provider = TracerProvider(resource=Resource.create({"service.name": f"kakeya-{service}"}))
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    trace.set_tracer_provider(provider)

@@ -1,0 +1,115 @@
+"""The spans of the calls, and how they travel."""
+
+import pytest
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import SpanKind, StatusCode, Tracer
+
+import kakeya
+from kakeya import AsyncClient, _otel
+from tests.unit.sdk.scripted_runtime import BYTES_PER_TOKEN, ScriptedRuntime, fails
+
+SERVICE = "kakeya.v1.RuntimeService"
+
+
+class Recorder:
+    """Collects the spans that ended."""
+
+    def __init__(self) -> None:
+        self._exporter = InMemorySpanExporter()
+        provider = TracerProvider()
+        provider.add_span_processor(SimpleSpanProcessor(self._exporter))
+        self.tracer: Tracer = provider.get_tracer("test")
+
+    def named(self, name: str) -> list[ReadableSpan]:
+        return [span for span in self._exporter.get_finished_spans() if span.name == name]
+
+
+@pytest.fixture
+def recorder(monkeypatch: pytest.MonkeyPatch) -> Recorder:
+    recorder = Recorder()
+    monkeypatch.setattr(_otel, "_tracer", recorder.tracer)
+    return recorder
+
+
+async def test_a_turn_is_one_trace_and_reaches_the_runtime(runtime: ScriptedRuntime, recorder: Recorder) -> None:
+    async with AsyncClient(runtime.address, tracing=True) as client:
+        with recorder.tracer.start_as_current_span("application") as application:
+            async with await client.create_session() as session:
+                await session.turn([1, 2], max_tokens=3).all()
+    (turn,) = recorder.named("kakeya turn")
+    (append,) = recorder.named(f"{SERVICE}/AppendTokens")
+    (generate,) = recorder.named(f"{SERVICE}/Generate")
+    assert turn.parent == application.get_span_context()
+    assert append.parent == generate.parent == turn.get_span_context()
+    assert (turn.kind, append.kind, generate.kind) == (SpanKind.INTERNAL, SpanKind.CLIENT, SpanKind.CLIENT)
+    for method, span in (("AppendTokens", append), ("Generate", generate)):
+        context = span.get_span_context()
+        assert context is not None
+        expected = f"00-{context.trace_id:032x}-{context.span_id:016x}-"
+        assert runtime.metadata[method][0]["traceparent"].startswith(expected)
+
+
+async def test_spans_carry_lengths_and_bytes_and_no_tokens(runtime: ScriptedRuntime, recorder: Recorder) -> None:
+    async with AsyncClient(runtime.address, tracing=True) as client, await client.create_session() as session:
+        await session.turn([1, 2], max_tokens=3).all()
+    names = {"rpc.system": "grpc", "rpc.service": SERVICE, "rpc.grpc.status_code": 0}
+    conversation = {"gen_ai.conversation.id": session.id}
+    (create,) = recorder.named(f"{SERVICE}/CreateSession")
+    assert dict(create.attributes or {}) == names | conversation | {"rpc.method": "CreateSession"}
+    (append,) = recorder.named(f"{SERVICE}/AppendTokens")
+    assert dict(append.attributes or {}) == names | conversation | {
+        "rpc.method": "AppendTokens",
+        "kakeya.num_new_tokens": 2,
+        "kakeya.history_length": 2,
+        "kakeya.kv_live_bytes": 2 * BYTES_PER_TOKEN,
+        "kakeya.num_evicted_tokens": 7,
+    }
+    (generate,) = recorder.named(f"{SERVICE}/Generate")
+    assert dict(generate.attributes or {}) == names | conversation | {
+        "rpc.method": "Generate",
+        "kakeya.num_generated_tokens": 3,
+        "kakeya.history_length": 5,
+        "kakeya.kv_live_bytes": 5 * BYTES_PER_TOKEN,
+        "kakeya.num_evicted_tokens": 5,
+    }
+    (turn,) = recorder.named("kakeya turn")
+    assert dict(turn.attributes or {}) == conversation
+
+
+async def test_each_attempt_has_a_span(runtime: ScriptedRuntime, recorder: Recorder) -> None:
+    runtime.before["CreateSession"].append(fails("NO_WORKER"))
+    async with AsyncClient(runtime.address, tracing=True) as client:
+        await client.create_session()
+    failed, succeeded = recorder.named(f"{SERVICE}/CreateSession")
+    assert (failed.status.status_code, failed.status.description) == (StatusCode.ERROR, "NO_WORKER")
+    assert (failed.attributes or {})["rpc.grpc.status_code"] == 14
+    assert succeeded.status.status_code is StatusCode.UNSET
+
+
+async def test_a_cancelled_stream_ends_its_spans(runtime: ScriptedRuntime, recorder: Recorder) -> None:
+    runtime.hold_after = 1
+    async with AsyncClient(runtime.address, tracing=True) as client:
+        session = await client.create_session()
+        async with session.turn([1], max_tokens=9):
+            assert not recorder.named(f"{SERVICE}/Generate")
+    (generate,) = recorder.named(f"{SERVICE}/Generate")
+    (turn,) = recorder.named("kakeya turn")
+    assert (generate.attributes or {})["rpc.grpc.status_code"] == 1
+    assert generate.status.status_code is turn.status.status_code is StatusCode.ERROR
+
+
+async def test_a_turn_that_cannot_start_ends_its_span(runtime: ScriptedRuntime, recorder: Recorder) -> None:
+    async with AsyncClient(runtime.address, tracing=True) as client:
+        with pytest.raises(kakeya.SessionNotFound):
+            await client.session("counter.none").turn([1], max_tokens=1).all()
+    (turn,) = recorder.named("kakeya turn")
+    assert turn.status.description == "SESSION_NOT_FOUND"
+
+
+async def test_tracing_can_be_refused(runtime: ScriptedRuntime, recorder: Recorder) -> None:
+    async with AsyncClient(runtime.address, tracing=False) as client, await client.create_session() as session:
+        await session.turn([1], max_tokens=1).all()
+    assert not recorder.named("kakeya turn")
+    assert all("traceparent" not in metadata for calls in runtime.metadata.values() for metadata in calls)

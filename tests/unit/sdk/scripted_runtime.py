@@ -1,0 +1,276 @@
+"""A runtime for the SDK's tests: the real contract on a real socket, with faults on request.
+
+Its model counts: the next token is the last one plus one, modulo the vocabulary.
+"""
+
+import re
+import threading
+import time
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import grpc
+from google.protobuf.duration_pb2 import Duration
+from google.rpc import error_details_pb2, status_pb2
+
+from kakeya_stubs.v1 import runtime_pb2 as pb
+from kakeya_stubs.v1 import runtime_pb2_grpc
+
+REASONS_PROTO = Path(__file__).resolve().parents[3] / "proto/kakeya/v1/error_reason.proto"
+BYTES_PER_TOKEN = 1024
+SINK, WINDOW, VOCAB_SIZE = 4, 16, 1000
+
+Fault = Callable[[grpc.ServicerContext], None]
+
+
+def documented_statuses() -> dict[str, grpc.StatusCode]:
+    """The status that the contract writes beside each reason, by reason without prefix."""
+    pattern = re.compile(r"// ([A-Z_]+)(?:, [a-z ]+ only)?:[^=]*?ERROR_REASON_([A-Z_]+) = ")
+    return {reason: grpc.StatusCode[status] for status, reason in pattern.findall(REASONS_PROTO.read_text())}
+
+
+STATUSES = documented_statuses()
+
+
+def fails(reason: str, *, retry_after_seconds: float | None = None, **metadata: str) -> Fault:
+    """Fails as a Kakeya service does."""
+
+    def fault(context: grpc.ServicerContext) -> None:
+        status = status_pb2.Status(code=STATUSES[reason].value[0], message=f"scripted {reason}")
+        status.details.add().Pack(error_details_pb2.ErrorInfo(reason=reason, domain="kakeya", metadata=metadata))
+        if retry_after_seconds is not None:
+            delay = Duration()
+            delay.FromNanoseconds(round(retry_after_seconds * 1e9))
+            status.details.add().Pack(error_details_pb2.RetryInfo(retry_delay=delay))
+        context.set_trailing_metadata((("grpc-status-details-bin", status.SerializeToString()),))
+        context.abort(STATUSES[reason], f"scripted {reason}")
+
+    return fault
+
+
+def fails_plainly(status: grpc.StatusCode, trailing: tuple[tuple[str, bytes], ...] = ()) -> Fault:
+    """Fails as something that is no Kakeya does."""
+
+    def fault(context: grpc.ServicerContext) -> None:
+        context.set_trailing_metadata(trailing)
+        context.abort(status, "plain")
+
+    return fault
+
+
+def stalls(context: grpc.ServicerContext) -> None:
+    """Answers nothing until the client has gone."""
+    gone = threading.Event()
+    if context.add_callback(gone.set):
+        gone.wait()
+    context.abort(grpc.StatusCode.CANCELLED, "nobody waits any more")
+
+
+@dataclass
+class ScriptedSession:
+    history: list[int] = field(default_factory=list)
+    eos_token_ids: tuple[int, ...] = ()
+    running: set[str] = field(default_factory=set)
+    last_append: tuple[int, list[int]] = (0, [])
+
+    @property
+    def kv_live_bytes(self) -> int:
+        return min(len(self.history), SINK + WINDOW) * BYTES_PER_TOKEN
+
+
+class ScriptedRuntime(runtime_pb2_grpc.RuntimeServiceServicer):
+    """Serves until `stop`.
+
+    Attributes:
+        requests: what came, by method, in order.
+        metadata: what came with it.
+        num_cancelled: operations that ended because their client left.
+        before, after: faults for the next calls of a method, run before it does anything, or after it has;
+            after "done" comes after a Generate's result.
+        hold_after: a Generate stalls after so many tokens, and calls `on_hold`; None for never.
+        breaks_off: a Generate ends well but without its result.
+        answers: tokens that the next Generates begin with, in place of counting.
+        unusual_responses: what a Generate sends first.
+        stop_seconds: how long a cancelled operation stays in the way.
+    """
+
+    def __init__(self, credentials: grpc.ServerCredentials | None = None) -> None:
+        self.requests: dict[str, list[Any]] = defaultdict(list)
+        self.metadata: dict[str, list[dict[str, Any]]] = defaultdict(list)
+        self.before: dict[str, deque[Fault]] = defaultdict(deque)
+        self.after: dict[str, deque[Fault]] = defaultdict(deque)
+        self.sessions: dict[str, ScriptedSession] = {}
+        self.by_request_id: dict[str, str] = {}
+        self.num_cancelled = 0
+        self.hold_after: int | None = None
+        self.on_hold: Callable[[], None] = lambda: None
+        self.stop_seconds = 0.0
+        self.breaks_off = False
+        self.answers: deque[list[int]] = deque()
+        self.unusual_responses: list[pb.GenerateResponse] = []
+        self._server = grpc.server(ThreadPoolExecutor(max_workers=16), options=[("grpc.so_reuseport", 0)])
+        runtime_pb2_grpc.add_RuntimeServiceServicer_to_server(self, self._server)
+        if credentials is None:
+            self.port = self._server.add_insecure_port("127.0.0.1:0")
+        else:
+            self.port = self._server.add_secure_port("127.0.0.1:0", credentials)
+        self.address = f"127.0.0.1:{self.port}"
+        self._server.start()
+
+    def stop(self) -> None:
+        self._server.stop(0).wait()
+
+    def wait_for(self, condition: Callable[[], bool]) -> None:
+        """Until the condition holds; fails after 5 s."""
+        deadline = time.monotonic() + 5.0
+        while not condition():
+            assert time.monotonic() < deadline, "the runtime never got there"
+            time.sleep(0.01)
+
+    def CreateSession(self, request: pb.CreateSessionRequest, context: grpc.ServicerContext) -> Any:
+        self._come("CreateSession", request, context)
+        session_id = self.by_request_id.setdefault(request.request_id, f"counter.{len(self.sessions)}")
+        self.sessions.setdefault(session_id, ScriptedSession(eos_token_ids=tuple(request.eos_token_ids)))
+        self._leave("CreateSession", context)
+        return pb.CreateSessionResponse(
+            session_id=session_id,
+            model="counter",
+            sink=SINK,
+            window=WINDOW,
+            reserved_bytes=32_768,
+            vocab_size=VOCAB_SIZE,
+        )
+
+    def AppendTokens(self, request: pb.AppendTokensRequest, context: grpc.ServicerContext) -> Any:
+        self._come("AppendTokens", request, context)
+        session = self._session(request.session_id, context)
+        if any(token_id >= VOCAB_SIZE for token_id in request.token_ids):
+            fails("TOKEN_OUT_OF_VOCABULARY")(context)
+        if session.running:
+            fails("OPERATION_RUNNING")(context)
+        token_ids = list(request.token_ids)
+        is_repeated = session.last_append == (request.expected_history_length, token_ids)
+        if request.HasField("expected_history_length") and len(session.history) != request.expected_history_length:
+            if not is_repeated:
+                fails("HISTORY_LENGTH_MISMATCH")(context)
+        else:
+            session.last_append = (len(session.history), token_ids)
+            session.history += token_ids
+        self._leave("AppendTokens", context)
+        return pb.AppendTokensResponse(
+            history_length=len(session.history),
+            kv_live_bytes=session.kv_live_bytes,
+            prefill_duration_seconds=0.25,
+            evicted_token_count=7,
+        )
+
+    def Generate(self, request: pb.GenerateRequest, context: grpc.ServicerContext) -> Iterator[Any]:
+        self._come("Generate", request, context)
+        session = self._session(request.session_id, context)
+        if session.running:
+            fails("OPERATION_RUNNING")(context)
+        if not session.history:
+            fails("EMPTY_HISTORY")(context)
+        if request.max_tokens == 0:
+            fails("INVALID_FIELD", field="max_tokens")(context)
+        if request.HasField("expected_history_length") and len(session.history) != request.expected_history_length:
+            fails("HISTORY_LENGTH_MISMATCH")(context)
+        op_id = f"op-{len(self.requests['Generate'])}"
+        context.send_initial_metadata((("kakeya-op-id", op_id),))
+        session.running.add(op_id)
+        gone = threading.Event()
+        context.add_callback(gone.set)
+        try:
+            yield from self._tokens(session, request, op_id, gone, context)
+        finally:
+            if op_id in session.running:
+                self.num_cancelled += 1
+                time.sleep(self.stop_seconds)
+                session.running.discard(op_id)
+
+    def CloseSession(self, request: pb.CloseSessionRequest, context: grpc.ServicerContext) -> Any:
+        self._come("CloseSession", request, context)
+        session = self._session(request.session_id, context)
+        del self.sessions[request.session_id]
+        self._leave("CloseSession", context)
+        return pb.CloseSessionResponse(final_history_length=len(session.history))
+
+    def GetSessionInfo(self, request: pb.GetSessionInfoRequest, context: grpc.ServicerContext) -> Any:
+        self._come("GetSessionInfo", request, context)
+        session = self._session(request.session_id, context)
+        return pb.GetSessionInfoResponse(
+            history_length=len(session.history),
+            kv_live_bytes=session.kv_live_bytes,
+            cache_invariant_inv1_violations=1,
+            cache_invariant_inv2_violations=2,
+            idle_seconds=0.5,
+            state=pb.SESSION_STATE_OPEN,
+            reserved_bytes=32_768,
+            model="counter",
+            worker="scripted",
+            epoch=3,
+        )
+
+    def _tokens(
+        self,
+        session: ScriptedSession,
+        request: pb.GenerateRequest,
+        op_id: str,
+        gone: threading.Event,
+        context: grpc.ServicerContext,
+    ) -> Iterator[pb.GenerateResponse]:
+        yield from self.unusual_responses
+        if len(session.history) > SINK + WINDOW:
+            dropped = len(session.history) - SINK - WINDOW
+            yield pb.GenerateResponse(truncated=pb.HistoryTruncated(dropped_token_count=dropped))
+        answer = deque(self.answers.popleft() if self.answers else [])
+        hold_after = self.hold_after
+        num_tokens, stop_reason = 0, pb.STOP_REASON_MAX_TOKENS
+        while num_tokens < request.max_tokens and stop_reason != pb.STOP_REASON_EOS:
+            if num_tokens == hold_after:
+                self.on_hold()
+                gone.wait()
+            if gone.is_set():
+                return
+            session.history.append(answer.popleft() if answer else (session.history[-1] + 1) % VOCAB_SIZE)
+            num_tokens += 1
+            if session.history[-1] in session.eos_token_ids:
+                stop_reason = pb.STOP_REASON_EOS
+            yield pb.GenerateResponse(token_id=session.history[-1])
+        self._leave("Generate", context)
+        session.running.discard(op_id)
+        if self.breaks_off:
+            return
+        yield pb.GenerateResponse(
+            done=pb.GenerateDone(
+                stop_reason=stop_reason,
+                generated_token_count=num_tokens,
+                prefill_duration_seconds=0.25,
+                total_duration_seconds=0.5,
+                seed=request.seed,
+                op_id=op_id,
+                evicted_token_count=5,
+                history_length=len(session.history),
+                kv_live_bytes=session.kv_live_bytes,
+            )
+        )
+        self._leave("done", context)
+
+    def _come(self, method: str, request: Any, context: grpc.ServicerContext) -> None:
+        self.requests[method].append(request)
+        self.metadata[method].append(dict(context.invocation_metadata()))
+        if self.before[method]:
+            self.before[method].popleft()(context)
+
+    def _leave(self, method: str, context: grpc.ServicerContext) -> None:
+        if self.after[method]:
+            self.after[method].popleft()(context)
+
+    def _session(self, session_id: str, context: grpc.ServicerContext) -> ScriptedSession:
+        if session_id not in self.sessions:
+            fails("SESSION_NOT_FOUND")(context)
+        return self.sessions[session_id]

@@ -1,0 +1,120 @@
+"""What only the async client can meet: tasks that are cancelled, loops that come and go."""
+
+import asyncio
+import os
+import random
+import signal
+import threading
+
+import grpc
+import pytest
+
+import kakeya
+from kakeya import AsyncClient, AsyncSession
+from tests.unit.sdk.scripted_runtime import ScriptedRuntime, stalls
+
+
+async def test_cancelling_a_task_cancels_its_generation(runtime: ScriptedRuntime) -> None:
+    runtime.hold_after = 2
+    async with AsyncClient(runtime.address) as client:
+        session = await client.create_session()
+        task = asyncio.create_task(session.turn([1], max_tokens=9).all())
+        await asyncio.to_thread(runtime.wait_for, lambda: len(runtime.sessions[session.id].history) == 3)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await asyncio.to_thread(runtime.wait_for, lambda: runtime.num_cancelled == 1)
+        runtime.hold_after = None
+        assert (await session.append([7])).history_length == 4
+
+
+async def test_cancelling_a_task_cancels_its_append(runtime: ScriptedRuntime) -> None:
+    runtime.before["AppendTokens"].append(stalls)
+    async with AsyncClient(runtime.address) as client:
+        session = await client.create_session()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.3):
+                await session.append([1])
+        assert session.history_length is None
+        assert (await session.append([1])).history_length == 1
+
+
+async def test_cancelling_a_generation_from_another_task_is_an_error_there(runtime: ScriptedRuntime) -> None:
+    runtime.hold_after = 2
+    async with AsyncClient(runtime.address) as client:
+        session = await client.create_session()
+        generation = session.turn([1], max_tokens=9)
+        task = asyncio.create_task(generation.all())
+        await asyncio.to_thread(runtime.wait_for, lambda: len(runtime.sessions[session.id].history) == 3)
+        await asyncio.sleep(0.1)
+        generation.cancel()
+        with pytest.raises(kakeya.Cancelled):
+            await task
+
+
+async def test_closing_the_client_ends_its_calls(runtime: ScriptedRuntime) -> None:
+    runtime.before["GetSessionInfo"].append(stalls)
+    client = AsyncClient(runtime.address)
+    session = await client.create_session()
+    task = asyncio.create_task(session.info())
+    await asyncio.to_thread(runtime.wait_for, lambda: bool(runtime.requests["GetSessionInfo"]))
+    await client.close()
+    with pytest.raises(kakeya.Cancelled):
+        await task
+
+
+def test_a_client_may_be_made_before_its_event_loop(runtime: ScriptedRuntime) -> None:
+    client = AsyncClient(runtime.address)
+
+    async def talk() -> list[int]:
+        async with client, await client.create_session() as session:
+            return await session.turn([1], max_tokens=2).all()
+
+    assert asyncio.run(talk()) == [2, 3]
+
+
+def test_an_iterator_may_outlive_its_event_loop(runtime: ScriptedRuntime) -> None:
+    runtime.hold_after = 1
+    survivors = []
+
+    async def leave_behind() -> None:
+        client = AsyncClient(runtime.address)
+        session = await client.create_session()
+        tokens = aiter(session.turn([1], max_tokens=9))
+        await anext(tokens)
+        survivors.append(tokens)
+
+    asyncio.run(leave_behind())
+    survivors.clear()  # would be an unraisable exception, which fails the test
+    runtime.wait_for(lambda: runtime.num_cancelled == 1)
+
+
+def test_ctrl_c_at_any_moment_leaves_nothing_behind(runtime: ScriptedRuntime) -> None:
+    moments = random.Random(7)
+
+    async def talk(session: AsyncSession) -> None:
+        await session.turn([1], max_tokens=9).all()
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    with asyncio.Runner() as runner:
+        client = AsyncClient(runtime.address)
+        for _ in range(60):
+            session = runner.run(client.create_session())
+            runtime.hold_after = 3
+            timer = threading.Timer(moments.uniform(0.0, 0.006), os.kill, (os.getpid(), signal.SIGINT))
+            with pytest.raises(KeyboardInterrupt):
+                timer.start()
+                runner.run(talk(session))
+            runtime.hold_after = None
+            runner.run(talk(session))  # nothing is in the way
+            runner.run(session.close())
+        runner.run(client.close())
+    signal.signal(signal.SIGINT, before)
+    assert not runtime.sessions
+
+
+async def test_tls_credentials_are_used() -> None:
+    runtime = ScriptedRuntime(grpc.local_server_credentials())
+    async with AsyncClient(runtime.address, credentials=grpc.local_channel_credentials()) as client:
+        assert (await client.create_session()).id == "counter.0"
+    runtime.stop()

@@ -1,0 +1,359 @@
+"""`kakeya chat`, against a scripted runtime: piped, and in a terminal."""
+
+import io
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from kakeya.cli import chat, chat_tokenizer
+from kakeya.cli.chat_tokenizer import ChatTokenizer
+from kakeya.cli.detokenizer import Detokenizer
+from kakeya.cli.terminal import Terminal
+from tests.unit.sdk import tiny_tokenizer
+from tests.unit.sdk.scripted_runtime import BYTES_PER_TOKEN, SINK, WINDOW, ScriptedRuntime, fails
+
+
+@pytest.fixture(scope="session")
+def template_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("with-template")
+    tiny_tokenizer.save(folder, template=True)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def plain_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("plain")
+    tiny_tokenizer.save(folder, template=False, markers=False)
+    return folder
+
+
+@pytest.fixture
+def tokenizer(template_dir: Path) -> ChatTokenizer:
+    return ChatTokenizer(str(template_dir))
+
+
+Talk = Callable[..., int]
+
+
+@pytest.fixture(autouse=True)
+def interruptible() -> Iterator[None]:
+    """Ctrl-C has its meaning even if this process was started in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture
+def talk(runtime: ScriptedRuntime, template_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Talk:
+    def talk(text: str, *flags: str, tokenizer: Path = template_dir) -> int:
+        monkeypatch.setattr(sys, "stdin", io.StringIO(text))
+        return chat.main(["--address", runtime.address, "--tokenizer", str(tokenizer), *flags])
+
+    return talk
+
+
+def encode(tokenizer: ChatTokenizer, text: str) -> list[int]:
+    return list(tokenizer._tokenizer.encode(text, add_special_tokens=False))
+
+
+def sent(tokenizer: ChatTokenizer, runtime: ScriptedRuntime) -> list[str]:
+    """The text of each append, special tokens included."""
+    return [tokenizer._tokenizer.decode(list(request.token_ids)) for request in runtime.requests["AppendTokens"]]
+
+
+def test_each_turn_sends_only_what_is_new(
+    talk: Talk, runtime: ScriptedRuntime, tokenizer: ChatTokenizer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runtime.answers += [
+        encode(tokenizer, "Grüße!<|im_end|>"),
+        encode(tokenizer, "cut"),
+        encode(tokenizer, "Bye<|im_end|>"),
+    ]
+    assert talk("hello\n\nagain\nlast", "--max-tokens", "9", "--system", "Be brief") == 0
+    assert sent(tokenizer, runtime)[:2] == [
+        "<|im_start|>system\nBe brief<|im_end|>\n<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\n",
+        "\n<|im_start|>user\nagain<|im_end|>\n<|im_start|>assistant\n",
+    ]
+    # The second answer was cut off by --max-tokens, so the end of its message is sent for it.
+    assert sent(tokenizer, runtime)[2] == "<|im_end|>\n<|im_start|>user\nlast<|im_end|>\n<|im_start|>assistant\n"
+    assert list(runtime.requests["CreateSession"][0].eos_token_ids) == tokenizer.eos_token_ids
+    output = capsys.readouterr().out.splitlines()
+    assert (output[0], output[2]) == ("Grüße!", "Bye")
+    assert runtime.sessions == {}
+
+
+def test_statistics_of_a_turn(talk: Talk, runtime: ScriptedRuntime, capsys: pytest.CaptureFixture[str]) -> None:
+    assert talk("hello\n", "--max-tokens", "2") == 0
+    note = capsys.readouterr().err.splitlines()[-1]
+    num_new = len(runtime.requests["AppendTokens"][0].token_ids)
+    assert note.startswith(f"[{num_new} new tokens, prefill 250 ms | 2 generated at ")
+    assert note.endswith(
+        f"/s (max_tokens) | history {num_new + 2} | kv_live_bytes {(SINK + WINDOW) * BYTES_PER_TOKEN:,} | "
+        f"evicted 12, sees the first {SINK} and the last {WINDOW}]"
+    )
+
+
+def test_a_short_history_is_seen_whole(talk: Talk, plain_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert talk("hi\n", "--max-tokens", "1", tokenizer=plain_dir) == 0
+    note = capsys.readouterr().err.splitlines()[-1]
+    assert note == (
+        "[3 new tokens, prefill 250 ms | 1 generated (max_tokens) | history 4 | "
+        f"kv_live_bytes {4 * BYTES_PER_TOKEN:,} | evicted 12, sees all]"
+    )
+
+
+def test_without_a_template_text_is_sent_as_it_is(
+    talk: Talk, runtime: ScriptedRuntime, plain_dir: Path, tokenizer: ChatTokenizer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert talk("hi\nmore\n", "--max-tokens", "1", "--system", "Once", tokenizer=plain_dir) == 0
+    assert sent(tokenizer, runtime) == ["Once\nhi\n", "\nmore\n"]
+    assert "no chat template: plain text" in capsys.readouterr().err
+    assert list(runtime.requests["CreateSession"][0].eos_token_ids) == []
+
+
+def test_sampling_flags_and_variables_reach_the_runtime(
+    talk: Talk, runtime: ScriptedRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KAKEYA_CHAT_TEMPERATURE", "0.5")
+    monkeypatch.setenv("KAKEYA_CHAT_TOP_K", "3")
+    monkeypatch.setenv("KAKEYA_CHAT_MODEL", "counter")
+    assert talk("hi\n", "--max-tokens", "1", "--top-k", "4", "--top-p", "0.5", "--seed", "0") == 0
+    request = runtime.requests["Generate"][0]
+    assert (request.temperature, request.top_k, request.top_p) == (0.5, 4, 0.5)
+    assert (request.HasField("seed"), request.seed) == (True, 0)
+    assert runtime.requests["CreateSession"][0].model == "counter"
+
+
+@pytest.mark.parametrize("flags", [["--max-tokens", "0"], ["--max-tokens", "x"], ["--top-p", "x"], ["--nonsense"]])
+def test_a_bad_flag_is_a_usage_error(talk: Talk, flags: list[str]) -> None:
+    with pytest.raises(SystemExit) as raised:
+        talk("", *flags)
+    assert raised.value.code == 2
+
+
+def test_help_names_a_variable_for_each_flag(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        chat.main(["--help"])
+    text = " ".join(capsys.readouterr().out.split())
+    flags = (
+        "ADDRESS",
+        "MODEL",
+        "TOKENIZER",
+        "SYSTEM",
+        "MAX_TOKENS",
+        "TEMPERATURE",
+        "TOP_P",
+        "TOP_K",
+        "SEED",
+        "NO_COLOR",
+    )
+    assert all(f"KAKEYA_CHAT_{flag}" in text for flag in flags)
+
+
+def test_commands(talk: Talk, runtime: ScriptedRuntime, capsys: pytest.CaptureFixture[str]) -> None:
+    assert talk("/info\n/nonsense\n/quit\nhi\n") == 0
+    notes = capsys.readouterr().err
+    assert "reserved_bytes  32,768" in notes
+    assert "state  open" in notes
+    assert "/nonsense is no command" in notes
+    assert not runtime.requests["AppendTokens"]
+
+
+@pytest.mark.parametrize("reason", ["WORKER_LOST", "APPEND_TOO_LONG"])
+def test_a_failure_ends_a_piped_chat(
+    talk: Talk, runtime: ScriptedRuntime, capsys: pytest.CaptureFixture[str], reason: str
+) -> None:
+    runtime.before["AppendTokens"].append(fails(reason))
+    assert talk("hi\nmore\n") == 1
+    assert capsys.readouterr().err.endswith(f"kakeya chat: error: scripted {reason}\n")
+    assert runtime.sessions == {}
+
+
+def test_a_runtime_that_is_not_there(talk: Talk, runtime: ScriptedRuntime, capsys: pytest.CaptureFixture[str]) -> None:
+    runtime.stop()
+    assert talk("hi\n") == 1
+    error = capsys.readouterr().err
+    assert error.startswith(f"kakeya chat: error: no runtime answers at {runtime.address} (")
+    assert "`kakeya up`" in error
+
+
+def test_a_tokenizer_that_is_not_there(talk: Talk, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert talk("hi\n", tokenizer=tmp_path) == 1
+    assert f"no tokenizer can be loaded from '{tmp_path}'" in capsys.readouterr().err
+
+
+def test_the_missing_extra_is_named(
+    talk: Talk, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    assert talk("hi\n") == 1
+    assert "kakeya chat needs an extra; install it with: pip install 'kakeya[tokenizer]'" in capsys.readouterr().err
+
+
+def test_default_tokenizer(tmp_path: Path) -> None:
+    assert chat_tokenizer.default_name({"KAKEYA_TOKENIZER": "/models/m"}) == "/models/m"
+    with pytest.raises(chat_tokenizer.TokenizerError, match=r"Pass --tokenizer DIR.*no demo checkpoint at"):
+        chat_tokenizer.default_name({"XDG_DATA_HOME": str(tmp_path)})
+    demo = tmp_path / "kakeya" / "demo-checkpoint"
+    demo.mkdir(parents=True)
+    assert chat_tokenizer.default_name({"XDG_DATA_HOME": str(tmp_path)}) == str(demo)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_to_end_closes_the_session(talk: Talk, runtime: ScriptedRuntime, number: signal.Signals) -> None:
+    before = signal.getsignal(number)
+    runtime.hold_after, runtime.on_hold = 1, lambda: os.kill(os.getpid(), number)
+    assert talk("hi\nmore\n") == 128 + number
+    assert len(runtime.requests["Generate"]) == 1
+    assert runtime.sessions == {}
+    assert signal.getsignal(number) is before
+
+
+def test_a_signal_to_end_keeps_its_meaning_where_ctrl_c_is_ignored() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # as in a job that a script put in the background
+    before = signal.getsignal(signal.SIGTERM)
+    with Terminal(color=False):
+        assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_a_signal_that_the_answer_outran_still_ends(talk: Talk, monkeypatch: pytest.MonkeyPatch) -> None:
+    def end_and_read(terminal: Terminal) -> str | None:
+        terminal.ended_by = signal.SIGTERM
+        return read_line(terminal)
+
+    read_line = Terminal.read_line
+    monkeypatch.setattr(Terminal, "read_line", end_and_read)
+    assert talk("hi\n") == 143
+
+
+def test_ctrl_c_ends_a_piped_chat(talk: Talk, runtime: ScriptedRuntime) -> None:
+    runtime.hold_after, runtime.on_hold = 1, lambda: os.kill(os.getpid(), signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):  # which the `kakeya` command makes exit status 130
+        talk("hi\nmore\n")
+    assert runtime.sessions == {}
+
+
+class Screen:
+    """The other end of a terminal that this process's standard streams are tied to."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._master, slave = os.openpty()
+        self._shown = b""
+        for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+            monkeypatch.setattr(sys, name, open(os.dup(slave), mode, encoding="utf-8"))  # noqa: SIM115
+        os.close(slave)
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    @property
+    def shown(self) -> str:
+        return self._shown.decode()
+
+    def type(self, keys: str) -> None:
+        os.write(self._master, keys.encode())
+
+    def wait_for(self, text: str, count: int = 1) -> None:
+        deadline = time.monotonic() + 20
+        while self.shown.count(text) < count:
+            assert time.monotonic() < deadline, self.shown
+            time.sleep(0.01)
+
+    def close(self) -> None:
+        for stream in (sys.stdin, sys.stdout, sys.stderr):
+            stream.close()
+        self._reader.join(5)
+        os.close(self._master)
+
+    def _read(self) -> None:
+        while True:
+            try:
+                self._shown += os.read(self._master, 65_536)
+            except OSError:
+                return  # the last stream is closed
+
+
+def chat_at(screen: Screen, runtime: ScriptedRuntime, folder: Path, script: Callable[[], None]) -> int:
+    """Chats here, in the main thread as Ctrl-C needs it, while `script` types."""
+
+    def type_and_leave() -> None:
+        try:
+            script()
+        finally:
+            screen.type("\x04")
+
+    typist = threading.Thread(target=type_and_leave, daemon=True)
+    typist.start()
+    try:
+        return chat.main(["--address", runtime.address, "--tokenizer", str(folder)])
+    finally:
+        typist.join(20)
+        screen.close()
+
+
+def test_a_chat_at_a_terminal(
+    runtime: ScriptedRuntime, template_dir: Path, tokenizer: ChatTokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime.answers += [
+        encode(tokenizer, "Hello<|im_end|>"),
+        encode(tokenizer, "Well"),
+        encode(tokenizer, "Yes<|im_end|>"),
+    ]
+    runtime.before["AppendTokens"].append(fails("APPEND_TOO_LONG"))
+    screen = Screen(monkeypatch)
+
+    def script() -> None:
+        screen.wait_for("> ")
+        screen.type("too long\n")
+        screen.wait_for("error: scripted APPEND_TOO_LONG")
+        screen.type("hi\n")
+        screen.wait_for("(eos)")
+        runtime.hold_after, runtime.on_hold = 4, lambda: os.kill(os.getpid(), signal.SIGINT)
+        screen.type("go on\n")
+        screen.wait_for("[stopped after ")
+        runtime.hold_after = None
+        screen.type("more\n")
+        screen.wait_for("Yes")
+        screen.wait_for("> ", 5)
+
+    assert chat_at(screen, runtime, template_dir, script) == 0, screen.shown
+    assert "\x1b[2m[" in screen.shown  # statistics are dim
+    assert sent(tokenizer, runtime)[1].startswith("<|im_start|>user\nhi")  # the refused one began nothing
+    assert sent(tokenizer, runtime)[-1].startswith("<|im_end|>\n<|im_start|>user\nmore")
+    assert runtime.sessions == {}
+
+
+def test_ctrl_c_at_the_prompt_leaves(
+    runtime: ScriptedRuntime, template_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    screen = Screen(monkeypatch)
+
+    def script() -> None:
+        screen.wait_for("> ")
+        os.kill(os.getpid(), signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        chat_at(screen, runtime, template_dir, script)
+    assert runtime.sessions == {}
+
+
+def test_text_comes_in_whole_characters(tokenizer: ChatTokenizer) -> None:
+    text = "añ€𝄞 ok\n漢字"
+    detokenizer = Detokenizer(tokenizer.decode)
+    pieces = [detokenizer.push(token_id) for token_id in encode(tokenizer, text)]
+    assert "".join(pieces) == text
+    assert detokenizer.flush() == ""
+    assert all("\N{REPLACEMENT CHARACTER}" not in piece for piece in pieces)
+
+
+def test_bytes_that_are_no_text_become_replacement_characters(tokenizer: ChatTokenizer) -> None:
+    half = encode(tokenizer, "€")[:2]
+    detokenizer = Detokenizer(tokenizer.decode)
+    pieces = [detokenizer.push(token_id) for token_id in [*half, *encode(tokenizer, "x"), *half]]
+    assert pieces == ["", "", "\N{REPLACEMENT CHARACTER}x", "", ""]
+    assert detokenizer.flush() == "\N{REPLACEMENT CHARACTER}"
