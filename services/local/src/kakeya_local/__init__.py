@@ -1,0 +1,1 @@
+"""A whole Kakeya on one machine: `kakeya up`, `kakeya demo`, `kakeya doctor`."""

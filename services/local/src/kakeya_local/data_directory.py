@@ -1,0 +1,101 @@
+"""Where a stack keeps its data and logs, and the lock that makes it the only one there."""
+
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from kakeya_local.errors import StackError
+
+_MAX_SOCKET_PATH = 100  # sun_path holds 104 bytes on macOS, 108 on Linux
+
+
+@dataclass(frozen=True)
+class DataDirectory:
+    """An open data directory.
+
+    Attributes:
+        path: holds `redis/` and `logs/`.
+        runtime: for sockets and generated configuration; short, private, gone after the run.
+        lock_fd: holding it open holds the lock; a child that inherits it prolongs the lock.
+    """
+
+    path: Path
+    runtime: Path
+    lock_fd: int
+
+    @property
+    def logs(self) -> Path:
+        return self.path / "logs"
+
+    @property
+    def redis(self) -> Path:
+        return self.path / "redis"
+
+    def log(self, process: str) -> Path:
+        return self.logs / f"{process}.log"
+
+
+def default_path() -> Path:
+    """Where `kakeya up` keeps its data unless told otherwise (XDG state directory)."""
+    state_home = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(state_home) / "kakeya"
+
+
+@contextmanager
+def open_directory(path: Path | None, *, ephemeral: bool) -> Iterator[DataDirectory]:
+    """Locks a data directory (None: the default one), or makes a temporary one that is removed at the end.
+
+    Raises:
+        StackError: another stack runs in it, or it cannot be made.
+    """
+    with _runtime_directory() as runtime:
+        path = runtime / "data" if ephemeral else (path or default_path()).expanduser().absolute()
+        lock_fd = _lock(path)
+        try:
+            directory = DataDirectory(path, runtime, lock_fd)
+            directory.redis.mkdir(exist_ok=True)
+            _begin_logs(directory.logs)
+            yield directory
+        finally:
+            os.close(lock_fd)
+
+
+@contextmanager
+def _runtime_directory() -> Iterator[Path]:
+    runtime = tempfile.mkdtemp(prefix="kakeya-")
+    if len(os.fsencode(runtime)) + len("/supervisor.sock") > _MAX_SOCKET_PATH:
+        os.rmdir(runtime)
+        runtime = tempfile.mkdtemp(prefix="kakeya-", dir="/tmp")
+    try:
+        yield Path(runtime)
+    finally:
+        shutil.rmtree(runtime)
+
+
+def _lock(path: Path) -> int:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        lock_fd = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError as error:
+        raise StackError(f"cannot use the data directory {path}: {error.strerror}") from error
+    try:
+        fcntl.flock(lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        holder = os.read(lock_fd, 32).decode().strip()
+        os.close(lock_fd)
+        raise StackError(f"another `kakeya up` (pid {holder}) runs in {path}; choose another --data-dir") from None
+    os.ftruncate(lock_fd, 0)
+    os.write(lock_fd, f"{os.getpid()}\n".encode())
+    return lock_fd
+
+
+def _begin_logs(logs: Path) -> None:
+    """Each run begins its logs anew, so that the last line of one is of this run; the former run's are kept."""
+    logs.mkdir(exist_ok=True)
+    for log in logs.glob("*.log"):
+        log.replace(log.with_suffix(".log.previous"))

@@ -1,0 +1,33 @@
+"""`kakeya doctor`: what is installed, what answers, what is wrong and the cure."""
+
+import json
+from dataclasses import asdict
+
+from rich.markup import escape
+
+from kakeya_local.findings import Condition, Finding
+from kakeya_local.installation import examine
+from kakeya_local.reachability import probe_redis, probe_router
+from kakeya_local.terminal import print_table
+
+DEFAULT_ADDRESS = "127.0.0.1:50051"
+_STYLES = {Condition.OK: "green", Condition.ABSENT: "yellow", Condition.WRONG: "bold red"}
+
+
+async def doctor(*, address: str | None, redis: str | None, as_json: bool) -> int:
+    """Prints the findings; the exit status is 1 where one is wrong."""
+    findings = list(examine())
+    findings += [finding async for finding in probe_router(address or DEFAULT_ADDRESS, asked_for=bool(address))]
+    if redis:
+        findings.append(probe_redis(redis))
+    if as_json:
+        print(json.dumps([asdict(finding) for finding in findings], indent=2))
+    else:
+        print_table(map(_cells, findings))
+    return 1 if any(finding.condition is Condition.WRONG for finding in findings) else 0
+
+
+def _cells(finding: Finding) -> tuple[str, ...]:
+    style = _STYLES[finding.condition]
+    cure = f"\n-> {finding.cure}" if finding.cure else ""
+    return finding.area, finding.subject, f"[{style}]{finding.condition}[/]", escape(finding.detail + cure)

@@ -1,0 +1,97 @@
+"""What a stack will run, checked before anything is started."""
+
+import re
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from pathlib import Path
+
+from kakeya_local.errors import StackError
+from kakeya_local.ports import claim, reachable
+from kakeya_local.processors import num_processors
+from kakeya_local.program import Program, redis_program, router_program, worker_program
+from kakeya_local.redis_binary import find_redis
+from kakeya_local.settings import UpSettings
+from kakeya_shared.addresses import HostPort
+
+_HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A stack that can be started.
+
+    Attributes:
+        bind: where the router listens.
+        router: where clients on this machine find it.
+    """
+
+    settings: UpSettings
+    model: str
+    redis_server: str
+    redis: HostPort
+    bind: HostPort
+
+    @property
+    def router(self) -> HostPort:
+        return reachable(self.bind)
+
+    @property
+    def worker_names(self) -> list[str]:
+        return [f"worker-{number}" for number in range(1, self.settings.workers + 1)]
+
+    def programs(self, redis_directory: Path) -> list[Program]:
+        """The processes to run, Redis with its data in `redis_directory`."""
+        settings = self.settings
+        workers = [
+            worker_program(
+                name,
+                self.router,
+                model=self.model,
+                sink=settings.sink,
+                window=settings.window,
+                lanes=settings.lanes,
+                threads=settings.threads or max(1, num_processors() // settings.workers),
+            )
+            for name in self.worker_names
+        ]
+        redis = redis_program(self.redis_server, self.redis.port, redis_directory, persistent=not settings.ephemeral)
+        return [redis, router_program(self.bind, self.redis.port), *workers]
+
+
+def make_plan(settings: UpSettings, model: str) -> Plan:
+    """Checks what can be checked without starting anything and chooses the free ports.
+
+    Raises:
+        StackError: a part is not installed, a port is taken, Redis is missing, the model is not there.
+    """
+    require_parts("router", "worker")
+    if settings.http_bind:
+        raise StackError("--http-bind needs the HTTP shim (kakeya http), which is not installed")
+    return Plan(
+        settings=settings,
+        model=checked_model(model),
+        redis_server=find_redis(settings.redis_server),
+        redis=claim(HostPort("127.0.0.1", 0)),
+        bind=claim(HostPort.parse(settings.bind)),
+    )
+
+
+def require_parts(*commands: str) -> None:
+    """Raises StackError unless the parts that bring these subcommands are installed."""
+    installed = {point.name for point in entry_points(group="kakeya.commands")}
+    parts = {"demo-checkpoint": "kakeya-worker[torch]", "worker": "kakeya-worker[torch]", "router": "kakeya-router"}
+    for command in commands:
+        if command not in installed:
+            raise StackError(f"`kakeya {command}` is not installed; install it with: pip install '{parts[command]}'")
+
+
+def checked_model(model: str) -> str:
+    """The absolute path of a model directory, or a hub id as it is. Raises StackError."""
+    path = Path(model).expanduser()
+    if path.is_dir():
+        if not (path / "config.json").is_file():
+            raise StackError(f"the model directory {path} holds no config.json")
+        return str(path.absolute())
+    if path.exists() or not _HUB_ID.fullmatch(model):
+        raise StackError(f"no model at {model!r}: neither a directory nor a hub id (owner/name)")
+    return model

@@ -1,0 +1,73 @@
+"""The processes of a stack, as command lines."""
+
+import sys
+from dataclasses import dataclass
+from enum import IntEnum
+from pathlib import Path
+
+from kakeya_shared.addresses import HostPort
+
+
+class Stage(IntEnum):
+    """Processes start in this order and stop in the reverse one."""
+
+    REDIS = 10
+    ROUTER = 20
+    WORKER = 30
+
+
+@dataclass(frozen=True)
+class Program:
+    """One supervised process.
+
+    Attributes:
+        name: also of its log.
+        start_seconds: a process that ends earlier counts as failing to start.
+    """
+
+    name: str
+    stage: Stage
+    command: tuple[str, ...]
+    start_seconds: int
+
+
+def redis_program(server: str, port: int, directory: Path, *, persistent: bool) -> Program:
+    """Redis on loopback. What it acknowledged is on disk (append-only file, fsync always) if it is persistent."""
+    durability = ("--appendonly", "yes", "--appendfsync", "always") if persistent else ("--appendonly", "no")
+    command = (server, "--bind", "127.0.0.1", "--port", str(port), "--dir", str(directory), "--save", "", *durability)
+    return Program("redis", Stage.REDIS, command, start_seconds=1)
+
+
+def router_program(bind: HostPort, redis_port: int) -> Program:
+    command = _kakeya("router", redis=f"redis://127.0.0.1:{redis_port}/0", bind=bind)
+    return Program("router", Stage.ROUTER, command, start_seconds=5)
+
+
+def worker_program(
+    name: str,
+    router: HostPort,
+    *,
+    model: str,
+    sink: int | None,
+    window: int | None,
+    lanes: int | None,
+    threads: int,
+) -> Program:
+    """The worker takes a free port by itself and tells it to the router."""
+    command = _kakeya(
+        "worker",
+        model=model,
+        sink=sink,
+        window=window,
+        lanes=lanes,
+        threads=threads,
+        join=router,
+        bind="127.0.0.1:0",
+        worker_id=name,
+    )
+    return Program(name, Stage.WORKER, command, start_seconds=5)
+
+
+def _kakeya(subcommand: str, **flags: object) -> tuple[str, ...]:
+    given = [(f"--{name.replace('_', '-')}", str(value)) for name, value in flags.items() if value is not None]
+    return (sys.executable, "-m", "kakeya", subcommand, *(part for pair in given for part in pair))

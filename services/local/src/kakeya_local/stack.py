@@ -1,0 +1,174 @@
+"""A running local stack: supervised, watched, and stopped in order."""
+
+import asyncio
+import os
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc
+
+from kakeya_local.data_directory import DataDirectory, open_directory
+from kakeya_local.demo_checkpoint import demo_checkpoint
+from kakeya_local.errors import StackError
+from kakeya_local.plan import Plan, make_plan
+from kakeya_local.readiness import is_serving, joined_workers
+from kakeya_local.settings import UpSettings
+from kakeya_local.supervisor import ProcessStatus, Supervisor
+from kakeya_shared.service_process import EXIT_CONFIG
+from kakeya_stubs.worker.v1.registry_pb2 import WorkerStatus
+
+_POLL_SECONDS = 0.2
+_WATCH_SECONDS = 0.5
+_TAIL_BYTES = 8192
+_MAX_RESTARTS_BEFORE_READY = 3
+
+Report = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class ListeningProcess:
+    """A row of the table that `kakeya up` prints."""
+
+    name: str
+    address: str
+    pid: int
+    log: Path
+
+
+class Stack:
+    """A stack between its start and its end; `running` makes one.
+
+    Attributes:
+        plan: what it runs.
+        workers: as they joined, once it is ready.
+    """
+
+    def __init__(self, plan: Plan, supervisor: Supervisor, directory: DataDirectory, report: Report) -> None:
+        self.plan = plan
+        self.workers: list[WorkerStatus] = []
+        self._supervisor = supervisor
+        self._directory = directory
+        self._report = report
+        self._started = time.monotonic()
+        self._worker_names = plan.worker_names
+        self._pids: dict[str, int] = {}
+        self._num_restarts: Counter[str] = Counter()
+
+    async def wait_ready(self) -> None:
+        """Returns when the router serves and all workers have joined.
+
+        Raises:
+            StackError: a process cannot start, or all of it takes too long.
+        """
+        deadline = time.monotonic() + self.plan.settings.ready_timeout_seconds
+        progress = ""
+        async with grpc.aio.insecure_channel(str(self.plan.router)) as channel:
+            while missing := await self._missing(channel):
+                if missing != progress:
+                    progress = missing
+                    self._report(f"waiting for {missing}")
+                if time.monotonic() > deadline:
+                    raise StackError(f"gave up waiting for {missing} (--ready-timeout-seconds)")
+                self._check(await self._supervisor.processes())
+                self._check_progress()
+                await asyncio.sleep(_POLL_SECONDS)
+
+    async def watch(self) -> None:
+        """Runs until something that the stack cannot do without is lost.
+
+        Raises:
+            StackError: what and why.
+        """
+        while True:
+            self._check(await self._supervisor.processes())
+            await asyncio.sleep(_WATCH_SECONDS)
+
+    async def table(self) -> list[ListeningProcess]:
+        """Every process with its address."""
+        addresses = {"redis": str(self.plan.redis), "router": str(self.plan.bind)}
+        addresses |= {worker.worker_id: worker.address for worker in self.workers}
+        return [
+            ListeningProcess(status.name, addresses[status.name], status.pid, self._directory.log(status.name))
+            for status in await self._supervisor.processes()
+        ]
+
+    async def _missing(self, channel: grpc.aio.Channel) -> str:
+        if not await is_serving(channel):
+            return "the router"
+        self.workers = [worker for worker in await joined_workers(channel) if self._is_of_this_run(worker)]
+        num_wanted = self.plan.settings.workers
+        if len(self.workers) == num_wanted:
+            return ""
+        return f"workers to load {Path(self.plan.model).name}: {len(self.workers)} of {num_wanted} have joined"
+
+    def _is_of_this_run(self, worker: WorkerStatus) -> bool:
+        # Redis may still have a worker of a run that was killed, or one that joined from another machine.
+        age_seconds = time.monotonic() - self._started
+        return worker.worker_id in self._worker_names and worker.last_heartbeat_age_seconds < age_seconds
+
+    def _check(self, processes: list[ProcessStatus]) -> None:
+        for status in processes:
+            if reason := self._cannot_go_on(status):
+                raise StackError(f"{status.name}: {reason}")
+            self._notice_restart(status)
+
+    def _cannot_go_on(self, status: ProcessStatus) -> str:
+        """Why a process will not run again, or "" where it runs or is about to."""
+        if status.state not in ("BACKOFF", "EXITED", "FATAL"):
+            return ""
+        line = self._last_line(status.name)
+        _, refusal, reason = line.partition(": error: ")
+        # supervisord keeps no exit status of a process that ended while it was starting; its last line tells.
+        if refusal and line.startswith("kakeya "):
+            return reason
+        if status.state == "EXITED" and status.exit_status == EXIT_CONFIG:
+            return line
+        return f"keeps ending; the last it said: {line}" if status.state == "FATAL" else ""
+
+    def _notice_restart(self, status: ProcessStatus) -> None:
+        before = self._pids.get(status.name, status.pid)
+        if not status.pid:
+            return
+        self._pids[status.name] = status.pid
+        if before != status.pid:
+            self._num_restarts[status.name] += 1
+            self._report(f"{status.name} ended and was started again (pid {status.pid})")
+
+    def _check_progress(self) -> None:
+        # supervisord counts only ends right after a start; loading a model may fail much later, each time.
+        for name, num_restarts in self._num_restarts.items():
+            if num_restarts > _MAX_RESTARTS_BEFORE_READY:
+                raise StackError(f"{name}: keeps ending; the last it said: {self._last_line(name)}")
+
+    def _last_line(self, process: str) -> str:
+        try:
+            with self._directory.log(process).open("rb") as log:
+                log.seek(-min(_TAIL_BYTES, log.seek(0, os.SEEK_END)), os.SEEK_END)
+                lines = log.read().decode(errors="replace").splitlines()
+        except FileNotFoundError:
+            lines = []
+        return next((line for line in reversed(lines) if line.strip()), "nothing")
+
+
+@asynccontextmanager
+async def running(settings: UpSettings, report: Report) -> AsyncIterator[Stack]:
+    """A stack that is ready. Leaving stops it and returns when no process is left.
+
+    Args:
+        report: gets a line at each step of the start and when a process was started again.
+
+    Raises:
+        StackError: it cannot start; nothing is left running.
+    """
+    with open_directory(settings.data_dir, ephemeral=settings.ephemeral) as directory:
+        plan = make_plan(settings, settings.model or str(await demo_checkpoint()))
+        programs = plan.programs(directory.redis)
+        async with Supervisor(programs, directory, stop_grace_seconds=settings.stop_grace_seconds) as supervisor:
+            stack = Stack(plan, supervisor, directory, report)
+            await stack.wait_ready()
+            yield stack
+            report("stopping")

@@ -1,0 +1,14 @@
+"""`kakeya up`."""
+
+SUMMARY = "start a whole Kakeya on this machine: Redis, router and workers"
+
+
+def main(argv: list[str]) -> int:
+    import asyncio
+
+    from kakeya_local.settings import UpSettings
+
+    settings = UpSettings.parse(argv)
+    from kakeya_local.up import up
+
+    return asyncio.run(up(settings))

@@ -1,0 +1,28 @@
+"""What the end-to-end tests share: one demo checkpoint, and neither settings nor places of the person who runs them."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_directories(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """XDG and temporary directories of the tests' own; a stack that is killed hard leaves its temporary one."""
+    home = tmp_path_factory.mktemp("home")
+    (home / "tmp").mkdir()
+    with pytest.MonkeyPatch.context() as patch:
+        for name in list(os.environ):
+            if name.startswith(("KAKEYA_UP_", "KAKEYA_ROUTER_", "KAKEYA_WORKER_")):
+                patch.delenv(name)
+        patch.setenv("XDG_DATA_HOME", str(home / "data"))
+        patch.setenv("XDG_STATE_HOME", str(home / "state"))
+        patch.setenv("TMPDIR", str(home / "tmp"))
+        yield home
+
+
+@pytest.fixture(scope="session")
+def demo_directory(own_directories: Path) -> Path:
+    """Where `kakeya up` makes the demo checkpoint."""
+    return own_directories / "data" / "kakeya" / "demo-checkpoint"

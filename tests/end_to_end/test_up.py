@@ -1,0 +1,246 @@
+"""`kakeya up` as a real process: it serves, survives, refuses clearly and leaves nothing behind."""
+
+import json
+import shutil
+import signal
+import socket
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import grpc
+import pytest
+
+from kakeya import AsyncClient, KakeyaError
+from kakeya_local.readiness import joined_workers
+from tests.end_to_end.up_process import UpProcess
+
+pytestmark = pytest.mark.timeout(180)
+EPHEMERAL = ("--ephemeral", "--bind", "127.0.0.1:0", "--window", "64", "--lanes", "2", "--threads", "1")
+BYTES_PER_TOKEN = 4 * 2 * 32 * 4 * 2  # layers, kv heads, head_dim, float32, K and V
+
+
+async def converse(address: str) -> None:
+    async with AsyncClient(address) as client, await client.create_session() as session:
+        for turn in range(1, 4):
+            async with session.turn(list(range(30)), max_tokens=10) as generation:
+                tokens = [token async for token in generation]
+            assert len(tokens) == 10
+            info = await session.info()
+            assert info.history_length == 40 * turn
+            assert info.kv_live_bytes == min(40 * turn, 68) * BYTES_PER_TOKEN
+
+
+async def eventually(attempt: Callable[[], Awaitable[None]], seconds: float = 30.0) -> None:
+    """Repeats an attempt until it passes."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            return await attempt()
+        except (KakeyaError, AssertionError):
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.3)  # noqa: ASYNC251  # nothing else runs here
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
+async def test_serves_and_leaves_nothing(number: signal.Signals) -> None:
+    with UpProcess(*EPHEMERAL, "--workers", "2") as up:
+        address = up.wait_ready()
+        rows = [line.split() for line in up.output.splitlines()]
+        assert [row[0] for row in rows] == ["process", "redis", "router", "worker-1", "worker-2", "ready"]
+        await converse(address)
+        data = up.log("redis").parent.parent
+        assert data.is_dir()
+        status, errors = up.wait_end(number)
+        assert status == 0, errors
+        assert errors.splitlines()[-1] == "kakeya up: stopped"
+        assert up.processes() == []
+        assert not data.parent.exists(), "temporary directory left behind"
+        for row in rows[1:5]:
+            host, _, port = row[1].rpartition(":")
+            with socket.socket() as listener:
+                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                listener.bind((host, int(port)))
+
+
+async def test_stops_workers_then_router_then_redis(tmp_path: Path) -> None:
+    with UpProcess(*EPHEMERAL[1:], "--data-dir", str(tmp_path)) as up:
+        up.wait_ready()
+        assert up.wait_end(signal.SIGTERM)[0] == 0
+        lines = (tmp_path / "logs" / "supervisor.log").read_text().splitlines()
+        stopped = [line.split("stopped: ")[1].split()[0] for line in lines if "stopped: " in line]
+        assert stopped == ["worker-1", "router", "redis"]
+        assert not [line for line in lines if "killing" in line], "something had to be killed"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process that its parent died")
+def test_killed_hard_it_leaves_no_process(tmp_path: Path) -> None:
+    with UpProcess(*EPHEMERAL[1:], "--data-dir", str(tmp_path)) as up:
+        up.wait_ready()
+        up.wait_end(signal.SIGKILL)
+        up.wait_no_process()
+
+
+async def test_a_worker_of_a_former_run_does_not_count_as_ready(tmp_path: Path) -> None:
+    flags = (*EPHEMERAL[1:], "--data-dir", str(tmp_path))
+    with UpProcess(*flags) as up:
+        up.wait_ready()
+        for process in up.processes():  # all at once, so that Redis keeps the record of a worker that never left
+            process.kill()
+        up.wait_no_process()
+    with UpProcess(*flags) as again:
+        address = again.wait_ready()
+        async with grpc.aio.insecure_channel(address) as channel:
+            (worker,) = await joined_workers(channel)
+        assert worker.address == again.row("worker-1")[1]
+        host, _, port = worker.address.rpartition(":")
+        socket.create_connection((host, int(port))).close()
+        await converse(address)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process that its parent died")
+def test_a_killed_supervisor_takes_everything_along() -> None:
+    with UpProcess(*EPHEMERAL) as up:
+        up.wait_ready()
+        up.process("redis").parent().kill()
+        status, errors = up.wait_end()
+        assert status == 1
+        assert errors.splitlines()[-1] == "kakeya up: error: the supervisor ended unexpectedly: status -9"
+        up.wait_no_process()
+
+
+async def test_a_killed_worker_comes_back() -> None:
+    with UpProcess(*EPHEMERAL) as up:
+        address = up.wait_ready()
+        async with grpc.aio.insecure_channel(address) as channel:
+            (before,) = await joined_workers(channel)
+            up.process("worker-1").kill()
+
+            async def new_incarnation() -> None:
+                workers = await joined_workers(channel)
+                assert [worker.worker_id for worker in workers] == ["worker-1"]
+                assert workers[0].incarnation != before.incarnation
+
+            await eventually(new_incarnation)
+        await eventually(lambda: converse(address))
+        _, errors = up.wait_end(signal.SIGTERM)
+        assert "kakeya up: worker-1 ended and was started again (pid " in errors
+
+
+async def test_a_killed_redis_comes_back_with_its_sessions(tmp_path: Path) -> None:
+    with UpProcess(*EPHEMERAL[1:], "--data-dir", str(tmp_path)) as up:
+        address = up.wait_ready()
+        async with AsyncClient(address) as client, await client.create_session() as session:
+            await session.append(list(range(50)))
+            up.process("redis").kill()
+
+            async def same_history() -> None:
+                info = await session.info(timeout_seconds=5.0)
+                assert (info.history_length, info.kv_live_bytes) == (50, 50 * BYTES_PER_TOKEN)
+
+            await eventually(same_history)
+            assert (await session.append([1, 2])).history_length == 52
+
+
+def refused(*flags: str, environment: dict[str, str] | None = None) -> tuple[int, str]:
+    """The exit status and the last line of a `kakeya up` that cannot start; nothing may be left of it."""
+    with UpProcess(*flags, environment=environment) as up:
+        status, errors = up.wait_end()
+        assert up.output == ""
+        assert up.processes() == []
+        assert "Traceback" not in errors
+        (line,) = [line for line in errors.splitlines() if "error: " in line]
+        assert line == errors.splitlines()[-1]
+        return status, line
+
+
+def test_taken_port() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+        status, line = refused("--ephemeral", "--bind", address)
+    assert (status, line) == (1, f"kakeya up: error: cannot listen on {address}: address already in use")
+
+
+def test_missing_redis() -> None:
+    status, line = refused(*EPHEMERAL, environment={"KAKEYA_UP_REDIS_SERVER": "/nowhere/redis-server"})
+    assert (status, line) == (1, "kakeya up: error: no Redis server at '/nowhere/redis-server' (--redis-server)")
+
+
+def test_a_redis_that_cannot_start(tmp_path: Path) -> None:
+    broken = tmp_path / "redis-server"
+    broken.write_text(
+        '#!/bin/sh\n[ "$1" = --version ] && echo "Redis server v=7.0.0" && exit 0\necho no luck; exit 1\n'
+    )
+    broken.chmod(0o755)
+    status, line = refused(*EPHEMERAL, "--redis-server", str(broken))
+    assert (status, line) == (1, "kakeya up: error: redis: keeps ending; the last it said: no luck")
+
+
+def test_no_model() -> None:
+    status, line = refused(*EPHEMERAL, "--model", "/nowhere/model")
+    assert status == 1
+    assert line == "kakeya up: error: no model at '/nowhere/model': neither a directory nor a hub id (owner/name)"
+
+
+def test_a_model_that_the_worker_refuses(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"architectures": ["Mamba2ForCausalLM"], "model_type": "mamba2"}))
+    status, line = refused(*EPHEMERAL, "--model", str(tmp_path))
+    assert status == 1
+    assert line.startswith("kakeya up: error: worker-1: ")
+    assert "mamba2" in line.lower()
+
+
+def test_a_damaged_model(tmp_path: Path, demo_directory: Path) -> None:
+    with UpProcess(*EPHEMERAL) as up:  # makes the checkpoint
+        up.wait_ready()
+    damaged = tmp_path / "model"
+    shutil.copytree(demo_directory, damaged)
+    weights = (damaged / "model.safetensors").read_bytes()
+    (damaged / "model.safetensors").write_bytes(weights[: len(weights) // 2])
+    status, line = refused(*EPHEMERAL, "--model", str(damaged))
+    assert status == 1
+    assert line.startswith("kakeya up: error: worker-1: ")
+
+
+def test_a_window_that_the_model_has_no_positions_for() -> None:
+    status, line = refused("--ephemeral", "--bind", "127.0.0.1:0", "--window", "100000")
+    assert status == 1
+    assert "positions" in line
+
+
+def test_no_shim() -> None:
+    status, line = refused(*EPHEMERAL, "--http-bind", "127.0.0.1:0")
+    assert (status, line) == (
+        1,
+        "kakeya up: error: --http-bind needs the HTTP shim (kakeya http), which is not installed",
+    )
+
+
+def test_a_bad_flag() -> None:
+    status, line = refused("--bind", "nonsense")
+    assert status == 2
+    assert line.startswith("kakeya up: error: --bind (KAKEYA_UP_BIND): ")
+
+
+def test_a_data_directory_holds_one_stack(tmp_path: Path) -> None:
+    flags = (*EPHEMERAL[1:], "--data-dir", str(tmp_path))
+    with UpProcess(*flags) as up:
+        up.wait_ready()
+        status, line = refused(*flags)
+        assert status == 1
+        assert line == (
+            f"kakeya up: error: another `kakeya up` (pid {up.pid}) runs in {tmp_path}; choose another --data-dir"
+        )
+        assert up.wait_end(signal.SIGTERM)[0] == 0
+
+
+def test_stopped_while_it_starts() -> None:
+    with UpProcess(*EPHEMERAL) as up:
+        # By command line: psutil remembers the name that a process had before it became another program.
+        while not any(process.cmdline()[0].endswith("redis-server") for process in up.processes()):
+            time.sleep(0.02)
+        status, errors = up.wait_end(signal.SIGINT)
+        assert status == 0, errors
+        assert up.processes() == []

@@ -1,0 +1,104 @@
+"""A real `kakeya up` for tests: started, waited for, signalled, and searched for leftovers."""
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import psutil
+
+_READY_SECONDS = 90.0
+_END_SECONDS = 45.0
+_MARK = "KAKEYA_TEST_MARK"
+
+
+class UpProcess:
+    """`kakeya up` with some flags; every process it starts carries a mark in its environment.
+
+    Attributes:
+        address: where gRPC is served, once `wait_ready` returned.
+    """
+
+    def __init__(self, *flags: str, environment: dict[str, str] | None = None) -> None:
+        self._mark = uuid.uuid4().hex
+        self.address = ""
+        self.output = ""
+        self._popen = subprocess.Popen(
+            [sys.executable, "-m", "kakeya", "up", *flags],
+            env=os.environ | {_MARK: self._mark} | (environment or {}),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for process in self.processes():
+            process.kill()
+        self._popen.communicate()
+
+    @property
+    def pid(self) -> int:
+        return self._popen.pid
+
+    def wait_ready(self) -> str:
+        """The address of the `ready` line."""
+        assert self._popen.stdout
+        pipe = self._popen.stdout.fileno()
+        deadline = time.monotonic() + _READY_SECONDS
+        while time.monotonic() < deadline:
+            if not select.select([pipe], [], [], 1.0)[0]:
+                continue
+            read = os.read(pipe, 65536)
+            if not read:
+                raise AssertionError(f"ended before it was ready: {self.wait_end()}")
+            self.output += read.decode()
+            last = self.output.splitlines()[-1]
+            if last.startswith("ready grpc=") and self.output.endswith("\n"):
+                self.address = last.removeprefix("ready grpc=")
+                return self.address
+        raise AssertionError(f"not ready in time: {self.output}")
+
+    def wait_end(self, number: signal.Signals | None = None) -> tuple[int, str]:
+        """Sends a signal, if any; returns the exit status and what stood on standard error."""
+        if number:
+            self._popen.send_signal(number)
+        output, errors = self._popen.communicate(timeout=_END_SECONDS)
+        self.output += output.decode()
+        return self._popen.returncode, errors.decode()
+
+    def processes(self) -> list[psutil.Process]:
+        """All processes that this `kakeya up` has started and that still run, itself included."""
+        return [process for process in psutil.process_iter() if self._is_ours(process)]
+
+    def row(self, name: str) -> list[str]:
+        """Name, address, pid and log of a process, as the table says them."""
+        return next(line.split() for line in self.output.splitlines() if line.split()[:1] == [name])
+
+    def process(self, name: str) -> psutil.Process:
+        return psutil.Process(int(self.row(name)[2]))
+
+    def log(self, name: str) -> Path:
+        return Path(self.row(name)[3])
+
+    def wait_no_process(self) -> None:
+        deadline = time.monotonic() + _END_SECONDS
+        while left := self.processes():
+            assert time.monotonic() < deadline, f"still running: {[process.cmdline() for process in left]}"
+            time.sleep(0.1)
+
+    def _is_ours(self, process: psutil.Process) -> bool:
+        try:
+            alive = process.status() != psutil.STATUS_ZOMBIE
+            return alive and process.environ().get(_MARK) == self._mark
+        except (psutil.NoSuchProcess, psutil.AccessDenied):
+            return False

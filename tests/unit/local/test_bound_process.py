@@ -1,0 +1,72 @@
+"""A bound process ends with its parent, and Ctrl-C is a cancel that comes once."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+import pytest
+
+from kakeya_local import bound_process
+from kakeya_local.signals import cancelled_by_signals
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process that its parent died")
+SLEEP = (sys.executable, "-c", "import time; print('up', flush=True); time.sleep(60)")
+
+
+def test_it_becomes_the_command() -> None:
+    show = "import os; print(os.getpid(), os.environ['KAKEYA_PARENT_PID'])"
+    with subprocess.Popen(bound_process.command(sys.executable, "-c", show), stdout=subprocess.PIPE) as process:
+        output, _ = process.communicate()
+    assert output.split() == [str(process.pid).encode()] * 2
+    assert process.returncode == 0
+
+
+@linux
+def test_it_ends_when_its_parent_is_killed() -> None:
+    parent_script = (
+        f"import subprocess; print(subprocess.Popen({bound_process.command(*SLEEP)!r}).pid, flush=True); input()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", parent_script], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as parent:
+        assert parent.stdout
+        child = psutil.Process(int(parent.stdout.readline()))
+        assert parent.stdout.readline() == b"up\n"
+        parent.kill()
+        parent.wait()
+    assert psutil.wait_procs([child], timeout=10)[1] == []
+
+
+@linux
+def test_it_does_not_start_when_its_parent_is_dead_already() -> None:
+    environment = os.environ | {bound_process.PARENT_VARIABLE: "1"}
+    done = subprocess.run(bound_process.command(*SLEEP), env=environment, capture_output=True, timeout=10)
+    assert (done.returncode, done.stdout) == (1, b"")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+async def test_the_first_signal_cancels_and_the_next_spares_the_cleanup(number: signal.Signals) -> None:
+    cleaned_up = False
+
+    async def program() -> None:
+        nonlocal cleaned_up
+        with cancelled_by_signals():
+            try:
+                await asyncio.sleep(30)
+            finally:
+                os.kill(os.getpid(), number)
+                await asyncio.sleep(0.1)
+                cleaned_up = True
+
+    task = asyncio.ensure_future(program())
+    await asyncio.sleep(0)
+    started = time.monotonic()
+    os.kill(os.getpid(), number)
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert cleaned_up
+    assert time.monotonic() - started < 10

