@@ -49,8 +49,9 @@ contracts: install
 proto: install ## generate the Python stubs from proto/
 	$(BIN)/python scripts/generate_stubs.py proto/python/src
 
-$(BUF): proto/package-lock.json
-	npm ci --prefix proto --silent --no-audit --no-fund
+# No lock file: the one dependency is pinned exactly, and so are the binaries that it pins in turn.
+$(BUF): proto/package.json
+	npm install --prefix proto --silent --no-audit --no-fund --no-save --no-package-lock
 	@touch $@
 
 proto-check: install $(BUF)

@@ -56,7 +56,7 @@ def _unary(method: str, behaviour: UnaryBehaviour) -> UnaryBehaviour:
         with tracing.server_span(method, _metadata(context)) as span:
             try:
                 return await behaviour(request, context)
-            except BaseException as error:
+            except (Exception, asyncio.CancelledError) as error:
                 await _abort(span, context, error)
 
     return call
@@ -71,7 +71,7 @@ def _stream(method: str, behaviour: StreamBehaviour) -> UnaryBehaviour:
                 async with aclosing(behaviour(request, context)) as responses:  # type: ignore[type-var]
                     async for response in responses:
                         await context.write(response)
-            except BaseException as error:
+            except (Exception, asyncio.CancelledError) as error:
                 await _abort(span, context, error)
 
     return call
@@ -90,12 +90,9 @@ async def _abort(span: Span, context: Context, error: BaseException) -> NoReturn
     span.set_attribute("rpc.grpc.status_code", error.status.value[0])
     tracing.fail(span, error.reason)
     await context.abort(error.status, error.message, ((error_details.DETAILS_KEY, error_details.encode(error)),))
-    raise AssertionError("abort raises")
 
 
 def _unforeseen(error: BaseException) -> Internal:
-    if not isinstance(error, Exception):
-        raise error
     span_context = trace.get_current_span().get_span_context()
     trace_id = trace.format_trace_id(span_context.trace_id) if span_context.is_valid else secrets.token_hex(16)
     _log.error("unforeseen error", error_trace_id=trace_id, exc_info=error)

@@ -8,7 +8,7 @@ import sys
 from typing import Any, Self
 
 from pydantic import Field, ValidationError
-from pydantic_settings import BaseSettings, CliApp, SettingsConfigDict, SettingsError
+from pydantic_settings import BaseSettings, CliApp, SettingsConfigDict
 
 EXIT_USAGE = 2
 
@@ -56,8 +56,6 @@ class ServiceSettings(BaseSettings):
         except ValidationError as error:
             for problem in error.errors():
                 print(f"{cls._program()}: error: {cls._place(problem['loc'])}: {problem['msg']}", file=sys.stderr)
-        except SettingsError as error:
-            print(f"{cls._program()}: error: {error}", file=sys.stderr)
         raise SystemExit(EXIT_USAGE)
 
     @classmethod

@@ -1,0 +1,105 @@
+"""Logs and the life of a service, each in a process of its own."""
+
+import asyncio
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+import structlog
+from opentelemetry.sdk.trace import TracerProvider
+
+from kakeya_shared import service_process
+from kakeya_shared.service_process import EXIT_CONFIG
+
+PROGRAM = """
+import asyncio, logging, structlog, sys
+from opentelemetry.sdk.trace import TracerProvider
+from kakeya_shared import service_process
+
+async def program(stop):
+    with TracerProvider().get_tracer("t").start_as_current_span("s"):
+        structlog.get_logger().info("ours", session_id="tiny.x")
+    structlog.get_logger().debug("too low")
+    logging.getLogger("library").warning("theirs %s", 1)
+    try:
+        raise ValueError("bad")
+    except ValueError:
+        structlog.get_logger().exception("caught")
+    if sys.argv[1] == "refuse":
+        raise service_process.StartError("no such model")
+    print("running", flush=True)
+    await stop.wait()
+    print("stopping", flush=True)
+
+sys.exit(service_process.run("sample", "info", program))
+"""
+
+
+def _start(mode: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, mode], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_service_runs_until_a_signal_and_logs_json(number: signal.Signals) -> None:
+    process = _start("run")
+    assert process.stdout is not None
+    assert process.stdout.readline() == "running\n"
+    process.send_signal(number)
+    output, errors = process.communicate(timeout=20)
+    assert (output, process.returncode) == ("stopping\n", 0)
+    ours, theirs, caught = map(json.loads, errors.splitlines())
+    assert (ours["event"], ours["session_id"], ours["service"], ours["level"]) == ("ours", "tiny.x", "sample", "info")
+    assert (len(ours["trace_id"]), len(ours["span_id"])) == (32, 16)
+    assert ours["timestamp"].endswith("Z")
+    assert (theirs["event"], theirs["level"]) == ("theirs 1", "warning")
+    assert "trace_id" not in theirs
+    assert "ValueError: bad" in caught["exception"]
+
+
+@pytest.fixture
+def _logging_restored() -> Iterator[None]:
+    config, root = structlog.get_config(), logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    structlog.configure(**config)
+    structlog.contextvars.clear_contextvars()
+
+
+@pytest.mark.usefixtures("_logging_restored")
+def test_the_same_in_this_process(capsys: pytest.CaptureFixture[str]) -> None:
+    async def program(stop: asyncio.Event) -> None:
+        with TracerProvider().get_tracer("t").start_as_current_span("s"):
+            structlog.get_logger().info("ours")
+        structlog.get_logger().info("outside")
+        os.kill(os.getpid(), signal.SIGTERM)
+        await stop.wait()
+
+    assert service_process.run("sample", "info", program) == 0
+    inside, outside = map(json.loads, capsys.readouterr().err.splitlines())
+    assert len(inside["trace_id"]) == 32
+    assert "trace_id" not in outside
+
+
+@pytest.mark.usefixtures("_logging_restored")
+def test_a_refused_start_in_this_process(capsys: pytest.CaptureFixture[str]) -> None:
+    async def program(stop: asyncio.Event) -> None:
+        raise service_process.StartError("no such model")
+
+    assert service_process.run("sample", "error", program) == EXIT_CONFIG
+    assert capsys.readouterr().err == "kakeya sample: error: no such model\n"
+
+
+def test_a_service_that_cannot_start_says_why_on_its_last_line() -> None:
+    process = _start("refuse")
+    _, errors = process.communicate(timeout=20)
+    assert process.returncode == EXIT_CONFIG
+    assert errors.splitlines()[-1] == "kakeya sample: error: no such model"

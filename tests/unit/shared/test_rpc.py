@@ -1,0 +1,151 @@
+"""A served call's edge, over real sockets: errors, spans, health, reflection, and clients that vanish."""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+import pytest
+import structlog
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from kakeya_shared import error_details, health_command
+from kakeya_shared.errors import NoCapacity
+from kakeya_shared.rpc_boundary import Context
+from kakeya_shared.rpc_server import BindError, RpcServer
+from kakeya_stubs.v1 import runtime_pb2 as pb
+from kakeya_stubs.v1.runtime_pb2_grpc import (
+    RuntimeServiceServicer,
+    RuntimeServiceStub,
+    add_RuntimeServiceServicer_to_server,
+)
+
+SERVICE = "kakeya.v1.RuntimeService"
+
+
+class Toy(RuntimeServiceServicer):
+    """Does by session id what a service could do."""
+
+    def __init__(self) -> None:
+        self.closed = asyncio.Event()
+
+    async def CloseSession(self, request: pb.CloseSessionRequest, context: Context) -> pb.CloseSessionResponse:
+        if request.session_id == "full":
+            raise NoCapacity("full", retry_after_seconds=2.0)
+        if request.session_id == "broken":
+            raise ValueError("a secret")
+        if request.session_id == "abort":
+            await context.abort(grpc.StatusCode.DATA_LOSS, "by hand")
+        if request.session_id == "slow":
+            await asyncio.sleep(60)
+        return pb.CloseSessionResponse(final_history_length=7)
+
+    async def Generate(self, request: pb.GenerateRequest, context: Context) -> AsyncIterator[pb.GenerateResponse]:
+        try:
+            for token_id in range(request.max_tokens):
+                yield pb.GenerateResponse(token_id=token_id)
+                await asyncio.sleep(0.001)
+            if request.session_id == "full":
+                raise NoCapacity("full")
+        finally:
+            self.closed.set()
+
+
+@pytest.fixture
+async def served() -> AsyncIterator[tuple[RpcServer, Toy]]:
+    toy = Toy()
+    server = RpcServer("127.0.0.1:0", [SERVICE], grace_seconds=0)
+    add_RuntimeServiceServicer_to_server(toy, server.grpc_server)
+    async with server:
+        yield server, toy
+
+
+@pytest.fixture
+async def stub(served: tuple[RpcServer, Toy]) -> AsyncIterator[Any]:
+    async with grpc.aio.insecure_channel(served[0].address) as channel:
+        yield RuntimeServiceStub(channel)
+
+
+async def test_answers_pass(stub: Any) -> None:
+    response = await stub.CloseSession(pb.CloseSessionRequest(session_id="fine"))
+    assert response.final_history_length == 7
+    tokens = [r.token_id async for r in stub.Generate(pb.GenerateRequest(max_tokens=5))]
+    assert tokens == [0, 1, 2, 3, 4]
+
+
+async def test_errors_of_the_tree_arrive_with_their_details(stub: Any) -> None:
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await stub.CloseSession(pb.CloseSessionRequest(session_id="full"))
+    error = error_details.decode(caught.value)
+    assert isinstance(error, NoCapacity)
+    assert error.retry_after_seconds == 2.0
+    received = []
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        async for response in stub.Generate(pb.GenerateRequest(session_id="full", max_tokens=3)):
+            received.append(response.token_id)  # noqa: PERF401  # what came before the error counts
+    assert received == [0, 1, 2]
+    assert isinstance(error_details.decode(caught.value), NoCapacity)
+
+
+async def test_the_unforeseen_is_internal_with_a_trace_id_and_no_internals(stub: Any) -> None:
+    with structlog.testing.capture_logs() as logs, pytest.raises(grpc.aio.AioRpcError) as caught:
+        await stub.CloseSession(pb.CloseSessionRequest(session_id="broken"))
+    assert caught.value.code() is grpc.StatusCode.INTERNAL
+    assert "secret" not in str(caught.value)
+    error = error_details.decode(caught.value)
+    assert error is not None
+    assert re.fullmatch("[0-9a-f]{32}", error.metadata["trace_id"])
+    assert logs[0]["error_trace_id"] == error.metadata["trace_id"]
+
+
+async def test_an_abort_by_hand_passes(stub: Any) -> None:
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await stub.CloseSession(pb.CloseSessionRequest(session_id="abort"))
+    assert (caught.value.code(), caught.value.details()) == (grpc.StatusCode.DATA_LOSS, "by hand")
+
+
+async def test_a_client_that_leaves_a_stream_closes_its_generator(stub: Any, served: tuple[RpcServer, Toy]) -> None:
+    call = stub.Generate(pb.GenerateRequest(max_tokens=10**9))
+    async for response in call:
+        if response.token_id == 5:
+            break
+    call.cancel()
+    await asyncio.wait_for(served[1].closed.wait(), 10)
+
+
+async def test_a_client_that_leaves_a_unary_call(stub: Any) -> None:
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await stub.CloseSession(pb.CloseSessionRequest(session_id="slow"), timeout=0.2)
+    assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+
+
+async def test_health_follows_the_service(served: tuple[RpcServer, Toy], capsys: pytest.CaptureFixture[str]) -> None:
+    server, _ = served
+    assert await asyncio.to_thread(health_command.check, server.address, SERVICE) == "NOT_SERVING"
+    assert await asyncio.to_thread(health_command.main, [server.address]) == 1
+    await server.set_serving(True)
+    assert await asyncio.to_thread(health_command.main, [server.address, "--service", SERVICE]) == 0
+    captured = capsys.readouterr()
+    assert (captured.out, captured.err) == (f"{server.address} SERVING\n", f"{server.address} NOT_SERVING\n")
+    async with grpc.aio.insecure_channel(server.address) as channel:
+        response = await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest())
+    assert response.status == health_pb2.HealthCheckResponse.SERVING
+
+
+def test_health_of_nobody(capsys: pytest.CaptureFixture[str]) -> None:
+    assert health_command.main(["127.0.0.1:1", "--timeout-seconds", "1"]) == 1
+    assert "UNAVAILABLE" in capsys.readouterr().err
+
+
+async def test_a_taken_port_is_a_bind_error(served: tuple[RpcServer, Toy]) -> None:
+    with pytest.raises(BindError, match="is it in use"):
+        await RpcServer(served[0].address, [SERVICE]).__aenter__()
+
+
+async def test_an_unknown_method_is_grpcs_own_affair(served: tuple[RpcServer, Toy]) -> None:
+    async with grpc.aio.insecure_channel(served[0].address) as channel:
+        call: Any = channel.unary_unary("/kakeya.v1.RuntimeService/NoSuchMethod")
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await call(b"")
+    assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED

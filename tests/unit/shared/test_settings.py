@@ -1,0 +1,61 @@
+"""Settings: flags over variables over defaults, and one line a problem."""
+
+import pytest
+from pydantic import model_validator
+
+from kakeya_shared.addresses import Address
+from kakeya_shared.settings import ServiceSettings, setting
+
+
+class ToySettings(ServiceSettings):
+    """Runs a toy."""
+
+    model_config = ServiceSettings.configured(command="toy")
+
+    bind: Address = setting("127.0.0.1:1", "where to listen", unit="HOST:PORT", reason="loopback")
+    lease_seconds: float = setting(5.0, "of a lease", unit="seconds", reason="long enough", gt=0)
+    size: int = setting(help="how large")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "ToySettings":
+        if self.size > self.lease_seconds * 100:
+            raise ValueError("size and lease do not fit")
+        return self
+
+
+def test_a_flag_wins_over_its_variable_and_a_variable_over_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KAKEYA_TOY_SIZE", "1")
+    monkeypatch.setenv("KAKEYA_TOY_LEASE_SECONDS", "7.5")
+    settings = ToySettings.parse(["--size", "2"])
+    assert (settings.size, settings.lease_seconds, settings.bind) == (2, 7.5, "127.0.0.1:1")
+
+
+@pytest.mark.parametrize(
+    ("flags", "messages"),
+    [
+        ([], ["kakeya toy: error: --size (KAKEYA_TOY_SIZE): Field required"]),
+        (
+            ["--size=1", "--bind=x", "--lease-seconds=0"],
+            ["--bind (KAKEYA_TOY_BIND)", "not HOST:PORT", "--lease-seconds"],
+        ),
+        (["--size=1000"], ["kakeya toy: error: settings: ", "size and lease do not fit"]),
+        (["--size=1", "--what"], ["unrecognized arguments: --what"]),
+    ],
+)
+def test_problems_are_told_by_flag_and_variable(
+    flags: list[str], messages: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        ToySettings.parse(flags)
+    assert caught.value.code == 2
+    printed = capsys.readouterr().err
+    for message in messages:
+        assert message in printed
+
+
+def test_help_says_unit_and_reason(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        ToySettings.parse(["--help"])
+    assert caught.value.code == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "of a lease [seconds]. Default: long enough (default: 5.0)" in printed
