@@ -73,6 +73,7 @@ def test_settings_come_from_flags_and_environment(monkeypatch: pytest.MonkeyPatc
         (["--model", "m", "--window", "0"], "--window (KAKEYA_WORKER_WINDOW)"),
         (["--model", "m", "--pool", "No!"], "not a pool name"),
         (["--model", "m", "--join", "nowhere"], "not HOST:PORT"),
+        (["--model", "m", "--advertise", "host:0"], "--advertise needs the port"),
         (["--model", "m", "--dtype", "int4"], "--dtype"),
     ],
 )

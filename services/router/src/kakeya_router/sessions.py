@@ -22,8 +22,8 @@ _log = structlog.get_logger()
 
 _RETRY_AFTER_SECONDS = 1.0
 _POLL_SECONDS = 0.05
-# Taking or freeing a lane waits for one step of the worker at most.
-_LANE_SECONDS = 3.0
+# Taking or freeing a lane waits for one step of the worker at most; a large model on a small host steps for seconds.
+_LANE_SECONDS = 10.0
 
 
 class Sessions:
