@@ -5,8 +5,10 @@ import select
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import uuid
+from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -19,7 +21,10 @@ _MARK = "KAKEYA_TEST_MARK"
 
 
 class UpProcess:
-    """`kakeya up` with some flags; every process it starts carries a mark in its environment.
+    """`kakeya up` with some flags.
+
+    The processes it starts are known by a mark in their environment, and Redis, which writes its title over that, by
+    its working directory: the data directory.
 
     Attributes:
         address: where gRPC is served, once `wait_ready` returned.
@@ -27,14 +32,17 @@ class UpProcess:
 
     def __init__(self, *flags: str, environment: dict[str, str] | None = None) -> None:
         self._mark = uuid.uuid4().hex
+        self._temporary = tempfile.mkdtemp(prefix="up")
+        self._places = (self._temporary, *(value for flag, value in pairwise(flags) if flag == "--data-dir"))
         self.address = ""
         self.output = ""
         self._popen = subprocess.Popen(
             [sys.executable, "-m", "kakeya", "up", *flags],
-            env=os.environ | {_MARK: self._mark} | (environment or {}),
+            env=os.environ | {_MARK: self._mark, "TMPDIR": self._temporary} | (environment or {}),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
+        self._started = psutil.Process(self._popen.pid).create_time()
 
     def __enter__(self) -> Self:
         return self
@@ -76,6 +84,10 @@ class UpProcess:
         self.output += output.decode()
         return self._popen.returncode, errors.decode()
 
+    def left_files(self) -> list[str]:
+        """What is left of its temporary files."""
+        return os.listdir(self._temporary)
+
     def processes(self) -> list[psutil.Process]:
         """All processes that this `kakeya up` has started and that still run, itself included."""
         return [process for process in psutil.process_iter() if self._is_ours(process)]
@@ -98,7 +110,8 @@ class UpProcess:
 
     def _is_ours(self, process: psutil.Process) -> bool:
         try:
-            alive = process.status() != psutil.STATUS_ZOMBIE
-            return alive and process.environ().get(_MARK) == self._mark
+            if process.status() == psutil.STATUS_ZOMBIE or process.create_time() < self._started:
+                return False
+            return process.environ().get(_MARK) == self._mark or process.cwd().startswith(self._places)
         except (psutil.NoSuchProcess, psutil.AccessDenied):
             return False
