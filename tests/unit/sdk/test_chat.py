@@ -5,7 +5,6 @@ import os
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from kakeya.cli.chat_tokenizer import ChatTokenizer
 from kakeya.cli.detokenizer import Detokenizer
 from kakeya.cli.terminal import Terminal
 from tests.unit.sdk import tiny_tokenizer
+from tests.unit.sdk.screen import Screen
 from tests.unit.sdk.scripted_runtime import BYTES_PER_TOKEN, SINK, WINDOW, ScriptedRuntime, fails
 
 
@@ -186,6 +186,8 @@ def test_a_runtime_that_is_not_there(talk: Talk, runtime: ScriptedRuntime, capsy
 def test_a_tokenizer_that_is_not_there(talk: Talk, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert talk("hi\n", tokenizer=tmp_path) == 1
     assert f"no tokenizer can be loaded from '{tmp_path}'" in capsys.readouterr().err
+    assert talk("hi\n", tokenizer=tmp_path / "nowhere") == 1
+    assert capsys.readouterr().err == f"kakeya chat: error: {tmp_path / 'nowhere'} is no directory\n"
 
 
 def test_the_missing_extra_is_named(
@@ -237,45 +239,6 @@ def test_ctrl_c_ends_a_piped_chat(talk: Talk, runtime: ScriptedRuntime) -> None:
     with pytest.raises(KeyboardInterrupt):  # which the `kakeya` command makes exit status 130
         talk("hi\nmore\n")
     assert runtime.sessions == {}
-
-
-class Screen:
-    """The other end of a terminal that this process's standard streams are tied to."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._master, slave = os.openpty()
-        self._shown = b""
-        for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-            monkeypatch.setattr(sys, name, open(os.dup(slave), mode, encoding="utf-8"))  # noqa: SIM115
-        os.close(slave)
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
-
-    @property
-    def shown(self) -> str:
-        return self._shown.decode()
-
-    def type(self, keys: str) -> None:
-        os.write(self._master, keys.encode())
-
-    def wait_for(self, text: str, count: int = 1) -> None:
-        deadline = time.monotonic() + 20
-        while self.shown.count(text) < count:
-            assert time.monotonic() < deadline, self.shown
-            time.sleep(0.01)
-
-    def close(self) -> None:
-        for stream in (sys.stdin, sys.stdout, sys.stderr):
-            stream.close()
-        self._reader.join(5)
-        os.close(self._master)
-
-    def _read(self) -> None:
-        while True:
-            try:
-                self._shown += os.read(self._master, 65_536)
-            except OSError:
-                return  # the last stream is closed
 
 
 def chat_at(screen: Screen, runtime: ScriptedRuntime, folder: Path, script: Callable[[], None]) -> int:

@@ -19,8 +19,6 @@ Eventual: TypeAlias = Awaitable[T]
 
 sleep = asyncio.sleep
 
-_CANCELLED = "the call was cancelled from this side"
-
 
 class Stream:
     """A running call with a stream of responses."""
@@ -31,14 +29,10 @@ class Stream:
     async def read(self) -> Any:
         """The next response, None at the end. Raises KakeyaError."""
         try:
-            response = await self._call.read()
-        except grpc.RpcError as error:
-            raise translate(error) from error
-        except asyncio.CancelledError:
+            response = await _answer(self._call.read())
+        except BaseException:
             self._call.cancel()
-            if _task_is_cancelled():
-                raise
-            raise Cancelled(_CANCELLED) from None
+            raise
         return None if response is grpc.aio.EOF else response
 
     async def header(self, key: str) -> str:
@@ -62,15 +56,7 @@ class Transport:
     async def unary(self, method: str, request: Message, *, timeout_seconds: float | None, metadata: Metadata) -> Any:
         """One response. Raises KakeyaError."""
         self._open()
-        call = getattr(self._stub, method)(request, timeout=timeout_seconds, metadata=metadata)
-        try:
-            return await call
-        except grpc.RpcError as error:
-            raise translate(error) from error
-        except asyncio.CancelledError:
-            if _task_is_cancelled():
-                raise
-            raise Cancelled(_CANCELLED) from None
+        return await _answer(getattr(self._stub, method)(request, timeout=timeout_seconds, metadata=metadata))
 
     def stream(self, method: str, request: Message, *, timeout_seconds: float | None, metadata: Metadata) -> Stream:
         """Starts a call with a stream of responses."""
@@ -92,8 +78,27 @@ class Transport:
         self._stub = runtime_pb2_grpc.RuntimeServiceStub(self._channel)
 
 
-def _task_is_cancelled() -> bool:
-    # gRPC says CancelledError both when this task is cancelled and when somebody cancelled the call or closed
-    # the channel; only the first may unwind the task.
+async def _answer(answer: Awaitable[T]) -> T:
+    # Cancellation as asyncio means it. gRPC raises CancelledError also when the call was cancelled or its channel
+    # closed, and not this task; and it swallows a cancellation of the task that meets the response.
+    num_cancellations = _num_cancellations()
+    try:
+        result = await answer
+    except grpc.RpcError as error:
+        raise translate(error) from error
+    except asyncio.CancelledError:
+        if _num_cancellations() == 0:
+            raise Cancelled("the call was cancelled from this side") from None
+        raise
+    _raise_if_cancelled_since(num_cancellations)
+    return result
+
+
+def _raise_if_cancelled_since(num_cancellations: int) -> None:
+    if _num_cancellations() > num_cancellations:
+        raise asyncio.CancelledError
+
+
+def _num_cancellations() -> int:
     task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
+    return task.cancelling() if task else 0

@@ -95,7 +95,10 @@ class AsyncGeneration:
         return None
 
     def cancel(self) -> None:
-        """Stops the operation within one step, from any task or thread; nothing happens if it is over."""
+        """Stops the operation within one step; nothing happens if it is over.
+
+        Whoever waits for a token meanwhile, in another task or (blocking client only) thread, gets Cancelled.
+        """
         if self.done is None and self._failure is None:
             error = Cancelled(_LEFT)
             if self._call is not None:

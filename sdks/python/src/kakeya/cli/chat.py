@@ -1,6 +1,8 @@
 """`kakeya chat`: talk with a model in the terminal."""
 
 import asyncio
+import signal
+import socket
 import sys
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, contextmanager
@@ -28,6 +30,7 @@ def main(argv: list[str]) -> int:
         with (
             terminal,
             asyncio.Runner() as runner,
+            _woken_by_signals(runner.get_loop()),
             _session(runner, flags.address, options) as session,
         ):
             terminal.note(_welcome(session, tokenizer.has_template))
@@ -50,6 +53,24 @@ def _session(runner: asyncio.Runner, address: str, options: dict[str, Any]) -> I
         yield runner.run(stack.enter_async_context(runner.run(client.create_session(**options))))
     finally:
         runner.run(stack.__aexit__(*sys.exc_info()))
+
+
+@contextmanager
+def _woken_by_signals(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
+    # Python calls signal handlers between two of its own instructions: a signal that comes just before the loop
+    # goes to sleep would wait for the next token.
+    reader, writer = socket.socketpair()
+    reader.setblocking(False)
+    writer.setblocking(False)
+    loop.add_reader(reader, reader.recv, 4096)
+    before = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(before)
+        loop.remove_reader(reader)
+        reader.close()
+        writer.close()
 
 
 def _welcome(session: AsyncSession, has_template: bool) -> str:

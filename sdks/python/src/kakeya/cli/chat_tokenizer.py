@@ -50,6 +50,10 @@ class ChatTokenizer:
             from transformers import AutoTokenizer
         except ImportError as error:
             raise MissingExtra("kakeya chat", "tokenizer") from error
+        if name.startswith(("/", ".", "~")):
+            name = str(Path(name).expanduser())
+            if not Path(name).is_dir():
+                raise TokenizerError(f"{name} is no directory")
         try:
             self._tokenizer: Any = AutoTokenizer.from_pretrained(name)
         except (OSError, ValueError) as error:
