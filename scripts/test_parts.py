@@ -63,9 +63,15 @@ PARTS = {
         "kakeya_worker.program",
         "tests/unit/worker",
         ("redis", "transformers", "kakeya_router", "kakeya"),
+        ("transformers",),  # the demo checkpoint is compared with it
     ),
     "sdk": Part(
-        "sdks/python", "kakeya", "kakeya.cli.main", "tests/unit/sdk", ("torch", "redis", "kakeya_shared", "pydantic")
+        "sdks/python",
+        "kakeya",
+        "kakeya.cli.main",
+        "tests/unit/sdk",
+        ("torch", "redis", "kakeya_shared", "pydantic"),
+        ("kakeya[otel,tokenizer]",),
     ),
     "local": Part("services/local", "kakeya-local", "kakeya_local", "tests/unit/local", (*NO_MODEL, "kakeya_worker")),
 }

@@ -42,5 +42,5 @@ class UpSettings(ServiceSettings):
         600.0, "how long the start may take", unit="seconds", reason="large models load slowly", gt=0
     )
     stop_grace_seconds: int = setting(
-        10, "how long each process may take to stop", unit="seconds", reason="above the services' own 5", ge=1
+        15, "how long each process may take to stop", unit="seconds", reason="above a router's own 12", ge=1
     )

@@ -170,5 +170,7 @@ async def running(settings: UpSettings, report: Report) -> AsyncIterator[Stack]:
         async with Supervisor(programs, directory, stop_grace_seconds=settings.stop_grace_seconds) as supervisor:
             stack = Stack(plan, supervisor, directory, report)
             await stack.wait_ready()
-            yield stack
-            report("stopping")
+            try:
+                yield stack
+            finally:
+                report("stopping")
