@@ -90,7 +90,7 @@ async def test_nothing_is_reaped_until_heartbeats_had_their_chance(stack: Stack,
 async def test_what_a_generate_committed_is_written_through_when_redis_is_back(
     stack: Stack, own_redis: RedisServer
 ) -> None:
-    client = await stack.router()
+    client = await stack.router(worker_lease_seconds=60)
     worker = await stack.worker(client)
     worker.stop_beating()  # so that no heartbeat brings the record forward
     session_id = await client.session()
@@ -114,7 +114,7 @@ async def _drained(call: Any) -> None:
 
 
 async def test_a_cancel_is_written_through_when_redis_is_back(stack: Stack, own_redis: RedisServer) -> None:
-    client = await stack.router()
+    client = await stack.router(worker_lease_seconds=60)
     worker = await stack.worker(client)
     worker.stop_beating()  # so that no heartbeat brings the record forward
     session_id = await client.session()
@@ -160,10 +160,10 @@ async def test_a_begin_whose_answer_was_lost_is_undone(stack: Stack) -> None:
     client = await stack.router(operation_lease_seconds=30)
     await stack.worker(client)
     session_id = await client.session()
-    await stack.redis.client_pause(1000, all=False)  # reads are answered, writes wait
+    await stack.redis.client_pause(2000, all=False)  # reads are answered, writes wait
     with pytest.raises(StoreUnavailable):
         await client.append(session_id, [1])
-    await asyncio.sleep(1.0)
+    await asyncio.sleep(1.5)
     assert (await eventually(lambda: _appended(client, session_id))).history_length == 1
 
 

@@ -1,5 +1,6 @@
 """Every outcome of every Lua script, one by one; the other tests show them at work."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from importlib import resources
@@ -11,6 +12,7 @@ from kakeya_router.store.keys import PoolKeys
 from kakeya_router.store.records import SessionRecord, State, WorkerRecord
 from kakeya_router.store.session_store import Cause, Intent, SessionStore
 from kakeya_router.store.worker_store import Lane, WorkerStore
+from kakeya_router.worker_sweep import WorkerSweep
 
 WORKER = WorkerRecord(
     worker_id="w",
@@ -65,13 +67,13 @@ async def workers(connection: RedisConnection) -> WorkerStore:
 
 @pytest.fixture
 def sessions(connection: RedisConnection, workers: WorkerStore) -> SessionStore:
-    return SessionStore(connection, "router", operation_lease_seconds=10, grace_seconds=0)
+    return SessionStore(connection, "router", operation_lease_seconds=10, lane_lease_seconds=10, grace_seconds=0)
 
 
 @pytest.fixture
 def hasty(connection: RedisConnection, workers: WorkerStore) -> SessionStore:
     """Its leases lapse at once."""
-    return SessionStore(connection, "router", operation_lease_seconds=-1, grace_seconds=0)
+    return SessionStore(connection, "router", operation_lease_seconds=-1, lane_lease_seconds=-1, grace_seconds=0)
 
 
 async def opened(sessions: SessionStore, record: SessionRecord = SESSION) -> SessionRecord:
@@ -168,7 +170,7 @@ async def test_begin_operation(sessions: SessionStore, hasty: SessionStore, work
 async def test_a_lapsed_operation_is_not_taken_over_in_the_grace_period(
     connection: RedisConnection, sessions: SessionStore, hasty: SessionStore
 ) -> None:
-    patient = SessionStore(connection, "router", operation_lease_seconds=10, grace_seconds=60)
+    patient = SessionStore(connection, "router", operation_lease_seconds=10, lane_lease_seconds=10, grace_seconds=60)
     await opened(sessions)
     await hasty.begin_operation(SESSION, "a", GENERATE)
     assert (await patient.begin_operation(SESSION, "b", GENERATE)).outcome == "busy"
@@ -203,6 +205,7 @@ async def test_end_operation(sessions: SessionStore, workers: WorkerStore) -> No
 async def test_release_operation(sessions: SessionStore, connection: RedisConnection) -> None:
     before = await opened(sessions)
     assert (await sessions.release_operation(SESSION, "a")).outcome == "gone"
+    await asyncio.sleep(0.01)  # so that the begin's time is another
     await sessions.begin_operation(SESSION, "a", GENERATE)
     assert (await sessions.release_operation(SESSION, "b")).outcome == "gone"
     assert (await sessions.release_operation(SESSION, "a")).outcome == "released"
@@ -227,7 +230,9 @@ async def test_fail_session(sessions: SessionStore, workers: WorkerStore, invari
 async def test_lose_session(sessions: SessionStore, workers: WorkerStore) -> None:
     await opened(sessions, replace(SESSION, request_id="r"))
     record = await fields(sessions)
-    assert not await sessions.lose_all([record], 1000)
+    assert await sessions.lose_all([record], 1000) == ["alive"]
+    await WorkerSweep(sessions, workers, 1.0).sweep("p", "i")  # ends, and takes nothing from a living incarnation
+    assert (await fields(sessions)).state is State.OPEN
     await sessions.begin_operation(record, "a", GENERATE)
     assert (await sessions.lose(record, "b", 1000)).outcome == "gone"
     assert (await sessions.lose(record, "a", 1000)).outcome == "lost"
@@ -238,7 +243,7 @@ async def test_lose_session(sessions: SessionStore, workers: WorkerStore) -> Non
     closing = await opened(sessions, replace(SESSION, session_id="p.three"))
     await sessions.begin_close(closing, "close", Cause.REQUEST)
     await workers.drop("p", "w", "i", lapsed_only=False)
-    assert await sessions.lose_all([record, other, closing], 1000) == [other]
+    assert await sessions.lose_all([record, other, closing], 1000) == ["gone", "lost", "gone"]
     assert not await sessions.of_incarnation("p", "i", 10)
 
 

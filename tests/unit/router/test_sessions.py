@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from kakeya_router import sessions
 from kakeya_shared.errors import (
     Draining,
     Internal,
@@ -15,7 +16,7 @@ from kakeya_shared.errors import (
 )
 from kakeya_stubs.v1 import runtime_pb2 as api
 from tests.unit.router.fake_worker import BYTES_PER_TOKEN, LANE_BYTES, SINK, VOCAB_SIZE, WINDOW, FakeWorker
-from tests.unit.router.stack import Client, Stack, eventually
+from tests.unit.router.stack import FAST, Client, Stack, eventually
 
 
 async def test_a_new_session_is_empty_and_its_whole_lane_is_reserved(client: Client, worker: FakeWorker) -> None:
@@ -188,7 +189,19 @@ async def test_the_last_lane_goes_to_one_of_many(stack: Stack, client: Client) -
         await client.close(opened[0])
 
 
-async def test_a_worker_that_does_not_answer_in_time_is_passed_over(stack: Stack, client: Client) -> None:
+async def test_opening_may_take_longer_than_an_operations_lease(client: Client, worker: FakeWorker) -> None:
+    worker.flowing.clear()
+    creating = asyncio.create_task(client.session())
+    await asyncio.sleep(3 * FAST["operation_lease_seconds"])
+    worker.flowing.set()
+    assert (await client.append(await creating, [1])).history_length == 1
+    assert worker.calls["OpenSession"] == 1
+
+
+async def test_a_worker_that_does_not_answer_in_time_is_passed_over(
+    stack: Stack, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sessions, "_LANE_SECONDS", 0.5)
     silent = await stack.worker(client, "worker-a", num_lanes=8)
     await stack.worker(client, "worker-b", num_lanes=4)
     silent.flowing.clear()

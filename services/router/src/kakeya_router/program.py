@@ -16,7 +16,7 @@ from kakeya_router.operations import Operations
 from kakeya_router.reaper import Reaper
 from kakeya_router.registry_service import RegistryService
 from kakeya_router.runtime_service import RuntimeService
-from kakeya_router.sessions import Sessions
+from kakeya_router.sessions import LANE_LEASE_SECONDS, Sessions
 from kakeya_router.settings import RouterSettings
 from kakeya_router.store.connection import RedisConnection
 from kakeya_router.store.session_store import SessionStore
@@ -57,7 +57,13 @@ class Router:
         self._tasks = DetachedTasks()
         self._workers = WorkerClients()
         self._gate = CallGate()
-        session_store = SessionStore(self._redis, secrets.token_hex(4), settings.operation_lease_seconds, grace_seconds)
+        session_store = SessionStore(
+            self._redis,
+            secrets.token_hex(4),
+            operation_lease_seconds=settings.operation_lease_seconds,
+            lane_lease_seconds=LANE_LEASE_SECONDS,
+            grace_seconds=grace_seconds,
+        )
         self._worker_store = WorkerStore(self._redis, settings.worker_lease_seconds)
         sessions = Sessions(
             session_store,

@@ -24,6 +24,7 @@ _RETRY_AFTER_SECONDS = 1.0
 _POLL_SECONDS = 0.05
 # Taking or freeing a lane waits for one step of the worker at most; a large model on a small host steps for seconds.
 _LANE_SECONDS = 10.0
+LANE_LEASE_SECONDS = 1.5 * _LANE_SECONDS
 
 
 class Sessions:

@@ -83,6 +83,7 @@ class RouterSettings(ServiceSettings):
         unit="tokens",
         reason="a long document in one call, 330 KB on the wire; what is longer is sent in parts",
         ge=1,
+        le=1_000_000,  # 5 MB at most, which every message limit on the way holds
     )
     placement: str = setting(
         "least-loaded",

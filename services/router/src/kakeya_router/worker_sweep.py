@@ -25,6 +25,10 @@ class WorkerSweep:
     async def sweep(self, pool: str, incarnation: str) -> None:
         """Marks all sessions of a lost incarnation; raises StoreUnavailable."""
         while records := await self._sessions.of_incarnation(pool, incarnation, _BATCH):
-            for record in await self._sessions.lose_all(records, self._retention_ms):
-                _log.info("session lost", session_id=record.session_id, worker_id=record.worker_id)
+            outcomes = await self._sessions.lose_all(records, self._retention_ms)
+            for record, outcome in zip(records, outcomes, strict=True):
+                if outcome == "lost":
+                    _log.info("session lost", session_id=record.session_id, worker_id=record.worker_id)
+            if "alive" in outcomes:
+                return  # somebody else's sweep is over and the incarnation has joined again: these are its own
         await self._workers.swept(pool, incarnation)

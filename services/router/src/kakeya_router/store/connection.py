@@ -19,8 +19,9 @@ from kakeya_shared.errors import StoreUnavailable
 T = TypeVar("T")
 Argument = str | int
 
-# All calls are one short command or script; what takes longer than this is an outage.
-_TIMEOUT_SECONDS = 0.6
+# All calls are one short command or script. A busy disk may delay an answer for some hundred milliseconds where
+# each write is synced; what takes longer than this is an outage.
+_TIMEOUT_SECONDS = 1.0
 _RETRY_AFTER_SECONDS = 1.0
 _MAX_CONNECTIONS = 64
 

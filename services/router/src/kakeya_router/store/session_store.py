@@ -66,16 +66,25 @@ class SessionStore:
     Args:
         router_id: names this router in operation records.
         operation_lease_seconds: how long an operation stays its router's without a renewal.
+        lane_lease_seconds: how long opening or closing a session stays its router's; it is not renewed, so it
+            must outlast the worker's call.
         grace_seconds: after an outage of Redis no lapsed operation is taken over for so long; its router could
             not renew it.
     """
 
     def __init__(
-        self, redis: RedisConnection, router_id: str, operation_lease_seconds: float, grace_seconds: float
+        self,
+        redis: RedisConnection,
+        router_id: str,
+        *,
+        operation_lease_seconds: float,
+        lane_lease_seconds: float,
+        grace_seconds: float,
     ) -> None:
         self._redis = redis
         self._router_id = router_id
         self._lease_ms = round(operation_lease_seconds * 1000)
+        self._lane_lease_ms = round(lane_lease_seconds * 1000)
         self._grace_seconds = grace_seconds
 
     async def get(self, session_id: str) -> SessionRecord | None:
@@ -112,7 +121,7 @@ class SessionStore:
     async def reserve(self, record: SessionRecord, op_id: str) -> Reply:
         ttl_ms = _REQUEST_TTL_MS if record.request_id else 0
         return await self._run(
-            "reserve_session", record, op_id, self._router_id, self._lease_ms, ttl_ms, *record.to_hash()
+            "reserve_session", record, op_id, self._router_id, self._lane_lease_ms, ttl_ms, *record.to_hash()
         )
 
     async def mark_open(self, record: SessionRecord, op_id: str) -> Reply:
@@ -153,7 +162,7 @@ class SessionStore:
         return await self._run("lose_session", record, op_id, retention_ms)
 
     async def begin_close(self, record: SessionRecord, op_id: str, cause: Cause) -> Reply:
-        return await self._run("begin_close", record, op_id, self._router_id, self._lease_ms, cause.value)
+        return await self._run("begin_close", record, op_id, self._router_id, self._lane_lease_ms, cause.value)
 
     async def delete(self, record: SessionRecord, op_id: str) -> Reply:
         return await self._run("delete_session", record, op_id)
@@ -170,15 +179,15 @@ class SessionStore:
         key = PoolKeys(pool).sessions(incarnation)
         return await self._records(pool, await self._redis.call(lambda redis: redis.srandmember(key, limit)))
 
-    async def lose_all(self, records: Sequence[SessionRecord], retention_ms: int) -> list[SessionRecord]:
-        """Marks the sessions of a gone incarnation LOST; returns those that were not before."""
+    async def lose_all(self, records: Sequence[SessionRecord], retention_ms: int) -> list[str]:
+        """Marks the sessions of a gone incarnation LOST; returns each one's outcome, see lua/lose_session.lua."""
 
         async def lose(batch: Any) -> None:
             for record in records:
                 await batch.script("lose_session", record.keys, (record.session_id, "", retention_ms))
 
-        outcomes = await self._redis.pipeline(lose)
-        return [record for record, outcome in zip(records, outcomes, strict=True) if outcome == "lost"]
+        outcomes: list[str] = await self._redis.pipeline(lose)
+        return outcomes
 
     async def _records(self, pool: str, session_ids: Sequence[str]) -> list[SessionRecord]:
         keys = PoolKeys(pool)

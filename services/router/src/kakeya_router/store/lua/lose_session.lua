@@ -1,12 +1,13 @@
 -- Marks a session LOST; the record answers until its retention ends.
 -- KEYS    session, operation, worker, sessions, expiry, request
 -- ARGV    session_id, op_id ('' in a sweep: the incarnation is gone, whatever runs), retention_ms
--- returns 'lost' | 'gone' (closed, being closed, failed, lost before, taken over, or its incarnation lives)
+-- returns 'lost' | 'gone' (closed, being closed, failed, lost before, or taken over)
+--         'alive' in a sweep: its incarnation has joined again; nothing is changed
 local record = redis.call('HMGET', KEYS[1], 'state', 'incarnation', 'reserved_bytes', 'kv_live_bytes')
 local alive = record[2] and redis.call('HGET', KEYS[3], 'incarnation') == record[2]
 if ARGV[2] == '' then
   if alive then
-    return 'gone'
+    return 'alive'
   end
   redis.call('SREM', KEYS[4], ARGV[1])
 elseif redis.call('HGET', KEYS[2], 'op_id') ~= ARGV[2] then
