@@ -65,8 +65,11 @@ docs: install ## generate docs/configuration.md from the settings
 test-parts: install ## install each part alone in an environment of its own and run its unit tests there
 	$(BIN)/python scripts/test_parts.py
 
-test-compose: install ## build the images and hold a conversation through docker compose (needs a Docker engine)
+test-compose: install ## what needs a Docker engine: images, a conversation through compose, Redis in a container
 	$(BIN)/python -m pytest -m compose --timeout 1200
+	@if docker info >/dev/null 2>&1; then \
+	  KAKEYA_TEST_REDIS=container $(BIN)/python -m pytest tests/unit/router/test_append.py tests/integration/test_conversation.py; \
+	else echo 'no Docker engine answers: the tests with Redis in a container are left out'; fi
 
 test-heavy: install ## longer proofs: hundreds of sessions used and abandoned at random
 	$(BIN)/python -m pytest -m heavy --timeout 900
