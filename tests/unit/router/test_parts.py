@@ -8,6 +8,7 @@ import pytest
 from kakeya_router import placement
 from kakeya_router.call_gate import CallGate
 from kakeya_router.detached_tasks import DetachedTasks
+from kakeya_router.operations import _client_is_gone
 from kakeya_router.program import Router, _reachable
 from kakeya_router.settings import RouterSettings
 from kakeya_router.store import persistence
@@ -110,6 +111,12 @@ async def test_persist_repeats_until_it_is_taken_and_gives_up_in_the_end(monkeyp
     assert attempts == 5
     await persistence.persist(change)
     assert attempts == 5 + 120
+
+
+async def test_a_client_is_gone_by_its_own_cancellation_only() -> None:
+    assert _client_is_gone(GeneratorExit())  # while a response was being written
+    assert not _client_is_gone(asyncio.CancelledError())  # the worker's call was cancelled, not this task
+    assert not _client_is_gone(RuntimeError())
 
 
 def test_a_call_that_was_cancelled_before_it_started_is_cancelled_when_it_does() -> None:
