@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import grpc
+import psutil
 import pytest
 
 from kakeya import AsyncClient, KakeyaError
@@ -239,9 +240,16 @@ def test_a_data_directory_holds_one_stack(tmp_path: Path) -> None:
 
 def test_stopped_while_it_starts() -> None:
     with UpProcess(*EPHEMERAL) as up:
-        # Not by name: psutil remembers the one that a process had before it became another program.
-        while not any("redis-server" in process.cmdline()[0] for process in up.processes()):
+        while not any(_is_redis(process) for process in up.processes()):
             time.sleep(0.02)
         status, errors = up.wait_end(signal.SIGINT)
         assert status == 0, errors
         assert up.processes() == []
+
+
+def _is_redis(process: psutil.Process) -> bool:
+    # Not by name: psutil remembers the one that a process had before it became another program.
+    try:
+        return "redis-server" in " ".join(process.cmdline()[:1])
+    except psutil.NoSuchProcess:
+        return False  # it has ended since it was listed

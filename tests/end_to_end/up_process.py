@@ -8,6 +8,7 @@ import sys
 import tempfile
 import time
 import uuid
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
@@ -51,7 +52,8 @@ class UpProcess:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         for process in self.processes():
-            process.kill()
+            with suppress(psutil.NoSuchProcess):  # it ended by itself
+                process.kill()
         self._popen.communicate()
 
     @property
