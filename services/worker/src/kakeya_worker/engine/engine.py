@@ -203,8 +203,9 @@ class Engine:
             self._complete(tenancy, operation)
 
     def _complete(self, tenancy: Tenancy, operation: Append | Generate) -> None:
-        state, seconds, prefill_seconds = self.lanes.state(tenancy), operation.seconds, operation.lane.prefill_seconds
+        state, prefill_seconds = self.lanes.state(tenancy), operation.lane.prefill_seconds
         self._release(operation)
+        seconds = operation.seconds
         if isinstance(operation, Append):
             operation.future.set_result(AppendResult(state, seconds, operation.num_evicted))
             return
@@ -225,6 +226,7 @@ class Engine:
 
     def _release(self, operation: Append | Generate) -> None:
         self._scheduler.remove(operation)
+        operation.ended = time.perf_counter()
         self.lanes.find(operation.session_id, operation.epoch).operation = None
         # The appends of a turn end with its Generate, however either of them ended.
         if isinstance(operation, Generate):

@@ -55,6 +55,7 @@ class Operation:
     lane: Lane = field(init=False)
     num_evicted_before: int = field(init=False)
     started: float = field(init=False, default_factory=time.perf_counter)
+    ended: float | None = field(init=False, default=None)
     is_cancelled: bool = field(init=False, default=False)
 
     def begin(self, lane: Lane) -> None:
@@ -68,7 +69,8 @@ class Operation:
 
     @property
     def seconds(self) -> float:
-        return time.perf_counter() - self.started
+        """So far, or until it ended."""
+        return (self.ended or time.perf_counter()) - self.started
 
 
 @dataclass(eq=False)
