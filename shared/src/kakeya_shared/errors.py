@@ -89,6 +89,12 @@ class NoCapacity(KakeyaError, reason=ErrorReason.ERROR_REASON_NO_CAPACITY, statu
     """No worker of the pool has a free lane."""
 
 
+class HistoryFull(
+    KakeyaError, reason=ErrorReason.ERROR_REASON_HISTORY_FULL, status=grpc.StatusCode.FAILED_PRECONDITION
+):
+    """The tokens do not fit and the session refuses to forget; `metadata["room"]` says how many would."""
+
+
 class InvariantViolated(
     KakeyaError,
     reason=ErrorReason.ERROR_REASON_INVARIANT_VIOLATED,

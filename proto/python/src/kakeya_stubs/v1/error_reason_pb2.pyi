@@ -63,6 +63,8 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """NOT_FOUND, worker to router only: the incarnation is not registered (any more)."""
     ERROR_REASON_INCOMPATIBLE_CONTRACT: _ErrorReason.ValueType  # 20
     """FAILED_PRECONDITION, worker to router only: the contract versions do not interoperate."""
+    ERROR_REASON_HISTORY_FULL: _ErrorReason.ValueType  # 21
+    """FAILED_PRECONDITION: the tokens do not fit, and the session refuses to forget (OVERFLOW_POLICY_REFUSE)."""
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """Why a call failed, as `google.rpc.ErrorInfo.reason` (without the prefix ERROR_REASON_) in the domain
@@ -110,4 +112,6 @@ ERROR_REASON_UNKNOWN_INCARNATION: ErrorReason.ValueType  # 19
 """NOT_FOUND, worker to router only: the incarnation is not registered (any more)."""
 ERROR_REASON_INCOMPATIBLE_CONTRACT: ErrorReason.ValueType  # 20
 """FAILED_PRECONDITION, worker to router only: the contract versions do not interoperate."""
+ERROR_REASON_HISTORY_FULL: ErrorReason.ValueType  # 21
+"""FAILED_PRECONDITION: the tokens do not fit, and the session refuses to forget (OVERFLOW_POLICY_REFUSE)."""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

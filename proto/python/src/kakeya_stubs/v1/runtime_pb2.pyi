@@ -24,6 +24,34 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class _OverflowPolicy:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _OverflowPolicyEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_OverflowPolicy.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    OVERFLOW_POLICY_UNSPECIFIED: _OverflowPolicy.ValueType  # 0
+    """As OVERFLOW_POLICY_EVICT."""
+    OVERFLOW_POLICY_EVICT: _OverflowPolicy.ValueType  # 1
+    """The oldest tokens of the window are forgotten."""
+    OVERFLOW_POLICY_REFUSE: _OverflowPolicy.ValueType  # 2
+    """Nothing is ever forgotten: an append that does not fit is refused (FAILED_PRECONDITION, HISTORY_FULL) and
+    leaves the session unchanged; a Generate ends with STOP_REASON_TRUNCATED when the lane is full.
+    """
+
+class OverflowPolicy(_OverflowPolicy, metaclass=_OverflowPolicyEnumTypeWrapper):
+    """What happens when the history outgrows sink + window."""
+
+OVERFLOW_POLICY_UNSPECIFIED: OverflowPolicy.ValueType  # 0
+"""As OVERFLOW_POLICY_EVICT."""
+OVERFLOW_POLICY_EVICT: OverflowPolicy.ValueType  # 1
+"""The oldest tokens of the window are forgotten."""
+OVERFLOW_POLICY_REFUSE: OverflowPolicy.ValueType  # 2
+"""Nothing is ever forgotten: an append that does not fit is refused (FAILED_PRECONDITION, HISTORY_FULL) and
+leaves the session unchanged; a Generate ends with STOP_REASON_TRUNCATED when the lane is full.
+"""
+Global___OverflowPolicy: _TypeAlias = OverflowPolicy  # noqa: Y015
+
 class _StopReason:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -35,6 +63,8 @@ class _StopReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_StopReason
     STOP_REASON_EOS: _StopReason.ValueType  # 2
     STOP_REASON_CANCELLED: _StopReason.ValueType  # 3
     STOP_REASON_TRUNCATED: _StopReason.ValueType  # 4
+    """The lane is full and the session refuses to forget (OVERFLOW_POLICY_REFUSE)."""
+    STOP_REASON_STOP_SEQUENCE: _StopReason.ValueType  # 5
 
 class StopReason(_StopReason, metaclass=_StopReasonEnumTypeWrapper): ...
 
@@ -43,6 +73,8 @@ STOP_REASON_MAX_TOKENS: StopReason.ValueType  # 1
 STOP_REASON_EOS: StopReason.ValueType  # 2
 STOP_REASON_CANCELLED: StopReason.ValueType  # 3
 STOP_REASON_TRUNCATED: StopReason.ValueType  # 4
+"""The lane is full and the session refuses to forget (OVERFLOW_POLICY_REFUSE)."""
+STOP_REASON_STOP_SEQUENCE: StopReason.ValueType  # 5
 Global___StopReason: _TypeAlias = StopReason  # noqa: Y015
 
 class _SessionState:
@@ -84,7 +116,10 @@ class CreateSessionRequest(_message.Message):
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     SINK_FIELD_NUMBER: _builtins.int
     WINDOW_FIELD_NUMBER: _builtins.int
+    PIN_FIELD_NUMBER: _builtins.int
+    ON_OVERFLOW_FIELD_NUMBER: _builtins.int
     TTL_SECONDS_FIELD_NUMBER: _builtins.int
+    FINGERPRINT_FIELD_NUMBER: _builtins.int
     client_label: _builtins.str
     """Free text for the operator's eyes; at most 256 bytes."""
     model: _builtins.str
@@ -92,11 +127,21 @@ class CreateSessionRequest(_message.Message):
     request_id: _builtins.str
     """Makes a retry safe: for 10 minutes the same id answers with the same session."""
     sink: _builtins.int
-    """Attention sinks, the first tokens that are never evicted; at most the worker's. Unset: the worker's."""
+    """Attention sinks, the first tokens that are never evicted. Unset: the worker's."""
     window: _builtins.int
-    """Sliding window, the last tokens that are kept; at most the worker's. Unset: the worker's."""
+    """Sliding window, the last tokens that are kept. Unset: the worker's, or what is left of the lane beside the
+    sinks. Sinks and window together must fit the worker's lane and the model's positions.
+    """
+    pin: _builtins.int
+    """Keeps the first tokens for ever, such as a system prompt: raises `sink` to at least this many tokens."""
+    on_overflow: Global___OverflowPolicy.ValueType
+    """Unset: EVICT."""
     ttl_seconds: _builtins.int
     """Idle seconds until the session expires. Unset: the router's default."""
+    fingerprint: _builtins.str
+    """Opens the session only on a worker of this fingerprint (CreateSessionResponse.fingerprint), where the same
+    tokens give the same bits if that worker is exact. Empty: on any.
+    """
     @_builtins.property
     def eos_token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Generation stops after one of these. The EOS token is sent, counted and part of history."""
@@ -110,18 +155,25 @@ class CreateSessionRequest(_message.Message):
         request_id: _builtins.str = ...,
         sink: _builtins.int | None = ...,
         window: _builtins.int | None = ...,
+        pin: _builtins.int | None = ...,
+        on_overflow: Global___OverflowPolicy.ValueType = ...,
         ttl_seconds: _builtins.int | None = ...,
+        fingerprint: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_sink", b"_sink", "_ttl_seconds", b"_ttl_seconds", "_window", b"_window", "sink", b"sink", "ttl_seconds", b"ttl_seconds", "window", b"window"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_pin", b"_pin", "_sink", b"_sink", "_ttl_seconds", b"_ttl_seconds", "_window", b"_window", "pin", b"pin", "sink", b"sink", "ttl_seconds", b"ttl_seconds", "window", b"window"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_sink", b"_sink", "_ttl_seconds", b"_ttl_seconds", "_window", b"_window", "client_label", b"client_label", "eos_token_ids", b"eos_token_ids", "model", b"model", "request_id", b"request_id", "sink", b"sink", "ttl_seconds", b"ttl_seconds", "window", b"window"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_pin", b"_pin", "_sink", b"_sink", "_ttl_seconds", b"_ttl_seconds", "_window", b"_window", "client_label", b"client_label", "eos_token_ids", b"eos_token_ids", "fingerprint", b"fingerprint", "model", b"model", "on_overflow", b"on_overflow", "pin", b"pin", "request_id", b"request_id", "sink", b"sink", "ttl_seconds", b"ttl_seconds", "window", b"window"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__pin: _TypeAlias = _typing.Literal["pin"]  # noqa: Y015
+    _WhichOneofArgType__pin: _TypeAlias = _typing.Literal["_pin", b"_pin"]  # noqa: Y015
     _WhichOneofReturnType__sink: _TypeAlias = _typing.Literal["sink"]  # noqa: Y015
     _WhichOneofArgType__sink: _TypeAlias = _typing.Literal["_sink", b"_sink"]  # noqa: Y015
     _WhichOneofReturnType__ttl_seconds: _TypeAlias = _typing.Literal["ttl_seconds"]  # noqa: Y015
     _WhichOneofArgType__ttl_seconds: _TypeAlias = _typing.Literal["_ttl_seconds", b"_ttl_seconds"]  # noqa: Y015
     _WhichOneofReturnType__window: _TypeAlias = _typing.Literal["window"]  # noqa: Y015
     _WhichOneofArgType__window: _TypeAlias = _typing.Literal["_window", b"_window"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__pin) -> _WhichOneofReturnType__pin | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__sink) -> _WhichOneofReturnType__sink | None: ...
     @_typing.overload
@@ -140,6 +192,8 @@ class CreateSessionResponse(_message.Message):
     SINK_FIELD_NUMBER: _builtins.int
     WINDOW_FIELD_NUMBER: _builtins.int
     RESERVED_BYTES_FIELD_NUMBER: _builtins.int
+    EXACT_FIELD_NUMBER: _builtins.int
+    FINGERPRINT_FIELD_NUMBER: _builtins.int
     VOCAB_SIZE_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     model: _builtins.str
@@ -147,6 +201,14 @@ class CreateSessionResponse(_message.Message):
     window: _builtins.int
     reserved_bytes: _builtins.int
     """Bytes of KV reserved for the session: its whole lane, slack included."""
+    exact: _builtins.bool
+    """Whether logits are the same to the bit however tokens are chunked, batched, and wherever the session runs
+    within one fingerprint. Otherwise floats differ within the tolerance of their type.
+    """
+    fingerprint: _builtins.str
+    """Digest of all that the bits depend on: the model, the mode of its weights, the type of its KV and the version
+    of the numerics; for float modes also the backend, its version, the instruction set and the threads.
+    """
     vocab_size: _builtins.int
     def __init__(
         self,
@@ -156,11 +218,13 @@ class CreateSessionResponse(_message.Message):
         sink: _builtins.int = ...,
         window: _builtins.int = ...,
         reserved_bytes: _builtins.int = ...,
+        exact: _builtins.bool = ...,
+        fingerprint: _builtins.str = ...,
         vocab_size: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["model", b"model", "reserved_bytes", b"reserved_bytes", "session_id", b"session_id", "sink", b"sink", "vocab_size", b"vocab_size", "window", b"window"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["exact", b"exact", "fingerprint", b"fingerprint", "model", b"model", "reserved_bytes", b"reserved_bytes", "session_id", b"session_id", "sink", b"sink", "vocab_size", b"vocab_size", "window", b"window"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -229,7 +293,31 @@ Global___AppendTokensResponse: _TypeAlias = AppendTokensResponse  # noqa: Y015
 
 @_typing.final
 class GenerateRequest(_message.Message):
+    """A choice starts from the raw logits and applies, in this order: logit_bias, the penalties, temperature, top_k,
+    top_p, min_p, and the draw. Greedy when temperature is unset or 0; equal scores go to the lower id.
+    """
+
     DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class LogitBiasEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.int
+        value: _builtins.float
+        def __init__(
+            self,
+            *,
+            key: _builtins.int = ...,
+            value: _builtins.float = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
 
     SESSION_ID_FIELD_NUMBER: _builtins.int
     MAX_TOKENS_FIELD_NUMBER: _builtins.int
@@ -237,7 +325,13 @@ class GenerateRequest(_message.Message):
     TEMPERATURE_FIELD_NUMBER: _builtins.int
     TOP_P_FIELD_NUMBER: _builtins.int
     TOP_K_FIELD_NUMBER: _builtins.int
+    MIN_P_FIELD_NUMBER: _builtins.int
+    PRESENCE_PENALTY_FIELD_NUMBER: _builtins.int
+    FREQUENCY_PENALTY_FIELD_NUMBER: _builtins.int
+    LOGIT_BIAS_FIELD_NUMBER: _builtins.int
+    LOGPROBS_FIELD_NUMBER: _builtins.int
     EXPECTED_HISTORY_LENGTH_FIELD_NUMBER: _builtins.int
+    STOP_TOKEN_SEQUENCES_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     max_tokens: _builtins.int
     seed: _builtins.int
@@ -247,8 +341,28 @@ class GenerateRequest(_message.Message):
     top_p: _builtins.float
     top_k: _builtins.int
     """Unset or 0: no limit."""
+    min_p: _builtins.float
+    """Only ids at least this many times as likely as the likeliest; within 0 and 1. Unset or 0: no limit."""
+    presence_penalty: _builtins.float
+    """Taken off the logit of an id that this Generate has produced; within -2 and 2."""
+    frequency_penalty: _builtins.float
+    """Taken off once for each time that this Generate has produced the id; within -2 and 2."""
+    logprobs: _builtins.int
+    """Set: each token comes with the log-probability of the choice under the raw logits, and with those of this many
+    likeliest ids (at most 20; 0: of the choice alone).
+    """
     expected_history_length: _builtins.int
     """As in AppendTokensRequest; a different length is always ABORTED."""
+    @_builtins.property
+    def logit_bias(self) -> _containers.ScalarMap[_builtins.int, _builtins.float]:
+        """Added to logits by token id; finite, at most 1,024 entries."""
+
+    @_builtins.property
+    def stop_token_sequences(self) -> _containers.RepeatedCompositeFieldContainer[Global___TokenSequence]:
+        """Generation stops once this Generate's tokens end with one of these. The sequence is sent, counted and part of
+        history, as EOS is. At most 16 sequences of 1 to 64 tokens.
+        """
+
     def __init__(
         self,
         *,
@@ -258,14 +372,28 @@ class GenerateRequest(_message.Message):
         temperature: _builtins.float | None = ...,
         top_p: _builtins.float | None = ...,
         top_k: _builtins.int | None = ...,
+        min_p: _builtins.float | None = ...,
+        presence_penalty: _builtins.float | None = ...,
+        frequency_penalty: _builtins.float | None = ...,
+        logit_bias: _abc.Mapping[_builtins.int, _builtins.float] | None = ...,
+        logprobs: _builtins.int | None = ...,
         expected_history_length: _builtins.int | None = ...,
+        stop_token_sequences: _abc.Iterable[Global___TokenSequence] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_expected_history_length", b"_expected_history_length", "_seed", b"_seed", "_temperature", b"_temperature", "_top_k", b"_top_k", "_top_p", b"_top_p", "expected_history_length", b"expected_history_length", "seed", b"seed", "temperature", b"temperature", "top_k", b"top_k", "top_p", b"top_p"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_expected_history_length", b"_expected_history_length", "_frequency_penalty", b"_frequency_penalty", "_logprobs", b"_logprobs", "_min_p", b"_min_p", "_presence_penalty", b"_presence_penalty", "_seed", b"_seed", "_temperature", b"_temperature", "_top_k", b"_top_k", "_top_p", b"_top_p", "expected_history_length", b"expected_history_length", "frequency_penalty", b"frequency_penalty", "logprobs", b"logprobs", "min_p", b"min_p", "presence_penalty", b"presence_penalty", "seed", b"seed", "temperature", b"temperature", "top_k", b"top_k", "top_p", b"top_p"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_expected_history_length", b"_expected_history_length", "_seed", b"_seed", "_temperature", b"_temperature", "_top_k", b"_top_k", "_top_p", b"_top_p", "expected_history_length", b"expected_history_length", "max_tokens", b"max_tokens", "seed", b"seed", "session_id", b"session_id", "temperature", b"temperature", "top_k", b"top_k", "top_p", b"top_p"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_expected_history_length", b"_expected_history_length", "_frequency_penalty", b"_frequency_penalty", "_logprobs", b"_logprobs", "_min_p", b"_min_p", "_presence_penalty", b"_presence_penalty", "_seed", b"_seed", "_temperature", b"_temperature", "_top_k", b"_top_k", "_top_p", b"_top_p", "expected_history_length", b"expected_history_length", "frequency_penalty", b"frequency_penalty", "logit_bias", b"logit_bias", "logprobs", b"logprobs", "max_tokens", b"max_tokens", "min_p", b"min_p", "presence_penalty", b"presence_penalty", "seed", b"seed", "session_id", b"session_id", "stop_token_sequences", b"stop_token_sequences", "temperature", b"temperature", "top_k", b"top_k", "top_p", b"top_p"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__expected_history_length: _TypeAlias = _typing.Literal["expected_history_length"]  # noqa: Y015
     _WhichOneofArgType__expected_history_length: _TypeAlias = _typing.Literal["_expected_history_length", b"_expected_history_length"]  # noqa: Y015
+    _WhichOneofReturnType__frequency_penalty: _TypeAlias = _typing.Literal["frequency_penalty"]  # noqa: Y015
+    _WhichOneofArgType__frequency_penalty: _TypeAlias = _typing.Literal["_frequency_penalty", b"_frequency_penalty"]  # noqa: Y015
+    _WhichOneofReturnType__logprobs: _TypeAlias = _typing.Literal["logprobs"]  # noqa: Y015
+    _WhichOneofArgType__logprobs: _TypeAlias = _typing.Literal["_logprobs", b"_logprobs"]  # noqa: Y015
+    _WhichOneofReturnType__min_p: _TypeAlias = _typing.Literal["min_p"]  # noqa: Y015
+    _WhichOneofArgType__min_p: _TypeAlias = _typing.Literal["_min_p", b"_min_p"]  # noqa: Y015
+    _WhichOneofReturnType__presence_penalty: _TypeAlias = _typing.Literal["presence_penalty"]  # noqa: Y015
+    _WhichOneofArgType__presence_penalty: _TypeAlias = _typing.Literal["_presence_penalty", b"_presence_penalty"]  # noqa: Y015
     _WhichOneofReturnType__seed: _TypeAlias = _typing.Literal["seed"]  # noqa: Y015
     _WhichOneofArgType__seed: _TypeAlias = _typing.Literal["_seed", b"_seed"]  # noqa: Y015
     _WhichOneofReturnType__temperature: _TypeAlias = _typing.Literal["temperature"]  # noqa: Y015
@@ -276,6 +404,14 @@ class GenerateRequest(_message.Message):
     _WhichOneofArgType__top_p: _TypeAlias = _typing.Literal["_top_p", b"_top_p"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__expected_history_length) -> _WhichOneofReturnType__expected_history_length | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__frequency_penalty) -> _WhichOneofReturnType__frequency_penalty | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__logprobs) -> _WhichOneofReturnType__logprobs | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__min_p) -> _WhichOneofReturnType__min_p | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__presence_penalty) -> _WhichOneofReturnType__presence_penalty | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__seed) -> _WhichOneofReturnType__seed | None: ...
     @_typing.overload
@@ -288,27 +424,101 @@ class GenerateRequest(_message.Message):
 Global___GenerateRequest: _TypeAlias = GenerateRequest  # noqa: Y015
 
 @_typing.final
+class TokenSequence(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOKEN_IDS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    def __init__(
+        self,
+        *,
+        token_ids: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["token_ids", b"token_ids"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TokenSequence: _TypeAlias = TokenSequence  # noqa: Y015
+
+@_typing.final
+class TokenLogprob(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOKEN_ID_FIELD_NUMBER: _builtins.int
+    LOGPROB_FIELD_NUMBER: _builtins.int
+    token_id: _builtins.int
+    logprob: _builtins.float
+    """Natural logarithm, of the raw logits' softmax."""
+    def __init__(
+        self,
+        *,
+        token_id: _builtins.int = ...,
+        logprob: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["logprob", b"logprob", "token_id", b"token_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TokenLogprob: _TypeAlias = TokenLogprob  # noqa: Y015
+
+@_typing.final
+class TokenDetail(_message.Message):
+    """Comes with a `token_id` where GenerateRequest.logprobs asks for it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LOGPROB_FIELD_NUMBER: _builtins.int
+    TOP_LOGPROBS_FIELD_NUMBER: _builtins.int
+    logprob: _builtins.float
+    @_builtins.property
+    def top_logprobs(self) -> _containers.RepeatedCompositeFieldContainer[Global___TokenLogprob]:
+        """The likeliest ids, descending; equal ones by id."""
+
+    def __init__(
+        self,
+        *,
+        logprob: _builtins.float = ...,
+        top_logprobs: _abc.Iterable[Global___TokenLogprob] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["logprob", b"logprob", "top_logprobs", b"top_logprobs"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TokenDetail: _TypeAlias = TokenDetail  # noqa: Y015
+
+@_typing.final
 class GenerateResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     TOKEN_ID_FIELD_NUMBER: _builtins.int
     DONE_FIELD_NUMBER: _builtins.int
     TRUNCATED_FIELD_NUMBER: _builtins.int
+    DETAIL_FIELD_NUMBER: _builtins.int
     token_id: _builtins.int
     @_builtins.property
     def done(self) -> Global___GenerateDone: ...
     @_builtins.property
     def truncated(self) -> Global___HistoryTruncated: ...
+    @_builtins.property
+    def detail(self) -> Global___TokenDetail: ...
     def __init__(
         self,
         *,
         token_id: _builtins.int = ...,
         done: Global___GenerateDone | None = ...,
         truncated: Global___HistoryTruncated | None = ...,
+        detail: Global___TokenDetail | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["done", b"done", "payload", b"payload", "token_id", b"token_id", "truncated", b"truncated"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["detail", b"detail", "done", b"done", "payload", b"payload", "token_id", b"token_id", "truncated", b"truncated"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["done", b"done", "payload", b"payload", "token_id", b"token_id", "truncated", b"truncated"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["detail", b"detail", "done", b"done", "payload", b"payload", "token_id", b"token_id", "truncated", b"truncated"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_payload: _TypeAlias = _typing.Literal["token_id", "done", "truncated"]  # noqa: Y015
     _WhichOneofArgType_payload: _TypeAlias = _typing.Literal["payload", b"payload"]  # noqa: Y015
@@ -329,6 +539,7 @@ class GenerateDone(_message.Message):
     EVICTED_TOKEN_COUNT_FIELD_NUMBER: _builtins.int
     HISTORY_LENGTH_FIELD_NUMBER: _builtins.int
     KV_LIVE_BYTES_FIELD_NUMBER: _builtins.int
+    RETAINED_FIELD_NUMBER: _builtins.int
     stop_reason: Global___StopReason.ValueType
     generated_token_count: _builtins.int
     prefill_duration_seconds: _builtins.float
@@ -342,6 +553,10 @@ class GenerateDone(_message.Message):
     """Tokens that left the window because of this call."""
     history_length: _builtins.int
     kv_live_bytes: _builtins.int
+    @_builtins.property
+    def retained(self) -> _containers.RepeatedCompositeFieldContainer[Global___TokenRange]:
+        """The part of the history that the next token would see, ascending."""
+
     def __init__(
         self,
         *,
@@ -354,14 +569,39 @@ class GenerateDone(_message.Message):
         evicted_token_count: _builtins.int = ...,
         history_length: _builtins.int = ...,
         kv_live_bytes: _builtins.int = ...,
+        retained: _abc.Iterable[Global___TokenRange] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["evicted_token_count", b"evicted_token_count", "generated_token_count", b"generated_token_count", "history_length", b"history_length", "kv_live_bytes", b"kv_live_bytes", "op_id", b"op_id", "prefill_duration_seconds", b"prefill_duration_seconds", "seed", b"seed", "stop_reason", b"stop_reason", "total_duration_seconds", b"total_duration_seconds"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["evicted_token_count", b"evicted_token_count", "generated_token_count", b"generated_token_count", "history_length", b"history_length", "kv_live_bytes", b"kv_live_bytes", "op_id", b"op_id", "prefill_duration_seconds", b"prefill_duration_seconds", "retained", b"retained", "seed", b"seed", "stop_reason", b"stop_reason", "total_duration_seconds", b"total_duration_seconds"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GenerateDone: _TypeAlias = GenerateDone  # noqa: Y015
+
+@_typing.final
+class TokenRange(_message.Message):
+    """Tokens start..end-1 of the history."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    START_FIELD_NUMBER: _builtins.int
+    END_FIELD_NUMBER: _builtins.int
+    start: _builtins.int
+    end: _builtins.int
+    def __init__(
+        self,
+        *,
+        start: _builtins.int = ...,
+        end: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["end", b"end", "start", b"start"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TokenRange: _TypeAlias = TokenRange  # noqa: Y015
 
 @_typing.final
 class HistoryTruncated(_message.Message):
@@ -370,16 +610,22 @@ class HistoryTruncated(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     DROPPED_TOKEN_COUNT_FIELD_NUMBER: _builtins.int
+    RETAINED_FIELD_NUMBER: _builtins.int
     dropped_token_count: _builtins.int
     """history_length minus the tokens that are retained."""
+    @_builtins.property
+    def retained(self) -> _containers.RepeatedCompositeFieldContainer[Global___TokenRange]:
+        """What it still sees, ascending."""
+
     def __init__(
         self,
         *,
         dropped_token_count: _builtins.int = ...,
+        retained: _abc.Iterable[Global___TokenRange] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["dropped_token_count", b"dropped_token_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dropped_token_count", b"dropped_token_count", "retained", b"retained"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -453,6 +699,9 @@ class GetSessionInfoResponse(_message.Message):
     IDLE_SECONDS_FIELD_NUMBER: _builtins.int
     STATE_FIELD_NUMBER: _builtins.int
     RESERVED_BYTES_FIELD_NUMBER: _builtins.int
+    RETAINED_FIELD_NUMBER: _builtins.int
+    EXACT_FIELD_NUMBER: _builtins.int
+    FINGERPRINT_FIELD_NUMBER: _builtins.int
     MODEL_FIELD_NUMBER: _builtins.int
     WORKER_FIELD_NUMBER: _builtins.int
     EPOCH_FIELD_NUMBER: _builtins.int
@@ -465,11 +714,18 @@ class GetSessionInfoResponse(_message.Message):
     idle_seconds: _builtins.float
     state: Global___SessionState.ValueType
     reserved_bytes: _builtins.int
+    exact: _builtins.bool
+    """As in CreateSessionResponse."""
+    fingerprint: _builtins.str
     model: _builtins.str
     worker: _builtins.str
     """Id of the worker that holds the lane."""
     epoch: _builtins.int
     """Rises with each new lease on the session."""
+    @_builtins.property
+    def retained(self) -> _containers.RepeatedCompositeFieldContainer[Global___TokenRange]:
+        """The part of the history that the next token would see, ascending."""
+
     def __init__(
         self,
         *,
@@ -480,13 +736,16 @@ class GetSessionInfoResponse(_message.Message):
         idle_seconds: _builtins.float = ...,
         state: Global___SessionState.ValueType = ...,
         reserved_bytes: _builtins.int = ...,
+        retained: _abc.Iterable[Global___TokenRange] | None = ...,
+        exact: _builtins.bool = ...,
+        fingerprint: _builtins.str = ...,
         model: _builtins.str = ...,
         worker: _builtins.str = ...,
         epoch: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cache_invariant_inv1_violations", b"cache_invariant_inv1_violations", "cache_invariant_inv2_violations", b"cache_invariant_inv2_violations", "epoch", b"epoch", "history_length", b"history_length", "idle_seconds", b"idle_seconds", "kv_live_bytes", b"kv_live_bytes", "model", b"model", "reserved_bytes", b"reserved_bytes", "state", b"state", "worker", b"worker"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cache_invariant_inv1_violations", b"cache_invariant_inv1_violations", "cache_invariant_inv2_violations", b"cache_invariant_inv2_violations", "epoch", b"epoch", "exact", b"exact", "fingerprint", b"fingerprint", "history_length", b"history_length", "idle_seconds", b"idle_seconds", "kv_live_bytes", b"kv_live_bytes", "model", b"model", "reserved_bytes", b"reserved_bytes", "retained", b"retained", "state", b"state", "worker", b"worker"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -38,6 +38,9 @@ class JoinRequest(_message.Message):
     KV_BYTES_PER_TOKEN_FIELD_NUMBER: _builtins.int
     VOCAB_SIZE_FIELD_NUMBER: _builtins.int
     NUM_THREADS_FIELD_NUMBER: _builtins.int
+    WEIGHTS_FIELD_NUMBER: _builtins.int
+    FINGERPRINT_FIELD_NUMBER: _builtins.int
+    EXACT_FIELD_NUMBER: _builtins.int
     contract_version: _builtins.int
     worker_id: _builtins.str
     """Stable name of the worker on its host."""
@@ -49,7 +52,7 @@ class JoinRequest(_message.Message):
     """Where routers reach the worker's VerifierService, host:port."""
     backend: _builtins.str
     dtype: _builtins.str
-    """float32 or bfloat16."""
+    """Of the KV: float32 or bfloat16."""
     slab_bytes: _builtins.int
     lane_bytes: _builtins.int
     num_lanes: _builtins.int
@@ -58,6 +61,11 @@ class JoinRequest(_message.Message):
     kv_bytes_per_token: _builtins.int
     vocab_size: _builtins.int
     num_threads: _builtins.int
+    weights: _builtins.str
+    """Mode of the weights: float32, bfloat16 or int8."""
+    fingerprint: _builtins.str
+    """See kakeya.v1.CreateSessionResponse."""
+    exact: _builtins.bool
     def __init__(
         self,
         *,
@@ -77,10 +85,13 @@ class JoinRequest(_message.Message):
         kv_bytes_per_token: _builtins.int = ...,
         vocab_size: _builtins.int = ...,
         num_threads: _builtins.int = ...,
+        weights: _builtins.str = ...,
+        fingerprint: _builtins.str = ...,
+        exact: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "backend", b"backend", "contract_version", b"contract_version", "dtype", b"dtype", "incarnation", b"incarnation", "kv_bytes_per_token", b"kv_bytes_per_token", "lane_bytes", b"lane_bytes", "model", b"model", "num_lanes", b"num_lanes", "num_threads", b"num_threads", "pool", b"pool", "sink", b"sink", "slab_bytes", b"slab_bytes", "vocab_size", b"vocab_size", "window", b"window", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "backend", b"backend", "contract_version", b"contract_version", "dtype", b"dtype", "exact", b"exact", "fingerprint", b"fingerprint", "incarnation", b"incarnation", "kv_bytes_per_token", b"kv_bytes_per_token", "lane_bytes", b"lane_bytes", "model", b"model", "num_lanes", b"num_lanes", "num_threads", b"num_threads", "pool", b"pool", "sink", b"sink", "slab_bytes", b"slab_bytes", "vocab_size", b"vocab_size", "weights", b"weights", "window", b"window", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -122,14 +133,41 @@ Global___JoinResponse: _TypeAlias = JoinResponse  # noqa: Y015
 class LaneReport(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
+    @_typing.final
+    class Range(_message.Message):
+        """Tokens start..end-1 of the history."""
+
+        DESCRIPTOR: _descriptor.Descriptor
+
+        START_FIELD_NUMBER: _builtins.int
+        END_FIELD_NUMBER: _builtins.int
+        start: _builtins.int
+        end: _builtins.int
+        def __init__(
+            self,
+            *,
+            start: _builtins.int = ...,
+            end: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["end", b"end", "start", b"start"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
     SESSION_ID_FIELD_NUMBER: _builtins.int
     EPOCH_FIELD_NUMBER: _builtins.int
     HISTORY_LENGTH_FIELD_NUMBER: _builtins.int
     KV_LIVE_BYTES_FIELD_NUMBER: _builtins.int
+    RETAINED_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     epoch: _builtins.int
     history_length: _builtins.int
     kv_live_bytes: _builtins.int
+    @_builtins.property
+    def retained(self) -> _containers.RepeatedCompositeFieldContainer[Global___LaneReport.Range]:
+        """What the next token would see, ascending."""
+
     def __init__(
         self,
         *,
@@ -137,10 +175,11 @@ class LaneReport(_message.Message):
         epoch: _builtins.int = ...,
         history_length: _builtins.int = ...,
         kv_live_bytes: _builtins.int = ...,
+        retained: _abc.Iterable[Global___LaneReport.Range] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "history_length", b"history_length", "kv_live_bytes", b"kv_live_bytes", "session_id", b"session_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "history_length", b"history_length", "kv_live_bytes", b"kv_live_bytes", "retained", b"retained", "session_id", b"session_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -317,6 +356,9 @@ class WorkerStatus(_message.Message):
     REPORTED_KV_LIVE_BYTES_FIELD_NUMBER: _builtins.int
     NUM_SESSIONS_FIELD_NUMBER: _builtins.int
     LAST_HEARTBEAT_AGE_SECONDS_FIELD_NUMBER: _builtins.int
+    WEIGHTS_FIELD_NUMBER: _builtins.int
+    FINGERPRINT_FIELD_NUMBER: _builtins.int
+    EXACT_FIELD_NUMBER: _builtins.int
     worker_id: _builtins.str
     incarnation: _builtins.str
     pool: _builtins.str
@@ -340,6 +382,9 @@ class WorkerStatus(_message.Message):
     """The worker's own sum at its last heartbeat."""
     num_sessions: _builtins.int
     last_heartbeat_age_seconds: _builtins.float
+    weights: _builtins.str
+    fingerprint: _builtins.str
+    exact: _builtins.bool
     def __init__(
         self,
         *,
@@ -363,10 +408,13 @@ class WorkerStatus(_message.Message):
         reported_kv_live_bytes: _builtins.int = ...,
         num_sessions: _builtins.int = ...,
         last_heartbeat_age_seconds: _builtins.float = ...,
+        weights: _builtins.str = ...,
+        fingerprint: _builtins.str = ...,
+        exact: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "backend", b"backend", "dtype", b"dtype", "incarnation", b"incarnation", "kv_bytes_per_token", b"kv_bytes_per_token", "kv_live_bytes", b"kv_live_bytes", "lane_bytes", b"lane_bytes", "last_heartbeat_age_seconds", b"last_heartbeat_age_seconds", "model", b"model", "num_lanes", b"num_lanes", "num_sessions", b"num_sessions", "num_threads", b"num_threads", "pool", b"pool", "reported_kv_live_bytes", b"reported_kv_live_bytes", "reserved_bytes", b"reserved_bytes", "sink", b"sink", "slab_bytes", b"slab_bytes", "vocab_size", b"vocab_size", "window", b"window", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "backend", b"backend", "dtype", b"dtype", "exact", b"exact", "fingerprint", b"fingerprint", "incarnation", b"incarnation", "kv_bytes_per_token", b"kv_bytes_per_token", "kv_live_bytes", b"kv_live_bytes", "lane_bytes", b"lane_bytes", "last_heartbeat_age_seconds", b"last_heartbeat_age_seconds", "model", b"model", "num_lanes", b"num_lanes", "num_sessions", b"num_sessions", "num_threads", b"num_threads", "pool", b"pool", "reported_kv_live_bytes", b"reported_kv_live_bytes", "reserved_bytes", b"reserved_bytes", "sink", b"sink", "slab_bytes", b"slab_bytes", "vocab_size", b"vocab_size", "weights", b"weights", "window", b"window", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

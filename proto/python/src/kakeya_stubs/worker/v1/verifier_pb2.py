@@ -24,45 +24,57 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%kakeya_stubs/worker/v1/verifier.proto\x12\x10kakeya.worker.v1\"U\n\x12OpenSessionRequest\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x04\x12\x0c\n\x04sink\x18\x03 \x01(\r\x12\x0e\n\x06window\x18\x04 \x01(\r\":\n\tLaneState\x12\x16\n\x0ehistory_length\x18\x01 \x01(\x04\x12\x15\n\rkv_live_bytes\x18\x02 \x01(\x04\"@\n\x13OpenSessionResponse\x12)\n\x04lane\x18\x01 \x01(\x0b\x32\x1b.kakeya.worker.v1.LaneState\"]\n\rAppendRequest\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x04\x12\x16\n\x0ehistory_length\x18\x03 \x01(\x04\x12\x11\n\ttoken_ids\x18\x04 \x03(\r\"z\n\x0e\x41ppendResponse\x12)\n\x04lane\x18\x01 \x01(\x0b\x32\x1b.kakeya.worker.v1.LaneState\x12 \n\x18prefill_duration_seconds\x18\x02 \x01(\x01\x12\x1b\n\x13\x65victed_token_count\x18\x03 \x01(\x04\"K\n\x08Sampling\x12\x0c\n\x04seed\x18\x01 \x01(\x04\x12\x13\n\x0btemperature\x18\x02 \x01(\x02\x12\r\n\x05top_p\x18\x03 \x01(\x02\x12\r\n\x05top_k\x18\x04 \x01(\r\"\xa5\x01\n\x0fGenerateRequest\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x04\x12\x16\n\x0ehistory_length\x18\x03 \x01(\x04\x12\x12\n\nmax_tokens\x18\x04 \x01(\r\x12\x15\n\reos_token_ids\x18\x05 \x03(\r\x12,\n\x08sampling\x18\x06 \x01(\x0b\x32\x1a.kakeya.worker.v1.Sampling\"a\n\x10GenerateResponse\x12\x12\n\x08token_id\x18\x01 \x01(\rH\x00\x12.\n\x04\x64one\x18\x02 \x01(\x0b\x32\x1e.kakeya.worker.v1.GenerateDoneH\x00\x42\t\n\x07payload\"\xee\x01\n\x0cGenerateDone\x12\x35\n\rfinish_reason\x18\x01 \x01(\x0e\x32\x1e.kakeya.worker.v1.FinishReason\x12\x1d\n\x15generated_token_count\x18\x02 \x01(\r\x12)\n\x04lane\x18\x03 \x01(\x0b\x32\x1b.kakeya.worker.v1.LaneState\x12 \n\x18prefill_duration_seconds\x18\x04 \x01(\x01\x12\x1e\n\x16total_duration_seconds\x18\x05 \x01(\x01\x12\x1b\n\x13\x65victed_token_count\x18\x06 \x01(\x04\"0\n\x0bStopRequest\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x04\"9\n\x0cStopResponse\x12)\n\x04lane\x18\x01 \x01(\x0b\x32\x1b.kakeya.worker.v1.LaneState\"8\n\x13\x43loseSessionRequest\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x04\"4\n\x14\x43loseSessionResponse\x12\x1c\n\x14\x66inal_history_length\x18\x01 \x01(\x04\"\x10\n\x0eGetSlabRequest\"\x99\x01\n\x0fGetSlabResponse\x12\x12\n\nslab_bytes\x18\x01 \x01(\x04\x12\x12\n\nlane_bytes\x18\x02 \x01(\x04\x12\x11\n\tnum_lanes\x18\x03 \x01(\r\x12\x18\n\x10num_lanes_in_use\x18\x04 \x01(\r\x12\x15\n\rkv_live_bytes\x18\x05 \x01(\x04\x12\x1a\n\x12kv_bytes_per_token\x18\x06 \x01(\x04*b\n\x0c\x46inishReason\x12\x1d\n\x19\x46INISH_REASON_UNSPECIFIED\x10\x00\x12\x1c\n\x18\x46INISH_REASON_MAX_TOKENS\x10\x01\x12\x15\n\x11\x46INISH_REASON_EOS\x10\x02\x32\x85\x04\n\x0fVerifierService\x12Z\n\x0bOpenSession\x12$.kakeya.worker.v1.OpenSessionRequest\x1a%.kakeya.worker.v1.OpenSessionResponse\x12K\n\x06\x41ppend\x12\x1f.kakeya.worker.v1.AppendRequest\x1a .kakeya.worker.v1.AppendResponse\x12S\n\x08Generate\x12!.kakeya.worker.v1.GenerateRequest\x1a\".kakeya.worker.v1.GenerateResponse0\x01\x12\x45\n\x04Stop\x12\x1d.kakeya.worker.v1.StopRequest\x1a\x1e.kakeya.worker.v1.StopResponse\x12]\n\x0c\x43loseSession\x12%.kakeya.worker.v1.CloseSessionRequest\x1a&.kakeya.worker.v1.CloseSessionResponse\x12N\n\x07GetSlab\x12 .kakeya.worker.v1.GetSlabRequest\x1a!.kakeya.worker.v1.GetSlabResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%kakeya_stubs/worker/v1/verifier.proto\x12\x10kakeya.worker.v1\"\xa6\x01\n\x12OpenSessionRequest\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x04\x12\x11\n\x04sink\x18\x03 \x01(\rH\x00\x88\x01\x01\x12\x13\n\x06window\x18\x04 \x01(\rH\x01\x88\x01\x01\x12\x10\n\x03pin\x18\x05 \x01(\rH\x02\x88\x01\x01\x12\x17\n\x0frefuse_overflow\x18\x06 \x01(\x08\x42\x07\n\x05_sinkB\t\n\x07_windowB\x06\n\x04_pin\"(\n\nTokenRange\x12\r\n\x05start\x18\x01 \x01(\x04\x12\x0b\n\x03\x65nd\x18\x02 \x01(\x04\"j\n\tLaneState\x12\x16\n\x0ehistory_length\x18\x01 \x01(\x04\x12\x15\n\rkv_live_bytes\x18\x02 \x01(\x04\x12.\n\x08retained\x18\x03 \x03(\x0b\x32\x1c.kakeya.worker.v1.TokenRange\"^\n\x13OpenSessionResponse\x12)\n\x04lane\x18\x01 \x01(\x0b\x32\x1b.kakeya.worker.v1.LaneState\x12\x0c\n\x04sink\x18\x02 \x01(\r\x12\x0e\n\x06window\x18\x03 \x01(\r\"]\n\rAppendRequest\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x04\x12\x16\n\x0ehistory_length\x18\x03 \x01(\x04\x12\x11\n\ttoken_ids\x18\x04 \x03(\r\"z\n\x0e\x41ppendResponse\x12)\n\x04lane\x18\x01 \x01(\x0b\x32\x1b.kakeya.worker.v1.LaneState\x12 \n\x18prefill_duration_seconds\x18\x02 \x01(\x01\x12\x1b\n\x13\x65victed_token_count\x18\x03 \x01(\x04\"\x80\x02\n\x08Sampling\x12\x0c\n\x04seed\x18\x01 \x01(\x04\x12\x13\n\x0btemperature\x18\x02 \x01(\x02\x12\r\n\x05top_p\x18\x03 \x01(\x02\x12\r\n\x05top_k\x18\x04 \x01(\r\x12\r\n\x05min_p\x18\x05 \x01(\x02\x12\x18\n\x10presence_penalty\x18\x06 \x01(\x02\x12\x19\n\x11\x66requency_penalty\x18\x07 \x01(\x02\x12=\n\nlogit_bias\x18\x08 \x03(\x0b\x32).kakeya.worker.v1.Sampling.LogitBiasEntry\x1a\x30\n\x0eLogitBiasEntry\x12\x0b\n\x03key\x18\x01 \x01(\r\x12\r\n\x05value\x18\x02 \x01(\x02:\x02\x38\x01\"\"\n\rTokenSequence\x12\x11\n\ttoken_ids\x18\x01 \x03(\r\"\x88\x02\n\x0fGenerateRequest\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x04\x12\x16\n\x0ehistory_length\x18\x03 \x01(\x04\x12\x12\n\nmax_tokens\x18\x04 \x01(\r\x12\x15\n\reos_token_ids\x18\x05 \x03(\r\x12,\n\x08sampling\x18\x06 \x01(\x0b\x32\x1a.kakeya.worker.v1.Sampling\x12=\n\x14stop_token_sequences\x18\x07 \x03(\x0b\x32\x1f.kakeya.worker.v1.TokenSequence\x12\x15\n\x08logprobs\x18\x08 \x01(\rH\x00\x88\x01\x01\x42\x0b\n\t_logprobs\"1\n\x0cTokenLogprob\x12\x10\n\x08token_id\x18\x01 \x01(\r\x12\x0f\n\x07logprob\x18\x02 \x01(\x02\"T\n\x0bTokenDetail\x12\x0f\n\x07logprob\x18\x01 \x01(\x02\x12\x34\n\x0ctop_logprobs\x18\x02 \x03(\x0b\x32\x1e.kakeya.worker.v1.TokenLogprob\"\x90\x01\n\x10GenerateResponse\x12\x12\n\x08token_id\x18\x01 \x01(\rH\x00\x12.\n\x04\x64one\x18\x02 \x01(\x0b\x32\x1e.kakeya.worker.v1.GenerateDoneH\x00\x12-\n\x06\x64\x65tail\x18\x03 \x01(\x0b\x32\x1d.kakeya.worker.v1.TokenDetailB\t\n\x07payload\"\xee\x01\n\x0cGenerateDone\x12\x35\n\rfinish_reason\x18\x01 \x01(\x0e\x32\x1e.kakeya.worker.v1.FinishReason\x12\x1d\n\x15generated_token_count\x18\x02 \x01(\r\x12)\n\x04lane\x18\x03 \x01(\x0b\x32\x1b.kakeya.worker.v1.LaneState\x12 \n\x18prefill_duration_seconds\x18\x04 \x01(\x01\x12\x1e\n\x16total_duration_seconds\x18\x05 \x01(\x01\x12\x1b\n\x13\x65victed_token_count\x18\x06 \x01(\x04\"0\n\x0bStopRequest\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x04\"9\n\x0cStopResponse\x12)\n\x04lane\x18\x01 \x01(\x0b\x32\x1b.kakeya.worker.v1.LaneState\"8\n\x13\x43loseSessionRequest\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\r\n\x05\x65poch\x18\x02 \x01(\x04\"4\n\x14\x43loseSessionResponse\x12\x1c\n\x14\x66inal_history_length\x18\x01 \x01(\x04\"\x10\n\x0eGetSlabRequest\"\x99\x01\n\x0fGetSlabResponse\x12\x12\n\nslab_bytes\x18\x01 \x01(\x04\x12\x12\n\nlane_bytes\x18\x02 \x01(\x04\x12\x11\n\tnum_lanes\x18\x03 \x01(\r\x12\x18\n\x10num_lanes_in_use\x18\x04 \x01(\r\x12\x15\n\rkv_live_bytes\x18\x05 \x01(\x04\x12\x1a\n\x12kv_bytes_per_token\x18\x06 \x01(\x04*\xa0\x01\n\x0c\x46inishReason\x12\x1d\n\x19\x46INISH_REASON_UNSPECIFIED\x10\x00\x12\x1c\n\x18\x46INISH_REASON_MAX_TOKENS\x10\x01\x12\x15\n\x11\x46INISH_REASON_EOS\x10\x02\x12\x1f\n\x1b\x46INISH_REASON_STOP_SEQUENCE\x10\x03\x12\x1b\n\x17\x46INISH_REASON_TRUNCATED\x10\x04\x32\x85\x04\n\x0fVerifierService\x12Z\n\x0bOpenSession\x12$.kakeya.worker.v1.OpenSessionRequest\x1a%.kakeya.worker.v1.OpenSessionResponse\x12K\n\x06\x41ppend\x12\x1f.kakeya.worker.v1.AppendRequest\x1a .kakeya.worker.v1.AppendResponse\x12S\n\x08Generate\x12!.kakeya.worker.v1.GenerateRequest\x1a\".kakeya.worker.v1.GenerateResponse0\x01\x12\x45\n\x04Stop\x12\x1d.kakeya.worker.v1.StopRequest\x1a\x1e.kakeya.worker.v1.StopResponse\x12]\n\x0c\x43loseSession\x12%.kakeya.worker.v1.CloseSessionRequest\x1a&.kakeya.worker.v1.CloseSessionResponse\x12N\n\x07GetSlab\x12 .kakeya.worker.v1.GetSlabRequest\x1a!.kakeya.worker.v1.GetSlabResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'kakeya_stubs.worker.v1.verifier_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_FINISHREASON']._serialized_start=1471
-  _globals['_FINISHREASON']._serialized_end=1569
-  _globals['_OPENSESSIONREQUEST']._serialized_start=59
-  _globals['_OPENSESSIONREQUEST']._serialized_end=144
-  _globals['_LANESTATE']._serialized_start=146
-  _globals['_LANESTATE']._serialized_end=204
-  _globals['_OPENSESSIONRESPONSE']._serialized_start=206
-  _globals['_OPENSESSIONRESPONSE']._serialized_end=270
-  _globals['_APPENDREQUEST']._serialized_start=272
-  _globals['_APPENDREQUEST']._serialized_end=365
-  _globals['_APPENDRESPONSE']._serialized_start=367
-  _globals['_APPENDRESPONSE']._serialized_end=489
-  _globals['_SAMPLING']._serialized_start=491
-  _globals['_SAMPLING']._serialized_end=566
-  _globals['_GENERATEREQUEST']._serialized_start=569
-  _globals['_GENERATEREQUEST']._serialized_end=734
-  _globals['_GENERATERESPONSE']._serialized_start=736
-  _globals['_GENERATERESPONSE']._serialized_end=833
-  _globals['_GENERATEDONE']._serialized_start=836
-  _globals['_GENERATEDONE']._serialized_end=1074
-  _globals['_STOPREQUEST']._serialized_start=1076
-  _globals['_STOPREQUEST']._serialized_end=1124
-  _globals['_STOPRESPONSE']._serialized_start=1126
-  _globals['_STOPRESPONSE']._serialized_end=1183
-  _globals['_CLOSESESSIONREQUEST']._serialized_start=1185
-  _globals['_CLOSESESSIONREQUEST']._serialized_end=1241
-  _globals['_CLOSESESSIONRESPONSE']._serialized_start=1243
-  _globals['_CLOSESESSIONRESPONSE']._serialized_end=1295
-  _globals['_GETSLABREQUEST']._serialized_start=1297
-  _globals['_GETSLABREQUEST']._serialized_end=1313
-  _globals['_GETSLABRESPONSE']._serialized_start=1316
-  _globals['_GETSLABRESPONSE']._serialized_end=1469
-  _globals['_VERIFIERSERVICE']._serialized_start=1572
-  _globals['_VERIFIERSERVICE']._serialized_end=2089
+  _globals['_SAMPLING_LOGITBIASENTRY']._loaded_options = None
+  _globals['_SAMPLING_LOGITBIASENTRY']._serialized_options = b'8\001'
+  _globals['_FINISHREASON']._serialized_start=2176
+  _globals['_FINISHREASON']._serialized_end=2336
+  _globals['_OPENSESSIONREQUEST']._serialized_start=60
+  _globals['_OPENSESSIONREQUEST']._serialized_end=226
+  _globals['_TOKENRANGE']._serialized_start=228
+  _globals['_TOKENRANGE']._serialized_end=268
+  _globals['_LANESTATE']._serialized_start=270
+  _globals['_LANESTATE']._serialized_end=376
+  _globals['_OPENSESSIONRESPONSE']._serialized_start=378
+  _globals['_OPENSESSIONRESPONSE']._serialized_end=472
+  _globals['_APPENDREQUEST']._serialized_start=474
+  _globals['_APPENDREQUEST']._serialized_end=567
+  _globals['_APPENDRESPONSE']._serialized_start=569
+  _globals['_APPENDRESPONSE']._serialized_end=691
+  _globals['_SAMPLING']._serialized_start=694
+  _globals['_SAMPLING']._serialized_end=950
+  _globals['_SAMPLING_LOGITBIASENTRY']._serialized_start=902
+  _globals['_SAMPLING_LOGITBIASENTRY']._serialized_end=950
+  _globals['_TOKENSEQUENCE']._serialized_start=952
+  _globals['_TOKENSEQUENCE']._serialized_end=986
+  _globals['_GENERATEREQUEST']._serialized_start=989
+  _globals['_GENERATEREQUEST']._serialized_end=1253
+  _globals['_TOKENLOGPROB']._serialized_start=1255
+  _globals['_TOKENLOGPROB']._serialized_end=1304
+  _globals['_TOKENDETAIL']._serialized_start=1306
+  _globals['_TOKENDETAIL']._serialized_end=1390
+  _globals['_GENERATERESPONSE']._serialized_start=1393
+  _globals['_GENERATERESPONSE']._serialized_end=1537
+  _globals['_GENERATEDONE']._serialized_start=1540
+  _globals['_GENERATEDONE']._serialized_end=1778
+  _globals['_STOPREQUEST']._serialized_start=1780
+  _globals['_STOPREQUEST']._serialized_end=1828
+  _globals['_STOPRESPONSE']._serialized_start=1830
+  _globals['_STOPRESPONSE']._serialized_end=1887
+  _globals['_CLOSESESSIONREQUEST']._serialized_start=1889
+  _globals['_CLOSESESSIONREQUEST']._serialized_end=1945
+  _globals['_CLOSESESSIONRESPONSE']._serialized_start=1947
+  _globals['_CLOSESESSIONRESPONSE']._serialized_end=1999
+  _globals['_GETSLABREQUEST']._serialized_start=2001
+  _globals['_GETSLABREQUEST']._serialized_end=2017
+  _globals['_GETSLABRESPONSE']._serialized_start=2020
+  _globals['_GETSLABRESPONSE']._serialized_end=2173
+  _globals['_VERIFIERSERVICE']._serialized_start=2339
+  _globals['_VERIFIERSERVICE']._serialized_end=2856
 # @@protoc_insertion_point(module_scope)
