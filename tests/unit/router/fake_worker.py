@@ -3,12 +3,21 @@
 import asyncio
 import itertools
 from collections import defaultdict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 
 import grpc
 
-from kakeya_shared.errors import KakeyaError, NoCapacity, OperationStopped, SessionClosed, SessionNotFound, StaleEpoch
+from kakeya_shared.errors import (
+    HistoryFull,
+    InvalidField,
+    KakeyaError,
+    NoCapacity,
+    OperationStopped,
+    SessionClosed,
+    SessionNotFound,
+    StaleEpoch,
+)
 from kakeya_shared.rpc_server import RpcServer
 from kakeya_stubs.worker.v1 import registry_pb2, registry_pb2_grpc, verifier_pb2_grpc
 from kakeya_stubs.worker.v1 import verifier_pb2 as pb
@@ -18,6 +27,7 @@ BYTES_PER_TOKEN = 100
 LANE_BYTES = NUM_SLOTS * BYTES_PER_TOKEN
 VOCAB_SIZE = 1000
 EOS = 7
+FINGERPRINT = "f" * 64
 
 _incarnations = itertools.count(1)
 
@@ -27,13 +37,29 @@ class Lane:
     epoch: int
     sink: int
     window: int
+    refuses: bool
     token_ids: list[int] = field(default_factory=list)
     busy: bool = False
     end: KakeyaError | None = None
 
-    def state(self) -> pb.LaneState:
+    @property
+    def room(self) -> int:
+        """Tokens that fit before one is forgotten."""
+        return max(0, self.sink + self.window - len(self.token_ids))
+
+    @property
+    def retained(self) -> list[tuple[int, int]]:
         length = len(self.token_ids)
-        return pb.LaneState(history_length=length, kv_live_bytes=min(length, self.sink + self.window) * BYTES_PER_TOKEN)
+        if length <= self.sink + self.window:
+            return [(0, length)] if length else []
+        return [(0, self.sink), (length - self.window, length)]
+
+    def state(self) -> pb.LaneState:
+        return pb.LaneState(
+            history_length=len(self.token_ids),
+            kv_live_bytes=min(len(self.token_ids), self.sink + self.window) * BYTES_PER_TOKEN,
+            retained=[pb.TokenRange(start=start, end=end) for start, end in self.retained],
+        )
 
 
 class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
@@ -42,6 +68,8 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
     Attributes:
         lanes: by session id.
         opening: session ids of all calls of OpenSession.
+        generating: what came in the calls of Generate.
+        sink, window: of a session that does not ask; together they fill the lane.
         flowing: clear it and no step takes place.
         failures: by method name, what the next calls raise instead of doing anything.
         calls: how often each method was called.
@@ -50,13 +78,22 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
     """
 
     def __init__(
-        self, worker_id: str = "worker-a", *, num_lanes: int = 4, pool: str = "tiny", model: str = "Tiny"
+        self,
+        worker_id: str = "worker-a",
+        *,
+        num_lanes: int = 4,
+        pool: str = "tiny",
+        model: str = "Tiny",
+        window: int = WINDOW,
+        fingerprint: str = FINGERPRINT,
     ) -> None:
         self.worker_id = worker_id
         self.incarnation = f"incarnation-{next(_incarnations)}"
         self.num_lanes = num_lanes
         self.pool = pool
         self.model = model
+        self.sink, self.window = SINK, window
+        self.fingerprint = fingerprint
         self.lanes: dict[str, Lane] = {}
         self.flowing = asyncio.Event()
         self.flowing.set()
@@ -65,6 +102,7 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
         self.eos_after = -1
         self.forgets_done = False
         self.opening: list[str] = []
+        self.generating: list[pb.GenerateRequest] = []
         self.prefill_seconds = 0.25
         self.server = RpcServer("127.0.0.1:0", ("kakeya.worker.v1.VerifierService",), grace_seconds=0)
         verifier_pb2_grpc.add_VerifierServiceServicer_to_server(self, self.server.grpc_server)
@@ -98,11 +136,14 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
             slab_bytes=self.num_lanes * LANE_BYTES,
             lane_bytes=LANE_BYTES,
             num_lanes=self.num_lanes,
-            sink=SINK,
-            window=WINDOW,
+            sink=self.sink,
+            window=self.window,
             kv_bytes_per_token=BYTES_PER_TOKEN,
             vocab_size=VOCAB_SIZE,
             num_threads=1,
+            weights="int8",
+            fingerprint=self.fingerprint,
+            exact=True,
         )
 
     def heartbeat_request(self, *, complete: bool = True) -> registry_pb2.HeartbeatRequest:
@@ -119,6 +160,7 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
                     epoch=epoch,
                     history_length=state.history_length,
                     kv_live_bytes=state.kv_live_bytes,
+                    retained=[registry_pb2.LaneReport.Range(start=r.start, end=r.end) for r in state.retained],
                 )
                 for session_id, (epoch, state) in states.items()
             ],
@@ -175,13 +217,24 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
             await asyncio.sleep(0.002)
         if len(self.lanes) >= self.num_lanes:
             raise NoCapacity("no lane")
-        lane = self.lanes[request.session_id] = Lane(request.epoch, request.sink, request.window)
-        return pb.OpenSessionResponse(lane=lane.state())
+        sink, window = self._geometry(request)
+        lane = self.lanes[request.session_id] = Lane(request.epoch, sink, window, request.refuse_overflow)
+        return pb.OpenSessionResponse(lane=lane.state(), sink=sink, window=window)
+
+    def _geometry(self, request: pb.OpenSessionRequest) -> tuple[int, int]:
+        num_kept = self.sink + self.window
+        sink = max(request.sink if request.HasField("sink") else self.sink, request.pin)
+        window = request.window if request.HasField("window") else num_kept - sink
+        if window < 1 or sink + window > num_kept:
+            raise InvalidField("the lane cannot hold it", metadata={"field": "pin" if request.pin else "window"})
+        return sink, window
 
     async def Append(self, request: pb.AppendRequest, context: object) -> pb.AppendResponse:
         self._enter("Append")
         lane = self._lane(request.session_id, request.epoch)
         assert len(lane.token_ids) == request.history_length
+        if lane.refuses and len(request.token_ids) > lane.room:
+            raise HistoryFull("does not fit", metadata={"room": str(lane.room)})
         lane.busy = True
         try:
             for token_id in request.token_ids:
@@ -197,21 +250,18 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
 
     async def Generate(self, request: pb.GenerateRequest, context: object) -> AsyncIterator[pb.GenerateResponse]:
         self._enter("Generate")
+        self.generating.append(request)
         lane = self._lane(request.session_id, request.epoch)
         assert len(lane.token_ids) == request.history_length
         lane.busy = True
-        reason = pb.FINISH_REASON_MAX_TOKENS
-        num_generated = 0
+        generated: list[int] = []
         try:
-            while num_generated < request.max_tokens and reason != pb.FINISH_REASON_EOS:
+            while (reason := _finish_reason(request, lane, generated)) is None:
                 await self._step(lane)
                 length = len(lane.token_ids)
-                token_id = EOS if length == self.eos_after else 100 + length % 800
-                lane.token_ids.append(token_id)
-                num_generated += 1
-                if token_id in request.eos_token_ids:
-                    reason = pb.FINISH_REASON_EOS
-                yield pb.GenerateResponse(token_id=token_id)
+                generated.append(EOS if length == self.eos_after else 100 + length % 800)
+                lane.token_ids.append(generated[-1])
+                yield pb.GenerateResponse(token_id=generated[-1], detail=_detail(request, generated[-1]))
         finally:
             lane.busy = False
         if self.forgets_done:
@@ -219,7 +269,7 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
         yield pb.GenerateResponse(
             done=pb.GenerateDone(
                 finish_reason=reason,
-                generated_token_count=num_generated,
+                generated_token_count=len(generated),
                 lane=lane.state(),
                 prefill_duration_seconds=self.prefill_seconds,
                 total_duration_seconds=1.5,
@@ -245,3 +295,24 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
 
     async def GetSlab(self, request: pb.GetSlabRequest, context: object) -> pb.GetSlabResponse:
         raise NotImplementedError
+
+
+def _finish_reason(
+    request: pb.GenerateRequest, lane: Lane, generated: Sequence[int]
+) -> pb.FinishReason.ValueType | None:
+    if generated and generated[-1] in request.eos_token_ids:
+        return pb.FINISH_REASON_EOS
+    for stop in (list(sequence.token_ids) for sequence in request.stop_token_sequences):
+        if generated[-len(stop) :] == stop:
+            return pb.FINISH_REASON_STOP_SEQUENCE
+    if len(generated) == request.max_tokens:
+        return pb.FINISH_REASON_MAX_TOKENS
+    return pb.FINISH_REASON_TRUNCATED if lane.refuses and not lane.room else None
+
+
+def _detail(request: pb.GenerateRequest, token_id: int) -> pb.TokenDetail | None:
+    """The choice at -0.5, and ids from 0 on, each less likely by one."""
+    if not request.HasField("logprobs"):
+        return None
+    top = [pb.TokenLogprob(token_id=id_, logprob=-1.0 - id_) for id_ in range(request.logprobs)]
+    return pb.TokenDetail(logprob=-0.5, top_logprobs=top)

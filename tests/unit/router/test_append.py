@@ -6,6 +6,7 @@ import pytest
 
 from kakeya_shared.errors import (
     AppendTooLong,
+    HistoryFull,
     HistoryLengthMismatch,
     InvariantViolated,
     OperationRunning,
@@ -64,8 +65,9 @@ async def test_a_token_outside_the_vocabulary_changes_nothing(
     client: Client, worker: FakeWorker, token_id: int
 ) -> None:
     session_id = await client.session()
-    with pytest.raises(TokenOutOfVocabulary):
+    with pytest.raises(TokenOutOfVocabulary) as raised:
         await client.append(session_id, [1, token_id])
+    assert raised.value.metadata == {"field": "token_ids", "vocab_size": str(VOCAB_SIZE)}
     assert (await client.append(session_id, [1])).history_length == 1
 
 
@@ -83,6 +85,28 @@ async def test_an_append_far_above_the_limit_is_still_answered_by_the_router(
     session_id = await client.session()
     with pytest.raises(AppendTooLong):
         await client.append(session_id, [999] * 2_000_000)
+
+
+async def test_a_session_that_refuses_to_forget_says_how_much_room_there_is(client: Client, worker: FakeWorker) -> None:
+    session_id = await client.session(on_overflow=api.OVERFLOW_POLICY_REFUSE)
+    await client.append(session_id, range(15))
+    before = await client.info(session_id)
+    with pytest.raises(HistoryFull) as raised:
+        await client.append(session_id, range(6), expected_history_length=15)
+    assert raised.value.metadata == {"room": "5"}
+    after = await client.info(session_id)
+    assert (after.history_length, after.kv_live_bytes) == (before.history_length, before.kv_live_bytes)
+    assert after.retained == before.retained == [api.TokenRange(start=0, end=15)]
+    assert after.state == api.SESSION_STATE_OPEN
+    appended = await client.append(session_id, range(5), expected_history_length=15)
+    assert (appended.history_length, appended.evicted_token_count) == (20, 0)
+
+
+@pytest.mark.parametrize("policy", [api.OVERFLOW_POLICY_UNSPECIFIED, api.OVERFLOW_POLICY_EVICT])
+async def test_other_sessions_forget(client: Client, worker: FakeWorker, policy: api.OverflowPolicy.ValueType) -> None:
+    session_id = await client.session(on_overflow=policy)
+    assert (await client.append(session_id, range(25))).evicted_token_count == 5
+    assert not worker.lanes[session_id].refuses
 
 
 async def test_an_unexpected_length_is_aborted(client: Client, worker: FakeWorker) -> None:

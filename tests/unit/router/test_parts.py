@@ -11,13 +11,15 @@ from kakeya_router.detached_tasks import DetachedTasks
 from kakeya_router.operations import _client_is_gone
 from kakeya_router.program import Router, _reachable
 from kakeya_router.settings import RouterSettings
-from kakeya_router.store import persistence
+from kakeya_router.store import persistence, token_ranges
 from kakeya_router.store.keys import PoolKeys, new_session_id, pool_of
+from kakeya_router.store.records import Overflow, SessionRecord, State
 from kakeya_router.worker_client import RunningCall
 from kakeya_shared import plugins
 from kakeya_shared.errors import Draining, StoreUnavailable
 from kakeya_shared.service_process import StartError
-from tests.unit.router.test_scripts import WORKER
+from kakeya_stubs.worker.v1.verifier_pb2 import TokenRange
+from tests.unit.router.test_scripts import SESSION, WORKER
 
 WORKERS = [
     replace(WORKER, worker_id="c", reserved_bytes=0),
@@ -54,6 +56,22 @@ def test_all_keys_of_a_pool_share_one_hash_tag() -> None:
     names = [keys.workers, keys.lost, keys.expiry, keys.worker("x"), keys.sessions("x"), keys.session("x")]
     for name in [*names, keys.operation("x"), keys.request("x")]:
         assert name.startswith("kakeya:{p}:")
+
+
+@pytest.mark.parametrize("text", ["", "0-7", "0-4,100-164"])
+def test_ranges_are_read_as_they_were_written(text: str) -> None:
+    parts = token_ranges.parse(text)
+    assert token_ranges.text(TokenRange(start=part.start, end=part.stop) for part in parts) == text
+    assert [(part.start, part.stop) for part in parts] == [
+        tuple(map(int, part.split("-"))) for part in text.split(",") if part
+    ]
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_a_record_is_read_as_it_was_written(exact: bool) -> None:
+    record = replace(SESSION, state=State.FAILED, on_overflow=Overflow.REFUSE, exact=exact, retained="0-3")
+    flat = iter(map(str, record.to_hash()))
+    assert SessionRecord.from_hash(dict(zip(flat, flat, strict=True)) | {"from_a_newer_router": "1"}) == record
 
 
 async def test_the_gate_waits_for_those_inside_and_lets_nobody_in() -> None:

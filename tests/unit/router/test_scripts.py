@@ -9,7 +9,7 @@ import pytest
 
 from kakeya_router.store.connection import RedisConnection
 from kakeya_router.store.keys import PoolKeys
-from kakeya_router.store.records import SessionRecord, State, WorkerRecord
+from kakeya_router.store.records import UNSET, SessionRecord, State, WorkerRecord
 from kakeya_router.store.session_store import Cause, Intent, SessionStore
 from kakeya_router.store.worker_store import Lane, WorkerStore
 from kakeya_router.worker_sweep import WorkerSweep
@@ -40,8 +40,8 @@ SESSION = SessionRecord(
     incarnation="i",
     address="127.0.0.1:1",
     epoch=1,
-    sink=1,
-    window=4,
+    sink=UNSET,
+    window=UNSET,
     vocab_size=100,
     reserved_bytes=100,
     ttl_ms=60_000,
@@ -78,10 +78,10 @@ def hasty(connection: RedisConnection, workers: WorkerStore) -> SessionStore:
 
 async def opened(sessions: SessionStore, record: SessionRecord = SESSION) -> SessionRecord:
     assert (await sessions.reserve(record, "create")).outcome == "reserved"
-    assert (await sessions.mark_open(record, "create")).outcome == "open"
-    stored = await sessions.get(record.session_id)
-    assert stored is not None
-    return stored
+    reply = await sessions.mark_open(record, "create", 1, 4)
+    assert reply.outcome == "open"
+    assert reply.record is not None
+    return reply.record
 
 
 async def ledger(workers: WorkerStore) -> tuple[int, int, int]:
@@ -120,13 +120,16 @@ async def test_reserve_session(sessions: SessionStore, workers: WorkerStore) -> 
 
 async def test_mark_open(sessions: SessionStore, workers: WorkerStore) -> None:
     await sessions.reserve(SESSION, "create")
-    assert (await sessions.mark_open(SESSION, "other")).outcome == "gone"
-    assert (await sessions.mark_open(SESSION, "create")).outcome == "open"
-    assert (await sessions.mark_open(SESSION, "create")).outcome == "gone"
+    assert (await fields(sessions)).sink == UNSET
+    assert (await sessions.mark_open(SESSION, "other", 9, 9)).outcome == "gone"
+    opened = await sessions.mark_open(SESSION, "create", 1, 4)
+    assert opened.record == await fields(sessions)
+    assert (opened.outcome, opened.record.sink, opened.record.window) == ("open", 1, 4)
+    assert (await sessions.mark_open(SESSION, "create", 9, 9)).outcome == "gone"
     other = replace(SESSION, session_id="p.two")
     await sessions.reserve(other, "create")
     await workers.drop("p", "w", "i", lapsed_only=False)
-    assert (await sessions.mark_open(other, "create")).outcome == "gone"
+    assert (await sessions.mark_open(other, "create", 1, 4)).outcome == "gone"
 
 
 async def test_share_session(sessions: SessionStore) -> None:
@@ -134,11 +137,11 @@ async def test_share_session(sessions: SessionStore) -> None:
     await sessions.reserve(SESSION, "create")
     opening = await sessions.share(SESSION)
     assert opening.record is not None
-    assert (opening.outcome, opening.record.state, opening.record.shared) == ("shared", State.OPENING, 0)
-    await sessions.mark_open(SESSION, "create")
+    assert (opening.outcome, opening.record.state, opening.record.shared) == ("shared", State.OPENING, False)
+    await sessions.mark_open(SESSION, "create", 1, 4)
     opened_now = await sessions.share(SESSION)
     assert opened_now.record is not None
-    assert (opened_now.record.state, opened_now.record.shared) == (State.OPEN, 1)
+    assert (opened_now.record.state, opened_now.record.shared) == (State.OPEN, True)
     await sessions.begin_close(SESSION, "close", Cause.REQUEST)
     assert (await sessions.share(SESSION)).outcome == "missing"
 
@@ -150,11 +153,11 @@ async def test_begin_operation(sessions: SessionStore, hasty: SessionStore, work
     assert await begin(sessions, "a") == "missing"
     await sessions.reserve(SESSION, "create")
     assert await begin(sessions, "a") == "missing"
-    await sessions.mark_open(SESSION, "create")
+    await sessions.mark_open(SESSION, "create", 1, 4)
     assert await begin(hasty, "a") == "begun"
     assert await begin(sessions, "b") == "recover"
     assert await begin(sessions, "c") == "busy"
-    assert (await sessions.end_operation(SESSION, "b", 3, 30)).outcome == "ended"
+    assert (await sessions.end_operation(SESSION, "b", 3, 30, "0-3")).outcome == "ended"
     assert (await fields(sessions)).append_end == 3
     assert await begin(sessions, "d") == "begun"
     await sessions.fail(SESSION, "d", "inv1")
@@ -187,18 +190,19 @@ async def test_renew_operation(sessions: SessionStore, hasty: SessionStore, conn
 
 async def test_end_operation(sessions: SessionStore, workers: WorkerStore) -> None:
     await opened(sessions)
-    assert (await sessions.end_operation(SESSION, "a", 3, 30)).outcome == "gone"
+    assert (await sessions.end_operation(SESSION, "a", 3, 30, "0-3")).outcome == "gone"
     await sessions.begin_operation(SESSION, "a", APPEND)
-    assert (await sessions.end_operation(replace(SESSION, epoch=2), "a", 3, 30)).outcome == "gone"
-    assert (await sessions.end_operation(SESSION, "a", 3, 30)).outcome == "ended"
+    assert (await sessions.end_operation(replace(SESSION, epoch=2), "a", 3, 30, "0-3")).outcome == "gone"
+    assert (await sessions.end_operation(SESSION, "a", 3, 30, "0-3")).outcome == "ended"
     record = await fields(sessions)
-    assert (record.history_length, record.kv_live_bytes) == (3, 30)
+    assert (record.history_length, record.kv_live_bytes, record.retained) == (3, 30, "0-3")
     assert (record.append_start, record.append_end, record.append_digest) == (0, 3, "digest")
     assert await ledger(workers) == (100, 30, 1)
     await sessions.begin_operation(SESSION, "b", APPEND)
-    assert (await sessions.end_operation(SESSION, "b", 2, 20)).outcome == "regressed"
-    assert (await sessions.end_operation(SESSION, "b", 5, 50)).outcome == "ended"
-    assert (await fields(sessions)).append_end == 3
+    assert (await sessions.end_operation(SESSION, "b", 2, 20, "0-2")).outcome == "regressed"
+    assert (await sessions.end_operation(SESSION, "b", 7, 50, "0-1,3-7")).outcome == "ended"
+    record = await fields(sessions)
+    assert (record.append_end, record.retained, record.num_dropped_tokens) == (3, "0-1,3-7", 2)
     assert await ledger(workers) == (100, 50, 1)
 
 
@@ -218,10 +222,12 @@ async def test_release_operation(sessions: SessionStore, connection: RedisConnec
 async def test_fail_session(sessions: SessionStore, workers: WorkerStore, invariant: str) -> None:
     await opened(sessions)
     assert (await sessions.fail(SESSION, "a", invariant)).outcome == "gone"
+    await workers.report_lanes("p", "w", "i", [Lane(SESSION.session_id, 1, 3, 30, "0-3")])
     await sessions.begin_operation(SESSION, "a", GENERATE)
     assert (await sessions.fail(SESSION, "a", invariant)).outcome == "failed"
     record = await fields(sessions)
     assert (record.state, record.reserved_bytes, record.kv_live_bytes) == (State.FAILED, 0, 0)
+    assert record.retained == ""
     assert getattr(record, f"{invariant}_violations") == 1
     assert record.inv1_violations + record.inv2_violations == 1
     assert await ledger(workers) == (0, 0, 0)
@@ -233,11 +239,13 @@ async def test_lose_session(sessions: SessionStore, workers: WorkerStore) -> Non
     assert await sessions.lose_all([record], 1000) == ["alive"]
     await WorkerSweep(sessions, workers, 1.0).sweep("p", "i")  # ends, and takes nothing from a living incarnation
     assert (await fields(sessions)).state is State.OPEN
+    await workers.report_lanes("p", "w", "i", [Lane(SESSION.session_id, 1, 3, 30, "0-3")])
     await sessions.begin_operation(record, "a", GENERATE)
     assert (await sessions.lose(record, "b", 1000)).outcome == "gone"
     assert (await sessions.lose(record, "a", 1000)).outcome == "lost"
     assert await ledger(workers) == (0, 0, 0)
-    assert (await fields(sessions)).state is State.LOST
+    record = await fields(sessions)
+    assert (record.state, record.kv_live_bytes, record.retained) == (State.LOST, 0, "")
     assert await sessions.of_request("p", "r") is None
     other = await opened(sessions, replace(SESSION, session_id="p.two"))
     closing = await opened(sessions, replace(SESSION, session_id="p.three"))
@@ -259,7 +267,7 @@ async def test_begin_close(sessions: SessionStore, hasty: SessionStore, connecti
     assert not await connection.call(lambda redis: redis.exists(KEYS.expiry))
     await sessions.reserve(SESSION, "create")
     assert await close(Cause.REQUEST) == "missing"
-    await sessions.mark_open(SESSION, "create")
+    await sessions.mark_open(SESSION, "create", 1, 4)
     assert await close(Cause.EXPIRY) == "kept"
     await sessions.begin_operation(SESSION, "a", GENERATE)
     await expire()
@@ -314,17 +322,18 @@ async def test_heartbeat(workers: WorkerStore) -> None:
 
 async def test_report_lane(sessions: SessionStore, workers: WorkerStore) -> None:
     async def orphan(epoch: int = 1, length: int = 0, incarnation: str = "i") -> bool:
-        lane = Lane(SESSION.session_id, epoch, length, length * 10)
+        lane = Lane(SESSION.session_id, epoch, length, length * 10, f"0-{length}")
         return await workers.report_lanes("p", "w", incarnation, [lane]) == [lane]
 
     assert await orphan()
     await sessions.reserve(SESSION, "create")
     assert not await orphan(length=9)
-    await sessions.mark_open(SESSION, "create")
+    await sessions.mark_open(SESSION, "create", 1, 4)
     assert (await fields(sessions)).history_length == 0
     assert not await orphan(length=3)
     assert not await orphan(length=2)
-    assert (await fields(sessions)).history_length == 3
+    record = await fields(sessions)
+    assert (record.history_length, record.kv_live_bytes, record.retained) == (3, 30, "0-3")
     assert await ledger(workers) == (100, 30, 1)
     assert await orphan(epoch=2)
     assert await orphan(incarnation="j")
@@ -339,7 +348,7 @@ async def test_a_report_after_the_worker_was_dropped_touches_no_ledger(
     await opened(sessions)
     await workers.drop("p", "w", "i", lapsed_only=False)
     await workers.join(replace(WORKER, incarnation="j"))
-    assert await workers.report_lanes("p", "w", "i", [Lane(SESSION.session_id, 1, 3, 30)]) == []
+    assert await workers.report_lanes("p", "w", "i", [Lane(SESSION.session_id, 1, 3, 30, "0-3")]) == []
     assert await ledger(workers) == (0, 0, 0)
 
 
@@ -369,4 +378,4 @@ async def test_scripts_survive_a_flush_of_the_script_cache(
     await connection.call(lambda redis: redis.script_flush())
     assert (await sessions.begin_operation(SESSION, "a", GENERATE)).outcome == "begun"
     await connection.call(lambda redis: redis.script_flush())
-    assert await workers.report_lanes("p", "w", "i", [Lane(SESSION.session_id, 1, 0, 0)]) == []
+    assert await workers.report_lanes("p", "w", "i", [Lane(SESSION.session_id, 1, 0, 0, "")]) == []

@@ -6,16 +6,22 @@ import pytest
 
 from kakeya_router import sessions
 from kakeya_shared.errors import (
-    Draining,
     Internal,
     InvalidField,
-    NoCapacity,
     NoWorker,
     SessionNotFound,
     TokenOutOfVocabulary,
 )
 from kakeya_stubs.v1 import runtime_pb2 as api
-from tests.unit.router.fake_worker import BYTES_PER_TOKEN, LANE_BYTES, SINK, VOCAB_SIZE, WINDOW, FakeWorker
+from tests.unit.router.fake_worker import (
+    BYTES_PER_TOKEN,
+    FINGERPRINT,
+    LANE_BYTES,
+    SINK,
+    VOCAB_SIZE,
+    WINDOW,
+    FakeWorker,
+)
 from tests.unit.router.stack import FAST, Client, Stack, eventually
 
 
@@ -24,9 +30,11 @@ async def test_a_new_session_is_empty_and_its_whole_lane_is_reserved(client: Cli
     assert created.session_id.startswith("tiny.")
     assert (created.model, created.sink, created.window) == ("Tiny", SINK, WINDOW)
     assert (created.reserved_bytes, created.vocab_size) == (LANE_BYTES, VOCAB_SIZE)
+    assert (created.exact, created.fingerprint) == (True, FINGERPRINT)
     info = await client.info(created.session_id)
     assert (info.state, info.history_length, info.kv_live_bytes) == (api.SESSION_STATE_OPEN, 0, 0)
     assert (info.reserved_bytes, info.model, info.worker, info.epoch) == (LANE_BYTES, "Tiny", "worker-a", 1)
+    assert (info.exact, info.fingerprint, list(info.retained)) == (True, FINGERPRINT, [])
     assert 0 <= info.idle_seconds < 5
     ledger = (await client.workers())["worker-a"]
     assert (ledger.reserved_bytes, ledger.num_sessions, ledger.kv_live_bytes) == (LANE_BYTES, 1, 0)
@@ -44,7 +52,9 @@ async def test_a_session_may_ask_for_less_than_the_lane(client: Client, worker: 
     [
         ({"window": 0}, "window"),
         ({"window": WINDOW + 1}, "window"),
-        ({"sink": SINK + 1}, "sink"),
+        ({"window": WINDOW, "sink": SINK + 1}, "window"),
+        ({"pin": SINK + WINDOW}, "pin"),
+        ({"on_overflow": 9}, "on_overflow"),
         ({"ttl_seconds": 0}, "ttl_seconds"),
         ({"client_label": "é" * 129}, "client_label"),
     ],
@@ -56,68 +66,30 @@ async def test_an_impossible_session_is_refused(
         await client.create(**fields)
     assert raised.value.metadata["field"] == field
     assert not await stack.session_keys()
+    assert (await client.workers())["worker-a"].reserved_bytes == 0
+
+
+@pytest.mark.parametrize(
+    ("fields", "sink", "window"),
+    [
+        ({"pin": 9}, 9, SINK + WINDOW - 9),
+        ({"pin": 1}, SINK, WINDOW),
+        ({"pin": 9, "window": 3}, 9, 3),
+        ({"sink": 0}, 0, SINK + WINDOW),
+    ],
+)
+async def test_what_is_left_open_is_chosen_by_the_worker_and_kept_on_record(
+    stack: Stack, client: Client, worker: FakeWorker, fields: dict[str, int], sink: int, window: int
+) -> None:
+    created = await client.create(**fields)
+    assert (created.sink, created.window) == (sink, window)
+    record = await stack.redis.hgetall(f"kakeya:{{tiny}}:session:{created.session_id}")
+    assert (record["sink"], record["window"], record["pin"]) == (str(sink), str(window), str(fields.get("pin", -1)))
 
 
 async def test_an_eos_token_outside_the_vocabulary_is_refused(client: Client, worker: FakeWorker) -> None:
     with pytest.raises(TokenOutOfVocabulary):
         await client.create(eos_token_ids=[VOCAB_SIZE])
-
-
-async def test_without_a_worker_there_is_no_session(client: Client) -> None:
-    with pytest.raises(NoWorker) as raised:
-        await client.create()
-    assert raised.value.retry_after_seconds
-
-
-async def test_an_unknown_model_is_answered_with_those_that_are_served(client: Client, worker: FakeWorker) -> None:
-    with pytest.raises(NoWorker, match="Tiny"):
-        await client.create(model="Huge")
-
-
-async def test_with_several_models_one_must_be_named(stack: Stack, client: Client, worker: FakeWorker) -> None:
-    await stack.worker(client, "worker-b", pool="other", model="Other")
-    with pytest.raises(InvalidField, match="Other, Tiny"):
-        await client.create()
-    assert (await client.create(model="Other")).session_id.startswith("other.")
-    by_default = await stack.router(default_model="Other")
-    assert (await by_default.create()).model == "Other"
-
-
-async def test_a_full_pool_is_refused_with_a_retry(stack: Stack, client: Client) -> None:
-    await stack.worker(client, num_lanes=1)
-    first = await client.session()
-    with pytest.raises(NoCapacity) as raised:
-        await client.create()
-    assert raised.value.retry_after_seconds == 1.0
-    await client.close(first)
-    await client.create()
-
-
-async def test_the_next_worker_is_tried_when_one_is_full_or_away(stack: Stack, client: Client) -> None:
-    roomy = await stack.worker(client, "worker-a", num_lanes=8)
-    await stack.worker(client, "worker-b", num_lanes=4)
-    roomy.failures["OpenSession"] = [NoCapacity("an orphan is in the way")]
-    assert (await client.info(await client.session())).worker == "worker-b"
-    await roomy.vanish()
-    assert (await client.info(await client.session())).worker == "worker-b"
-    ledger = (await client.workers())["worker-a"]
-    assert (ledger.reserved_bytes, ledger.num_sessions) == (0, 0)
-
-
-async def test_when_all_workers_are_full_after_all_nothing_is_left(
-    stack: Stack, client: Client, worker: FakeWorker
-) -> None:
-    worker.failures["OpenSession"] = [NoCapacity("an orphan is in the way")]
-    with pytest.raises(NoCapacity):
-        await client.create(request_id="r")
-    assert not await stack.session_keys()
-
-
-async def test_when_no_worker_answers_nothing_is_left(stack: Stack, client: Client, worker: FakeWorker) -> None:
-    await worker.vanish()
-    with pytest.raises(NoWorker):
-        await client.create()
-    assert not await stack.session_keys()
 
 
 async def test_an_unforeseen_error_of_the_worker_leaves_nothing(
@@ -176,17 +148,6 @@ async def test_equal_requests_in_lockstep_make_one_session(stack: Stack, client:
 
 async def _single(worker: FakeWorker) -> bool:
     return len(worker.lanes) == 1
-
-
-async def test_the_last_lane_goes_to_one_of_many(stack: Stack, client: Client) -> None:
-    await stack.worker(client, num_lanes=1)
-    for _ in range(10):
-        await asyncio.gather(*(client.workers() for _ in range(6)))
-        answers = await asyncio.gather(*(client.session() for _ in range(6)), return_exceptions=True)
-        opened = [answer for answer in answers if isinstance(answer, str)]
-        assert len(opened) == 1
-        assert all(isinstance(answer, NoCapacity) for answer in answers if not isinstance(answer, str))
-        await client.close(opened[0])
 
 
 async def test_opening_may_take_longer_than_an_operations_lease(client: Client, worker: FakeWorker) -> None:
@@ -314,10 +275,3 @@ async def test_a_closing_session_is_gone_for_everybody(stack: Stack, client: Cli
     for call in (client.info(session_id), client.close(session_id), client.append(session_id, [1])):
         with pytest.raises(SessionNotFound):
             await call
-
-
-async def test_a_worker_that_drains_is_passed_over(stack: Stack, client: Client) -> None:
-    draining = await stack.worker(client, "worker-a", num_lanes=8)
-    await stack.worker(client, "worker-b", num_lanes=4)
-    draining.failures["OpenSession"] = [Draining("shutting down")]
-    assert (await client.info(await client.session())).worker == "worker-b"

@@ -58,6 +58,7 @@ async def test_another_contract_is_refused(client: Client, worker: FakeWorker) -
         ("lane_bytes", 0),
         ("window", 0),
         ("address", "nowhere"),
+        ("fingerprint", ""),
         ("model", "Another"),
     ],
 )
@@ -76,6 +77,14 @@ async def test_joining_again_keeps_the_ledger(client: Client, worker: FakeWorker
     await client.join(worker)
     assert (await client.workers())["worker-a"].num_sessions == 1
     assert (await client.append(session_id, [1])).history_length == 1
+
+
+async def test_joining_again_keeps_the_record(client: Client, worker: FakeWorker) -> None:
+    request = worker.join_request()
+    request.fingerprint, request.exact = "another", False
+    await answer(client.registry.Join(request))
+    status = (await client.workers())["worker-a"]
+    assert (status.weights, status.fingerprint, status.exact) == ("int8", worker.fingerprint, True)
 
 
 async def test_a_heartbeat_of_a_stranger_is_refused(client: Client, worker: FakeWorker) -> None:
@@ -103,6 +112,7 @@ async def test_heartbeats_bring_the_record_forward_and_never_back(client: Client
     await client.beat(worker, complete=False)
     info = await client.info(session_id)
     assert (info.history_length, info.kv_live_bytes) == (3, 3 * BYTES_PER_TOKEN)
+    assert [(part.start, part.end) for part in info.retained] == [(0, 3)]
     assert (await client.workers())["worker-a"].kv_live_bytes == 3 * BYTES_PER_TOKEN
     del lane.token_ids[1:]
     await client.beat(worker, complete=False)

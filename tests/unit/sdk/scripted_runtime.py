@@ -23,6 +23,7 @@ from kakeya_stubs.v1 import runtime_pb2_grpc
 REASONS_PROTO = Path(__file__).resolve().parents[3] / "proto/kakeya/v1/error_reason.proto"
 BYTES_PER_TOKEN = 1024
 SINK, WINDOW, VOCAB_SIZE = 4, 16, 1000
+FINGERPRINT = "f" * 64
 
 Fault = Callable[[grpc.ServicerContext], None]
 
@@ -80,6 +81,13 @@ class ScriptedSession:
     @property
     def kv_live_bytes(self) -> int:
         return min(len(self.history), SINK + WINDOW) * BYTES_PER_TOKEN
+
+    @property
+    def retained(self) -> list[pb.TokenRange]:
+        length = len(self.history)
+        if length <= SINK + WINDOW:
+            return [pb.TokenRange(start=0, end=length)]
+        return [pb.TokenRange(start=0, end=SINK), pb.TokenRange(start=length - WINDOW, end=length)]
 
 
 class ScriptedRuntime(runtime_pb2_grpc.RuntimeServiceServicer):
@@ -142,6 +150,8 @@ class ScriptedRuntime(runtime_pb2_grpc.RuntimeServiceServicer):
             sink=SINK,
             window=WINDOW,
             reserved_bytes=32_768,
+            exact=True,
+            fingerprint=FINGERPRINT,
             vocab_size=VOCAB_SIZE,
         )
 
@@ -210,6 +220,9 @@ class ScriptedRuntime(runtime_pb2_grpc.RuntimeServiceServicer):
             idle_seconds=0.5,
             state=pb.SESSION_STATE_OPEN,
             reserved_bytes=32_768,
+            retained=session.retained,
+            exact=True,
+            fingerprint=FINGERPRINT,
             model="counter",
             worker="scripted",
             epoch=3,
@@ -226,7 +239,8 @@ class ScriptedRuntime(runtime_pb2_grpc.RuntimeServiceServicer):
         yield from self.unusual_responses
         if len(session.history) > SINK + WINDOW:
             dropped = len(session.history) - SINK - WINDOW
-            yield pb.GenerateResponse(truncated=pb.HistoryTruncated(dropped_token_count=dropped))
+            truncated = pb.HistoryTruncated(dropped_token_count=dropped, retained=session.retained)
+            yield pb.GenerateResponse(truncated=truncated)
         answer = deque(self.answers.popleft() if self.answers else [])
         hold_after = self.hold_after
         num_tokens, stop_reason = 0, pb.STOP_REASON_MAX_TOKENS
@@ -240,7 +254,7 @@ class ScriptedRuntime(runtime_pb2_grpc.RuntimeServiceServicer):
             num_tokens += 1
             if session.history[-1] in session.eos_token_ids:
                 stop_reason = pb.STOP_REASON_EOS
-            yield pb.GenerateResponse(token_id=session.history[-1])
+            yield pb.GenerateResponse(token_id=session.history[-1], detail=_detail(request))
         self._leave("Generate", context)
         session.running.discard(op_id)
         if self.breaks_off:
@@ -256,6 +270,7 @@ class ScriptedRuntime(runtime_pb2_grpc.RuntimeServiceServicer):
                 evicted_token_count=5,
                 history_length=len(session.history),
                 kv_live_bytes=session.kv_live_bytes,
+                retained=session.retained,
             )
         )
         self._leave("done", context)
@@ -274,3 +289,11 @@ class ScriptedRuntime(runtime_pb2_grpc.RuntimeServiceServicer):
         if session_id not in self.sessions:
             fails("SESSION_NOT_FOUND")(context)
         return self.sessions[session_id]
+
+
+def _detail(request: pb.GenerateRequest) -> pb.TokenDetail | None:
+    """The choice at -0.5, and ids from 7 down, each less likely by one."""
+    if not request.HasField("logprobs"):
+        return None
+    top = [pb.TokenLogprob(token_id=7 - rank, logprob=-1.0 - rank) for rank in range(request.logprobs)]
+    return pb.TokenDetail(logprob=-0.5, top_logprobs=top)

@@ -6,17 +6,20 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from kakeya import AppendResult, GenerateResult, StopReason
 from kakeya.cli import chat, chat_tokenizer
 from kakeya.cli.chat_tokenizer import ChatTokenizer
+from kakeya.cli.conversation import statistics
 from kakeya.cli.detokenizer import Detokenizer
 from kakeya.cli.terminal import Terminal
 from tests.unit.sdk import tiny_tokenizer
 from tests.unit.sdk.screen import Screen
-from tests.unit.sdk.scripted_runtime import BYTES_PER_TOKEN, SINK, WINDOW, ScriptedRuntime, fails
+from tests.unit.sdk.scripted_runtime import BYTES_PER_TOKEN, FINGERPRINT, SINK, WINDOW, ScriptedRuntime, fails
 
 
 @pytest.fixture(scope="session")
@@ -108,6 +111,18 @@ def test_a_short_history_is_seen_whole(talk: Talk, plain_dir: Path, capsys: pyte
     )
 
 
+def test_what_the_model_sees_is_told_whatever_its_policy() -> None:
+    done = GenerateResult(StopReason.EOS, 1, 0.0, 0.0, 0, "op", 0, 2000, 0, ())
+    appended = AppendResult(2000, 0, 0.0, 0)
+    for retained, sight in (
+        ((range(2000),), "sees all"),
+        ((range(4), range(1000, 1064), range(1990, 2000)), "sees the first 4 and 1000:1064 and the last 10"),
+        ((range(1984, 2000),), "sees the last 16"),
+    ):
+        note = statistics(1, appended, replace(done, retained=retained), None)
+        assert note.endswith(f", {sight}]")
+
+
 def test_without_a_template_text_is_sent_as_it_is(
     talk: Talk, runtime: ScriptedRuntime, plain_dir: Path, tokenizer: ChatTokenizer, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -123,10 +138,13 @@ def test_sampling_flags_and_variables_reach_the_runtime(
     monkeypatch.setenv("KAKEYA_CHAT_TEMPERATURE", "0.5")
     monkeypatch.setenv("KAKEYA_CHAT_TOP_K", "3")
     monkeypatch.setenv("KAKEYA_CHAT_MODEL", "counter")
-    assert talk("hi\n", "--max-tokens", "1", "--top-k", "4", "--top-p", "0.5", "--seed", "0") == 0
+    monkeypatch.setenv("KAKEYA_CHAT_FREQUENCY_PENALTY", "0.5")
+    flags = ("--top-k", "4", "--top-p", "0.5", "--min-p", "0.25", "--presence-penalty", "-1.5", "--seed", "0")
+    assert talk("hi\n", "--max-tokens", "1", *flags) == 0
     request = runtime.requests["Generate"][0]
     assert (request.temperature, request.top_k, request.top_p) == (0.5, 4, 0.5)
     assert (request.HasField("seed"), request.seed) == (True, 0)
+    assert (request.min_p, request.presence_penalty, request.frequency_penalty) == (0.25, -1.5, 0.5)
     assert runtime.requests["CreateSession"][0].model == "counter"
 
 
@@ -150,6 +168,9 @@ def test_help_names_a_variable_for_each_flag(capsys: pytest.CaptureFixture[str])
         "TEMPERATURE",
         "TOP_P",
         "TOP_K",
+        "MIN_P",
+        "PRESENCE_PENALTY",
+        "FREQUENCY_PENALTY",
         "SEED",
         "NO_COLOR",
     )
@@ -157,12 +178,17 @@ def test_help_names_a_variable_for_each_flag(capsys: pytest.CaptureFixture[str])
 
 
 def test_commands(talk: Talk, runtime: ScriptedRuntime, capsys: pytest.CaptureFixture[str]) -> None:
-    assert talk("/info\n/nonsense\n/quit\nhi\n") == 0
+    assert talk("hello\n/info\n/nonsense\n/quit\nhi\n", "--max-tokens", "2") == 0
     notes = capsys.readouterr().err
+    assert ", 32,768 bytes reserved, exact\n" in notes
+    length = len(runtime.requests["AppendTokens"][0].token_ids) + 2
+    assert f"retained  0:{SINK}, {length - WINDOW}:{length}\n" in notes
+    assert "exact  yes" in notes
+    assert f"fingerprint  {FINGERPRINT}" in notes
     assert "reserved_bytes  32,768" in notes
     assert "state  open" in notes
     assert "/nonsense is no command" in notes
-    assert not runtime.requests["AppendTokens"]
+    assert len(runtime.requests["AppendTokens"]) == 1
 
 
 @pytest.mark.parametrize("reason", ["WORKER_LOST", "APPEND_TOO_LONG"])

@@ -14,6 +14,7 @@ from kakeya.errors import (
     DeadlineExceeded,
     Draining,
     EmptyHistory,
+    HistoryFull,
     HistoryLengthMismatch,
     Internal,
     InvalidField,
@@ -34,18 +35,28 @@ from kakeya.errors import (
     Unavailable,
     WorkerLost,
 )
-from kakeya.results import AppendResult, GenerateResult, SessionInfo, SessionState, StopReason
+from kakeya.results import (
+    AppendResult,
+    GenerateResult,
+    OverflowPolicy,
+    SessionInfo,
+    SessionState,
+    StopReason,
+    TokenDetail,
+    Truncation,
+)
 
 __all__ = [
     "AsyncClient", "AsyncGeneration", "AsyncSession",
     "Client", "Generation", "Session",
-    "AppendResult", "GenerateResult", "SessionInfo", "SessionState", "StopReason",
+    "AppendResult", "GenerateResult", "OverflowPolicy", "SessionInfo", "SessionState", "StopReason",
+    "TokenDetail", "Truncation",
     "KakeyaError",
     "SessionNotFound",
     "InvalidRequest", "AppendTooLong", "EmptyHistory", "InvalidField", "TokenOutOfVocabulary",
     "Conflict", "HistoryLengthMismatch", "OperationRunning",
     "NoCapacity",
-    "InvariantViolated",
+    "HistoryFull", "InvariantViolated",
     "Unavailable", "ConnectionFailed", "Draining", "NoWorker", "StoreUnavailable", "WorkerLost",
     "Stopped", "Cancelled", "OperationStopped", "SessionClosed",
     "DeadlineExceeded",

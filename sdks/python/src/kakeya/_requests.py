@@ -1,12 +1,14 @@
 """Requests, checked before they are sent."""
 
 import operator
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import SupportsIndex, TypeVar
 
 from google.protobuf.message import Message
 
 from kakeya.errors import InvalidField, TokenOutOfVocabulary
+from kakeya.results import OverflowPolicy
+from kakeya_stubs.v1 import runtime_pb2
 
 TokenIds = Iterable[SupportsIndex]
 """Token ids: a list of ints, a numpy array, a tensor of one dimension, ..."""
@@ -48,3 +50,33 @@ def fill(request: M, **fields: object) -> M:
         except (TypeError, ValueError) as error:
             raise InvalidField(f"{name}: {error}", metadata={"field": name}) from error
     return request
+
+
+def generate_request(
+    session_id: str,
+    *,
+    logit_bias: Mapping[int, float] | None,
+    stop_token_sequences: Iterable[TokenIds],
+    **fields: object,
+) -> runtime_pb2.GenerateRequest:
+    """A Generate; `fields` as in `fill`. Raises InvalidField, TokenOutOfVocabulary."""
+    request = fill(runtime_pb2.GenerateRequest(session_id=session_id), **fields)
+    if logit_bias is not None:
+        token_ids = token_list(logit_bias, "logit_bias")
+        try:
+            request.logit_bias.update(zip(token_ids, logit_bias.values(), strict=True))
+        except (TypeError, ValueError) as error:
+            raise InvalidField(f"logit_bias: {error}", metadata={"field": "logit_bias"}) from error
+    for sequence in stop_token_sequences:
+        request.stop_token_sequences.add(token_ids=token_list(sequence, "stop_token_sequences"))
+    return request
+
+
+def overflow_policy(name: str | None) -> "runtime_pb2.OverflowPolicy.ValueType | None":
+    """A policy on the wire. Raises InvalidField: there is no such policy."""
+    if name is None:
+        return None
+    try:
+        return OverflowPolicy(name).wire
+    except ValueError as error:
+        raise InvalidField(f"on_overflow: {error}", metadata={"field": "on_overflow"}) from error

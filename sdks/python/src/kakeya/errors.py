@@ -100,6 +100,15 @@ class InvariantViolated(
     """An invariant of the session's cache was violated; the session is FAILED."""
 
 
+class HistoryFull(
+    KakeyaError, status=grpc.StatusCode.FAILED_PRECONDITION, reason=ErrorReason.ERROR_REASON_HISTORY_FULL
+):
+    """The tokens do not fit and the session refuses to forget; `metadata["room"]` says how many would.
+
+    The session is unchanged.
+    """
+
+
 class Unavailable(KakeyaError, status=grpc.StatusCode.UNAVAILABLE):
     """Something that the call needs is not there now."""
 

@@ -1,5 +1,6 @@
 """What the calls answer: plain values, without protobuf."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Self
@@ -15,6 +16,7 @@ class StopReason(StrEnum):
     EOS = "eos"
     CANCELLED = "cancelled"
     TRUNCATED = "truncated"
+    STOP_SEQUENCE = "stop_sequence"
 
     @classmethod
     def from_wire(cls, value: int) -> "StopReason":
@@ -23,6 +25,19 @@ class StopReason(StrEnum):
             return cls.UNSPECIFIED
         name = runtime_pb2.StopReason.Name(runtime_pb2.StopReason.ValueType(value))
         return cls[name.removeprefix("STOP_REASON_")]
+
+
+class OverflowPolicy(StrEnum):
+    """What happens when the history outgrows sink and window."""
+
+    EVICT = "evict"
+    """The oldest tokens of the window are forgotten."""
+    REFUSE = "refuse"
+    """Nothing is: an append that does not fit raises HistoryFull, a generation stops as TRUNCATED."""
+
+    @property
+    def wire(self) -> runtime_pb2.OverflowPolicy.ValueType:
+        return runtime_pb2.OverflowPolicy.Value(f"OVERFLOW_POLICY_{self.name}")
 
 
 class SessionState(StrEnum):
@@ -42,6 +57,10 @@ class SessionState(StrEnum):
             return cls.UNSPECIFIED
         name = runtime_pb2.SessionState.Name(runtime_pb2.SessionState.ValueType(value))
         return cls[name.removeprefix("SESSION_STATE_")]
+
+
+def _ranges(retained: Iterable[runtime_pb2.TokenRange]) -> tuple[range, ...]:
+    return tuple(range(part.start, part.end) for part in retained)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +90,45 @@ class AppendResult:
 
 
 @dataclass(frozen=True, slots=True)
+class Truncation:
+    """What the model cannot see any more at the start of a generation.
+
+    Attributes:
+        num_dropped_tokens: tokens of the history that it does not see.
+        retained: what it sees, as indices into the history, ascending.
+    """
+
+    num_dropped_tokens: int
+    retained: tuple[range, ...]
+
+    @classmethod
+    def from_wire(cls, truncated: runtime_pb2.HistoryTruncated) -> Self:
+        return cls(num_dropped_tokens=truncated.dropped_token_count, retained=_ranges(truncated.retained))
+
+
+@dataclass(frozen=True, slots=True)
+class TokenDetail:
+    """How likely a token was.
+
+    Log-probabilities are natural logarithms, of the raw logits' softmax: before bias, penalties and temperature.
+
+    Attributes:
+        token_id: the token.
+        logprob: its log-probability.
+        top_logprobs: those of the likeliest ids by id, descending; as many as were asked for.
+    """
+
+    token_id: int
+    logprob: float
+    top_logprobs: dict[int, float]
+
+    @classmethod
+    def from_wire(cls, token_id: int, detail: runtime_pb2.TokenDetail) -> Self:
+        top_logprobs = {top.token_id: top.logprob for top in detail.top_logprobs}
+        return cls(token_id=token_id, logprob=detail.logprob, top_logprobs=top_logprobs)
+
+
+@dataclass(frozen=True, slots=True)
 class GenerateResult:
     """At the end of a generation.
 
@@ -84,6 +142,7 @@ class GenerateResult:
         num_evicted_tokens: tokens that left the window because of this generation.
         history_length: tokens of the session so far.
         kv_live_bytes: bytes of KV that the verifier really holds for the session now.
+        retained: what the next token would see, as indices into the history, ascending.
     """
 
     stop_reason: StopReason
@@ -95,6 +154,7 @@ class GenerateResult:
     num_evicted_tokens: int
     history_length: int
     kv_live_bytes: int
+    retained: tuple[range, ...]
 
     @classmethod
     def from_wire(cls, done: runtime_pb2.GenerateDone) -> Self:
@@ -108,6 +168,7 @@ class GenerateResult:
             num_evicted_tokens=done.evicted_token_count,
             history_length=done.history_length,
             kv_live_bytes=done.kv_live_bytes,
+            retained=_ranges(done.retained),
         )
 
 
@@ -123,6 +184,9 @@ class SessionInfo:
         idle_seconds: since its last operation.
         state: where it stands.
         reserved_bytes: its whole lane, slack included.
+        retained: what the next token would see, as indices into the history, ascending.
+        exact: whether its bits depend on its tokens and the fingerprint alone.
+        fingerprint: digest of all that the bits depend on.
         model: what serves it.
         worker: id of the worker that holds its lane.
         epoch: rises with each new lease on the session.
@@ -135,6 +199,9 @@ class SessionInfo:
     idle_seconds: float
     state: SessionState
     reserved_bytes: int
+    retained: tuple[range, ...]
+    exact: bool
+    fingerprint: str
     model: str
     worker: str
     epoch: int
@@ -149,6 +216,9 @@ class SessionInfo:
             idle_seconds=response.idle_seconds,
             state=SessionState.from_wire(response.state),
             reserved_bytes=response.reserved_bytes,
+            retained=_ranges(response.retained),
+            exact=response.exact,
+            fingerprint=response.fingerprint,
             model=response.model,
             worker=response.worker,
             epoch=response.epoch,

@@ -9,6 +9,7 @@ import structlog
 
 from kakeya_router import refusals
 from kakeya_router.detached_tasks import DetachedTasks
+from kakeya_router.store import token_ranges
 from kakeya_router.store.persistence import persist
 from kakeya_router.store.records import SessionRecord
 from kakeya_router.store.session_store import Intent, SessionStore
@@ -187,8 +188,9 @@ class Operations:
         return await self._write_through(operation, lane)
 
     async def _write_through(self, operation: Operation, lane: LaneState) -> KakeyaError | None:
+        retained = token_ranges.text(lane.retained)
         reply = await self._store.end_operation(
-            operation.record, operation.op_id, lane.history_length, lane.kv_live_bytes
+            operation.record, operation.op_id, lane.history_length, lane.kv_live_bytes, retained
         )
         if reply.outcome == "regressed":
             return await self._fail(operation, "inv2")

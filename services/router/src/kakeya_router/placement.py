@@ -15,7 +15,7 @@ class Placement(Protocol):
         """The workers in the order in which they should be tried.
 
         Args:
-            workers: those that serve the model, have the geometry and have room; not empty.
+            workers: those that serve the model and have room; not empty.
         """
 
 

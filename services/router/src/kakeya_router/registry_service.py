@@ -3,6 +3,7 @@
 import structlog
 
 from kakeya_router import validation
+from kakeya_router.store import token_ranges
 from kakeya_router.store.keys import POOL_NAME
 from kakeya_router.store.records import WorkerRecord
 from kakeya_router.store.worker_store import Lane, WorkerStore
@@ -18,7 +19,7 @@ CONTRACT_VERSION = 1
 
 # N and N-1 interoperate; there is no 0.
 _INTEROPERABLE = frozenset({CONTRACT_VERSION})
-_NAMES = ("worker_id", "incarnation", "model")
+_NAMES = ("worker_id", "incarnation", "model", "fingerprint")
 _SIZES = ("slab_bytes", "lane_bytes", "num_lanes", "window", "kv_bytes_per_token", "vocab_size")
 
 _log = structlog.get_logger()
@@ -60,7 +61,7 @@ class RegistryService(registry_pb2_grpc.RegistryServiceServicer):
         pool, worker_id, incarnation = request.pool, request.worker_id, request.incarnation
         if not await self._store.heartbeat(pool, worker_id, incarnation, request.kv_live_bytes):
             raise UnknownIncarnation("not registered, or lost in the meantime; join again")
-        lanes = [Lane(r.session_id, r.epoch, r.history_length, r.kv_live_bytes) for r in request.lanes]
+        lanes = [_lane(report) for report in request.lanes]
         orphans = await self._store.report_lanes(pool, worker_id, incarnation, lanes)
         return pb.HeartbeatResponse(
             orphans=[pb.OrphanLane(session_id=o.session_id, epoch=o.epoch) for o in orphans if request.complete],
@@ -99,6 +100,11 @@ def _check_join(request: pb.JoinRequest) -> None:
         raise validation.invalid("address", str(error)) from error
 
 
+def _lane(report: pb.LaneReport) -> Lane:
+    retained = token_ranges.text(report.retained)
+    return Lane(report.session_id, report.epoch, report.history_length, report.kv_live_bytes, retained)
+
+
 def _record(request: pb.JoinRequest) -> WorkerRecord:
     return WorkerRecord(
         worker_id=request.worker_id,
@@ -116,6 +122,9 @@ def _record(request: pb.JoinRequest) -> WorkerRecord:
         kv_bytes_per_token=request.kv_bytes_per_token,
         vocab_size=request.vocab_size,
         num_threads=request.num_threads,
+        weights=request.weights,
+        fingerprint=request.fingerprint,
+        exact=request.exact,
     )
 
 
@@ -136,6 +145,9 @@ def _status(worker: WorkerRecord, now_ms: int) -> pb.WorkerStatus:
         kv_bytes_per_token=worker.kv_bytes_per_token,
         vocab_size=worker.vocab_size,
         num_threads=worker.num_threads,
+        weights=worker.weights,
+        fingerprint=worker.fingerprint,
+        exact=worker.exact,
         reserved_bytes=worker.reserved_bytes,
         kv_live_bytes=worker.kv_live_bytes,
         reported_kv_live_bytes=worker.reported_kv_live_bytes,

@@ -1,16 +1,15 @@
 """kakeya.v1.RuntimeService: the public API, in terms of sessions and operations."""
 
 import hashlib
-import secrets
 import struct
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
 import structlog
 
-from kakeya_router import refusals, validation
+from kakeya_router import generation, refusals, validation
 from kakeya_router.call_gate import CallGate
-from kakeya_router.operations import Operation, Operations
+from kakeya_router.operations import Operations
 from kakeya_router.sessions import Sessions
 from kakeya_router.store.records import SessionRecord, State
 from kakeya_router.store.session_store import Intent, SessionStore
@@ -20,7 +19,6 @@ from kakeya_shared.errors import EmptyHistory
 from kakeya_shared.rpc_boundary import Context
 from kakeya_stubs.v1 import runtime_pb2 as api
 from kakeya_stubs.v1 import runtime_pb2_grpc
-from kakeya_stubs.worker.v1 import verifier_pb2 as worker_api
 
 SERVICE = api.DESCRIPTOR.services_by_name["RuntimeService"].full_name
 OP_ID_KEY = "kakeya-op-id"
@@ -33,10 +31,6 @@ _STATES = {
     State.CLOSING: api.SESSION_STATE_CLOSING,
     State.FAILED: api.SESSION_STATE_FAILED,
     State.LOST: api.SESSION_STATE_LOST,
-}
-_STOP_REASONS = {
-    worker_api.FINISH_REASON_MAX_TOKENS: api.STOP_REASON_MAX_TOKENS,
-    worker_api.FINISH_REASON_EOS: api.STOP_REASON_EOS,
 }
 
 
@@ -68,6 +62,8 @@ class RuntimeService(runtime_pb2_grpc.RuntimeServiceServicer):
             sink=record.sink,
             window=record.window,
             reserved_bytes=record.reserved_bytes,
+            exact=record.exact,
+            fingerprint=record.fingerprint,
             vocab_size=record.vocab_size,
         )
 
@@ -114,6 +110,9 @@ class RuntimeService(runtime_pb2_grpc.RuntimeServiceServicer):
             idle_seconds=glance.idle_seconds,
             state=_STATES[record.state],
             reserved_bytes=record.reserved_bytes,
+            retained=generation.retained(record),
+            exact=record.exact,
+            fingerprint=record.fingerprint,
             model=record.model,
             worker=record.worker_id,
             epoch=record.epoch,
@@ -131,7 +130,7 @@ class RuntimeService(runtime_pb2_grpc.RuntimeServiceServicer):
         token_ids = request.token_ids
         validation.check_append_length(len(token_ids), self._max_append_tokens)
         record = await self._session(request.session_id)
-        validation.check_vocabulary(token_ids, record.vocab_size)
+        validation.check_vocabulary("token_ids", token_ids, record.vocab_size)
         digest = _digest(token_ids)
         intent = Intent("append", {"num_tokens": len(token_ids)}, len(token_ids), digest)
         async with self._operations.running(record, intent) as operation:
@@ -156,9 +155,10 @@ class RuntimeService(runtime_pb2_grpc.RuntimeServiceServicer):
 
     async def _generate(self, request: api.GenerateRequest, context: Context) -> Responses:
         validation.check_generate(request)
-        sampling = _sampling(request)
         record = await self._session(request.session_id)
-        async with self._operations.running(record, _generate_intent(request, sampling)) as operation:
+        validation.check_generate_vocabulary(request, record.vocab_size)
+        sampling = generation.sampling(request)
+        async with self._operations.running(record, generation.intent(request, sampling)) as operation:
             record = operation.record
             if request.HasField("expected_history_length"):
                 validation.check_history_length(request.expected_history_length, record.history_length)
@@ -166,20 +166,19 @@ class RuntimeService(runtime_pb2_grpc.RuntimeServiceServicer):
                 raise EmptyHistory("append tokens before generating")
             await context.send_initial_metadata(((OP_ID_KEY, operation.op_id),))
             tracing.annotate(op_id=operation.op_id)
-            num_dropped = record.history_length - (record.sink + record.window)
-            if num_dropped > 0:
-                yield api.GenerateResponse(truncated=api.HistoryTruncated(dropped_token_count=num_dropped))
+            if record.num_dropped_tokens:
+                yield generation.truncated(record)
             timeout_seconds = context.time_remaining()
             operation.at_worker = True
             worker = self._workers.at(record.address)
-            calls = worker.generate(record, request.max_tokens, sampling, timeout_seconds, operation.call)
-            async with aclosing(calls) as responses:
+            worker_request = generation.worker_request(record, request, sampling)
+            async with aclosing(worker.generate(worker_request, timeout_seconds, operation.call)) as responses:
                 done = None
                 async for response in responses:
                     if response.HasField("done"):
                         done = response.done
                         break
-                    yield api.GenerateResponse(token_id=response.token_id)
+                    yield generation.token(response)
             if done is None:
                 raise WorkerFault("the worker's stream ended without `done`")
             await self._operations.finish(operation, done.lane)
@@ -188,7 +187,7 @@ class RuntimeService(runtime_pb2_grpc.RuntimeServiceServicer):
             kv_live_bytes=done.lane.kv_live_bytes,
             token_count=done.generated_token_count,
         )
-        yield api.GenerateResponse(done=_done(done, operation, sampling.seed))
+        yield generation.done(done, operation.op_id, sampling.seed)
 
 
 def _observe(session_id: str) -> None:
@@ -209,39 +208,3 @@ def _is_repeated(record: SessionRecord, expected_history_length: int, digest: st
 
 def _unchanged(record: SessionRecord) -> api.AppendTokensResponse:
     return api.AppendTokensResponse(history_length=record.history_length, kv_live_bytes=record.kv_live_bytes)
-
-
-def _sampling(request: api.GenerateRequest) -> worker_api.Sampling:
-    return worker_api.Sampling(
-        seed=request.seed if request.HasField("seed") else secrets.randbits(63),
-        temperature=request.temperature,
-        top_p=request.top_p if request.HasField("top_p") else 1.0,
-        top_k=request.top_k,
-    )
-
-
-def _generate_intent(request: api.GenerateRequest, sampling: worker_api.Sampling) -> Intent:
-    return Intent(
-        "generate",
-        {
-            "max_tokens": request.max_tokens,
-            "seed": sampling.seed,
-            "temperature": sampling.temperature,
-            "top_p": sampling.top_p,
-            "top_k": sampling.top_k,
-        },
-    )
-
-
-def _done(done: worker_api.GenerateDone, operation: Operation, seed: int) -> api.GenerateDone:
-    return api.GenerateDone(
-        stop_reason=_STOP_REASONS.get(done.finish_reason, api.STOP_REASON_UNSPECIFIED),
-        generated_token_count=done.generated_token_count,
-        prefill_duration_seconds=done.prefill_duration_seconds,
-        total_duration_seconds=done.total_duration_seconds,
-        seed=seed,
-        op_id=operation.op_id,
-        evicted_token_count=done.evicted_token_count,
-        history_length=done.lane.history_length,
-        kv_live_bytes=done.lane.kv_live_bytes,
-    )

@@ -6,25 +6,30 @@ from collections.abc import Sequence
 
 import structlog
 
-from kakeya_router import refusals, validation
+from kakeya_router import candidates, refusals, validation
 from kakeya_router.detached_tasks import DetachedTasks
 from kakeya_router.placement import Placement
 from kakeya_router.store.keys import new_session_id
 from kakeya_router.store.persistence import persist
-from kakeya_router.store.records import SessionRecord, State, WorkerRecord
+from kakeya_router.store.records import UNSET, Overflow, SessionRecord, State, WorkerRecord
 from kakeya_router.store.session_store import Cause, SessionStore
 from kakeya_router.store.worker_store import WorkerStore
 from kakeya_router.worker_client import WorkerClients, WorkerError
-from kakeya_shared.errors import DeadlineExceeded, KakeyaError, NoCapacity, NoWorker, Unavailable
+from kakeya_shared.errors import DeadlineExceeded, InvalidField, KakeyaError, NoCapacity, NoWorker, Unavailable
+from kakeya_stubs.v1 import runtime_pb2
 from kakeya_stubs.v1.runtime_pb2 import CreateSessionRequest
 
 _log = structlog.get_logger()
 
-_RETRY_AFTER_SECONDS = 1.0
 _POLL_SECONDS = 0.05
 # Taking or freeing a lane waits for one step of the worker at most; a large model on a small host steps for seconds.
 _LANE_SECONDS = 10.0
 LANE_LEASE_SECONDS = 1.5 * _LANE_SECONDS
+_OVERFLOW = {
+    runtime_pb2.OVERFLOW_POLICY_UNSPECIFIED: Overflow.EVICT,
+    runtime_pb2.OVERFLOW_POLICY_EVICT: Overflow.EVICT,
+    runtime_pb2.OVERFLOW_POLICY_REFUSE: Overflow.REFUSE,
+}
 
 
 class Sessions:
@@ -59,16 +64,15 @@ class Sessions:
 
         Raises:
             InvalidField, TokenOutOfVocabulary: the request can never succeed.
-            NoWorker, NoCapacity: no worker serves the model, or none that does has room.
+            NoWorker, NoCapacity: no worker serves what is asked for, or none that does has room.
             StoreUnavailable: Redis does not answer; what was reserved is released once it does.
         """
         validation.check_create(request)
-        serving = self._serving(await self._worker_store.all_workers(), request.model or self._default_model)
-        fitting = _fitting(serving, request)
-        _check_eos(request, fitting)
+        serving = candidates.of_model(await self._worker_store.all_workers(), request.model or self._default_model)
+        fitting = candidates.of_fingerprint(serving, request.fingerprint)
+        validation.check_vocabulary("eos_token_ids", request.eos_token_ids, min(w.vocab_size for w in fitting))
         while True:
-            earlier = await self._earlier(request, serving)
-            record = earlier or await self._place(request, fitting)
+            record = await self._earlier(request, serving) or await self._place(request, fitting)
             if record is not None:
                 return record
 
@@ -89,17 +93,6 @@ class Sessions:
         """Closes a session whose time has come, unless it is busy or was used meanwhile."""
         if await self._close(record, Cause.EXPIRY) is not None:
             _log.info("session expired", session_id=record.session_id, state=record.state.value)
-
-    @staticmethod
-    def _serving(workers: Sequence[WorkerRecord], model: str) -> list[WorkerRecord]:
-        models = sorted({worker.model for worker in workers})
-        if not model and len(models) > 1:
-            raise validation.invalid("model", f"several are served, name one of: {', '.join(models)}")
-        serving = [worker for worker in workers if not model or worker.model == model]
-        if not serving:
-            what = f"the model {model!r} (served: {', '.join(models) or 'none'})" if model else "any model"
-            raise NoWorker(f"no worker serves {what}", retry_after_seconds=_RETRY_AFTER_SECONDS)
-        return serving
 
     async def _earlier(self, request: CreateSessionRequest, serving: Sequence[WorkerRecord]) -> SessionRecord | None:
         if not request.request_id:
@@ -122,48 +115,57 @@ class Sessions:
 
     async def _place(self, request: CreateSessionRequest, fitting: Sequence[WorkerRecord]) -> SessionRecord | None:
         """Opens a session on the first worker that takes it; None when another call with the request id did."""
-        candidates = [worker for worker in fitting if worker.has_room]
-        unreachable = bool(candidates)
-        for worker in self._placement.order(candidates):
-            record = self._new_record(request, worker)
-            outcome = await self._open(record)
-            if outcome == "open":
+        roomy = [worker for worker in fitting if worker.has_room]
+        refusals: list[KakeyaError] = [candidates.no_capacity()] if len(roomy) < len(fitting) else []
+        for worker in self._placement.order(roomy):
+            try:
+                record = await self._open(self._new_record(request, worker))
+            except (InvalidField, NoCapacity, NoWorker) as refusal:
+                refusals.append(refusal)
+                continue
+            if record is not None:
                 _log.info("session created", session_id=record.session_id, worker_id=worker.worker_id)
-                return record
-            if outcome == "duplicate":
-                return None
-            unreachable = unreachable and outcome == "gone"
-        if unreachable:
-            raise NoWorker("no worker that serves the model answers", retry_after_seconds=_RETRY_AFTER_SECONDS)
-        raise NoCapacity("no worker has a free lane", retry_after_seconds=_RETRY_AFTER_SECONDS)
+            return record
+        raise candidates.verdict(refusals)
 
-    async def _open(self, record: SessionRecord) -> str:
-        """Returns "open", "duplicate", "full" or "gone"; a client that leaves in the middle leaves nothing."""
-        op_id = secrets.token_hex(8)
-        opening = self._tasks.start(self._reserve_and_open(record, op_id))
+    async def _open(self, record: SessionRecord) -> SessionRecord | None:
+        """Opens a session on its worker; a client that leaves in the middle, or a refusal, leaves nothing.
+
+        Returns:
+            The record of the open session; None when the request id was answered before.
+
+        Raises:
+            InvalidField, NoCapacity, NoWorker: this worker does not take it.
+        """
+        opening = self._tasks.start(self._reserve_and_open(record, secrets.token_hex(8)))
         try:
-            outcome = await asyncio.shield(opening)
+            return await asyncio.shield(opening)
+        except (InvalidField, NoCapacity, NoWorker):
+            await self._tasks.complete(self._abandon(record, opening))
+            raise
         except BaseException:
             self._tasks.start(self._abandon(record, opening))
             raise
-        if outcome in ("full", "gone"):
-            await self._tasks.complete(self._abandon(record, opening))
-        return outcome
 
-    async def _reserve_and_open(self, record: SessionRecord, op_id: str) -> str:
-        reserved = await self._store.reserve(record, op_id)
-        if reserved.outcome != "reserved":
-            return reserved.outcome
+    async def _reserve_and_open(self, record: SessionRecord, op_id: str) -> SessionRecord | None:
+        match (await self._store.reserve(record, op_id)).outcome:
+            case "duplicate":
+                return None
+            case "full":
+                raise candidates.no_capacity()
+            case "gone":
+                raise candidates.unreachable()
         try:
-            await self._workers.at(record.address).open_session(record, _LANE_SECONDS)
-        except NoCapacity:
-            return "full"
+            lane = await self._workers.at(record.address).open_session(record, _LANE_SECONDS)
         except (WorkerError, DeadlineExceeded, Unavailable) as error:
             _log.info("worker does not open sessions", worker_id=record.worker_id, error=repr(error))
-            return "gone"
-        return (await self._store.mark_open(record, op_id)).outcome
+            raise candidates.unreachable() from error
+        opened = await self._store.mark_open(record, op_id, lane.sink, lane.window)
+        if opened.record is None:
+            raise candidates.unreachable()
+        return opened.record
 
-    async def _abandon(self, record: SessionRecord, opening: asyncio.Task[str]) -> None:
+    async def _abandon(self, record: SessionRecord, opening: asyncio.Task[SessionRecord | None]) -> None:
         await asyncio.wait([opening])
         await persist(lambda: self._close(record, Cause.ABANDON))
 
@@ -194,8 +196,12 @@ class Sessions:
             incarnation=worker.incarnation,
             address=worker.address,
             epoch=1,
-            sink=request.sink if request.HasField("sink") else worker.sink,
-            window=request.window if request.HasField("window") else worker.window,
+            sink=request.sink if request.HasField("sink") else UNSET,
+            window=request.window if request.HasField("window") else UNSET,
+            pin=request.pin if request.HasField("pin") else UNSET,
+            on_overflow=_OVERFLOW[request.on_overflow],
+            exact=worker.exact,
+            fingerprint=worker.fingerprint,
             vocab_size=worker.vocab_size,
             reserved_bytes=worker.lane_bytes,
             ttl_ms=ttl_seconds * 1000,
@@ -203,18 +209,3 @@ class Sessions:
             eos=",".join(map(str, request.eos_token_ids)),
             request_id=request.request_id,
         )
-
-
-def _fitting(workers: Sequence[WorkerRecord], request: CreateSessionRequest) -> list[WorkerRecord]:
-    """Workers whose lanes can hold the wanted sinks and window; raises InvalidField when there is none."""
-    for field in ("sink", "window"):
-        wanted = getattr(request, field) if request.HasField(field) else 0
-        largest = max(getattr(worker, field) for worker in workers)
-        workers = [worker for worker in workers if wanted <= getattr(worker, field)]
-        if not workers:
-            raise validation.invalid(field, f"{wanted} is more than the largest lane has ({largest})")
-    return list(workers)
-
-
-def _check_eos(request: CreateSessionRequest, workers: Sequence[WorkerRecord]) -> None:
-    validation.check_vocabulary(request.eos_token_ids, min(worker.vocab_size for worker in workers))

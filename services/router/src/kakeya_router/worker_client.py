@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 import grpc
 
-from kakeya_router.store.records import SessionRecord
+from kakeya_router.store.records import UNSET, Overflow, SessionRecord
 from kakeya_shared import error_details, tracing
 from kakeya_shared.errors import DeadlineExceeded, SessionNotFound, StaleEpoch
 from kakeya_stubs.worker.v1 import verifier_pb2 as pb
@@ -78,12 +78,17 @@ class WorkerClient:
         """Whether no call runs; closing the channel would cancel it."""
         return not self._num_calls
 
-    async def open_session(self, record: SessionRecord, timeout: float) -> pb.LaneState:
+    async def open_session(self, record: SessionRecord, timeout: float) -> pb.OpenSessionResponse:
         request = pb.OpenSessionRequest(
-            session_id=record.session_id, epoch=record.epoch, sink=record.sink, window=record.window
+            session_id=record.session_id,
+            epoch=record.epoch,
+            sink=_given(record.sink),
+            window=_given(record.window),
+            pin=_given(record.pin),
+            refuse_overflow=record.on_overflow is Overflow.REFUSE,
         )
         with self._calling("OpenSession") as metadata:
-            return (await self._stub.OpenSession(request, timeout=timeout, metadata=metadata)).lane
+            return await self._stub.OpenSession(request, timeout=timeout, metadata=metadata)
 
     async def append(
         self, record: SessionRecord, token_ids: Sequence[int], timeout: float | None, running: RunningCall
@@ -100,22 +105,9 @@ class WorkerClient:
             return await call
 
     async def generate(
-        self,
-        record: SessionRecord,
-        max_tokens: int,
-        sampling: pb.Sampling,
-        timeout: float | None,
-        running: RunningCall,
+        self, request: pb.GenerateRequest, timeout: float | None, running: RunningCall
     ) -> AsyncGenerator[pb.GenerateResponse, None]:
         """Tokens, then `done`. Close the iterator (`contextlib.aclosing`) to end the call."""
-        request = pb.GenerateRequest(
-            session_id=record.session_id,
-            epoch=record.epoch,
-            history_length=record.history_length,
-            max_tokens=max_tokens,
-            eos_token_ids=record.eos_token_ids,
-            sampling=sampling,
-        )
         with self._calling("Generate") as metadata:
             call = self._stub.Generate(request, timeout=timeout, metadata=metadata)
             running.started(call)
@@ -169,6 +161,10 @@ class WorkerClients:
     async def aclose(self) -> None:
         await asyncio.gather(*(client.aclose() for client in self._clients.values()))
         self._clients.clear()
+
+
+def _given(number: int) -> int | None:
+    return None if number == UNSET else number
 
 
 def _translated(error: grpc.aio.AioRpcError) -> Exception:

@@ -4,31 +4,66 @@ import numpy
 import pytest
 
 import kakeya
-from kakeya import AsyncClient, AsyncSession, SessionState, StopReason
+from kakeya import AsyncClient, AsyncSession, OverflowPolicy, SessionState
 from kakeya_stubs.v1 import runtime_pb2
-from tests.unit.sdk.scripted_runtime import BYTES_PER_TOKEN, SINK, VOCAB_SIZE, WINDOW, ScriptedRuntime, fails
+from tests.unit.sdk.scripted_runtime import (
+    BYTES_PER_TOKEN,
+    FINGERPRINT,
+    SINK,
+    VOCAB_SIZE,
+    WINDOW,
+    ScriptedRuntime,
+    fails,
+)
 
 
 async def test_create_session_sends_its_options_and_tells_what_was_granted(
     client: AsyncClient, runtime: ScriptedRuntime
 ) -> None:
     session = await client.create_session(
-        eos_token_ids=[2, 3], label="notes", model="counter", sink=2, window=8, ttl_seconds=90
+        eos_token_ids=[2, 3],
+        label="notes",
+        model="counter",
+        sink=2,
+        window=8,
+        pin=0,
+        on_overflow=OverflowPolicy.REFUSE,
+        fingerprint=FINGERPRINT,
+        ttl_seconds=90,
     )
     request = runtime.requests["CreateSession"][0]
     assert list(request.eos_token_ids) == [2, 3]
     assert (request.client_label, request.model, request.sink, request.window) == ("notes", "counter", 2, 8)
-    assert request.ttl_seconds == 90
+    assert (request.HasField("pin"), request.pin, request.ttl_seconds) == (True, 0, 90)
+    assert (request.on_overflow, request.fingerprint) == (runtime_pb2.OVERFLOW_POLICY_REFUSE, FINGERPRINT)
     assert len(request.request_id) == 32
     assert (session.id, session.model, session.sink, session.window) == ("counter.0", "counter", SINK, WINDOW)
     assert (session.reserved_bytes, session.vocab_size, session.history_length) == (32_768, VOCAB_SIZE, 0)
+    assert (session.exact, session.fingerprint) == (True, FINGERPRINT)
 
 
 async def test_options_left_out_stay_unset(client: AsyncClient, runtime: ScriptedRuntime) -> None:
     await client.create_session()
     request = runtime.requests["CreateSession"][0]
-    assert not any(request.HasField(name) for name in ("sink", "window", "ttl_seconds"))
-    assert request.model == ""
+    assert not any(request.HasField(name) for name in ("sink", "window", "pin", "ttl_seconds"))
+    assert (request.model, request.fingerprint) == ("", "")
+    assert request.on_overflow == runtime_pb2.OVERFLOW_POLICY_UNSPECIFIED
+
+
+async def test_an_overflow_policy_may_be_a_word(client: AsyncClient, runtime: ScriptedRuntime) -> None:
+    await client.create_session(on_overflow="evict")
+    assert runtime.requests["CreateSession"][0].on_overflow == runtime_pb2.OVERFLOW_POLICY_EVICT
+    with pytest.raises(kakeya.InvalidField, match="on_overflow: 'forget'") as raised:
+        await client.create_session(on_overflow="forget")  # type: ignore[arg-type]  # that is the test
+    assert raised.value.metadata == {"field": "on_overflow"}
+
+
+async def test_a_session_that_is_full_stays_usable(session: AsyncSession, runtime: ScriptedRuntime) -> None:
+    runtime.before["AppendTokens"].append(fails("HISTORY_FULL", room="1"))
+    with pytest.raises(kakeya.HistoryFull) as raised:
+        await session.append([10, 11])
+    assert raised.value.metadata == {"room": "1"}
+    assert (await session.append([10])).history_length == 1
 
 
 async def test_append_reports_and_tracks_the_history(session: AsyncSession, runtime: ScriptedRuntime) -> None:
@@ -41,77 +76,6 @@ async def test_append_reports_and_tracks_the_history(session: AsyncSession, runt
     assert [request.expected_history_length for request in runtime.requests["AppendTokens"]] == [0, 3]
 
 
-async def test_generate_yields_tokens_and_then_its_result(session: AsyncSession, runtime: ScriptedRuntime) -> None:
-    await session.append([10])
-    async with session.generate(max_tokens=3, temperature=0.5, top_p=0.75, top_k=4, seed=9) as generation:
-        assert generation.done is None
-        assert generation.op_id == "op-1"
-        assert [token_id async for token_id in generation] == [11, 12, 13]
-    assert generation.truncated is None
-    assert generation.appended is None
-    assert generation.done == kakeya.GenerateResult(
-        stop_reason=StopReason.MAX_TOKENS,
-        num_tokens=3,
-        prefill_seconds=0.25,
-        total_seconds=0.5,
-        seed=9,
-        op_id="op-1",
-        num_evicted_tokens=5,
-        history_length=4,
-        kv_live_bytes=4 * BYTES_PER_TOKEN,
-    )
-    assert session.history_length == 4
-    request = runtime.requests["Generate"][0]
-    assert (request.temperature, request.top_p, request.top_k, request.seed) == (0.5, 0.75, 4, 9)
-    assert request.expected_history_length == 1
-
-
-async def test_sampling_left_out_stays_unset(session: AsyncSession, runtime: ScriptedRuntime) -> None:
-    await session.append([10])
-    assert await session.generate(max_tokens=1).all() == [11]
-    request = runtime.requests["Generate"][0]
-    assert not any(request.HasField(name) for name in ("seed", "temperature", "top_p", "top_k"))
-
-
-async def test_generate_stops_at_eos(client: AsyncClient) -> None:
-    session = await client.create_session(eos_token_ids=[12])
-    await session.append([10])
-    generation = session.generate(max_tokens=9)
-    assert await generation.all() == [11, 12]
-    assert generation.done is not None
-    assert generation.done.stop_reason is StopReason.EOS
-
-
-async def test_generate_tells_how_much_the_model_could_not_see(session: AsyncSession) -> None:
-    await session.append(range(SINK + WINDOW + 3))
-    async with session.generate(max_tokens=1) as generation:
-        async for _ in generation:
-            assert generation.truncated == 3
-
-
-async def test_turn_appends_and_generates(session: AsyncSession, runtime: ScriptedRuntime) -> None:
-    async with session.turn([20, 21], max_tokens=2) as generation:
-        assert generation.appended is not None
-        assert generation.appended.history_length == 2
-        assert [token_id async for token_id in generation] == [22, 23]
-    assert await session.turn([30], max_tokens=2, seed=7).all() == [31, 32]
-    assert [request.expected_history_length for request in runtime.requests["Generate"]] == [2, 5]
-    assert runtime.requests["Generate"][1].seed == 7
-
-
-async def test_an_iteration_that_ended_stays_ended(session: AsyncSession) -> None:
-    async with session.turn([1], max_tokens=1) as generation:
-        assert [token_id async for token_id in generation] == [2]
-        assert [token_id async for token_id in generation] == []
-        assert [token_id async for token_id in aiter(generation)] == []
-        assert await generation.next_token() is None
-
-
-async def test_payloads_of_a_newer_runtime_are_passed_over(session: AsyncSession, runtime: ScriptedRuntime) -> None:
-    runtime.unusual_responses = [runtime_pb2.GenerateResponse()]
-    assert await session.turn([1], max_tokens=1).all() == [2]
-
-
 async def test_info(session: AsyncSession) -> None:
     await session.append([1, 2])
     assert await session.info() == kakeya.SessionInfo(
@@ -122,6 +86,9 @@ async def test_info(session: AsyncSession) -> None:
         idle_seconds=0.5,
         state=SessionState.OPEN,
         reserved_bytes=32_768,
+        retained=(range(2),),
+        exact=True,
+        fingerprint=FINGERPRINT,
         model="counter",
         worker="scripted",
         epoch=3,
@@ -156,6 +123,11 @@ async def test_a_value_that_does_not_fit_its_field_is_refused(client: AsyncClien
     with pytest.raises(kakeya.InvalidField, match="max_tokens") as raised:
         session.generate(max_tokens=-1)
     assert raised.value.metadata == {"field": "max_tokens"}
+    for biases in ({"</s>": 1.0}, {1: "much"}):
+        with pytest.raises(kakeya.InvalidField, match="logit_bias"):
+            session.generate(max_tokens=1, logit_bias=biases)  # type: ignore[arg-type]  # that is the test
+    with pytest.raises(kakeya.InvalidField, match="stop_token_sequences"):
+        session.turn([1], max_tokens=1, stop_token_sequences=[1, 2])  # type: ignore[list-item]  # one level short
     with pytest.raises(kakeya.InvalidField, match="eos_token_ids"):
         await client.create_session(eos_token_ids=["</s>"])  # type: ignore[list-item]  # that is the test
     with pytest.raises(kakeya.InvalidField, match="ttl_seconds"):

@@ -14,7 +14,7 @@ from kakeya._requests import fill
 from kakeya._retry import Deadline, Retry
 from kakeya._tracing import Span
 from kakeya.errors import Cancelled, KakeyaError, RpcFailed
-from kakeya.results import AppendResult, GenerateResult
+from kakeya.results import AppendResult, GenerateResult, TokenDetail, Truncation
 from kakeya_stubs.v1 import runtime_pb2
 
 _OP_ID_KEY = "kakeya-op-id"
@@ -31,7 +31,9 @@ class AsyncGeneration:
     Attributes:
         appended: what the append of a turn answered; None without one.
         op_id: names the operation in the runtime's logs and traces; "" before it starts.
-        truncated: tokens that the model could not see any more at the start; None if it saw all.
+        truncated: what the model could not see any more at the start; None if it saw all.
+        details: one for each token so far, where `logprobs` asked for them; the last one is of the token that
+            came last.
         done: the result; None before the end, and for ever if the call failed or was cancelled.
     """
 
@@ -46,7 +48,8 @@ class AsyncGeneration:
     ) -> None:
         self.appended: AppendResult | None = None
         self.op_id = ""
-        self.truncated: int | None = None
+        self.truncated: Truncation | None = None
+        self.details: list[TokenDetail] = []
         self.done: GenerateResult | None = None
         self._calls = calls
         self._history = history
@@ -83,9 +86,11 @@ class AsyncGeneration:
             while (call := self._call) is not None:
                 response = await self._take(call)
                 if response.HasField("token_id"):
+                    if response.HasField("detail"):
+                        self.details.append(TokenDetail.from_wire(response.token_id, response.detail))
                     return response.token_id
                 if response.HasField("truncated"):
-                    self.truncated = response.truncated.dropped_token_count
+                    self.truncated = Truncation.from_wire(response.truncated)
                 elif response.HasField("done"):
                     await self._finish(call, response.done)
         except BaseException as error:

@@ -1,12 +1,13 @@
 """A session on a runtime."""
 
+from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Self
 
 from kakeya._async.calls import AsyncCalls, repeat
 from kakeya._async.generation import AsyncGeneration
 from kakeya._async.history import AsyncHistory
-from kakeya._requests import TokenIds, fill, token_list
+from kakeya._requests import TokenIds, fill, generate_request, token_list
 from kakeya._retry import Retry
 from kakeya._tracing import Span
 from kakeya.errors import KakeyaError, SessionNotFound
@@ -26,6 +27,9 @@ class AsyncSession:
         sink: first tokens that are never evicted.
         window: last tokens that are kept.
         reserved_bytes: its whole lane, slack included.
+        exact: whether its logits are the same to the bit however tokens are chunked and batched, and wherever it
+            runs within one fingerprint.
+        fingerprint: digest of all that the bits depend on.
         vocab_size: of the model.
         (All but the id are None on a session that was attached to.)
     """
@@ -43,6 +47,8 @@ class AsyncSession:
         self.sink = opened.sink if opened else None
         self.window = opened.window if opened else None
         self.reserved_bytes = opened.reserved_bytes if opened else None
+        self.exact = opened.exact if opened else None
+        self.fingerprint = opened.fingerprint if opened else None
         self.vocab_size = opened.vocab_size if opened else None
         self._calls = calls
         self._check_history = check_history
@@ -90,7 +96,13 @@ class AsyncSession:
         temperature: float | None = None,
         top_p: float | None = None,
         top_k: int | None = None,
+        min_p: float | None = None,
+        presence_penalty: float | None = None,
+        frequency_penalty: float | None = None,
+        logit_bias: Mapping[int, float] | None = None,
         seed: int | None = None,
+        stop_token_sequences: Iterable[TokenIds] = (),
+        logprobs: int | None = None,
         timeout_seconds: float | None = None,
     ) -> AsyncGeneration:
         """Generates from the end of the history, once the result is entered, iterated or collected.
@@ -100,14 +112,34 @@ class AsyncSession:
             temperature: None or 0 is greedy.
             top_p: keep the most probable tokens up to this mass; None keeps all.
             top_k: keep this many tokens; None or 0 keeps all.
+            min_p: keep the tokens that are at least this many times as likely as the likeliest; None or 0 keeps all.
+            presence_penalty: within -2 and 2; taken off the logit of a token that this generation has produced.
+            frequency_penalty: within -2 and 2; taken off once for each time that it has.
+            logit_bias: added to logits by token id; at most 1,024 entries.
             seed: None lets the runtime draw one, which the result reports.
+            stop_token_sequences: stop once the tokens of this generation end with one of these, which is yielded
+                as an EOS token is; at most 16 of 1 to 64 tokens.
+            logprobs: fill `details` with each token's log-probability and those of this many likeliest ids; at
+                most 20, 0 for the token's alone.
             timeout_seconds: for the whole generation; None takes the client's default.
 
         Raises:
             InvalidField: a value does not fit its field. Whatever else is wrong comes with the first answer.
         """
-        request = runtime_pb2.GenerateRequest(session_id=self.id)
-        fill(request, max_tokens=max_tokens, temperature=temperature, top_p=top_p, top_k=top_k, seed=seed)
+        request = generate_request(
+            self.id,
+            max_tokens=max_tokens,
+            temperature=temperature,
+            top_p=top_p,
+            top_k=top_k,
+            min_p=min_p,
+            presence_penalty=presence_penalty,
+            frequency_penalty=frequency_penalty,
+            logit_bias=logit_bias,
+            seed=seed,
+            stop_token_sequences=stop_token_sequences,
+            logprobs=logprobs,
+        )
         return AsyncGeneration(self._calls, self._history, request, timeout_seconds=timeout_seconds)
 
     def turn(
@@ -118,13 +150,31 @@ class AsyncSession:
         temperature: float | None = None,
         top_p: float | None = None,
         top_k: int | None = None,
+        min_p: float | None = None,
+        presence_penalty: float | None = None,
+        frequency_penalty: float | None = None,
+        logit_bias: Mapping[int, float] | None = None,
         seed: int | None = None,
+        stop_token_sequences: Iterable[TokenIds] = (),
+        logprobs: int | None = None,
         timeout_seconds: float | None = None,
     ) -> AsyncGeneration:
         """Appends tokens and generates, as `append` and `generate`, under one span. The timeout is for each."""
         ids = token_list(token_ids)
-        request = runtime_pb2.GenerateRequest(session_id=self.id)
-        fill(request, max_tokens=max_tokens, temperature=temperature, top_p=top_p, top_k=top_k, seed=seed)
+        request = generate_request(
+            self.id,
+            max_tokens=max_tokens,
+            temperature=temperature,
+            top_p=top_p,
+            top_k=top_k,
+            min_p=min_p,
+            presence_penalty=presence_penalty,
+            frequency_penalty=frequency_penalty,
+            logit_bias=logit_bias,
+            seed=seed,
+            stop_token_sequences=stop_token_sequences,
+            logprobs=logprobs,
+        )
         return AsyncGeneration(
             self._calls,
             self._history,

@@ -3,15 +3,16 @@
 
 import secrets
 from types import TracebackType
-from typing import Self
+from typing import Literal, Self
 
 import grpc
 
-from kakeya._requests import TokenIds, fill, token_list
+from kakeya._requests import TokenIds, fill, overflow_policy, token_list
 from kakeya._retry import Retry
 from kakeya._sync.calls import Calls, repeat
 from kakeya._sync.session import Session
 from kakeya._tracing import choose
+from kakeya.results import OverflowPolicy
 from kakeya_stubs.v1 import runtime_pb2
 
 
@@ -76,6 +77,9 @@ class Client:
         model: str | None = None,
         sink: int | None = None,
         window: int | None = None,
+        pin: int | None = None,
+        on_overflow: OverflowPolicy | Literal["evict", "refuse"] | None = None,
+        fingerprint: str | None = None,
         ttl_seconds: int | None = None,
         wait_for_capacity_seconds: float = 0.0,
         timeout_seconds: float | None = None,
@@ -87,19 +91,25 @@ class Client:
             label: free text for the operator's eyes, at most 256 bytes.
             model: may be left out when the runtime serves exactly one.
             sink: first tokens that are never evicted; None takes the worker's.
-            window: last tokens that are kept; None takes the worker's.
+            window: last tokens that are kept; None takes the worker's, or what the sinks leave of the lane.
+            pin: first tokens to keep for ever, such as a system prompt; raises `sink` to at least this many.
+            on_overflow: what happens when the history outgrows sink and window; None is EVICT.
+            fingerprint: open it only on a worker of this fingerprint (`AsyncSession.fingerprint`), where the same
+                tokens give the same bits if that worker is exact.
             ttl_seconds: idle time after which the session expires; None takes the router's.
             wait_for_capacity_seconds: how long to try again while there is no free lane; on top of the timeout.
             timeout_seconds: None takes the client's.
 
         Raises:
-            KakeyaError: NoCapacity when no lane is free.
+            KakeyaError: NoCapacity when no lane is free, NoWorker when nobody serves the model with that
+                fingerprint, InvalidField when no worker can hold so many sinks or so large a window.
         """
         # The request id makes it safe to ask again: the same one gets the same session.
         request = runtime_pb2.CreateSessionRequest(
             eos_token_ids=token_list(eos_token_ids, "eos_token_ids"), request_id=secrets.token_hex(16)
         )
-        fill(request, client_label=label, model=model, sink=sink, window=window, ttl_seconds=ttl_seconds)
+        fill(request, client_label=label, model=model, sink=sink, window=window, pin=pin, ttl_seconds=ttl_seconds)
+        fill(request, on_overflow=overflow_policy(on_overflow), fingerprint=fingerprint)
         retry = Retry(
             self._calls.deadline(timeout_seconds, extra_seconds=wait_for_capacity_seconds),
             max_attempts=self._calls.max_attempts,

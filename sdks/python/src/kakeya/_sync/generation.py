@@ -15,7 +15,7 @@ from kakeya._sync.calls import Calls, StreamCall
 from kakeya._sync.history import History
 from kakeya._tracing import Span
 from kakeya.errors import Cancelled, KakeyaError, RpcFailed
-from kakeya.results import AppendResult, GenerateResult
+from kakeya.results import AppendResult, GenerateResult, TokenDetail, Truncation
 from kakeya_stubs.v1 import runtime_pb2
 
 _OP_ID_KEY = "kakeya-op-id"
@@ -32,7 +32,9 @@ class Generation:
     Attributes:
         appended: what the append of a turn answered; None without one.
         op_id: names the operation in the runtime's logs and traces; "" before it starts.
-        truncated: tokens that the model could not see any more at the start; None if it saw all.
+        truncated: what the model could not see any more at the start; None if it saw all.
+        details: one for each token so far, where `logprobs` asked for them; the last one is of the token that
+            came last.
         done: the result; None before the end, and for ever if the call failed or was cancelled.
     """
 
@@ -47,7 +49,8 @@ class Generation:
     ) -> None:
         self.appended: AppendResult | None = None
         self.op_id = ""
-        self.truncated: int | None = None
+        self.truncated: Truncation | None = None
+        self.details: list[TokenDetail] = []
         self.done: GenerateResult | None = None
         self._calls = calls
         self._history = history
@@ -84,9 +87,11 @@ class Generation:
             while (call := self._call) is not None:
                 response = self._take(call)
                 if response.HasField("token_id"):
+                    if response.HasField("detail"):
+                        self.details.append(TokenDetail.from_wire(response.token_id, response.detail))
                     return response.token_id
                 if response.HasField("truncated"):
-                    self.truncated = response.truncated.dropped_token_count
+                    self.truncated = Truncation.from_wire(response.truncated)
                 elif response.HasField("done"):
                     self._finish(call, response.done)
         except BaseException as error:

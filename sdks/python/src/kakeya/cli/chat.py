@@ -22,7 +22,7 @@ def main(argv: list[str]) -> int:
 
     flags = chat_flags.parser(SUMMARY).parse_args(argv)
     terminal = Terminal(color=not flags.no_color)
-    sampling = {name: getattr(flags, name) for name in ("max_tokens", "temperature", "top_p", "top_k", "seed")}
+    sampling = {name: getattr(flags, name) for name in chat_flags.SAMPLING}
     try:
         tracing.configure("chat")
         tokenizer = ChatTokenizer(flags.tokenizer or default_name())
@@ -76,7 +76,8 @@ def _woken_by_signals(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
 def _welcome(session: AsyncSession, has_template: bool) -> str:
     return (
         f"session {session.id} on {session.model}: sink {session.sink}, window {session.window}, "
-        f"{session.reserved_bytes:,} bytes reserved{'' if has_template else '; no chat template: plain text'}\n"
+        f"{session.reserved_bytes:,} bytes reserved{', exact' if session.exact else ''}"
+        f"{'' if has_template else '; no chat template: plain text'}\n"
         "/info describes the session, /quit leaves"
     )
 

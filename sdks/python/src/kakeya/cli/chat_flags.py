@@ -7,6 +7,11 @@ from typing import Any
 
 PREFIX = "KAKEYA_CHAT_"
 
+SAMPLING = (
+    "max_tokens", "temperature", "top_p", "top_k", "min_p", "presence_penalty", "frequency_penalty", "seed",
+)  # fmt: skip
+"""Flags that go to each turn as they are."""
+
 
 def parser(summary: str, environment: Mapping[str, str] = os.environ) -> argparse.ArgumentParser:
     """The parser; a flag wins over its variable, a variable over the default."""
@@ -41,6 +46,9 @@ def parser(summary: str, environment: Mapping[str, str] = os.environ) -> argpars
     flag("temperature", None, "0 or unset: greedy", type=float, metavar="T")
     flag("top-p", None, "keep the most probable tokens up to this mass", type=float, metavar="P")
     flag("top-k", None, "keep this many tokens", type=_positive, metavar="K")
+    flag("min-p", None, "keep tokens at least this many times as likely as the likeliest", type=float, metavar="P")
+    flag("presence-penalty", None, "-2 to 2, off the logit of what the answer has", type=float, metavar="N")
+    flag("frequency-penalty", None, "-2 to 2, off it for each time that it has it", type=float, metavar="N")
     flag("seed", None, "makes sampling repeatable", type=int, metavar="N")
     result.add_argument(
         "--no-color",

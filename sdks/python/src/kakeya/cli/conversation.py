@@ -77,7 +77,7 @@ class Conversation:
         self._has_begun = self._has_begun or generation.appended is not None
         if generation.appended and generation.done:
             rate = pace.tokens_per_second
-            self._terminal.note(statistics(self._session, len(prompt), generation.appended, generation.done, rate))
+            self._terminal.note(statistics(len(prompt), generation.appended, generation.done, rate))
 
     def _prompt(self, text: str) -> list[int]:
         if not self._has_begun:
@@ -98,7 +98,7 @@ class Conversation:
 
     def _show_info(self) -> None:
         for name, value in asdict(self._runner.run(self._session.info())).items():
-            self._terminal.note(f"{name:>20}  {value:,}" if isinstance(value, int) else f"{name:>20}  {value}")
+            self._terminal.note(f"{name:>20}  {_shown(value)}")
 
 
 class _Pace:
@@ -119,7 +119,6 @@ class _Pace:
 
 
 def statistics(
-    session: AsyncSession,
     num_new_tokens: int,
     appended: AppendResult,
     done: GenerateResult,
@@ -132,13 +131,28 @@ def statistics(
         f"{done.num_tokens} generated{rate} ({done.stop_reason})",
         f"history {done.history_length:,}",
         f"kv_live_bytes {done.kv_live_bytes:,}",
-        f"evicted {appended.num_evicted_tokens + done.num_evicted_tokens}, {_sight(session, done.history_length)}",
+        f"evicted {appended.num_evicted_tokens + done.num_evicted_tokens}, {_sight(done)}",
     ]
     return f"[{' | '.join(parts)}]"
 
 
-def _sight(session: AsyncSession, history_length: int) -> str:
-    sink, window = session.sink or 0, session.window or 0
-    if history_length <= sink + window:
+def _sight(done: GenerateResult) -> str:
+    if sum(map(len, done.retained)) == done.history_length:
         return "sees all"
-    return f"sees the first {sink} and the last {window}"
+    return f"sees {' and '.join(_place(part, done.history_length) for part in done.retained)}"
+
+
+def _place(part: range, history_length: int) -> str:
+    if part.start == 0:
+        return f"the first {len(part)}"
+    if part.stop == history_length:
+        return f"the last {len(part)}"
+    return _shown((part,))
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, tuple):  # ranges of the history
+        return ", ".join(f"{part.start}:{part.stop}" for part in value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:,}" if isinstance(value, int) else str(value)

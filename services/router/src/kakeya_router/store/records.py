@@ -5,7 +5,11 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Any, Self
 
+from kakeya_router.store import token_ranges
 from kakeya_router.store.keys import PoolKeys
+
+UNSET = -1
+"""Of a number that the client left to the worker."""
 
 
 class State(StrEnum):
@@ -18,13 +22,20 @@ class State(StrEnum):
     LOST = "lost"
 
 
+class Overflow(StrEnum):
+    """`kakeya.v1.OverflowPolicy`."""
+
+    EVICT = "evict"
+    REFUSE = "refuse"
+
+
 class Hash:
-    """A dataclass of str, int and StrEnum fields that is kept as one Redis hash."""
+    """A dataclass of str, int, bool and StrEnum fields that is kept as one Redis hash."""
 
     @classmethod
     def from_hash(cls, values: Mapping[str, str]) -> Self:
         """Reads a hash; a missing field keeps its default, unknown ones are a newer router's and are ignored."""
-        return cls(**{f.name: f.type(values[f.name]) for f in fields(cls) if f.name in values})  # type: ignore[arg-type, operator]  # fields are plain types
+        return cls(**{f.name: _parsed(f.type, values[f.name]) for f in fields(cls) if f.name in values})  # type: ignore[arg-type]  # subclasses are dataclasses
 
     def to_hash(self) -> list[str | int]:
         """Field, value, field, value, ... as HSET takes them."""
@@ -35,7 +46,13 @@ class Hash:
 
 
 def _plain(value: Any) -> str | int:
+    if isinstance(value, bool):
+        return int(value)
     return value.value if isinstance(value, StrEnum) else value
+
+
+def _parsed(kind: Any, text: str) -> Any:
+    return text == "1" if kind is bool else kind(text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +60,8 @@ class WorkerRecord(Hash):
     """One incarnation of a worker: what it said when it joined, and its ledger.
 
     Attributes:
+        weights: mode of the weights; `dtype` is the KV's.
+        exact, fingerprint: see `kakeya.v1.CreateSessionResponse`.
         reserved_bytes: lanes reserved for sessions.
         kv_live_bytes: the sum over the session records, kept by their changes.
         reported_kv_live_bytes: the worker's own sum at its last heartbeat.
@@ -64,6 +83,9 @@ class WorkerRecord(Hash):
     kv_bytes_per_token: int
     vocab_size: int
     num_threads: int
+    weights: str = ""
+    fingerprint: str = ""
+    exact: bool = False
     reserved_bytes: int = 0
     kv_live_bytes: int = 0
     reported_kv_live_bytes: int = 0
@@ -86,6 +108,10 @@ class SessionRecord(Hash):
     Attributes:
         incarnation: of the worker that holds the lane; with another one alive the session is lost.
         epoch: of the lease; rises with each new one.
+        sink, window: as asked for, UNSET where left to the worker; once open, as the worker chose.
+        pin: as asked for, or UNSET; once open, `sink` covers it.
+        exact, fingerprint: the worker's.
+        retained: the part of the history that the next token would see, see `token_ranges`.
         eos: EOS token ids, separated by commas.
         reserved_bytes: of its lane; 0 once the lane is given back.
         idle_since_ms: Redis time of the end of the last operation.
@@ -107,22 +133,36 @@ class SessionRecord(Hash):
     vocab_size: int
     reserved_bytes: int
     ttl_ms: int
+    pin: int = UNSET
+    on_overflow: Overflow = Overflow.EVICT
+    exact: bool = False
+    fingerprint: str = ""
     label: str = ""
     eos: str = ""
     request_id: str = ""
     history_length: int = 0
     kv_live_bytes: int = 0
+    retained: str = ""
     inv1_violations: int = 0
     inv2_violations: int = 0
     idle_since_ms: int = 0
     append_start: int = -1
     append_end: int = -1
     append_digest: str = ""
-    shared: int = 0
+    shared: bool = False
 
     @property
     def eos_token_ids(self) -> list[int]:
         return [int(token_id) for token_id in self.eos.split(",") if token_id]
+
+    @property
+    def retained_ranges(self) -> list[range]:
+        return token_ranges.parse(self.retained)
+
+    @property
+    def num_dropped_tokens(self) -> int:
+        """Tokens of the history that the next token would not see."""
+        return self.history_length - sum(map(len, self.retained_ranges))
 
     @property
     def holds_lane(self) -> bool:

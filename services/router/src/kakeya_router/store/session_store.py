@@ -50,12 +50,12 @@ class Intent:
 
     Attributes:
         kind: "append" or "generate".
-        parameters: of the operation, never token contents.
+        parameters: of the operation, as JSON holds them; never the tokens of an append.
         num_tokens, digest: of an append.
     """
 
     kind: str
-    parameters: Mapping[str, str | int | float]
+    parameters: Mapping[str, Any]
     num_tokens: int = 0
     digest: str = ""
 
@@ -124,8 +124,9 @@ class SessionStore:
             "reserve_session", record, op_id, self._router_id, self._lane_lease_ms, ttl_ms, *record.to_hash()
         )
 
-    async def mark_open(self, record: SessionRecord, op_id: str) -> Reply:
-        return await self._run("mark_open", record, op_id)
+    async def mark_open(self, record: SessionRecord, op_id: str, sink: int, window: int) -> Reply:
+        """With what the worker chose; the reply's record is the open session's."""
+        return await self._run("mark_open", record, op_id, sink, window)
 
     async def share(self, record: SessionRecord) -> Reply:
         return await self._run("share_session", record)
@@ -148,8 +149,11 @@ class SessionStore:
     async def renew_operation(self, record: SessionRecord, op_id: str) -> Reply:
         return await self._run("renew_operation", record, op_id, self._lease_ms)
 
-    async def end_operation(self, record: SessionRecord, op_id: str, history_length: int, kv_live_bytes: int) -> Reply:
-        return await self._run("end_operation", record, op_id, record.epoch, history_length, kv_live_bytes)
+    async def end_operation(
+        self, record: SessionRecord, op_id: str, history_length: int, kv_live_bytes: int, retained: str
+    ) -> Reply:
+        """`retained` as in the record."""
+        return await self._run("end_operation", record, op_id, record.epoch, history_length, kv_live_bytes, retained)
 
     async def release_operation(self, record: SessionRecord, op_id: str) -> Reply:
         return await self._run("release_operation", record, op_id)

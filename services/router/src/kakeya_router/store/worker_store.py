@@ -11,12 +11,13 @@ from kakeya_router.store.records import WorkerRecord
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """What a worker says of one lane."""
+    """What a worker says of one lane; `retained` as in a `SessionRecord`."""
 
     session_id: str
     epoch: int
     history_length: int
     kv_live_bytes: int
+    retained: str
 
 
 class WorkerStore:
@@ -91,7 +92,7 @@ class WorkerStore:
                 await batch.script(
                     "report_lane",
                     [keys.session(lane.session_id), keys.worker(worker_id)],
-                    (incarnation, lane.epoch, lane.history_length, lane.kv_live_bytes),
+                    (incarnation, lane.epoch, lane.history_length, lane.kv_live_bytes, lane.retained),
                 )
 
         outcomes = await self._redis.pipeline(report)

@@ -1,6 +1,6 @@
 -- Ends an operation and writes through what the worker has committed.
 -- KEYS    session, operation, worker, sessions, expiry, request
--- ARGV    session_id, op_id, epoch, history_length, kv_live_bytes
+-- ARGV    session_id, op_id, epoch, history_length, kv_live_bytes, retained
 -- returns 'ended'
 --         'gone'      closed, lost, taken over or under another lease; nothing is changed
 --         'regressed' the committed position fell (INV-2); nothing is changed
@@ -14,7 +14,8 @@ if tonumber(ARGV[4]) < tonumber(record[3]) then
 end
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-redis.call('HSET', KEYS[1], 'history_length', ARGV[4], 'kv_live_bytes', ARGV[5], 'idle_since_ms', now)
+redis.call('HSET', KEYS[1],
+  'history_length', ARGV[4], 'kv_live_bytes', ARGV[5], 'retained', ARGV[6], 'idle_since_ms', now)
 if operation[3] == ARGV[4] then
   redis.call('HSET', KEYS[1], 'append_start', operation[2], 'append_end', operation[3], 'append_digest', operation[4])
 end

@@ -14,7 +14,8 @@ if redis.call('HGET', KEYS[3], 'incarnation') == record[1] then
 end
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-redis.call('HSET', KEYS[1], 'state', 'failed', 'reserved_bytes', 0, 'kv_live_bytes', 0, 'idle_since_ms', now)
+redis.call('HSET', KEYS[1],
+  'state', 'failed', 'reserved_bytes', 0, 'kv_live_bytes', 0, 'retained', '', 'idle_since_ms', now)
 redis.call('HINCRBY', KEYS[1], ARGV[3], 1)
 redis.call('DEL', KEYS[2])
 redis.call('SREM', KEYS[4], ARGV[1])

@@ -23,7 +23,7 @@ if alive then
 end
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-redis.call('HSET', KEYS[1], 'state', 'lost', 'reserved_bytes', 0, 'kv_live_bytes', 0)
+redis.call('HSET', KEYS[1], 'state', 'lost', 'reserved_bytes', 0, 'kv_live_bytes', 0, 'retained', '')
 redis.call('DEL', KEYS[2])
 redis.call('SREM', KEYS[4], ARGV[1])
 redis.call('ZADD', KEYS[5], now + ARGV[3], ARGV[1])

@@ -1,15 +1,16 @@
 -- Ends the opening of a session: the worker has taken the lane.
 -- KEYS    session, operation, worker, sessions, expiry, request
--- ARGV    session_id, op_id
--- returns 'open' | 'gone' (the lease lapsed and was taken over, or the worker was lost meanwhile)
+-- ARGV    session_id, op_id, sink and window that the worker chose
+-- returns {'open', record}
+--         {'gone'} the lease lapsed and was taken over, or the worker was lost meanwhile
 local record = redis.call('HMGET', KEYS[1], 'state', 'incarnation', 'ttl_ms')
 if record[1] ~= 'opening' or redis.call('HGET', KEYS[2], 'op_id') ~= ARGV[2]
   or redis.call('HGET', KEYS[3], 'incarnation') ~= record[2] then
-  return 'gone'
+  return {'gone'}
 end
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-redis.call('HSET', KEYS[1], 'state', 'open', 'idle_since_ms', now)
+redis.call('HSET', KEYS[1], 'state', 'open', 'sink', ARGV[3], 'window', ARGV[4], 'idle_since_ms', now)
 redis.call('DEL', KEYS[2])
 redis.call('ZADD', KEYS[5], now + record[3], ARGV[1])
-return 'open'
+return {'open', redis.call('HGETALL', KEYS[1])}

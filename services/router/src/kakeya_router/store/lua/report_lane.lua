@@ -1,6 +1,6 @@
 -- Takes over what a heartbeat says of one lane, never backwards.
 -- KEYS    session, worker
--- ARGV    incarnation, epoch, history_length, kv_live_bytes
+-- ARGV    incarnation, epoch, history_length, kv_live_bytes, retained
 -- returns 'updated'
 --         'kept'   the lane is being opened or closed, or the record knows more
 --         'orphan' no lease covers the lane
@@ -12,7 +12,7 @@ end
 if state ~= 'open' or tonumber(ARGV[3]) < tonumber(record[4]) then
   return 'kept'
 end
-redis.call('HSET', KEYS[1], 'history_length', ARGV[3], 'kv_live_bytes', ARGV[4])
+redis.call('HSET', KEYS[1], 'history_length', ARGV[3], 'kv_live_bytes', ARGV[4], 'retained', ARGV[5])
 if redis.call('HGET', KEYS[2], 'incarnation') == incarnation then
   redis.call('HINCRBY', KEYS[2], 'kv_live_bytes', ARGV[4] - record[5])
 end

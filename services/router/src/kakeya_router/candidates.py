@@ -1,0 +1,61 @@
+"""Which workers a new session may be opened on, and what to say when none of them takes it."""
+
+from collections.abc import Sequence
+
+from kakeya_router import validation
+from kakeya_router.store.records import WorkerRecord
+from kakeya_shared.errors import InvalidField, KakeyaError, NoCapacity, NoWorker
+
+_RETRY_AFTER_SECONDS = 1.0
+# An error travels in headers, which gRPC bounds at 8 KiB; float workers may have a fingerprint each.
+_NUM_LISTED = 8
+
+
+def of_model(workers: Sequence[WorkerRecord], model: str) -> list[WorkerRecord]:
+    """The workers that serve a model; without a name, the only one that is served.
+
+    Raises:
+        InvalidField: several are served and none is named.
+        NoWorker: none serves it.
+    """
+    models = sorted({worker.model for worker in workers})
+    if not model and len(models) > 1:
+        raise validation.invalid("model", f"several are served, name one of: {', '.join(models)}")
+    serving = [worker for worker in workers if not model or worker.model == model]
+    if not serving:
+        raise no_worker(f"the model {model!r} (served: {', '.join(models) or 'none'})" if model else "any model")
+    return serving
+
+
+def of_fingerprint(workers: Sequence[WorkerRecord], fingerprint: str) -> list[WorkerRecord]:
+    """Those with this fingerprint; empty: all. Raises NoWorker."""
+    matching = [worker for worker in workers if not fingerprint or worker.fingerprint == fingerprint]
+    if not matching:
+        served = sorted({worker.fingerprint for worker in workers})
+        more = ", ..." if len(served) > _NUM_LISTED else ""
+        raise no_worker(f"the model with that fingerprint (served: {', '.join(served[:_NUM_LISTED])}{more})")
+    return matching
+
+
+def no_worker(what: str) -> NoWorker:
+    return NoWorker(f"no worker serves {what}", retry_after_seconds=_RETRY_AFTER_SECONDS)
+
+
+def no_capacity() -> NoCapacity:
+    return NoCapacity("no worker has a free lane", retry_after_seconds=_RETRY_AFTER_SECONDS)
+
+
+def unreachable() -> NoWorker:
+    return NoWorker("no worker that serves the model answers", retry_after_seconds=_RETRY_AFTER_SECONDS)
+
+
+def verdict(refusals: Sequence[KakeyaError]) -> KakeyaError:
+    """What the client is told when every candidate has refused.
+
+    Invalid is only what is invalid everywhere: a worker that is full or away might have held the session.
+    """
+    if any(isinstance(refusal, NoCapacity) for refusal in refusals):
+        return no_capacity()
+    if all(isinstance(refusal, InvalidField) for refusal in refusals):
+        return refusals[0]
+    return unreachable()
