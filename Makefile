@@ -9,8 +9,8 @@ PARTS  := -e proto/python -e shared -e services/router -e 'services/worker[torch
           -e 'sdks/python[otel,tokenizer]' -e services/local
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo up test check lint types contracts proto proto-check docs test-parts test-compose test-heavy \
-        bench-latency
+.PHONY: help install demo up test check lint types contracts proto proto-check vectors docs test-parts test-compose \
+        test-heavy bench-latency
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -58,6 +58,9 @@ proto-check: install $(BUF)
 	cd proto && ../$(BUF) lint
 	cd proto && ../$(BUF) breaking --against baseline/runtime_v1.binpb
 	$(BIN)/python scripts/check_drift.py
+
+vectors: install ## generate the worker's test vectors of sampling
+	$(BIN)/python scripts/generate_vectors.py services/worker/src/kakeya_worker/conformance/vectors
 
 docs: install ## generate docs/configuration.md from the settings
 	$(BIN)/python scripts/generate_configuration.py docs/configuration.md

@@ -6,14 +6,16 @@ import tempfile
 from pathlib import Path
 
 from generate_configuration import reference
+from generate_vectors import vectors
 
 ROOT = Path(__file__).resolve().parent.parent
 STUBS = ROOT / "proto" / "python" / "src" / "kakeya_stubs"
+VECTORS = ROOT / "services" / "worker" / "src" / "kakeya_worker" / "conformance" / "vectors"
 CONFIGURATION = ROOT / "docs" / "configuration.md"
 
 
 def main() -> int:
-    stale = [*_stale_stubs(), *_stale_configuration(), *_stale_twin()]
+    stale = [*_stale_stubs(), *_stale_configuration(), *_stale_vectors(), *_stale_twin()]
     for problem in stale:
         print(f"drift: {problem}", file=sys.stderr)
     if not stale:
@@ -35,6 +37,11 @@ def _stale_stubs() -> list[str]:
 def _stale_configuration() -> list[str]:
     up_to_date = CONFIGURATION.is_file() and CONFIGURATION.read_text() == reference()
     return [] if up_to_date else ["docs/configuration.md (make docs)"]
+
+
+def _stale_vectors() -> list[str]:
+    stale = [name for name, text in vectors().items() if (VECTORS / name).read_text() != text]
+    return [f"conformance/vectors/{name} (make vectors)" for name in stale]
 
 
 def _stale_twin() -> list[str]:

@@ -1,12 +1,16 @@
 """The demo checkpoint as a model for the worker's own tests: no more than the worker's distribution is needed."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
 
 from kakeya_worker.demo_checkpoint.checkpoint import ensure_checkpoint
+from kakeya_worker.engine.engine import Engine
+from kakeya_worker.engine.geometry import LaneGeometry
 from kakeya_worker.torch_backend import TorchVerifier
+from tests.unit.worker.engine_calls import NUM_LANES, SINK, WINDOW
 
 
 @pytest.fixture(scope="session")
@@ -19,6 +23,18 @@ def demo_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def verifier(demo_checkpoint: Path) -> TorchVerifier:
     """A loaded model without a slab; on one thread, where small models run fastest."""
-    verifier = TorchVerifier(str(demo_checkpoint), dtype="auto", num_threads=1)
+    verifier = TorchVerifier(
+        str(demo_checkpoint), weights="float32", kv_dtype="auto", num_threads=1, cache_directory=None
+    )
     assert torch.get_num_threads() == 1
     return verifier
+
+
+@pytest.fixture
+def engine(verifier: TorchVerifier) -> Iterator[Engine]:
+    """A running engine without sessions."""
+    engine = Engine(verifier, LaneGeometry(SINK, WINDOW, chunk=32), NUM_LANES, step_tokens=64)
+    engine.start()
+    yield engine
+    engine.shut_down()
+    assert not engine.crashed.done()

@@ -13,8 +13,9 @@ from kakeya_shared.service_process import StartError
 from kakeya_stubs.worker.v1 import registry_pb2 as pb
 from kakeya_stubs.worker.v1.registry_pb2_grpc import RegistryServiceServicer, add_RegistryServiceServicer_to_server
 from kakeya_worker.engine.engine import Engine
-from kakeya_worker.engine.lane import LaneGeometry
+from kakeya_worker.engine.geometry import LaneGeometry
 from kakeya_worker.engine.operation import Append
+from kakeya_worker.engine.retention import SessionOptions
 from kakeya_worker.registration import CONTRACT_VERSION, Registration, WorkerIdentity
 from kakeya_worker.torch_backend import TorchVerifier
 
@@ -75,7 +76,7 @@ async def _running(registration: Registration) -> AsyncIterator["asyncio.Task[No
 def engine(verifier: TorchVerifier) -> Iterator[Engine]:
     engine = Engine(verifier, LaneGeometry(4, 64, 32), num_lanes=2, step_tokens=64)
     engine.start()
-    engine.open("s", 1, 4, 64).result(10)
+    engine.open("s", 1, SessionOptions()).result(10)
     yield engine
     engine.shut_down()
 
@@ -104,8 +105,11 @@ async def test_it_says_what_it_is_and_what_it_holds(engine: Engine) -> None:
                 address="127.0.0.1:7",
                 backend="torch",
                 dtype="float32",
-                slab_bytes=2 * 100 * BYTES,
-                lane_bytes=100 * BYTES,
+                weights="float32",
+                fingerprint=engine.facts.fingerprint,
+                exact=False,
+                slab_bytes=2 * 114 * BYTES,
+                lane_bytes=114 * BYTES,
                 num_lanes=2,
                 sink=4,
                 window=64,
@@ -121,7 +125,13 @@ async def test_it_says_what_it_is_and_what_it_holds(engine: Engine) -> None:
             while not (changed := await _heartbeat(registry, complete=False)).lanes:
                 pass
             (lane,) = changed.lanes
-            assert (lane.epoch, lane.history_length, lane.kv_live_bytes) == (1, 10, 10 * BYTES)
+            assert lane == pb.LaneReport(
+                session_id="s",
+                epoch=1,
+                history_length=10,
+                kv_live_bytes=10 * BYTES,
+                retained=[pb.LaneReport.Range(start=0, end=10)],
+            )
             assert (changed.kv_live_bytes, changed.num_lanes_in_use) == (10 * BYTES, 1)
             again = await _heartbeat(registry, complete=True)
             assert [lane.history_length for lane in again.lanes] == [10]

@@ -1,24 +1,30 @@
 """The scheduler's integers: budget, fairness, pauses."""
 
-from kakeya_worker.engine.lane import Lane, LaneGeometry
+from kakeya_worker.engine.geometry import LaneGeometry
+from kakeya_worker.engine.lane import Lane
 from kakeya_worker.engine.operation import MAX_UNREAD_TOKENS, Append, Generate
+from kakeya_worker.engine.retention import SessionOptions, sink_window
 from kakeya_worker.engine.sampling import Sampling
 from kakeya_worker.engine.scheduler import Scheduler
 
 GEOMETRY = LaneGeometry(sink=0, window=64, chunk=32)
 
 
+def _lane() -> Lane:
+    return Lane(GEOMETRY, 0, sink_window(SessionOptions(), GEOMETRY))
+
+
 def _append(num_tokens: int) -> Append:
     append = Append("s", 1, 0, (1,) * num_tokens)
-    append.begin(Lane(GEOMETRY, 0, 0, 64))
+    append.begin(_lane())
     return append
 
 
 def _generate(max_tokens: int = 100) -> Generate:
     generate = Generate(
-        "s", 1, 0, max_tokens=max_tokens, eos_token_ids=frozenset(), sampling=Sampling(), on_token=lambda _: None
+        "s", 1, 0, max_tokens=max_tokens, eos_token_ids=frozenset(), sampling=Sampling(), on_token=lambda *_: None
     )
-    generate.begin(Lane(GEOMETRY, 0, 0, 64))
+    generate.begin(_lane())
     return generate
 
 

@@ -1,5 +1,8 @@
 """How the slab is divided, and the settings that say so."""
 
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 from structlog.testing import capture_logs
 
@@ -8,8 +11,19 @@ from kakeya_worker.engine.verifier import ModelFacts
 from kakeya_worker.settings import WorkerSettings
 from kakeya_worker.sizing import DEFAULT_SLAB_BYTES, SlabPlan, plan
 
-QWEN3_06B = ModelFacts("torch", "bfloat16", vocab_size=151_936, max_positions=40_960, kv_bytes_per_token=114_688)
-TINY = ModelFacts("torch", "float32", vocab_size=1024, max_positions=512, kv_bytes_per_token=2_048)
+QWEN3_06B = ModelFacts(
+    backend="torch",
+    weights="int8",
+    kv_dtype="bfloat16",
+    exact=True,
+    fingerprint="f",
+    vocab_size=151_936,
+    max_positions=40_960,
+    max_positions_reason="the model's max_position_embeddings",
+    kv_bytes_per_token=114_688,
+)
+TINY = replace(QWEN3_06B, vocab_size=1024, max_positions=512, kv_bytes_per_token=2_048)
+LANE_SLOTS = 114  # 4 sinks, a window of 64, and slack for chunks of 32 in blocks of 16
 
 
 def _plan(facts: ModelFacts, **given: int | None) -> SlabPlan:
@@ -22,8 +36,8 @@ def test_given_numbers_are_kept() -> None:
 
 
 def test_the_slab_decides_the_number_of_lanes() -> None:
-    made = _plan(QWEN3_06B, window=64, slab_bytes=10 * 100 * 114_688 + 1)
-    assert (made.geometry.num_slots, made.num_lanes) == (100, 10)
+    made = _plan(QWEN3_06B, window=64, slab_bytes=10 * LANE_SLOTS * 114_688 + 1)
+    assert (made.geometry.num_slots, made.num_lanes) == (LANE_SLOTS, 10)
 
 
 def test_the_default_window_is_what_the_model_has() -> None:
@@ -37,15 +51,15 @@ def test_the_default_window_shrinks_until_four_lanes_fit() -> None:
         made = _plan(QWEN3_06B)
     assert made.num_lanes == 4
     assert made.geometry.num_slots * 4 * 114_688 <= DEFAULT_SLAB_BYTES
-    assert (made.geometry.num_slots + 16) * 4 * 114_688 > DEFAULT_SLAB_BYTES
+    assert (made.geometry.num_slots + 1) * 4 * 114_688 > DEFAULT_SLAB_BYTES
     assert logs[0]["window"] == made.geometry.window
 
 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"window": 509}, "exceed the model's 512 positions"),
-        ({"sink": 512}, "exceed the model's 512 positions"),
+        ({"window": 509}, "exceed 512 positions, the model's max_position_embeddings; lower --window"),
+        ({"sink": 512}, "exceed 512 positions, the model's max_position_embeddings; lower --window"),
         ({"window": 64, "slab_bytes": 1000}, "raise --slab-bytes or lower --window"),
         ({"slab_bytes": 50_000}, "raise --slab-bytes"),
     ],
@@ -65,6 +79,17 @@ def test_settings_come_from_flags_and_environment(monkeypatch: pytest.MonkeyPatc
     assert (named.model_name, named.pool_name) == ("My Model", "p-1")
 
 
+def test_the_cache_lies_where_users_expect_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def directory(*flags: str) -> Path:
+        return WorkerSettings.parse(["--model", "x", *flags]).cache_directory
+
+    monkeypatch.setenv("XDG_CACHE_HOME", "/var/cache/user")
+    assert directory() == Path("/var/cache/user/kakeya")
+    assert directory("--cache-dir", "~/k") == Path.home() / "k"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert directory() == Path.home() / ".cache" / "kakeya"
+
+
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
@@ -74,7 +99,8 @@ def test_settings_come_from_flags_and_environment(monkeypatch: pytest.MonkeyPatc
         (["--model", "m", "--pool", "No!"], "not a pool name"),
         (["--model", "m", "--join", "nowhere"], "not HOST:PORT"),
         (["--model", "m", "--advertise", "host:0"], "--advertise needs the port"),
-        (["--model", "m", "--dtype", "int4"], "--dtype"),
+        (["--model", "m", "--weights", "int4"], "--weights"),
+        (["--model", "m", "--kv-dtype", "int8"], "--kv-dtype"),
     ],
 )
 def test_bad_settings_are_one_line_and_status_2(

@@ -1,6 +1,7 @@
 """VerifierService over a real socket: the engine's results and errors as the contract spells them."""
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -8,16 +9,20 @@ import grpc
 import pytest
 
 from kakeya_shared import error_details
+from kakeya_shared.errors import InvalidField
 from kakeya_shared.rpc_server import RpcServer
 from kakeya_stubs.worker.v1 import verifier_pb2 as pb
 from kakeya_stubs.worker.v1.verifier_pb2_grpc import VerifierServiceStub, add_VerifierServiceServicer_to_server
+from kakeya_worker import generate_request
 from kakeya_worker.engine.engine import Engine
-from kakeya_worker.engine.lane import LaneGeometry
+from kakeya_worker.engine.geometry import LaneGeometry
+from kakeya_worker.engine.sampling import Sampling, TokenDetail
 from kakeya_worker.torch_backend import TorchVerifier
 from kakeya_worker.verifier_service import SERVICE_NAME, VerifierService
 
 BYTES = 2_048
 LEASE: dict[str, Any] = {"session_id": "s", "epoch": 3}
+VOCABULARY = 1024
 
 
 @pytest.fixture
@@ -36,6 +41,13 @@ def engine(verifier: TorchVerifier) -> Iterator[Engine]:
     engine.start()
     yield engine
     engine.shut_down()
+
+
+def _lane(length: int) -> pb.LaneState:
+    """Of the session that `stub` opens."""
+    parts = [(0, length)] if length <= 68 else [(0, 4), (length - 64, length)]
+    retained = [pb.TokenRange(start=start, end=end) for start, end in parts]
+    return pb.LaneState(history_length=length, kv_live_bytes=min(length, 68) * BYTES, retained=retained)
 
 
 @pytest.fixture
@@ -63,7 +75,7 @@ async def _once(call: Any) -> AsyncIterator[Any]:
 
 async def test_a_turn(stub: Any) -> None:
     append = await stub.Append(pb.AppendRequest(**LEASE, history_length=40, token_ids=[1, 2, 3]))
-    assert append.lane == pb.LaneState(history_length=43, kv_live_bytes=43 * BYTES)
+    assert append.lane == _lane(43)
     assert append.prefill_duration_seconds > 0
     request = pb.GenerateRequest(**LEASE, history_length=43, max_tokens=30, sampling=pb.Sampling(top_p=1.0))
     responses = [response async for response in stub.Generate(request)]
@@ -71,7 +83,7 @@ async def test_a_turn(stub: Any) -> None:
     done = responses[-1].done
     assert done.finish_reason == pb.FINISH_REASON_MAX_TOKENS
     assert done.generated_token_count == 30
-    assert done.lane == pb.LaneState(history_length=73, kv_live_bytes=68 * BYTES)
+    assert done.lane == _lane(73)
     assert done.evicted_token_count == 5
     slab = await stub.GetSlab(pb.GetSlabRequest())
     assert (slab.num_lanes, slab.num_lanes_in_use, slab.kv_live_bytes) == (2, 1, 68 * BYTES)
@@ -80,10 +92,148 @@ async def test_a_turn(stub: Any) -> None:
 
 
 async def test_eos_ends_the_stream(stub: Any) -> None:
-    request = pb.GenerateRequest(**LEASE, history_length=40, max_tokens=5, eos_token_ids=range(1024))
+    request = pb.GenerateRequest(**LEASE, history_length=40, max_tokens=5, eos_token_ids=range(VOCABULARY))
     responses = [response async for response in stub.Generate(request)]
     assert len(responses) == 2
     assert responses[-1].done.finish_reason == pb.FINISH_REASON_EOS
+
+
+async def test_opening_tells_what_was_chosen(stub: Any) -> None:
+    opened = await stub.OpenSession(pb.OpenSessionRequest(session_id="t", pin=10))
+    assert opened == pb.OpenSessionResponse(lane=pb.LaneState(), sink=10, window=58)
+    again = await stub.OpenSession(pb.OpenSessionRequest(**LEASE, sink=9))
+    assert again == pb.OpenSessionResponse(lane=_lane(40), sink=4, window=64)
+
+
+async def test_a_full_session_that_refuses_to_forget(stub: Any) -> None:
+    await stub.OpenSession(pb.OpenSessionRequest(session_id="t", window=30, sink=2, refuse_overflow=True))
+    await stub.Append(pb.AppendRequest(session_id="t", token_ids=range(30)))
+    too_long = pb.AppendRequest(session_id="t", history_length=30, token_ids=range(3))
+    assert await _reason(stub.Append(too_long)) == (grpc.StatusCode.FAILED_PRECONDITION, "HISTORY_FULL")
+    request = pb.GenerateRequest(session_id="t", history_length=30, max_tokens=9)
+    *tokens, done = [response async for response in stub.Generate(request)]
+    assert (len(tokens), done.done.finish_reason) == (2, pb.FINISH_REASON_TRUNCATED)
+
+
+async def test_a_stop_sequence_ends_the_stream(stub: Any) -> None:
+    everything = [pb.TokenSequence(token_ids=[token_id]) for token_id in range(16)]
+    sampling = pb.Sampling(top_p=1.0, logit_bias={7: 100.0})
+    request = pb.GenerateRequest(
+        **LEASE, history_length=40, max_tokens=5, sampling=sampling, stop_token_sequences=everything
+    )
+    responses = [response async for response in stub.Generate(request)]
+    assert [response.token_id for response in responses[:-1]] == [7]
+    assert responses[-1].done.finish_reason == pb.FINISH_REASON_STOP_SEQUENCE
+
+
+def test_every_field_of_a_request_reaches_the_engine() -> None:
+    def on_token(token_id: int, detail: TokenDetail | None) -> None:
+        raise AssertionError("nothing generates here")
+
+    sampling = pb.Sampling(
+        seed=2**63,
+        temperature=0.5,
+        top_p=0.75,
+        top_k=7,
+        min_p=0.125,
+        presence_penalty=1.5,
+        frequency_penalty=-0.25,
+        logit_bias={9: 2.5, 3: -1.0},
+    )
+    sequences = [pb.TokenSequence(token_ids=[1, 2]), pb.TokenSequence(token_ids=[3])]
+    request = pb.GenerateRequest(
+        **LEASE,
+        history_length=40,
+        max_tokens=11,
+        eos_token_ids=[5, 6],
+        sampling=sampling,
+        stop_token_sequences=sequences,
+        logprobs=0,
+    )
+    generate = generate_request.operation(request, VOCABULARY, on_token)
+    assert generate.sampling == Sampling(2**63, 0.5, 0.75, 7, 0.125, 1.5, -0.25, ((3, -1.0), (9, 2.5)))
+    assert generate.stop_token_sequences == ((1, 2), (3,))
+    assert (generate.session_id, generate.epoch, generate.history_length) == ("s", 3, 40)
+    assert (generate.max_tokens, generate.num_top_logprobs) == (11, 0)
+    assert generate.eos_token_ids == {5, 6}
+    assert generate.on_token is on_token
+    unset = generate_request.operation(pb.GenerateRequest(max_tokens=1), VOCABULARY, on_token)
+    assert (unset.sampling, unset.stop_token_sequences, unset.num_top_logprobs) == (Sampling(), (), None)
+
+
+async def test_details_come_where_they_are_asked_for(stub: Any) -> None:
+    async def details(at: int, **asked: Any) -> list[pb.TokenDetail | None]:
+        request = pb.GenerateRequest(**LEASE, history_length=at, max_tokens=2, **asked)
+        responses = [response async for response in stub.Generate(request)]
+        return [response.detail if response.HasField("detail") else None for response in responses]
+
+    assert await details(40) == [None, None, None]
+    *alone, of_done = await details(42, logprobs=0)
+    assert of_done is None
+    assert all(detail and detail.logprob < 0 and not detail.top_logprobs for detail in alone)
+    *ranked, _ = await details(44, logprobs=20)
+    for detail in ranked:
+        assert detail
+        logprobs = [top.logprob for top in detail.top_logprobs]
+        assert len(logprobs) == 20
+        assert logprobs == sorted(logprobs, reverse=True)
+        assert detail.logprob == logprobs[0]
+
+
+def _asking(**fields: Any) -> pb.GenerateRequest:
+    return pb.GenerateRequest(**LEASE, history_length=40, **{"max_tokens": 1, **fields})
+
+
+def _sampled(**fields: Any) -> pb.GenerateRequest:
+    return _asking(sampling=pb.Sampling(**{"top_p": 1.0, **fields}))
+
+
+@pytest.mark.parametrize(
+    ("request_", "field"),
+    [
+        (_asking(max_tokens=0), "max_tokens"),
+        (_asking(logprobs=21), "logprobs"),
+        (_asking(stop_token_sequences=[pb.TokenSequence()]), "stop_token_sequences"),
+        (_asking(stop_token_sequences=[pb.TokenSequence(token_ids=[1] * 65)]), "stop_token_sequences"),
+        (_asking(stop_token_sequences=[pb.TokenSequence(token_ids=[1])] * 17), "stop_token_sequences"),
+        (_sampled(temperature=-0.1), "temperature"),
+        (_sampled(temperature=math.inf), "temperature"),
+        (_sampled(temperature=math.nan), "temperature"),
+        (_sampled(top_p=0.0), "top_p"),
+        (_sampled(top_p=1.1), "top_p"),
+        (_sampled(top_p=math.nan), "top_p"),
+        (_sampled(min_p=-0.1), "min_p"),
+        (_sampled(min_p=1.1), "min_p"),
+        (_sampled(presence_penalty=2.1), "presence_penalty"),
+        (_sampled(frequency_penalty=-2.1), "frequency_penalty"),
+        (_sampled(frequency_penalty=math.nan), "frequency_penalty"),
+        (_sampled(logit_bias={1: math.inf}), "logit_bias"),
+        (_sampled(logit_bias=dict.fromkeys(range(1025), 1.0)), "logit_bias"),
+    ],
+)
+async def test_bad_values_are_refused_by_name(stub: Any, request_: pb.GenerateRequest, field: str) -> None:
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await stub.Generate(request_).read()
+    error = error_details.decode(caught.value)
+    assert isinstance(error, InvalidField)
+    assert error.metadata == {"field": field}
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+async def test_the_greatest_values_are_taken(stub: Any) -> None:
+    sampling = pb.Sampling(
+        seed=2**64 - 1,
+        temperature=1e9,
+        top_p=1.0,
+        top_k=2**32 - 1,
+        min_p=1.0,
+        presence_penalty=2.0,
+        frequency_penalty=-2.0,
+        logit_bias=dict.fromkeys(range(1024), -3e38),
+    )
+    sequences = [pb.TokenSequence(token_ids=[VOCABULARY - 1] * 64)] * 16
+    request = _asking(sampling=sampling, stop_token_sequences=sequences, logprobs=20, max_tokens=2**32 - 1)
+    assert (await stub.Generate(request).read()).HasField("detail")
 
 
 async def test_a_client_that_leaves_stops_its_operation(stub: Any, engine: Engine) -> None:
@@ -123,19 +273,25 @@ async def test_a_deadline_stops_an_append_and_keeps_its_prefix(stub: Any) -> Non
 @pytest.mark.parametrize(
     ("method", "request_", "status", "reason"),
     [
-        ("OpenSession", pb.OpenSessionRequest(session_id="t", sink=5, window=64), "INVALID_ARGUMENT", "INVALID_FIELD"),
+        ("OpenSession", pb.OpenSessionRequest(session_id="t", pin=68), "INVALID_ARGUMENT", "INVALID_FIELD"),
         ("OpenSession", pb.OpenSessionRequest(session_id="t", window=0), "INVALID_ARGUMENT", "INVALID_FIELD"),
         ("OpenSession", pb.OpenSessionRequest(session_id="t", window=65), "INVALID_ARGUMENT", "INVALID_FIELD"),
         ("OpenSession", pb.OpenSessionRequest(session_id="s", epoch=4, window=9), "FAILED_PRECONDITION", "STALE_EPOCH"),
         ("Append", pb.AppendRequest(session_id="t"), "NOT_FOUND", "SESSION_NOT_FOUND"),
         (
             "Append",
-            pb.AppendRequest(**LEASE, history_length=40, token_ids=[5, 1024]),
+            pb.AppendRequest(**LEASE, history_length=40, token_ids=[5, VOCABULARY]),
             "INVALID_ARGUMENT",
             "TOKEN_OUT_OF_VOCABULARY",
         ),
         ("Append", pb.AppendRequest(**LEASE, history_length=41), "FAILED_PRECONDITION", "INVARIANT_VIOLATED"),
-        ("Generate", pb.GenerateRequest(**LEASE, history_length=40), "INVALID_ARGUMENT", "INVALID_FIELD"),
+        ("Generate", _sampled(logit_bias={VOCABULARY: 1.0}), "INVALID_ARGUMENT", "TOKEN_OUT_OF_VOCABULARY"),
+        (
+            "Generate",
+            _asking(stop_token_sequences=[pb.TokenSequence(token_ids=[VOCABULARY])]),
+            "INVALID_ARGUMENT",
+            "TOKEN_OUT_OF_VOCABULARY",
+        ),
         ("Stop", pb.StopRequest(session_id="t"), "NOT_FOUND", "SESSION_NOT_FOUND"),
         ("CloseSession", pb.CloseSessionRequest(session_id="s", epoch=2), "FAILED_PRECONDITION", "STALE_EPOCH"),
     ],

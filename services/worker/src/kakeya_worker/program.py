@@ -14,6 +14,7 @@ from kakeya_shared.rpc_server import BindError, RpcServer
 from kakeya_shared.service_process import StartError
 from kakeya_stubs.worker.v1.verifier_pb2_grpc import add_VerifierServiceServicer_to_server
 from kakeya_worker.engine.engine import Engine
+from kakeya_worker.engine.retention import RetentionPolicy
 from kakeya_worker.engine.verifier import ModelRefused, Verifier
 from kakeya_worker.registration import Registration, WorkerIdentity
 from kakeya_worker.settings import WorkerSettings
@@ -47,10 +48,17 @@ async def serve(settings: WorkerSettings, stop: asyncio.Event) -> None:
 def load_engine(settings: WorkerSettings) -> Engine:
     """Loads the model and allocates the slab. Raises StartError."""
     install = f"pip install 'kakeya-worker[{settings.backend}]'"
-    _log.info("loading", model=settings.model, backend=settings.backend, dtype=settings.dtype)
+    _log.info("loading", model=settings.model, backend=settings.backend, weights=settings.weights)
     try:
         backend: type[Verifier] = plugins.load("kakeya.verifier", settings.backend, install=install)
-        verifier = backend(settings.model, dtype=settings.dtype, num_threads=settings.threads)
+        retention: RetentionPolicy = plugins.load("kakeya.retention", settings.retention, install=install)
+        verifier = backend(
+            settings.model,
+            weights=settings.weights,
+            kv_dtype=settings.kv_dtype,
+            num_threads=settings.threads,
+            cache_directory=settings.cache_directory,
+        )
     except (plugins.PluginError, ModelRefused) as error:
         raise StartError(str(error)) from error
     slab = plan(
@@ -62,7 +70,7 @@ def load_engine(settings: WorkerSettings) -> Engine:
         slab_bytes=settings.slab_bytes,
     )
     try:
-        engine = Engine(verifier, slab.geometry, slab.num_lanes, settings.step_tokens)
+        engine = Engine(verifier, slab.geometry, slab.num_lanes, settings.step_tokens, retention)
     except (MemoryError, RuntimeError) as error:
         raise StartError(f"a slab of {slab.num_lanes} lanes cannot be allocated: {error}") from error
     totals = engine.lanes.totals()
@@ -70,7 +78,10 @@ def load_engine(settings: WorkerSettings) -> Engine:
         "loaded",
         model=settings.model_name,
         pool=settings.pool_name,
-        dtype=verifier.facts.dtype,
+        weights=verifier.facts.weights,
+        kv_dtype=verifier.facts.kv_dtype,
+        exact=verifier.facts.exact,
+        fingerprint=verifier.facts.fingerprint,
         sink=slab.geometry.sink,
         window=slab.geometry.window,
         lanes=slab.num_lanes,

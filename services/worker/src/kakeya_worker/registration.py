@@ -147,6 +147,7 @@ class Registration:
                     epoch=report.epoch,
                     history_length=report.state.history_length,
                     kv_live_bytes=report.state.kv_live_bytes,
+                    retained=[pb.LaneReport.Range(start=r.start, end=r.stop) for r in report.state.retained],
                 )
                 for report in reports
             ],
@@ -163,7 +164,10 @@ class Registration:
             model=self._identity.model,
             address=self._identity.address,
             backend=facts.backend,
-            dtype=facts.dtype,
+            dtype=facts.kv_dtype,
+            weights=facts.weights,
+            fingerprint=facts.fingerprint,
+            exact=facts.exact,
             slab_bytes=totals.slab_bytes,
             lane_bytes=totals.lane_bytes,
             num_lanes=totals.num_lanes,

@@ -28,9 +28,21 @@ class WorkerSettings(ServiceSettings):
 
     model: str = setting(help="the model: a directory with config.json and safetensors, or a hub id")
     backend: str = setting("torch", "verifier backend plugin", reason="the one that runs on every CPU")
-    dtype: Literal["auto", "float32", "bfloat16"] = setting(
-        "auto", "of weights, activations and KV", reason="the checkpoint's own, else float32"
+    weights: Literal["auto", "float32", "bfloat16", "int8"] = setting(
+        "auto",
+        "mode of the weights",
+        reason="int8, the exact mode, where the CPU multiplies int8 exactly; else the checkpoint's own type",
     )
+    kv_dtype: Literal["auto", "float32", "bfloat16"] = setting(
+        "auto", "type of K and V", reason="that of the weights; bfloat16 beside int8, for half the memory"
+    )
+    cache_dir: Path | None = setting(
+        None,
+        "where int8 weights are kept between runs",
+        unit="directory",
+        reason="$XDG_CACHE_HOME/kakeya: converting takes longer than loading",
+    )
+    retention: str = setting("sink-window", "retention policy plugin", reason="memory is bounded, a session has no end")
     sink: int = setting(4, "sink slots of a lane", unit="tokens", reason="StreamingLLM's four suffice", ge=0)
     window: int | None = setting(
         None,
@@ -97,6 +109,12 @@ class WorkerSettings(ServiceSettings):
         if self.advertise is not None and HostPort.parse(self.advertise).port == 0:
             raise ValueError("--advertise needs the port that routers reach")
         return self
+
+    @property
+    def cache_directory(self) -> Path:
+        """Follows the XDG base directory specification."""
+        cache_home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        return self.cache_dir.expanduser() if self.cache_dir else cache_home / "kakeya"
 
     @property
     def model_name(self) -> str:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import structlog
 
 from kakeya_shared.service_process import StartError
-from kakeya_worker.engine.lane import RING_MULTIPLE, LaneGeometry
+from kakeya_worker.engine.geometry import LaneGeometry
 from kakeya_worker.engine.verifier import ModelFacts
 
 _log = structlog.get_logger()
@@ -38,7 +38,8 @@ def plan(
     budget = None if num_lanes is not None else slab_bytes or DEFAULT_SLAB_BYTES
     if sink + (window or 1) > facts.max_positions:
         raise StartError(
-            f"sink {sink} + window {window or 1} exceed the model's {facts.max_positions} positions; lower --window"
+            f"sink {sink} + window {window or 1} exceed {facts.max_positions} positions, "
+            f"{facts.max_positions_reason}; lower --window"
         )
     if window is None:
         window = _default_window(facts, sink, chunk, budget)
@@ -58,12 +59,11 @@ def _default_window(facts: ModelFacts, sink: int, chunk: int, budget: int | None
     wanted = min(MAX_DEFAULT_WINDOW, facts.max_positions - sink)
     if budget is None:
         return wanted
-    # The largest ring of whole blocks of which enough lanes fit.
-    ring = LaneGeometry(sink, wanted, chunk)
     num_slots = budget // (MIN_DEFAULT_LANES * facts.kv_bytes_per_token)
-    if ring.num_slots <= num_slots:
+    num_excess = LaneGeometry(sink, wanted, chunk).num_slots - num_slots
+    if num_excess <= 0:
         return wanted
-    fitting = (num_slots - sink) // RING_MULTIPLE * RING_MULTIPLE - chunk + 1
+    fitting = wanted - num_excess  # a lane has one slot more for each token of its window
     if fitting < 1:
         raise StartError(
             f"{MIN_DEFAULT_LANES} lanes do not fit a slab of {budget} bytes with any window; raise --slab-bytes"

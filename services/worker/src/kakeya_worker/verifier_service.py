@@ -1,20 +1,29 @@
 """kakeya.worker.v1.VerifierService: the engine over gRPC."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator
 
 import structlog
 
 from kakeya_shared import tracing
-from kakeya_shared.errors import InvalidField, NoWorker, TokenOutOfVocabulary
+from kakeya_shared.errors import NoWorker
 from kakeya_shared.rpc_boundary import Context
 from kakeya_stubs.worker.v1 import verifier_pb2 as pb
 from kakeya_stubs.worker.v1.verifier_pb2_grpc import VerifierServiceServicer
+from kakeya_worker import generate_request
 from kakeya_worker.engine.engine import Engine
-from kakeya_worker.engine.operation import Append, Generate, GenerateResult, LaneState
-from kakeya_worker.engine.sampling import Sampling
+from kakeya_worker.engine.operation import Append, Finish, GenerateResult, LaneState
+from kakeya_worker.engine.retention import SessionOptions
+from kakeya_worker.engine.sampling import TokenDetail
 
 SERVICE_NAME = "kakeya.worker.v1.VerifierService"
+
+_FINISH_REASONS = {
+    Finish.MAX_TOKENS: pb.FINISH_REASON_MAX_TOKENS,
+    Finish.EOS: pb.FINISH_REASON_EOS,
+    Finish.STOP_SEQUENCE: pb.FINISH_REASON_STOP_SEQUENCE,
+    Finish.TRUNCATED: pb.FINISH_REASON_TRUNCATED,
+}
 
 
 class VerifierService(VerifierServiceServicer):
@@ -25,20 +34,12 @@ class VerifierService(VerifierServiceServicer):
 
     async def OpenSession(self, request: pb.OpenSessionRequest, context: Context) -> pb.OpenSessionResponse:
         engine = self._engine(request.session_id)
-        geometry = engine.lanes.geometry
-        if request.sink > geometry.sink:
-            raise InvalidField(f"sink {request.sink} exceeds the lane's {geometry.sink}", metadata={"field": "sink"})
-        if not 1 <= request.window <= geometry.window:
-            raise InvalidField(
-                f"window {request.window} is not within 1 and the lane's {geometry.window}",
-                metadata={"field": "window"},
-            )
-        state = await asyncio.wrap_future(engine.open(request.session_id, request.epoch, request.sink, request.window))
-        return pb.OpenSessionResponse(lane=_lane_state(state))
+        opened = await asyncio.wrap_future(engine.open(request.session_id, request.epoch, _options(request)))
+        return pb.OpenSessionResponse(lane=_lane_state(opened.state), sink=opened.sink, window=opened.window)
 
     async def Append(self, request: pb.AppendRequest, context: Context) -> pb.AppendResponse:
         engine = self._engine(request.session_id)
-        _check_vocabulary(request.token_ids, engine.facts.vocab_size)
+        generate_request.check_vocabulary(request.token_ids, engine.facts.vocab_size)
         append = Append(request.session_id, request.epoch, request.history_length, tuple(request.token_ids))
         engine.submit(append)
         try:
@@ -55,17 +56,21 @@ class VerifierService(VerifierServiceServicer):
     async def Generate(self, request: pb.GenerateRequest, context: Context) -> AsyncIterator[pb.GenerateResponse]:
         engine = self._engine(request.session_id)
         loop = asyncio.get_running_loop()
-        unread: asyncio.Queue[int | None] = asyncio.Queue()  # None: the future has resolved
+        unread: asyncio.Queue[pb.GenerateResponse | None] = asyncio.Queue()  # None: the future has resolved
 
-        def put(token_id: int | None) -> None:
-            loop.call_soon_threadsafe(unread.put_nowait, token_id)
+        def put(response: pb.GenerateResponse | None) -> None:
+            loop.call_soon_threadsafe(unread.put_nowait, response)
 
-        generate = _generate(request, on_token=put)
+        generate = generate_request.operation(
+            request,
+            engine.facts.vocab_size,
+            on_token=lambda token_id, detail: put(pb.GenerateResponse(token_id=token_id, detail=_detail(detail))),
+        )
         generate.future.add_done_callback(lambda _: put(None))
         engine.submit(generate)
         try:
-            while (token_id := await unread.get()) is not None:
-                yield pb.GenerateResponse(token_id=token_id)
+            while (response := await unread.get()) is not None:
+                yield response
                 engine.acknowledge(generate)
             result = generate.future.result()
         finally:
@@ -104,24 +109,25 @@ class VerifierService(VerifierServiceServicer):
         return self.engine
 
 
-def _generate(request: pb.GenerateRequest, on_token: Callable[[int], None]) -> Generate:
-    if request.max_tokens == 0:
-        raise InvalidField("max_tokens must be at least 1", metadata={"field": "max_tokens"})
-    sampling = request.sampling
-    return Generate(
-        request.session_id,
-        request.epoch,
-        request.history_length,
-        max_tokens=request.max_tokens,
-        eos_token_ids=frozenset(request.eos_token_ids),
-        sampling=Sampling(sampling.seed, sampling.temperature, sampling.top_p, sampling.top_k),
-        on_token=on_token,
+def _options(request: pb.OpenSessionRequest) -> SessionOptions:
+    return SessionOptions(
+        sink=request.sink if request.HasField("sink") else None,
+        window=request.window if request.HasField("window") else None,
+        pin=request.pin,
+        refuses_overflow=request.refuse_overflow,
     )
+
+
+def _detail(detail: TokenDetail | None) -> pb.TokenDetail | None:
+    if detail is None:
+        return None
+    top = [pb.TokenLogprob(token_id=token_id, logprob=logprob) for token_id, logprob in detail.top]
+    return pb.TokenDetail(logprob=detail.logprob, top_logprobs=top)
 
 
 def _done(result: GenerateResult) -> pb.GenerateDone:
     return pb.GenerateDone(
-        finish_reason=pb.FINISH_REASON_EOS if result.ended_by_eos else pb.FINISH_REASON_MAX_TOKENS,
+        finish_reason=_FINISH_REASONS[result.finish],
         generated_token_count=result.num_generated,
         lane=_lane_state(result.lane),
         prefill_duration_seconds=result.prefill_seconds,
@@ -131,15 +137,12 @@ def _done(result: GenerateResult) -> pb.GenerateDone:
 
 
 def _lane_state(state: LaneState) -> pb.LaneState:
-    return pb.LaneState(history_length=state.history_length, kv_live_bytes=state.kv_live_bytes)
+    return pb.LaneState(
+        history_length=state.history_length,
+        kv_live_bytes=state.kv_live_bytes,
+        retained=[pb.TokenRange(start=tokens.start, end=tokens.stop) for tokens in state.retained],
+    )
 
 
 def _annotate(state: LaneState, **counts: int) -> None:
     tracing.annotate(history_length=state.history_length, kv_live_bytes=state.kv_live_bytes, **counts)
-
-
-def _check_vocabulary(token_ids: Sequence[int], vocab_size: int) -> None:
-    """One id out of range would fail the whole step, and other sessions with it."""
-    largest = max(token_ids, default=0)
-    if largest >= vocab_size:
-        raise TokenOutOfVocabulary(f"token id {largest} is outside the vocabulary of {vocab_size}")

@@ -7,11 +7,12 @@ import threading
 import time
 from concurrent.futures import Future
 
+import numpy as np
 import structlog
+from numpy.typing import NDArray
 
 from kakeya_shared.errors import (
     Draining,
-    EmptyHistory,
     Internal,
     InvariantViolated,
     KakeyaError,
@@ -20,18 +21,23 @@ from kakeya_shared.errors import (
     SessionClosed,
 )
 from kakeya_worker.engine.command_queue import CommandQueue
-from kakeya_worker.engine.lane import LaneGeometry, Row, violation
+from kakeya_worker.engine.geometry import LaneGeometry
+from kakeya_worker.engine.lane import violation
 from kakeya_worker.engine.lane_table import LaneTable, Tenancy
 from kakeya_worker.engine.operation import (
     MAX_PAUSE_SECONDS,
     MAX_UNREAD_TOKENS,
     Append,
     AppendResult,
+    Finish,
     Generate,
     GenerateResult,
     LaneState,
+    OpenLane,
 )
-from kakeya_worker.engine.sampling import choose
+from kakeya_worker.engine.retention import RetentionPolicy, SessionOptions, sink_window
+from kakeya_worker.engine.row import Row
+from kakeya_worker.engine.sampling import TokenDetail, choose, token_detail
 from kakeya_worker.engine.scheduler import Scheduler
 from kakeya_worker.engine.verifier import Verifier
 
@@ -47,16 +53,24 @@ class Engine:
         geometry: of every lane.
         num_lanes: in the slab.
         step_tokens: the most tokens in one forward pass.
+        retention: what sessions keep.
 
     Attributes:
         lanes: what every lane holds; its `reports` and `totals` may be read at any time.
         crashed: resolves with the exception if the engine's thread dies, which it never should.
     """
 
-    def __init__(self, verifier: Verifier, geometry: LaneGeometry, num_lanes: int, step_tokens: int) -> None:
+    def __init__(
+        self,
+        verifier: Verifier,
+        geometry: LaneGeometry,
+        num_lanes: int,
+        step_tokens: int,
+        retention: RetentionPolicy = sink_window,
+    ) -> None:
         verifier.allocate(geometry, num_lanes)
         self.facts = verifier.facts
-        self.lanes = LaneTable(geometry, num_lanes, verifier.facts.kv_bytes_per_token)
+        self.lanes = LaneTable(geometry, num_lanes, verifier.facts.kv_bytes_per_token, retention)
         self.crashed: Future[None] = Future()
         self._verifier = verifier
         self._scheduler = Scheduler(step_tokens, geometry.chunk)
@@ -75,9 +89,9 @@ class Engine:
         self._commands.put(lambda: self._drain(grace_seconds))
         self._thread.join()
 
-    def open(self, session_id: str, epoch: int, sink: int, window: int) -> "Future[LaneState]":
-        """Takes a lane; fails with NoCapacity, StaleEpoch or Draining."""
-        return self._commands.call(lambda: self._open(session_id, epoch, sink, window))
+    def open(self, session_id: str, epoch: int, options: SessionOptions) -> "Future[OpenLane]":
+        """Takes a lane; fails with InvalidField, NoCapacity, StaleEpoch or Draining."""
+        return self._commands.call(lambda: self._open(session_id, epoch, options))
 
     def submit(self, operation: Append | Generate) -> None:
         """Runs an operation; its future fails with the error tree of kakeya_shared."""
@@ -156,12 +170,12 @@ class Engine:
         rows: list[tuple[Append | Generate, Row]] = []
         for generate, row_logits in zip(generates, logits, strict=True):
             try:
-                token_id = choose(row_logits, generate.sampling, generate.lane.length)
+                token_id, detail = _next_token(generate, row_logits)
             except FloatingPointError as error:
                 _log.exception("sampling failed", session_id=generate.session_id)
                 self._fail(generate, Internal(str(error)))  # says an index, no token
                 continue
-            generate.deliver(token_id)
+            generate.deliver(token_id, detail)
             rows.append((generate, generate.lane.row((token_id,))))
         return rows
 
@@ -175,12 +189,12 @@ class Engine:
         self.lanes.publish(tenancy)
         if isinstance(operation, Append):
             operation.num_done += len(row.token_ids)
-        if operation.is_complete:
-            self._complete(tenancy, operation)
+        self._complete_if_done(tenancy, operation)
 
-    def _open(self, session_id: str, epoch: int, sink: int, window: int) -> LaneState:
+    def _open(self, session_id: str, epoch: int, options: SessionOptions) -> OpenLane:
         self._refuse_if_draining()
-        return self.lanes.open(session_id, epoch, sink, window)
+        tenancy = self.lanes.open(session_id, epoch, options)
+        return OpenLane(self.lanes.state(tenancy), tenancy.lane.retention.sink, tenancy.lane.retention.window)
 
     def _begin(self, operation: Append | Generate) -> None:
         try:
@@ -191,32 +205,38 @@ class Engine:
             if tenancy.lane.length != operation.history_length:
                 self._violate(tenancy, violation(1, _lengths(tenancy, operation)), also=operation)
                 return
-            if isinstance(operation, Generate) and tenancy.lane.length == 0:
-                raise EmptyHistory("there is nothing to generate from; append tokens first")
+            operation.check(tenancy.lane)
         except KakeyaError as error:
             operation.future.set_exception(error)
             return
         operation.begin(tenancy.lane)
         tenancy.operation = operation
         self._scheduler.add(operation)
-        if operation.is_complete:  # nothing to prefill
-            self._complete(tenancy, operation)
+        self._complete_if_done(tenancy, operation)  # nothing to prefill, or no room to generate
 
-    def _complete(self, tenancy: Tenancy, operation: Append | Generate) -> None:
-        state, prefill_seconds = self.lanes.state(tenancy), operation.lane.prefill_seconds
-        self._release(operation)
-        seconds = operation.seconds
+    def _complete_if_done(self, tenancy: Tenancy, operation: Append | Generate) -> None:
         if isinstance(operation, Append):
-            operation.future.set_result(AppendResult(state, seconds, operation.num_evicted))
-            return
-        operation.future.set_result(
+            if operation.is_complete:
+                self._complete_append(tenancy, operation)
+        elif (finish := operation.finish) is not None:
+            self._complete_generate(tenancy, operation, finish)
+
+    def _complete_append(self, tenancy: Tenancy, append: Append) -> None:
+        state = self.lanes.state(tenancy)
+        self._release(append)
+        append.future.set_result(AppendResult(state, append.seconds, append.num_evicted))
+
+    def _complete_generate(self, tenancy: Tenancy, generate: Generate, finish: Finish) -> None:
+        state, prefill_seconds = self.lanes.state(tenancy), generate.lane.prefill_seconds
+        self._release(generate)
+        generate.future.set_result(
             GenerateResult(
                 state,
-                ended_by_eos=operation.ended_by_eos,
-                num_generated=operation.num_generated,
+                finish=finish,
+                num_generated=generate.num_generated,
                 prefill_seconds=prefill_seconds,
-                total_seconds=seconds,
-                num_evicted=operation.num_evicted,
+                total_seconds=generate.seconds,
+                num_evicted=generate.num_evicted,
             )
         )
 
@@ -281,6 +301,13 @@ class Engine:
         for operation in self._scheduler.operations:
             self._fail(operation, Draining("the worker is shutting down"))
         self._commands.close()
+
+
+def _next_token(generate: Generate, logits: NDArray[np.float32]) -> tuple[int, TokenDetail | None]:
+    """Chosen from the logits [vocab]; raises FloatingPointError."""
+    token_id = choose(logits, generate.sampling, generate.lane.length, generate.counts)
+    num_top = generate.num_top_logprobs
+    return token_id, None if num_top is None else token_detail(logits, token_id, num_top)
 
 
 def _lengths(tenancy: Tenancy, operation: Append | Generate) -> str:

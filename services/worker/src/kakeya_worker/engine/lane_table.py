@@ -7,8 +7,10 @@ import threading
 from dataclasses import dataclass
 
 from kakeya_shared.errors import NoCapacity, SessionNotFound, StaleEpoch
-from kakeya_worker.engine.lane import Lane, LaneGeometry
+from kakeya_worker.engine.geometry import LaneGeometry
+from kakeya_worker.engine.lane import Lane
 from kakeya_worker.engine.operation import Append, Generate, LaneState
+from kakeya_worker.engine.retention import RetentionPolicy, SessionOptions
 
 
 @dataclass(frozen=True)
@@ -48,9 +50,13 @@ class LaneTable:
 
     Args:
         kv_bytes_per_token: bytes of one slot.
+        retention: what sessions keep.
     """
 
-    def __init__(self, geometry: LaneGeometry, num_lanes: int, kv_bytes_per_token: int) -> None:
+    def __init__(
+        self, geometry: LaneGeometry, num_lanes: int, kv_bytes_per_token: int, retention: RetentionPolicy
+    ) -> None:
+        self._retention = retention
         self.geometry = geometry
         self.num_lanes = num_lanes
         self.kv_bytes_per_token = kv_bytes_per_token
@@ -60,21 +66,23 @@ class LaneTable:
         self._revision = 0
         self._lock = threading.Lock()
 
-    def open(self, session_id: str, epoch: int, sink: int, window: int) -> LaneState:
+    def open(self, session_id: str, epoch: int, options: SessionOptions) -> Tenancy:
         """Takes a lane; repeated under the same epoch it changes nothing.
 
         Raises:
+            InvalidField: the lane cannot hold what is asked.
             NoCapacity: every lane is taken.
             StaleEpoch: the session is open under another epoch.
         """
         if session_id in self._tenancies:
-            return self.state(self.find(session_id, epoch))
+            return self.find(session_id, epoch)
+        retention = self._retention(options, self.geometry)
         if not self._free:
             raise NoCapacity(f"all {self.num_lanes} lanes are in use")
-        tenancy = Tenancy(session_id, epoch, Lane(self.geometry, self._free.pop(), sink, window))
-        self._tenancies[session_id] = tenancy
+        lane = Lane(self.geometry, self._free.pop(), retention, options.refuses_overflow)
+        self._tenancies[session_id] = tenancy = Tenancy(session_id, epoch, lane)
         self.publish(tenancy)
-        return self.state(tenancy)
+        return tenancy
 
     def find(self, session_id: str, epoch: int) -> Tenancy:
         """Raises SessionNotFound, or StaleEpoch where the lease is not the lane's."""
@@ -96,7 +104,8 @@ class LaneTable:
         return tuple(self._tenancies.values())
 
     def state(self, tenancy: Tenancy) -> LaneState:
-        return LaneState(tenancy.lane.length, tenancy.lane.num_live_slots * self.kv_bytes_per_token)
+        lane = tenancy.lane
+        return LaneState(lane.length, lane.num_live_slots * self.kv_bytes_per_token, lane.retained)
 
     def publish(self, tenancy: Tenancy) -> None:
         """Lets other threads see the lane as it is now."""

@@ -1,12 +1,15 @@
 """Operations: a running Append or Generate of one session, as the engine sees it."""
 
 import time
+from collections import Counter, deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from enum import Enum, auto
 
+from kakeya_shared.errors import EmptyHistory, HistoryFull
 from kakeya_worker.engine.lane import Lane
-from kakeya_worker.engine.sampling import Sampling
+from kakeya_worker.engine.sampling import Sampling, TokenDetail
 
 MAX_UNREAD_TOKENS = 64
 MAX_PAUSE_SECONDS = 60.0
@@ -14,10 +17,29 @@ MAX_PAUSE_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class LaneState:
-    """What the verifier holds for a session."""
+    """What the verifier holds for a session; `retained` is the part of the history that the next token would find."""
 
     history_length: int
     kv_live_bytes: int
+    retained: tuple[range, ...]
+
+
+@dataclass(frozen=True)
+class OpenLane:
+    """A lane that was taken, with the sinks and the window that were chosen."""
+
+    state: LaneState
+    sink: int
+    window: int
+
+
+class Finish(Enum):
+    """Why a Generate ended by itself."""
+
+    MAX_TOKENS = auto()
+    EOS = auto()
+    STOP_SEQUENCE = auto()
+    TRUNCATED = auto()  # the lane is full, and the session refuses to forget
 
 
 @dataclass(frozen=True)
@@ -30,7 +52,7 @@ class AppendResult:
 @dataclass(frozen=True)
 class GenerateResult:
     lane: LaneState
-    ended_by_eos: bool
+    finish: Finish
     num_generated: int
     prefill_seconds: float
     total_seconds: float
@@ -81,6 +103,15 @@ class Append(Operation):
     future: "Future[AppendResult]" = field(init=False, default_factory=Future)
     num_done: int = field(init=False, default=0)
 
+    def check(self, lane: Lane) -> None:
+        """Raises HistoryFull where the tokens do not fit a lane that refuses to forget."""
+        if lane.room is not None and len(self.token_ids) > lane.room:
+            raise HistoryFull(
+                f"{len(self.token_ids)} tokens do not fit: the session keeps {lane.retention.capacity} and holds "
+                f"{lane.length}",
+                metadata={"room": str(lane.room)},
+            )
+
     def next_tokens(self, limit: int) -> tuple[int, ...]:
         return self.token_ids[self.num_done : self.num_done + limit]
 
@@ -93,20 +124,38 @@ class Append(Operation):
 class Generate(Operation):
     """Generates a token a step; pauses while its reader is `MAX_UNREAD_TOKENS` behind.
 
+    Of the tokens before, it remembers no more than the longest stop sequence needs, and with penalties how often each
+    id came.
+
     Attributes:
-        on_token: called on the engine's thread with each token, in the step that is about to commit it. Should
-            that step fail, the operation fails after a token that is not in the history.
+        on_token: called on the engine's thread with each token and what `num_top_logprobs` asks for, in the step that
+            is about to commit it. Should that step fail, the operation fails after a token that is not in the history.
+        num_top_logprobs: of how many likeliest ids the log-probabilities are wanted, beside the choice's own; None
+            for no log-probabilities.
+        stop_token_sequences: it ends once its tokens end with one of these.
+        counts: how often it has produced each id; kept where there are penalties.
     """
 
     max_tokens: int
     eos_token_ids: frozenset[int]
     sampling: Sampling
-    on_token: Callable[[int], None]
+    on_token: Callable[[int, TokenDetail | None], None]
+    num_top_logprobs: int | None = None
+    stop_token_sequences: tuple[tuple[int, ...], ...] = ()
     future: "Future[GenerateResult]" = field(init=False, default_factory=Future)
     num_generated: int = field(init=False, default=0)
     num_read: int = field(init=False, default=0)
-    ended_by_eos: bool = field(init=False, default=False)
+    counts: Counter[int] = field(init=False, default_factory=Counter)
     paused_since: float | None = field(init=False, default=None)
+    _last_tokens: deque[int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._last_tokens = deque(maxlen=max([1, *map(len, self.stop_token_sequences)]))
+
+    def check(self, lane: Lane) -> None:
+        """Raises EmptyHistory where there is no logit to choose from."""
+        if lane.length == 0:
+            raise EmptyHistory("there is nothing to generate from; append tokens first")
 
     @property
     def num_unread(self) -> int:
@@ -117,13 +166,23 @@ class Generate(Operation):
         return self.num_unread >= MAX_UNREAD_TOKENS
 
     @property
-    def is_complete(self) -> bool:
-        return self.ended_by_eos or self.num_generated == self.max_tokens
+    def finish(self) -> Finish | None:
+        """Why it is complete; None while it is not."""
+        last_tokens = tuple(self._last_tokens)
+        if last_tokens and last_tokens[-1] in self.eos_token_ids:
+            return Finish.EOS
+        if any(last_tokens[-len(sequence) :] == sequence for sequence in self.stop_token_sequences):
+            return Finish.STOP_SEQUENCE
+        if self.num_generated == self.max_tokens:
+            return Finish.MAX_TOKENS
+        return Finish.TRUNCATED if self.lane.room == 0 else None
 
-    def deliver(self, token_id: int) -> None:
+    def deliver(self, token_id: int, detail: TokenDetail | None) -> None:
         self.num_generated += 1
-        self.ended_by_eos = token_id in self.eos_token_ids
-        self.on_token(token_id)
+        self._last_tokens.append(token_id)
+        if self.sampling.has_penalties:
+            self.counts[token_id] += 1
+        self.on_token(token_id, detail)
 
     def paused_too_long(self) -> bool:
         """Whether the reader has been behind for over MAX_PAUSE_SECONDS."""

@@ -6,12 +6,14 @@ constructor and methods of `Verifier`.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kakeya_worker.engine.lane import LaneGeometry, Row
+from kakeya_worker.engine.geometry import LaneGeometry
+from kakeya_worker.engine.row import Row
 
 
 @dataclass(frozen=True)
@@ -20,16 +22,25 @@ class ModelFacts:
 
     Attributes:
         backend: the plugin's name.
-        dtype: of weights, activations and KV: float32 or bfloat16.
+        weights: their mode: float32, bfloat16 (activations are of the same type) or int8.
+        kv_dtype: of K and V: float32 or bfloat16.
+        exact: whether logits are the same to the bit in every batch, chunking and process of one fingerprint.
+        fingerprint: a digest of all that the bits depend on; see `kakeya_worker.engine.fingerprint`.
         vocab_size: token ids are below it.
-        max_positions: the model's max_position_embeddings; S + W may not exceed it.
+        max_positions: S + W may not exceed them: the model's max_position_embeddings, or the smallest window that
+            its own layers attend over.
+        max_positions_reason: which of the two, for the user.
         kv_bytes_per_token: K and V of one token over all layers, from the arrays' own dtype.
     """
 
     backend: str
-    dtype: str
+    weights: str
+    kv_dtype: str
+    exact: bool
+    fingerprint: str
     vocab_size: int
     max_positions: int
+    max_positions_reason: str
     kv_bytes_per_token: int
 
 
@@ -40,13 +51,24 @@ class ModelRefused(Exception):
 class Verifier(Protocol):
     """A model's forward pass over a slab. Used by one thread at a time.
 
-    Construction (`Verifier(model, dtype=..., num_threads=...)`) loads a model from a local directory or a
-    hub id and raises ModelRefused.
+    Construction loads a model from a local directory or a hub id.
+
+    Args:
+        model: local directory or hub id.
+        weights: their mode, or "auto" for the backend's choice.
+        kv_dtype: of K and V, or "auto".
+        num_threads: for the arithmetic.
+        cache_directory: where converted weights may be kept between runs; None for nowhere.
+
+    Raises:
+        ModelRefused: the model cannot run as asked.
     """
 
     facts: ModelFacts
 
-    def __init__(self, model: str, *, dtype: str, num_threads: int) -> None: ...
+    def __init__(
+        self, model: str, *, weights: str, kv_dtype: str, num_threads: int, cache_directory: Path | None
+    ) -> None: ...
 
     def allocate(self, geometry: LaneGeometry, num_lanes: int) -> None:
         """Allocates the slab: all KV there will ever be."""
@@ -60,4 +82,8 @@ class Verifier(Protocol):
 
     def logits(self, lanes: Sequence[int]) -> NDArray[np.float32]:
         """The logits after the last token of each lane, from its final hidden vector; [lanes, vocab]."""
+        ...
+
+    def poison(self) -> None:
+        """Fills the slab with NaN. For the conformance suite: whoever then reads a stale slot shows it."""
         ...

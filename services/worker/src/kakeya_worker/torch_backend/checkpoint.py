@@ -50,21 +50,22 @@ def read_config(directory: Path) -> dict[str, Any]:
 
 
 class Weights:
-    """The tensors of a checkpoint, read one at a time and converted while they are read.
+    """The tensors of a checkpoint, mapped one at a time and in the checkpoint's own types.
 
     Raises ModelRefused where the files are missing or damaged.
     """
 
-    def __init__(self, directory: Path, dtype: torch.dtype) -> None:
+    def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._dtype = dtype
         self._file_of = self._read_index()
 
-    def __contains__(self, name: str) -> bool:
-        return name in self._file_of
+    @property
+    def files(self) -> list[Path]:
+        """Those that hold tensors, sorted by name."""
+        return sorted(set(self._file_of.values()))
 
     def __call__(self, name: str, shape: tuple[int, ...]) -> torch.Tensor:
-        """One tensor in the wanted dtype. Raises ModelRefused where it is missing or of another shape."""
+        """One tensor. Raises ModelRefused where it is missing, of another shape, or no float."""
         if name not in self._file_of:
             raise ModelRefused(f"{self._directory} holds no tensor {name}")
         try:
@@ -76,7 +77,7 @@ class Weights:
             raise ModelRefused(f"tensor {name} holds {tensor.dtype}: quantized weights cannot run")
         if tuple(tensor.shape) != shape:
             raise ModelRefused(f"tensor {name} has shape {tuple(tensor.shape)}, the config demands {shape}")
-        return tensor.to(self._dtype)
+        return tensor
 
     def _read_index(self) -> dict[str, Path]:
         index = self._directory / _INDEX

@@ -2,7 +2,7 @@
 
 import torch
 
-from kakeya_worker.engine.lane import LaneGeometry
+from kakeya_worker.engine.geometry import LaneGeometry
 
 
 class Slab:
@@ -25,11 +25,12 @@ class Slab:
         num_kv_heads: int,
         head_dim: int,
         hidden_size: int,
-        dtype: torch.dtype,
+        kv_dtype: torch.dtype,
+        hidden_dtype: torch.dtype,
     ) -> None:
         self.geometry = geometry
         shape = (num_lanes, num_kv_heads, geometry.num_slots, head_dim)
         # Not zeroed: the memory is the worker's only when a lane first writes it, and no stale slot is ever read.
-        self.keys = [torch.empty(shape, dtype=dtype) for _ in range(num_layers)]
-        self.values = [torch.empty(shape, dtype=dtype) for _ in range(num_layers)]
-        self.final_hidden = torch.empty((num_lanes, hidden_size), dtype=dtype)
+        self.keys = [torch.empty(shape, dtype=kv_dtype) for _ in range(num_layers)]
+        self.values = [torch.empty(shape, dtype=kv_dtype) for _ in range(num_layers)]
+        self.final_hidden = torch.empty((num_lanes, hidden_size), dtype=hidden_dtype)

@@ -1,65 +1,66 @@
 """The torch backend's face to the engine."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from kakeya_worker.engine.lane import LaneGeometry, Row
-from kakeya_worker.engine.verifier import ModelFacts, ModelRefused
-from kakeya_worker.torch_backend import checkpoint
+from kakeya_worker.engine.geometry import LaneGeometry
+from kakeya_worker.engine.row import Row
+from kakeya_worker.engine.verifier import ModelFacts
+from kakeya_worker.torch_backend import checkpoint, families
 from kakeya_worker.torch_backend.batch import assemble
-from kakeya_worker.torch_backend.linear import FloatLinear
-from kakeya_worker.torch_backend.qwen3 import Qwen3
-from kakeya_worker.torch_backend.qwen3_config import Qwen3Config
+from kakeya_worker.torch_backend.decoder import Decoder
+from kakeya_worker.torch_backend.mode import choose_mode
+from kakeya_worker.torch_backend.model_config import ModelConfig
+from kakeya_worker.torch_backend.model_digest import model_digest
 from kakeya_worker.torch_backend.rope import Rope
 from kakeya_worker.torch_backend.slab import Slab
 
-_DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
-
 
 class TorchVerifier:
-    """A Qwen3 checkpoint on the CPU; see `kakeya_worker.engine.verifier.Verifier`.
+    """A checkpoint on the CPU; see `kakeya_worker.engine.verifier.Verifier`.
 
     Args:
-        model: local directory or hub id.
-        dtype: "float32", "bfloat16", or "auto" for the checkpoint's own where it is one of them.
-        num_threads: of torch's operators.
+        weights: "int8" is exact; "float32" and "bfloat16" are not; "auto" is int8 where this machine has fast
+            integer products, else the checkpoint's own type.
+        kv_dtype: "auto" is bfloat16 beside int8, else the type of the weights.
     """
 
-    def __init__(self, model: str, *, dtype: str, num_threads: int) -> None:
+    def __init__(
+        self, model: str, *, weights: str, kv_dtype: str, num_threads: int, cache_directory: Path | None
+    ) -> None:
         torch.set_num_threads(num_threads)
         directory = checkpoint.locate(model)
-        self.config = Qwen3Config.parse(checkpoint.read_config(directory))
-        name = _resolve(dtype, self.config.dtype)
-        self._dtype = _DTYPES[name]
-        self._model = Qwen3(self.config, checkpoint.Weights(directory, self._dtype), FloatLinear)
-        self._rope = Rope(self.config.rope_theta, self.config.head_dim)
-        self.facts = ModelFacts(
-            backend="torch",
-            dtype=name,
-            vocab_size=self.config.vocab_size,
-            max_positions=self.config.max_position_embeddings,
-            kv_bytes_per_token=self._kv_bytes_per_token(),
-        )
+        self.config = families.parse(checkpoint.read_config(directory))
+        tensors = checkpoint.Weights(directory)
+        mode = choose_mode(weights, kv_dtype, self.config.dtype)
+        digest = model_digest(self.config, tensors.files, cache_directory)
+        self._numerics, fingerprint = mode.prepare(tensors, digest, cache_directory)
+        self._model = Decoder(self.config, self._numerics)
+        self._numerics.loaded()
+        self._rope = Rope(self.config.rope_scaling.frequencies(self.config.rope_theta, self.config.head_dim))
+        self.facts = _facts(self.config, mode.weights, mode.kv_dtype, fingerprint)
 
     def allocate(self, geometry: LaneGeometry, num_lanes: int) -> None:
         """Allocates the slab; memory is touched only as lanes are used."""
         self.slab = Slab(
             geometry,
             num_lanes,
-            num_layers=self.config.num_hidden_layers,
-            num_kv_heads=self.config.num_key_value_heads,
+            num_layers=self.config.num_layers,
+            num_kv_heads=self.config.num_kv_heads,
             head_dim=self.config.head_dim,
             hidden_size=self.config.hidden_size,
-            dtype=self._dtype,
+            kv_dtype=self._numerics.kv_dtype,
+            hidden_dtype=self._numerics.hidden_dtype,
         )
 
     @torch.inference_mode()
     def forward(self, rows: Sequence[Row]) -> None:
         """Runs a step; see the seam."""
-        batch = assemble(rows, self.slab.geometry, self._rope)
+        batch = assemble(rows, self._rope, self._numerics)
         self.slab.final_hidden[batch.row_lanes] = self._model.forward(batch, self.slab)
 
     @torch.inference_mode()
@@ -68,15 +69,24 @@ class TorchVerifier:
         logits: NDArray[np.float32] = self._model.logits(self.slab.final_hidden[list(lanes)]).float().numpy()
         return logits
 
-    def _kv_bytes_per_token(self) -> int:
-        slots_per_token = self.config.num_hidden_layers * self.config.num_key_value_heads * self.config.head_dim
-        return slots_per_token * self._dtype.itemsize * 2  # K and V
+    def poison(self) -> None:
+        """Fills the slab with NaN."""
+        for tensor in (*self.slab.keys, *self.slab.values, self.slab.final_hidden):
+            tensor.fill_(float("nan"))
 
 
-def _resolve(dtype: str, checkpoint_dtype: str) -> str:
-    """The name of the dtype to run in. Raises ModelRefused."""
-    if dtype == "auto":
-        return checkpoint_dtype if checkpoint_dtype in _DTYPES else "float32"
-    if dtype not in _DTYPES:
-        raise ModelRefused(f"dtype {dtype!r} cannot run; what can: {', '.join(_DTYPES)}")
-    return dtype
+def _facts(config: ModelConfig, weights: str, kv_dtype: torch.dtype, fingerprint: str) -> ModelFacts:
+    max_positions, reason = config.max_positions, "the model's max_position_embeddings"
+    if config.sliding_window is not None and config.sliding_window < max_positions:
+        max_positions, reason = config.sliding_window, "the sliding window of the model's own layers"
+    return ModelFacts(
+        backend="torch",
+        weights=weights,
+        kv_dtype=str(kv_dtype).removeprefix("torch."),
+        exact=weights == "int8",
+        fingerprint=fingerprint,
+        vocab_size=config.vocab_size,
+        max_positions=max_positions,
+        max_positions_reason=reason,
+        kv_bytes_per_token=config.kv_elements_per_token * kv_dtype.itemsize,
+    )

@@ -1,0 +1,115 @@
+"""Attention in a fixed order: sinks first, then blocks of 16 keys aligned on absolute position, ascending.
+
+Never in the order of the ring, which depends on its slack; and a key that a query does not see adds an exact zero,
+so that it does not matter which other queries share the row.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from kakeya_worker.engine.geometry import Integers
+from kakeya_worker.engine.row import Row
+from kakeya_worker.torch_backend.exact.arithmetic import exp, fold
+from kakeya_worker.torch_backend.numerics import RowQueries, grouped, ungrouped
+
+BLOCK = 16
+_TILE = 1 << 18  # elements of an intermediate tensor, so that it stays in a cache; queries are independent
+
+
+@dataclass(frozen=True)
+class ExactRowView:
+    """A row's keys in whole blocks.
+
+    Attributes:
+        slots: of each key, 0 where there is none; [keys].
+        is_absent: places in a block that hold none of the row's keys; [keys].
+        num_sinks: how many of the keys are blocks of sinks.
+        visible: [queries, keys].
+    """
+
+    slots: Tensor
+    is_absent: Tensor
+    num_sinks: int
+    visible: Tensor
+
+
+def view(row: Row) -> ExactRowView:
+    """Lays a row's keys out in blocks."""
+    sinks, recent = _whole_blocks(row.sinks), _whole_blocks(row.recent)
+    indices = np.concatenate([sinks, recent])
+    is_present = np.concatenate([sinks < row.sinks.stop, (recent >= row.recent.start) & (recent < row.recent.stop)])
+    visible = row.retention.visible(row.positions[:, None], indices) & is_present
+    return ExactRowView(
+        slots=torch.from_numpy(np.where(is_present, row.retention.slots(indices), 0)),
+        is_absent=torch.from_numpy(~is_present),
+        num_sinks=len(sinks),
+        visible=torch.from_numpy(visible),
+    )
+
+
+def attend(queries: RowQueries, keys: Tensor, values: Tensor, view: ExactRowView) -> Tensor:
+    """See `Numerics.attend`; float32 out of keys and values of any type."""
+    num_queries = queries.to_recent.shape[0]
+    k, v = (_gather(tensor, view) for tensor in (keys, values))  # [kv_heads, keys, head_dim]
+    to_sinks, to_recent = (grouped(q, keys.shape[0]) for q in (queries.to_sinks, queries.to_recent))
+    scores = torch.cat([_dots(to_sinks, k[:, : view.num_sinks]), _dots(to_recent, k[:, view.num_sinks :])], dim=-1)
+    hidden = ~view.visible.repeat(to_recent.shape[1] // num_queries, 1)  # [group * queries, keys]
+    return ungrouped(_mix(scores.masked_fill_(hidden, -torch.inf), v), num_queries)
+
+
+def _whole_blocks(keys: range) -> Integers:
+    """The history indices of the blocks that hold the keys."""
+    if not keys:
+        return np.arange(0)
+    return np.arange(keys.start // BLOCK * BLOCK, -(-keys.stop // BLOCK) * BLOCK)
+
+
+def _gather(lane: Tensor, view: ExactRowView) -> Tensor:
+    """[kv_heads, slots, head_dim] -> [kv_heads, keys, head_dim] in float32, zero where there is no key."""
+    return lane[:, view.slots].float().masked_fill(view.is_absent[:, None], 0.0)
+
+
+def _dots(queries: Tensor, keys: Tensor) -> Tensor:
+    """Scaled products of [kv_heads, queries, head_dim] with [kv_heads, keys, head_dim] -> [kv_heads, queries, keys].
+
+    Folded by halves over head_dim, which stands first so that each addition runs over long rows.
+    """
+    num_kv_heads, num_queries, head_dim = queries.shape
+    scale = np.float32(1 / math.sqrt(head_dim)).item()
+    dots = keys.new_empty(num_kv_heads, num_queries, keys.shape[1])
+    num_at_once = max(1, _TILE // max(1, keys[0].numel()))
+    for head in range(num_kv_heads):
+        q, k = queries[head].T.contiguous(), keys[head].T.contiguous()  # head_dim first
+        for start in range(0, num_queries, num_at_once):
+            tile = slice(start, start + num_at_once)
+            dots[head, tile] = fold(q[:, tile, None] * k[:, None, :], dim=0) * scale
+    return dots
+
+
+def _mix(scores: Tensor, values: Tensor) -> Tensor:
+    """Softmax of [kv_heads, queries, keys] times values [kv_heads, keys, size] -> [kv_heads, queries, size]."""
+    weights = exp(scores - scores.amax(dim=-1, keepdim=True)).unflatten(-1, (-1, BLOCK))
+    # The weights' own sum takes the same way as the values, as one more of them that is always 1.
+    extended = torch.cat([values, values.new_ones(*values.shape[:-1], 1)], dim=-1).unflatten(1, (-1, BLOCK))
+    num_at_once = max(1, _TILE // extended[..., 0, :].numel())
+    sums = torch.cat([_sums(tile, extended) for tile in weights.split(num_at_once, dim=1)], dim=1)
+    mixed, total = sums[..., :-1], sums[..., -1:]
+    return torch.div(mixed, total.expand_as(mixed))
+
+
+def _sums(weights: Tensor, values: Tensor) -> Tensor:
+    """Weighted values, added within a block one after the other, and then the blocks.
+
+    weights [kv_heads, queries, blocks, 16], values [kv_heads, blocks, 16, size] -> [kv_heads, queries, size].
+    """
+    of_blocks = weights.new_zeros(*weights.shape[:3], values.shape[-1])
+    for place in range(BLOCK):
+        of_blocks += weights[..., place, None] * values[:, None, :, place]
+    total = torch.zeros_like(of_blocks[:, :, 0])
+    for of_block in of_blocks.unbind(dim=2):
+        total += of_block
+    return total

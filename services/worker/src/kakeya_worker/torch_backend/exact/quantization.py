@@ -1,0 +1,89 @@
+"""Weights in 8 bits a channel, activations in 16 bits a row: both symmetric, both reproducible to the bit.
+
+A column of a weight matrix that is larger than the others by powers of two (an outlier channel) is scaled down by
+them and its activation up, which is exact and keeps the other columns' precision (the idea of SmoothQuant, arXiv
+2211.10438, in powers of two and without data).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from kakeya_worker.torch_backend.exact.arithmetic import divide, power_of_two
+
+WEIGHT_LIMIT = 127
+ACTIVATION_LIMIT = 32639  # 127 x 256 + 127: the largest whose upper and lower byte are both within int8
+_ROWS_AT_ONCE = 4096
+_SAMPLED_ROWS = 1024  # enough for a median within a few percent
+_LEAST_MAGNITUDE = 2.0**-100  # rows below it count as zero: their reciprocal would overflow
+_MAX_EXPONENT = 30
+_ROOT_HALF = 0.7071067811865476
+
+
+@dataclass(frozen=True)
+class QuantizedMatrix:
+    """weight[o, i] = values[o, i] * scales[o] * 2^exponents[i].
+
+    Attributes:
+        values: int8 within -127..127; [out_features, in_features].
+        scales: float32; [out_features].
+        exponents: int8; [in_features].
+    """
+
+    values: Tensor
+    scales: Tensor
+    exponents: Tensor
+
+
+def quantize_matrix(parts: Sequence[Tensor]) -> QuantizedMatrix:
+    """Quantizes float matrices [out_features, in_features] below one another, a few rows at a time."""
+    blocks = [block for part in parts for block in part.split(_ROWS_AT_ONCE)]
+    exponents = _column_exponents(blocks)
+    shrink = power_of_two(-exponents)
+    quantized = [_quantize_rows(block.float() * shrink, WEIGHT_LIMIT) for block in blocks]
+    return QuantizedMatrix(
+        values=torch.cat([values.to(torch.int8) for values, _ in quantized]),
+        scales=torch.cat([scales.squeeze(-1) for _, scales in quantized]),
+        exponents=exponents.to(torch.int8),
+    )
+
+
+def quantize_activations(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """X [tokens, features] -> (upper, lower, scales) with x ~ (256 * upper + lower) * scales.
+
+    Returns:
+        int8 [tokens, features] within -127..127, int8 [tokens, features], float32 [tokens, 1].
+    """
+    values, scales = _quantize_rows(x, ACTIVATION_LIMIT)
+    whole = values.to(torch.int32)
+    upper = (whole + 128) >> 8
+    return upper.to(torch.int8), (whole - (upper << 8)).to(torch.int8), scales
+
+
+def _quantize_rows(x: Tensor, limit: int) -> tuple[Tensor, Tensor]:
+    """Whole numbers within +-limit as float32, and the scale of each row [rows, 1]."""
+    largest = x.abs().amax(dim=-1, keepdim=True)
+    inverse = divide(limit, largest).masked_fill(largest < _LEAST_MAGNITUDE, 0.0)
+    return (x * inverse).round(), torch.div(largest, torch.full_like(largest, limit))
+
+
+def _column_exponents(blocks: Sequence[Tensor]) -> Tensor:
+    """By how many powers of two each column exceeds the others; int32 [in_features].
+
+    A column's size is the median, over a sample of rows, of its share of its row's median magnitude. Medians pick a
+    value and add nothing up: the same on every machine, and blind to large rows and single large weights.
+    """
+    stride = -(-sum(map(len, blocks)) // _SAMPLED_ROWS)
+    magnitudes = torch.cat([block[::stride] for block in blocks]).float().abs()
+    sizes = _share(magnitudes, magnitudes.median(dim=-1, keepdim=True).values).median(dim=0).values
+    mantissa, exponents = torch.frexp(_share(sizes, sizes.median()))
+    rounded = exponents.to(torch.int32) - (mantissa < _ROOT_HALF).to(torch.int32)
+    return rounded.clamp(-_MAX_EXPONENT, _MAX_EXPONENT).masked_fill(mantissa == 0.0, 0)
+
+
+def _share(x: Tensor, of: Tensor) -> Tensor:
+    """x / of, broadcast; 0 where there is nothing to share."""
+    of = of.expand_as(x).contiguous()
+    return torch.div(x, of).masked_fill(of < _LEAST_MAGNITUDE, 0.0)

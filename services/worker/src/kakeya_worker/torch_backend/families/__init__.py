@@ -1,0 +1,25 @@
+"""The model families that can run: one module each, named as `model_type` in config.json.
+
+A family is a function `parse(ConfigReader) -> ModelConfig` that says in what it differs from the others.
+"""
+
+import importlib
+import pkgutil
+from typing import Any
+
+from kakeya_worker.engine.verifier import ModelRefused
+from kakeya_worker.torch_backend.model_config import ConfigReader, ModelConfig
+
+
+def names() -> list[str]:
+    """The values of `model_type` that can run, sorted."""
+    return sorted(module.name for module in pkgutil.iter_modules(__path__))
+
+
+def parse(config: dict[str, Any]) -> ModelConfig:
+    """Reads a config.json. Raises ModelRefused for another family, or one that would break the engine's law."""
+    family = config.get("model_type")
+    if family not in names():
+        raise ModelRefused(f"model_type {family!r} cannot run; what can: {', '.join(names())}")
+    parsed: ModelConfig = importlib.import_module(f"{__name__}.{family}").parse(ConfigReader(config))
+    return parsed

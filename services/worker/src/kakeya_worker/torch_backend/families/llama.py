@@ -1,0 +1,8 @@
+"""Llama 1 to 3 (arXiv 2302.13971, 2407.21783), SmolLM and SmolLM2 (arXiv 2502.02737), and many that share the type."""
+
+from kakeya_worker.torch_backend.model_config import ConfigReader, ModelConfig, parse_decoder
+
+
+def parse(config: ConfigReader) -> ModelConfig:
+    has_bias = config.flag("attention_bias")
+    return parse_decoder(config, qkv_bias=has_bias, output_bias=has_bias, mlp_bias=config.flag("mlp_bias"))

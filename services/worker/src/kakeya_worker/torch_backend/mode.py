@@ -1,0 +1,73 @@
+"""Modes of the torch backend: which weights, which KV, and therefore which numerics and fingerprint."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import structlog
+import torch
+
+from kakeya_worker.engine.fingerprint import fingerprint
+from kakeya_worker.engine.verifier import ModelRefused
+from kakeya_worker.torch_backend.checkpoint import Weights
+from kakeya_worker.torch_backend.exact import NUMERICS_VERSION, integer_product
+from kakeya_worker.torch_backend.exact.numerics import ExactNumerics
+from kakeya_worker.torch_backend.exact.probe import refuse_inexact_floats
+from kakeya_worker.torch_backend.exact.weight_cache import WeightCache
+from kakeya_worker.torch_backend.float_numerics import FloatNumerics
+from kakeya_worker.torch_backend.numerics import Numerics
+
+_log = structlog.get_logger()
+_FLOATS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+
+
+@dataclass(frozen=True)
+class Mode:
+    """What was chosen.
+
+    Attributes:
+        weights: int8, float32 or bfloat16.
+        product: of int8 matrices, in int8 mode.
+    """
+
+    weights: str
+    kv_dtype: torch.dtype
+    product: integer_product.IntegerProduct
+
+    def prepare(self, tensors: Weights, digest: str, cache_directory: Path | None) -> tuple[Numerics[Any], str]:
+        """The numerics to load a model with, and the fingerprint of what it will compute."""
+        parts: dict[str, str | int] = {"model": digest, "weights": self.weights, "kv_dtype": str(self.kv_dtype)}
+        if self.weights != "int8":
+            parts |= {
+                "backend": "torch",
+                "version": torch.__version__,
+                "instructions": torch.backends.cpu.get_cpu_capability(),
+                "threads": torch.get_num_threads(),
+            }
+            return FloatNumerics(tensors, self.kv_dtype), fingerprint(parts)
+        refuse_inexact_floats()
+        parts |= {"numerics": NUMERICS_VERSION}
+        # The matrices do not depend on the type of the KV, so that both share a file.
+        name = fingerprint({"model": digest, "weights": self.weights, "numerics": NUMERICS_VERSION})
+        cache = WeightCache(cache_directory / "int8" / f"{name}.safetensors" if cache_directory else None)
+        return ExactNumerics(tensors, self.kv_dtype, self.product, cache), fingerprint(parts)
+
+
+def choose_mode(weights: str, kv_dtype: str, checkpoint_dtype: str) -> Mode:
+    """Resolves "auto". Raises ModelRefused."""
+    if weights not in ("auto", "int8", *_FLOATS):
+        raise ModelRefused(f"weights {weights!r} cannot run; what can: int8, {', '.join(_FLOATS)}")
+    if kv_dtype not in ("auto", *_FLOATS):
+        raise ModelRefused(f"KV of type {kv_dtype!r} cannot run; what can: {', '.join(_FLOATS)}")
+    is_fast = weights in ("auto", "int8") and integer_product.is_exact(integer_product.native)
+    if weights == "auto":
+        weights = "int8" if is_fast else checkpoint_dtype if checkpoint_dtype in _FLOATS else "float32"
+        _log.info("weights chosen", weights=weights, fast_integer_products=is_fast)
+    if weights == "int8":
+        if not is_fast:
+            _log.warning("this CPU's int8 products saturate; exact mode runs on float32 products and is slow")
+        product = integer_product.native if is_fast else integer_product.by_float_blocks
+        return Mode("int8", _FLOATS["bfloat16" if kv_dtype == "auto" else kv_dtype], product)
+    if kv_dtype not in ("auto", weights):
+        raise ModelRefused(f"weights of {weights} keep their KV in {weights}, not {kv_dtype}")
+    return Mode(weights, _FLOATS[weights], integer_product.native)

@@ -1,0 +1,178 @@
+"""What a config.json says of a model, and what of it cannot run here."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from kakeya_worker.engine.verifier import ModelRefused
+from kakeya_worker.torch_backend.rope_scaling import RopeScaling
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """A decoder of pre-norm layers with grouped-query attention, RoPE and a SwiGLU MLP.
+
+    Attributes:
+        max_positions: max_position_embeddings.
+        sliding_window: the smallest window that a layer itself attends over; None where all attend to everything.
+        qk_norm: queries and keys are normed head by head before RoPE.
+        qkv_bias, output_bias, mlp_bias: which linear layers have one.
+        layers_without_rope: indices of layers that do not rotate (NoPE).
+        dtype: the checkpoint's own.
+    """
+
+    family: str
+    vocab_size: int
+    hidden_size: int
+    intermediate_size: int
+    num_layers: int
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    max_positions: int
+    rms_norm_eps: float
+    rope_theta: float
+    rope_scaling: RopeScaling
+    tied_head: bool
+    dtype: str
+    sliding_window: int | None = None
+    qk_norm: bool = False
+    qkv_bias: bool = False
+    output_bias: bool = False
+    mlp_bias: bool = False
+    layers_without_rope: tuple[int, ...] = ()
+
+    @property
+    def kv_elements_per_token(self) -> int:
+        """K and V over all layers."""
+        return 2 * self.num_layers * self.num_kv_heads * self.head_dim
+
+    @property
+    def numbers(self) -> dict[str, Any]:
+        """Everything that the logits depend on beside the weights; plain JSON."""
+        numbers = asdict(self)
+        del numbers["dtype"]  # the weights say it themselves
+        return numbers
+
+
+class ConfigReader:
+    """config.json, read by name; raises ModelRefused where something is missing, garbled or cannot run."""
+
+    def __init__(self, config: dict[str, Any]) -> None:
+        self._config = config
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The value, or the default where it is absent or null."""
+        value = self._config.get(name)
+        return default if value is None else value
+
+    def integer(self, name: str, default: int | None = None) -> int:
+        """A whole number of at least 1."""
+        value = self.get(name, default)
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise ModelRefused(f"config.json: {name} must be a whole number of at least 1, not {value!r}")
+        return value
+
+    def number(self, name: str, default: float) -> float:
+        """A positive number."""
+        return positive(name, self.get(name, default))
+
+    def flag(self, name: str, *, default: bool = False) -> bool:
+        value = self.get(name, default)
+        if not isinstance(value, bool):
+            raise ModelRefused(f"config.json: {name} must be true or false, not {value!r}")
+        return value
+
+    def entries(self, name: str) -> list[Any]:
+        """A list; empty where it is absent."""
+        value = self.get(name, [])
+        if not isinstance(value, list):
+            raise ModelRefused(f"config.json: {name} must be a list, not {value!r}")
+        return value
+
+    def mapping(self, name: str) -> dict[str, Any]:
+        """An object; empty where it is absent."""
+        value = self.get(name, {})
+        if not isinstance(value, dict):
+            raise ModelRefused(f"config.json: {name} must be an object, not {value!r}")
+        return value
+
+
+def positive(name: str, value: object) -> float:
+    """A number above 0. Raises ModelRefused."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
+        raise ModelRefused(f"config.json: {name} must be a positive number, not {value!r}")
+    return float(value)
+
+
+def parse_decoder(
+    config: ConfigReader,
+    *,
+    sliding_window: int | None = None,
+    qk_norm: bool = False,
+    qkv_bias: bool = False,
+    output_bias: bool = False,
+    mlp_bias: bool = False,
+    layers_without_rope: tuple[int, ...] = (),
+) -> ModelConfig:
+    """Reads what all families have in common; a family says in what it differs.
+
+    Raises:
+        ModelRefused: the config describes no possible model, or one whose law this engine cannot keep.
+    """
+    _refuse_unsupported(config)
+    num_heads, hidden_size = config.integer("num_attention_heads"), config.integer("hidden_size")
+    # transformers 5 has everything about RoPE in one object, transformers 4 the theta beside the scaling.
+    rope = config.mapping("rope_parameters") or config.mapping("rope_scaling")
+    max_positions = config.integer("max_position_embeddings")
+    parsed = ModelConfig(
+        family=str(config.get("model_type")),
+        vocab_size=config.integer("vocab_size"),
+        hidden_size=hidden_size,
+        intermediate_size=config.integer("intermediate_size"),
+        num_layers=config.integer("num_hidden_layers"),
+        num_heads=num_heads,
+        num_kv_heads=config.integer("num_key_value_heads", num_heads),
+        head_dim=config.integer("head_dim", hidden_size // num_heads),
+        max_positions=max_positions,
+        rms_norm_eps=config.number("rms_norm_eps", 1e-6),
+        rope_theta=positive("rope_theta", rope.get("rope_theta", config.get("rope_theta", 10_000.0))),
+        rope_scaling=RopeScaling.parse(rope, max_positions),
+        tied_head=config.flag("tie_word_embeddings"),
+        dtype=str(config.get("dtype") or config.get("torch_dtype") or "float32"),
+        sliding_window=sliding_window,
+        qk_norm=qk_norm,
+        qkv_bias=qkv_bias,
+        output_bias=output_bias,
+        mlp_bias=mlp_bias,
+        layers_without_rope=layers_without_rope,
+    )
+    if parsed.num_heads % parsed.num_kv_heads:
+        raise ModelRefused(f"config.json: {num_heads} heads cannot share {parsed.num_kv_heads} KV heads evenly")
+    if parsed.head_dim % 2:
+        raise ModelRefused(f"config.json: RoPE needs an even head_dim, not {parsed.head_dim}")
+    return parsed
+
+
+def optional_sliding_window(config: ConfigReader) -> int | None:
+    """The window of the layers that have one, where a family lets the config switch it on (Qwen2, Qwen3, SmolLM3)."""
+    if not config.flag("use_sliding_window"):
+        return None
+    layer_types = config.entries("layer_types")
+    if layer_types:
+        is_active = "sliding_attention" in layer_types
+    else:
+        num_layers = config.integer("num_hidden_layers")
+        is_active = config.get("max_window_layers") is None or config.integer("max_window_layers") < num_layers
+    return config.integer("sliding_window") if is_active else None
+
+
+def _refuse_unsupported(config: ConfigReader) -> None:
+    if config.get("hidden_act", "silu") != "silu":
+        raise ModelRefused(f"the activation {config.get('hidden_act')!r} cannot run; what can: silu")
+    if config.get("quantization_config"):
+        raise ModelRefused(
+            "checkpoints that are quantized already cannot run; what can: floats, also with --weights int8"
+        )
+    others = {str(kind) for kind in config.entries("layer_types")} - {"full_attention", "sliding_attention"}
+    if others:
+        raise ModelRefused(f"layers of type {', '.join(sorted(others))} cannot run")

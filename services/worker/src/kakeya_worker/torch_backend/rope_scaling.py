@@ -1,0 +1,92 @@
+"""How a model stretches RoPE's frequencies: once and for all, never with the length of the history."""
+
+import math
+from dataclasses import dataclass
+from decimal import Decimal, localcontext
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kakeya_worker.engine.verifier import ModelRefused
+
+SUPPORTED = "what can run: default, linear, llama3"
+_TWO_PI = Decimal("6.283185307179586476925286766559005768394338798750")
+_DIGITS = 40
+
+
+@dataclass(frozen=True)
+class RopeScaling:
+    """Parameters of one scaling; names as in config.json.
+
+    Attributes:
+        kind: default, linear (arXiv 2306.15595) or llama3 (Llama 3.1's, arXiv 2407.21783).
+    """
+
+    kind: str = "default"
+    factor: float = 1.0
+    low_freq_factor: float = 1.0
+    high_freq_factor: float = 4.0
+    original_max_position_embeddings: int = 8192
+
+    @classmethod
+    def parse(cls, rope: dict[str, Any], max_positions: int) -> "RopeScaling":
+        """Reads `rope_parameters` (transformers 5) or `rope_scaling` (4).
+
+        Raises:
+            ModelRefused: frequencies that depend on the length, so that old keys would need another angle; or a
+                scaling that is not built.
+        """
+        kind = rope.get("rope_type", rope.get("type", "default"))
+        if any(isinstance(value, dict) for value in rope.values()):
+            raise ModelRefused("RoPE that differs between layers cannot run")
+        if kind in ("dynamic", "longrope", "su"):
+            raise ModelRefused(
+                f"RoPE scaling {kind!r} depends on the length of the history and cannot run in a session without an "
+                f"end: keys are rotated once; {SUPPORTED}"
+            )
+        if kind not in ("default", "linear", "llama3"):
+            raise ModelRefused(f"RoPE scaling {kind!r} cannot run; {SUPPORTED}")
+        if rope.get("partial_rotary_factor", 1.0) != 1.0:
+            raise ModelRefused("RoPE over a part of each head cannot run")
+        scaling = cls() if kind == "default" else cls._parse(kind, rope, max_positions)
+        if kind == "llama3" and scaling.high_freq_factor <= scaling.low_freq_factor:
+            raise ModelRefused("config.json: llama3's high_freq_factor must exceed its low_freq_factor")
+        return scaling
+
+    @classmethod
+    def _parse(cls, kind: str, rope: dict[str, Any], max_positions: int) -> "RopeScaling":
+        try:
+            if kind == "linear":
+                scaling = cls(kind, float(rope["factor"]))
+            else:
+                original = int(rope.get("original_max_position_embeddings", max_positions))
+                low, high = float(rope["low_freq_factor"]), float(rope["high_freq_factor"])
+                scaling = cls(kind, float(rope["factor"]), low, high, original)
+        except (KeyError, TypeError, ValueError) as error:
+            raise ModelRefused(
+                f"config.json lacks or garbles a parameter of RoPE scaling {kind!r}: {error!r}"
+            ) from error
+        if not 0 < scaling.factor < math.inf or scaling.low_freq_factor <= 0:
+            raise ModelRefused(f"config.json: RoPE scaling {kind!r} has an impossible parameter: {scaling}")
+        return scaling
+
+    def frequencies(self, theta: float, head_dim: int) -> NDArray[np.float64]:
+        """In turns a token, each the float64 nearest to its true value; [head_dim / 2].
+
+        Computed in decimal: the powers of one libm are not those of another.
+        """
+        with localcontext() as context:
+            context.prec = _DIGITS
+            base = [Decimal(theta) ** (Decimal(-2 * i) / head_dim) / _TWO_PI for i in range(head_dim // 2)]
+            return np.array([float(self._scaled(turns)) for turns in base])
+
+    def _scaled(self, turns: Decimal) -> Decimal:
+        factor = Decimal(self.factor)
+        if self.kind != "llama3":
+            return turns / factor
+        # Long waves are stretched, short ones stay, those between are interpolated by how often they fit.
+        low, high = Decimal(self.low_freq_factor), Decimal(self.high_freq_factor)
+        num_waves = self.original_max_position_embeddings * turns
+        share = min(max((num_waves - low) / (high - low), Decimal(0)), Decimal(1))
+        return (1 - share) * turns / factor + share * turns

@@ -1,0 +1,8 @@
+"""What `--weights auto` means on this machine, for tests that check bytes."""
+
+from kakeya_worker.torch_backend.mode import choose_mode
+
+
+def kv_item_bytes(checkpoint_dtype: str = "float32") -> int:
+    """Bytes of one element of K or V: of bfloat16 beside int8, else of the checkpoint's own type."""
+    return choose_mode("auto", "auto", checkpoint_dtype).kv_dtype.itemsize
