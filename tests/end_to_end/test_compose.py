@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from kakeya import AsyncClient
+from tests.default_mode import kv_item_bytes
 
 ROOT = Path(__file__).parents[2]
 PROJECT = f"kakeya-test-{os.getpid()}"
-BYTES_PER_TOKEN = 4 * 2 * 32 * 4 * 2  # layers, kv heads, head_dim, float32, K and V
+BYTES_PER_TOKEN = 4 * 2 * 32 * kv_item_bytes() * 2  # layers, kv heads, head_dim, type, K and V
 WINDOW = 64
 TAG = "test"
 

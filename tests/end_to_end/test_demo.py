@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from tests.default_mode import kv_item_bytes
+
 pytestmark = pytest.mark.timeout(180)
 
 
@@ -22,7 +24,7 @@ def run_demo(*flags: str) -> "subprocess.CompletedProcess[str]":
 def formula(demo_directory: Path) -> int:
     config = json.loads((demo_directory / "config.json").read_text())
     slots = config["num_hidden_layers"] * config["num_key_value_heads"] * config["head_dim"]
-    return int(slots * 4 * 2)  # float32, K and V
+    return int(slots * kv_item_bytes() * 2)  # K and V
 
 
 def check_turns(document: dict[str, Any], bytes_per_token: int, num_conversations: int, num_turns: int) -> None:

@@ -15,11 +15,12 @@ import pytest
 
 from kakeya import AsyncClient, KakeyaError
 from kakeya_local.readiness import joined_workers
+from tests.default_mode import kv_item_bytes
 from tests.end_to_end.up_process import UpProcess
 
 pytestmark = pytest.mark.timeout(180)
 EPHEMERAL = ("--ephemeral", "--bind", "127.0.0.1:0", "--window", "64", "--lanes", "2", "--threads", "1")
-BYTES_PER_TOKEN = 4 * 2 * 32 * 4 * 2  # layers, kv heads, head_dim, float32, K and V
+BYTES_PER_TOKEN = 4 * 2 * 32 * kv_item_bytes() * 2  # layers, kv heads, head_dim, type, K and V
 
 
 async def converse(address: str) -> None:

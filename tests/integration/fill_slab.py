@@ -7,8 +7,9 @@ import sys
 from pathlib import Path
 
 from kakeya_worker.engine.engine import Engine
-from kakeya_worker.engine.lane import LaneGeometry
+from kakeya_worker.engine.geometry import LaneGeometry
 from kakeya_worker.engine.operation import Append
+from kakeya_worker.engine.retention import SessionOptions
 from kakeya_worker.torch_backend import TorchVerifier
 
 
@@ -21,14 +22,14 @@ def anonymous_bytes() -> int:
 
 
 def main(checkpoint: str, slab_bytes: int) -> None:
-    verifier = TorchVerifier(checkpoint, dtype="float32", num_threads=2)
+    verifier = TorchVerifier(checkpoint, weights="float32", kv_dtype="auto", num_threads=2, cache_directory=None)
     geometry = LaneGeometry(sink=4, window=64, chunk=32)
     lane_bytes = geometry.num_slots * verifier.facts.kv_bytes_per_token
     engine = Engine(verifier, geometry, slab_bytes // lane_bytes, step_tokens=128)
     engine.start()
     appends = []
     for number in range(engine.lanes.num_lanes):
-        engine.open(str(number), 1, geometry.sink, geometry.window).result()
+        engine.open(str(number), 1, SessionOptions()).result()
         append = Append(str(number), 1, 0, tuple(range(geometry.num_slots)))
         engine.submit(append)
         appends.append(append)

@@ -20,6 +20,7 @@ from tests.redis_server import RedisServer, free_port, redis_server
 
 START_SECONDS = 40.0
 SINK, WINDOW = 4, 64
+NUM_SLOTS = SINK + WINDOW + 31 + 15  # slack for a step of 32 tokens, and for whole blocks of 16
 
 
 @dataclass

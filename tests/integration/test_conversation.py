@@ -8,14 +8,15 @@ from typing import Any
 import pytest
 
 import kakeya
-from tests.integration.processes import SINK, WINDOW, Runtime, eventually
+from tests.default_mode import kv_item_bytes
+from tests.integration.processes import NUM_SLOTS, SINK, WINDOW, Runtime, eventually
 
 
 @pytest.fixture(scope="module")
 def bytes_per_token(model: Path) -> int:
-    """By the formula, from config.json alone: float32."""
+    """By the formula, from config.json and the type that the default mode keeps K and V in."""
     config = json.loads((model / "config.json").read_text())
-    return int(config["num_hidden_layers"] * config["num_key_value_heads"] * config["head_dim"] * 4 * 2)
+    return int(config["num_hidden_layers"] * config["num_key_value_heads"] * config["head_dim"] * kv_item_bytes() * 2)
 
 
 def _live(length: int, bytes_per_token: int) -> int:
@@ -37,7 +38,8 @@ async def test_bytes_follow_the_formula_through_a_whole_conversation(
             assert appended.kv_live_bytes == _live(length, bytes_per_token)
             async with session.generate(max_tokens=5) as generation:
                 tokens = [token async for token in generation]
-            assert generation.truncated == (length - SINK - WINDOW if length > SINK + WINDOW else None)
+            num_dropped = generation.truncated.num_dropped_tokens if generation.truncated else 0
+            assert num_dropped == max(0, length - SINK - WINDOW)
             length += len(tokens)
             done = generation.done
             assert done is not None
@@ -46,7 +48,7 @@ async def test_bytes_follow_the_formula_through_a_whole_conversation(
             assert (info.history_length, info.kv_live_bytes) == (length, _live(length, bytes_per_token))
         assert length > 5 * (SINK + WINDOW)
         assert info.kv_live_bytes == (SINK + WINDOW) * bytes_per_token
-        assert info.reserved_bytes == session.reserved_bytes == (SINK + 96) * bytes_per_token
+        assert info.reserved_bytes == session.reserved_bytes == NUM_SLOTS * bytes_per_token
         assert (info.num_inv1_violations, info.num_inv2_violations) == (0, 0)
         assert await session.close() == length
 

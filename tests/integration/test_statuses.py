@@ -82,7 +82,10 @@ async def test_closed_sessions(stub: Any, session_id: str) -> None:
 @pytest.mark.parametrize(
     "request_",
     [
-        pb.CreateSessionRequest(sink=5),
+        pb.CreateSessionRequest(sink=68),
+        pb.CreateSessionRequest(sink=5, window=64),
+        pb.CreateSessionRequest(pin=68),
+        pb.CreateSessionRequest(on_overflow=7),  # type: ignore[arg-type]  # no policy
         pb.CreateSessionRequest(window=0),
         pb.CreateSessionRequest(window=65),
         pb.CreateSessionRequest(ttl_seconds=0),

@@ -42,7 +42,7 @@ def probe_redis(url: str) -> Finding:
 
 def _worker(worker: WorkerStatus, amiss: Condition) -> Finding:
     detail = (
-        f"{worker.model} ({worker.backend}, {worker.dtype}) at {worker.address}, "
+        f"{worker.model} ({worker.backend}, {worker.weights}{', exact' if worker.exact else ''}) at {worker.address}, "
         f"{worker.num_sessions} of {worker.num_lanes} lanes in use"
     )
     subject = f"worker {worker.worker_id}"
