@@ -10,7 +10,7 @@ PARTS  := -e proto/python -e shared -e services/router -e 'services/worker[torch
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo up test check lint types contracts proto proto-check vectors docs test-parts test-compose \
-        test-heavy bench-latency
+        test-heavy test-conformance bench-latency bench-int8
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -75,7 +75,13 @@ test-compose: install ## what needs a Docker engine: images, a conversation thro
 	else echo 'no Docker engine answers: the tests with Redis in a container are left out'; fi
 
 test-heavy: install ## longer proofs: hundreds of sessions used and abandoned at random
-	$(BIN)/python -m pytest -m heavy --timeout 900
+	$(BIN)/python -m pytest -m heavy --timeout 900 tests
+
+test-conformance: install ## the whole suite of the verifier seam on torch: every bit, 2,000 random schedules (minutes)
+	$(BIN)/python -m kakeya_worker.conformance torch
 
 bench-latency: install ## GetSessionInfo and health during a long prefill, beside the same on an idle worker
 	$(BIN)/python -m tests.benchmarks.info_latency
+
+bench-int8: install ## what int8 loses against float32, beside llama.cpp's Q8_0 on the same weights (JSON=FILE)
+	@$(BIN)/python -m tests.benchmarks.int8_quality $(if $(JSON),--json '$(JSON)')

@@ -41,7 +41,7 @@ def test_outlier_columns_keep_the_others_precise() -> None:
     weight[:, 17] /= 50
     matrix = quantize_matrix([weight])
     exponents = matrix.exponents.tolist()
-    assert exponents[5] in (5, 6)
+    assert exponents[5] in (4, 5, 6)  # about log2(50), less what it adds to its rows
     assert exponents[17] in (-6, -5)
     assert [e for i, e in enumerate(exponents) if i not in (5, 17)] == [0] * 94
     relative = (_restored(matrix) - weight).norm(dim=0) / weight.norm(dim=0)

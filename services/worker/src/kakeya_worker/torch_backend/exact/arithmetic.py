@@ -26,7 +26,7 @@ def fold(x: Tensor, dim: int) -> Tensor:
 
 
 def exp(x: Tensor) -> Tensor:
-    """e^x for x <= 0, within 2 ulp; 0 below -86."""
+    """Exponential of x <= 0, within 2 ulp; 0 below -86."""
     is_zero = x < _EXP_LEAST
     x = x.clamp_min(_EXP_LEAST)
     n = (x * _LOG2_E + 0.5).floor()

@@ -11,7 +11,7 @@ MAX_DEPTH = (2**31 - 1) // (127 * 128)
 
 
 class IntegerProduct(Protocol):
-    """a [m, k] int8, b [n, k] int8 -> a b^T [m, n] int32, exact for k <= MAX_DEPTH."""
+    """Multiplies a [m, k] with the transpose of b [n, k], both int8 -> [m, n] int32; exact for k <= MAX_DEPTH."""
 
     def __call__(self, a: Tensor, b: Tensor) -> Tensor: ...
 

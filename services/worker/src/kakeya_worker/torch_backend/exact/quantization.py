@@ -7,16 +7,16 @@ them and its activation up, which is exact and keeps the other columns' precisio
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 import torch
 from torch import Tensor
 
-from kakeya_worker.torch_backend.exact.arithmetic import divide, power_of_two
+from kakeya_worker.torch_backend.exact.arithmetic import divide, fold, power_of_two, sqrt
 
 WEIGHT_LIMIT = 127
 ACTIVATION_LIMIT = 32639  # 127 x 256 + 127: the largest whose upper and lower byte are both within int8
 _ROWS_AT_ONCE = 4096
-_SAMPLED_ROWS = 1024  # enough for a median within a few percent
 _LEAST_MAGNITUDE = 2.0**-100  # rows below it count as zero: their reciprocal would overflow
 _MAX_EXPONENT = 30
 _ROOT_HALF = 0.7071067811865476
@@ -70,20 +70,23 @@ def _quantize_rows(x: Tensor, limit: int) -> tuple[Tensor, Tensor]:
 
 
 def _column_exponents(blocks: Sequence[Tensor]) -> Tensor:
-    """By how many powers of two each column exceeds the others; int32 [in_features].
+    """By how many powers of two each column exceeds the median column; int32 [in_features].
 
-    A column's size is the median, over a sample of rows, of its share of its row's median magnitude. Medians pick a
-    value and add nothing up: the same on every machine, and blind to large rows and single large weights.
+    A column's size is the root of its squares, each as a share of its row's, so that large rows do not drown others.
     """
-    stride = -(-sum(map(len, blocks)) // _SAMPLED_ROWS)
-    magnitudes = torch.cat([block[::stride] for block in blocks]).float().abs()
-    sizes = _share(magnitudes, magnitudes.median(dim=-1, keepdim=True).values).median(dim=0).values
+    sizes = sqrt(reduce(torch.add, (_square_shares(block.float()) for block in blocks)))
     mantissa, exponents = torch.frexp(_share(sizes, sizes.median()))
     rounded = exponents.to(torch.int32) - (mantissa < _ROOT_HALF).to(torch.int32)
     return rounded.clamp(-_MAX_EXPONENT, _MAX_EXPONENT).masked_fill(mantissa == 0.0, 0)
 
 
+def _square_shares(block: Tensor) -> Tensor:
+    """[rows, in_features] -> [in_features]."""
+    squares = block * block
+    return fold(_share(squares, fold(squares, dim=-1)[:, None]), dim=0)
+
+
 def _share(x: Tensor, of: Tensor) -> Tensor:
-    """x / of, broadcast; 0 where there is nothing to share."""
+    """Divides by what is broadcast; 0 where there is nothing to share."""
     of = of.expand_as(x).contiguous()
     return torch.div(x, of).masked_fill(of < _LEAST_MAGNITUDE, 0.0)

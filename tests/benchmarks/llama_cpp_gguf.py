@@ -1,0 +1,68 @@
+"""Writes a Qwen3 checkpoint as a GGUF file; run by the Python of llama.cpp's environment.
+
+python llama_cpp_gguf.py CHECKPOINT F32|Q8_0 GGUF
+"""
+
+import argparse
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import gguf  # type: ignore[import-not-found]  # in the benchmark's environment only
+import numpy as np
+from safetensors.numpy import load_file
+
+ARCHITECTURE = gguf.MODEL_ARCH.QWEN3
+
+
+def write(checkpoint: Path, matrix_type: gguf.GGMLQuantizationType, target: Path) -> None:
+    """Matrices, embedding and head among them, are written in `matrix_type`; vectors stay float32."""
+    config = json.loads((checkpoint / "config.json").read_text())
+    writer = gguf.GGUFWriter(target, gguf.MODEL_ARCH_NAMES[ARCHITECTURE])
+    _add_config(writer, config)
+    for name, tensor in _tensors(checkpoint, config["num_hidden_layers"]):
+        kind = matrix_type if tensor.ndim == 2 else gguf.GGMLQuantizationType.F32
+        writer.add_tensor(name, gguf.quants.quantize(tensor, kind), raw_dtype=kind)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def _add_config(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
+    writer.add_context_length(config["max_position_embeddings"])
+    writer.add_embedding_length(config["hidden_size"])
+    writer.add_feed_forward_length(config["intermediate_size"])
+    writer.add_block_count(config["num_hidden_layers"])
+    writer.add_head_count(config["num_attention_heads"])
+    writer.add_head_count_kv(config["num_key_value_heads"])
+    writer.add_key_length(config["head_dim"])
+    writer.add_value_length(config["head_dim"])
+    writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
+    writer.add_rope_freq_base(config["rope_parameters"]["rope_theta"])
+    writer.add_vocab_size(config["vocab_size"])
+    writer.add_tokenizer_model("no_vocab")  # tokens are ids here
+
+
+def _tensors(checkpoint: Path, num_layers: int) -> Iterator[tuple[str, np.ndarray]]:
+    """GGUF's name of each tensor, and the tensor."""
+    names = gguf.get_tensor_name_map(ARCHITECTURE, num_layers)
+    for name, tensor in load_file(checkpoint / "model.safetensors").items():
+        gguf_name = names.get_name(name, try_suffixes=(".weight",))
+        if gguf_name is None:
+            raise SystemExit(f"{checkpoint}: GGUF has no place for the tensor {name}")
+        yield gguf_name, tensor
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("checkpoint", type=Path)
+    parser.add_argument("matrix_type", choices=["F32", "Q8_0"])
+    parser.add_argument("gguf", type=Path)
+    arguments = parser.parse_args()
+    write(arguments.checkpoint, gguf.GGMLQuantizationType[arguments.matrix_type], arguments.gguf)
+
+
+if __name__ == "__main__":
+    main()
