@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 BUF    := proto/node_modules/.bin/buf
 # In dependency order; each is an installable distribution of its own.
-PARTS  := -e proto/python -e shared -e services/router -e 'services/worker[torch]' \
+PARTS  := -e proto/python -e shared -e services/router -e 'services/worker[torch,conformance]' \
           -e 'sdks/python[otel,tokenizer]' -e services/local
 
 .DEFAULT_GOAL := help

@@ -1,5 +1,7 @@
 """What a session keeps, through the whole runtime: pins, windows of its own, refusing to forget, and saying so."""
 
+from typing import Any
+
 import pytest
 
 import kakeya
@@ -42,7 +44,7 @@ async def test_a_session_may_ask_for_less(client: kakeya.AsyncClient, shared_run
     ],
 )
 async def test_what_no_lane_can_hold_is_refused(
-    client: kakeya.AsyncClient, shared_runtime: Runtime, options: dict[str, int], field: str
+    client: kakeya.AsyncClient, shared_runtime: Runtime, options: dict[str, Any], field: str
 ) -> None:
     with pytest.raises(kakeya.InvalidField) as caught:
         await client.create_session(**options)

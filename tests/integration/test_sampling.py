@@ -34,7 +34,8 @@ async def test_biases_and_penalties(client: kakeya.AsyncClient) -> None:
     forced, _ = await _generate(client, logit_bias={7: 1000.0})
     assert forced == [7] * 24
     for field in ("presence_penalty", "frequency_penalty"):
-        forced, _ = await _generate(client, logit_bias={7: 1000.0, 8: 999.0, 9: 998.0}, **{field: 2.0})
+        penalty: dict[str, Any] = {field: 2.0}
+        forced, _ = await _generate(client, logit_bias={7: 1000.0, 8: 999.0, 9: 998.0}, **penalty)
         assert set(forced[:3]) == {7, 8}, field
 
 

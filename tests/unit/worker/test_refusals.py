@@ -98,6 +98,7 @@ def test_a_config_that_does_not_fit_is_refused(
         {"use_sliding_window": True, "sliding_window": 128},
         {"use_sliding_window": True, "sliding_window": 128, "layer_types": ["full_attention", "sliding_attention"]},
         {"use_sliding_window": True, "sliding_window": 128, "layer_types": [], "max_window_layers": 1},
+        {"use_sliding_window": True, "sliding_window": 128, "layer_types": [], "max_window_layers": 0},
         {"model_type": "mistral", "sliding_window": 128, "layer_types": None},
     ],
 )

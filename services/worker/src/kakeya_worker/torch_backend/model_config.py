@@ -65,11 +65,11 @@ class ConfigReader:
         value = self._config.get(name)
         return default if value is None else value
 
-    def integer(self, name: str, default: int | None = None) -> int:
-        """A whole number of at least 1."""
+    def integer(self, name: str, default: int | None = None, *, least: int = 1) -> int:
+        """A whole number of at least `least`."""
         value = self.get(name, default)
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise ModelRefused(f"config.json: {name} must be a whole number of at least 1, not {value!r}")
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise ModelRefused(f"config.json: {name} must be a whole number of at least {least}, not {value!r}")
         return value
 
     def number(self, name: str, default: float) -> float:
@@ -161,8 +161,7 @@ def optional_sliding_window(config: ConfigReader) -> int | None:
     if layer_types:
         is_active = "sliding_attention" in layer_types
     else:
-        num_layers = config.integer("num_hidden_layers")
-        is_active = config.get("max_window_layers") is None or config.integer("max_window_layers") < num_layers
+        is_active = config.integer("max_window_layers", 0, least=0) < config.integer("num_hidden_layers")
     return config.integer("sliding_window") if is_active else None
 
 

@@ -1,0 +1,26 @@
+"""A verifier whose logits can be looked at from outside the engine's thread."""
+
+from collections.abc import Sequence
+
+from kakeya_worker.conformance.driving import Logits
+from kakeya_worker.engine.row import Row
+from kakeya_worker.engine.verifier import Verifier
+
+
+class WatchedVerifier:
+    """Passes everything on, and keeps each lane's logits after its last row.
+
+    Attributes:
+        last_logits: by lane, each [vocab].
+    """
+
+    def __init__(self, verifier: Verifier) -> None:
+        self.facts = verifier.facts
+        self.allocate, self.logits, self.poison = verifier.allocate, verifier.logits, verifier.poison
+        self.last_logits: dict[int, Logits] = {}
+        self._verifier = verifier
+
+    def forward(self, rows: Sequence[Row]) -> None:
+        self._verifier.forward(rows)
+        lanes = [row.lane for row in rows]
+        self.last_logits.update(zip(lanes, self._verifier.logits(lanes).copy(), strict=True))
