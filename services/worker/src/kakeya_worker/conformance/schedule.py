@@ -38,7 +38,7 @@ class Cancel:
     """Cancels what runs on the session, if anything still does.
 
     Attributes:
-        after: tokens that it has committed by then.
+        after: tokens that it has committed by then, at least.
         by_command: by `stop_operation` instead of `cancel`.
     """
 
@@ -52,7 +52,7 @@ class Close:
     """Closes the session, whatever it is doing; what it is told next opens it anew.
 
     Attributes:
-        after: tokens that the running operation, if any, has committed by then.
+        after: tokens that the running operation, if any, has committed by then, at least.
     """
 
     session: int

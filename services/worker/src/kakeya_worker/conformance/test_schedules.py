@@ -41,7 +41,9 @@ def test_a_few_schedules(runner: ScheduleRunner, schedule: Schedule) -> None:
 
 
 @pytest.mark.heavy
-@settings(_common, max_examples=2000)
+@pytest.mark.parametrize("share", range(10))
+@settings(_common, max_examples=200)
 @_schedules
-def test_many_schedules(runner: ScheduleRunner, schedule: Schedule) -> None:
+def test_two_thousand_schedules(runner: ScheduleRunner, share: int, schedule: Schedule) -> None:
+    """Others in each share, and in each run."""
     runner.run(schedule)
