@@ -1,6 +1,7 @@
 """The worker process: listen, load, join, serve, leave."""
 
 import asyncio
+import os
 import socket
 import threading
 from concurrent.futures import Future
@@ -48,6 +49,9 @@ async def serve(settings: WorkerSettings, stop: asyncio.Event) -> None:
 def load_engine(settings: WorkerSettings) -> Engine:
     """Loads the model and allocates the slab. Raises StartError."""
     install = f"pip install 'kakeya-worker[{settings.backend}]'"
+    # Read by OpenMP when the backend is imported: threads that wait spin briefly and then sleep. Spinning for long,
+    # those of two processes on the same cores keep each other from working.
+    os.environ.setdefault("GOMP_SPINCOUNT", "2000")
     _log.info("loading", model=settings.model, backend=settings.backend, weights=settings.weights)
     try:
         backend: type[Verifier] = plugins.load("kakeya.verifier", settings.backend, install=install)
