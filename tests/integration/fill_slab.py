@@ -29,7 +29,8 @@ def main(checkpoint: str, slab_bytes: int) -> None:
     engine.start()
     appends = []
     for number in range(engine.lanes.num_lanes):
-        engine.open(str(number), 1, SessionOptions()).result()
+        # The division of the lane whose sinks and ring fill every slot.
+        engine.open(str(number), 1, SessionOptions(sink=18, window=50)).result()
         append = Append(str(number), 1, 0, tuple(range(geometry.num_slots)))
         engine.submit(append)
         appends.append(append)

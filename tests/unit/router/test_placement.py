@@ -137,6 +137,8 @@ async def test_the_next_worker_is_tried_when_one_is_full_or_away(stack: Stack, c
     await stack.worker(client, "worker-b", num_lanes=4)
     roomy.failures["OpenSession"] = [NoCapacity("an orphan is in the way")]
     assert (await client.info(await client.session())).worker == "worker-b"
+    roomy.failures["OpenSession"] = [RuntimeError("a bug of this worker's")]
+    assert (await client.info(await client.session())).worker == "worker-b"
     await roomy.vanish()
     assert (await client.info(await client.session())).worker == "worker-b"
     ledger = (await client.workers())["worker-a"]

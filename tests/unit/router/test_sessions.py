@@ -6,7 +6,6 @@ import pytest
 
 from kakeya_router import sessions
 from kakeya_shared.errors import (
-    Internal,
     InvalidField,
     NoWorker,
     SessionNotFound,
@@ -96,7 +95,7 @@ async def test_an_unforeseen_error_of_the_worker_leaves_nothing(
     stack: Stack, client: Client, worker: FakeWorker
 ) -> None:
     worker.failures["OpenSession"] = [RuntimeError("a bug")]
-    with pytest.raises(Internal):
+    with pytest.raises(NoWorker):
         await client.create()
     await eventually(lambda: _none(stack))
 
@@ -115,6 +114,15 @@ async def test_a_repeated_request_is_answered_with_the_same_session(
     await client.close(first.session_id)
     assert not await stack.session_keys()
     assert (await client.create(request_id="once")).session_id != first.session_id
+
+
+async def test_another_request_under_the_same_id_is_refused(client: Client, worker: FakeWorker) -> None:
+    first = await client.session(request_id="once", window=8)
+    for other in ({"window": 9}, {"window": 8, "pin": 1}, {"window": 8, "eos_token_ids": [1]}):
+        with pytest.raises(InvalidField) as raised:
+            await client.create(request_id="once", **other)
+        assert raised.value.metadata["field"] == "request_id"
+    assert await client.session(request_id="once", window=8) == first
 
 
 async def test_a_repeated_request_needs_no_free_lane(stack: Stack, client: Client) -> None:

@@ -3,6 +3,7 @@
 from threading import Event
 
 import pytest
+from structlog.testing import capture_logs
 
 from kakeya_shared.errors import (
     Draining,
@@ -20,7 +21,7 @@ from kakeya_worker.engine import operation as operations
 from kakeya_worker.engine.engine import Engine
 from kakeya_worker.engine.geometry import LaneGeometry
 from kakeya_worker.engine.operation import MAX_UNREAD_TOKENS, Append, Finish, OpenLane
-from kakeya_worker.engine.retention import SessionOptions
+from kakeya_worker.engine.retention import SessionOptions, SinkWindow, sink_window
 from kakeya_worker.torch_backend import TorchVerifier
 from tests.unit.worker.engine_calls import (
     BYTES,
@@ -242,7 +243,23 @@ def test_logits_that_are_not_finite_fail_one_session_only(
     well, _ = start_generate(engine, 20, 5, session_id="well")
     assert isinstance(error_of(sick.future), Internal)
     assert well.future.result(TIMEOUT).num_generated == 5
+    with capture_logs() as logs:
+        assert isinstance(error_of(start_generate(engine, 20, 5, session_id="sick")[0].future), Internal)
+    assert [line["event"] for line in logs] == ["sampling failed"], "alone in its step, it fails nothing else"
     assert live_state(engine, "sick") == state_of(20)
+
+
+def test_a_retention_policy_that_breaks_is_one_caller_s_error(verifier: TorchVerifier) -> None:
+    def broken(options: SessionOptions, geometry: LaneGeometry) -> SinkWindow:
+        if options.pin:
+            raise ZeroDivisionError
+        return sink_window(options, geometry)
+
+    engine = Engine(verifier, LaneGeometry(SINK, WINDOW, 32), NUM_LANES, step_tokens=64, retention=broken)
+    engine.start()
+    assert isinstance(error_of(engine.open("s", 1, SessionOptions(pin=1))), Internal)
+    assert open_session(engine).sink == SINK
+    engine.shut_down()
 
 
 def test_a_reader_that_lags_pauses_its_row_only(engine: Engine) -> None:

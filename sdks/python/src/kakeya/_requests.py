@@ -56,7 +56,7 @@ def generate_request(
     session_id: str,
     *,
     logit_bias: Mapping[int, float] | None,
-    stop_token_sequences: Iterable[TokenIds],
+    stop_token_sequences: Iterable[TokenIds] | None,
     **fields: object,
 ) -> runtime_pb2.GenerateRequest:
     """A Generate; `fields` as in `fill`. Raises InvalidField, TokenOutOfVocabulary."""
@@ -67,9 +67,17 @@ def generate_request(
             request.logit_bias.update(zip(token_ids, logit_bias.values(), strict=True))
         except (TypeError, ValueError) as error:
             raise InvalidField(f"logit_bias: {error}", metadata={"field": "logit_bias"}) from error
-    for sequence in stop_token_sequences:
+    for sequence in _sequences(stop_token_sequences):
         request.stop_token_sequences.add(token_ids=token_list(sequence, "stop_token_sequences"))
     return request
+
+
+def _sequences(of_tokens: Iterable[TokenIds] | None) -> Iterable[TokenIds]:
+    """None is none. Raises InvalidField: nothing to iterate over."""
+    try:
+        return () if of_tokens is None else iter(of_tokens)
+    except TypeError as error:
+        raise InvalidField(f"stop_token_sequences: {error}", metadata={"field": "stop_token_sequences"}) from error
 
 
 def overflow_policy(name: str | None) -> "runtime_pb2.OverflowPolicy.ValueType | None":

@@ -142,7 +142,7 @@ class GenerateResult:
         num_evicted_tokens: tokens that left the window because of this generation.
         history_length: tokens of the session so far.
         kv_live_bytes: bytes of KV that the verifier really holds for the session now.
-        retained: what the next token would see, as indices into the history, ascending.
+        retained: what is kept of the history, as indices into it, ascending.
     """
 
     stop_reason: StopReason
@@ -184,7 +184,7 @@ class SessionInfo:
         idle_seconds: since its last operation.
         state: where it stands.
         reserved_bytes: its whole lane, slack included.
-        retained: what the next token would see, as indices into the history, ascending.
+        retained: what is kept of the history, as indices into it, ascending.
         exact: whether its bits depend on its tokens and the fingerprint alone.
         fingerprint: digest of all that the bits depend on.
         model: what serves it.

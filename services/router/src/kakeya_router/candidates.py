@@ -56,6 +56,6 @@ def verdict(refusals: Sequence[KakeyaError]) -> KakeyaError:
     """
     if any(isinstance(refusal, NoCapacity) for refusal in refusals):
         return no_capacity()
-    if all(isinstance(refusal, InvalidField) for refusal in refusals):
+    if refusals and all(isinstance(refusal, InvalidField) for refusal in refusals):
         return refusals[0]
     return unreachable()

@@ -1,6 +1,7 @@
 """Opening sessions on workers, and closing them so that nothing is left over."""
 
 import asyncio
+import hashlib
 import secrets
 from collections.abc import Sequence
 
@@ -15,7 +16,15 @@ from kakeya_router.store.records import UNSET, Overflow, SessionRecord, State, W
 from kakeya_router.store.session_store import Cause, SessionStore
 from kakeya_router.store.worker_store import WorkerStore
 from kakeya_router.worker_client import WorkerClients, WorkerError
-from kakeya_shared.errors import DeadlineExceeded, InvalidField, KakeyaError, NoCapacity, NoWorker, Unavailable
+from kakeya_shared.errors import (
+    DeadlineExceeded,
+    Internal,
+    InvalidField,
+    KakeyaError,
+    NoCapacity,
+    NoWorker,
+    Unavailable,
+)
 from kakeya_stubs.v1 import runtime_pb2
 from kakeya_stubs.v1.runtime_pb2 import CreateSessionRequest
 
@@ -99,15 +108,21 @@ class Sessions:
             return None
         for pool in sorted({worker.pool for worker in serving}):
             session_id = await self._store.of_request(pool, request.request_id)
-            found = await self._shared(session_id) if session_id else None
+            found = await self._shared(session_id, _digest(request)) if session_id else None
             if found is not None:
                 return found
         return None
 
-    async def _shared(self, session_id: str) -> SessionRecord | None:
-        """Waits until the session of an earlier call is open; None when it never will be."""
+    async def _shared(self, session_id: str, digest: str) -> SessionRecord | None:
+        """Waits until the session of an earlier call is open; None when it never will be.
+
+        Raises:
+            InvalidField: that call asked for something else.
+        """
         while True:
             record = await self._store.get(session_id)
+            if record is not None and record.request_digest != digest:
+                raise validation.invalid("request_id", "an earlier request with this id asked for something else")
             shared = (await self._store.share(record)).record if record is not None else None
             if shared is None or shared.state is not State.OPENING:
                 return shared
@@ -116,17 +131,17 @@ class Sessions:
     async def _place(self, request: CreateSessionRequest, fitting: Sequence[WorkerRecord]) -> SessionRecord | None:
         """Opens a session on the first worker that takes it; None when another call with the request id did."""
         roomy = [worker for worker in fitting if worker.has_room]
-        refusals: list[KakeyaError] = [candidates.no_capacity()] if len(roomy) < len(fitting) else []
-        for worker in self._placement.order(roomy):
+        refused: list[KakeyaError] = [candidates.no_capacity()] if len(roomy) < len(fitting) else []
+        for worker in self._placement.order(roomy) if roomy else ():
             try:
                 record = await self._open(self._new_record(request, worker))
             except (InvalidField, NoCapacity, NoWorker) as refusal:
-                refusals.append(refusal)
+                refused.append(refusal)
                 continue
             if record is not None:
                 _log.info("session created", session_id=record.session_id, worker_id=worker.worker_id)
             return record
-        raise candidates.verdict(refusals)
+        raise candidates.verdict(refused)
 
     async def _open(self, record: SessionRecord) -> SessionRecord | None:
         """Opens a session on its worker; a client that leaves in the middle, or a refusal, leaves nothing.
@@ -157,7 +172,7 @@ class Sessions:
                 raise candidates.unreachable()
         try:
             lane = await self._workers.at(record.address).open_session(record, _LANE_SECONDS)
-        except (WorkerError, DeadlineExceeded, Unavailable) as error:
+        except (WorkerError, DeadlineExceeded, Unavailable, Internal) as error:
             _log.info("worker does not open sessions", worker_id=record.worker_id, error=repr(error))
             raise candidates.unreachable() from error
         opened = await self._store.mark_open(record, op_id, lane.sink, lane.window)
@@ -208,4 +223,10 @@ class Sessions:
             label=request.client_label,
             eos=",".join(map(str, request.eos_token_ids)),
             request_id=request.request_id,
+            request_digest=_digest(request),
         )
+
+
+def _digest(request: CreateSessionRequest) -> str:
+    """Equal for equal requests."""
+    return hashlib.sha256(request.SerializeToString(deterministic=True)).hexdigest()

@@ -4,19 +4,17 @@ import math
 from collections.abc import Iterable, Sequence
 
 from kakeya_shared.errors import AppendTooLong, HistoryLengthMismatch, InvalidField, TokenOutOfVocabulary
+from kakeya_shared.generation_limits import (
+    MAX_LOGIT_BIASES,
+    MAX_LOGPROBS,
+    MAX_PENALTY,
+    MAX_STOP_SEQUENCE_TOKENS,
+    MAX_STOP_SEQUENCES,
+)
 from kakeya_stubs.v1 import runtime_pb2
 
 # A line of an operator's list.
 _MAX_LABEL_BYTES = 256
-# As the contract says, and OpenAI's API: beyond it a penalty outweighs the model and the text falls apart.
-_MAX_PENALTY = 2.0
-# Rare words of a language, or a label set; each step adds them all, and the operation's record holds them (16 KB).
-_MAX_LOGIT_BIASES = 1024
-# As OpenAI's API: enough to judge a choice, about 250 bytes a token on the wire.
-_MAX_LOGPROBS = 20
-# Every token is compared with all of them; a role marker or a closing tag is a few tokens long.
-_MAX_STOP_SEQUENCES = 16
-_MAX_STOP_SEQUENCE_TOKENS = 64
 
 
 def invalid(field: str, why: str) -> InvalidField:
@@ -46,22 +44,22 @@ def check_generate(request: runtime_pb2.GenerateRequest) -> None:
     if not 0 <= request.min_p <= 1:
         raise invalid("min_p", "must be at least 0 and at most 1")
     for field in ("presence_penalty", "frequency_penalty"):
-        if not -_MAX_PENALTY <= getattr(request, field) <= _MAX_PENALTY:
-            raise invalid(field, f"must be at least -{_MAX_PENALTY:g} and at most {_MAX_PENALTY:g}")
-    if len(request.logit_bias) > _MAX_LOGIT_BIASES:
-        raise invalid("logit_bias", f"{len(request.logit_bias)} entries; at most {_MAX_LOGIT_BIASES}")
+        if not -MAX_PENALTY <= getattr(request, field) <= MAX_PENALTY:
+            raise invalid(field, f"must be at least -{MAX_PENALTY:g} and at most {MAX_PENALTY:g}")
+    if len(request.logit_bias) > MAX_LOGIT_BIASES:
+        raise invalid("logit_bias", f"{len(request.logit_bias)} entries; at most {MAX_LOGIT_BIASES}")
     if not all(map(math.isfinite, request.logit_bias.values())):
         raise invalid("logit_bias", "must be finite")
-    if request.logprobs > _MAX_LOGPROBS:
-        raise invalid("logprobs", f"must be at most {_MAX_LOGPROBS}")
+    if request.logprobs > MAX_LOGPROBS:
+        raise invalid("logprobs", f"must be at most {MAX_LOGPROBS}")
     _check_stop_sequences(request.stop_token_sequences)
 
 
 def _check_stop_sequences(sequences: Sequence[runtime_pb2.TokenSequence]) -> None:
-    if len(sequences) > _MAX_STOP_SEQUENCES:
-        raise invalid("stop_token_sequences", f"{len(sequences)} of them; at most {_MAX_STOP_SEQUENCES}")
-    if not all(1 <= len(sequence.token_ids) <= _MAX_STOP_SEQUENCE_TOKENS for sequence in sequences):
-        raise invalid("stop_token_sequences", f"each must have 1 to {_MAX_STOP_SEQUENCE_TOKENS} tokens")
+    if len(sequences) > MAX_STOP_SEQUENCES:
+        raise invalid("stop_token_sequences", f"{len(sequences)} of them; at most {MAX_STOP_SEQUENCES}")
+    if not all(1 <= len(sequence.token_ids) <= MAX_STOP_SEQUENCE_TOKENS for sequence in sequences):
+        raise invalid("stop_token_sequences", f"each must have 1 to {MAX_STOP_SEQUENCE_TOKENS} tokens")
 
 
 def check_generate_vocabulary(request: runtime_pb2.GenerateRequest, vocab_size: int) -> None:

@@ -4,15 +4,16 @@ import math
 from collections.abc import Callable, Iterable
 
 from kakeya_shared.errors import InvalidField, TokenOutOfVocabulary
+from kakeya_shared.generation_limits import (
+    MAX_LOGIT_BIASES,
+    MAX_LOGPROBS,
+    MAX_PENALTY,
+    MAX_STOP_SEQUENCE_TOKENS,
+    MAX_STOP_SEQUENCES,
+)
 from kakeya_stubs.worker.v1 import verifier_pb2 as pb
 from kakeya_worker.engine.operation import Generate
 from kakeya_worker.engine.sampling import Sampling, TokenDetail
-
-MAX_LOGIT_BIASES = 1024
-MAX_TOP_LOGPROBS = 20
-MAX_STOP_SEQUENCES = 16
-MAX_STOP_SEQUENCE_TOKENS = 64
-MAX_PENALTY = 2.0
 
 
 def operation(
@@ -20,7 +21,7 @@ def operation(
 ) -> Generate:
     """Raises InvalidField or TokenOutOfVocabulary."""
     _require(request.max_tokens >= 1, "max_tokens", "must be at least 1")
-    _require(request.logprobs <= MAX_TOP_LOGPROBS, "logprobs", f"must be at most {MAX_TOP_LOGPROBS}")
+    _require(request.logprobs <= MAX_LOGPROBS, "logprobs", f"must be at most {MAX_LOGPROBS}")
     return Generate(
         request.session_id,
         request.epoch,

@@ -55,7 +55,7 @@ def load_engine(settings: WorkerSettings) -> Engine:
     _log.info("loading", model=settings.model, backend=settings.backend, weights=settings.weights)
     try:
         backend: type[Verifier] = plugins.load("kakeya.verifier", settings.backend, install=install)
-        retention: RetentionPolicy = plugins.load("kakeya.retention", settings.retention, install=install)
+        retention: RetentionPolicy = plugins.load("kakeya.retention", settings.retention)
         verifier = backend(
             settings.model,
             weights=settings.weights,

@@ -42,7 +42,11 @@ class WorkerSettings(ServiceSettings):
         unit="directory",
         reason="$XDG_CACHE_HOME/kakeya: converting takes longer than loading",
     )
-    retention: str = setting("sink-window", "retention policy plugin", reason="memory is bounded, a session has no end")
+    retention: str = setting(
+        "sink-window",
+        "retention policy plugin, one for all workers of a pool",
+        reason="memory is bounded, a session has no end",
+    )
     sink: int = setting(4, "sink slots of a lane", unit="tokens", reason="StreamingLLM's four suffice", ge=0)
     window: int | None = setting(
         None,

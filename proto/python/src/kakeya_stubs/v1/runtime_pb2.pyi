@@ -125,7 +125,9 @@ class CreateSessionRequest(_message.Message):
     model: _builtins.str
     """The model to be served by; may be empty when the runtime serves exactly one."""
     request_id: _builtins.str
-    """Makes a retry safe: for 10 minutes the same id answers with the same session."""
+    """Makes a retry safe: for 10 minutes the same request answers with the same session; another request with the
+    same id is refused.
+    """
     sink: _builtins.int
     """Attention sinks, the first tokens that are never evicted. Unset: the worker's."""
     window: _builtins.int
@@ -140,7 +142,7 @@ class CreateSessionRequest(_message.Message):
     """Idle seconds until the session expires. Unset: the router's default."""
     fingerprint: _builtins.str
     """Opens the session only on a worker of this fingerprint (CreateSessionResponse.fingerprint), where the same
-    tokens give the same bits if that worker is exact. Empty: on any.
+    tokens under the same sink and window give the same bits if that worker is exact. Empty: on any.
     """
     @_builtins.property
     def eos_token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
@@ -555,7 +557,7 @@ class GenerateDone(_message.Message):
     kv_live_bytes: _builtins.int
     @_builtins.property
     def retained(self) -> _containers.RepeatedCompositeFieldContainer[Global___TokenRange]:
-        """The part of the history that the next token would see, ascending."""
+        """The part of the history that is kept: what its last token saw, and the next is chosen from; ascending."""
 
     def __init__(
         self,
@@ -724,7 +726,7 @@ class GetSessionInfoResponse(_message.Message):
     """Rises with each new lease on the session."""
     @_builtins.property
     def retained(self) -> _containers.RepeatedCompositeFieldContainer[Global___TokenRange]:
-        """The part of the history that the next token would see, ascending."""
+        """The part of the history that is kept: what its last token saw, and the next is chosen from; ascending."""
 
     def __init__(
         self,

@@ -101,7 +101,7 @@ class AsyncSession:
         frequency_penalty: float | None = None,
         logit_bias: Mapping[int, float] | None = None,
         seed: int | None = None,
-        stop_token_sequences: Iterable[TokenIds] = (),
+        stop_token_sequences: Iterable[TokenIds] | None = None,
         logprobs: int | None = None,
         timeout_seconds: float | None = None,
     ) -> AsyncGeneration:
@@ -155,7 +155,7 @@ class AsyncSession:
         frequency_penalty: float | None = None,
         logit_bias: Mapping[int, float] | None = None,
         seed: int | None = None,
-        stop_token_sequences: Iterable[TokenIds] = (),
+        stop_token_sequences: Iterable[TokenIds] | None = None,
         logprobs: int | None = None,
         timeout_seconds: float | None = None,
     ) -> AsyncGeneration:

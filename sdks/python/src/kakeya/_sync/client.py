@@ -95,7 +95,7 @@ class Client:
             pin: first tokens to keep for ever, such as a system prompt; raises `sink` to at least this many.
             on_overflow: what happens when the history outgrows sink and window; None is EVICT.
             fingerprint: open it only on a worker of this fingerprint (`AsyncSession.fingerprint`), where the same
-                tokens give the same bits if that worker is exact.
+                tokens, sink and window give the same bits if that worker is exact.
             ttl_seconds: idle time after which the session expires; None takes the router's.
             wait_for_capacity_seconds: how long to try again while there is no free lane; on top of the timeout.
             timeout_seconds: None takes the client's.

@@ -102,7 +102,7 @@ class Session:
         frequency_penalty: float | None = None,
         logit_bias: Mapping[int, float] | None = None,
         seed: int | None = None,
-        stop_token_sequences: Iterable[TokenIds] = (),
+        stop_token_sequences: Iterable[TokenIds] | None = None,
         logprobs: int | None = None,
         timeout_seconds: float | None = None,
     ) -> Generation:
@@ -156,7 +156,7 @@ class Session:
         frequency_penalty: float | None = None,
         logit_bias: Mapping[int, float] | None = None,
         seed: int | None = None,
-        stop_token_sequences: Iterable[TokenIds] = (),
+        stop_token_sequences: Iterable[TokenIds] | None = None,
         logprobs: int | None = None,
         timeout_seconds: float | None = None,
     ) -> Generation:

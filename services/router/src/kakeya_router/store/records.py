@@ -111,12 +111,13 @@ class SessionRecord(Hash):
         sink, window: as asked for, UNSET where left to the worker; once open, as the worker chose.
         pin: as asked for, or UNSET; once open, `sink` covers it.
         exact, fingerprint: the worker's.
-        retained: the part of the history that the next token would see, see `token_ranges`.
+        retained: the part of the history that is kept, see `token_ranges`.
         eos: EOS token ids, separated by commas.
         reserved_bytes: of its lane; 0 once the lane is given back.
         idle_since_ms: Redis time of the end of the last operation.
         append_start, append_end, append_digest: history lengths around the last append that was committed as a
             whole, and its `token_digest`; they tell a repeated append from a conflicting one.
+        request_digest: of the request that created it; another one under the same request_id is refused.
         shared: another CreateSession with the same request_id was answered with this session.
     """
 
@@ -140,6 +141,7 @@ class SessionRecord(Hash):
     label: str = ""
     eos: str = ""
     request_id: str = ""
+    request_digest: str = ""
     history_length: int = 0
     kv_live_bytes: int = 0
     retained: str = ""
@@ -161,7 +163,7 @@ class SessionRecord(Hash):
 
     @property
     def num_dropped_tokens(self) -> int:
-        """Tokens of the history that the next token would not see."""
+        """Tokens of the history that are not kept."""
         return self.history_length - sum(map(len, self.retained_ranges))
 
     @property

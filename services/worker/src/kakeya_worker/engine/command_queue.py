@@ -6,8 +6,11 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TypeVar
 
-from kakeya_shared.errors import KakeyaError
+import structlog
 
+from kakeya_shared.errors import Internal, KakeyaError
+
+_log = structlog.get_logger()
 _T = TypeVar("_T")
 Command = Callable[[], None]
 
@@ -41,6 +44,10 @@ class CommandQueue:
                 result = command()
             except KakeyaError as error:
                 future.set_exception(error)
+            except Exception:
+                # A plugin's mistake is one caller's error, not the end of everybody's sessions.
+                _log.exception("a command failed")
+                future.set_exception(Internal("the worker failed"))
             else:
                 future.set_result(result)
 

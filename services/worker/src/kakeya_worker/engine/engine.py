@@ -151,7 +151,8 @@ class Engine:
         try:
             rows = self._sampled_rows(generates)
             rows += [(append, append.lane.row(append.next_tokens(num_tokens))) for append, num_tokens in appends]
-            self._verifier.forward([row for _, row in rows])
+            if rows:
+                self._verifier.forward([row for _, row in rows])
         except Exception:
             # K and V beyond the committed lengths are invisible, so a failed step needs no undo.
             _log.exception("a step failed", session_ids=[operation.session_id for operation in scheduled])

@@ -46,7 +46,7 @@ class Lane:
 
     @property
     def retained(self) -> tuple[range, ...]:
-        """The part of the history that the next token would find."""
+        """The part of the history that is kept."""
         return self.retention.retained(self.length)
 
     @property

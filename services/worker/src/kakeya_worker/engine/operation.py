@@ -17,7 +17,7 @@ MAX_PAUSE_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class LaneState:
-    """What the verifier holds for a session; `retained` is the part of the history that the next token would find."""
+    """What the verifier holds for a session; `retained` is the part of the history that is kept."""
 
     history_length: int
     kv_live_bytes: int

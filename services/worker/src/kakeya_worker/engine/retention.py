@@ -67,7 +67,7 @@ class Retention(Protocol):
         ...
 
     def retained(self, length: int) -> tuple[range, ...]:
-        """What the next token of a history of `length` tokens would find, itself aside: V(length - 1), ascending."""
+        """What is kept of a history of `length` tokens, ascending: V(length - 1), what its last token saw."""
         ...
 
 

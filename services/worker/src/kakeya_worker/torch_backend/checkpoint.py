@@ -42,7 +42,7 @@ def read_config(directory: Path) -> dict[str, Any]:
         config = json.loads(path.read_text())
     except OSError as error:
         raise ModelRefused(f"{directory} holds no readable config.json") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ModelRefused(f"{path} is not JSON: {error}") from error
     if not isinstance(config, dict):
         raise ModelRefused(f"{path} is not a JSON object")

@@ -27,17 +27,17 @@ class Mode:
 
     Attributes:
         weights: int8, float32 or bfloat16.
-        product: of int8 matrices, in int8 mode.
+        product: of int8 matrices; None in float modes.
     """
 
     weights: str
     kv_dtype: torch.dtype
-    product: integer_product.IntegerProduct
+    product: integer_product.IntegerProduct | None = None
 
     def prepare(self, tensors: Weights, digest: str, cache_directory: Path | None) -> tuple[Numerics[Any], str]:
         """The numerics to load a model with, and the fingerprint of what it will compute."""
         parts: dict[str, str | int] = {"model": digest, "weights": self.weights, "kv_dtype": str(self.kv_dtype)}
-        if self.weights != "int8":
+        if self.product is None:
             parts |= {
                 "backend": "torch",
                 "version": torch.__version__,
@@ -61,7 +61,7 @@ def choose_mode(weights: str, kv_dtype: str, checkpoint_dtype: str) -> Mode:
         raise ModelRefused(f"KV of type {kv_dtype!r} cannot run; what can: {', '.join(_FLOATS)}")
     is_fast = weights in ("auto", "int8") and integer_product.is_exact(integer_product.native)
     if weights == "auto":
-        weights = "int8" if is_fast else checkpoint_dtype if checkpoint_dtype in _FLOATS else "float32"
+        weights = "int8" if is_fast else _float_mode(kv_dtype, checkpoint_dtype)
         _log.info("weights chosen", weights=weights, fast_integer_products=is_fast)
     if weights == "int8":
         if not is_fast:
@@ -70,4 +70,9 @@ def choose_mode(weights: str, kv_dtype: str, checkpoint_dtype: str) -> Mode:
         return Mode("int8", _FLOATS["bfloat16" if kv_dtype == "auto" else kv_dtype], product)
     if kv_dtype not in ("auto", weights):
         raise ModelRefused(f"weights of {weights} keep their KV in {weights}, not {kv_dtype}")
-    return Mode(weights, _FLOATS[weights], integer_product.native)
+    return Mode(weights, _FLOATS[weights])
+
+
+def _float_mode(kv_dtype: str, checkpoint_dtype: str) -> str:
+    """That of the KV that is asked for, else the checkpoint's own, else float32."""
+    return next((dtype for dtype in (kv_dtype, checkpoint_dtype) if dtype in _FLOATS), "float32")

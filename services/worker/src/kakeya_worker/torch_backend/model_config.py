@@ -4,6 +4,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from kakeya_worker.engine.verifier import ModelRefused
+from kakeya_worker.torch_backend.config_reader import ConfigReader, positive
 from kakeya_worker.torch_backend.rope_scaling import RopeScaling
 
 
@@ -54,56 +55,6 @@ class ModelConfig:
         return numbers
 
 
-class ConfigReader:
-    """config.json, read by name; raises ModelRefused where something is missing, garbled or cannot run."""
-
-    def __init__(self, config: dict[str, Any]) -> None:
-        self._config = config
-
-    def get(self, name: str, default: Any = None) -> Any:
-        """The value, or the default where it is absent or null."""
-        value = self._config.get(name)
-        return default if value is None else value
-
-    def integer(self, name: str, default: int | None = None, *, least: int = 1) -> int:
-        """A whole number of at least `least`."""
-        value = self.get(name, default)
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise ModelRefused(f"config.json: {name} must be a whole number of at least {least}, not {value!r}")
-        return value
-
-    def number(self, name: str, default: float) -> float:
-        """A positive number."""
-        return positive(name, self.get(name, default))
-
-    def flag(self, name: str, *, default: bool = False) -> bool:
-        value = self.get(name, default)
-        if not isinstance(value, bool):
-            raise ModelRefused(f"config.json: {name} must be true or false, not {value!r}")
-        return value
-
-    def entries(self, name: str) -> list[Any]:
-        """A list; empty where it is absent."""
-        value = self.get(name, [])
-        if not isinstance(value, list):
-            raise ModelRefused(f"config.json: {name} must be a list, not {value!r}")
-        return value
-
-    def mapping(self, name: str) -> dict[str, Any]:
-        """An object; empty where it is absent."""
-        value = self.get(name, {})
-        if not isinstance(value, dict):
-            raise ModelRefused(f"config.json: {name} must be an object, not {value!r}")
-        return value
-
-
-def positive(name: str, value: object) -> float:
-    """A number above 0. Raises ModelRefused."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
-        raise ModelRefused(f"config.json: {name} must be a positive number, not {value!r}")
-    return float(value)
-
-
 def parse_decoder(
     config: ConfigReader,
     *,
@@ -113,6 +64,7 @@ def parse_decoder(
     output_bias: bool = False,
     mlp_bias: bool = False,
     layers_without_rope: tuple[int, ...] = (),
+    tied_by_default: bool = False,
 ) -> ModelConfig:
     """Reads what all families have in common; a family says in what it differs.
 
@@ -121,8 +73,7 @@ def parse_decoder(
     """
     _refuse_unsupported(config)
     num_heads, hidden_size = config.integer("num_attention_heads"), config.integer("hidden_size")
-    # transformers 5 has everything about RoPE in one object, transformers 4 the theta beside the scaling.
-    rope = config.mapping("rope_parameters") or config.mapping("rope_scaling")
+    rope = _rope_parameters(config)
     max_positions = config.integer("max_position_embeddings")
     parsed = ModelConfig(
         family=str(config.get("model_type")),
@@ -135,9 +86,9 @@ def parse_decoder(
         head_dim=config.integer("head_dim", hidden_size // num_heads),
         max_positions=max_positions,
         rms_norm_eps=config.number("rms_norm_eps", 1e-6),
-        rope_theta=positive("rope_theta", rope.get("rope_theta", config.get("rope_theta", 10_000.0))),
+        rope_theta=positive("rope_theta", rope.get("rope_theta", 10_000.0)),
         rope_scaling=RopeScaling.parse(rope, max_positions),
-        tied_head=config.flag("tie_word_embeddings"),
+        tied_head=config.flag("tie_word_embeddings", default=tied_by_default),
         dtype=str(config.get("dtype") or config.get("torch_dtype") or "float32"),
         sliding_window=sliding_window,
         qk_norm=qk_norm,
@@ -163,6 +114,17 @@ def optional_sliding_window(config: ConfigReader) -> int | None:
     else:
         is_active = config.integer("max_window_layers", 0, least=0) < config.integer("num_hidden_layers")
     return config.integer("sliding_window") if is_active else None
+
+
+def _rope_parameters(config: ConfigReader) -> dict[str, Any]:
+    """Everything about RoPE: one object since transformers 5; before, top-level numbers and a scaling, which wins."""
+    rope = {name: config.get(name) for name in ("rope_theta", "partial_rotary_factor") if config.get(name) is not None}
+    for name in ("rope_parameters", "rope_scaling"):
+        given = config.mapping(name)
+        if "type" in given:
+            given = {"rope_type": given["type"], **given}
+        rope |= given
+    return rope
 
 
 def _refuse_unsupported(config: ConfigReader) -> None:

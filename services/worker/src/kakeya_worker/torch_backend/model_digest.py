@@ -9,6 +9,7 @@ import structlog
 from kakeya_worker.engine.fingerprint import fingerprint
 from kakeya_worker.engine.verifier import ModelRefused
 from kakeya_worker.torch_backend.model_config import ModelConfig
+from kakeya_worker.torch_backend.replacing import replacing
 
 _log = structlog.get_logger()
 
@@ -16,8 +17,8 @@ _log = structlog.get_logger()
 def model_digest(config: ModelConfig, files: list[Path], cache_directory: Path | None) -> str:
     """SHA-256 over the config's numbers and the weight files, wherever they lie. Raises ModelRefused.
 
-    Hashing reads every byte; the digest of a file that has not changed since (by device, inode, size and time) is
-    remembered in the cache.
+    Hashing reads every byte; the digest of a file that has not changed since (by device, inode, size, times and
+    path) is remembered in the cache.
     """
     remembered = _Remembered(cache_directory / "digests.json" if cache_directory else None)
     try:
@@ -33,17 +34,14 @@ class _Remembered:
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
-        self._digests: dict[str, str] = {}
+        self._digests = _read(path) if path is not None else {}
         self._is_changed = False
-        if path is not None and path.is_file():
-            try:
-                self._digests = {str(key): str(value) for key, value in json.loads(path.read_text()).items()}
-            except (OSError, ValueError, AttributeError) as error:
-                _log.warning("damaged digests are computed again", path=str(path), error=str(error))
 
     def digest(self, file: Path) -> str:
         status = file.stat()
-        key = f"{status.st_dev}:{status.st_ino}:{status.st_size}:{status.st_mtime_ns}"
+        # The time of the last change of status cannot be set back, as that of the content can.
+        times = f"{status.st_mtime_ns}:{status.st_ctime_ns}"
+        key = f"{status.st_dev}:{status.st_ino}:{status.st_size}:{times}:{file.resolve()}"
         if key not in self._digests:
             with file.open("rb") as content:
                 self._digests[key] = hashlib.file_digest(content, "sha256").hexdigest()
@@ -51,12 +49,23 @@ class _Remembered:
         return self._digests[key]
 
     def write(self) -> None:
+        """Keeps what is known, beside what others have kept meanwhile. Not being able to is no error."""
         if self._path is None or not self._is_changed:
             return
-        temporary = self._path.with_suffix(".part")
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            temporary.write_text(json.dumps(self._digests))
-            temporary.replace(self._path)
+            with replacing(self._path) as temporary:
+                temporary.write_text(json.dumps(_read(self._path) | self._digests))
         except OSError as error:
             _log.warning("digests are not kept", path=str(self._path), error=str(error))
+
+
+def _read(path: Path) -> dict[str, str]:
+    """What is kept; nothing where it is missing or damaged."""
+    try:
+        kept = json.loads(path.read_text())
+        return {key: value for key, value in kept.items() if isinstance(value, str)}
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, AttributeError, RecursionError) as error:
+        _log.warning("damaged digests are computed again", path=str(path), error=str(error))
+        return {}

@@ -1,6 +1,5 @@
 """How a model stretches RoPE's frequencies: once and for all, never with the length of the history."""
 
-import math
 from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from typing import Any
@@ -9,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kakeya_worker.engine.verifier import ModelRefused
+from kakeya_worker.torch_backend.config_reader import positive
 
 SUPPORTED = "what can run: default, linear, llama3"
 _TWO_PI = Decimal("6.283185307179586476925286766559005768394338798750")
@@ -27,7 +27,7 @@ class RopeScaling:
     factor: float = 1.0
     low_freq_factor: float = 1.0
     high_freq_factor: float = 4.0
-    original_max_position_embeddings: int = 8192
+    original_max_position_embeddings: float = 8192.0
 
     @classmethod
     def parse(cls, rope: dict[str, Any], max_positions: int) -> "RopeScaling":
@@ -37,7 +37,7 @@ class RopeScaling:
             ModelRefused: frequencies that depend on the length, so that old keys would need another angle; or a
                 scaling that is not built.
         """
-        kind = rope.get("rope_type", rope.get("type", "default"))
+        kind = rope.get("rope_type", "default")
         if any(isinstance(value, dict) for value in rope.values()):
             raise ModelRefused("RoPE that differs between layers cannot run")
         if kind in ("dynamic", "longrope", "su"):
@@ -49,27 +49,21 @@ class RopeScaling:
             raise ModelRefused(f"RoPE scaling {kind!r} cannot run; {SUPPORTED}")
         if rope.get("partial_rotary_factor", 1.0) != 1.0:
             raise ModelRefused("RoPE over a part of each head cannot run")
-        scaling = cls() if kind == "default" else cls._parse(kind, rope, max_positions)
-        if kind == "llama3" and scaling.high_freq_factor <= scaling.low_freq_factor:
-            raise ModelRefused("config.json: llama3's high_freq_factor must exceed its low_freq_factor")
-        return scaling
+        if kind == "default":
+            return cls()
+        if kind == "linear":
+            return cls(kind, positive("factor", rope.get("factor")))
+        return cls._parse_llama3(rope, max_positions)
 
     @classmethod
-    def _parse(cls, kind: str, rope: dict[str, Any], max_positions: int) -> "RopeScaling":
-        try:
-            if kind == "linear":
-                scaling = cls(kind, float(rope["factor"]))
-            else:
-                original = int(rope.get("original_max_position_embeddings", max_positions))
-                low, high = float(rope["low_freq_factor"]), float(rope["high_freq_factor"])
-                scaling = cls(kind, float(rope["factor"]), low, high, original)
-        except (KeyError, TypeError, ValueError) as error:
-            raise ModelRefused(
-                f"config.json lacks or garbles a parameter of RoPE scaling {kind!r}: {error!r}"
-            ) from error
-        if not 0 < scaling.factor < math.inf or scaling.low_freq_factor <= 0:
-            raise ModelRefused(f"config.json: RoPE scaling {kind!r} has an impossible parameter: {scaling}")
-        return scaling
+    def _parse_llama3(cls, rope: dict[str, Any], max_positions: int) -> "RopeScaling":
+        names = ("factor", "low_freq_factor", "high_freq_factor")
+        factor, low, high = (positive(name, rope.get(name)) for name in names)
+        name = "original_max_position_embeddings"
+        original = positive(name, rope.get(name, max_positions))
+        if high <= low:
+            raise ModelRefused("config.json: llama3's high_freq_factor must exceed its low_freq_factor")
+        return cls("llama3", factor, low, high, original)
 
     def frequencies(self, theta: float, head_dim: int) -> NDArray[np.float64]:
         """In turns a token, each the float64 nearest to its true value; [head_dim / 2].
@@ -87,6 +81,6 @@ class RopeScaling:
             return turns / factor
         # Long waves are stretched, short ones stay, those between are interpolated by how often they fit.
         low, high = Decimal(self.low_freq_factor), Decimal(self.high_freq_factor)
-        num_waves = self.original_max_position_embeddings * turns
+        num_waves = Decimal(self.original_max_position_embeddings) * turns
         share = min(max((num_waves - low) / (high - low), Decimal(0)), Decimal(1))
         return (1 - share) * turns / factor + share * turns

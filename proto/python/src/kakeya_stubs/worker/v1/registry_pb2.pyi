@@ -166,7 +166,7 @@ class LaneReport(_message.Message):
     kv_live_bytes: _builtins.int
     @_builtins.property
     def retained(self) -> _containers.RepeatedCompositeFieldContainer[Global___LaneReport.Range]:
-        """What the next token would see, ascending."""
+        """The part of the history that is kept, ascending."""
 
     def __init__(
         self,

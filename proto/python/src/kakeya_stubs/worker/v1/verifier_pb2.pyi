@@ -131,7 +131,7 @@ class LaneState(_message.Message):
     kv_live_bytes: _builtins.int
     @_builtins.property
     def retained(self) -> _containers.RepeatedCompositeFieldContainer[Global___TokenRange]:
-        """What the next token would see, ascending."""
+        """The part of the history that is kept, ascending."""
 
     def __init__(
         self,

@@ -9,7 +9,7 @@ from kakeya_worker.torch_backend.checkpoint import Weights
 from kakeya_worker.torch_backend.exact import attention
 from kakeya_worker.torch_backend.exact.arithmetic import divide, exp, fold, round_to, sqrt
 from kakeya_worker.torch_backend.exact.attention import ExactRowView
-from kakeya_worker.torch_backend.exact.integer_product import MAX_DEPTH, IntegerProduct
+from kakeya_worker.torch_backend.exact.integer_product import MAX_DEPTH, MIN_DEPTH, IntegerProduct
 from kakeya_worker.torch_backend.exact.linear import Int8Embedding, Int8Linear
 from kakeya_worker.torch_backend.exact.quantization import QuantizedMatrix, quantize_matrix
 from kakeya_worker.torch_backend.exact.weight_cache import WeightCache
@@ -69,12 +69,16 @@ class ExactNumerics:
 
     def _matrix(self, sizes: dict[str, int], in_features: int) -> QuantizedMatrix:
         """Tensors of these numbers of rows below one another, from the cache or else from the checkpoint."""
-        if in_features > MAX_DEPTH:
-            raise ModelRefused(f"{in_features} input features overflow an exact int32 product; at most {MAX_DEPTH}")
+        if not MIN_DEPTH <= in_features <= MAX_DEPTH:
+            raise ModelRefused(f"int8 needs {MIN_DEPTH} to {MAX_DEPTH} input features, not {in_features}")
         key = "+".join(sizes)
-        return self._cache.get(key, (sum(sizes.values()), in_features)) or self._cache.put(
-            key, quantize_matrix([self._weights(name, (size, in_features)) for name, size in sizes.items()])
-        )
+        kept = self._cache.get(key, (sum(sizes.values()), in_features))
+        if kept is not None:
+            return kept
+        matrix = quantize_matrix([self._weights(name, (size, in_features)) for name, size in sizes.items()])
+        if not bool(matrix.scales.isfinite().all()):
+            raise ModelRefused(f"{key} holds infinities or what is not a number")
+        return self._cache.put(key, matrix)
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:

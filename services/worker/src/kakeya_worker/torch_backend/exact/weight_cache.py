@@ -1,7 +1,7 @@
 """Quantized weights on disk, so that a model is converted once and mapped ever after."""
 
-import os
-import tempfile
+import hashlib
+from collections.abc import Mapping
 from pathlib import Path
 
 import structlog
@@ -10,6 +10,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from kakeya_worker.torch_backend.exact.quantization import QuantizedMatrix
+from kakeya_worker.torch_backend.replacing import replacing
 
 _log = structlog.get_logger()
 _FIELDS = {"values": torch.int8, "scales": torch.float32, "exponents": torch.int8}
@@ -24,7 +25,7 @@ class WeightCache:
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
-        self._found = self._read() if path is not None and path.is_file() else {}
+        self._found = _read(path) if path is not None else {}
         self._added: dict[str, QuantizedMatrix] = {}
 
     def get(self, name: str, shape: tuple[int, int]) -> QuantizedMatrix | None:
@@ -43,37 +44,41 @@ class WeightCache:
         """
         if self._path is None or not self._added:
             return
-        matrices = self._found | self._added
-        tensors = {f"{name}/{field}": getattr(matrix, field) for name, matrix in matrices.items() for field in _FIELDS}
+        tensors = {
+            f"{name}/{field}": getattr(matrix, field)
+            for name, matrix in (self._found | self._added).items()
+            for field in _FIELDS
+        }
         try:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(dir=self._path.parent) as directory:
-                temporary = Path(directory, self._path.name)
-                save_file(tensors, temporary)
-                with temporary.open("rb") as file:
-                    os.fsync(file.fileno())
-                temporary.replace(self._path)
+            with replacing(self._path) as temporary:
+                save_file(tensors, temporary, metadata={"sha256": _checksum(tensors)})
         except (OSError, SafetensorError) as error:
             _log.warning("int8 weights are not kept; the next start converts them again", error=str(error))
         else:
             _log.info("int8 weights kept for the next start", path=str(self._path))
 
-    def _read(self) -> dict[str, QuantizedMatrix]:
-        """Maps the file; nothing is read until it is used."""
-        try:
-            with safe_open(self._path, framework="pt") as file:
-                names = {key.rpartition("/")[0] for key in file.keys()}  # noqa: SIM118  # not a mapping
-                found = {
-                    name: QuantizedMatrix(**{field: file.get_tensor(f"{name}/{field}") for field in _FIELDS})
-                    for name in names
-                }
-        except (OSError, SafetensorError) as error:
-            _log.warning("damaged int8 weights are converted again", path=str(self._path), error=str(error))
-            return {}
-        return {name: matrix for name, matrix in found.items() if _is_sound(matrix)}
+
+def _read(path: Path) -> dict[str, QuantizedMatrix]:
+    """Maps the file and compares its checksum; empty where it is missing or damaged."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # not a mapping
+            checksum = (file.metadata() or {}).get("sha256")
+        if checksum != _checksum(tensors):
+            raise ValueError("the checksum does not fit")
+        names = {name.rpartition("/")[0] for name in tensors}
+        return {name: QuantizedMatrix(**{f: tensors[f"{name}/{f}"] for f in _FIELDS}) for name in names}
+    except FileNotFoundError:
+        return {}
+    except (OSError, SafetensorError, KeyError, ValueError) as error:
+        _log.warning("damaged int8 weights are converted again", path=str(path), error=str(error))
+        return {}
 
 
-def _is_sound(matrix: QuantizedMatrix) -> bool:
-    """Whether types and shapes belong together."""
-    has_types = all(getattr(matrix, field).dtype is dtype for field, dtype in _FIELDS.items())
-    return has_types and tuple(matrix.values.shape) == (*matrix.scales.shape, *matrix.exponents.shape)
+def _checksum(tensors: Mapping[str, torch.Tensor]) -> str:
+    """SHA-256 over names, types, shapes and bytes."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        digest.update(tensor.contiguous().view(torch.uint8).numpy().data)
+    return digest.hexdigest()

@@ -1,7 +1,8 @@
 """SmolLM3 (Hugging Face, 2025): a Llama without RoPE in every fourth layer (NoPE, arXiv 2501.18795)."""
 
 from kakeya_worker.engine.verifier import ModelRefused
-from kakeya_worker.torch_backend.model_config import ConfigReader, ModelConfig, optional_sliding_window, parse_decoder
+from kakeya_worker.torch_backend.config_reader import ConfigReader
+from kakeya_worker.torch_backend.model_config import ModelConfig, optional_sliding_window, parse_decoder
 
 
 def parse(config: ConfigReader) -> ModelConfig:
@@ -13,6 +14,7 @@ def parse(config: ConfigReader) -> ModelConfig:
         mlp_bias=config.flag("mlp_bias"),
         sliding_window=optional_sliding_window(config),
         layers_without_rope=_layers_without_rope(config),
+        tied_by_default=True,
     )
 
 
