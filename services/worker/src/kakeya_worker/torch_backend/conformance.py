@@ -80,12 +80,13 @@ def _ring_order_sum() -> AbstractContextManager[Any]:
 
     def view(row: Row) -> ExactRowView:
         by_position = whole(row)
-        slots = torch.where(by_position.is_absent, torch.iinfo(torch.int64).max, by_position.slots)
+        is_absent = torch.zeros(len(by_position.slots), dtype=torch.bool).index_fill_(0, by_position.absent, 1)
+        slots = by_position.slots.masked_fill(is_absent, torch.iinfo(torch.int64).max)
         sinks, recent = slots[: by_position.num_sinks], slots[by_position.num_sinks :]
         order = torch.cat([torch.arange(len(sinks)), recent.argsort() + len(sinks)])
         return ExactRowView(
             slots=by_position.slots[order],
-            is_absent=by_position.is_absent[order],
+            absent=is_absent[order].nonzero().flatten(),
             num_sinks=by_position.num_sinks,
             visible=by_position.visible[:, order],
         )

@@ -19,9 +19,12 @@ def fold(x: Tensor, dim: int) -> Tensor:
     num = 1 << (x.shape[0] - 1).bit_length()
     if num != x.shape[0]:
         x = torch.cat([x, x.new_zeros(num - x.shape[0], *x.shape[1:])])
-    while num > 1:
+    if num > 1:
         num //= 2
         x = x[:num] + x[num:]
+    while num > 1:  # from here on in place: x is ours
+        num //= 2
+        x[:num] += x[num : 2 * num]
     return x[0]
 
 

@@ -26,13 +26,13 @@ class ExactRowView:
 
     Attributes:
         slots: of each key, 0 where there is none; [keys].
-        is_absent: places in a block that hold none of the row's keys; [keys].
+        absent: places in a block that hold none of the row's keys; [places].
         num_sinks: how many of the keys are blocks of sinks.
         visible: [queries, keys].
     """
 
     slots: Tensor
-    is_absent: Tensor
+    absent: Tensor
     num_sinks: int
     visible: Tensor
 
@@ -45,7 +45,7 @@ def view(row: Row) -> ExactRowView:
     visible = row.retention.visible(row.positions[:, None], indices) & is_present
     return ExactRowView(
         slots=torch.from_numpy(np.where(is_present, row.retention.slots(indices), 0)),
-        is_absent=torch.from_numpy(~is_present),
+        absent=torch.from_numpy(np.flatnonzero(~is_present)),
         num_sinks=len(sinks),
         visible=torch.from_numpy(visible),
     )
@@ -70,7 +70,8 @@ def _whole_blocks(keys: range) -> Integers:
 
 def _gather(lane: Tensor, view: ExactRowView) -> Tensor:
     """[kv_heads, slots, head_dim] -> [kv_heads, keys, head_dim] in float32, zero where there is no key."""
-    return lane[:, view.slots].float().masked_fill(view.is_absent[:, None], 0.0)
+    gathered: Tensor = lane.index_select(1, view.slots).float()
+    return gathered.index_fill_(1, view.absent, 0.0)
 
 
 def _dots(queries: Tensor, keys: Tensor) -> Tensor:
@@ -93,11 +94,10 @@ def _dots(queries: Tensor, keys: Tensor) -> Tensor:
 def _mix(scores: Tensor, values: Tensor) -> Tensor:
     """Softmax of [kv_heads, queries, keys] times values [kv_heads, keys, size] -> [kv_heads, queries, size]."""
     weights = exp(scores - scores.amax(dim=-1, keepdim=True)).unflatten(-1, (-1, BLOCK))
-    # The weights' own sum takes the same way as the values, as one more of them that is always 1.
-    extended = torch.cat([values, values.new_ones(*values.shape[:-1], 1)], dim=-1).unflatten(1, (-1, BLOCK))
-    num_at_once = max(1, _TILE // extended[..., 0, :].numel())
-    sums = torch.cat([_sums(tile, extended) for tile in weights.split(num_at_once, dim=1)], dim=1)
-    mixed, total = sums[..., :-1], sums[..., -1:]
+    blocks = values.unflatten(1, (-1, BLOCK))
+    num_at_once = max(1, _TILE // blocks[..., 0, :].numel())
+    mixed = torch.cat([_sums(tile, blocks) for tile in weights.split(num_at_once, dim=1)], dim=1)
+    total = _sums(weights, blocks.new_ones(len(blocks), *blocks.shape[1:3], 1))
     return torch.div(mixed, total.expand_as(mixed))
 
 
@@ -107,8 +107,9 @@ def _sums(weights: Tensor, values: Tensor) -> Tensor:
     weights [kv_heads, queries, blocks, 16], values [kv_heads, blocks, 16, size] -> [kv_heads, queries, size].
     """
     of_blocks = weights.new_zeros(*weights.shape[:3], values.shape[-1])
+    weighted = torch.empty_like(of_blocks)
     for place in range(BLOCK):
-        of_blocks += weights[..., place, None] * values[:, None, :, place]
+        of_blocks += torch.mul(weights[..., place, None], values[:, None, :, place], out=weighted)
     total = torch.zeros_like(of_blocks[:, :, 0])
     for of_block in of_blocks.unbind(dim=2):
         total += of_block
