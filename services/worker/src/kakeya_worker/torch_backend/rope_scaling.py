@@ -52,15 +52,15 @@ class RopeScaling:
         if kind == "default":
             return cls()
         if kind == "linear":
-            return cls(kind, positive("factor", rope.get("factor")))
+            return cls(kind, positive("linear RoPE's factor", rope.get("factor")))
         return cls._parse_llama3(rope, max_positions)
 
     @classmethod
     def _parse_llama3(cls, rope: dict[str, Any], max_positions: int) -> "RopeScaling":
         names = ("factor", "low_freq_factor", "high_freq_factor")
-        factor, low, high = (positive(name, rope.get(name)) for name in names)
+        factor, low, high = (positive(f"llama3 RoPE's {name}", rope.get(name)) for name in names)
         name = "original_max_position_embeddings"
-        original = positive(name, rope.get(name, max_positions))
+        original = positive(f"llama3 RoPE's {name}", rope.get(name, max_positions))
         if high <= low:
             raise ModelRefused("config.json: llama3's high_freq_factor must exceed its low_freq_factor")
         return cls("llama3", factor, low, high, original)
