@@ -10,9 +10,10 @@ from typing import Any, cast
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from structlog.testing import capture_logs
 
 from kakeya_worker.engine.verifier import ModelRefused
-from kakeya_worker.torch_backend import TorchVerifier
+from kakeya_worker.torch_backend import TorchVerifier, decoder
 from kakeya_worker.torch_backend.checkpoint import Weights
 from kakeya_worker.torch_backend.exact import integer_product, quantization
 from kakeya_worker.torch_backend.exact.linear import Int8Embedding, Int8Linear
@@ -210,6 +211,14 @@ def test_the_float_model_is_never_whole_in_memory(
     _load(demo_checkpoint, tmp_path)
     assert len(alive) > 10
     assert most <= 3  # q, k and v
+
+
+def test_long_loading_says_how_far_it_is(demo_checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decoder, "_REPORT_SECONDS", 0.0)
+    with capture_logs() as logs:
+        _load(demo_checkpoint, None)
+    progress = [(line["loaded"], line["of"]) for line in logs if line["event"] == "loading layers"]
+    assert progress == [(1, 4), (2, 4), (3, 4), (4, 4)]
 
 
 def test_fingerprints(demo_checkpoint: Path, tmp_path: Path) -> None:

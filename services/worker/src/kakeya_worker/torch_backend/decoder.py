@@ -1,7 +1,10 @@
 """The forward pass of a decoder over a slab, for every family and in every kind of numerics."""
 
+import time
+from collections.abc import Iterator
 from typing import Any
 
+import structlog
 import torch
 from torch import Tensor
 
@@ -9,6 +12,9 @@ from kakeya_worker.torch_backend.batch import Batch
 from kakeya_worker.torch_backend.model_config import ModelConfig
 from kakeya_worker.torch_backend.numerics import LinearSpec, Numerics, RowQueries
 from kakeya_worker.torch_backend.slab import Slab
+
+_log = structlog.get_logger()
+_REPORT_SECONDS = 5.0
 
 
 class Attention:
@@ -96,7 +102,7 @@ class Decoder:
 
     def __init__(self, config: ModelConfig, numerics: Numerics[Any]) -> None:
         self._embedding = numerics.embedding("model.embed_tokens", config.vocab_size, config.hidden_size)
-        self._layers = [DecoderLayer(config, numerics, layer) for layer in range(config.num_layers)]
+        self._layers = [DecoderLayer(config, numerics, layer) for layer in _reported(config.num_layers)]
         self._norm = numerics.norm("model.norm", config.hidden_size, config.rms_norm_eps)
         if config.tied_head:
             self._head = self._embedding.as_head()
@@ -113,3 +119,13 @@ class Decoder:
     def logits(self, final_hidden: Tensor) -> Tensor:
         """[rows, hidden] -> [rows, vocab]."""
         return self._head(final_hidden)
+
+
+def _reported(num_layers: int) -> Iterator[int]:
+    """The layers' numbers, with a log line now and then while loading them takes long."""
+    reported = time.monotonic()
+    for layer in range(num_layers):
+        yield layer
+        if time.monotonic() - reported > _REPORT_SECONDS:
+            reported = time.monotonic()
+            _log.info("loading layers", loaded=layer + 1, of=num_layers)

@@ -43,6 +43,7 @@ class _Remembered:
         times = f"{status.st_mtime_ns}:{status.st_ctime_ns}"
         key = f"{status.st_dev}:{status.st_ino}:{status.st_size}:{times}:{file.resolve()}"
         if key not in self._digests:
+            _log.info("reading the weights for their digest", file=file.name, bytes=status.st_size)
             with file.open("rb") as content:
                 self._digests[key] = hashlib.file_digest(content, "sha256").hexdigest()
             self._is_changed = True
