@@ -13,7 +13,7 @@ PARTS  := -e proto/python -e shared -e services/router -e 'services/worker[torch
         test-heavy test-conformance bench-latency bench-int8
 
 help: ## list the targets
-	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 install: $(VENV)/.installed ## make .venv with all parts and the development tools
 

@@ -11,7 +11,8 @@ from kakeya_worker.engine.verifier import ModelRefused
 from kakeya_worker.torch_backend.exact import integer_product
 from kakeya_worker.torch_backend.exact.arithmetic import divide, exp, fold, power_of_two, round_to, sqrt
 from kakeya_worker.torch_backend.exact.numerics import rms_norm
-from kakeya_worker.torch_backend.exact.probe import refuse_inexact_floats
+from kakeya_worker.torch_backend.exact.probe import problem_with_floats
+from kakeya_worker.torch_backend.mode import choose_mode
 
 
 def test_exp_is_within_two_ulp_and_zero_far_down() -> None:
@@ -117,11 +118,13 @@ def test_the_probe_of_integer_products_knows_a_wrong_one() -> None:
 
 
 def test_floats_that_are_not_ieee_are_refused() -> None:
-    refuse_inexact_floats()
+    assert problem_with_floats() is None
     if not torch.set_flush_denormal(True):
         pytest.skip("this CPU cannot flush subnormals")
     try:
-        with pytest.raises(ModelRefused, match="flushes them to zero"):
-            refuse_inexact_floats()
+        assert problem_with_floats() == "this process flushes subnormal numbers to zero"
+        with pytest.raises(ModelRefused, match="exact mode cannot run: this process flushes"):
+            choose_mode("int8", "auto", "float32")
+        assert choose_mode("auto", "auto", "bfloat16").weights == "bfloat16"
     finally:
         torch.set_flush_denormal(False)

@@ -169,14 +169,17 @@ def test_damaged_weights_are_converted_again(demo_checkpoint: Path, tmp_path: Pa
 
 
 def test_what_a_killed_process_left_is_swept(demo_checkpoint: Path, tmp_path: Path) -> None:
-    (tmp_path / "int8").mkdir()
-    old, new = tmp_path / "int8" / "a.0.part", tmp_path / "int8" / "a.1.part"
-    for left in (old, new):
-        left.write_text("")
-    os.utime(old, (0, 0))
     _load(demo_checkpoint, tmp_path)
-    assert sorted(path.suffix for path in (tmp_path / "int8").iterdir()) == [".part", ".safetensors"]
-    assert new.exists()
+    (kept,) = (tmp_path / "int8").iterdir()
+    kept.unlink()
+    ours, young = (kept.with_name(f"{kept.name}.{character * 16}.part") for character in "ab")
+    foreign = kept.with_name("film.mkv.part")
+    for left in (ours, young, foreign):
+        left.write_text("")
+    for left in (ours, foreign):
+        os.utime(left, (0, 0))
+    _load(demo_checkpoint, tmp_path)
+    assert sorted((tmp_path / "int8").iterdir()) == sorted([kept, young, foreign])
 
 
 def test_one_column_has_no_integer_product() -> None:

@@ -62,6 +62,8 @@ def generate_request(
     """A Generate; `fields` as in `fill`. Raises InvalidField, TokenOutOfVocabulary."""
     request = fill(runtime_pb2.GenerateRequest(session_id=session_id), **fields)
     if logit_bias is not None:
+        if not isinstance(logit_bias, Mapping):
+            raise InvalidField("logit_bias: maps token ids to numbers", metadata={"field": "logit_bias"})
         token_ids = token_list(logit_bias, "logit_bias")
         try:
             request.logit_bias.update(zip(token_ids, logit_bias.values(), strict=True))

@@ -185,7 +185,7 @@ class SessionInfo:
         state: where it stands.
         reserved_bytes: its whole lane, slack included.
         retained: what is kept of the history, as indices into it, ascending.
-        exact: whether its bits depend on its tokens and the fingerprint alone.
+        exact: whether its bits depend on its tokens, sink, window and the fingerprint alone.
         fingerprint: digest of all that the bits depend on.
         model: what serves it.
         worker: id of the worker that holds its lane.

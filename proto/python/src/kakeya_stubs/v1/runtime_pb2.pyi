@@ -4,7 +4,7 @@ isort:skip_file
 The public API of Kakeya: sessions that live on the server with bounded KV.
 
 Fields and numbers that existed before this repository stand for ever; their committed descriptor is
-proto/baseline/runtime_v1.binpb and `make proto-breaking` compares against it. Numbers that are planned
+proto/baseline/runtime_v1.binpb and `make proto-check` compares against it. Numbers that are planned
 but not served yet are reserved below, so that nothing else can take them.
 """
 
@@ -126,7 +126,7 @@ class CreateSessionRequest(_message.Message):
     """The model to be served by; may be empty when the runtime serves exactly one."""
     request_id: _builtins.str
     """Makes a retry safe: for 10 minutes the same request answers with the same session; another request with the
-    same id is refused.
+    same id, for the same model, is refused.
     """
     sink: _builtins.int
     """Attention sinks, the first tokens that are never evicted. Unset: the worker's."""
@@ -208,7 +208,7 @@ class CreateSessionResponse(_message.Message):
     within one fingerprint. Otherwise floats differ within the tolerance of their type.
     """
     fingerprint: _builtins.str
-    """Digest of all that the bits depend on: the model, the mode of its weights, the type of its KV and the version
+    """Digest of all that the bits depend on, beside the tokens, sink and window: the model, the mode of its weights, the type of its KV and the version
     of the numerics; for float modes also the backend, its version, the instruction set and the threads.
     """
     vocab_size: _builtins.int

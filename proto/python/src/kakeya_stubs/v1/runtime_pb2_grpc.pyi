@@ -4,7 +4,7 @@ isort:skip_file
 The public API of Kakeya: sessions that live on the server with bounded KV.
 
 Fields and numbers that existed before this repository stand for ever; their committed descriptor is
-proto/baseline/runtime_v1.binpb and `make proto-breaking` compares against it. Numbers that are planned
+proto/baseline/runtime_v1.binpb and `make proto-check` compares against it. Numbers that are planned
 but not served yet are reserved below, so that nothing else can take them.
 """
 

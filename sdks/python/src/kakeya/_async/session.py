@@ -29,7 +29,7 @@ class AsyncSession:
         reserved_bytes: its whole lane, slack included.
         exact: whether its logits are the same to the bit however tokens are chunked and batched, and wherever it
             runs within one fingerprint.
-        fingerprint: digest of all that the bits depend on.
+        fingerprint: digest of all that the bits depend on, beside tokens, sink and window.
         vocab_size: of the model.
         (All but the id are None on a session that was attached to.)
     """

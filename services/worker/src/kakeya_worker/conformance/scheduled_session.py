@@ -101,11 +101,13 @@ class ScheduledSession:
         if self.operation is None:
             self._same("final history length", length, self.length)
         else:
-            self._follow(length, _result(self.operation, OperationStopped, SessionClosed))
+            self._follow(length, _result(self.operation, SessionClosed, *[OperationStopped] * self.is_cancelled))
 
     def _wait_for(self, num_committed: int) -> None:
         """Until the operation has committed so many tokens, or has ended."""
+        deadline = time.monotonic() + TIMEOUT_SECONDS
         while self.operation is not None and not self.operation.future.done():
+            self._same("whether the engine goes on", time.monotonic() < deadline, True)
             reports = self.engine.lanes.reports()
             length = next(report.state.history_length for report in reports if report.session_id == self.session_id)
             if length >= self.length + num_committed:

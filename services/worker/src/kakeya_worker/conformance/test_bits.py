@@ -117,7 +117,7 @@ def test_other_instruction_sets_under_more_circumstances(bench: Bench, name: str
 @_each_variant
 def test_every_circumstance(bench: Bench, variant: Variant) -> None:
     jobs = [bench.job(variant, circumstances) for circumstances in every(num_threads=1)]
-    num_processes = os.cpu_count() or 1
+    num_processes = min(os.cpu_count() or 1, len(jobs))
     shares = [jobs[first::num_processes] for first in range(num_processes)]
     with ThreadPoolExecutor(num_processes) as pool:
         wrong = [problem for problems in pool.map(bench.wrong_elsewhere, shares) for problem in problems]

@@ -117,4 +117,5 @@ def _some_logits(verifier: Verifier, subject: Subject) -> Logits:
     """The logits after a few tokens."""
     geometry = LaneGeometry(sink=2, window=14, chunk=8)
     verifier.allocate(geometry, 1)
+    verifier.poison()
     return open_session(verifier, geometry).append(subject.variant.history(30))

@@ -135,8 +135,10 @@ class Engine:
         except BaseException as error:
             _log.critical("the engine's thread died", exc_info=error)
             self._ends_at = time.perf_counter()
-            self._end()  # nobody may wait for a thread that is gone
-            self.crashed.set_exception(error)
+            try:
+                self._end()  # nobody may wait for a thread that is gone
+            finally:
+                self.crashed.set_exception(error)
 
     def _take_commands(self) -> None:
         """Runs the commands that wait; with nothing to step, sleeps until one comes."""

@@ -88,5 +88,5 @@ class Weights:
                 return {name: self._directory / file for name, file in names.items()}
             with safe_open(single, framework="pt") as file:
                 return dict.fromkeys(file.keys(), single)
-        except (AttributeError, KeyError, OSError, SafetensorError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, OSError, RecursionError, SafetensorError, TypeError, ValueError) as error:
             raise ModelRefused(f"{self._directory} holds no readable {_SINGLE} or {_INDEX}: {error}") from error

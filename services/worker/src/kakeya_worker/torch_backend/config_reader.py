@@ -34,21 +34,21 @@ class ConfigReader:
     def flag(self, name: str, *, default: bool = False) -> bool:
         value = self.get(name, default)
         if not isinstance(value, bool):
-            raise ModelRefused(f"config.json: {name} must be true or false, not {value!r}")
+            raise ModelRefused(f"config.json: {name} must be true or false, not {_short(value)}")
         return value
 
     def entries(self, name: str) -> list[Any]:
         """A list; empty where it is absent."""
         value = self.get(name, [])
         if not isinstance(value, list):
-            raise ModelRefused(f"config.json: {name} must be a list, not {value!r}")
+            raise ModelRefused(f"config.json: {name} must be a list, not {_short(value)}")
         return value
 
     def mapping(self, name: str) -> dict[str, Any]:
         """An object; empty where it is absent."""
         value = self.get(name, {})
         if not isinstance(value, dict):
-            raise ModelRefused(f"config.json: {name} must be an object, not {value!r}")
+            raise ModelRefused(f"config.json: {name} must be an object, not {_short(value)}")
         return value
 
 

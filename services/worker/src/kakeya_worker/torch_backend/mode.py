@@ -12,7 +12,7 @@ from kakeya_worker.engine.verifier import ModelRefused
 from kakeya_worker.torch_backend.checkpoint import Weights
 from kakeya_worker.torch_backend.exact import NUMERICS_VERSION, integer_product
 from kakeya_worker.torch_backend.exact.numerics import ExactNumerics
-from kakeya_worker.torch_backend.exact.probe import refuse_inexact_floats
+from kakeya_worker.torch_backend.exact.probe import problem_with_floats
 from kakeya_worker.torch_backend.exact.weight_cache import WeightCache
 from kakeya_worker.torch_backend.float_numerics import FloatNumerics
 from kakeya_worker.torch_backend.numerics import Numerics
@@ -45,7 +45,6 @@ class Mode:
                 "threads": torch.get_num_threads(),
             }
             return FloatNumerics(tensors, self.kv_dtype), fingerprint(parts)
-        refuse_inexact_floats()
         parts |= {"numerics": NUMERICS_VERSION}
         # The matrices do not depend on the type of the KV, so that both share a file.
         name = fingerprint({"model": digest, "weights": self.weights, "numerics": NUMERICS_VERSION})
@@ -60,10 +59,13 @@ def choose_mode(weights: str, kv_dtype: str, checkpoint_dtype: str) -> Mode:
     if kv_dtype not in ("auto", *_FLOATS):
         raise ModelRefused(f"KV of type {kv_dtype!r} cannot run; what can: {', '.join(_FLOATS)}")
     is_fast = weights in ("auto", "int8") and integer_product.is_exact(integer_product.native)
+    problem = problem_with_floats()
     if weights == "auto":
-        weights = "int8" if is_fast else _float_mode(kv_dtype, checkpoint_dtype)
-        _log.info("weights chosen", weights=weights, fast_integer_products=is_fast)
+        weights = "int8" if is_fast and problem is None else _float_mode(kv_dtype, checkpoint_dtype)
+        _log.info("weights chosen", weights=weights, fast_integer_products=is_fast, problem_with_floats=problem)
     if weights == "int8":
+        if problem is not None:
+            raise ModelRefused(f"exact mode cannot run: {problem}")
         if not is_fast:
             _log.warning("this CPU's int8 products saturate; exact mode runs on float32 products and is slow")
         product = integer_product.native if is_fast else integer_product.by_float_blocks

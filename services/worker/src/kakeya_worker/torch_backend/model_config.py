@@ -123,7 +123,7 @@ def _rope_parameters(config: ConfigReader) -> dict[str, Any]:
         given = config.mapping(name)
         if "type" in given:
             given = {"rope_type": given["type"], **given}
-        rope |= given
+        rope |= {key: value for key, value in given.items() if value is not None}
     return rope
 
 
@@ -134,6 +134,6 @@ def _refuse_unsupported(config: ConfigReader) -> None:
         raise ModelRefused(
             "checkpoints that are quantized already cannot run; what can: floats, also with --weights int8"
         )
-    others = {str(kind) for kind in config.entries("layer_types")} - {"full_attention", "sliding_attention"}
+    others = {str(kind)[:40] for kind in config.entries("layer_types")} - {"full_attention", "sliding_attention"}
     if others:
         raise ModelRefused(f"layers of type {', '.join(sorted(others))} cannot run")

@@ -1,13 +1,16 @@
 """Files that are replaced as a whole or not at all."""
 
+import contextlib
+import glob
 import os
+import re
 import secrets
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-_SUFFIX = ".part"
+_ABANDONED = re.compile(r"\.[0-9a-f]{16}\.part")
 _ABANDONED_SECONDS = 3600.0
 
 
@@ -18,10 +21,9 @@ def replacing(path: Path) -> Iterator[Path]:
     What a process that was killed has left behind is swept after an hour. Raises OSError.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    for abandoned in path.parent.glob(f"*{_SUFFIX}"):
-        if time.time() - abandoned.stat().st_mtime > _ABANDONED_SECONDS:
-            abandoned.unlink(missing_ok=True)
-    temporary = path.with_name(f"{path.name}.{secrets.token_hex(8)}{_SUFFIX}")
+    for left in path.parent.glob(f"{glob.escape(path.name)}.*.part"):
+        _sweep(left, path.name)
+    temporary = path.with_name(f"{path.name}.{secrets.token_hex(8)}.part")
     try:
         yield temporary
         with temporary.open("rb") as file:
@@ -30,3 +32,13 @@ def replacing(path: Path) -> Iterator[Path]:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _sweep(left: Path, name: str) -> None:
+    """Removes a temporary file of ours that nobody writes any more."""
+    with contextlib.suppress(FileNotFoundError):  # another process sweeps, too
+        if (
+            _ABANDONED.fullmatch(left.name.removeprefix(name))
+            and time.time() - left.stat().st_mtime > _ABANDONED_SECONDS
+        ):
+            left.unlink()

@@ -37,7 +37,7 @@ class RopeScaling:
             ModelRefused: frequencies that depend on the length, so that old keys would need another angle; or a
                 scaling that is not built.
         """
-        kind = rope.get("rope_type", "default")
+        kind = str(rope.get("rope_type", "default"))[:40]
         if any(isinstance(value, dict) for value in rope.values()):
             raise ModelRefused("RoPE that differs between layers cannot run")
         if kind in ("dynamic", "longrope", "su"):

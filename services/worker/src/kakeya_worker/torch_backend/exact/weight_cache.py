@@ -13,7 +13,7 @@ from kakeya_worker.torch_backend.exact.quantization import QuantizedMatrix
 from kakeya_worker.torch_backend.replacing import replacing
 
 _log = structlog.get_logger()
-_FIELDS = {"values": torch.int8, "scales": torch.float32, "exponents": torch.int8}
+_FIELDS = ("values", "scales", "exponents")
 
 
 class WeightCache:

@@ -1,9 +1,12 @@
 """Llama 1 to 3 (arXiv 2302.13971, 2407.21783), SmolLM and SmolLM2 (arXiv 2502.02737), and many that share the type."""
 
+from kakeya_worker.engine.verifier import ModelRefused
 from kakeya_worker.torch_backend.config_reader import ConfigReader
 from kakeya_worker.torch_backend.model_config import ModelConfig, parse_decoder
 
 
 def parse(config: ConfigReader) -> ModelConfig:
+    if "sliding_attention" in config.entries("layer_types"):
+        raise ModelRefused("a llama has no layers with a sliding window")
     has_bias = config.flag("attention_bias")
     return parse_decoder(config, qkv_bias=has_bias, output_bias=has_bias, mlp_bias=config.flag("mlp_bias"))
