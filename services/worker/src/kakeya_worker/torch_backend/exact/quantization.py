@@ -42,9 +42,10 @@ def quantize_matrix(parts: Sequence[Tensor]) -> QuantizedMatrix:
     blocks = [block for part in parts for block in part.split(_ROWS_AT_ONCE)]
     exponents = _column_exponents(blocks)
     shrink = power_of_two(-exponents)
-    quantized = [_quantize_rows(block.float() * shrink, WEIGHT_LIMIT) for block in blocks]
+    rows = (_quantize_rows(block.float() * shrink, WEIGHT_LIMIT) for block in blocks)
+    quantized = [(values.to(torch.int8), scales) for values, scales in rows]  # never all of it in floats
     return QuantizedMatrix(
-        values=torch.cat([values.to(torch.int8) for values, _ in quantized]),
+        values=torch.cat([values for values, _ in quantized]),
         scales=torch.cat([scales.squeeze(-1) for _, scales in quantized]),
         exponents=exponents.to(torch.int8),
     )
