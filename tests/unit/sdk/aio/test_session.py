@@ -130,6 +130,8 @@ async def test_a_value_that_does_not_fit_its_field_is_refused(client: AsyncClien
         session.turn([1], max_tokens=1, stop_token_sequences=[1, 2])  # type: ignore[list-item]  # one level short
     with pytest.raises(kakeya.InvalidField, match="stop_token_sequences"):
         session.turn([1], max_tokens=1, stop_token_sequences=5)  # type: ignore[arg-type]  # no sequence at all
+    with pytest.raises(kakeya.InvalidField, match="logit_bias"):
+        session.turn([1], max_tokens=1, logit_bias=[1, 2])  # type: ignore[arg-type]  # no mapping
     with pytest.raises(kakeya.InvalidField, match="eos_token_ids"):
         await client.create_session(eos_token_ids=["</s>"])  # type: ignore[list-item]  # that is the test
     with pytest.raises(kakeya.InvalidField, match="ttl_seconds"):
