@@ -14,8 +14,8 @@ from pathlib import Path
 import grpc
 
 from kakeya_shared.health_command import check
-from kakeya_stubs.worker.v1.registry_pb2 import ListWorkersRequest, WorkerStatus
-from kakeya_stubs.worker.v1.registry_pb2_grpc import RegistryServiceStub
+from kakeya_stubs.admin.v1.admin_pb2 import ListWorkersRequest, WorkerStatus
+from kakeya_stubs.admin.v1.admin_pb2_grpc import AdminServiceStub
 from tests.redis_server import RedisServer, free_port, redis_server
 
 START_SECONDS = 40.0
@@ -76,7 +76,7 @@ class Runtime:
 
     def list_workers(self) -> list[WorkerStatus]:
         with grpc.insecure_channel(self.address) as channel:
-            return list(RegistryServiceStub(channel).ListWorkers(ListWorkersRequest(), timeout=5).workers)
+            return list(AdminServiceStub(channel).ListWorkers(ListWorkersRequest(), timeout=5).workers)
 
     def wait_for_workers(self, number: int) -> None:
         wait_until(lambda: len(self.list_workers()) == number, f"{number} workers have joined")

@@ -1,7 +1,7 @@
 """The error tree on the wire: gRPC's richer error model.
 
-A status carries `google.rpc.Status` with an `ErrorInfo` (reason, domain, metadata) and, where a retry can
-help, a `RetryInfo`, in the trailing metadata `grpc-status-details-bin`.
+A status carries `google.rpc.Status` with an `ErrorInfo` (reason, domain, metadata), a `RetryInfo` where a retry can
+help, and a `QuotaFailure` where a quota is used up, in the trailing metadata `grpc-status-details-bin`.
 """
 
 from collections.abc import Iterable
@@ -11,7 +11,7 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import DecodeError
 from google.rpc import error_details_pb2, status_pb2
 
-from kakeya_shared.errors import KakeyaError
+from kakeya_shared.errors import KakeyaError, QuotaExceeded
 
 DOMAIN = "kakeya"
 DETAILS_KEY = "grpc-status-details-bin"
@@ -25,6 +25,10 @@ def encode(error: KakeyaError) -> bytes:
         delay = Duration()
         delay.FromNanoseconds(round(error.retry_after_seconds * 1e9))
         status.details.add().Pack(error_details_pb2.RetryInfo(retry_delay=delay))
+    if isinstance(error, QuotaExceeded):
+        failure = error_details_pb2.QuotaFailure()
+        failure.violations.add(subject=error.metadata.get("subject", ""), description=error.message)
+        status.details.add().Pack(failure)
     return status.SerializeToString()
 
 

@@ -85,8 +85,50 @@ class HistoryLengthMismatch(Conflict, reason=ErrorReason.ERROR_REASON_HISTORY_LE
     pass
 
 
-class NoCapacity(KakeyaError, reason=ErrorReason.ERROR_REASON_NO_CAPACITY, status=grpc.StatusCode.RESOURCE_EXHAUSTED):
+class Exhausted(KakeyaError, status=grpc.StatusCode.RESOURCE_EXHAUSTED):
+    """What is asked for is used up now."""
+
+
+class NoCapacity(Exhausted, reason=ErrorReason.ERROR_REASON_NO_CAPACITY):
     """No worker of the pool has a free lane."""
+
+
+class QuotaExceeded(Exhausted, reason=ErrorReason.ERROR_REASON_QUOTA_EXCEEDED):
+    """The tenant or key has used what it may (`google.rpc.QuotaFailure`).
+
+    `metadata["quota"]` names the quota, `["limit"]` its value and `["subject"]` whose it is, as "tenant:NAME" or
+    "key:ID".
+    """
+
+
+class QueueFull(Exhausted, reason=ErrorReason.ERROR_REASON_QUEUE_FULL):
+    """Too many calls wait for a lane already."""
+
+
+class QueueTimedOut(Exhausted, reason=ErrorReason.ERROR_REASON_QUEUE_TIMED_OUT):
+    """No lane came free while the call waited."""
+
+
+class TooManyCalls(Exhausted, reason=ErrorReason.ERROR_REASON_TOO_MANY_CALLS):
+    """Too many calls run at once."""
+
+
+class Unauthenticated(
+    KakeyaError, reason=ErrorReason.ERROR_REASON_UNAUTHENTICATED, status=grpc.StatusCode.UNAUTHENTICATED
+):
+    """No key, or one that is unknown, revoked or expired: the caller is not told which."""
+
+
+class PermissionDenied(
+    KakeyaError, reason=ErrorReason.ERROR_REASON_PERMISSION_DENIED, status=grpc.StatusCode.PERMISSION_DENIED
+):
+    """The key or token is good, and not for this."""
+
+
+class CredentialNotFound(
+    KakeyaError, reason=ErrorReason.ERROR_REASON_CREDENTIAL_NOT_FOUND, status=grpc.StatusCode.NOT_FOUND
+):
+    """No key or token has this id."""
 
 
 class HistoryFull(

@@ -24,10 +24,19 @@ Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any] | None"
 UnaryBehaviour = Callable[[Any, Context], Awaitable[Any]]
 StreamBehaviour = Callable[[Any, Context], AsyncIterator[Any]]
+Guard = Callable[[str, tracing.Metadata], Awaitable[None]]
+"""Told the method and the metadata of each call, in the call's own task, before its handler; raises to refuse it."""
 
 
 class RpcBoundary(grpc.aio.ServerInterceptor):
-    """Wraps the handlers of Kakeya's services; health and reflection pass untouched."""
+    """Wraps the handlers of Kakeya's services; health and reflection pass untouched.
+
+    Args:
+        guard: None lets every call in.
+    """
+
+    def __init__(self, guard: Guard | None = None) -> None:
+        self._guard = guard
 
     async def intercept_service(
         self,
@@ -40,21 +49,24 @@ class RpcBoundary(grpc.aio.ServerInterceptor):
             return handler
         if handler.response_streaming:
             return grpc.unary_stream_rpc_method_handler(
-                _stream(method, handler.unary_stream),  # type: ignore[arg-type]  # asyncio handlers are not typed
+                _stream(method, handler.unary_stream, self._guard),  # type: ignore[arg-type]  # asyncio handlers are not typed
                 handler.request_deserializer,
                 handler.response_serializer,
             )
         return grpc.unary_unary_rpc_method_handler(
-            _unary(method, handler.unary_unary),  # type: ignore[arg-type]  # as above
+            _unary(method, handler.unary_unary, self._guard),  # type: ignore[arg-type]  # as above
             handler.request_deserializer,
             handler.response_serializer,
         )
 
 
-def _unary(method: str, behaviour: UnaryBehaviour) -> UnaryBehaviour:
+def _unary(method: str, behaviour: UnaryBehaviour, guard: Guard | None) -> UnaryBehaviour:
     async def call(request: Any, context: Context) -> Any:
-        with tracing.server_span(method, _metadata(context)) as span:
+        metadata = _metadata(context)
+        with tracing.server_span(method, metadata) as span:
             try:
+                if guard is not None:
+                    await guard(method, metadata)
                 return await behaviour(request, context)
             except (Exception, asyncio.CancelledError) as error:
                 await _abort(span, context, error)
@@ -62,12 +74,15 @@ def _unary(method: str, behaviour: UnaryBehaviour) -> UnaryBehaviour:
     return call
 
 
-def _stream(method: str, behaviour: StreamBehaviour) -> UnaryBehaviour:
+def _stream(method: str, behaviour: StreamBehaviour, guard: Guard | None) -> UnaryBehaviour:
     # A coroutine that writes, not a generator that yields: gRPC may drop a generator without closing it, and
     # then it is finalized in another task, too late. Here a vanished client is an exception in this frame.
     async def call(request: Any, context: Context) -> None:
-        with tracing.server_span(method, _metadata(context)) as span:
+        metadata = _metadata(context)
+        with tracing.server_span(method, metadata) as span:
             try:
+                if guard is not None:
+                    await guard(method, metadata)
                 async with aclosing(behaviour(request, context)) as responses:  # type: ignore[type-var]
                     async for response in responses:
                         await context.write(response)

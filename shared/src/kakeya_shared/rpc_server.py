@@ -9,7 +9,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from kakeya_shared.addresses import HostPort
-from kakeya_shared.rpc_boundary import RpcBoundary
+from kakeya_shared.rpc_boundary import Guard, RpcBoundary
 
 # Keepalive finds half-open connections; a client may ping an idle connection every 10 s.
 _OPTIONS = [
@@ -32,16 +32,23 @@ class RpcServer:
         services: full names of the services, for health and reflection.
         grace_seconds: how long running calls may take to end when the server stops.
         max_message_bytes: of one request.
+        guard: see `rpc_boundary.Guard`.
 
     Attributes:
         address: what is listened on, with the real port, once started.
     """
 
     def __init__(
-        self, bind: str, services: Sequence[str], *, grace_seconds: float = 5.0, max_message_bytes: int = 4 << 20
+        self,
+        bind: str,
+        services: Sequence[str],
+        *,
+        grace_seconds: float = 5.0,
+        max_message_bytes: int = 4 << 20,
+        guard: Guard | None = None,
     ) -> None:
         self.grpc_server = grpc.aio.server(
-            interceptors=[RpcBoundary()],
+            interceptors=[RpcBoundary(guard)],
             options=[*_OPTIONS, ("grpc.max_receive_message_length", max_message_bytes)],
         )
         self._bind = HostPort.parse(bind)

@@ -16,30 +16,30 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from kakeya_local import doctor_command, installation
 from kakeya_local.redis_binary import find_redis
 from kakeya_local.redis_ping import ping
-from kakeya_stubs.worker.v1 import registry_pb2
-from kakeya_stubs.worker.v1.registry_pb2_grpc import (
-    RegistryServiceServicer,
-    add_RegistryServiceServicer_to_server,
+from kakeya_stubs.admin.v1 import admin_pb2
+from kakeya_stubs.admin.v1.admin_pb2_grpc import (
+    AdminServiceServicer,
+    add_AdminServiceServicer_to_server,
 )
 
 PASSWORD = "secret/word"
 
 
-class Registry(RegistryServiceServicer):
+class Registry(AdminServiceServicer):
     """A router as far as the doctor looks at one."""
 
     def __init__(self) -> None:
-        self.workers: list[registry_pb2.WorkerStatus] = []
+        self.workers: list[admin_pb2.WorkerStatus] = []
 
-    def ListWorkers(self, request: Any, context: Any) -> registry_pb2.ListWorkersResponse:
-        return registry_pb2.ListWorkersResponse(workers=self.workers)
+    def ListWorkers(self, request: Any, context: Any) -> admin_pb2.ListWorkersResponse:
+        return admin_pb2.ListWorkersResponse(workers=self.workers)
 
 
 @pytest.fixture
 def registry() -> Iterator[tuple[str, Registry]]:
     server = grpc.server(futures.ThreadPoolExecutor(2))
     servicer, status = Registry(), health.HealthServicer()
-    add_RegistryServiceServicer_to_server(servicer, server)
+    add_AdminServiceServicer_to_server(servicer, server)
     health_pb2_grpc.add_HealthServicer_to_server(status, server)
     status.set("", health_pb2.HealthCheckResponse.SERVING)
     port = server.add_insecure_port("127.0.0.1:0")
@@ -109,8 +109,8 @@ def test_a_router_with_workers(registry: tuple[str, Registry], capsys: pytest.Ca
     assert found["router"]["condition"] == "ok"
     assert found["workers"]["detail"] == "none has joined the router"
     servicer.workers = [
-        registry_pb2.WorkerStatus(worker_id="b", model="m", num_lanes=4, num_sessions=1),
-        registry_pb2.WorkerStatus(worker_id="a", model="m", last_heartbeat_age_seconds=60.0),
+        admin_pb2.WorkerStatus(worker_id="b", model="m", num_lanes=4, num_sessions=1),
+        admin_pb2.WorkerStatus(worker_id="a", model="m", last_heartbeat_age_seconds=60.0),
     ]
     status, found = diagnose("--address", address, capsys=capsys)
     assert status == 1

@@ -11,6 +11,7 @@ import redis.asyncio
 from kakeya_router.program import Router
 from kakeya_router.settings import RouterSettings
 from kakeya_shared import error_details
+from kakeya_stubs.admin.v1 import admin_pb2, admin_pb2_grpc
 from kakeya_stubs.v1 import runtime_pb2 as api
 from kakeya_stubs.v1 import runtime_pb2_grpc
 from kakeya_stubs.worker.v1 import registry_pb2, registry_pb2_grpc
@@ -58,6 +59,7 @@ class Client:
         self.channel = grpc.aio.insecure_channel(address, options=[("grpc.use_local_subchannel_pool", 1)])
         self.runtime: Any = runtime_pb2_grpc.RuntimeServiceStub(self.channel)
         self.registry: Any = registry_pb2_grpc.RegistryServiceStub(self.channel)
+        self.admin: Any = admin_pb2_grpc.AdminServiceStub(self.channel)
 
     async def create(self, **fields: Any) -> api.CreateSessionResponse:
         return await answer(self.runtime.CreateSession(api.CreateSessionRequest(**fields)))
@@ -84,8 +86,8 @@ class Client:
     async def info(self, session_id: str) -> api.GetSessionInfoResponse:
         return await answer(self.runtime.GetSessionInfo(api.GetSessionInfoRequest(session_id=session_id)))
 
-    async def workers(self) -> dict[str, registry_pb2.WorkerStatus]:
-        response = await answer(self.registry.ListWorkers(registry_pb2.ListWorkersRequest()))
+    async def workers(self) -> dict[str, admin_pb2.WorkerStatus]:
+        response = await answer(self.admin.ListWorkers(admin_pb2.ListWorkersRequest()))
         return {worker.worker_id: worker for worker in response.workers}
 
     async def join(self, worker: FakeWorker) -> registry_pb2.JoinResponse:

@@ -90,8 +90,46 @@ class HistoryLengthMismatch(Conflict, reason=ErrorReason.ERROR_REASON_HISTORY_LE
     """The history has another length than expected: somebody else appended, or an earlier call half succeeded."""
 
 
-class NoCapacity(KakeyaError, status=grpc.StatusCode.RESOURCE_EXHAUSTED, reason=ErrorReason.ERROR_REASON_NO_CAPACITY):
+class Exhausted(KakeyaError, status=grpc.StatusCode.RESOURCE_EXHAUSTED):
+    """What is asked for is used up now; `retry_after_seconds` says when it is worth another try."""
+
+
+class NoCapacity(Exhausted, reason=ErrorReason.ERROR_REASON_NO_CAPACITY):
     """No worker has a free lane now."""
+
+
+class QuotaExceeded(Exhausted, reason=ErrorReason.ERROR_REASON_QUOTA_EXCEEDED):
+    """Your tenant or key has used what it may; `metadata` has the `quota`, its `limit` and the `subject`."""
+
+
+class QueueFull(Exhausted, reason=ErrorReason.ERROR_REASON_QUEUE_FULL):
+    """Too many calls wait for a lane already."""
+
+
+class QueueTimedOut(Exhausted, reason=ErrorReason.ERROR_REASON_QUEUE_TIMED_OUT):
+    """No lane came free while the call waited in the runtime's queue."""
+
+
+class TooManyCalls(Exhausted, reason=ErrorReason.ERROR_REASON_TOO_MANY_CALLS):
+    """Too many calls run at once."""
+
+
+class Unauthenticated(
+    KakeyaError, status=grpc.StatusCode.UNAUTHENTICATED, reason=ErrorReason.ERROR_REASON_UNAUTHENTICATED
+):
+    """The runtime asks for a key (`Client(api_key=...)`, $KAKEYA_API_KEY) and was given none that is good."""
+
+
+class PermissionDenied(
+    KakeyaError, status=grpc.StatusCode.PERMISSION_DENIED, reason=ErrorReason.ERROR_REASON_PERMISSION_DENIED
+):
+    """The key is good, and not for this."""
+
+
+class CredentialNotFound(
+    KakeyaError, status=grpc.StatusCode.NOT_FOUND, reason=ErrorReason.ERROR_REASON_CREDENTIAL_NOT_FOUND
+):
+    """No key or token has this id."""
 
 
 class InvariantViolated(

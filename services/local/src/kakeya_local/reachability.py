@@ -7,7 +7,7 @@ import grpc
 from kakeya_local.findings import Condition, Finding
 from kakeya_local.readiness import is_serving, joined_workers
 from kakeya_local.redis_ping import ping
-from kakeya_stubs.worker.v1.registry_pb2 import WorkerStatus
+from kakeya_stubs.admin.v1.admin_pb2 import WorkerStatus
 
 _AREA = "reachable"
 _STALE_HEARTBEAT_SECONDS = 5.0

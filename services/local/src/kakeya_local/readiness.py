@@ -3,8 +3,8 @@
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from kakeya_stubs.worker.v1 import registry_pb2
-from kakeya_stubs.worker.v1.registry_pb2_grpc import RegistryServiceStub
+from kakeya_stubs.admin.v1 import admin_pb2
+from kakeya_stubs.admin.v1.admin_pb2_grpc import AdminServiceStub
 
 _CALL_SECONDS = 2.0
 
@@ -20,12 +20,10 @@ async def is_serving(channel: grpc.aio.Channel) -> bool:
     return bool(response.status == health_pb2.HealthCheckResponse.SERVING)
 
 
-async def joined_workers(channel: grpc.aio.Channel) -> list[registry_pb2.WorkerStatus]:
+async def joined_workers(channel: grpc.aio.Channel) -> list[admin_pb2.WorkerStatus]:
     """The workers that the router knows, by id; none while it does not answer."""
     try:
-        response = await RegistryServiceStub(channel).ListWorkers(
-            registry_pb2.ListWorkersRequest(), timeout=_CALL_SECONDS
-        )
+        response = await AdminServiceStub(channel).ListWorkers(admin_pb2.ListWorkersRequest(), timeout=_CALL_SECONDS)
     except grpc.aio.AioRpcError:
         return []
     return sorted(response.workers, key=lambda worker: worker.worker_id)

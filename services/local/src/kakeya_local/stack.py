@@ -19,7 +19,7 @@ from kakeya_local.readiness import is_serving, joined_workers
 from kakeya_local.settings import UpSettings
 from kakeya_local.supervisor import ProcessStatus, Supervisor
 from kakeya_shared.service_process import EXIT_CONFIG
-from kakeya_stubs.worker.v1.registry_pb2 import WorkerStatus
+from kakeya_stubs.admin.v1.admin_pb2 import WorkerStatus
 
 _POLL_SECONDS = 0.2
 _WATCH_SECONDS = 0.5

@@ -9,7 +9,8 @@ from typing import Self
 
 import structlog
 
-from kakeya_router import placement, registry_service, runtime_service
+from kakeya_router import admin_service, placement, registry_service, runtime_service
+from kakeya_router.admin_service import AdminService
 from kakeya_router.call_gate import CallGate
 from kakeya_router.detached_tasks import DetachedTasks
 from kakeya_router.operations import Operations
@@ -29,6 +30,7 @@ from kakeya_shared.addresses import HostPort
 from kakeya_shared.errors import StoreUnavailable
 from kakeya_shared.rpc_server import BindError, RpcServer
 from kakeya_shared.service_process import StartError
+from kakeya_stubs.admin.v1 import admin_pb2_grpc
 from kakeya_stubs.v1 import runtime_pb2_grpc
 from kakeya_stubs.worker.v1 import registry_pb2_grpc
 
@@ -106,6 +108,7 @@ class Router:
             heartbeat_interval_seconds=settings.heartbeat_interval_seconds,
             worker_lease_seconds=settings.worker_lease_seconds,
         )
+        self._admin_service = AdminService(self._worker_store)
         self._loops: list[asyncio.Task[None]] = []
         self._advertised = ""
 
@@ -117,12 +120,13 @@ class Router:
         """Raises StartError: the address is taken."""
         self._server = RpcServer(
             self._settings.bind,
-            (runtime_service.SERVICE, registry_service.SERVICE),
+            (runtime_service.SERVICE, registry_service.SERVICE, admin_service.SERVICE),
             grace_seconds=_SETTLE_SECONDS,
             max_message_bytes=max(_MESSAGE_FLOOR_BYTES, 2 * _BYTES_PER_TOKEN * self._settings.max_append_tokens),
         )
         runtime_pb2_grpc.add_RuntimeServiceServicer_to_server(self._runtime_service, self._server.grpc_server)
         registry_pb2_grpc.add_RegistryServiceServicer_to_server(self._registry_service, self._server.grpc_server)
+        admin_pb2_grpc.add_AdminServiceServicer_to_server(self._admin_service, self._server.grpc_server)
         try:
             await self._server.__aenter__()
         except BindError as error:

@@ -73,11 +73,6 @@ class RegistryService(registry_pb2_grpc.RegistryServiceServicer):
             _log.info("worker left", worker_id=request.worker_id, incarnation=request.incarnation)
         return pb.LeaveResponse()
 
-    async def ListWorkers(self, request: pb.ListWorkersRequest, context: Context) -> pb.ListWorkersResponse:
-        workers = await self._store.all_workers()
-        now_ms = await self._store.now_ms()
-        return pb.ListWorkersResponse(workers=[_status(worker, now_ms) for worker in workers])
-
 
 def _check_join(request: pb.JoinRequest) -> None:
     """Raises IncompatibleContract, InvalidField."""
@@ -125,32 +120,4 @@ def _record(request: pb.JoinRequest) -> WorkerRecord:
         weights=request.weights,
         fingerprint=request.fingerprint,
         exact=request.exact,
-    )
-
-
-def _status(worker: WorkerRecord, now_ms: int) -> pb.WorkerStatus:
-    return pb.WorkerStatus(
-        worker_id=worker.worker_id,
-        incarnation=worker.incarnation,
-        pool=worker.pool,
-        model=worker.model,
-        address=worker.address,
-        backend=worker.backend,
-        dtype=worker.dtype,
-        slab_bytes=worker.slab_bytes,
-        lane_bytes=worker.lane_bytes,
-        num_lanes=worker.num_lanes,
-        sink=worker.sink,
-        window=worker.window,
-        kv_bytes_per_token=worker.kv_bytes_per_token,
-        vocab_size=worker.vocab_size,
-        num_threads=worker.num_threads,
-        weights=worker.weights,
-        fingerprint=worker.fingerprint,
-        exact=worker.exact,
-        reserved_bytes=worker.reserved_bytes,
-        kv_live_bytes=worker.kv_live_bytes,
-        reported_kv_live_bytes=worker.reported_kv_live_bytes,
-        num_sessions=worker.num_sessions,
-        last_heartbeat_age_seconds=max(0, now_ms - worker.heartbeat_ms) / 1000,
     )

@@ -65,6 +65,22 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """FAILED_PRECONDITION, worker to router only: the contract versions do not interoperate."""
     ERROR_REASON_HISTORY_FULL: _ErrorReason.ValueType  # 21
     """FAILED_PRECONDITION: the tokens do not fit, and the session refuses to forget (OVERFLOW_POLICY_REFUSE)."""
+    ERROR_REASON_QUOTA_EXCEEDED: _ErrorReason.ValueType  # 22
+    """RESOURCE_EXHAUSTED: the tenant or the key has used what it may; QuotaFailure says which, RetryInfo when it is
+    worth another try.
+    """
+    ERROR_REASON_QUEUE_FULL: _ErrorReason.ValueType  # 23
+    """RESOURCE_EXHAUSTED: too many calls wait for a lane already."""
+    ERROR_REASON_QUEUE_TIMED_OUT: _ErrorReason.ValueType  # 24
+    """RESOURCE_EXHAUSTED: no lane came free while the call waited in the queue."""
+    ERROR_REASON_TOO_MANY_CALLS: _ErrorReason.ValueType  # 25
+    """RESOURCE_EXHAUSTED: too many calls run at once."""
+    ERROR_REASON_UNAUTHENTICATED: _ErrorReason.ValueType  # 26
+    """UNAUTHENTICATED: no key, or one that is unknown, revoked or expired."""
+    ERROR_REASON_PERMISSION_DENIED: _ErrorReason.ValueType  # 27
+    """PERMISSION_DENIED: the key or token is good, and not for this."""
+    ERROR_REASON_CREDENTIAL_NOT_FOUND: _ErrorReason.ValueType  # 28
+    """NOT_FOUND: no key or token has this id."""
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """Why a call failed, as `google.rpc.ErrorInfo.reason` (without the prefix ERROR_REASON_) in the domain
@@ -114,4 +130,20 @@ ERROR_REASON_INCOMPATIBLE_CONTRACT: ErrorReason.ValueType  # 20
 """FAILED_PRECONDITION, worker to router only: the contract versions do not interoperate."""
 ERROR_REASON_HISTORY_FULL: ErrorReason.ValueType  # 21
 """FAILED_PRECONDITION: the tokens do not fit, and the session refuses to forget (OVERFLOW_POLICY_REFUSE)."""
+ERROR_REASON_QUOTA_EXCEEDED: ErrorReason.ValueType  # 22
+"""RESOURCE_EXHAUSTED: the tenant or the key has used what it may; QuotaFailure says which, RetryInfo when it is
+worth another try.
+"""
+ERROR_REASON_QUEUE_FULL: ErrorReason.ValueType  # 23
+"""RESOURCE_EXHAUSTED: too many calls wait for a lane already."""
+ERROR_REASON_QUEUE_TIMED_OUT: ErrorReason.ValueType  # 24
+"""RESOURCE_EXHAUSTED: no lane came free while the call waited in the queue."""
+ERROR_REASON_TOO_MANY_CALLS: ErrorReason.ValueType  # 25
+"""RESOURCE_EXHAUSTED: too many calls run at once."""
+ERROR_REASON_UNAUTHENTICATED: ErrorReason.ValueType  # 26
+"""UNAUTHENTICATED: no key, or one that is unknown, revoked or expired."""
+ERROR_REASON_PERMISSION_DENIED: ErrorReason.ValueType  # 27
+"""PERMISSION_DENIED: the key or token is good, and not for this."""
+ERROR_REASON_CREDENTIAL_NOT_FOUND: ErrorReason.ValueType  # 28
+"""NOT_FOUND: no key or token has this id."""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

@@ -112,6 +112,7 @@ class SessionRecord(Hash):
         pin: as asked for, or UNSET; once open, `sink` covers it.
         exact, fingerprint: the worker's.
         retained: the part of the history that is kept, see `token_ranges`.
+        tenant, key_id: whose it is, and the key that made it; empty where no keys are asked for.
         eos: EOS token ids, separated by commas.
         reserved_bytes: of its lane; 0 once the lane is given back.
         idle_since_ms: Redis time of the end of the last operation.
@@ -138,6 +139,8 @@ class SessionRecord(Hash):
     on_overflow: Overflow = Overflow.EVICT
     exact: bool = False
     fingerprint: str = ""
+    tenant: str = ""
+    key_id: str = ""
     label: str = ""
     eos: str = ""
     request_id: str = ""

@@ -26,7 +26,8 @@ if _version_not_supported:
 
 
 class RegistryServiceStub:
-    """Served by every router; state is in Redis, so a worker may call any of them.
+    """Served by every router; state is in Redis, so a worker may call any of them. Where the routers ask for keys, every
+    call carries a join token: "authorization: Bearer TOKEN".
     """
 
     def __init__(self, channel):
@@ -50,15 +51,11 @@ class RegistryServiceStub:
                 request_serializer=kakeya__stubs_dot_worker_dot_v1_dot_registry__pb2.LeaveRequest.SerializeToString,
                 response_deserializer=kakeya__stubs_dot_worker_dot_v1_dot_registry__pb2.LeaveResponse.FromString,
                 _registered_method=True)
-        self.ListWorkers = channel.unary_unary(
-                '/kakeya.worker.v1.RegistryService/ListWorkers',
-                request_serializer=kakeya__stubs_dot_worker_dot_v1_dot_registry__pb2.ListWorkersRequest.SerializeToString,
-                response_deserializer=kakeya__stubs_dot_worker_dot_v1_dot_registry__pb2.ListWorkersResponse.FromString,
-                _registered_method=True)
 
 
 class RegistryServiceServicer:
-    """Served by every router; state is in Redis, so a worker may call any of them.
+    """Served by every router; state is in Redis, so a worker may call any of them. Where the routers ask for keys, every
+    call carries a join token: "authorization: Bearer TOKEN".
     """
 
     def Join(self, request, context):
@@ -83,13 +80,6 @@ class RegistryServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
-    def ListWorkers(self, request, context):
-        """The workers of all pools and the byte ledger; for operators.
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
 
 def add_RegistryServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -108,11 +98,6 @@ def add_RegistryServiceServicer_to_server(servicer, server):
                     request_deserializer=kakeya__stubs_dot_worker_dot_v1_dot_registry__pb2.LeaveRequest.FromString,
                     response_serializer=kakeya__stubs_dot_worker_dot_v1_dot_registry__pb2.LeaveResponse.SerializeToString,
             ),
-            'ListWorkers': grpc.unary_unary_rpc_method_handler(
-                    servicer.ListWorkers,
-                    request_deserializer=kakeya__stubs_dot_worker_dot_v1_dot_registry__pb2.ListWorkersRequest.FromString,
-                    response_serializer=kakeya__stubs_dot_worker_dot_v1_dot_registry__pb2.ListWorkersResponse.SerializeToString,
-            ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
             'kakeya.worker.v1.RegistryService', rpc_method_handlers)
@@ -122,7 +107,8 @@ def add_RegistryServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class RegistryService:
-    """Served by every router; state is in Redis, so a worker may call any of them.
+    """Served by every router; state is in Redis, so a worker may call any of them. Where the routers ask for keys, every
+    call carries a join token: "authorization: Bearer TOKEN".
     """
 
     @staticmethod
@@ -196,33 +182,6 @@ class RegistryService:
             '/kakeya.worker.v1.RegistryService/Leave',
             kakeya__stubs_dot_worker_dot_v1_dot_registry__pb2.LeaveRequest.SerializeToString,
             kakeya__stubs_dot_worker_dot_v1_dot_registry__pb2.LeaveResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def ListWorkers(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/kakeya.worker.v1.RegistryService/ListWorkers',
-            kakeya__stubs_dot_worker_dot_v1_dot_registry__pb2.ListWorkersRequest.SerializeToString,
-            kakeya__stubs_dot_worker_dot_v1_dot_registry__pb2.ListWorkersResponse.FromString,
             options,
             channel_credentials,
             insecure,

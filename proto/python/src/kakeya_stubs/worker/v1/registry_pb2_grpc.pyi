@@ -27,7 +27,9 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class RegistryServiceStub:
-    """Served by every router; state is in Redis, so a worker may call any of them."""
+    """Served by every router; state is in Redis, so a worker may call any of them. Where the routers ask for keys, every
+    call carries a join token: "authorization: Bearer TOKEN".
+    """
 
     @_typing.overload
     def __new__(cls, channel: _grpc.Channel) -> _Self: ...
@@ -41,12 +43,12 @@ class RegistryServiceStub:
     """Keeps the incarnation's lease, reports what changed, and learns which lanes belong to no session any more."""
     Leave: _grpc.UnaryUnaryMultiCallable[_registry_pb2.LeaveRequest, _registry_pb2.LeaveResponse]
     """Deregisters on a clean shutdown."""
-    ListWorkers: _grpc.UnaryUnaryMultiCallable[_registry_pb2.ListWorkersRequest, _registry_pb2.ListWorkersResponse]
-    """The workers of all pools and the byte ledger; for operators."""
 
 @_typing.type_check_only
 class RegistryServiceAsyncStub(RegistryServiceStub):
-    """Served by every router; state is in Redis, so a worker may call any of them."""
+    """Served by every router; state is in Redis, so a worker may call any of them. Where the routers ask for keys, every
+    call carries a join token: "authorization: Bearer TOKEN".
+    """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     Join: _aio.UnaryUnaryMultiCallable[_registry_pb2.JoinRequest, _registry_pb2.JoinResponse]  # type: ignore[assignment]
@@ -57,11 +59,11 @@ class RegistryServiceAsyncStub(RegistryServiceStub):
     """Keeps the incarnation's lease, reports what changed, and learns which lanes belong to no session any more."""
     Leave: _aio.UnaryUnaryMultiCallable[_registry_pb2.LeaveRequest, _registry_pb2.LeaveResponse]  # type: ignore[assignment]
     """Deregisters on a clean shutdown."""
-    ListWorkers: _aio.UnaryUnaryMultiCallable[_registry_pb2.ListWorkersRequest, _registry_pb2.ListWorkersResponse]  # type: ignore[assignment]
-    """The workers of all pools and the byte ledger; for operators."""
 
 class RegistryServiceServicer(metaclass=_abc_1.ABCMeta):
-    """Served by every router; state is in Redis, so a worker may call any of them."""
+    """Served by every router; state is in Redis, so a worker may call any of them. Where the routers ask for keys, every
+    call carries a join token: "authorization: Bearer TOKEN".
+    """
 
     @_abc_1.abstractmethod
     def Join(
@@ -88,13 +90,5 @@ class RegistryServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_registry_pb2.LeaveResponse, _abc.Awaitable[_registry_pb2.LeaveResponse]]:
         """Deregisters on a clean shutdown."""
-
-    @_abc_1.abstractmethod
-    def ListWorkers(
-        self,
-        request: _registry_pb2.ListWorkersRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_registry_pb2.ListWorkersResponse, _abc.Awaitable[_registry_pb2.ListWorkersResponse]]:
-        """The workers of all pools and the byte ledger; for operators."""
 
 def add_RegistryServiceServicer_to_server(servicer: RegistryServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

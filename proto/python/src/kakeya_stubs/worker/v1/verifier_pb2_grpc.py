@@ -56,6 +56,11 @@ class VerifierServiceStub:
                 request_serializer=kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.StopRequest.SerializeToString,
                 response_deserializer=kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.StopResponse.FromString,
                 _registered_method=True)
+        self.Acknowledge = channel.unary_unary(
+                '/kakeya.worker.v1.VerifierService/Acknowledge',
+                request_serializer=kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.AcknowledgeRequest.SerializeToString,
+                response_deserializer=kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.AcknowledgeResponse.FromString,
+                _registered_method=True)
         self.CloseSession = channel.unary_unary(
                 '/kakeya.worker.v1.VerifierService/CloseSession',
                 request_serializer=kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.CloseSessionRequest.SerializeToString,
@@ -103,6 +108,13 @@ class VerifierServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Acknowledge(self, request, context):
+        """Says how many tokens of the running Generate have been passed on. A row pauses while 64 of its tokens are not.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def CloseSession(self, request, context):
         """Frees the lane; a running operation ends SESSION_CLOSED.
         """
@@ -139,6 +151,11 @@ def add_VerifierServiceServicer_to_server(servicer, server):
                     servicer.Stop,
                     request_deserializer=kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.StopRequest.FromString,
                     response_serializer=kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.StopResponse.SerializeToString,
+            ),
+            'Acknowledge': grpc.unary_unary_rpc_method_handler(
+                    servicer.Acknowledge,
+                    request_deserializer=kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.AcknowledgeRequest.FromString,
+                    response_serializer=kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.AcknowledgeResponse.SerializeToString,
             ),
             'CloseSession': grpc.unary_unary_rpc_method_handler(
                     servicer.CloseSession,
@@ -261,6 +278,33 @@ class VerifierService:
             '/kakeya.worker.v1.VerifierService/Stop',
             kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.StopRequest.SerializeToString,
             kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.StopResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Acknowledge(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kakeya.worker.v1.VerifierService/Acknowledge',
+            kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.AcknowledgeRequest.SerializeToString,
+            kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.AcknowledgeResponse.FromString,
             options,
             channel_credentials,
             insecure,

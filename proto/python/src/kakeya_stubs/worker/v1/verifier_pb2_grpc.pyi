@@ -49,6 +49,8 @@ class VerifierServiceStub:
     """Ends the session's running operation within one step and reports what is committed. The way to cancel, and
     to learn the truth about a session whose operation was left by a router that vanished.
     """
+    Acknowledge: _grpc.UnaryUnaryMultiCallable[_verifier_pb2.AcknowledgeRequest, _verifier_pb2.AcknowledgeResponse]
+    """Says how many tokens of the running Generate have been passed on. A row pauses while 64 of its tokens are not."""
     CloseSession: _grpc.UnaryUnaryMultiCallable[_verifier_pb2.CloseSessionRequest, _verifier_pb2.CloseSessionResponse]
     """Frees the lane; a running operation ends SESSION_CLOSED."""
     GetSlab: _grpc.UnaryUnaryMultiCallable[_verifier_pb2.GetSlabRequest, _verifier_pb2.GetSlabResponse]
@@ -73,6 +75,8 @@ class VerifierServiceAsyncStub(VerifierServiceStub):
     """Ends the session's running operation within one step and reports what is committed. The way to cancel, and
     to learn the truth about a session whose operation was left by a router that vanished.
     """
+    Acknowledge: _aio.UnaryUnaryMultiCallable[_verifier_pb2.AcknowledgeRequest, _verifier_pb2.AcknowledgeResponse]  # type: ignore[assignment]
+    """Says how many tokens of the running Generate have been passed on. A row pauses while 64 of its tokens are not."""
     CloseSession: _aio.UnaryUnaryMultiCallable[_verifier_pb2.CloseSessionRequest, _verifier_pb2.CloseSessionResponse]  # type: ignore[assignment]
     """Frees the lane; a running operation ends SESSION_CLOSED."""
     GetSlab: _aio.UnaryUnaryMultiCallable[_verifier_pb2.GetSlabRequest, _verifier_pb2.GetSlabResponse]  # type: ignore[assignment]
@@ -118,6 +122,14 @@ class VerifierServiceServicer(metaclass=_abc_1.ABCMeta):
         """Ends the session's running operation within one step and reports what is committed. The way to cancel, and
         to learn the truth about a session whose operation was left by a router that vanished.
         """
+
+    @_abc_1.abstractmethod
+    def Acknowledge(
+        self,
+        request: _verifier_pb2.AcknowledgeRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_verifier_pb2.AcknowledgeResponse, _abc.Awaitable[_verifier_pb2.AcknowledgeResponse]]:
+        """Says how many tokens of the running Generate have been passed on. A row pauses while 64 of its tokens are not."""
 
     @_abc_1.abstractmethod
     def CloseSession(
