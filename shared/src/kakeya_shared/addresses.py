@@ -1,5 +1,6 @@
 """HOST:PORT, as flags and the contracts spell it."""
 
+from ipaddress import ip_address
 from typing import Annotated, NamedTuple
 
 from pydantic import AfterValidator
@@ -34,6 +35,16 @@ def _checked(text: str) -> str:
 
 Address = Annotated[str, AfterValidator(_checked)]
 """A setting that is one HOST:PORT."""
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches `host`."""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def parse_list(text: str) -> tuple[str, ...]:

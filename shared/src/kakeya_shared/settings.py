@@ -5,10 +5,13 @@ docs/configuration.md is generated from the classes (`make docs`).
 """
 
 import sys
+from pathlib import Path
 from typing import Any, Self
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 from pydantic_settings import BaseSettings, CliApp, SettingsConfigDict
+
+from kakeya_shared.addresses import HostPort, is_loopback
 
 EXIT_USAGE = 2
 
@@ -68,3 +71,84 @@ class ServiceSettings(BaseSettings):
             return "settings"
         field = str(location[0])
         return f"--{field.replace('_', '-')} ({cls.model_config.get('env_prefix', '')}{field.upper()})"
+
+
+class ListenerSettings(ServiceSettings):
+    """Base of the settings of a service that listens: TLS, and what its gRPC server puts up with.
+
+    Subclasses have a field `bind`.
+    """
+
+    insecure: bool = setting(
+        False,
+        "listen outside loopback although anybody who reaches the port may use the service",
+        reason="that must be somebody's decision, not an oversight",
+    )
+    tls_cert: Path | None = setting(
+        None, "certificate chain in PEM; read again when the file changes", unit="file", reason="none: plaintext"
+    )
+    tls_key: Path | None = setting(None, "private key of --tls-cert in PEM", unit="file", reason="none")
+    tls_client_ca: Path | None = setting(
+        None,
+        "certificate authorities in PEM: clients must present a certificate of theirs (mTLS)",
+        unit="file",
+        reason="none: clients need no certificate",
+    )
+    max_message_bytes: int = setting(
+        16 << 20,
+        "the largest request",
+        unit="bytes",
+        reason="three times the longest append that can be allowed",
+        ge=1 << 16,
+        le=(1 << 31) - 1,
+    )
+    max_metadata_bytes: int = setting(
+        16384,
+        "the largest metadata of a call",
+        unit="bytes",
+        reason="gRPC's own; a key takes under 100",
+        ge=4096,
+        le=1 << 20,
+    )
+    max_concurrent_streams: int = setting(
+        1024,
+        "calls that run at once on one connection; a client keeps more of them back",
+        unit="calls",
+        reason="a router carries all sessions of a worker on one connection",
+        ge=1,
+    )
+    keepalive_seconds: float = setting(
+        30.0,
+        "after so long without a word the other side of a connection is asked whether it is there",
+        unit="seconds",
+        reason="a half-open connection is noticed within a minute, idle ones cost next to nothing",
+        ge=1,
+    )
+    keepalive_timeout_seconds: float = setting(
+        10.0, "how long it may take to answer that", unit="seconds", reason="far above any round trip", gt=0
+    )
+    max_connection_idle_seconds: float = setting(
+        900.0,
+        "a connection without calls is closed after so long; clients open it again when they need it",
+        unit="seconds",
+        reason="longer than the pauses of a conversation; forgotten clients do not add up",
+        gt=0,
+    )
+
+    @model_validator(mode="after")
+    def _whole_tls(self) -> Self:
+        if (self.tls_cert is None) != (self.tls_key is None):
+            raise ValueError("--tls-cert and --tls-key go together")
+        if self.tls_client_ca is not None and self.tls_cert is None:
+            raise ValueError("--tls-client-ca needs --tls-cert and --tls-key")
+        return self
+
+    def refuse_open_bind(self, missing: str) -> None:
+        """Raises ValueError where the service listens outside loopback without protection.
+
+        Args:
+            missing: the protection that is missing; "" for none.
+        """
+        host = HostPort.parse(self.bind).host
+        if missing and not self.insecure and not is_loopback(host):
+            raise ValueError(f"--bind {host} is outside loopback and {missing}; --insecure does it nevertheless")

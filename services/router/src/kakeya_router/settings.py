@@ -1,12 +1,13 @@
 """What `kakeya router` can be told."""
 
+from pathlib import Path
 from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, model_validator
+from pydantic import AfterValidator, SecretStr, model_validator
 
 from kakeya_shared.addresses import Address
-from kakeya_shared.settings import ServiceSettings, setting
+from kakeya_shared.settings import ListenerSettings, ServiceSettings, setting
 
 
 def _redis_url(url: str) -> str:
@@ -15,7 +16,7 @@ def _redis_url(url: str) -> str:
     return url
 
 
-class RouterSettings(ServiceSettings):
+class RouterSettings(ListenerSettings):
     """Session router: serves sessions, keeps their state in Redis, places them on workers."""
 
     model_config = ServiceSettings.configured(command="router")
@@ -27,13 +28,83 @@ class RouterSettings(ServiceSettings):
         "127.0.0.1:50051",
         "where to listen",
         unit="HOST:PORT",
-        reason="this host only, for there is no authentication here; 50051 is gRPC's usual port",
+        reason="this host only; 50051 is gRPC's usual port",
     )
     advertise: Address | None = setting(
         None,
         "where workers reach this router",
         unit="HOST:PORT",
         reason="what it listens on, with the host's name where that is every interface",
+    )
+    auth: Literal["none", "keys"] = setting(
+        "none", "whether callers need a key, and workers a token", reason="on loopback whoever is on this host may"
+    )
+    admin_key: SecretStr | None = setting(
+        None,
+        "an administrator's key beside those in Redis, for the first one; put it into the variable, since flags are "
+        "seen by everybody on the host",
+        reason="none",
+        min_length=24,
+    )
+    join_token: SecretStr | None = setting(
+        None, "a token beside those in Redis that admits any worker", reason="none", min_length=24
+    )
+    worker_ca: Path | None = setting(
+        None,
+        "certificate authorities of the workers, in PEM: calls to workers use TLS and present --tls-cert",
+        unit="file",
+        reason="none: plaintext to workers",
+    )
+    admission: Literal["queue", "reject", "close-idle"] = setting(
+        "queue",
+        "what happens to a new session when every lane is taken: it waits, is refused, or takes the lane of the "
+        "session that has been idle for longest, and waits where there is none",
+        reason="short bursts go unnoticed, and nobody loses a session",
+    )
+    queue_seconds: float = setting(
+        30.0,
+        "how long a new session waits for a lane; 0: for ever",
+        unit="seconds",
+        reason="as long as a person waits, and half of the time-out of our clients",
+        ge=0,
+    )
+    queue_length: int = setting(
+        1024,
+        "how many new sessions of a pool may wait at once",
+        unit="calls",
+        reason="each costs a few KB here; more would not get in within the time that they wait",
+        ge=1,
+    )
+    close_idle_after_seconds: float = setting(
+        30.0,
+        "with --admission close-idle: how long a session must have been idle",
+        unit="seconds",
+        reason="a person's pause between two turns is mostly shorter",
+        ge=0,
+    )
+    tenant_max_sessions: int = setting(
+        0,
+        "most sessions of a tenant in a pool, unless it has a quota of its own; 0: no limit",
+        unit="sessions",
+        reason="the lanes are the limit, and the queue shares them fairly",
+        ge=0,
+    )
+    tenant_max_bytes: int = setting(
+        0,
+        "most reserved bytes of a tenant in a pool, unless it has a quota of its own; 0: no limit",
+        unit="bytes",
+        reason="as above",
+        ge=0,
+    )
+    tenant_tokens_per_minute: int = setting(
+        0,
+        "most tokens of a tenant in a pool, appended and generated, unless it has a quota of its own; 0: no limit",
+        unit="tokens",
+        reason="workers share their time fairly among tenants",
+        ge=0,
+    )
+    key_max_sessions: int = setting(
+        0, "most sessions of a key in a pool; 0: no limit", unit="sessions", reason="its tenant's quota holds", ge=0
     )
     session_ttl_seconds: int = setting(
         1800,
@@ -85,6 +156,33 @@ class RouterSettings(ServiceSettings):
         ge=1,
         le=1_000_000,  # 5 MB at most, which every message limit on the way holds
     )
+    max_generate_tokens: int = setting(
+        65536,
+        "the largest max_tokens of a Generate",
+        unit="tokens",
+        reason="longer than any answer that somebody reads; what needs more goes on with another call",
+        ge=1,
+    )
+    max_history_tokens: int = setting(
+        0, "the longest history of a session; 0: no limit", unit="tokens", reason="memory does not grow with it", ge=0
+    )
+    max_label_bytes: int = setting(
+        256, "the longest client_label", unit="bytes", reason="a line of an operator's list", ge=0, le=4096
+    )
+    max_calls: int = setting(
+        4096,
+        "calls that run at once, waiting ones included",
+        unit="calls",
+        reason="some KB each; four times the queue",
+        ge=1,
+    )
+    max_calls_per_tenant: int = setting(
+        2048,
+        "calls of one tenant that run at once",
+        unit="calls",
+        reason="half of --max-calls: one tenant cannot use up all",
+        ge=1,
+    )
     placement: str = setting(
         "least-loaded",
         "plugin that chooses the worker of a new session",
@@ -108,4 +206,9 @@ class RouterSettings(ServiceSettings):
     def _lease_outlasts_heartbeats(self) -> Self:
         if self.worker_lease_seconds <= self.heartbeat_interval_seconds:
             raise ValueError("worker_lease_seconds must be longer than heartbeat_interval_seconds")
+        return self
+
+    @model_validator(mode="after")
+    def _let_nobody_in_unnoticed(self) -> Self:
+        self.refuse_open_bind("keys are not asked for (--auth keys)" if self.auth == "none" else "")
         return self

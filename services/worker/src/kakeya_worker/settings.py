@@ -5,10 +5,10 @@ import re
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, model_validator
+from pydantic import AfterValidator, SecretStr, model_validator
 
 from kakeya_shared.addresses import Address, HostPort, parse_list
-from kakeya_shared.settings import ServiceSettings, setting
+from kakeya_shared.settings import ListenerSettings, ServiceSettings, setting
 
 
 def _addresses(text: str) -> str:
@@ -21,7 +21,7 @@ def _pool(text: str) -> str:
     return text
 
 
-class WorkerSettings(ServiceSettings):
+class WorkerSettings(ListenerSettings):
     """Serves one model from this host: holds its weights and a slab of bounded KV, and joins a router."""
 
     model_config = ServiceSettings.configured(command="worker")
@@ -86,6 +86,21 @@ class WorkerSettings(ServiceSettings):
     join: Annotated[str, AfterValidator(_addresses)] = setting(
         "", "routers to join, the first that answers", unit="HOST:PORT,...", reason="none: serve alone"
     )
+    token: SecretStr | None = setting(
+        None,
+        "join token (`kakeya tokens create`), where the routers ask for one; put it into the variable or a file, since "
+        "flags are seen by everybody on the host",
+        reason="none",
+    )
+    token_file: Path | None = setting(
+        None, "file with the join token; read again at each call", unit="file", reason="none"
+    )
+    router_ca: Path | None = setting(
+        None,
+        "certificate authorities of the routers, in PEM: calls to routers use TLS and present --tls-cert",
+        unit="file",
+        reason="none: plaintext to routers",
+    )
     worker_id: str | None = setting(
         None, "stable name of this worker", reason="host name and port", min_length=1, max_length=128
     )
@@ -112,6 +127,17 @@ class WorkerSettings(ServiceSettings):
     def _reachable(self) -> "WorkerSettings":
         if self.advertise is not None and HostPort.parse(self.advertise).port == 0:
             raise ValueError("--advertise needs the port that routers reach")
+        return self
+
+    @model_validator(mode="after")
+    def _one_token(self) -> "WorkerSettings":
+        if self.token is not None and self.token_file is not None:
+            raise ValueError("give --token or --token-file, not both")
+        return self
+
+    @model_validator(mode="after")
+    def _let_nobody_in_unnoticed(self) -> "WorkerSettings":
+        self.refuse_open_bind("routers need no certificate (--tls-client-ca)" if self.tls_client_ca is None else "")
         return self
 
     @property
