@@ -272,9 +272,25 @@ def test_a_reader_that_lags_pauses_its_row_only(engine: Engine) -> None:
     assert quick.future.result(TIMEOUT).num_generated == 60
     assert len(slow_tokens.ids) == MAX_UNREAD_TOKENS
     assert not slow.future.done()
-    for _ in range(100 - MAX_UNREAD_TOKENS):
-        engine.acknowledge(slow)
+    for num_read in range(1, 101 - MAX_UNREAD_TOKENS):
+        engine.acknowledge(slow, num_read)
     assert slow.future.result(TIMEOUT).num_generated == 100
+
+
+def test_what_was_read_never_falls_and_never_exceeds_what_was_generated(engine: Engine) -> None:
+    open_session(engine)
+    start_append(engine, 0, 20).future.result(TIMEOUT)
+    generate, tokens = start_generate(engine, 20, 3 * MAX_UNREAD_TOKENS, wanted=MAX_UNREAD_TOKENS)
+    assert tokens.enough.wait(TIMEOUT)
+    assert generate.is_paused
+    tokens.enough.clear()
+    tokens.wanted = 2 * MAX_UNREAD_TOKENS
+    engine.acknowledge(generate, 10**6)
+    assert tokens.enough.wait(TIMEOUT)
+    engine.acknowledge(generate, 5)
+    assert (generate.num_read, generate.num_generated) == (MAX_UNREAD_TOKENS, 2 * MAX_UNREAD_TOKENS)
+    engine.acknowledge(generate, 2 * MAX_UNREAD_TOKENS)
+    assert generate.future.result(TIMEOUT).num_generated == 3 * MAX_UNREAD_TOKENS
 
 
 def test_a_reader_that_never_reads_is_given_up(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:

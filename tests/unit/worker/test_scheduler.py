@@ -1,31 +1,8 @@
 """The scheduler's integers: budget, fairness, pauses."""
 
-from kakeya_worker.engine.geometry import LaneGeometry
-from kakeya_worker.engine.lane import Lane
 from kakeya_worker.engine.operation import MAX_UNREAD_TOKENS, Append, Generate
-from kakeya_worker.engine.retention import SessionOptions, sink_window
-from kakeya_worker.engine.sampling import Sampling
 from kakeya_worker.engine.scheduler import Scheduler
-
-GEOMETRY = LaneGeometry(sink=0, window=64, chunk=32)
-
-
-def _lane() -> Lane:
-    return Lane(GEOMETRY, 0, sink_window(SessionOptions(), GEOMETRY))
-
-
-def _append(num_tokens: int) -> Append:
-    append = Append("s", 1, 0, (1,) * num_tokens)
-    append.begin(_lane())
-    return append
-
-
-def _generate(max_tokens: int = 100) -> Generate:
-    generate = Generate(
-        "s", 1, 0, max_tokens=max_tokens, eos_token_ids=frozenset(), sampling=Sampling(), on_token=lambda *_: None
-    )
-    generate.begin(_lane())
-    return generate
+from tests.unit.worker.step_simulation import new_append, new_generate
 
 
 def _run(scheduler: Scheduler, num_steps: int) -> dict[Append | Generate, int]:
@@ -47,8 +24,8 @@ def _run(scheduler: Scheduler, num_steps: int) -> dict[Append | Generate, int]:
 
 def test_every_generate_gets_its_token_while_a_prefill_is_under_way() -> None:
     scheduler = Scheduler(step_tokens=128, chunk=32)
-    generates = [_generate() for _ in range(5)]
-    long = _append(4000)
+    generates = [new_generate() for _ in range(5)]
+    long = new_append(4000)
     for generate in generates:
         scheduler.add(generate)
     scheduler.add(long)
@@ -59,8 +36,8 @@ def test_every_generate_gets_its_token_while_a_prefill_is_under_way() -> None:
 
 def test_a_prefill_gets_on_beside_more_generates_than_a_step_holds() -> None:
     scheduler = Scheduler(step_tokens=16, chunk=8)
-    generates = [_generate() for _ in range(40)]
-    long = _append(1000)
+    generates = [new_generate() for _ in range(40)]
+    long = new_append(1000)
     for generate in generates:
         scheduler.add(generate)
     scheduler.add(long)
@@ -71,7 +48,7 @@ def test_a_prefill_gets_on_beside_more_generates_than_a_step_holds() -> None:
 
 def test_prefills_take_turns() -> None:
     scheduler = Scheduler(step_tokens=32, chunk=32)
-    appends = [_append(320) for _ in range(4)]
+    appends = [new_append(320) for _ in range(4)]
     for append in appends:
         scheduler.add(append)
     got = _run(scheduler, 20)
@@ -80,7 +57,7 @@ def test_prefills_take_turns() -> None:
 
 def test_a_short_prefill_does_not_wait_for_a_long_one() -> None:
     scheduler = Scheduler(step_tokens=32, chunk=32)
-    long, short = _append(10_000), _append(3)
+    long, short = new_append(10_000), new_append(3)
     scheduler.add(long)
     scheduler.add(short)
     _run(scheduler, 2)
@@ -89,7 +66,7 @@ def test_a_short_prefill_does_not_wait_for_a_long_one() -> None:
 
 def test_a_generate_whose_reader_lags_is_passed_over() -> None:
     scheduler = Scheduler(step_tokens=8, chunk=8)
-    paused, free = _generate(), _generate()
+    paused, free = new_generate(), new_generate()
     paused.num_generated = MAX_UNREAD_TOKENS
     scheduler.add(paused)
     assert not scheduler.has_work
@@ -102,8 +79,49 @@ def test_a_generate_whose_reader_lags_is_passed_over() -> None:
 
 def test_a_removed_operation_gets_nothing() -> None:
     scheduler = Scheduler(step_tokens=8, chunk=8)
-    for operation in (_generate(), _append(9)):
+    for operation in (new_generate(), new_append(9)):
         scheduler.add(operation)
         scheduler.remove(operation)
     assert not scheduler.has_work
     assert scheduler.next_step() == ([], [])
+
+
+def _shared_steps(scheduler: Scheduler, num_steps: int) -> list[dict[str, int]]:
+    """Tokens by tenant, after each of two tenants was measured in a step for itself."""
+    steps = []
+    for _ in range(2 + num_steps):
+        steps.append(dict(scheduler.next_step().num_tokens))
+        scheduler.account(1.0)
+    return steps[2:]
+
+
+def test_chunks_go_round_the_tenants_first() -> None:
+    scheduler = Scheduler(step_tokens=128, chunk=32)
+    for append in [*(new_append(10_000, "many") for _ in range(6)), *(new_append(10_000, "few") for _ in range(2))]:
+        scheduler.add(append)
+    assert _shared_steps(scheduler, 3) == [{"many": 64, "few": 64}] * 3
+
+
+def test_tokens_go_round_the_tenants_first_where_a_step_is_short() -> None:
+    scheduler = Scheduler(step_tokens=7, chunk=2)
+    generates = [*(new_generate("many") for _ in range(10)), *(new_generate("few") for _ in range(5))]
+    for generate in generates:
+        scheduler.add(generate)
+    first, second = _shared_steps(scheduler, 2)
+    assert sorted(first.values()) == sorted(second.values()) == [3, 4]
+    assert first != second, "the odd one goes round too"
+
+
+def test_a_tenant_s_sessions_take_turns_within_its_part() -> None:
+    scheduler = Scheduler(step_tokens=6, chunk=2)
+    generates = [new_generate("many") for _ in range(9)]
+    for generate in (*generates, *(new_generate("few") for _ in range(3))):
+        scheduler.add(generate)
+    _shared_steps(scheduler, 0)
+    got = dict.fromkeys(generates, 0)
+    for _ in range(3):
+        for generate in scheduler.next_step().generates:
+            if generate.tenant == "many":
+                got[generate] += 1
+        scheduler.account(1.0)
+    assert set(got.values()) == {1}

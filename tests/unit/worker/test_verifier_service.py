@@ -2,7 +2,8 @@
 
 import asyncio
 import math
-from collections.abc import AsyncIterator, Iterator
+import threading
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Any
 
 import grpc
@@ -16,9 +17,12 @@ from kakeya_stubs.worker.v1.verifier_pb2_grpc import VerifierServiceStub, add_Ve
 from kakeya_worker import generate_request
 from kakeya_worker.engine.engine import Engine
 from kakeya_worker.engine.geometry import LaneGeometry
+from kakeya_worker.engine.operation import Generate
+from kakeya_worker.engine.row import Row
 from kakeya_worker.engine.sampling import Sampling, TokenDetail
 from kakeya_worker.torch_backend import TorchVerifier
 from kakeya_worker.verifier_service import SERVICE_NAME, VerifierService
+from tests.unit.worker.engine_calls import TIMEOUT, Tokens
 
 BYTES = 2_048
 LEASE: dict[str, Any] = {"session_id": "s", "epoch": 3}
@@ -55,7 +59,7 @@ async def stub(service: tuple[VerifierService, Any], engine: Engine) -> Any:
     """A stub of a service with a running engine, and one open session with 40 tokens."""
     service[0].engine = engine
     stub = service[1]
-    await stub.OpenSession(pb.OpenSessionRequest(**LEASE, sink=4, window=64))
+    await stub.OpenSession(pb.OpenSessionRequest(**LEASE, sink=4, window=64, tenant="acme"))
     await stub.Append(pb.AppendRequest(**LEASE, history_length=0, token_ids=range(40)))
     return stub
 
@@ -149,6 +153,7 @@ def test_every_field_of_a_request_reaches_the_engine() -> None:
         sampling=sampling,
         stop_token_sequences=sequences,
         logprobs=0,
+        acknowledges=True,
     )
     generate = generate_request.operation(request, VOCABULARY, on_token)
     assert generate.sampling == Sampling(2**63, 0.5, 0.75, 7, 0.125, 1.5, -0.25, ((3, -1.0), (9, 2.5)))
@@ -157,8 +162,10 @@ def test_every_field_of_a_request_reaches_the_engine() -> None:
     assert (generate.max_tokens, generate.num_top_logprobs) == (11, 0)
     assert generate.eos_token_ids == {5, 6}
     assert generate.on_token is on_token
+    assert generate.acknowledges
     unset = generate_request.operation(pb.GenerateRequest(max_tokens=1), VOCABULARY, on_token)
     assert (unset.sampling, unset.stop_token_sequences, unset.num_top_logprobs) == (Sampling(), (), None)
+    assert not unset.acknowledges
 
 
 async def test_details_come_where_they_are_asked_for(stub: Any) -> None:
@@ -244,7 +251,7 @@ async def test_a_client_that_leaves_stops_its_operation(stub: Any, engine: Engin
         if num_tokens == 5:
             break
     call.cancel()
-    while any(tenancy.operation for tenancy in engine.lanes.tenancies()):
+    while any(occupant.operation for occupant in engine.lanes.occupants()):
         await asyncio.sleep(0.005)
     (report,) = engine.lanes.reports()
     assert report.state.history_length >= 45
@@ -259,6 +266,74 @@ async def test_stop_tells_what_is_committed(stub: Any) -> None:
     assert await _reason(tokens) == (grpc.StatusCode.CANCELLED, "OPERATION_STOPPED")
     assert state.history_length >= 45
     assert state.kv_live_bytes == min(68, state.history_length) * BYTES
+
+
+def _acknowledge(num_tokens: int) -> pb.AcknowledgeRequest:
+    return pb.AcknowledgeRequest(**LEASE, num_tokens=num_tokens)
+
+
+async def test_what_is_sent_is_unread_until_it_is_acknowledged(stub: Any, engine: Engine) -> None:
+    call = stub.Generate(pb.GenerateRequest(**LEASE, history_length=40, max_tokens=200, acknowledges=True))
+    tokens = aiter(call)
+    generate = await _read(tokens, 64, engine)
+    assert generate.is_paused
+    assert await stub.Acknowledge(_acknowledge(16)) == pb.AcknowledgeResponse()
+    assert await _read(tokens, 16, engine) is generate
+    assert (generate.num_generated, generate.num_read, generate.is_paused) == (80, 16, True)
+    await stub.Acknowledge(_acknowledge(10**6))
+    await _read(tokens, 64, engine)
+    await stub.Acknowledge(_acknowledge(7))
+    assert (generate.num_generated, generate.num_read) == (144, 80)
+    await stub.Acknowledge(_acknowledge(144))
+    *rest, done = [response async for response in tokens]
+    assert (len(rest), done.done.generated_token_count) == (56, 200)
+
+
+async def _read(tokens: Any, num_tokens: int, engine: Engine) -> Generate:
+    """Reads some tokens of the stream; the operation that made them."""
+    for _ in range(num_tokens):
+        assert (await anext(tokens)).WhichOneof("payload") == "token_id"
+    operation = engine.lanes.find("s", 3).operation
+    assert isinstance(operation, Generate)
+    return operation
+
+
+async def test_who_does_not_say_so_acknowledges_nothing(stub: Any, engine: Engine) -> None:
+    tokens = Tokens(wanted=64)
+    request = pb.GenerateRequest(**LEASE, history_length=40, max_tokens=1000)
+    generate = generate_request.operation(request, VOCABULARY, tokens)
+    engine.submit(generate)
+    assert await asyncio.to_thread(tokens.enough.wait, TIMEOUT)
+    await stub.Acknowledge(_acknowledge(10))
+    assert generate.num_read == 0
+
+
+async def test_what_is_sent_is_read_where_nobody_acknowledges(stub: Any, engine: Engine) -> None:
+    call = stub.Generate(pb.GenerateRequest(**LEASE, history_length=40, max_tokens=10**6))
+    generate = await _read(aiter(call), 100, engine)
+    assert generate.num_read >= 36
+
+
+async def test_acknowledging_where_no_generate_runs_changes_nothing(
+    stub: Any, verifier: TorchVerifier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await stub.Acknowledge(_acknowledge(5))
+    is_in_step, goes_on = threading.Event(), threading.Event()
+    forward = verifier.forward
+
+    def held(rows: Sequence[Row]) -> None:
+        is_in_step.set()
+        assert goes_on.wait(TIMEOUT)
+        forward(rows)
+
+    monkeypatch.setattr(verifier, "forward", held)
+    append = stub.Append(pb.AppendRequest(**LEASE, history_length=40, token_ids=[1]))
+    assert await asyncio.to_thread(is_in_step.wait, TIMEOUT)
+    try:
+        await stub.Acknowledge(_acknowledge(5))  # answers while a step is under way
+    finally:
+        goes_on.set()
+    assert (await append).lane == _lane(41)
 
 
 async def test_a_deadline_stops_an_append_and_keeps_its_prefix(stub: Any) -> None:
@@ -293,6 +368,8 @@ async def test_a_deadline_stops_an_append_and_keeps_its_prefix(stub: Any) -> Non
             "TOKEN_OUT_OF_VOCABULARY",
         ),
         ("Stop", pb.StopRequest(session_id="t"), "NOT_FOUND", "SESSION_NOT_FOUND"),
+        ("Acknowledge", pb.AcknowledgeRequest(session_id="t"), "NOT_FOUND", "SESSION_NOT_FOUND"),
+        ("Acknowledge", pb.AcknowledgeRequest(session_id="s", epoch=2), "FAILED_PRECONDITION", "STALE_EPOCH"),
         ("CloseSession", pb.CloseSessionRequest(session_id="s", epoch=2), "FAILED_PRECONDITION", "STALE_EPOCH"),
     ],
 )

@@ -32,6 +32,7 @@ def operation(
         on_token=on_token,
         num_top_logprobs=request.logprobs if request.HasField("logprobs") else None,
         stop_token_sequences=_stop_token_sequences(request, vocab_size),
+        acknowledges=request.acknowledges,
     )
 
 

@@ -12,7 +12,7 @@ from kakeya_stubs.worker.v1 import verifier_pb2 as pb
 from kakeya_stubs.worker.v1.verifier_pb2_grpc import VerifierServiceServicer
 from kakeya_worker import generate_request
 from kakeya_worker.engine.engine import Engine
-from kakeya_worker.engine.operation import Append, Finish, GenerateResult, LaneState
+from kakeya_worker.engine.operation import Append, Finish, Generate, GenerateResult, LaneState
 from kakeya_worker.engine.retention import SessionOptions
 from kakeya_worker.engine.sampling import TokenDetail
 
@@ -34,7 +34,8 @@ class VerifierService(VerifierServiceServicer):
 
     async def OpenSession(self, request: pb.OpenSessionRequest, context: Context) -> pb.OpenSessionResponse:
         engine = self._engine(request.session_id)
-        opened = await asyncio.wrap_future(engine.open(request.session_id, request.epoch, _options(request)))
+        opening = engine.open(request.session_id, request.epoch, _options(request), request.tenant)
+        opened = await asyncio.wrap_future(opening)
         return pb.OpenSessionResponse(lane=_lane_state(opened.state), sink=opened.sink, window=opened.window)
 
     async def Append(self, request: pb.AppendRequest, context: Context) -> pb.AppendResponse:
@@ -68,10 +69,13 @@ class VerifierService(VerifierServiceServicer):
         )
         generate.future.add_done_callback(lambda _: put(None))
         engine.submit(generate)
+        num_sent = 0
         try:
             while (response := await unread.get()) is not None:
                 yield response
-                engine.acknowledge(generate)
+                num_sent += 1
+                if not generate.acknowledges:
+                    engine.acknowledge(generate, num_sent)
             result = generate.future.result()
         finally:
             engine.cancel(generate)
@@ -83,6 +87,14 @@ class VerifierService(VerifierServiceServicer):
         state = await asyncio.wrap_future(engine.stop_operation(request.session_id, request.epoch))
         _annotate(state)
         return pb.StopResponse(lane=_lane_state(state))
+
+    async def Acknowledge(self, request: pb.AcknowledgeRequest, context: Context) -> pb.AcknowledgeResponse:
+        """Waits for no step. One that comes late may count for the next Generate: it then pauses later, once."""
+        engine = self._engine(request.session_id)
+        operation = engine.lanes.find(request.session_id, request.epoch).operation
+        if isinstance(operation, Generate) and operation.acknowledges:
+            engine.acknowledge(operation, request.num_tokens)
+        return pb.AcknowledgeResponse()
 
     async def CloseSession(self, request: pb.CloseSessionRequest, context: Context) -> pb.CloseSessionResponse:
         engine = self._engine(request.session_id)

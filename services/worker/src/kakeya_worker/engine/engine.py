@@ -23,7 +23,7 @@ from kakeya_shared.errors import (
 from kakeya_worker.engine.command_queue import CommandQueue
 from kakeya_worker.engine.geometry import LaneGeometry
 from kakeya_worker.engine.lane import violation
-from kakeya_worker.engine.lane_table import LaneTable, Tenancy
+from kakeya_worker.engine.lane_table import LaneTable, Occupant
 from kakeya_worker.engine.operation import (
     MAX_PAUSE_SECONDS,
     MAX_UNREAD_TOKENS,
@@ -89,9 +89,9 @@ class Engine:
         self._commands.put(lambda: self._drain(grace_seconds))
         self._thread.join()
 
-    def open(self, session_id: str, epoch: int, options: SessionOptions) -> "Future[OpenLane]":
+    def open(self, session_id: str, epoch: int, options: SessionOptions, tenant: str = "") -> "Future[OpenLane]":
         """Takes a lane; fails with InvalidField, NoCapacity, StaleEpoch or Draining."""
-        return self._commands.call(lambda: self._open(session_id, epoch, options))
+        return self._commands.call(lambda: self._open(session_id, epoch, options, tenant))
 
     def submit(self, operation: Append | Generate) -> None:
         """Runs an operation; its future fails with the error tree of kakeya_shared."""
@@ -103,11 +103,12 @@ class Engine:
         operation.is_cancelled = True
         self._commands.wake()
 
-    def acknowledge(self, generate: Generate) -> None:
-        """Counts one token as read; a paused row goes on."""
-        generate.num_read += 1
-        # Looked at after the count, so that a row the engine pauses at this moment is not missed.
-        if generate.num_unread >= MAX_UNREAD_TOKENS - 1:
+    def acknowledge(self, generate: Generate, num_tokens: int) -> None:
+        """Counts the first `num_tokens` as read, never fewer than before; a paused row goes on."""
+        num_read = generate.num_read
+        generate.num_read = max(num_read, min(num_tokens, generate.num_generated))
+        # By the count before, and looked at after it: a row that the engine pauses at this moment is not missed.
+        if generate.num_generated - num_read >= MAX_UNREAD_TOKENS:
             self._commands.wake()
 
     def stop_operation(self, session_id: str, epoch: int) -> "Future[LaneState]":
@@ -148,6 +149,7 @@ class Engine:
         self._commands.run_waiting()
 
     def _step(self) -> None:
+        started = time.perf_counter()
         generates, appends = self._scheduler.next_step()
         scheduled: list[Append | Generate] = [*generates, *(append for append, _ in appends)]
         try:
@@ -164,6 +166,7 @@ class Engine:
             return
         for operation, row in rows:
             self._commit(operation, row)
+        self._scheduler.account(time.perf_counter() - started)
 
     def _sampled_rows(self, generates: list[Generate]) -> list[tuple[Append | Generate, Row]]:
         """The next token of each generate, chosen, delivered, and ready to be forwarded."""
@@ -183,54 +186,54 @@ class Engine:
         return rows
 
     def _commit(self, operation: Append | Generate, row: Row) -> None:
-        tenancy = self.lanes.find(operation.session_id, operation.epoch)
+        occupant = self.lanes.find(operation.session_id, operation.epoch)
         try:
             operation.lane.commit(row)
         except InvariantViolated as error:
-            self._violate(tenancy, error)
+            self._violate(occupant, error)
             return
-        self.lanes.publish(tenancy)
+        self.lanes.publish(occupant)
         if isinstance(operation, Append):
             operation.num_done += len(row.token_ids)
-        self._complete_if_done(tenancy, operation)
+        self._complete_if_done(occupant, operation)
 
-    def _open(self, session_id: str, epoch: int, options: SessionOptions) -> OpenLane:
+    def _open(self, session_id: str, epoch: int, options: SessionOptions, tenant: str) -> OpenLane:
         self._refuse_if_draining()
-        tenancy = self.lanes.open(session_id, epoch, options)
-        return OpenLane(self.lanes.state(tenancy), tenancy.lane.retention.sink, tenancy.lane.retention.window)
+        occupant = self.lanes.open(session_id, epoch, options, tenant)
+        return OpenLane(self.lanes.state(occupant), occupant.lane.retention.sink, occupant.lane.retention.window)
 
     def _begin(self, operation: Append | Generate) -> None:
         try:
             self._refuse_if_draining()
-            tenancy = self.lanes.find(operation.session_id, operation.epoch)
-            if tenancy.operation is not None:
+            occupant = self.lanes.find(operation.session_id, operation.epoch)
+            if occupant.operation is not None:
                 raise OperationRunning("another operation is running on the session")
-            if tenancy.lane.length != operation.history_length:
-                self._violate(tenancy, violation(1, _lengths(tenancy, operation)), also=operation)
+            if occupant.lane.length != operation.history_length:
+                self._violate(occupant, violation(1, _lengths(occupant, operation)), also=operation)
                 return
-            operation.check(tenancy.lane)
+            operation.check(occupant.lane)
         except KakeyaError as error:
             operation.future.set_exception(error)
             return
-        operation.begin(tenancy.lane)
-        tenancy.operation = operation
+        operation.begin(occupant.lane, occupant.tenant)
+        occupant.operation = operation
         self._scheduler.add(operation)
-        self._complete_if_done(tenancy, operation)  # nothing to prefill, or no room to generate
+        self._complete_if_done(occupant, operation)  # nothing to prefill, or no room to generate
 
-    def _complete_if_done(self, tenancy: Tenancy, operation: Append | Generate) -> None:
+    def _complete_if_done(self, occupant: Occupant, operation: Append | Generate) -> None:
         if isinstance(operation, Append):
             if operation.is_complete:
-                self._complete_append(tenancy, operation)
+                self._complete_append(occupant, operation)
         elif (finish := operation.finish) is not None:
-            self._complete_generate(tenancy, operation, finish)
+            self._complete_generate(occupant, operation, finish)
 
-    def _complete_append(self, tenancy: Tenancy, append: Append) -> None:
-        state = self.lanes.state(tenancy)
+    def _complete_append(self, occupant: Occupant, append: Append) -> None:
+        state = self.lanes.state(occupant)
         self._release(append)
         append.future.set_result(AppendResult(state, append.seconds, append.num_evicted))
 
-    def _complete_generate(self, tenancy: Tenancy, generate: Generate, finish: Finish) -> None:
-        state, prefill_seconds = self.lanes.state(tenancy), generate.lane.prefill_seconds
+    def _complete_generate(self, occupant: Occupant, generate: Generate, finish: Finish) -> None:
+        state, prefill_seconds = self.lanes.state(occupant), generate.lane.prefill_seconds
         self._release(generate)
         generate.future.set_result(
             GenerateResult(
@@ -257,12 +260,12 @@ class Engine:
         else:
             operation.lane.prefill_seconds += operation.seconds
 
-    def _violate(self, tenancy: Tenancy, error: InvariantViolated, also: Append | Generate | None = None) -> None:
+    def _violate(self, occupant: Occupant, error: InvariantViolated, also: Append | Generate | None = None) -> None:
         """Frees the lane and fails its operation, and `also` one that has not begun."""
-        _log.error("invariant violated", session_id=tenancy.session_id, problem=error.message)
-        if tenancy.operation is not None:
-            self._fail(tenancy.operation, error)
-        self.lanes.free(tenancy)
+        _log.error("invariant violated", session_id=occupant.session_id, problem=error.message)
+        if occupant.operation is not None:
+            self._fail(occupant.operation, error)
+        self.lanes.free(occupant)
         if also is not None:
             also.future.set_exception(error)
 
@@ -273,20 +276,20 @@ class Engine:
             elif isinstance(operation, Generate) and operation.paused_too_long():
                 self._fail(operation, OperationStopped(f"nobody read the tokens for {MAX_PAUSE_SECONDS:g} s"))
 
-    def _stop_operation(self, tenancy: Tenancy) -> LaneState:
-        if tenancy.operation is not None:
-            self._fail(tenancy.operation, OperationStopped("the operation was stopped"))
-        return self.lanes.state(tenancy)
+    def _stop_operation(self, occupant: Occupant) -> LaneState:
+        if occupant.operation is not None:
+            self._fail(occupant.operation, OperationStopped("the operation was stopped"))
+        return self.lanes.state(occupant)
 
-    def _close(self, tenancy: Tenancy) -> int:
-        if tenancy.operation is not None:
-            self._fail(tenancy.operation, SessionClosed("the session was closed"))
-        self.lanes.free(tenancy)
-        return tenancy.lane.length
+    def _close(self, occupant: Occupant) -> int:
+        if occupant.operation is not None:
+            self._fail(occupant.operation, SessionClosed("the session was closed"))
+        self.lanes.free(occupant)
+        return occupant.lane.length
 
     def _reset(self) -> None:
-        for tenancy in self.lanes.tenancies():
-            self._close(tenancy)
+        for occupant in self.lanes.occupants():
+            self._close(occupant)
 
     def _refuse_if_draining(self) -> None:
         if self._ends_at is not None:
@@ -313,5 +316,5 @@ def _next_token(generate: Generate, logits: NDArray[np.float32]) -> tuple[int, T
     return token_id, None if num_top is None else token_detail(logits, token_id, num_top)
 
 
-def _lengths(tenancy: Tenancy, operation: Append | Generate) -> str:
-    return f"the history is {operation.history_length} tokens long on record, {tenancy.lane.length} in the lane"
+def _lengths(occupant: Occupant, operation: Append | Generate) -> str:
+    return f"the history is {operation.history_length} tokens long on record, {occupant.lane.length} in the lane"

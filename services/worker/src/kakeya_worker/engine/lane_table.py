@@ -36,11 +36,12 @@ class SlabTotals:
 
 
 @dataclass(eq=False)
-class Tenancy:
-    """A session on its lane."""
+class Occupant:
+    """A session on its lane; `tenant` is its owner, empty where there are none."""
 
     session_id: str
     epoch: int
+    tenant: str
     lane: Lane
     operation: Append | Generate | None = None
 
@@ -61,12 +62,12 @@ class LaneTable:
         self.num_lanes = num_lanes
         self.kv_bytes_per_token = kv_bytes_per_token
         self._free = list(reversed(range(num_lanes)))
-        self._tenancies: dict[str, Tenancy] = {}
+        self._occupants: dict[str, Occupant] = {}
         self._published: dict[str, LaneReport] = {}
         self._revision = 0
         self._lock = threading.Lock()
 
-    def open(self, session_id: str, epoch: int, options: SessionOptions) -> Tenancy:
+    def open(self, session_id: str, epoch: int, options: SessionOptions, tenant: str) -> Occupant:
         """Takes a lane; repeated under the same epoch it changes nothing.
 
         Raises:
@@ -74,45 +75,50 @@ class LaneTable:
             NoCapacity: every lane is taken.
             StaleEpoch: the session is open under another epoch.
         """
-        if session_id in self._tenancies:
+        if session_id in self._occupants:
             return self.find(session_id, epoch)
         retention = self._retention(options, self.geometry)
         if not self._free:
             raise NoCapacity(f"all {self.num_lanes} lanes are in use")
         lane = Lane(self.geometry, self._free.pop(), retention, options.refuses_overflow)
-        self._tenancies[session_id] = tenancy = Tenancy(session_id, epoch, lane)
-        self.publish(tenancy)
-        return tenancy
+        self._occupants[session_id] = occupant = Occupant(session_id, epoch, tenant, lane)
+        self.publish(occupant)
+        return occupant
 
-    def find(self, session_id: str, epoch: int) -> Tenancy:
-        """Raises SessionNotFound, or StaleEpoch where the lease is not the lane's."""
-        tenancy = self._tenancies.get(session_id)
-        if tenancy is None:
+    def find(self, session_id: str, epoch: int) -> Occupant:
+        """Any thread may ask; only the engine's changes what it finds.
+
+        Raises:
+            SessionNotFound: no lane is open for the session.
+            StaleEpoch: the lease is not the lane's.
+        """
+        occupant = self._occupants.get(session_id)
+        if occupant is None:
             raise SessionNotFound("no lane is open for this session")
-        if tenancy.epoch != epoch:
-            raise StaleEpoch(f"the lane is leased under epoch {tenancy.epoch}, not {epoch}")
-        return tenancy
+        if occupant.epoch != epoch:
+            raise StaleEpoch(f"the lane is leased under epoch {occupant.epoch}, not {epoch}")
+        return occupant
 
-    def free(self, tenancy: Tenancy) -> None:
+    def free(self, occupant: Occupant) -> None:
         """Gives the lane back."""
-        del self._tenancies[tenancy.session_id]
-        self._free.append(tenancy.lane.index)
+        del self._occupants[occupant.session_id]
+        self._free.append(occupant.lane.index)
         with self._lock:
-            del self._published[tenancy.session_id]
+            del self._published[occupant.session_id]
 
-    def tenancies(self) -> tuple[Tenancy, ...]:
-        return tuple(self._tenancies.values())
+    def occupants(self) -> tuple[Occupant, ...]:
+        return tuple(self._occupants.values())
 
-    def state(self, tenancy: Tenancy) -> LaneState:
-        lane = tenancy.lane
+    def state(self, occupant: Occupant) -> LaneState:
+        lane = occupant.lane
         return LaneState(lane.length, lane.num_live_slots * self.kv_bytes_per_token, lane.retained)
 
-    def publish(self, tenancy: Tenancy) -> None:
+    def publish(self, occupant: Occupant) -> None:
         """Lets other threads see the lane as it is now."""
         with self._lock:
             self._revision += 1
-            self._published[tenancy.session_id] = LaneReport(
-                tenancy.session_id, tenancy.epoch, self.state(tenancy), self._revision
+            self._published[occupant.session_id] = LaneReport(
+                occupant.session_id, occupant.epoch, self.state(occupant), self._revision
             )
 
     def reports(self, after_revision: int = 0) -> tuple[LaneReport, ...]:

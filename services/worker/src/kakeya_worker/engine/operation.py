@@ -69,19 +69,22 @@ class Operation:
         epoch: of the caller's lease.
         history_length: what the caller has on record; a lane of another length violates INV-1.
         lane: set when the engine takes the operation up.
+        tenant: owner of the session, set likewise.
     """
 
     session_id: str
     epoch: int
     history_length: int
     lane: Lane = field(init=False)
+    tenant: str = field(init=False)
     num_evicted_before: int = field(init=False)
     started: float = field(init=False, default_factory=time.perf_counter)
     ended: float | None = field(init=False, default=None)
     is_cancelled: bool = field(init=False, default=False)
 
-    def begin(self, lane: Lane) -> None:
+    def begin(self, lane: Lane, tenant: str) -> None:
         self.lane = lane
+        self.tenant = tenant
         self.num_evicted_before = lane.num_evicted
 
     @property
@@ -133,6 +136,8 @@ class Generate(Operation):
         num_top_logprobs: of how many likeliest ids the log-probabilities are wanted, beside the choice's own; None
             for no log-probabilities.
         stop_token_sequences: it ends once its tokens end with one of these.
+        acknowledges: its reader says by and by how many tokens it has passed on; what was handed out does not count.
+        num_read: how many of its first tokens were read; changed by one thread.
         counts: how often it has produced each id; kept where there are penalties.
     """
 
@@ -142,6 +147,7 @@ class Generate(Operation):
     on_token: Callable[[int, TokenDetail | None], None]
     num_top_logprobs: int | None = None
     stop_token_sequences: tuple[tuple[int, ...], ...] = ()
+    acknowledges: bool = False
     future: "Future[GenerateResult]" = field(init=False, default_factory=Future)
     num_generated: int = field(init=False, default=0)
     num_read: int = field(init=False, default=0)
