@@ -134,7 +134,10 @@ class CredentialNotFound(
 class HistoryFull(
     KakeyaError, reason=ErrorReason.ERROR_REASON_HISTORY_FULL, status=grpc.StatusCode.FAILED_PRECONDITION
 ):
-    """The tokens do not fit and the session refuses to forget; `metadata["room"]` says how many would."""
+    """The tokens do not fit and the session refuses to forget, or its history may not get longer.
+
+    `metadata["room"]` says how many would fit.
+    """
 
 
 class InvariantViolated(

@@ -1,17 +1,27 @@
 """`kakeya health ADDRESS`: asks a server for its health, as a container's health check does."""
 
 import argparse
+import os
 import sys
+from pathlib import Path
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from kakeya_shared.tls import TlsError, client_tls
+
 SUMMARY = "ask a router or worker whether it is serving (exit status 0 or 1)"
+EXIT_USAGE = 2
 
 
-def check(address: str, service: str = "", timeout_seconds: float = 3.0) -> str:
+def check(
+    address: str,
+    service: str = "",
+    timeout_seconds: float = 3.0,
+    credentials: grpc.ChannelCredentials | None = None,
+) -> str:
     """The health of a service as grpc.health.v1 names it, or the gRPC status of the failed call."""
-    with grpc.insecure_channel(address) as channel:
+    with _channel(address, credentials) as channel:
         try:
             response = health_pb2_grpc.HealthStub(channel).Check(
                 health_pb2.HealthCheckRequest(service=service), timeout=timeout_seconds
@@ -22,11 +32,35 @@ def check(address: str, service: str = "", timeout_seconds: float = 3.0) -> str:
 
 
 def main(argv: list[str]) -> int:
+    arguments = _parser().parse_args(argv)
+    try:
+        tls = client_tls(arguments.tls_ca, arguments.tls_cert, arguments.tls_key)
+    except TlsError as error:
+        print(f"kakeya health: error: {error}", file=sys.stderr)
+        return EXIT_USAGE
+    credentials = None if tls is None else tls.credentials()
+    status = check(arguments.address, arguments.service, arguments.timeout_seconds, credentials)
+    print(f"{arguments.address} {status}", file=sys.stdout if status == "SERVING" else sys.stderr)
+    return 0 if status == "SERVING" else 1
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="kakeya health", description=SUMMARY)
     parser.add_argument("address", help="HOST:PORT of a router or worker")
     parser.add_argument("--service", default="", help="full gRPC service name (default: the server as a whole)")
     parser.add_argument("--timeout-seconds", type=float, default=3.0, help="how long to wait (default: 3)")
-    arguments = parser.parse_args(argv)
-    status = check(arguments.address, arguments.service, arguments.timeout_seconds)
-    print(f"{arguments.address} {status}", file=sys.stdout if status == "SERVING" else sys.stderr)
-    return 0 if status == "SERVING" else 1
+    files = {
+        "--tls-ca": "use TLS and trust these authorities",
+        "--tls-cert": "certificate to show, where the server asks for one",
+        "--tls-key": "its key",
+    }
+    for flag, help_text in files.items():
+        variable = "KAKEYA_" + flag.removeprefix("--").upper().replace("-", "_")
+        default = os.environ.get(variable) or None
+        help_text += f", in PEM (default: ${variable})"
+        parser.add_argument(flag, type=Path, default=default, metavar="FILE", help=help_text)
+    return parser
+
+
+def _channel(address: str, credentials: grpc.ChannelCredentials | None) -> grpc.Channel:
+    return grpc.secure_channel(address, credentials) if credentials else grpc.insecure_channel(address)

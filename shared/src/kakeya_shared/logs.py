@@ -7,6 +7,10 @@ import structlog
 from opentelemetry import trace
 from structlog.typing import EventDict, WrappedLogger
 
+# What is in a stranger's headers, or when a client hangs up, must not fill the log.
+_OF_HEADERS = ("opentelemetry.baggage", "opentelemetry.trace")
+_OF_CALLS = "grpc._cython.cygrpc"
+
 
 def _add_trace_ids(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
     context = trace.get_current_span().get_span_context()
@@ -49,3 +53,15 @@ def configure(service: str, level: str = "info") -> None:
         )
     )
     logging.basicConfig(handlers=[handler], level=max(threshold, logging.INFO), force=True)
+    _keep_strangers_out()
+
+
+def _keep_strangers_out() -> None:
+    for name in _OF_HEADERS:
+        logging.getLogger(name).setLevel(logging.ERROR)
+    logging.getLogger(_OF_CALLS).addFilter(_is_no_hang_up)  # a second time it changes nothing
+
+
+def _is_no_hang_up(record: logging.LogRecord) -> bool:
+    """False for what gRPC says when a client cancels while its answer is being written."""
+    return "ExecuteBatchError" not in record.getMessage()

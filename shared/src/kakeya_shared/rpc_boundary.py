@@ -7,6 +7,7 @@ import asyncio
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
+from dataclasses import dataclass
 from typing import Any, NoReturn, TypeAlias
 
 import grpc
@@ -16,6 +17,7 @@ from opentelemetry.trace import Span
 
 from kakeya_shared import error_details, tracing
 from kakeya_shared.errors import Internal, KakeyaError
+from kakeya_shared.request_parsing import Parse, parse, with_parsed_requests
 
 _log = structlog.get_logger()
 
@@ -29,7 +31,9 @@ Guard = Callable[[str, tracing.Metadata], Awaitable[None]]
 
 
 class RpcBoundary(grpc.aio.ServerInterceptor):
-    """Wraps the handlers of Kakeya's services; health and reflection pass untouched.
+    """Wraps the handlers of Kakeya's services; of health and reflection it only parses the requests.
+
+    Requests are parsed here, since gRPC answers INTERNAL to what is no protobuf.
 
     Args:
         guard: None lets every call in.
@@ -45,51 +49,72 @@ class RpcBoundary(grpc.aio.ServerInterceptor):
     ) -> Handler:
         handler = await continuation(handler_call_details)
         method = handler_call_details.method
-        if handler is None or not method.startswith("/kakeya."):
-            return handler
+        if handler is None:
+            return None
+        if not method.startswith("/kakeya."):
+            return with_parsed_requests(handler)
+        served = Served(method, handler.request_deserializer, self._guard)  # type: ignore[arg-type]  # generated handlers have one
         if handler.response_streaming:
             return grpc.unary_stream_rpc_method_handler(
-                _stream(method, handler.unary_stream, self._guard),  # type: ignore[arg-type]  # asyncio handlers are not typed
-                handler.request_deserializer,
-                handler.response_serializer,
+                _stream(served, handler.unary_stream),  # type: ignore[arg-type]  # asyncio handlers are not typed
+                response_serializer=handler.response_serializer,
             )
         return grpc.unary_unary_rpc_method_handler(
-            _unary(method, handler.unary_unary, self._guard),  # type: ignore[arg-type]  # as above
-            handler.request_deserializer,
-            handler.response_serializer,
+            _unary(served, handler.unary_unary),  # type: ignore[arg-type]  # as above
+            response_serializer=handler.response_serializer,
         )
 
 
-def _unary(method: str, behaviour: UnaryBehaviour, guard: Guard | None) -> UnaryBehaviour:
-    async def call(request: Any, context: Context) -> Any:
+@dataclass(frozen=True)
+class Served:
+    """What comes before the handler of a method."""
+
+    method: str
+    parser: Parse
+    guard: Guard | None
+
+    async def request(self, content: bytes, metadata: tracing.Metadata) -> Any:
+        """The request, of a caller who may call. Raises what the guard raises, and InvalidField."""
+        if self.guard is not None:
+            await self.guard(self.method, metadata)
+        return parse(self.parser, content)
+
+
+def _unary(served: Served, behaviour: UnaryBehaviour) -> UnaryBehaviour:
+    async def call(content: bytes, context: Context) -> Any:
         metadata = _metadata(context)
-        with tracing.server_span(method, metadata) as span:
+        with tracing.server_span(served.method, metadata) as span:
             try:
-                if guard is not None:
-                    await guard(method, metadata)
-                return await behaviour(request, context)
+                return await behaviour(await served.request(content, metadata), context)
             except (Exception, asyncio.CancelledError) as error:
                 await _abort(span, context, error)
 
     return call
 
 
-def _stream(method: str, behaviour: StreamBehaviour, guard: Guard | None) -> UnaryBehaviour:
+def _stream(served: Served, behaviour: StreamBehaviour) -> UnaryBehaviour:
     # A coroutine that writes, not a generator that yields: gRPC may drop a generator without closing it, and
     # then it is finalized in another task, too late. Here a vanished client is an exception in this frame.
-    async def call(request: Any, context: Context) -> None:
+    async def call(content: bytes, context: Context) -> None:
         metadata = _metadata(context)
-        with tracing.server_span(method, metadata) as span:
+        with tracing.server_span(served.method, metadata) as span:
             try:
-                if guard is not None:
-                    await guard(method, metadata)
+                request = await served.request(content, metadata)
                 async with aclosing(behaviour(request, context)) as responses:  # type: ignore[type-var]
                     async for response in responses:
-                        await context.write(response)
+                        await _write(context, response)
             except (Exception, asyncio.CancelledError) as error:
                 await _abort(span, context, error)
 
     return call
+
+
+async def _write(context: Context, response: Any) -> None:
+    try:
+        await context.write(response)
+    except grpc.aio.InternalError as error:
+        # So gRPC says at times that the client went while it had left too much unread to write more.
+        raise asyncio.CancelledError from error
 
 
 def _metadata(context: Context) -> tracing.Metadata:

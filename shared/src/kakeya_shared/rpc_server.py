@@ -5,19 +5,26 @@ from types import TracebackType
 from typing import Self
 
 import grpc
+import structlog
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
 from kakeya_shared.addresses import HostPort
-from kakeya_shared.rpc_boundary import Guard, RpcBoundary
+from kakeya_shared.rpc_boundary import Context, Guard, RpcBoundary
+from kakeya_shared.settings import ListenerSettings
+from kakeya_shared.tls import ServerTls, TlsError
 
-# Keepalive finds half-open connections; a client may ping an idle connection every 10 s.
-_OPTIONS = [
-    ("grpc.keepalive_time_ms", 30_000),
-    ("grpc.keepalive_timeout_ms", 10_000),
-    ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
-    ("grpc.so_reuseport", 0),
-]
+_log = structlog.get_logger()
+
+
+class Health(health.aio.HealthServicer):  # type: ignore[name-defined,misc]  # grpc_health hides its asyncio half
+    """gRPC health checking v1, with the rpc that the library leaves out."""
+
+    async def List(self, request: health_pb2.HealthListRequest, context: Context) -> health_pb2.HealthListResponse:  # noqa: N802  # rpc name
+        statuses = {
+            service: health_pb2.HealthCheckResponse(status=status) for service, status in self._server_status.items()
+        }
+        return health_pb2.HealthListResponse(statuses=statuses)
 
 
 class BindError(Exception):
@@ -30,8 +37,8 @@ class RpcServer:
     Args:
         bind: HOST:PORT; port 0 takes a free one.
         services: full names of the services, for health and reflection.
+        settings: TLS and limits; None for plaintext and the default limits.
         grace_seconds: how long running calls may take to end when the server stops.
-        max_message_bytes: of one request.
         guard: see `rpc_boundary.Guard`.
 
     Attributes:
@@ -43,31 +50,28 @@ class RpcServer:
         bind: str,
         services: Sequence[str],
         *,
+        settings: ListenerSettings | None = None,
         grace_seconds: float = 5.0,
-        max_message_bytes: int = 4 << 20,
         guard: Guard | None = None,
     ) -> None:
-        self.grpc_server = grpc.aio.server(
-            interceptors=[RpcBoundary(guard)],
-            options=[*_OPTIONS, ("grpc.max_receive_message_length", max_message_bytes)],
-        )
+        self._settings = settings or ListenerSettings.model_construct()  # the defaults, whatever the environment says
+        self.grpc_server = grpc.aio.server(interceptors=[RpcBoundary(guard)], options=_options(self._settings))
         self._bind = HostPort.parse(bind)
         self._services = tuple(services)
         self._grace_seconds = grace_seconds
-        self._health = health.aio.HealthServicer()  # type: ignore[attr-defined]  # grpc_health hides its asyncio half
+        self._health = Health()
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self.grpc_server)
         reflection.enable_server_reflection((*services, health.SERVICE_NAME, reflection.SERVICE_NAME), self.grpc_server)
         self.address = ""
 
     async def __aenter__(self) -> Self:
-        """Starts to listen, NOT_SERVING at first. Raises BindError."""
+        """Starts to listen, NOT_SERVING at first. Raises BindError: the address is taken, or the TLS files are bad."""
         await self.set_serving(False)
-        try:
-            port = self.grpc_server.add_insecure_port(str(self._bind))
-        except RuntimeError as error:
-            raise BindError(f"cannot listen on {self._bind}: is it in use?") from error
+        port = self._add_port()
         await self.grpc_server.start()
         self.address = str(HostPort(self._bind.host, port))
+        for warning in self._settings.dangers(self._bind.host):
+            _log.warning(warning, address=self.address)
         return self
 
     async def __aexit__(
@@ -81,3 +85,45 @@ class RpcServer:
         status = health_pb2.HealthCheckResponse.SERVING if serving else health_pb2.HealthCheckResponse.NOT_SERVING
         for service in ("", *self._services):
             await self._health.set(service, status)
+
+    def _add_port(self) -> int:
+        try:
+            tls = _tls(self._settings)
+            if tls is None:
+                return self.grpc_server.add_insecure_port(str(self._bind))
+            return self.grpc_server.add_secure_port(str(self._bind), tls.credentials())
+        except TlsError as error:
+            raise BindError(str(error)) from error
+        except RuntimeError as error:
+            raise BindError(f"cannot listen on {self._bind}: is it in use?") from error
+
+
+def _tls(settings: ListenerSettings) -> ServerTls | None:
+    if settings.tls_cert is None or settings.tls_key is None:
+        return None
+    return ServerTls(settings.tls_cert, settings.tls_key, settings.tls_client_ca)
+
+
+def _options(settings: ListenerSettings) -> list[tuple[str, int]]:
+    return [
+        ("grpc.max_receive_message_length", settings.max_message_bytes),
+        # Between the two gRPC would draw lots.
+        ("grpc.max_metadata_size", settings.max_metadata_bytes),
+        ("grpc.absolute_max_metadata_size", settings.max_metadata_bytes),
+        ("grpc.max_concurrent_streams", settings.max_concurrent_streams),
+        ("grpc.max_connection_idle_ms", _milliseconds(settings.max_connection_idle_seconds)),
+        # Half-open connections are found, those without calls too. Where gRPC sees a ping unanswered it waits for
+        # ping_timeout, a minute by default, whatever keepalive_timeout says.
+        ("grpc.keepalive_time_ms", _milliseconds(settings.keepalive_seconds)),
+        ("grpc.keepalive_timeout_ms", _milliseconds(settings.keepalive_timeout_seconds)),
+        ("grpc.http2.ping_timeout_ms", _milliseconds(settings.keepalive_timeout_seconds)),
+        ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.http2.max_pings_without_data", 0),
+        # A client may ping an idle connection every 10 s.
+        ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
+        ("grpc.so_reuseport", 0),
+    ]
+
+
+def _milliseconds(seconds: float) -> int:
+    return min(round(seconds * 1000), (1 << 31) - 1)

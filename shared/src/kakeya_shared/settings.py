@@ -6,14 +6,21 @@ docs/configuration.md is generated from the classes (`make docs`).
 
 import sys
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, PrivateAttr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, CliApp, SettingsConfigDict
 
-from kakeya_shared.addresses import HostPort, is_loopback
+from kakeya_shared.addresses import Address, HostPort, is_loopback
 
 EXIT_USAGE = 2
+LONGEST_APPEND_TOKENS = 1_000_000
+"""That a router may be told to allow, and every worker's messages must hold."""
+
+
+def append_bytes(num_tokens: int) -> int:
+    """The largest message of an append: a token id takes up to 5 bytes, everything else far under 4 KiB."""
+    return 5 * num_tokens + 4096
 
 
 def setting(default: Any = ..., help: str = "", *, unit: str = "", reason: str = "", **limits: Any) -> Any:
@@ -135,6 +142,11 @@ class ListenerSettings(ServiceSettings):
         gt=0,
     )
 
+    if TYPE_CHECKING:
+        bind: Address
+
+    _missing: str = PrivateAttr("")
+
     @model_validator(mode="after")
     def _whole_tls(self) -> Self:
         if (self.tls_cert is None) != (self.tls_key is None):
@@ -152,3 +164,12 @@ class ListenerSettings(ServiceSettings):
         host = HostPort.parse(self.bind).host
         if missing and not self.insecure and not is_loopback(host):
             raise ValueError(f"--bind {host} is outside loopback and {missing}; --insecure does it nevertheless")
+        self._missing = missing
+
+    def dangers(self, host: str) -> list[str]:
+        """What is to be said aloud about listening on `host` with these settings."""
+        if is_loopback(host):
+            return []
+        open_door = f"INSECURE: anybody who reaches this port may use the service, since {self._missing}"
+        plaintext = "plaintext outside loopback (no --tls-cert): whoever is on the way reads keys, tokens and texts"
+        return [open_door] * bool(self._missing) + [plaintext] * (self.tls_cert is None)

@@ -1,6 +1,6 @@
 import pytest
 
-from kakeya_shared.addresses import HostPort, parse_list
+from kakeya_shared.addresses import HostPort, is_loopback, parse_list
 
 
 @pytest.mark.parametrize(
@@ -23,3 +23,11 @@ def test_a_list_of_addresses() -> None:
     assert parse_list("") == ()
     with pytest.raises(ValueError, match="'b' is not"):
         parse_list("a:1,b")
+
+
+@pytest.mark.parametrize(
+    ("host", "here"),
+    [("localhost", True), ("127.0.0.9", True), ("::1", True), ("0.0.0.0", False), ("::", False), ("router", False)],
+)
+def test_only_this_machine_reaches_loopback(host: str, here: bool) -> None:
+    assert is_loopback(host) is here

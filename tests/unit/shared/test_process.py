@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 import structlog
+from opentelemetry import propagate
 from opentelemetry.sdk.trace import TracerProvider
 
 from kakeya_shared import service_process
@@ -87,6 +88,19 @@ def test_the_same_in_this_process(capsys: pytest.CaptureFixture[str]) -> None:
     inside, outside = map(json.loads, capsys.readouterr().err.splitlines())
     assert len(inside["trace_id"]) == 32
     assert "trace_id" not in outside
+
+
+@pytest.mark.usefixtures("_logging_restored")
+def test_what_strangers_send_does_not_fill_the_log(capsys: pytest.CaptureFixture[str]) -> None:
+    async def program(stop: asyncio.Event) -> None:
+        propagate.extract({"baggage": "%00=%ff;;;,", "traceparent": "0" * 600})
+        logging.getLogger("grpc._cython.cygrpc").error("ExecuteBatchError raised in core by servicer method [/x]")
+        logging.getLogger("grpc._cython.cygrpc").error("something else")
+        os.kill(os.getpid(), signal.SIGTERM)
+        await stop.wait()
+
+    assert service_process.run("sample", "info", program) == 0
+    assert [json.loads(line)["event"] for line in capsys.readouterr().err.splitlines()] == ["something else"]
 
 
 @pytest.mark.usefixtures("_logging_restored")

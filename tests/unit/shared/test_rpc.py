@@ -12,53 +12,16 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from kakeya_shared import error_details, health_command
 from kakeya_shared.errors import NoCapacity
-from kakeya_shared.rpc_boundary import Context
 from kakeya_shared.rpc_server import BindError, RpcServer
 from kakeya_stubs.v1 import runtime_pb2 as pb
-from kakeya_stubs.v1.runtime_pb2_grpc import (
-    RuntimeServiceServicer,
-    RuntimeServiceStub,
-    add_RuntimeServiceServicer_to_server,
-)
-
-SERVICE = "kakeya.v1.RuntimeService"
-
-
-class Toy(RuntimeServiceServicer):
-    """Does by session id what a service could do."""
-
-    def __init__(self) -> None:
-        self.closed = asyncio.Event()
-
-    async def CloseSession(self, request: pb.CloseSessionRequest, context: Context) -> pb.CloseSessionResponse:
-        if request.session_id == "full":
-            raise NoCapacity("full", retry_after_seconds=2.0)
-        if request.session_id == "broken":
-            raise ValueError("a secret")
-        if request.session_id == "abort":
-            await context.abort(grpc.StatusCode.DATA_LOSS, "by hand")
-        if request.session_id == "slow":
-            await asyncio.sleep(60)
-        return pb.CloseSessionResponse(final_history_length=7)
-
-    async def Generate(self, request: pb.GenerateRequest, context: Context) -> AsyncIterator[pb.GenerateResponse]:
-        try:
-            for token_id in range(request.max_tokens):
-                yield pb.GenerateResponse(token_id=token_id)
-                await asyncio.sleep(0.001)
-            if request.session_id == "full":
-                raise NoCapacity("full")
-        finally:
-            self.closed.set()
+from kakeya_stubs.v1.runtime_pb2_grpc import RuntimeServiceStub
+from tests.unit.shared.toy_service import SERVICE, Toy, serving
 
 
 @pytest.fixture
 async def served() -> AsyncIterator[tuple[RpcServer, Toy]]:
-    toy = Toy()
-    server = RpcServer("127.0.0.1:0", [SERVICE], grace_seconds=0)
-    add_RuntimeServiceServicer_to_server(toy, server.grpc_server)
-    async with server:
-        yield server, toy
+    async with serving() as served:
+        yield served
 
 
 @pytest.fixture
@@ -112,6 +75,20 @@ async def test_a_client_that_leaves_a_stream_closes_its_generator(stub: Any, ser
             break
     call.cancel()
     await asyncio.wait_for(served[1].closed.wait(), 10)
+
+
+async def test_a_client_that_leaves_without_reading_is_no_error_of_ours(served: tuple[RpcServer, Toy]) -> None:
+    server, toy = served
+    small_window = [("grpc.http2.lookahead_bytes", 64), ("grpc.http2.bdp_probe", 0)]
+    async with grpc.aio.insecure_channel(server.address, options=small_window) as channel:
+        with structlog.testing.capture_logs() as logs:
+            generating: Any = RuntimeServiceStub(channel)
+            call = generating.Generate(pb.GenerateRequest(max_tokens=10**9))
+            await call.read()
+            await asyncio.sleep(0.2)  # the server cannot write any more
+            call.cancel()
+            await asyncio.wait_for(toy.closed.wait(), 10)
+    assert logs == []
 
 
 async def test_a_client_that_leaves_a_unary_call(stub: Any) -> None:

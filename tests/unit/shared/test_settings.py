@@ -4,7 +4,7 @@ import pytest
 from pydantic import model_validator
 
 from kakeya_shared.addresses import Address
-from kakeya_shared.settings import ServiceSettings, setting
+from kakeya_shared.settings import ListenerSettings, ServiceSettings, setting
 
 
 class ToySettings(ServiceSettings):
@@ -59,3 +59,47 @@ def test_help_says_unit_and_reason(capsys: pytest.CaptureFixture[str]) -> None:
     assert caught.value.code == 0
     printed = " ".join(capsys.readouterr().out.split())
     assert "of a lease [seconds]. Default: long enough (default: 5.0)" in printed
+
+
+class ToyListenerSettings(ListenerSettings):
+    """Listens."""
+
+    model_config = ServiceSettings.configured(command="toy")
+
+    bind: Address = setting("127.0.0.1:1", "where to listen")
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--tls-cert", "a"], "--tls-cert and --tls-key go together"),
+        (["--tls-key", "a"], "--tls-cert and --tls-key go together"),
+        (["--tls-client-ca", "a"], "--tls-client-ca needs --tls-cert and --tls-key"),
+        (["--max-message-bytes", "1"], "--max-message-bytes"),
+        (["--keepalive-seconds", "0"], "--keepalive-seconds"),
+    ],
+)
+def test_half_a_protection_is_refused(flags: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        ToyListenerSettings.parse(flags)
+    assert message in capsys.readouterr().err
+    whole = ToyListenerSettings.parse(["--tls-cert", "a", "--tls-key", "b", "--tls-client-ca", "c"])
+    assert str(whole.tls_client_ca) == "c"
+
+
+def test_a_door_that_is_open_to_everybody_is_refused_and_named() -> None:
+    outside = ToyListenerSettings.parse(["--bind", "0.0.0.0:1"])
+    with pytest.raises(ValueError, match=r"--bind 0\.0\.0\.0 is outside loopback and there are no keys; --insecure"):
+        outside.refuse_open_bind("there are no keys")
+    insecure = ToyListenerSettings.parse(["--bind", "0.0.0.0:1", "--insecure"])
+    insecure.refuse_open_bind("there are no keys")
+    open_door, plaintext = insecure.dangers("0.0.0.0")
+    assert "anybody who reaches this port may use the service, since there are no keys" in open_door
+    assert "plaintext" in plaintext
+    assert insecure.dangers("127.0.0.1") == []
+
+
+def test_what_is_protected_is_not_called_open() -> None:
+    protected = ToyListenerSettings.parse(["--bind", "0.0.0.0:1", "--tls-cert", "a", "--tls-key", "b"])
+    protected.refuse_open_bind("")
+    assert protected.dangers("0.0.0.0") == []

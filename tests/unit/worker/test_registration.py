@@ -3,13 +3,26 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
 
 import pytest
+import structlog
+from pydantic import SecretStr
 
-from kakeya_shared.errors import IncompatibleContract, UnknownIncarnation
+from kakeya_shared.errors import (
+    IncompatibleContract,
+    KakeyaError,
+    PermissionDenied,
+    Unauthenticated,
+    UnknownIncarnation,
+)
 from kakeya_shared.rpc_boundary import Context
 from kakeya_shared.rpc_server import RpcServer
 from kakeya_shared.service_process import StartError
+from kakeya_shared.settings import ListenerSettings
+from kakeya_shared.tls import ClientTls
+from kakeya_shared.tracing import Metadata
 from kakeya_stubs.worker.v1 import registry_pb2 as pb
 from kakeya_stubs.worker.v1.registry_pb2_grpc import RegistryServiceServicer, add_RegistryServiceServicer_to_server
 from kakeya_worker.engine.engine import Engine
@@ -17,7 +30,9 @@ from kakeya_worker.engine.geometry import LaneGeometry
 from kakeya_worker.engine.operation import Append
 from kakeya_worker.engine.retention import SessionOptions
 from kakeya_worker.registration import CONTRACT_VERSION, Registration, WorkerIdentity
+from kakeya_worker.router_link import JoinToken, RouterLink, TokenError
 from kakeya_worker.torch_backend import TorchVerifier
+from tests.certificates import Authority
 
 IDENTITY = WorkerIdentity("w-1", "demo", "Demo", "127.0.0.1:7", num_threads=1)
 BYTES = 2_048
@@ -33,7 +48,16 @@ class Registry(RegistryServiceServicer):
         self.known: set[str] = set()
         self.orphans: list[pb.OrphanLane] = []
         self.is_compatible = True
+        self.token = ""  # that is asked for, unless empty
+        self.refusal: KakeyaError = Unauthenticated("no good token")
+        self.shown: list[str] = []  # tokens of the calls that came so far
         self.routers: list[str] = []
+
+    async def guard(self, method: str, metadata: Metadata) -> None:
+        shown = dict(metadata).get("authorization", "")
+        self.shown.append(f"{method.rpartition('/')[2]} {shown}")
+        if self.token and shown != f"Bearer {self.token}":
+            raise self.refusal
 
     async def Join(self, request: pb.JoinRequest, context: Context) -> pb.JoinResponse:
         if not self.is_compatible:
@@ -54,8 +78,14 @@ class Registry(RegistryServiceServicer):
 
 
 @asynccontextmanager
-async def _serving(registry: Registry, bind: str = "127.0.0.1:0") -> AsyncIterator[str]:
-    server = RpcServer(bind, ["kakeya.worker.v1.RegistryService"], grace_seconds=0)
+async def _serving(registry: Registry, **settings: Any) -> AsyncIterator[str]:
+    server = RpcServer(
+        "127.0.0.1:0",
+        ["kakeya.worker.v1.RegistryService"],
+        settings=ListenerSettings.model_construct(**settings),
+        grace_seconds=0,
+        guard=registry.guard,
+    )
     add_RegistryServiceServicer_to_server(registry, server.grpc_server)
     async with server:
         yield server.address
@@ -192,4 +222,106 @@ async def test_leaving_without_a_router_is_not_an_error(engine: Engine) -> None:
             await asyncio.wait_for(registry.joins.get(), 10)
             await asyncio.wait_for(registration.joined.wait(), 10)
     await registration.leave()
+    assert registry.leaves.empty()
+
+
+async def test_the_token_goes_with_every_call_and_is_read_anew(engine: Engine, tmp_path: Path) -> None:
+    registry, file = Registry(), tmp_path / "token"
+    registry.token = "kakeya_join_1_first"
+    file.write_text("kakeya_join_1_first\n")
+    async with _serving(registry) as address:
+        registration = Registration(engine, IDENTITY, [address], RouterLink(token=JoinToken(file=file)))
+        async with _running(registration):
+            await _heartbeat(registry, complete=True)
+            file.write_text("kakeya_join_2_second")
+            registry.token = "kakeya_join_2_second"
+            # A heartbeat that was on its way is refused, and the worker joins anew: it is never given up.
+            while not registry.shown[-1].startswith("Heartbeat Bearer kakeya_join_2"):
+                await asyncio.wait_for(registry.heartbeats.get(), 10)
+        await registration.leave()
+    assert registry.shown[0] == "Join Bearer kakeya_join_1_first"
+    assert registry.shown[-1] == "Leave Bearer kakeya_join_2_second"
+    assert engine.lanes.totals().num_lanes_in_use == 1
+
+
+@pytest.mark.parametrize("refusal", [Unauthenticated("no good token"), PermissionDenied("not in pool demo")])
+async def test_a_worker_that_was_never_let_in_ends_and_names_the_cure(engine: Engine, refusal: KakeyaError) -> None:
+    registry = Registry()
+    registry.token, registry.refusal = "good", refusal
+    link = RouterLink(token=JoinToken(SecretStr("kakeya_join_1_wrong")))
+    async with _serving(registry) as address:
+        with pytest.raises(StartError, match=rf"{refusal.message}; .*`kakeya tokens create`.*--token-file") as caught:
+            await asyncio.wait_for(Registration(engine, IDENTITY, [address], link).run(), 10)
+    assert "wrong" not in str(caught.value)
+
+
+async def test_a_token_that_is_revoked_in_service_is_said_and_the_worker_keeps_trying(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kakeya_worker.registration._RETRY_SECONDS", 0.01)
+    registry = Registry()
+    link = RouterLink(token=JoinToken(SecretStr("t")))
+    with structlog.testing.capture_logs() as logs:
+        async with _serving(registry) as address, _running(Registration(engine, IDENTITY, [address], link)) as running:
+            await _heartbeat(registry, complete=True)
+            registry.token = "another"
+            num_calls = len(registry.shown)
+            while len(registry.shown) < num_calls + 5:
+                await asyncio.sleep(0.01)
+            registry.token = "t"
+            while not registry.joins.empty():
+                registry.joins.get_nowait()
+            await asyncio.wait_for(registry.joins.get(), 10)
+            assert not running.done()
+    warnings = [line for line in logs if line["log_level"] == "warning"]
+    assert ["any more" in line["event"] and "--token-file" in line["event"] for line in warnings] == [True]
+    assert warnings[0]["reason"] == "UNAUTHENTICATED"
+
+
+async def test_a_token_file_that_is_away_for_a_while_does_no_harm(
+    engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kakeya_worker.registration._RETRY_SECONDS", 0.01)
+    registry, file = Registry(), tmp_path / "token"
+    file.write_text("t")
+    link = RouterLink(token=JoinToken(file=file))
+    async with _serving(registry) as address:
+        registration = Registration(engine, IDENTITY, [address], link)
+        with structlog.testing.capture_logs() as logs:
+            async with _running(registration):
+                await _heartbeat(registry, complete=True)
+                file.unlink()
+                while not any("No such file" in line.get("reason", "") for line in logs):
+                    await asyncio.sleep(0.01)
+                registry.joins.get_nowait()
+                file.write_text("t")
+                await asyncio.wait_for(registry.joins.get(), 10)
+            file.unlink()
+            await registration.leave()
+        assert "could not deregister" in logs[-1]["event"]
+
+
+@pytest.mark.parametrize("content", ["", " \n", "two words", "t\u00f6ken", "a\nb", "\x00"])
+def test_what_is_no_token_is_not_sent_and_not_shown(tmp_path: Path, content: str) -> None:
+    file = tmp_path / "token"
+    file.write_text(content)
+    for token in (JoinToken(file=file), JoinToken(SecretStr(content))):
+        with pytest.raises(TokenError, match="holds no join token") as caught:
+            token.metadata()
+        assert not content.strip() or content not in str(caught.value)
+    assert JoinToken().metadata() == ()
+
+
+async def test_routers_are_reached_over_tls_with_a_certificate(engine: Engine, tmp_path: Path) -> None:
+    authority, registry = Authority(tmp_path), Registry()
+    server, client = authority.pair("router"), authority.pair("worker")
+    tls = ClientTls(authority.path, client.cert, client.key)
+    async with _serving(registry, tls_cert=server.cert, tls_key=server.key, tls_client_ca=authority.path) as address:
+        async with _running(Registration(engine, IDENTITY, [address], RouterLink(tls))):
+            await _heartbeat(registry, complete=True)
+        with structlog.testing.capture_logs() as logs:
+            async with _running(Registration(engine, IDENTITY, [address])):
+                while not logs:
+                    await asyncio.sleep(0.01)
+    assert logs[0]["reason"].startswith("UNAVAILABLE: ")
     assert registry.leaves.empty()

@@ -10,29 +10,29 @@ from typing import Any
 import structlog
 
 from kakeya_shared import plugins
-from kakeya_shared.addresses import HostPort, parse_list
+from kakeya_shared.addresses import HostPort, is_loopback, parse_list
 from kakeya_shared.rpc_server import BindError, RpcServer
 from kakeya_shared.service_process import StartError
+from kakeya_shared.tls import TlsError, client_tls
 from kakeya_stubs.worker.v1.verifier_pb2_grpc import add_VerifierServiceServicer_to_server
 from kakeya_worker.engine.engine import Engine
 from kakeya_worker.engine.retention import RetentionPolicy
 from kakeya_worker.engine.verifier import ModelRefused, Verifier
 from kakeya_worker.registration import Registration, WorkerIdentity
+from kakeya_worker.router_link import JoinToken, RouterLink, TokenError
 from kakeya_worker.settings import WorkerSettings
 from kakeya_worker.sizing import plan
 from kakeya_worker.verifier_service import SERVICE_NAME, VerifierService
 
 _log = structlog.get_logger()
 _LAST_ANSWERS_SECONDS = 0.5  # the engine has used its grace by then; this only lets answers out
-_MAX_MESSAGE_BYTES = 16 << 20  # the router bounds appends in tokens; this only has to hold them
 
 
 async def serve(settings: WorkerSettings, stop: asyncio.Event) -> None:
     """Runs a worker until `stop` is set or its engine dies. Raises StartError."""
     service = VerifierService()
-    server = RpcServer(
-        settings.bind, [SERVICE_NAME], grace_seconds=_LAST_ANSWERS_SECONDS, max_message_bytes=_MAX_MESSAGE_BYTES
-    )
+    router_link = _router_link(settings)
+    server = RpcServer(settings.bind, [SERVICE_NAME], settings=settings, grace_seconds=_LAST_ANSWERS_SECONDS)
     add_VerifierServiceServicer_to_server(service, server.grpc_server)
     try:
         async with server:
@@ -41,7 +41,7 @@ async def serve(settings: WorkerSettings, stop: asyncio.Event) -> None:
                 return
             engine.start()
             service.engine = engine
-            await _serve_until(stop, engine, server, settings)
+            await _serve_until(stop, engine, server, settings, router_link)
     except BindError as error:
         raise StartError(str(error)) from error
 
@@ -115,8 +115,10 @@ async def _load_unless_stopped(settings: WorkerSettings, stop: asyncio.Event) ->
     return None if stop.is_set() else await loading
 
 
-async def _serve_until(stop: asyncio.Event, engine: Engine, server: RpcServer, settings: WorkerSettings) -> None:
-    registration = Registration(engine, _identity(settings, server.address), parse_list(settings.join))
+async def _serve_until(
+    stop: asyncio.Event, engine: Engine, server: RpcServer, settings: WorkerSettings, router_link: RouterLink
+) -> None:
+    registration = Registration(engine, _identity(settings, server.address), parse_list(settings.join), router_link)
     tasks: list[asyncio.Future[Any]] = [asyncio.ensure_future(stop.wait()), asyncio.wrap_future(engine.crashed)]
     if settings.join:
         tasks.append(asyncio.ensure_future(registration.run()))
@@ -134,6 +136,20 @@ async def _serve_until(stop: asyncio.Event, engine: Engine, server: RpcServer, s
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await registration.leave()
+
+
+def _router_link(settings: WorkerSettings) -> RouterLink:
+    """Made before the model is loaded, which takes minutes. Raises StartError: TLS files or token cannot be used."""
+    try:
+        tls = client_tls(settings.router_ca, settings.tls_cert, settings.tls_key)
+        link = RouterLink(tls, JoinToken(settings.token, settings.token_file))
+        link.token.metadata()
+    except (TlsError, TokenError) as error:
+        raise StartError(str(error)) from error
+    hosts = [HostPort.parse(address).host for address in parse_list(settings.join)]
+    if link.token.given and tls is None and not all(map(is_loopback, hosts)):
+        _log.warning("the join token goes to routers in plaintext (no --router-ca): whoever is on the way reads it")
+    return link
 
 
 def _identity(settings: WorkerSettings, bound: str) -> WorkerIdentity:

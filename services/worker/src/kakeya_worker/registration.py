@@ -11,22 +11,31 @@ import grpc
 import structlog
 
 from kakeya_shared import error_details
-from kakeya_shared.errors import IncompatibleContract, KakeyaError, UnknownIncarnation
+from kakeya_shared.errors import (
+    IncompatibleContract,
+    KakeyaError,
+    PermissionDenied,
+    Unauthenticated,
+    UnknownIncarnation,
+)
 from kakeya_shared.service_process import StartError
 from kakeya_stubs.worker.v1 import registry_pb2 as pb
 from kakeya_stubs.worker.v1.registry_pb2_grpc import RegistryServiceStub
 from kakeya_worker.engine.engine import Engine
 from kakeya_worker.engine.lane_table import LaneReport
+from kakeya_worker.router_link import RouterLink, TokenError
 
 if TYPE_CHECKING:  # exists in the stubs' types only
     from kakeya_stubs.worker.v1.registry_pb2_grpc import RegistryServiceAsyncStub
 
 _Reply = TypeVar("_Reply")
+_Failure = grpc.aio.AioRpcError | KakeyaError | TokenError
 
 CONTRACT_VERSION = 1
 _CALL_SECONDS = 2.0
 _RETRY_SECONDS = 1.0
 _COMPLETE_EVERY = 10
+_TOKEN_CURE = "give it a good join token (`kakeya tokens create`) by --token-file or KAKEYA_WORKER_TOKEN"  # noqa: S105
 _log = structlog.get_logger()
 
 
@@ -48,8 +57,11 @@ class Registration:
     those that the last answer named.
     """
 
-    def __init__(self, engine: Engine, identity: WorkerIdentity, routers: Sequence[str]) -> None:
+    def __init__(
+        self, engine: Engine, identity: WorkerIdentity, routers: Sequence[str], link: RouterLink | None = None
+    ) -> None:
         self._engine = engine
+        self._link = link or RouterLink()
         self._identity = identity
         self._seeds = tuple(routers)
         self._routers = list(routers)  # the one in use comes first
@@ -62,11 +74,11 @@ class Registration:
         """Joins and stays joined until cancelled.
 
         Raises:
-            StartError: the router speaks another version of the contract.
+            StartError: the router speaks another version of the contract, or has never let this worker in.
         """
         while True:
             try:
-                async with grpc.aio.insecure_channel(self._routers[0]) as channel:
+                async with self._link.open(self._routers[0]) as channel:
                     registry = RegistryServiceStub(channel)
                     await self._join(registry)
                     await self._keep_alive(registry)
@@ -79,7 +91,7 @@ class Registration:
                 )
                 await asyncio.wrap_future(self._engine.reset())
                 self._incarnation = ""
-            except (grpc.aio.AioRpcError, KakeyaError) as error:
+            except (grpc.aio.AioRpcError, KakeyaError, TokenError) as error:
                 await self._try_the_next(error)
 
     async def leave(self) -> None:
@@ -90,18 +102,24 @@ class Registration:
             pool=self._identity.pool, worker_id=self._identity.worker_id, incarnation=self._incarnation
         )
         try:
-            async with grpc.aio.insecure_channel(self._routers[0]) as channel:
-                await RegistryServiceStub(channel).Leave(request, timeout=_CALL_SECONDS)
-        except grpc.aio.AioRpcError as error:
-            _log.warning("could not deregister; the lease will lapse", status=error.code().name)
+            async with self._link.open(self._routers[0]) as channel:
+                registry = RegistryServiceStub(channel)
+                await _answer(registry.Leave(request, timeout=_CALL_SECONDS, metadata=self._link.token.metadata()))
+        except (grpc.aio.AioRpcError, KakeyaError, TokenError) as error:
+            _log.warning("could not deregister; the lease will lapse", reason=_reason(error))
 
     async def _join(self, registry: "RegistryServiceAsyncStub") -> None:
         # A router that merely restarted, or another one, finds the same incarnation and keeps its sessions.
         self._incarnation = self._incarnation or secrets.token_hex(16)
         try:
-            reply = await _answer(registry.Join(self._join_request(), timeout=_CALL_SECONDS))
+            metadata = self._link.token.metadata()
+            reply = await _answer(registry.Join(self._join_request(), timeout=_CALL_SECONDS, metadata=metadata))
         except IncompatibleContract as error:
             raise StartError(error.message) from error
+        except (Unauthenticated, PermissionDenied) as error:
+            if self.joined.is_set():
+                raise
+            raise StartError(f"the router does not let this worker in: {error.message}; {_TOKEN_CURE}") from error
         self._heartbeat_seconds = reply.heartbeat_interval_seconds
         self._learn(reply.router_addresses)
         self.joined.set()
@@ -116,7 +134,8 @@ class Registration:
             is_complete = num_sent % _COMPLETE_EVERY == 0
             reports = self._engine.lanes.reports(0 if is_complete else answered_revision)
             request = self._heartbeat_request(reports, is_complete=is_complete)
-            reply = await _answer(registry.Heartbeat(request, timeout=_CALL_SECONDS))
+            metadata = self._link.token.metadata()
+            reply = await _answer(registry.Heartbeat(request, timeout=_CALL_SECONDS, metadata=metadata))
             self._learn(reply.router_addresses)
             num_sent += 1
             answered_revision = max((report.revision for report in reports), default=answered_revision)
@@ -178,15 +197,26 @@ class Registration:
             num_threads=self._identity.num_threads,
         )
 
-    async def _try_the_next(self, error: grpc.aio.AioRpcError | KakeyaError) -> None:
+    async def _try_the_next(self, error: _Failure) -> None:
         """Turns to the next router at once, since the lease goes on; pauses when none has answered."""
         if self._num_failed == 0:
-            problem = error.reason if isinstance(error, KakeyaError) else error.code().name
-            _log.warning("the router does not answer; trying the next", routers=self._routers, reason=problem)
+            _log.warning(_trouble(error), routers=self._routers, reason=_reason(error))
         self._num_failed += 1
         self._routers.append(self._routers.pop(0))
         if self._num_failed % len(self._routers) == 0:
             await asyncio.sleep(_RETRY_SECONDS)
+
+
+def _trouble(error: _Failure) -> str:
+    if isinstance(error, Unauthenticated | PermissionDenied):
+        return f"the router does not let this worker in any more; trying on. {_TOKEN_CURE}"
+    return "the router does not answer; trying the next"
+
+
+def _reason(error: _Failure) -> str:
+    if isinstance(error, grpc.aio.AioRpcError):
+        return f"{error.code().name}: {error.details()}"  # a failed TLS handshake is in the details
+    return error.reason if isinstance(error, KakeyaError) else str(error)
 
 
 def _log_if_freed_already(closed: "Future[int]") -> None:

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, SecretStr, model_validator
 
 from kakeya_shared.addresses import Address, HostPort, parse_list
-from kakeya_shared.settings import ListenerSettings, ServiceSettings, setting
+from kakeya_shared.settings import LONGEST_APPEND_TOKENS, ListenerSettings, ServiceSettings, append_bytes, setting
 
 
 def _addresses(text: str) -> str:
@@ -121,6 +121,13 @@ class WorkerSettings(ListenerSettings):
     def _one_size(self) -> "WorkerSettings":
         if self.lanes is not None and self.slab_bytes is not None:
             raise ValueError("give --lanes or --slab-bytes, not both")
+        return self
+
+    @model_validator(mode="after")
+    def _holds_the_longest_append(self) -> "WorkerSettings":
+        needed = append_bytes(LONGEST_APPEND_TOKENS)
+        if self.max_message_bytes < needed:
+            raise ValueError(f"--max-message-bytes must be at least {needed}: routers may allow appends of that size")
         return self
 
     @model_validator(mode="after")

@@ -1,0 +1,58 @@
+"""What a worker refuses before it loads anything: open doors, TLS files and tokens that cannot be used."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+import structlog
+
+from kakeya_shared.service_process import StartError
+from kakeya_worker.program import serve
+from kakeya_worker.settings import WorkerSettings
+from tests.certificates import Authority
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--bind", "0.0.0.0:0"], "routers need no certificate (--tls-client-ca); --insecure does it nevertheless"),
+        (["--token", "t", "--token-file", "f"], "give --token or --token-file, not both"),
+        (["--max-message-bytes", "65536"], "--max-message-bytes must be at least 5004096"),
+        (["--advertise", "host:0"], "--advertise needs the port"),
+    ],
+)
+def test_what_does_not_fit_together_is_refused(
+    flags: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        WorkerSettings.parse(["--model", "x", *flags])
+    assert message in capsys.readouterr().err
+
+
+def test_a_token_is_not_shown() -> None:
+    assert "very-secret" not in repr(WorkerSettings.parse(["--model", "x", "--token", "very-secret"]))
+
+
+async def _refused(*flags: str) -> str:
+    settings = WorkerSettings.parse(["--model", "/no/such/model", *flags])
+    with pytest.raises(StartError) as caught:
+        await asyncio.wait_for(serve(settings, asyncio.Event()), 20)
+    return str(caught.value)
+
+
+async def test_files_that_cannot_be_used_end_the_start_before_the_model_is_loaded(tmp_path: Path) -> None:
+    assert "ca.pem: No such file" in await _refused("--router-ca", str(tmp_path / "ca.pem"))
+    assert "token: No such file" in await _refused("--token-file", str(tmp_path / "token"))
+    (tmp_path / "token").write_text("two words")
+    assert "token holds no join token" in await _refused("--token-file", str(tmp_path / "token"))
+    authority = Authority(tmp_path)
+    one, two = authority.pair("one"), authority.pair("two")
+    refused = await _refused("--tls-cert", str(one.cert), "--tls-key", str(two.key))
+    assert "no certificate with its key" in refused
+
+
+@pytest.mark.parametrize(("router", "number"), [("127.0.0.1:1", 0), ("192.0.2.1:1", 1)])
+async def test_a_token_in_plaintext_is_said_aloud(router: str, number: int) -> None:
+    with structlog.testing.capture_logs() as logs:
+        await _refused("--join", router, "--token", "t")  # for the model
+    assert len([line for line in logs if "plaintext (no --router-ca)" in line["event"]]) == number
