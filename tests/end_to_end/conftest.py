@@ -14,7 +14,7 @@ def own_directories(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     (home / "tmp").mkdir()
     with pytest.MonkeyPatch.context() as patch:
         for name in list(os.environ):
-            if name.startswith(("KAKEYA_UP_", "KAKEYA_ROUTER_", "KAKEYA_WORKER_")):
+            if name.startswith("KAKEYA_") and not name.startswith("KAKEYA_TEST_"):
                 patch.delenv(name)
         patch.setenv("XDG_DATA_HOME", str(home / "data"))
         patch.setenv("XDG_STATE_HOME", str(home / "state"))

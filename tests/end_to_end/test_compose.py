@@ -2,6 +2,7 @@
 
 import json
 import os
+import secrets
 import shutil
 import socket
 import subprocess
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kakeya import AsyncClient
+from kakeya import AsyncClient, Unauthenticated
 from tests.default_mode import kv_item_bytes
 
 ROOT = Path(__file__).parents[2]
@@ -105,6 +106,26 @@ def test_every_setting_is_explained() -> None:
     text = (ROOT / "compose" / "compose.yaml").read_text()
     used = dict(part.split("}")[0].split(":-") for part in text.split("${")[1:])
     assert explained == used
+
+
+async def test_with_keys_the_whole_stack_asks_for_them(address: str) -> None:
+    key, token = secrets.token_hex(32), secrets.token_hex(32)
+    keys = {
+        "KAKEYA_AUTH": "keys",
+        "KAKEYA_ADMIN_KEY": key,
+        "KAKEYA_JOIN_TOKEN": token,
+        "KAKEYA_ROUTER_INSECURE": "false",
+    }
+    compose("up", "-d", "--wait", environment={"KAKEYA_PUBLISH": address, **keys})
+    async with AsyncClient(address, api_key="") as stranger:
+        with pytest.raises(Unauthenticated):
+            await stranger.create_session()
+    # The workers count as healthy before they have joined the new router.
+    async with AsyncClient(address, api_key=key, max_attempts=30) as client, await client.create_session() as session:
+        assert len(await session.turn([1, 2, 3], max_tokens=4).all()) == 4
+    logs = compose("logs", "--no-color")
+    assert key not in logs
+    assert token not in logs
 
 
 def test_down_leaves_nothing(address: str) -> None:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import IO, Self
 
 import psutil
 
@@ -37,6 +37,7 @@ class UpProcess:
         self._places = (self._temporary, *(value for flag, value in pairwise(flags) if flag == "--data-dir"))
         self.address = ""
         self.output = ""
+        self.errors = ""
         self._popen = subprocess.Popen(
             [sys.executable, "-m", "kakeya", "up", *flags],
             env=os.environ | {_MARK: self._mark, "TMPDIR": self._temporary} | (environment or {}),
@@ -57,26 +58,28 @@ class UpProcess:
         self._popen.communicate()
 
     @property
+    def temporary(self) -> Path:
+        """Where its temporary files are."""
+        return Path(self._temporary)
+
+    @property
     def pid(self) -> int:
         return self._popen.pid
 
     def wait_ready(self) -> str:
         """The address of the `ready` line."""
-        assert self._popen.stdout
-        pipe = self._popen.stdout.fileno()
         deadline = time.monotonic() + _READY_SECONDS
-        while time.monotonic() < deadline:
-            if not select.select([pipe], [], [], 1.0)[0]:
-                continue
-            read = os.read(pipe, 65536)
-            if not read:
-                raise AssertionError(f"ended before it was ready: {self.wait_end()}")
-            self.output += read.decode()
-            last = self.output.splitlines()[-1]
-            if last.startswith("ready grpc=") and self.output.endswith("\n"):
-                self.address = last.removeprefix("ready grpc=")
-                return self.address
-        raise AssertionError(f"not ready in time: {self.output}")
+        while not (line := _line_with("ready grpc=", self.output)):
+            self.output += self._read(self._popen.stdout, deadline)
+        self.address = line.removeprefix("ready grpc=")
+        return self.address
+
+    def wait_said(self, beginning: str) -> str:
+        """The rest of the line on standard error that begins so."""
+        deadline = time.monotonic() + _END_SECONDS
+        while not (line := _line_with(beginning, self.errors)):
+            self.errors += self._read(self._popen.stderr, deadline)
+        return line.removeprefix(beginning)
 
     def wait_end(self, number: signal.Signals | None = None) -> tuple[int, str]:
         """Sends a signal, if any; returns the exit status and what stood on standard error."""
@@ -84,7 +87,8 @@ class UpProcess:
             self._popen.send_signal(number)
         output, errors = self._popen.communicate(timeout=_END_SECONDS)
         self.output += output.decode()
-        return self._popen.returncode, errors.decode()
+        self.errors += errors.decode()
+        return self._popen.returncode, self.errors
 
     def left_files(self) -> list[str]:
         """What is left of its temporary files."""
@@ -110,6 +114,16 @@ class UpProcess:
             assert time.monotonic() < deadline, f"still running: {[process.cmdline() for process in left]}"
             time.sleep(0.1)
 
+    def _read(self, pipe: IO[bytes] | None, deadline: float) -> str:
+        assert pipe
+        while time.monotonic() < deadline:
+            if select.select([pipe], [], [], 1.0)[0]:
+                read = os.read(pipe.fileno(), 65536)
+                if not read:
+                    raise AssertionError(f"ended too early: {self.wait_end()}")
+                return read.decode()
+        raise AssertionError(f"not in time: {self.output} {self.errors}")
+
     def _is_ours(self, process: psutil.Process) -> bool:
         try:
             if process.status() == psutil.STATUS_ZOMBIE or process.create_time() < self._started:
@@ -117,3 +131,9 @@ class UpProcess:
             return process.environ().get(_MARK) == self._mark or process.cwd().startswith(self._places)
         except (psutil.NoSuchProcess, psutil.AccessDenied):
             return False
+
+
+def _line_with(beginning: str, text: str) -> str:
+    """The first whole line that begins so, "" if there is none."""
+    whole = text[: text.rfind("\n") + 1].splitlines()
+    return next((line for line in whole if line.startswith(beginning)), "")

@@ -1,6 +1,7 @@
 """`kakeya doctor` against real and missing things."""
 
 import json
+import os
 import socket
 import subprocess
 import time
@@ -21,6 +22,7 @@ from kakeya_stubs.admin.v1.admin_pb2_grpc import (
     AdminServiceServicer,
     add_AdminServiceServicer_to_server,
 )
+from tests.certificates import Authority
 
 PASSWORD = "secret/word"
 
@@ -30,9 +32,20 @@ class Registry(AdminServiceServicer):
 
     def __init__(self) -> None:
         self.workers: list[admin_pb2.WorkerStatus] = []
+        self.key = ""
+        self.refuses_with = grpc.StatusCode.UNAUTHENTICATED
 
     def ListWorkers(self, request: Any, context: Any) -> admin_pb2.ListWorkersResponse:
+        if self.key and dict(context.invocation_metadata()).get("authorization") != f"Bearer {self.key}":
+            context.abort(self.refuses_with, "not for you")
         return admin_pb2.ListWorkersResponse(workers=self.workers)
+
+
+@pytest.fixture(autouse=True)
+def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of the person who runs the tests."""
+    for name in [name for name in os.environ if name.startswith("KAKEYA_")]:
+        monkeypatch.delenv(name)
 
 
 @pytest.fixture
@@ -120,6 +133,54 @@ def test_a_router_with_workers(registry: tuple[str, Registry], capsys: pytest.Ca
     assert "silent for 60 s" in found["worker a"]["detail"]
     servicer.workers.pop()
     assert diagnose("--address", address, capsys=capsys)[0] == 0
+
+
+@pytest.mark.parametrize("status", [grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED])
+def test_a_router_that_asks_for_keys(
+    registry: tuple[str, Registry],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    status: grpc.StatusCode,
+) -> None:
+    address, servicer = registry
+    servicer.workers = [admin_pb2.WorkerStatus(worker_id="b", model="m", num_lanes=4, num_sessions=1)]
+    servicer.key, servicer.refuses_with = "secret", status
+    exit_status, found = diagnose("--address", address, capsys=capsys)
+    assert exit_status == 0, "the router serves; this caller may not look further"
+    assert found["workers"]["condition"] == "absent"
+    assert "KAKEYA_API_KEY" in found["workers"]["cure"]
+    monkeypatch.setenv("KAKEYA_API_KEY", "secret")
+    assert diagnose("--address", address, capsys=capsys)[1]["worker b"]["condition"] == "ok"
+    monkeypatch.setenv("KAKEYA_API_KEY", "two words")
+    assert doctor_command.main(["--address", address]) == 2
+    assert capsys.readouterr().err.startswith("kakeya doctor: error: $KAKEYA_API_KEY: has blanks")
+
+
+def test_a_router_that_cannot_list_its_workers(
+    registry: tuple[str, Registry], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address, servicer = registry
+    servicer.key, servicer.refuses_with = "secret", grpc.StatusCode.INTERNAL
+    monkeypatch.setenv("KAKEYA_ADDRESS", address)  # which names it as a flag does
+    status, found = diagnose(capsys=capsys)
+    assert (status, found["workers"]["condition"]) == (1, "wrong")
+    assert found["workers"]["detail"] == "the router does not list them: not for you"
+
+
+def test_a_router_with_tls(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    authority = Authority(tmp_path)
+    pair = authority.pair("router")
+    server = grpc.server(futures.ThreadPoolExecutor(2))
+    status = health.HealthServicer()
+    health_pb2_grpc.add_HealthServicer_to_server(status, server)
+    status.set("", health_pb2.HealthCheckResponse.SERVING)
+    credentials = grpc.ssl_server_credentials([(pair.key.read_bytes(), pair.cert.read_bytes())])
+    address = f"127.0.0.1:{server.add_secure_port('127.0.0.1:0', credentials)}"
+    server.start()
+    assert diagnose("--address", address, capsys=capsys)[1]["router"]["condition"] == "wrong"
+    found = diagnose("--address", address, "--tls-ca", str(authority.path), capsys=capsys)[1]
+    assert found["router"]["condition"] == "ok"
+    server.stop(None).wait()
 
 
 def test_a_redis(redis_port: int, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,6 +1,8 @@
 """What a stack would run, and what is refused before anything is started."""
 
 import configparser
+import os
+import re
 import shlex
 import socket
 import sys
@@ -16,9 +18,11 @@ from kakeya_local.plan import checked_model, make_plan, require_parts
 from kakeya_local.ports import claim, reachable
 from kakeya_local.processors import num_processors
 from kakeya_local.program import redis_program
+from kakeya_local.run_credentials import RunCredentials
 from kakeya_local.settings import UpSettings
 from kakeya_local.supervisor_config import render
 from kakeya_shared.addresses import HostPort
+from tests.certificates import Authority
 
 
 @pytest.fixture
@@ -26,6 +30,13 @@ def model(tmp_path: Path) -> str:
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "config.json").write_text("{}")
     return str(tmp_path / "model")
+
+
+@pytest.fixture(autouse=True)
+def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of the person who runs the tests."""
+    for name in [name for name in os.environ if name.startswith("KAKEYA_")]:
+        monkeypatch.delenv(name)
 
 
 @pytest.fixture(autouse=True)
@@ -88,6 +99,88 @@ def test_programs_survive_the_configuration_file(model: str, tmp_path: Path) -> 
     assert parser["group:worker"]["programs"] == "worker-1,worker-2"
     stages = [int(parser[f"group:{stage}"]["priority"]) for stage in ("redis", "router", "worker")]
     assert stages == sorted(set(stages))
+
+
+def test_without_keys_nothing_is_made(model: str) -> None:
+    made = make_plan(settings(), model)
+    assert made.credentials is None
+    assert (made.environment, made.connection.metadata) == ({}, ())
+
+
+@pytest.mark.parametrize("by_variable", [False, True])
+def test_keys_are_made_for_the_run_and_stay_off_command_lines(
+    model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_variable: bool
+) -> None:
+    if by_variable:
+        monkeypatch.setenv("KAKEYA_ROUTER_AUTH", "keys")
+    made, other = (make_plan(settings(auth=None if by_variable else "keys"), model) for _ in range(2))
+    assert made.credentials
+    assert other.credentials
+    key, token = made.credentials.admin_key, made.credentials.join_token
+    assert re.fullmatch(r"kakeya_key_[0-9a-f]{12}_[\w-]{43}", key)
+    assert re.fullmatch(r"kakeya_join_[0-9a-f]{12}_[\w-]{43}", token)
+    assert made.credentials.is_new
+    assert len({key, token, other.credentials.admin_key, other.credentials.join_token}) == 4
+    assert made.environment == {
+        "KAKEYA_ROUTER_ADMIN_KEY": key,
+        "KAKEYA_ROUTER_JOIN_TOKEN": token,
+        "KAKEYA_WORKER_TOKEN": token,
+        "KAKEYA_WORKER_TOKEN_FILE": "",
+    }
+    assert made.connection.metadata == (("authorization", f"Bearer {key}"),)
+    router = made.programs(tmp_path)[1]
+    assert flags(router.command).get("--auth") == (None if by_variable else "keys")
+    with open_directory(tmp_path, ephemeral=False) as directory:
+        programs = made.programs(directory.redis)
+        shown = f"{made!r} {programs!r} {render(programs, directory, stop_grace_seconds=9)}"
+    assert key not in shown
+    assert token not in shown
+
+
+def test_keys_that_are_given_are_used(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KAKEYA_ROUTER_ADMIN_KEY", "a-key-of-my-own-0123456789")
+    monkeypatch.setenv("KAKEYA_ROUTER_JOIN_TOKEN", "a-token-of-my-own-0123456789")
+    made = make_plan(settings(auth="keys"), model).credentials
+    assert made == RunCredentials("a-key-of-my-own-0123456789", "a-token-of-my-own-0123456789", is_new=False)
+    assert make_plan(settings(auth="none"), model).credentials is None
+    monkeypatch.setenv("KAKEYA_ROUTER_ADMIN_KEY", "words of my own 0123456789")
+    with pytest.raises(StackError, match=r"^KAKEYA_ROUTER_ADMIN_KEY has blanks") as raised:
+        make_plan(settings(auth="keys"), model)
+    assert "of my own" not in str(raised.value)
+
+
+def test_nobody_listens_outside_loopback_unnoticed(
+    model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as raised:
+        UpSettings.parse(["--bind", "0.0.0.0:0"])
+    assert raised.value.code == 2
+    assert "--bind 0.0.0.0 is outside loopback and keys are not asked for (--auth keys); " in capsys.readouterr().err
+    for argv in (["--insecure"], ["--auth", "keys"]):
+        router = make_plan(UpSettings.parse(["--bind", "0.0.0.0:0", *argv]), model).programs(tmp_path)[1]
+        assert ("--insecure" in router.command) == (argv == ["--insecure"])
+    monkeypatch.setenv("KAKEYA_ROUTER_AUTH", "keys")
+    UpSettings.parse(["--bind", "0.0.0.0:0"])
+
+
+def test_a_router_with_tls_is_reached_with_tls(model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    authority = Authority(tmp_path)
+    pair = authority.pair("router")
+    monkeypatch.setenv("KAKEYA_ROUTER_TLS_CERT", str(pair.cert))
+    with pytest.raises(StackError, match="KAKEYA_ROUTER_TLS_CERT is set, so KAKEYA_TLS_CA must name"):
+        make_plan(settings(), model)
+    monkeypatch.setenv("KAKEYA_TLS_CA", str(authority.path))
+    made = make_plan(settings(), model)
+    assert made.connection.credentials
+    assert made.environment == {"KAKEYA_WORKER_ROUTER_CA": str(authority.path)}
+    monkeypatch.setenv("KAKEYA_WORKER_ROUTER_CA", "/my/own")
+    assert make_plan(settings(), model).environment == {}
+    monkeypatch.setenv("KAKEYA_TLS_CA", str(pair.key))
+    with pytest.raises(StackError, match=f"^KAKEYA_TLS_.: {pair.key}: holds no certificates in PEM$"):
+        make_plan(settings(), model)
+    monkeypatch.setenv("KAKEYA_TLS_CA", "/nowhere")
+    with pytest.raises(StackError, match=r"^KAKEYA_TLS_.: /nowhere: No such file or directory$"):
+        make_plan(settings(), model)
 
 
 def test_hub_ids_are_left_to_the_worker(model: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ from typing import cast
 
 import pytest
 
+from kakeya.cli.connection import Connection
 from kakeya_local.data_directory import DataDirectory
 from kakeya_local.errors import StackError
 from kakeya_local.plan import Plan
@@ -37,7 +38,8 @@ def stack(directory: DataDirectory, reports: list[str], *statuses: ProcessStatus
     """A stack whose router never answers: nothing listens on port 1."""
     nowhere = HostPort("127.0.0.1", 1)
     settings = UpSettings(ready_timeout_seconds=ready_seconds)
-    plan = Plan(settings, model="model", redis_server="redis-server", redis=nowhere, bind=nowhere)
+    connection = Connection(str(nowhere))
+    plan = Plan(settings, "model", redis_server="redis-server", redis=nowhere, bind=nowhere, connection=connection)
     return Stack(plan, cast(Supervisor, ScriptedSupervisor(*statuses)), directory, reports.append)
 
 

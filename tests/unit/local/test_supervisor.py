@@ -29,8 +29,8 @@ def shell(name: str, script: str, *, stage: Stage = Stage.WORKER, start_seconds:
 
 
 @asynccontextmanager
-async def supervised(directory: DataDirectory, *programs: Program) -> AsyncIterator[Supervisor]:
-    async with Supervisor(list(programs), directory, stop_grace_seconds=1) as supervisor:
+async def supervised(directory: DataDirectory, *programs: Program, **environment: str) -> AsyncIterator[Supervisor]:
+    async with Supervisor(list(programs), directory, stop_grace_seconds=1, environment=environment) as supervisor:
         yield supervisor
 
 
@@ -60,6 +60,16 @@ async def test_an_end_that_would_repeat_itself_is_final(directory: DataDirectory
         assert (await supervisor.processes())[0] == ended
     assert ended.exit_status == 78
     assert directory.log("worker-1").read_text() == "started\n"
+
+
+async def test_the_environment_reaches_the_processes_and_no_file(directory: DataDirectory) -> None:
+    async with supervised(directory, shell("worker-1", 'echo "$WORD"; exit 78'), WORD="open sesame") as supervisor:
+        await until(supervisor, lambda status: status.state == "EXITED")
+        places = (directory.runtime, directory.path)
+        files = {path for place in places for path in place.rglob("*") if path.is_file()}
+        holders = [path for path in files if b"open sesame" in path.read_bytes()]
+    assert holders == [directory.log("worker-1")]
+    assert directory.log("worker-1").read_text() == "open sesame\n"
 
 
 async def test_starts_that_fail_again_and_again_are_given_up(directory: DataDirectory) -> None:

@@ -209,6 +209,32 @@ def test_a_runtime_that_is_not_there(talk: Talk, runtime: ScriptedRuntime, capsy
     assert "`kakeya up`" in error
 
 
+def test_whoever_waits_for_a_lane_is_told_so(
+    talk: Talk, runtime: ScriptedRuntime, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    told = threading.Event()
+    note = Terminal.note
+
+    def tell(terminal: Terminal, text: str) -> None:
+        note(terminal, text)
+        told.set()
+
+    def wait_until_told(_: object) -> None:
+        assert told.wait(20)
+
+    monkeypatch.setattr(Terminal, "note", tell)
+    monkeypatch.setattr(chat, "PATIENCE_SECONDS", 0.05)
+    runtime.before["CreateSession"].append(wait_until_told)
+    assert talk("") == 0
+    assert capsys.readouterr().err.startswith("waiting for a free lane (Ctrl-C leaves)\nsession counter.0 on ")
+
+
+def test_whoever_need_not_wait_is_told_nothing_of_it(talk: Talk, capsys: pytest.CaptureFixture[str]) -> None:
+    assert chat.PATIENCE_SECONDS == 2.0
+    assert talk("") == 0
+    assert "waiting" not in capsys.readouterr().err
+
+
 def test_a_tokenizer_that_is_not_there(talk: Talk, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert talk("hi\n", tokenizer=tmp_path) == 1
     assert f"no tokenizer can be loaded from '{tmp_path}'" in capsys.readouterr().err

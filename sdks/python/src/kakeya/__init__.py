@@ -6,14 +6,17 @@ from kakeya._async.session import AsyncSession
 from kakeya._sync.client import Client
 from kakeya._sync.generation import Generation
 from kakeya._sync.session import Session
+from kakeya._tls import tls_credentials
 from kakeya.errors import (
     AppendTooLong,
     Cancelled,
     Conflict,
     ConnectionFailed,
+    CredentialNotFound,
     DeadlineExceeded,
     Draining,
     EmptyHistory,
+    Exhausted,
     HistoryFull,
     HistoryLengthMismatch,
     Internal,
@@ -26,12 +29,18 @@ from kakeya.errors import (
     NoWorker,
     OperationRunning,
     OperationStopped,
+    PermissionDenied,
+    QueueFull,
+    QueueTimedOut,
+    QuotaExceeded,
     RpcFailed,
     SessionClosed,
     SessionNotFound,
     Stopped,
     StoreUnavailable,
     TokenOutOfVocabulary,
+    TooManyCalls,
+    Unauthenticated,
     Unavailable,
     WorkerLost,
 )
@@ -49,13 +58,15 @@ from kakeya.results import (
 __all__ = [
     "AsyncClient", "AsyncGeneration", "AsyncSession",
     "Client", "Generation", "Session",
+    "tls_credentials",
     "AppendResult", "GenerateResult", "OverflowPolicy", "SessionInfo", "SessionState", "StopReason",
     "TokenDetail", "Truncation",
     "KakeyaError",
     "SessionNotFound",
     "InvalidRequest", "AppendTooLong", "EmptyHistory", "InvalidField", "TokenOutOfVocabulary",
     "Conflict", "HistoryLengthMismatch", "OperationRunning",
-    "NoCapacity",
+    "Exhausted", "NoCapacity", "QueueFull", "QueueTimedOut", "QuotaExceeded", "TooManyCalls",
+    "Unauthenticated", "PermissionDenied", "CredentialNotFound",
     "HistoryFull", "InvariantViolated",
     "Unavailable", "ConnectionFailed", "Draining", "NoWorker", "StoreUnavailable", "WorkerLost",
     "Stopped", "Cancelled", "OperationStopped", "SessionClosed",

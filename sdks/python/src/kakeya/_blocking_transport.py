@@ -1,12 +1,14 @@
 """The wire for the blocking client; the twin of `_aio_transport`."""
 
 import time
+from collections.abc import Callable
 from typing import Annotated, Any, TypeAlias, TypeVar
 
 import grpc
 from google.protobuf.message import Message
 
 from kakeya import _channel
+from kakeya._api_key import ApiKey
 from kakeya._rpc_errors import translate
 from kakeya._tracing import Metadata
 from kakeya_stubs.v1 import runtime_pb2_grpc
@@ -44,19 +46,31 @@ class Stream:
 
 
 class Transport:
-    """A connection to a runtime."""
+    """A connection to a runtime.
 
-    def __init__(self, address: str, credentials: grpc.ChannelCredentials | None) -> None:
+    Args:
+        service: the stub of the service whose methods are called.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        credentials: grpc.ChannelCredentials | None,
+        api_key: ApiKey | None,
+        *,
+        service: Callable[[grpc.Channel], Any] = runtime_pb2_grpc.RuntimeServiceStub,
+    ) -> None:
+        self._api_key = api_key
         if credentials is None:
             self._channel = grpc.insecure_channel(address, _channel.OPTIONS)
         else:
             self._channel = grpc.secure_channel(address, credentials, _channel.OPTIONS)
-        self._stub: Any = runtime_pb2_grpc.RuntimeServiceStub(self._channel)
+        self._stub = service(self._channel)
 
     def unary(self, method: str, request: Message, *, timeout_seconds: float | None, metadata: Metadata) -> Any:
         """One response. Raises KakeyaError."""
         # A future, not a plain call, because it can be cancelled.
-        call = getattr(self._stub, method).future(request, timeout=timeout_seconds, metadata=metadata)
+        call = getattr(self._stub, method).future(request, timeout=timeout_seconds, metadata=self._signed(metadata))
         try:
             return call.result()
         except grpc.RpcError as error:
@@ -67,8 +81,11 @@ class Transport:
 
     def stream(self, method: str, request: Message, *, timeout_seconds: float | None, metadata: Metadata) -> Stream:
         """Starts a call with a stream of responses."""
-        return Stream(getattr(self._stub, method)(request, timeout=timeout_seconds, metadata=metadata))
+        return Stream(getattr(self._stub, method)(request, timeout=timeout_seconds, metadata=self._signed(metadata)))
 
     def close(self) -> None:
         """Cancels what is running and disconnects."""
         self._channel.close()
+
+    def _signed(self, metadata: Metadata) -> Metadata:
+        return metadata if self._api_key is None else self._api_key.metadata + metadata

@@ -11,11 +11,12 @@ from kakeya.errors import (
     Cancelled,
     ConnectionFailed,
     DeadlineExceeded,
+    Exhausted,
     HistoryLengthMismatch,
     KakeyaError,
-    NoCapacity,
     OperationRunning,
     RpcFailed,
+    TooManyCalls,
     Unavailable,
     WorkerLost,
 )
@@ -46,8 +47,9 @@ class Retry:
 
     Args:
         deadline: shared by all attempts, waiting included.
-        max_attempts: how often UNAVAILABLE may be met; 1 for a call that is not safe to repeat.
-        wait_for_capacity_seconds: how long a lack of free lanes may be waited out.
+        max_attempts: how often UNAVAILABLE, or a runtime with too many calls, may be met; 1 for a call that is not
+            safe to repeat.
+        wait_for_capacity_seconds: how long it may be waited out that something is used up.
 
     Attributes:
         may_have_taken_effect: an attempt got lost, and nobody here knows what it did.
@@ -60,12 +62,12 @@ class Retry:
         self._capacity_until = monotonic() + wait_for_capacity_seconds
         self._settle_until = 0.0
         self._num_failures = 0
-        self._num_unavailable = 0
+        self._num_turned_away = 0
 
     def delay_seconds(self, error: KakeyaError) -> float | None:
         """How long to wait before the next attempt; None to give up and raise `error`."""
         self._num_failures += 1
-        self._num_unavailable += isinstance(error, Unavailable)
+        self._num_turned_away += isinstance(error, Unavailable | TooManyCalls)
         backoff = min(_MAX_BACKOFF_SECONDS, _FIRST_BACKOFF_SECONDS * 2 ** (self._num_failures - 1))
         delay = (error.retry_after_seconds or 0.0) + backoff * random.uniform(0.5, 1.0)
         return delay if self._allowed(error, delay) and self.deadline.allows(delay) else None
@@ -80,16 +82,16 @@ class Retry:
         self.settling_until(monotonic() + SETTLE_SECONDS)
 
     def _allowed(self, error: KakeyaError, delay: float) -> bool:
-        if isinstance(error, NoCapacity):
-            return monotonic() + delay <= self._capacity_until
+        if isinstance(error, Exhausted) and monotonic() + delay <= self._capacity_until:
+            return True
         if isinstance(error, OperationRunning):
             return monotonic() + delay <= self._settle_until
         if isinstance(error, HistoryLengthMismatch):
             # Not after a lost attempt of this call: part of its tokens are in the history, and it is not for
             # us to guess what to do about that.
             return monotonic() + delay <= self._settle_until and not self.may_have_taken_effect
-        if isinstance(error, Unavailable) and not isinstance(error, WorkerLost):
-            return self._num_unavailable < self._max_attempts
+        if isinstance(error, Unavailable | TooManyCalls) and not isinstance(error, WorkerLost):
+            return self._num_turned_away < self._max_attempts
         return False
 
 

@@ -73,11 +73,12 @@ async def _run(options: DemoOptions, console: Console) -> int:
         window=options.window,
         lanes=options.num_conversations,
         bind="127.0.0.1:0",
+        auth="none",
         http_bind=None,
         ephemeral=True,
     )
     async with running(settings, _report) as stack, AsyncExitStack() as open_sessions:
-        client = await open_sessions.enter_async_context(AsyncClient(str(stack.plan.router)))
+        client = await open_sessions.enter_async_context(_client(stack))
         conversations = [
             Conversation(
                 number,
@@ -92,6 +93,11 @@ async def _run(options: DemoOptions, console: Console) -> int:
         report.write_json(options.json_file)
     summarize(report, conversations, tokenizer, console)
     return verdict(report, long_histories=options.long_histories)
+
+
+def _client(stack: Stack) -> AsyncClient:
+    connection = stack.plan.connection
+    return AsyncClient(connection.address, api_key=connection.api_key, credentials=connection.credentials)
 
 
 def _sentences(text: Path, tokenizer: Tokenizer) -> list[list[int]]:

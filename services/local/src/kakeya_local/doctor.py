@@ -5,19 +5,23 @@ from dataclasses import asdict
 
 from rich.markup import escape
 
+from kakeya.cli.connection import Connection
 from kakeya_local.findings import Condition, Finding
 from kakeya_local.installation import examine
 from kakeya_local.reachability import probe_redis, probe_router
 from kakeya_local.terminal import print_table
 
-DEFAULT_ADDRESS = "127.0.0.1:50051"
 _STYLES = {Condition.OK: "green", Condition.ABSENT: "yellow", Condition.WRONG: "bold red"}
 
 
-async def doctor(*, address: str | None, redis: str | None, as_json: bool) -> int:
-    """Prints the findings; the exit status is 1 where one is wrong."""
+async def doctor(connection: Connection, *, asked_for: bool, redis: str | None, as_json: bool) -> int:
+    """Prints the findings; the exit status is 1 where one is wrong.
+
+    Args:
+        asked_for: whether the user named the router, so that it is wrong where it does not serve.
+    """
     findings = list(examine())
-    findings += [finding async for finding in probe_router(address or DEFAULT_ADDRESS, asked_for=bool(address))]
+    findings += [finding async for finding in probe_router(connection, asked_for=asked_for)]
     if redis:
         findings.append(probe_redis(redis))
     if as_json:

@@ -1,22 +1,33 @@
 """`kakeya doctor`."""
 
 import argparse
+import sys
 
 SUMMARY = "say what is installed, what is reachable, what is wrong, and the cure"
+EXIT_USAGE = 2
 
 
 def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="kakeya doctor",
         description=SUMMARY,
-        epilog="Exit status: 1 when something that was asked for by a flag is wrong, else 0.",
+        epilog="Exit status: 1 when something that was asked for by a flag or a variable is wrong, 2 for flags that "
+        "make no sense, else 0.",
     )
-    parser.add_argument("--address", metavar="HOST:PORT", help="a router that must serve (default: look at :50051)")
+    from kakeya.cli import connection_flags
+
+    connection_flags.add(parser, default_address=None)
     parser.add_argument("--redis", metavar="URL", help="a Redis that must answer, redis://[:PASSWORD@]HOST:PORT")
     parser.add_argument("--json", action="store_true", help="print the findings as JSON")
     arguments = parser.parse_args(argv)
+    try:
+        connection = connection_flags.read(arguments)
+    except connection_flags.BadConnectionFlag as error:
+        print(f"kakeya doctor: error: {error}", file=sys.stderr)
+        return EXIT_USAGE
     import asyncio
 
     from kakeya_local.doctor import doctor
 
-    return asyncio.run(doctor(address=arguments.address, redis=arguments.redis, as_json=arguments.json))
+    asked_for = bool(arguments.address)
+    return asyncio.run(doctor(connection, asked_for=asked_for, redis=arguments.redis, as_json=arguments.json))

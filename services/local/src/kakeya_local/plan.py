@@ -1,15 +1,20 @@
 """What a stack will run, checked before anything is started."""
 
+import os
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from pathlib import Path
 
+from kakeya.cli.connection import Connection
+from kakeya_local.entrance import entrance, tls_environment
 from kakeya_local.errors import StackError
 from kakeya_local.ports import claim, reachable
 from kakeya_local.processors import num_processors
 from kakeya_local.program import Program, redis_program, router_program, worker_program
 from kakeya_local.redis_binary import find_redis
+from kakeya_local.run_credentials import RunCredentials
 from kakeya_local.settings import UpSettings
 from kakeya_shared.addresses import HostPort
 
@@ -22,7 +27,9 @@ class Plan:
 
     Attributes:
         bind: where the router listens.
-        router: where clients on this machine find it.
+        connection: how clients on this machine reach it, with the administrator's key where keys are asked for.
+        credentials: of this run; None where no keys are asked for.
+        environment: of the processes, beside this one's own.
     """
 
     settings: UpSettings
@@ -30,9 +37,13 @@ class Plan:
     redis_server: str
     redis: HostPort
     bind: HostPort
+    connection: Connection
+    credentials: RunCredentials | None = None
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property
     def router(self) -> HostPort:
+        """Where workers on this machine find it."""
         return reachable(self.bind)
 
     @property
@@ -55,24 +66,31 @@ class Plan:
             for name in self.worker_names
         ]
         redis = redis_program(self.redis_server, self.redis.port, redis_directory, persistent=not settings.ephemeral)
-        return [redis, router_program(self.bind, self.redis.port), *workers]
+        router = router_program(self.bind, self.redis.port, auth=settings.auth, insecure=settings.insecure)
+        return [redis, router, *workers]
 
 
 def make_plan(settings: UpSettings, model: str) -> Plan:
     """Checks what can be checked without starting anything and chooses the free ports.
 
     Raises:
-        StackError: a part is not installed, a port is taken, Redis is missing, the model is not there.
+        StackError: a part is not installed, a port is taken, Redis is missing, the model is not there, or a key or
+            certificate is of no use.
     """
     require_parts("router", "worker")
     if settings.http_bind:
         raise StackError("--http-bind needs the HTTP shim (kakeya http), which is not installed")
+    bind = claim(HostPort.parse(settings.bind))
+    credentials = RunCredentials.take(os.environ) if settings.asks_for_keys else None
     return Plan(
         settings=settings,
         model=checked_model(model),
         redis_server=find_redis(settings.redis_server),
         redis=claim(HostPort("127.0.0.1", 0)),
-        bind=claim(HostPort.parse(settings.bind)),
+        bind=bind,
+        connection=entrance(reachable(bind), credentials.admin_key if credentials else "", os.environ),
+        credentials=credentials,
+        environment=tls_environment(os.environ) | (credentials.environment if credentials else {}),
     )
 
 

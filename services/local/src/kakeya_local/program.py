@@ -38,9 +38,9 @@ def redis_program(server: str, port: int, directory: Path, *, persistent: bool) 
     return Program("redis", Stage.REDIS, command, start_seconds=1)
 
 
-def router_program(bind: HostPort, redis_port: int) -> Program:
-    command = _kakeya("router", redis=f"redis://127.0.0.1:{redis_port}/0", bind=bind)
-    return Program("router", Stage.ROUTER, command, start_seconds=5)
+def router_program(bind: HostPort, redis_port: int, *, auth: str | None, insecure: bool) -> Program:
+    command = _kakeya("router", redis=f"redis://127.0.0.1:{redis_port}/0", bind=bind, auth=auth)
+    return Program("router", Stage.ROUTER, (*command, *(["--insecure"] if insecure else [])), start_seconds=5)
 
 
 def worker_program(

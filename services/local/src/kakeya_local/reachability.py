@@ -4,8 +4,9 @@ from collections.abc import AsyncIterator
 
 import grpc
 
+from kakeya.cli.connection import Connection
 from kakeya_local.findings import Condition, Finding
-from kakeya_local.readiness import is_serving, joined_workers
+from kakeya_local.readiness import is_serving, list_workers, open_channel
 from kakeya_local.redis_ping import ping
 from kakeya_stubs.admin.v1.admin_pb2 import WorkerStatus
 
@@ -13,21 +14,34 @@ _AREA = "reachable"
 _STALE_HEARTBEAT_SECONDS = 5.0
 
 
-async def probe_router(address: str, *, asked_for: bool) -> AsyncIterator[Finding]:
-    """The router at HOST:PORT and its workers; wrong only where the user asked for it."""
+async def probe_router(connection: Connection, *, asked_for: bool) -> AsyncIterator[Finding]:
+    """A router and its workers; wrong only where the user asked for it."""
     amiss = Condition.WRONG if asked_for else Condition.ABSENT
-    async with grpc.aio.insecure_channel(address) as channel:
+    address = connection.address
+    async with open_channel(connection) as channel:
         if not await is_serving(channel):
             cure = "start one with `kakeya up`, or check that it reaches its Redis (its log says so)"
             yield Finding(_AREA, "router", amiss, f"nothing serves at {address}", cure)
             return
         yield Finding(_AREA, "router", Condition.OK, f"serving at {address}")
-        workers = await joined_workers(channel)
+        try:
+            workers = await list_workers(channel, connection.metadata)
+        except grpc.aio.AioRpcError as error:
+            yield _unlisted(error, amiss)
+            return
         if not workers:
             cure = f"start one with `kakeya worker --model DIR --join {address}`"
             yield Finding(_AREA, "workers", amiss, "none has joined the router", cure)
         for worker in workers:
             yield _worker(worker, amiss)
+
+
+def _unlisted(error: grpc.aio.AioRpcError, amiss: Condition) -> Finding:
+    """Why the workers cannot be seen: that the router keeps them from this caller is no fault of either."""
+    if error.code() in (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED):
+        cure = "set KAKEYA_API_KEY, or pass --api-key-file, with a key that has the scope admin"
+        return Finding(_AREA, "workers", Condition.ABSENT, "the router shows them to administrators only", cure)
+    return Finding(_AREA, "workers", amiss, f"the router does not list them: {error.details()}", "see its log")
 
 
 def probe_redis(url: str) -> Finding:

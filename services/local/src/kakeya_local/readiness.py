@@ -3,10 +3,20 @@
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from kakeya.cli.connection import Connection
 from kakeya_stubs.admin.v1 import admin_pb2
 from kakeya_stubs.admin.v1.admin_pb2_grpc import AdminServiceStub
 
 _CALL_SECONDS = 2.0
+
+Metadata = tuple[tuple[str, str], ...]
+
+
+def open_channel(connection: Connection) -> grpc.aio.Channel:
+    """A channel to a router; an async context manager that closes it."""
+    if connection.credentials is None:
+        return grpc.aio.insecure_channel(connection.address)
+    return grpc.aio.secure_channel(connection.address, connection.credentials)
 
 
 async def is_serving(channel: grpc.aio.Channel) -> bool:
@@ -20,10 +30,16 @@ async def is_serving(channel: grpc.aio.Channel) -> bool:
     return bool(response.status == health_pb2.HealthCheckResponse.SERVING)
 
 
-async def joined_workers(channel: grpc.aio.Channel) -> list[admin_pb2.WorkerStatus]:
+async def joined_workers(channel: grpc.aio.Channel, metadata: Metadata = ()) -> list[admin_pb2.WorkerStatus]:
     """The workers that the router knows, by id; none while it does not answer."""
     try:
-        response = await AdminServiceStub(channel).ListWorkers(admin_pb2.ListWorkersRequest(), timeout=_CALL_SECONDS)
+        return await list_workers(channel, metadata)
     except grpc.aio.AioRpcError:
         return []
+
+
+async def list_workers(channel: grpc.aio.Channel, metadata: Metadata) -> list[admin_pb2.WorkerStatus]:
+    """The workers that the router knows, by id. Raises grpc.aio.AioRpcError."""
+    stub = AdminServiceStub(channel)
+    response = await stub.ListWorkers(admin_pb2.ListWorkersRequest(), metadata=metadata, timeout=_CALL_SECONDS)
     return sorted(response.workers, key=lambda worker: worker.worker_id)

@@ -1,8 +1,12 @@
 """Settings of `kakeya up`, variables KAKEYA_UP_*."""
 
+import os
 from pathlib import Path
+from typing import Literal, Self
 
-from kakeya_shared.addresses import Address
+from pydantic import model_validator
+
+from kakeya_shared.addresses import Address, HostPort, is_loopback
 from kakeya_shared.settings import ServiceSettings, setting
 
 
@@ -28,6 +32,17 @@ class UpSettings(ServiceSettings):
     bind: Address = setting(
         "127.0.0.1:50051", "where the router listens; port 0 takes a free one", reason="this machine only"
     )
+    auth: Literal["none", "keys"] | None = setting(
+        None,
+        "whether clients need a key; with `keys`, an administrator's key and a join token are made for this run, "
+        "unless KAKEYA_ROUTER_ADMIN_KEY and KAKEYA_ROUTER_JOIN_TOKEN give them",
+        reason="$KAKEYA_ROUTER_AUTH, else none: on loopback whoever is on this host may",
+    )
+    insecure: bool = setting(
+        False,
+        "listen outside loopback although anybody who reaches the port may use the stack",
+        reason="that must be somebody's decision, not an oversight",
+    )
     http_bind: Address | None = setting(None, "where the HTTP shim listens", reason="no HTTP")
     data_dir: Path | None = setting(
         None, "directory of Redis' data and the logs", reason="${XDG_STATE_HOME:-~/.local/state}/kakeya"
@@ -44,3 +59,18 @@ class UpSettings(ServiceSettings):
     stop_grace_seconds: int = setting(
         15, "how long each process may take to stop", unit="seconds", reason="above a router's own 12", ge=1
     )
+
+    @property
+    def asks_for_keys(self) -> bool:
+        """Whether the router will ask for keys, by the flag or by its own variable."""
+        return (self.auth or os.environ.get("KAKEYA_ROUTER_AUTH")) == "keys"
+
+    @model_validator(mode="after")
+    def _let_nobody_in_unnoticed(self) -> Self:
+        host = HostPort.parse(self.bind).host
+        if not (is_loopback(host) or self.asks_for_keys or self.insecure):
+            raise ValueError(
+                f"--bind {host} is outside loopback and keys are not asked for (--auth keys); --insecure does it "
+                "nevertheless"
+            )
+        return self

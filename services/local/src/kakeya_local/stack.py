@@ -15,7 +15,7 @@ from kakeya_local.data_directory import DataDirectory, open_directory
 from kakeya_local.demo_checkpoint import demo_checkpoint
 from kakeya_local.errors import StackError
 from kakeya_local.plan import Plan, make_plan
-from kakeya_local.readiness import is_serving, joined_workers
+from kakeya_local.readiness import is_serving, joined_workers, open_channel
 from kakeya_local.settings import UpSettings
 from kakeya_local.supervisor import ProcessStatus, Supervisor
 from kakeya_shared.service_process import EXIT_CONFIG
@@ -66,7 +66,7 @@ class Stack:
         """
         deadline = time.monotonic() + self.plan.settings.ready_timeout_seconds
         progress = ""
-        async with grpc.aio.insecure_channel(str(self.plan.router)) as channel:
+        async with open_channel(self.plan.connection) as channel:
             while missing := await self._missing(channel):
                 if missing != progress:
                     progress = missing
@@ -99,7 +99,8 @@ class Stack:
     async def _missing(self, channel: grpc.aio.Channel) -> str:
         if not await is_serving(channel):
             return "the router"
-        self.workers = [worker for worker in await joined_workers(channel) if self._is_of_this_run(worker)]
+        joined = await joined_workers(channel, self.plan.connection.metadata)
+        self.workers = [worker for worker in joined if self._is_of_this_run(worker)]
         num_wanted = self.plan.settings.workers
         if len(self.workers) == num_wanted:
             return ""
@@ -167,7 +168,9 @@ async def running(settings: UpSettings, report: Report) -> AsyncIterator[Stack]:
     with open_directory(settings.data_dir, ephemeral=settings.ephemeral) as directory:
         plan = make_plan(settings, settings.model or str(await demo_checkpoint()))
         programs = plan.programs(directory.redis)
-        async with Supervisor(programs, directory, stop_grace_seconds=settings.stop_grace_seconds) as supervisor:
+        async with Supervisor(
+            programs, directory, stop_grace_seconds=settings.stop_grace_seconds, environment=plan.environment
+        ) as supervisor:
             stack = Stack(plan, supervisor, directory, report)
             await stack.wait_ready()
             try:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 import xmlrpc.client
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self, cast
@@ -43,11 +44,22 @@ class ProcessStatus:
 class Supervisor:
     """Starts and stops the processes of a stack; use as an async context manager.
 
+    Args:
+        environment: for all of them, beside this process's own. Nothing of it is written anywhere.
+
     Leaving stops the stages in reverse order and returns when no process is left.
     """
 
-    def __init__(self, programs: list[Program], directory: DataDirectory, *, stop_grace_seconds: int) -> None:
+    def __init__(
+        self,
+        programs: list[Program],
+        directory: DataDirectory,
+        *,
+        stop_grace_seconds: int,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self._directory = directory
+        self._environment = dict(environment or {})
         self._config = render(programs, directory, stop_grace_seconds=stop_grace_seconds)
         self._stop_limit_seconds = len(Stage) * stop_grace_seconds + _MARGIN_SECONDS
         self._last_words = directory.runtime / "supervisor.stderr"
@@ -60,7 +72,7 @@ class Supervisor:
             # Without an await, so that a cancel cannot come between the start and the duty to stop.
             self._process = subprocess.Popen(  # noqa: ASYNC220, S603  # brief; our own command line
                 bound_process.command(sys.executable, "-m", "supervisor.supervisord", "-c", str(config)),
-                env=os.environ | {bound_process.PARENT_VARIABLE: str(os.getpid())},
+                env=os.environ | self._environment | {bound_process.PARENT_VARIABLE: str(os.getpid())},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=stderr,

@@ -27,6 +27,9 @@ async def _serve(settings: UpSettings) -> None:
     async with running(settings, _report) as stack:
         rows = [(row.name, row.address, str(row.pid), str(row.log)) for row in await stack.table()]
         print_table(rows, header=("process", "address", "pid", "log"))
+        if (credentials := stack.plan.credentials) and credentials.is_new:
+            _report("clients need a key. This run's administrator has this one, which is shown only now:")
+            print(f"export KAKEYA_API_KEY={credentials.admin_key}", file=sys.stderr, flush=True)
         print(f"ready grpc={stack.plan.bind}", flush=True)
         await stack.watch()
 

@@ -131,6 +131,55 @@ async def test_waiting_for_capacity_ends(client: AsyncClient, runtime: ScriptedR
     assert 2 <= len(runtime.requests["CreateSession"]) <= 4
 
 
+@pytest.mark.parametrize("reason", ["QUOTA_EXCEEDED", "QUEUE_FULL", "QUEUE_TIMED_OUT", "TOO_MANY_CALLS"])
+async def test_whoever_waits_as_asked_gets_in(client: AsyncClient, runtime: ScriptedRuntime, reason: str) -> None:
+    runtime.before["CreateSession"] += [fails(reason, retry_after_seconds=0.2) for _ in range(2)]
+    started = time.monotonic()
+    await client.create_session(wait_for_capacity_seconds=20)
+    assert time.monotonic() - started >= 0.4
+    assert len({request.request_id for request in runtime.requests["CreateSession"]}) == 1
+
+
+@pytest.mark.parametrize("reason", ["QUOTA_EXCEEDED", "QUEUE_FULL", "QUEUE_TIMED_OUT"])
+async def test_what_is_used_up_is_final_unless_waiting_is_asked_for(
+    client: AsyncClient, runtime: ScriptedRuntime, reason: str
+) -> None:
+    runtime.before["CreateSession"].append(fails(reason, retry_after_seconds=0.1))
+    with pytest.raises(kakeya.Exhausted) as raised:
+        await client.create_session()
+    assert (raised.value.reason, raised.value.retry_after_seconds) == (reason, 0.1)
+    runtime.before["CreateSession"].append(fails(reason, retry_after_seconds=30))
+    with pytest.raises(kakeya.Exhausted):
+        await client.create_session(wait_for_capacity_seconds=5)  # in which it could not come in
+    assert len(runtime.requests["CreateSession"]) == 2
+
+
+async def test_a_used_up_quota_of_tokens_is_the_callers_to_wait_out(
+    session: AsyncSession, runtime: ScriptedRuntime
+) -> None:
+    for method in ("AppendTokens", "Generate"):
+        runtime.before[method].append(fails("QUOTA_EXCEEDED", retry_after_seconds=0.1, quota="tokens_per_minute"))
+    with pytest.raises(kakeya.QuotaExceeded) as raised:
+        await session.append([1])
+    assert (raised.value.retry_after_seconds, raised.value.metadata) == (0.1, {"quota": "tokens_per_minute"})
+    assert (await session.append([1])).history_length == 1
+    with pytest.raises(kakeya.QuotaExceeded):
+        await session.generate(max_tokens=1).all()
+    assert await session.generate(max_tokens=1).all() == [2]
+
+
+async def test_a_busy_runtime_is_asked_again_where_that_is_safe(
+    session: AsyncSession, runtime: ScriptedRuntime
+) -> None:
+    for method in ("AppendTokens", "GetSessionInfo", "Generate", "CloseSession"):
+        runtime.before[method].append(fails("TOO_MANY_CALLS", retry_after_seconds=0.1))
+    assert (await session.append([1])).history_length == 1
+    assert (await session.info()).history_length == 1
+    with pytest.raises(kakeya.TooManyCalls):
+        await session.generate(max_tokens=1).all()
+    assert await session.close() == 1
+
+
 async def test_a_runtime_that_is_not_there(runtime: ScriptedRuntime) -> None:
     runtime.stop()
     async with AsyncClient(runtime.address, max_attempts=2) as client:

@@ -130,6 +130,51 @@ def test_waiting_for_capacity_ends(client: Client, runtime: ScriptedRuntime) -> 
     assert 2 <= len(runtime.requests["CreateSession"]) <= 4
 
 
+@pytest.mark.parametrize("reason", ["QUOTA_EXCEEDED", "QUEUE_FULL", "QUEUE_TIMED_OUT", "TOO_MANY_CALLS"])
+def test_whoever_waits_as_asked_gets_in(client: Client, runtime: ScriptedRuntime, reason: str) -> None:
+    runtime.before["CreateSession"] += [fails(reason, retry_after_seconds=0.2) for _ in range(2)]
+    started = time.monotonic()
+    client.create_session(wait_for_capacity_seconds=20)
+    assert time.monotonic() - started >= 0.4
+    assert len({request.request_id for request in runtime.requests["CreateSession"]}) == 1
+
+
+@pytest.mark.parametrize("reason", ["QUOTA_EXCEEDED", "QUEUE_FULL", "QUEUE_TIMED_OUT"])
+def test_what_is_used_up_is_final_unless_waiting_is_asked_for(
+    client: Client, runtime: ScriptedRuntime, reason: str
+) -> None:
+    runtime.before["CreateSession"].append(fails(reason, retry_after_seconds=0.1))
+    with pytest.raises(kakeya.Exhausted) as raised:
+        client.create_session()
+    assert (raised.value.reason, raised.value.retry_after_seconds) == (reason, 0.1)
+    runtime.before["CreateSession"].append(fails(reason, retry_after_seconds=30))
+    with pytest.raises(kakeya.Exhausted):
+        client.create_session(wait_for_capacity_seconds=5)  # in which it could not come in
+    assert len(runtime.requests["CreateSession"]) == 2
+
+
+def test_a_used_up_quota_of_tokens_is_the_callers_to_wait_out(session: Session, runtime: ScriptedRuntime) -> None:
+    for method in ("AppendTokens", "Generate"):
+        runtime.before[method].append(fails("QUOTA_EXCEEDED", retry_after_seconds=0.1, quota="tokens_per_minute"))
+    with pytest.raises(kakeya.QuotaExceeded) as raised:
+        session.append([1])
+    assert (raised.value.retry_after_seconds, raised.value.metadata) == (0.1, {"quota": "tokens_per_minute"})
+    assert (session.append([1])).history_length == 1
+    with pytest.raises(kakeya.QuotaExceeded):
+        session.generate(max_tokens=1).all()
+    assert session.generate(max_tokens=1).all() == [2]
+
+
+def test_a_busy_runtime_is_asked_again_where_that_is_safe(session: Session, runtime: ScriptedRuntime) -> None:
+    for method in ("AppendTokens", "GetSessionInfo", "Generate", "CloseSession"):
+        runtime.before[method].append(fails("TOO_MANY_CALLS", retry_after_seconds=0.1))
+    assert (session.append([1])).history_length == 1
+    assert (session.info()).history_length == 1
+    with pytest.raises(kakeya.TooManyCalls):
+        session.generate(max_tokens=1).all()
+    assert session.close() == 1
+
+
 def test_a_runtime_that_is_not_there(runtime: ScriptedRuntime) -> None:
     runtime.stop()
     with Client(runtime.address, max_attempts=2) as client:

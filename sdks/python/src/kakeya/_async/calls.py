@@ -7,6 +7,7 @@ import grpc
 from google.protobuf.message import Message
 
 from kakeya._aio_transport import Eventual, Stream, Transport, sleep
+from kakeya._api_key import ApiKey
 from kakeya._retry import Deadline, Retry
 from kakeya._tracing import Span, Tracer
 from kakeya.errors import KakeyaError
@@ -23,6 +24,7 @@ class AsyncCalls:
     Args:
         address: HOST:PORT, or any target that gRPC knows.
         credentials: None for plaintext.
+        api_key: None for none.
         tracer: where spans come from.
         max_attempts: how often a call that is safe to repeat may meet UNAVAILABLE.
         timeout_seconds: of calls whose work does not depend on the number of tokens.
@@ -33,6 +35,7 @@ class AsyncCalls:
         self,
         address: str,
         credentials: grpc.ChannelCredentials | None,
+        api_key: ApiKey | None,
         *,
         tracer: Tracer,
         max_attempts: int,
@@ -43,7 +46,7 @@ class AsyncCalls:
         self.max_attempts = max_attempts
         self._timeout_seconds = timeout_seconds
         self._operation_timeout_seconds = operation_timeout_seconds
-        self._transport = Transport(address, credentials)
+        self._transport = Transport(address, credentials, api_key)
         self._closed = False
 
     def deadline(self, timeout_seconds: float | None, *, extra_seconds: float = 0.0) -> Deadline:

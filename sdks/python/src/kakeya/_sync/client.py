@@ -7,6 +7,7 @@ from typing import Literal, Self
 
 import grpc
 
+from kakeya._api_key import choose as choose_key
 from kakeya._requests import TokenIds, fill, overflow_policy, token_list
 from kakeya._retry import Retry
 from kakeya._sync.calls import Calls, repeat
@@ -21,9 +22,12 @@ class Client:
 
     Args:
         address: HOST:PORT of a router, or any target that gRPC knows.
-        credentials: of a TLS channel (`grpc.ssl_channel_credentials`); None for plaintext.
+        api_key: sent with every call, where the runtime asks for keys; None takes $KAKEYA_API_KEY, "" is none. Only
+            `credentials` keep it from being read on the way.
+        credentials: of a TLS channel (`kakeya.tls_credentials`); None for plaintext.
         timeout_seconds: of calls whose work does not depend on the number of tokens, retries included;
-            None for no limit. 60 s outlasts a restart of the router.
+            None for no limit. 60 s outlasts a restart of the router, and the 30 s that a new session waits for a
+            lane unless the router was told another time.
         operation_timeout_seconds: of each append and generate. None, no limit: their time is proportional
             to their tokens and to the speed of the host, and keepalive notices a server that is gone.
         max_attempts: how often a call that is safe to repeat may meet UNAVAILABLE before it fails.
@@ -33,6 +37,7 @@ class Client:
             application has OpenTelemetry loaded.
 
     Raises:
+        ValueError: the key has characters that no key has.
         MissingExtra: `tracing` is True and OpenTelemetry is not installed.
     """
 
@@ -40,6 +45,7 @@ class Client:
         self,
         address: str = "localhost:50051",
         *,
+        api_key: str | None = None,
         credentials: grpc.ChannelCredentials | None = None,
         timeout_seconds: float | None = 60.0,
         operation_timeout_seconds: float | None = None,
@@ -51,6 +57,7 @@ class Client:
         self._calls = Calls(
             address,
             credentials,
+            choose_key(api_key),
             tracer=choose(tracing),
             max_attempts=max_attempts,
             timeout_seconds=timeout_seconds,
@@ -97,12 +104,14 @@ class Client:
             fingerprint: open it only on a worker of this fingerprint (`AsyncSession.fingerprint`), where the same
                 tokens, sink and window give the same bits if that worker is exact.
             ttl_seconds: idle time after which the session expires; None takes the router's.
-            wait_for_capacity_seconds: how long to try again while there is no free lane; on top of the timeout.
-            timeout_seconds: None takes the client's.
+            wait_for_capacity_seconds: how long to try again, as late as the runtime asks, while it has no free lane,
+                its queue is full or a quota is used up; on top of the timeout.
+            timeout_seconds: None takes the client's. It should outlast the router's queue, in which the call waits.
 
         Raises:
-            KakeyaError: NoCapacity when no lane is free, NoWorker when nobody serves the model with that
-                fingerprint, InvalidField when no worker can hold so many sinks or so large a window.
+            KakeyaError: NoCapacity when no lane is free and the runtime has no queue, QueueTimedOut or QueueFull where
+                it has one, QuotaExceeded when the tenant or the key has used what it may, NoWorker when nobody serves
+                the model with that fingerprint, InvalidField when no worker can hold so many sinks or such a window.
         """
         # The request id makes it safe to ask again: the same one gets the same session.
         request = runtime_pb2.CreateSessionRequest(

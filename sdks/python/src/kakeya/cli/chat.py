@@ -4,14 +4,20 @@ import asyncio
 import signal
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack, contextmanager
 from typing import Any
 
-from kakeya import AsyncClient, AsyncSession, ConnectionFailed, KakeyaError, MissingExtra, tracing
-from kakeya.cli import chat_flags
+from kakeya import AsyncClient, AsyncSession, KakeyaError, MissingExtra, tracing
+from kakeya.cli import chat_flags, connection_flags
+from kakeya.cli.connection import Connection
+from kakeya.cli.cure import explain
 
 SUMMARY = "talk with a model in the terminal"
+EXIT_FAILURE = 1
+EXIT_USAGE = 2
+PATIENCE_SECONDS = 2.0
+"""A person who waits longer for a session is told why."""
 
 
 def main(argv: list[str]) -> int:
@@ -21,6 +27,10 @@ def main(argv: list[str]) -> int:
     from kakeya.cli.terminal import Terminal
 
     flags = chat_flags.parser(SUMMARY).parse_args(argv)
+    try:
+        connection = connection_flags.read(flags)
+    except connection_flags.BadConnectionFlag as error:
+        return _fail(str(error), EXIT_USAGE)
     terminal = Terminal(color=not flags.no_color)
     sampling = {name: getattr(flags, name) for name in chat_flags.SAMPLING}
     try:
@@ -31,13 +41,13 @@ def main(argv: list[str]) -> int:
             terminal,
             asyncio.Runner() as runner,
             _woken_by_signals(runner.get_loop()),
-            _session(runner, flags.address, options) as session,
+            _session(runner, connection, options, terminal.note) as session,
         ):
             terminal.note(_welcome(session, tokenizer.has_template))
             Conversation(runner, session, tokenizer, terminal, sampling=sampling, system=flags.system).run()
-    except ConnectionFailed as error:
-        return _fail(f"no runtime answers at {flags.address} ({error}); `kakeya up` starts one on this machine")
-    except (KakeyaError, TokenizerError, MissingExtra) as error:
+    except KakeyaError as error:
+        return _fail(explain(error, connection))
+    except (TokenizerError, MissingExtra) as error:
         return _fail(str(error))
     except KeyboardInterrupt:
         if terminal.ended_by is None:
@@ -46,13 +56,25 @@ def main(argv: list[str]) -> int:
 
 
 @contextmanager
-def _session(runner: asyncio.Runner, address: str, options: dict[str, Any]) -> Iterator[AsyncSession]:
+def _session(
+    runner: asyncio.Runner, connection: Connection, options: dict[str, Any], note: Callable[[str], None]
+) -> Iterator[AsyncSession]:
     stack = AsyncExitStack()
+    client = AsyncClient(connection.address, api_key=connection.api_key, credentials=connection.credentials)
     try:
-        client = runner.run(stack.enter_async_context(AsyncClient(address)))
-        yield runner.run(stack.enter_async_context(runner.run(client.create_session(**options))))
+        runner.run(stack.enter_async_context(client))
+        yield runner.run(stack.enter_async_context(runner.run(_opened(client, options, note))))
     finally:
         runner.run(stack.__aexit__(*sys.exc_info()))
+
+
+async def _opened(client: AsyncClient, options: dict[str, Any], note: Callable[[str], None]) -> AsyncSession:
+    loop = asyncio.get_running_loop()
+    patience = loop.call_later(PATIENCE_SECONDS, note, "waiting for a free lane (Ctrl-C leaves)")
+    try:
+        return await client.create_session(**options)
+    finally:
+        patience.cancel()
 
 
 @contextmanager
@@ -82,6 +104,6 @@ def _welcome(session: AsyncSession, has_template: bool) -> str:
     )
 
 
-def _fail(message: str) -> int:
+def _fail(message: str, status: int = EXIT_FAILURE) -> int:
     print(f"kakeya chat: error: {message}", file=sys.stderr)
-    return 1
+    return status

@@ -5,6 +5,8 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from kakeya.cli import connection_flags
+
 PREFIX = "KAKEYA_CHAT_"
 
 SAMPLING = (
@@ -33,7 +35,7 @@ def parser(summary: str, environment: Mapping[str, str] = os.environ) -> argpars
             **options,
         )
 
-    flag("address", "localhost:50051", "HOST:PORT of the router", metavar="HOST:PORT")
+    connection_flags.add(result, environment, address_variables=(f"{PREFIX}ADDRESS", "KAKEYA_ADDRESS"))
     flag("model", None, "model to be served by, where the runtime serves several")
     flag(
         "tokenizer",

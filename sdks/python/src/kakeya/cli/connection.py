@@ -1,0 +1,28 @@
+"""How a command reaches the runtime."""
+
+from dataclasses import dataclass, field
+
+import grpc
+
+from kakeya._api_key import ApiKey
+from kakeya._tracing import Metadata
+
+
+@dataclass(frozen=True)
+class Connection:
+    """A router, and what to show it.
+
+    Attributes:
+        address: HOST:PORT.
+        api_key: "" for none; never shown.
+        credentials: of TLS; None for plaintext.
+    """
+
+    address: str
+    api_key: str = field(default="", repr=False)
+    credentials: grpc.ChannelCredentials | None = field(default=None, repr=False)
+
+    @property
+    def metadata(self) -> Metadata:
+        """What goes with each call."""
+        return ApiKey(self.api_key).metadata if self.api_key else ()
