@@ -10,7 +10,8 @@ PARTS  := -e proto/python -e shared -e services/router -e 'services/worker[torch
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo up test check lint types contracts proto proto-check vectors docs test-parts test-compose \
-        test-heavy test-conformance bench-latency bench-int8
+        test-heavy test-conformance bench-latency bench-int8 fuzz overload bench-slow-clients \
+        bench-admission
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -77,6 +78,14 @@ test-compose: install ## what needs a Docker engine: images, a conversation thro
 test-heavy: install ## longer proofs: hundreds of sessions used and abandoned at random
 	$(BIN)/python -m pytest -m heavy --timeout 900 tests
 
+fuzz: install ## hostile calls on every rpc of a whole runtime (FUZZ_CALLS=100000, FUZZ_SEED=N, JSON=FILE; minutes)
+	@$(BIN)/python -m tests.fuzz --calls $(or $(FUZZ_CALLS),100000) $(if $(FUZZ_SEED),--seed $(FUZZ_SEED)) \
+	  $(if $(JSON),--json '$(JSON)')
+
+overload: install ## four times the clients that there is room for (OVERLOAD_SECONDS=300, OVERLOAD_SEED=N, JSON=FILE)
+	@$(BIN)/python -m tests.overload --seconds $(or $(OVERLOAD_SECONDS),300) \
+	  $(if $(OVERLOAD_SEED),--seed $(OVERLOAD_SEED)) $(if $(JSON),--json '$(JSON)')
+
 test-conformance: install ## the whole suite of the verifier seam on torch: every bit, 2,000 random schedules (minutes)
 	$(BIN)/python -m kakeya_worker.conformance torch
 
@@ -85,3 +94,12 @@ bench-latency: install ## GetSessionInfo and health during a long prefill, besid
 
 bench-int8: install ## what int8 loses against float32, beside llama.cpp's Q8_0 on the same weights (JSON=FILE)
 	@$(BIN)/python -m tests.benchmarks.int8_quality $(if $(JSON),--json '$(JSON)')
+
+bench-slow-clients: install ## token latency of one client beside slow, frozen and idle ones (JSON=FILE)
+	@$(BIN)/python -m tests.benchmarks.slow_clients $(if $(JSON),--json '$(JSON)')
+
+bench-admission: install ## what keys, quotas and the queue cost a call (JSON=FILE)
+	@$(BIN)/python -m tests.benchmarks.admission_cost $(if $(JSON),--json '$(JSON)')
+
+bench-fairness: install ## what a modest tenant gets beside a greedy one, with and without shares (JSON=FILE)
+	@$(BIN)/python -m tests.benchmarks.fairness $(if $(JSON),--json '$(JSON)')

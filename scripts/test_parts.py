@@ -21,7 +21,7 @@ import {package}
 found = [module for module in {forbidden!r} if importlib.util.find_spec(module)]
 assert not found, found
 """
-TEST_TOOLS = ("pytest", "pytest-asyncio", "pytest-timeout", "pytest-cov", "hypothesis")
+TEST_TOOLS = ("pytest", "pytest-asyncio", "pytest-timeout", "pytest-cov", "hypothesis", "cryptography")
 
 
 @dataclass(frozen=True)

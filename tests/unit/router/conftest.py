@@ -7,6 +7,7 @@ import structlog
 
 from tests.redis_server import RedisServer, redis_server
 from tests.unit.router.fake_worker import FakeWorker
+from tests.unit.router.keyed import Keyed, keyed_on
 from tests.unit.router.stack import Client, Stack, stack_on
 
 
@@ -63,3 +64,9 @@ async def client(stack: Stack) -> Client:
 @pytest.fixture
 async def worker(stack: Stack, client: Client) -> FakeWorker:
     return await stack.worker(client)
+
+
+@pytest.fixture
+async def keyed(redis_url: str) -> AsyncIterator[Keyed]:
+    async with keyed_on(redis_url) as keyed:
+        yield keyed

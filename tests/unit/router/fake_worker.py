@@ -5,6 +5,7 @@ import itertools
 from collections import defaultdict
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import grpc
 
@@ -19,7 +20,8 @@ from kakeya_shared.errors import (
     StaleEpoch,
 )
 from kakeya_shared.rpc_server import RpcServer
-from kakeya_stubs.worker.v1 import registry_pb2, registry_pb2_grpc, verifier_pb2_grpc
+from kakeya_shared.settings import ListenerSettings
+from kakeya_stubs.worker.v1 import registry_pb2, verifier_pb2_grpc
 from kakeya_stubs.worker.v1 import verifier_pb2 as pb
 
 SINK, WINDOW, NUM_SLOTS = 4, 16, 24
@@ -27,6 +29,7 @@ BYTES_PER_TOKEN = 100
 LANE_BYTES = NUM_SLOTS * BYTES_PER_TOKEN
 VOCAB_SIZE = 1000
 EOS = 7
+CREDITS = 64
 FINGERPRINT = "f" * 64
 
 _incarnations = itertools.count(1)
@@ -41,6 +44,7 @@ class Lane:
     token_ids: list[int] = field(default_factory=list)
     busy: bool = False
     end: KakeyaError | None = None
+    num_acknowledged: int = 0  # tokens of the running Generate
 
     @property
     def room(self) -> int:
@@ -69,6 +73,7 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
         lanes: by session id.
         opening: session ids of all calls of OpenSession.
         generating: what came in the calls of Generate.
+        acknowledging: what came in the calls of Acknowledge.
         sink, window: of a session that does not ask; together they fill the lane.
         flowing: clear it and no step takes place.
         failures: by method name, what the next calls raise instead of doing anything.
@@ -86,6 +91,7 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
         model: str = "Tiny",
         window: int = WINDOW,
         fingerprint: str = FINGERPRINT,
+        settings: ListenerSettings | None = None,
     ) -> None:
         self.worker_id = worker_id
         self.incarnation = f"incarnation-{next(_incarnations)}"
@@ -103,8 +109,11 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
         self.forgets_done = False
         self.opening: list[str] = []
         self.generating: list[pb.GenerateRequest] = []
+        self.acknowledging: list[pb.AcknowledgeRequest] = []
         self.prefill_seconds = 0.25
-        self.server = RpcServer("127.0.0.1:0", ("kakeya.worker.v1.VerifierService",), grace_seconds=0)
+        self.server = RpcServer(
+            "127.0.0.1:0", ("kakeya.worker.v1.VerifierService",), settings=settings, grace_seconds=0
+        )
         verifier_pb2_grpc.add_VerifierServiceServicer_to_server(self, self.server.grpc_server)
         self._beating: asyncio.Task[None] | None = None
 
@@ -170,9 +179,8 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
     def leave_request(self) -> registry_pb2.LeaveRequest:
         return registry_pb2.LeaveRequest(pool=self.pool, worker_id=self.worker_id, incarnation=self.incarnation)
 
-    def keep_beating(self, channel: grpc.aio.Channel, every_seconds: float = 0.1) -> None:
-        """Incomplete heartbeats until `stop_beating`; errors of a router that is away are endured."""
-        registry = registry_pb2_grpc.RegistryServiceStub(channel)
+    def keep_beating(self, registry: Any, every_seconds: float = 0.1) -> None:
+        """Incomplete heartbeats to a stub until `stop_beating`; errors of a router that is away are endured."""
 
         async def beat() -> None:
             while True:
@@ -254,9 +262,11 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
         lane = self._lane(request.session_id, request.epoch)
         assert len(lane.token_ids) == request.history_length
         lane.busy = True
+        lane.num_acknowledged = 0
         generated: list[int] = []
         try:
             while (reason := _finish_reason(request, lane, generated)) is None:
+                await self._credit(request, lane, len(generated))
                 await self._step(lane)
                 length = len(lane.token_ids)
                 generated.append(EOS if length == self.eos_after else 100 + length % 800)
@@ -276,6 +286,18 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
                 evicted_token_count=3,
             )
         )
+
+    async def _credit(self, request: pb.GenerateRequest, lane: Lane, num_generated: int) -> None:
+        """As long as 64 tokens are not passed on, there is no step."""
+        while request.acknowledges and num_generated - lane.num_acknowledged >= CREDITS and lane.end is None:
+            await asyncio.sleep(0.002)
+
+    async def Acknowledge(self, request: pb.AcknowledgeRequest, context: object) -> pb.AcknowledgeResponse:
+        self.acknowledging.append(request)
+        self._enter("Acknowledge")
+        lane = self._lane(request.session_id, request.epoch)
+        lane.num_acknowledged = max(lane.num_acknowledged, request.num_tokens)
+        return pb.AcknowledgeResponse()
 
     async def Stop(self, request: pb.StopRequest, context: object) -> pb.StopResponse:
         self._enter("Stop")

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from typing import Any, TypeVar
 
 import grpc
@@ -27,6 +28,8 @@ FAST: dict[str, Any] = {
     "operation_lease_seconds": 0.6,
     "lost_retention_seconds": 0.6,
     "shutdown_grace_seconds": 0.5,
+    "admission": "reject",
+    "max_generate_tokens": 1_000_000,  # some tests want a Generate that does not end
 }
 
 
@@ -51,15 +54,27 @@ async def eventually(condition: Callable[[], Awaitable[Any]], timeout_seconds: f
             await asyncio.sleep(0.01)
 
 
-class Client:
-    """The public API of one router, errors decoded."""
+class Showing:
+    """A stub that shows a secret with each call. An interceptor would replace the call objects."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, stub: Any, secret: str) -> None:
+        self._stub = stub
+        self._metadata = (("authorization", f"Bearer {secret}"),) if secret else ()
+
+    def __getattr__(self, rpc: str) -> Any:
+        return partial(getattr(self._stub, rpc), metadata=self._metadata)
+
+
+class Client:
+    """The public API of one router, errors decoded; `secret` is a key or a join token, "" shows none."""
+
+    def __init__(self, address: str, secret: str = "") -> None:
         self.address = address
+        self.secret = secret
         self.channel = grpc.aio.insecure_channel(address, options=[("grpc.use_local_subchannel_pool", 1)])
-        self.runtime: Any = runtime_pb2_grpc.RuntimeServiceStub(self.channel)
-        self.registry: Any = registry_pb2_grpc.RegistryServiceStub(self.channel)
-        self.admin: Any = admin_pb2_grpc.AdminServiceStub(self.channel)
+        self.runtime: Any = Showing(runtime_pb2_grpc.RuntimeServiceStub(self.channel), secret)
+        self.registry: Any = Showing(registry_pb2_grpc.RegistryServiceStub(self.channel), secret)
+        self.admin: Any = Showing(admin_pb2_grpc.AdminServiceStub(self.channel), secret)
 
     async def create(self, **fields: Any) -> api.CreateSessionResponse:
         return await answer(self.runtime.CreateSession(api.CreateSessionRequest(**fields)))
@@ -113,7 +128,11 @@ class Stack:
     async def router(self, **settings: Any) -> Client:
         """Starts a further router; returns its client."""
         router = await self._routers.enter_async_context(Router(RouterSettings(redis=self.url, **(FAST | settings))))
-        client = Client(router.address)
+        return self.client(router.address)
+
+    def client(self, address: str, secret: str = "") -> Client:
+        """A further client of a router, with this key or join token."""
+        client = Client(address, secret)
         self._exits.push_async_callback(client.channel.close)
         return client
 
@@ -126,7 +145,7 @@ class Stack:
         worker = await self._exits.enter_async_context(FakeWorker(worker_id, **fields))
         await client.join(worker)
         if beating:
-            worker.keep_beating(client.channel)
+            worker.keep_beating(client.registry)
         return worker
 
     async def keys(self, pattern: str = "*") -> set[str]:

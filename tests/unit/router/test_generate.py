@@ -138,6 +138,7 @@ async def test_every_parameter_reaches_the_worker(client: Client, worker: FakeWo
             sampling=worker_api.Sampling(**sampling),
             stop_token_sequences=[worker_api.TokenSequence(token_ids=ids) for ids in ([4, 5], [6])],
             logprobs=0,
+            acknowledges=True,
         )
     ]
 

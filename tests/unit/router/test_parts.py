@@ -54,7 +54,8 @@ def test_session_ids_carry_their_pool_and_are_all_different() -> None:
 def test_all_keys_of_a_pool_share_one_hash_tag() -> None:
     keys = PoolKeys("p")
     names = [keys.workers, keys.lost, keys.expiry, keys.worker("x"), keys.sessions("x"), keys.session("x")]
-    for name in [*names, keys.operation("x"), keys.request("x")]:
+    names += [keys.operation("x"), keys.request("x", "y"), keys.usage, keys.tokens("x"), keys.queue, keys.waiters]
+    for name in [*names, keys.idle]:
         assert name.startswith("kakeya:{p}:")
 
 

@@ -127,7 +127,7 @@ async def test_a_full_pool_is_refused_with_a_retry(stack: Stack, client: Client)
     first = await client.session()
     with pytest.raises(NoCapacity) as raised:
         await client.create()
-    assert raised.value.retry_after_seconds == 1.0
+    assert 1 <= (raised.value.retry_after_seconds or 0) <= 2
     await client.close(first)
     await client.create()
 

@@ -145,3 +145,11 @@ async def test_a_call_that_outlasts_the_grace_is_cancelled_and_written_through(s
 async def _drained(call: Any) -> None:
     while await call.read() is not grpc.aio.EOF:
         pass
+
+
+async def test_a_router_stops_whenever_it_is_told(redis_url: str) -> None:
+    for number in range(20):
+        router = Router(RouterSettings(redis=redis_url, bind="127.0.0.1:0"))
+        async with asyncio.timeout(10):
+            async with router:
+                await asyncio.sleep(0.0005 * number)  # somewhere in the middle of its first calls to Redis

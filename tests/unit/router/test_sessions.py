@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from kakeya_router import sessions
+from kakeya_router import opening
 from kakeya_shared.errors import (
     InvalidField,
     NoWorker,
@@ -170,7 +170,7 @@ async def test_opening_may_take_longer_than_an_operations_lease(client: Client, 
 async def test_a_worker_that_does_not_answer_in_time_is_passed_over(
     stack: Stack, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sessions, "_LANE_SECONDS", 0.5)
+    monkeypatch.setattr(opening, "LANE_SECONDS", 0.5)
     silent = await stack.worker(client, "worker-a", num_lanes=8)
     await stack.worker(client, "worker-b", num_lanes=4)
     silent.flowing.clear()

@@ -1,7 +1,11 @@
-"""kakeya.admin.v1.AdminService: for operators."""
+"""kakeya.admin.v1.AdminService: for operators. Who may call it is `access_guard`'s to say."""
 
-from kakeya_router.store.records import WorkerRecord
+from kakeya_router import admin_messages, admin_requests, audit, refusals, validation
+from kakeya_router.session_pages import SessionPages
+from kakeya_router.sessions import Sessions
+from kakeya_router.store.credential_store import CredentialStore
 from kakeya_router.store.worker_store import WorkerStore
+from kakeya_router.tenants import Tenants
 from kakeya_shared.rpc_boundary import Context
 from kakeya_stubs.admin.v1 import admin_pb2 as pb
 from kakeya_stubs.admin.v1 import admin_pb2_grpc
@@ -10,38 +14,101 @@ SERVICE = pb.DESCRIPTOR.services_by_name["AdminService"].full_name
 
 
 class AdminService(admin_pb2_grpc.AdminServiceServicer):
-    def __init__(self, workers: WorkerStore) -> None:
+    """What changes something is audited; lists, which dashboards poll, are not."""
+
+    def __init__(
+        self,
+        credentials: CredentialStore,
+        tenants: Tenants,
+        pages: SessionPages,
+        sessions: Sessions,
+        workers: WorkerStore,
+    ) -> None:
+        self._credentials = credentials
+        self._tenants = tenants
+        self._pages = pages
+        self._sessions = sessions
         self._workers = workers
+
+    async def CreateKey(self, request: pb.CreateKeyRequest, context: Context) -> pb.CreateKeyResponse:
+        with audit.action("key.create") as entry:
+            admin_requests.check_key(request)
+            lifetime_ms = admin_requests.lifetime_ms(request)
+            scope_names = admin_requests.scope_names(request)
+            key, minted = await self._credentials.create_key(request.tenant, scope_names, request.label, lifetime_ms)
+            entry.subject = f"key:{key.credential_id} tenant:{key.tenant}"
+        return pb.CreateKeyResponse(key=admin_messages.key(key), secret=minted.secret)
+
+    async def ListKeys(self, request: pb.ListKeysRequest, context: Context) -> pb.ListKeysResponse:
+        if request.tenant:
+            admin_requests.check_tenant(request.tenant)
+        keys = await self._credentials.keys()
+        return pb.ListKeysResponse(keys=[admin_messages.key(key) for key in keys if request.tenant in ("", key.tenant)])
+
+    async def RevokeKey(self, request: pb.RevokeKeyRequest, context: Context) -> pb.RevokeKeyResponse:
+        with audit.action("key.revoke") as entry:
+            admin_requests.check_credential_id(request.key_id)
+            entry.subject = f"key:{request.key_id}"
+            key = await self._credentials.revoke_key(request.key_id)
+            if key is None:
+                raise admin_requests.credential_not_found()
+            entry.subject += f" tenant:{key.tenant}"
+        return pb.RevokeKeyResponse(key=admin_messages.key(key))
+
+    async def CreateToken(self, request: pb.CreateTokenRequest, context: Context) -> pb.CreateTokenResponse:
+        with audit.action("token.create") as entry:
+            admin_requests.check_token(request)
+            lifetime_ms = admin_requests.lifetime_ms(request)
+            token, minted = await self._credentials.create_token(
+                request.pool, request.worker_id, request.label, lifetime_ms
+            )
+            entry.subject = f"token:{token.credential_id}"
+        return pb.CreateTokenResponse(token=admin_messages.token(token), secret=minted.secret)
+
+    async def ListTokens(self, request: pb.ListTokensRequest, context: Context) -> pb.ListTokensResponse:
+        return pb.ListTokensResponse(tokens=map(admin_messages.token, await self._credentials.tokens()))
+
+    async def RevokeToken(self, request: pb.RevokeTokenRequest, context: Context) -> pb.RevokeTokenResponse:
+        with audit.action("token.revoke") as entry:
+            admin_requests.check_credential_id(request.token_id)
+            entry.subject = f"token:{request.token_id}"
+            token = await self._credentials.revoke_token(request.token_id)
+            if token is None:
+                raise admin_requests.credential_not_found()
+        return pb.RevokeTokenResponse(token=admin_messages.token(token))
+
+    async def SetQuota(self, request: pb.SetQuotaRequest, context: Context) -> pb.SetQuotaResponse:
+        with audit.action("quota.set") as entry:
+            admin_requests.check_tenant(request.tenant)
+            entry.subject = f"tenant:{request.tenant}"
+            tenant = await self._tenants.set_quota(request.tenant, admin_requests.quota(request))
+        return pb.SetQuotaResponse(tenant=admin_messages.tenant(tenant))
+
+    async def ListTenants(self, request: pb.ListTenantsRequest, context: Context) -> pb.ListTenantsResponse:
+        return pb.ListTenantsResponse(tenants=map(admin_messages.tenant, await self._tenants.all()))
+
+    async def ListSessions(self, request: pb.ListSessionsRequest, context: Context) -> pb.ListSessionsResponse:
+        admin_requests.check_list_sessions(request)
+        size = admin_requests.page_size(request)
+        page, next_token = await self._pages.page(request.pool, request.page_token, size)
+        return pb.ListSessionsResponse(
+            sessions=[
+                admin_messages.session(record, busy=record.session_id in page.busy, now_ms=page.now_ms)
+                for record in page.records
+                if request.tenant in ("", record.tenant)
+            ],
+            next_page_token=next_token,
+        )
+
+    async def CloseSession(self, request: pb.CloseSessionRequest, context: Context) -> pb.CloseSessionResponse:
+        with audit.action("session.close") as entry:
+            if not validation.is_session_id(request.session_id):
+                raise refusals.not_found()
+            entry.subject = f"session:{request.session_id}"
+            final_length = await self._sessions.close(request.session_id)
+        return pb.CloseSessionResponse(final_history_length=final_length)
 
     async def ListWorkers(self, request: pb.ListWorkersRequest, context: Context) -> pb.ListWorkersResponse:
         workers = await self._workers.all_workers()
         now_ms = await self._workers.now_ms()
-        return pb.ListWorkersResponse(workers=[_status(worker, now_ms) for worker in workers])
-
-
-def _status(worker: WorkerRecord, now_ms: int) -> pb.WorkerStatus:
-    return pb.WorkerStatus(
-        worker_id=worker.worker_id,
-        incarnation=worker.incarnation,
-        pool=worker.pool,
-        model=worker.model,
-        address=worker.address,
-        backend=worker.backend,
-        dtype=worker.dtype,
-        slab_bytes=worker.slab_bytes,
-        lane_bytes=worker.lane_bytes,
-        num_lanes=worker.num_lanes,
-        sink=worker.sink,
-        window=worker.window,
-        kv_bytes_per_token=worker.kv_bytes_per_token,
-        vocab_size=worker.vocab_size,
-        num_threads=worker.num_threads,
-        weights=worker.weights,
-        fingerprint=worker.fingerprint,
-        exact=worker.exact,
-        reserved_bytes=worker.reserved_bytes,
-        kv_live_bytes=worker.kv_live_bytes,
-        reported_kv_live_bytes=worker.reported_kv_live_bytes,
-        num_sessions=worker.num_sessions,
-        last_heartbeat_age_seconds=max(0, now_ms - worker.heartbeat_ms) / 1000,
-    )
+        return pb.ListWorkersResponse(workers=[admin_messages.worker(worker, now_ms) for worker in workers])

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from kakeya_router import validation
+from kakeya_router import refusals, validation
 from kakeya_router.store.records import WorkerRecord
 from kakeya_shared.errors import InvalidField, KakeyaError, NoCapacity, NoWorker
 
@@ -20,10 +20,10 @@ def of_model(workers: Sequence[WorkerRecord], model: str) -> list[WorkerRecord]:
     """
     models = sorted({worker.model for worker in workers})
     if not model and len(models) > 1:
-        raise validation.invalid("model", f"several are served, name one of: {', '.join(models)}")
+        raise validation.invalid("model", f"several are served, name one of: {_listed(models)}")
     serving = [worker for worker in workers if not model or worker.model == model]
     if not serving:
-        raise no_worker(f"the model {model!r} (served: {', '.join(models) or 'none'})" if model else "any model")
+        raise no_worker(f"the model {model!r} (served: {_listed(models) or 'none'})" if model else "any model")
     return serving
 
 
@@ -32,8 +32,7 @@ def of_fingerprint(workers: Sequence[WorkerRecord], fingerprint: str) -> list[Wo
     matching = [worker for worker in workers if not fingerprint or worker.fingerprint == fingerprint]
     if not matching:
         served = sorted({worker.fingerprint for worker in workers})
-        more = ", ..." if len(served) > _NUM_LISTED else ""
-        raise no_worker(f"the model with that fingerprint (served: {', '.join(served[:_NUM_LISTED])}{more})")
+        raise no_worker(f"the model with that fingerprint (served: {_listed(served)})")
     return matching
 
 
@@ -42,20 +41,24 @@ def no_worker(what: str) -> NoWorker:
 
 
 def no_capacity() -> NoCapacity:
-    return NoCapacity("no worker has a free lane", retry_after_seconds=_RETRY_AFTER_SECONDS)
+    return NoCapacity("no worker has a free lane", retry_after_seconds=refusals.crowd_retry_seconds())
 
 
 def unreachable() -> NoWorker:
     return NoWorker("no worker that serves the model answers", retry_after_seconds=_RETRY_AFTER_SECONDS)
 
 
-def verdict(refusals: Sequence[KakeyaError]) -> KakeyaError:
+def verdict(refused: Sequence[KakeyaError]) -> KakeyaError:
     """What the client is told when every candidate has refused.
 
     Invalid is only what is invalid everywhere: a worker that is full or away might have held the session.
     """
-    if any(isinstance(refusal, NoCapacity) for refusal in refusals):
+    if any(isinstance(refusal, NoCapacity) for refusal in refused):
         return no_capacity()
-    if refusals and all(isinstance(refusal, InvalidField) for refusal in refusals):
-        return refusals[0]
+    if refused and all(isinstance(refusal, InvalidField) for refusal in refused):
+        return refused[0]
     return unreachable()
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:_NUM_LISTED]) + (", ..." if len(names) > _NUM_LISTED else "")

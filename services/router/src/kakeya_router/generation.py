@@ -49,13 +49,14 @@ def intent(request: api.GenerateRequest, sampling: worker_api.Sampling) -> Inten
 
 
 def worker_request(
-    record: SessionRecord, request: api.GenerateRequest, sampling: worker_api.Sampling
+    record: SessionRecord, request: api.GenerateRequest, sampling: worker_api.Sampling, max_tokens: int
 ) -> worker_api.GenerateRequest:
+    """`max_tokens` as far as the history has room for it."""
     return worker_api.GenerateRequest(
         session_id=record.session_id,
         epoch=record.epoch,
         history_length=record.history_length,
-        max_tokens=request.max_tokens,
+        max_tokens=max_tokens,
         eos_token_ids=record.eos_token_ids,
         sampling=sampling,
         stop_token_sequences=[
@@ -80,10 +81,11 @@ def token(response: worker_api.GenerateResponse) -> api.GenerateResponse:
     return api.GenerateResponse(token_id=response.token_id, detail=detail and _detail(detail))
 
 
-def done(done: worker_api.GenerateDone, op_id: str, seed: int) -> api.GenerateResponse:
+def done(done: worker_api.GenerateDone, op_id: str, seed: int, *, capped: bool) -> api.GenerateResponse:
+    """`capped`: the worker was asked for fewer tokens than the client asks for."""
     return api.GenerateResponse(
         done=api.GenerateDone(
-            stop_reason=_STOP_REASONS.get(done.finish_reason, api.STOP_REASON_UNSPECIFIED),
+            stop_reason=_stop_reason(done.finish_reason, capped=capped),
             generated_token_count=done.generated_token_count,
             prefill_duration_seconds=done.prefill_duration_seconds,
             total_duration_seconds=done.total_duration_seconds,
@@ -95,6 +97,12 @@ def done(done: worker_api.GenerateDone, op_id: str, seed: int) -> api.GenerateRe
             retained=[api.TokenRange(start=part.start, end=part.end) for part in done.lane.retained],
         )
     )
+
+
+def _stop_reason(finish_reason: worker_api.FinishReason.ValueType, *, capped: bool) -> api.StopReason.ValueType:
+    if capped and finish_reason == worker_api.FINISH_REASON_MAX_TOKENS:
+        return api.STOP_REASON_TRUNCATED
+    return _STOP_REASONS.get(finish_reason, api.STOP_REASON_UNSPECIFIED)
 
 
 def _logprobs(request: api.GenerateRequest) -> int | None:

@@ -7,12 +7,12 @@ from contextlib import asynccontextmanager
 
 import structlog
 
-from kakeya_router import refusals
+from kakeya_router import callers, refusals
 from kakeya_router.detached_tasks import DetachedTasks
 from kakeya_router.store import token_ranges
 from kakeya_router.store.persistence import persist
 from kakeya_router.store.records import SessionRecord
-from kakeya_router.store.session_store import Intent, SessionStore
+from kakeya_router.store.session_store import Intent, Reply, SessionStore
 from kakeya_router.worker_client import LaneGone, RunningCall, WorkerClients, WorkerError, WorkerUnreachable
 from kakeya_shared.errors import (
     InvariantViolated,
@@ -34,13 +34,15 @@ class Operation:
 
     Attributes:
         record: the session as it was when the operation began.
+        tokens_per_minute: quota of the caller; 0 for none.
         op_id: names it in the store, in logs and to the client.
         call: the worker's call; ended when the session is taken away.
         at_worker: set before the worker is called; from then on its lane may differ from the record.
     """
 
-    def __init__(self, record: SessionRecord) -> None:
+    def __init__(self, record: SessionRecord, tokens_per_minute: int) -> None:
         self.record = record
+        self.tokens_per_minute = tokens_per_minute
         self.op_id = secrets.token_hex(8)
         self.call = RunningCall()
         self.at_worker = False
@@ -80,10 +82,11 @@ class Operations:
 
         Raises:
             SessionNotFound, OperationRunning, InvariantViolated, WorkerLost: the session cannot be had.
+            QuotaExceeded: the caller's tenant has used up its tokens for now.
             SessionClosed, WorkerLost, OperationStopped, InvariantViolated: it was taken away in the middle.
             StoreUnavailable: the rest is done once Redis is back.
         """
-        operation = Operation(record)
+        operation = Operation(record, callers.current().quota.tokens_per_minute)
         await self._begin(operation, intent)
         renewal = self._tasks.start(self._renew(operation))
         try:
@@ -116,13 +119,15 @@ class Operations:
 
     async def _take(self, operation: Operation, intent: Intent) -> None:
         while True:
-            reply = await self._store.begin_operation(operation.record, operation.op_id, intent)
+            reply = await self._store.begin_operation(
+                operation.record, operation.op_id, intent, operation.tokens_per_minute
+            )
             operation.record = reply.record or operation.record
             if reply.outcome == "begun":
                 return
             if reply.outcome != "recover":
                 operation.over = True
-                raise _refusal(reply.outcome, operation.record)
+                raise _refusal(reply, operation.record)
             await self._recover(operation)
 
     async def _recover(self, operation: Operation) -> None:
@@ -226,14 +231,17 @@ class Operations:
             _log.info("lane not freed yet", session_id=record.session_id, error=repr(error))
 
 
-def _refusal(outcome: str, record: SessionRecord) -> KakeyaError:
-    match outcome:
+def _refusal(reply: Reply, record: SessionRecord) -> KakeyaError:
+    match reply.outcome:
         case "busy":
             return refusals.busy()
         case "lost":
             return refusals.lost()
         case "failed":
             return refusals.failed_before(record)
+        case "quota":
+            quota, limit, retry_ms = reply.rest
+            return refusals.quota_exceeded(quota, limit, record.tenant, record.key_id, int(retry_ms) / 1000)
     return refusals.not_found()
 
 

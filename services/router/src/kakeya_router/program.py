@@ -10,19 +10,33 @@ from typing import Self
 import structlog
 
 from kakeya_router import admin_service, placement, registry_service, runtime_service
+from kakeya_router.access_guard import AccessGuard
 from kakeya_router.admin_service import AdminService
+from kakeya_router.admission import Admission
+from kakeya_router.admission_queue import LEASE_SECONDS, AdmissionQueue
+from kakeya_router.authentication import Authenticator
 from kakeya_router.call_gate import CallGate
+from kakeya_router.callers import Quota
+from kakeya_router.closing import LANE_LEASE_SECONDS, Closing
 from kakeya_router.detached_tasks import DetachedTasks
+from kakeya_router.idle_lanes import IdleLanes
+from kakeya_router.opening import Opening
 from kakeya_router.operations import Operations
 from kakeya_router.reaper import Reaper
 from kakeya_router.registry_service import RegistryService
+from kakeya_router.request_limits import RequestLimits
 from kakeya_router.runtime_service import RuntimeService
-from kakeya_router.sessions import LANE_LEASE_SECONDS, Sessions
+from kakeya_router.session_pages import SessionPages
+from kakeya_router.sessions import Sessions
 from kakeya_router.settings import RouterSettings
 from kakeya_router.store.connection import RedisConnection
+from kakeya_router.store.credential_store import CredentialStore
+from kakeya_router.store.queue_store import QueueStore
 from kakeya_router.store.session_store import SessionStore
 from kakeya_router.store.worker_store import WorkerStore
 from kakeya_router.store_watch import StoreWatch
+from kakeya_router.tenants import Tenants
+from kakeya_router.waiting import Waiting
 from kakeya_router.worker_client import WorkerClients
 from kakeya_router.worker_sweep import WorkerSweep
 from kakeya_shared import plugins
@@ -30,6 +44,7 @@ from kakeya_shared.addresses import HostPort
 from kakeya_shared.errors import StoreUnavailable
 from kakeya_shared.rpc_server import BindError, RpcServer
 from kakeya_shared.service_process import StartError
+from kakeya_shared.tls import ClientTls, TlsError, client_tls
 from kakeya_stubs.admin.v1 import admin_pb2_grpc
 from kakeya_stubs.v1 import runtime_pb2_grpc
 from kakeya_stubs.worker.v1 import registry_pb2_grpc
@@ -38,10 +53,8 @@ _log = structlog.get_logger()
 
 # After the grace the rest is cancelled; what it committed is still to be written through.
 _SETTLE_SECONDS = 2.0
+_HEARD_SECONDS = 0.1
 _LEASES_MISSED = 3
-_BYTES_PER_TOKEN = 5
-# Far above the longest append, so that a longer one gets the error that says so.
-_MESSAGE_FLOOR_BYTES = 16 << 20
 
 
 class Router:
@@ -52,13 +65,13 @@ class Router:
     """
 
     def __init__(self, settings: RouterSettings) -> None:
-        """Raises StartError: no such placement plugin."""
+        """Raises StartError: no such placement plugin, or the TLS files cannot be used."""
         self._settings = settings
         grace_seconds = _LEASES_MISSED * settings.heartbeat_interval_seconds
         self._redis = RedisConnection(settings.redis)
         self._tasks = DetachedTasks()
-        self._workers = WorkerClients()
-        self._gate = CallGate()
+        self._workers = WorkerClients(_worker_tls(settings))
+        self._gate = CallGate(max_calls=settings.max_calls, max_calls_per_tenant=settings.max_calls_per_tenant)
         session_store = SessionStore(
             self._redis,
             secrets.token_hex(4),
@@ -67,14 +80,24 @@ class Router:
             grace_seconds=grace_seconds,
         )
         self._worker_store = WorkerStore(self._redis, settings.worker_lease_seconds)
+        queue_store = QueueStore(self._redis, lease_seconds=LEASE_SECONDS, queue_length=settings.queue_length)
+        self._queue = AdmissionQueue(
+            queue_store,
+            self._worker_store,
+            self._tasks,
+            redis_url=settings.redis,
+            wakes_without_room=settings.admission == "close-idle",
+        )
+        closing = Closing(session_store, self._workers)
         sessions = Sessions(
             session_store,
             self._worker_store,
-            self._workers,
             self._tasks,
-            _placement(settings.placement),
+            self._admission(session_store, closing),
+            closing,
             default_ttl_seconds=settings.session_ttl_seconds,
             default_model=settings.default_model,
+            key_max_sessions=settings.key_max_sessions,
         )
         operations = Operations(
             session_store,
@@ -88,6 +111,7 @@ class Router:
             self._redis,
             session_store,
             self._worker_store,
+            queue_store,
             sessions,
             sweep,
             self._workers,
@@ -100,7 +124,7 @@ class Router:
             operations,
             self._workers,
             self._gate,
-            max_append_tokens=settings.max_append_tokens,
+            _request_limits(settings),
         )
         self._registry_service = RegistryService(
             self._worker_store,
@@ -108,7 +132,15 @@ class Router:
             heartbeat_interval_seconds=settings.heartbeat_interval_seconds,
             worker_lease_seconds=settings.worker_lease_seconds,
         )
-        self._admin_service = AdminService(self._worker_store)
+        credential_store = CredentialStore(self._redis)
+        self._admin_service = AdminService(
+            credential_store,
+            Tenants(credential_store, session_store, self._worker_store, _default_quota(settings)),
+            SessionPages(session_store, self._worker_store),
+            sessions,
+            self._worker_store,
+        )
+        self._guard = _guard(settings, credential_store)
         self._loops: list[asyncio.Task[None]] = []
         self._advertised = ""
 
@@ -117,12 +149,13 @@ class Router:
         return self._server.address
 
     async def __aenter__(self) -> Self:
-        """Raises StartError: the address is taken."""
+        """Raises StartError: the address is taken, or the TLS files cannot be used."""
         self._server = RpcServer(
             self._settings.bind,
             (runtime_service.SERVICE, registry_service.SERVICE, admin_service.SERVICE),
+            settings=self._settings,
             grace_seconds=_SETTLE_SECONDS,
-            max_message_bytes=max(_MESSAGE_FLOOR_BYTES, 2 * _BYTES_PER_TOKEN * self._settings.max_append_tokens),
+            guard=self._guard,
         )
         runtime_pb2_grpc.add_RuntimeServiceServicer_to_server(self._runtime_service, self._server.grpc_server)
         registry_pb2_grpc.add_RegistryServiceServicer_to_server(self._registry_service, self._server.grpc_server)
@@ -139,16 +172,16 @@ class Router:
             self._server.set_serving,
             interval_seconds=self._settings.heartbeat_interval_seconds,
         )
-        self._loops = [asyncio.create_task(watch.run()), asyncio.create_task(self._reaper.run())]
+        loops = (watch.run(), self._reaper.run(), self._queue.run(), self._queue.listen())
+        self._loops = [asyncio.create_task(loop) for loop in loops]
         _log.info("router listens", address=self.address, advertised=self._advertised)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for loop in self._loops:
-            loop.cancel()
-        await asyncio.gather(*self._loops, return_exceptions=True)
+        self._queue.close()
+        await asyncio.gather(*map(_end, self._loops))
         await self._server.set_serving(False)
         with suppress(StoreUnavailable):  # then nobody reads the list either
             await self._worker_store.forget_router(self._advertised)
@@ -159,11 +192,57 @@ class Router:
         await self._redis.aclose()
         _log.info("router stopped")
 
+    def _admission(self, session_store: SessionStore, closing: Closing) -> Admission:
+        settings, order = self._settings, _placement(self._settings.placement)
+        opening = Opening(session_store, self._workers, self._tasks, closing)
+        if settings.admission == "reject":
+            return Admission(opening, order, None)
+        idle_lanes = IdleLanes(session_store, closing, self._tasks, idle_seconds=settings.close_idle_after_seconds)
+        waiting = Waiting(
+            self._queue,
+            self._worker_store,
+            opening,
+            order,
+            queue_seconds=settings.queue_seconds,
+            idle_lanes=idle_lanes if settings.admission == "close-idle" else None,
+        )
+        return Admission(opening, order, waiting)
+
+
+async def _end(loop: "asyncio.Task[None]") -> None:
+    # More than once: redis-py swallows a cancellation that meets a time-out of its own.
+    while not loop.done():
+        loop.cancel()
+        await asyncio.wait([loop], timeout=_HEARD_SECONDS)
+
 
 async def serve(settings: RouterSettings, stop: asyncio.Event) -> None:
     """Runs a router until `stop` is set; raises StartError."""
     async with Router(settings):
         await stop.wait()
+
+
+def _guard(settings: RouterSettings, store: CredentialStore) -> AccessGuard | None:
+    """None where no keys are asked for: then everybody is `callers.ANYBODY`, and any worker may join."""
+    if settings.auth == "none":
+        return None
+    authenticator = Authenticator(
+        store, _default_quota(settings), admin_key=settings.admin_key, join_token=settings.join_token
+    )
+    return AccessGuard(authenticator)
+
+
+def _default_quota(settings: RouterSettings) -> Quota:
+    return Quota(settings.tenant_max_sessions, settings.tenant_max_bytes, settings.tenant_tokens_per_minute)
+
+
+def _request_limits(settings: RouterSettings) -> RequestLimits:
+    return RequestLimits(
+        max_append_tokens=settings.max_append_tokens,
+        max_generate_tokens=settings.max_generate_tokens,
+        max_history_tokens=settings.max_history_tokens,
+        max_label_bytes=settings.max_label_bytes,
+    )
 
 
 def _placement(name: str) -> placement.Placement:
@@ -172,6 +251,13 @@ def _placement(name: str) -> placement.Placement:
     except plugins.PluginError as error:
         raise StartError(str(error)) from error
     return plugin()
+
+
+def _worker_tls(settings: RouterSettings) -> ClientTls | None:
+    try:
+        return client_tls(settings.worker_ca, settings.tls_cert, settings.tls_key)
+    except TlsError as error:
+        raise StartError(str(error)) from error
 
 
 def _reachable(address: str) -> str:

@@ -1,4 +1,4 @@
-"""Enforces leases and time-outs: lapsed workers, lost sessions, expired sessions."""
+"""Enforces leases and time-outs: lapsed workers, lost sessions, expired sessions, vanished waiters."""
 
 import asyncio
 
@@ -6,6 +6,7 @@ import structlog
 
 from kakeya_router.sessions import Sessions
 from kakeya_router.store.connection import RedisConnection
+from kakeya_router.store.queue_store import QueueStore
 from kakeya_router.store.session_store import SessionStore
 from kakeya_router.store.worker_store import WorkerStore
 from kakeya_router.worker_client import WorkerClients
@@ -31,6 +32,7 @@ class Reaper:
         redis: RedisConnection,
         session_store: SessionStore,
         worker_store: WorkerStore,
+        queue_store: QueueStore,
         sessions: Sessions,
         sweep: WorkerSweep,
         workers: WorkerClients,
@@ -41,6 +43,7 @@ class Reaper:
         self._redis = redis
         self._session_store = session_store
         self._worker_store = worker_store
+        self._queue_store = queue_store
         self._sessions = sessions
         self._sweep = sweep
         self._workers = workers
@@ -67,6 +70,7 @@ class Reaper:
                 await self._sweep.sweep(pool, incarnation)
             expired = await self._session_store.expired(pool, _BATCH)
             await asyncio.gather(*(self._sessions.expire(record) for record in expired))
+            await self._queue_store.forget_lapsed(pool)
             await self._worker_store.forget_empty_pool(pool)
         await self._workers.retain({worker.address for worker in await self._worker_store.all_workers()})
 

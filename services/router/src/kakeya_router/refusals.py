@@ -1,4 +1,6 @@
-"""The errors that say what has become of a session."""
+"""The errors that say what has become of a session, and why there is none."""
+
+import random
 
 from kakeya_router.store.records import SessionRecord, State
 from kakeya_shared.errors import (
@@ -6,12 +8,28 @@ from kakeya_shared.errors import (
     KakeyaError,
     OperationRunning,
     OperationStopped,
+    QueueFull,
+    QueueTimedOut,
+    QuotaExceeded,
     SessionClosed,
     SessionNotFound,
     WorkerLost,
 )
 
 _BUSY_RETRY_SECONDS = 0.2
+_CROWD_RETRY_SECONDS = (1.0, 2.0)
+
+_QUOTAS = {
+    "sessions": "sessions",
+    "reserved_bytes": "reserved bytes",
+    "tokens_per_minute": "tokens a minute",
+    "key_sessions": "sessions of one key",
+}
+
+
+def crowd_retry_seconds() -> float:
+    """When to come back to where there is no room: not together with all others that were refused."""
+    return random.uniform(*_CROWD_RETRY_SECONDS)
 
 
 def not_found() -> SessionNotFound:
@@ -24,6 +42,26 @@ def busy() -> OperationRunning:
 
 def lost() -> WorkerLost:
     return WorkerLost("the session's worker is gone, and the session with it; create a new one")
+
+
+def quota_exceeded(
+    quota: str, limit: str, tenant: str, key_id: str, retry_after_seconds: float | None = None
+) -> QuotaExceeded:
+    """`quota` and `limit` as the scripts name them; without a known time to come back, the crowd's."""
+    subject = f"key:{key_id}" if quota == "key_sessions" else f"tenant:{tenant}"
+    return QuotaExceeded(
+        f"the quota is used up: at most {limit} {_QUOTAS[quota]} in a pool",
+        retry_after_seconds=retry_after_seconds or crowd_retry_seconds(),
+        metadata={"quota": quota, "limit": limit, "subject": subject},
+    )
+
+
+def queue_full() -> QueueFull:
+    return QueueFull("too many calls wait for a lane already", retry_after_seconds=crowd_retry_seconds())
+
+
+def queue_timed_out(seconds: float) -> QueueTimedOut:
+    return QueueTimedOut(f"no lane came free within {seconds:g} s", retry_after_seconds=crowd_retry_seconds())
 
 
 def failed(invariant: str) -> InvariantViolated:

@@ -2,13 +2,11 @@
 
 import structlog
 
-from kakeya_router import validation
+from kakeya_router import join_permits, validation, worker_claims
 from kakeya_router.store import token_ranges
-from kakeya_router.store.keys import POOL_NAME
 from kakeya_router.store.records import WorkerRecord
 from kakeya_router.store.worker_store import Lane, WorkerStore
 from kakeya_router.worker_sweep import WorkerSweep
-from kakeya_shared.addresses import HostPort
 from kakeya_shared.errors import IncompatibleContract, UnknownIncarnation
 from kakeya_shared.rpc_boundary import Context
 from kakeya_stubs.worker.v1 import registry_pb2 as pb
@@ -19,13 +17,13 @@ CONTRACT_VERSION = 1
 
 # N and N-1 interoperate; there is no 0.
 _INTEROPERABLE = frozenset({CONTRACT_VERSION})
-_NAMES = ("worker_id", "incarnation", "model", "fingerprint")
-_SIZES = ("slab_bytes", "lane_bytes", "num_lanes", "window", "kv_bytes_per_token", "vocab_size")
 
 _log = structlog.get_logger()
 
 
 class RegistryService(registry_pb2_grpc.RegistryServiceServicer):
+    """Each call is checked against the join token that came with it, where the router asks for one."""
+
     def __init__(
         self,
         store: WorkerStore,
@@ -40,7 +38,9 @@ class RegistryService(registry_pb2_grpc.RegistryServiceServicer):
         self._worker_lease_seconds = worker_lease_seconds
 
     async def Join(self, request: pb.JoinRequest, context: Context) -> pb.JoinResponse:
-        _check_join(request)
+        _check_contract(request.contract_version)
+        worker_claims.check_join(request)
+        join_permits.check(request.pool, request.worker_id)
         worker = _record(request)
         for other in await self._store.workers(worker.pool):
             if other.model != worker.model:
@@ -58,41 +58,36 @@ class RegistryService(registry_pb2_grpc.RegistryServiceServicer):
         )
 
     async def Heartbeat(self, request: pb.HeartbeatRequest, context: Context) -> pb.HeartbeatResponse:
+        worker_claims.check_heartbeat(request)
+        join_permits.check(request.pool, request.worker_id)
         pool, worker_id, incarnation = request.pool, request.worker_id, request.incarnation
         if not await self._store.heartbeat(pool, worker_id, incarnation, request.kv_live_bytes):
             raise UnknownIncarnation("not registered, or lost in the meantime; join again")
-        lanes = [_lane(report) for report in request.lanes]
-        orphans = await self._store.report_lanes(pool, worker_id, incarnation, lanes)
+        lanes = [_lane(report) for report in request.lanes if worker_claims.may_be_leased(report)]
+        orphans: list[Lane | pb.LaneReport] = [
+            report for report in request.lanes if not worker_claims.may_be_leased(report)
+        ]
+        orphans += await self._store.report_lanes(pool, worker_id, incarnation, lanes)
         return pb.HeartbeatResponse(
             orphans=[pb.OrphanLane(session_id=o.session_id, epoch=o.epoch) for o in orphans if request.complete],
             router_addresses=await self._store.routers(),
         )
 
     async def Leave(self, request: pb.LeaveRequest, context: Context) -> pb.LeaveResponse:
+        worker_claims.check_leave(request)
+        join_permits.check(request.pool, request.worker_id)
         if await self._store.drop(request.pool, request.worker_id, request.incarnation, lapsed_only=False):
             _log.info("worker left", worker_id=request.worker_id, incarnation=request.incarnation)
         return pb.LeaveResponse()
 
 
-def _check_join(request: pb.JoinRequest) -> None:
-    """Raises IncompatibleContract, InvalidField."""
-    if request.contract_version not in _INTEROPERABLE:
+def _check_contract(version: int) -> None:
+    """Raises IncompatibleContract."""
+    if version not in _INTEROPERABLE:
         raise IncompatibleContract(
-            f"contract version {request.contract_version}; this router speaks {CONTRACT_VERSION}",
+            f"contract version {version}; this router speaks {CONTRACT_VERSION}",
             metadata={"contract_version": str(CONTRACT_VERSION)},
         )
-    if not POOL_NAME.fullmatch(request.pool):
-        raise validation.invalid("pool", "must match [a-z0-9][a-z0-9-]*")
-    for field in _NAMES:
-        if not getattr(request, field):
-            raise validation.invalid(field, "is empty")
-    for field in _SIZES:
-        if not getattr(request, field):
-            raise validation.invalid(field, "must be at least 1")
-    try:
-        HostPort.parse(request.address)
-    except ValueError as error:
-        raise validation.invalid("address", str(error)) from error
 
 
 def _lane(report: pb.LaneReport) -> Lane:

@@ -7,12 +7,13 @@ from contextlib import aclosing
 
 import structlog
 
-from kakeya_router import generation, refusals, validation
+from kakeya_router import callers, generation, refusals, validation
 from kakeya_router.call_gate import CallGate
 from kakeya_router.operations import Operations
+from kakeya_router.request_limits import RequestLimits
 from kakeya_router.sessions import Sessions
 from kakeya_router.store.records import SessionRecord, State
-from kakeya_router.store.session_store import Intent, SessionStore
+from kakeya_router.store.session_store import Glance, Intent, SessionStore
 from kakeya_router.worker_client import WorkerClients, WorkerFault
 from kakeya_shared import tracing
 from kakeya_shared.errors import EmptyHistory
@@ -42,18 +43,18 @@ class RuntimeService(runtime_pb2_grpc.RuntimeServiceServicer):
         operations: Operations,
         workers: WorkerClients,
         gate: CallGate,
-        *,
-        max_append_tokens: int,
+        limits: RequestLimits,
     ) -> None:
         self._store = store
         self._sessions = sessions
         self._operations = operations
         self._workers = workers
         self._gate = gate
-        self._max_append_tokens = max_append_tokens
+        self._limits = limits
 
     async def CreateSession(self, request: api.CreateSessionRequest, context: Context) -> api.CreateSessionResponse:
         with self._gate.inside():
+            self._limits.check_label(request.client_label)
             record = await self._sessions.create(request)
         _observe(record.session_id)
         return api.CreateSessionResponse(
@@ -69,7 +70,6 @@ class RuntimeService(runtime_pb2_grpc.RuntimeServiceServicer):
 
     async def AppendTokens(self, request: api.AppendTokensRequest, context: Context) -> api.AppendTokensResponse:
         with self._gate.inside():
-            _observe(request.session_id)
             response = await self._append(request, context.time_remaining())
         tracing.annotate(
             history_length=response.history_length,
@@ -80,25 +80,23 @@ class RuntimeService(runtime_pb2_grpc.RuntimeServiceServicer):
 
     async def Generate(self, request: api.GenerateRequest, context: Context) -> Responses:
         with self._gate.inside():
-            _observe(request.session_id)
             async with aclosing(self._generate(request, context)) as responses:
                 async for response in responses:
                     yield response
 
     async def CloseSession(self, request: api.CloseSessionRequest, context: Context) -> api.CloseSessionResponse:
-        with self._gate.inside():
-            _observe(request.session_id)
-            final_length = await self._sessions.close(request.session_id)
+        with self._gate.inside(frees=True):
+            record = await self._session(request.session_id)
+            final_length = await self._sessions.close(record.session_id)
         tracing.annotate(history_length=final_length)
         return api.CloseSessionResponse(final_history_length=final_length)
 
     async def GetSessionInfo(self, request: api.GetSessionInfoRequest, context: Context) -> api.GetSessionInfoResponse:
         with self._gate.inside():
-            _observe(request.session_id)
-            glance = await self._store.glance(request.session_id)
-        if glance is None or glance.record.state is State.CLOSING:
-            raise refusals.not_found()
+            glance = await self._glance(request.session_id)
         record = glance.record
+        if record.state is State.CLOSING:
+            raise refusals.not_found()
         if record.state is State.LOST or (record.holds_lane and not glance.alive):
             raise refusals.lost()
         tracing.annotate(history_length=record.history_length, kv_live_bytes=record.kv_live_bytes)
@@ -119,16 +117,26 @@ class RuntimeService(runtime_pb2_grpc.RuntimeServiceServicer):
         )
 
     async def _session(self, session_id: str) -> SessionRecord:
-        record = await self._store.get(session_id)
-        if record is None:
+        """The caller's session; raises SessionNotFound, StoreUnavailable."""
+        _check_issued(session_id)
+        _observe(session_id)
+        return _callers_own(await self._store.get(session_id))
+
+    async def _glance(self, session_id: str) -> Glance:
+        """As `_session`, without touching it."""
+        _check_issued(session_id)
+        _observe(session_id)
+        glance = await self._store.glance(session_id)
+        if glance is None:
             raise refusals.not_found()
-        return record
+        _callers_own(glance.record)
+        return glance
 
     async def _append(
         self, request: api.AppendTokensRequest, timeout_seconds: float | None
     ) -> api.AppendTokensResponse:
         token_ids = request.token_ids
-        validation.check_append_length(len(token_ids), self._max_append_tokens)
+        self._limits.check_append(len(token_ids))
         record = await self._session(request.session_id)
         validation.check_vocabulary("token_ids", token_ids, record.vocab_size)
         digest = _digest(token_ids)
@@ -142,6 +150,7 @@ class RuntimeService(runtime_pb2_grpc.RuntimeServiceServicer):
                 validation.check_history_length(expected, record.history_length)
             if not token_ids:
                 return _unchanged(record)
+            self._limits.check_room(record.history_length, len(token_ids))
             operation.at_worker = True
             worker = self._workers.at(record.address)
             answer = await worker.append(record, token_ids, timeout_seconds, operation.call)
@@ -155,6 +164,7 @@ class RuntimeService(runtime_pb2_grpc.RuntimeServiceServicer):
 
     async def _generate(self, request: api.GenerateRequest, context: Context) -> Responses:
         validation.check_generate(request)
+        self._limits.check_generate(request.max_tokens)
         record = await self._session(request.session_id)
         validation.check_generate_vocabulary(request, record.vocab_size)
         sampling = generation.sampling(request)
@@ -164,6 +174,7 @@ class RuntimeService(runtime_pb2_grpc.RuntimeServiceServicer):
                 validation.check_history_length(request.expected_history_length, record.history_length)
             if not record.history_length:
                 raise EmptyHistory("append tokens before generating")
+            max_tokens = self._limits.within_room(record.history_length, request.max_tokens)
             await context.send_initial_metadata(((OP_ID_KEY, operation.op_id),))
             tracing.annotate(op_id=operation.op_id)
             if record.num_dropped_tokens:
@@ -171,7 +182,7 @@ class RuntimeService(runtime_pb2_grpc.RuntimeServiceServicer):
             timeout_seconds = context.time_remaining()
             operation.at_worker = True
             worker = self._workers.at(record.address)
-            worker_request = generation.worker_request(record, request, sampling)
+            worker_request = generation.worker_request(record, request, sampling, max_tokens)
             async with aclosing(worker.generate(worker_request, timeout_seconds, operation.call)) as responses:
                 done = None
                 async for response in responses:
@@ -187,13 +198,26 @@ class RuntimeService(runtime_pb2_grpc.RuntimeServiceServicer):
             kv_live_bytes=done.lane.kv_live_bytes,
             token_count=done.generated_token_count,
         )
-        yield generation.done(done, operation.op_id, sampling.seed)
+        yield generation.done(done, operation.op_id, sampling.seed, capped=max_tokens < request.max_tokens)
 
 
 def _observe(session_id: str) -> None:
     """Puts the session on the call's span and log lines."""
     tracing.annotate_session(session_id)
     structlog.contextvars.bind_contextvars(session_id=session_id)
+
+
+def _check_issued(session_id: str) -> None:
+    """Raises SessionNotFound: no router issues such ids. Redis is not asked, and nothing is written down of it."""
+    if not validation.is_session_id(session_id):
+        raise refusals.not_found()
+
+
+def _callers_own(record: SessionRecord | None) -> SessionRecord:
+    """The record if it is the caller's; somebody else's session is as unknown as one that never was."""
+    if record is None or record.tenant != callers.current().tenant:
+        raise refusals.not_found()
+    return record
 
 
 def _digest(token_ids: Sequence[int]) -> str:

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, SecretStr, model_validator
 
 from kakeya_shared.addresses import Address
-from kakeya_shared.settings import ListenerSettings, ServiceSettings, setting
+from kakeya_shared.settings import LONGEST_APPEND_TOKENS, ListenerSettings, ServiceSettings, append_bytes, setting
 
 
 def _redis_url(url: str) -> str:
@@ -154,7 +154,7 @@ class RouterSettings(ListenerSettings):
         unit="tokens",
         reason="a long document in one call, 330 KB on the wire; what is longer is sent in parts",
         ge=1,
-        le=1_000_000,  # 5 MB at most, which every message limit on the way holds
+        le=LONGEST_APPEND_TOKENS,
     )
     max_generate_tokens: int = setting(
         65536,
@@ -206,6 +206,15 @@ class RouterSettings(ListenerSettings):
     def _lease_outlasts_heartbeats(self) -> Self:
         if self.worker_lease_seconds <= self.heartbeat_interval_seconds:
             raise ValueError("worker_lease_seconds must be longer than heartbeat_interval_seconds")
+        return self
+
+    @model_validator(mode="after")
+    def _longest_append_is_one_message(self) -> Self:
+        num_bytes = append_bytes(self.max_append_tokens)
+        if num_bytes > self.max_message_bytes:
+            raise ValueError(
+                f"--max-append-tokens {self.max_append_tokens} needs --max-message-bytes of at least {num_bytes}"
+            )
         return self
 
     @model_validator(mode="after")

@@ -1,9 +1,11 @@
 """What a request must be like before it touches anything."""
 
 import math
+import unicodedata
 from collections.abc import Iterable, Sequence
 
-from kakeya_shared.errors import AppendTooLong, HistoryLengthMismatch, InvalidField, TokenOutOfVocabulary
+from kakeya_router.store.keys import pool_of
+from kakeya_shared.errors import HistoryLengthMismatch, InvalidField, TokenOutOfVocabulary
 from kakeya_shared.generation_limits import (
     MAX_LOGIT_BIASES,
     MAX_LOGPROBS,
@@ -13,24 +15,53 @@ from kakeya_shared.generation_limits import (
 )
 from kakeya_stubs.v1 import runtime_pb2
 
-# A line of an operator's list.
-_MAX_LABEL_BYTES = 256
+# A client's own id for a request, such as a UUID.
+MAX_REQUEST_ID_BYTES = 128
+# A path or a repository's name.
+MAX_MODEL_BYTES = 256
+# SHA-256 in hex takes half of it.
+MAX_FINGERPRINT_BYTES = 128
+# Models have one to a handful.
+MAX_EOS_TOKEN_IDS = 64
+# A pool of 63 letters, a dot and 22 of base64url are 86.
+MAX_SESSION_ID_LENGTH = 128
+# A conversation that nobody has touched for a year will not be gone on with.
+MAX_TTL_SECONDS = 365 * 86_400
+
+# Control characters and the two separators that end a line: what could forge a line of a log or of a list.
+_UNPRINTABLE = frozenset({"Cc", "Zl", "Zp"})
 
 
 def invalid(field: str, why: str) -> InvalidField:
     return InvalidField(f"{field}: {why}", metadata={"field": field})
 
 
+def check_text(field: str, text: str, max_bytes: int) -> None:
+    """Raises InvalidField: longer than that in UTF-8, or not one line of printable text."""
+    if len(text.encode()) > max_bytes:
+        raise invalid(field, f"longer than {max_bytes} bytes")
+    if not _UNPRINTABLE.isdisjoint(map(unicodedata.category, text)):
+        raise invalid(field, "has control characters or line breaks")
+
+
+def is_session_id(text: str) -> bool:
+    """Whether some router may have issued this id."""
+    return len(text) <= MAX_SESSION_ID_LENGTH and pool_of(text) is not None
+
+
 def check_create(request: runtime_pb2.CreateSessionRequest) -> None:
-    """Checks what needs no worker; raises InvalidField."""
-    if len(request.client_label.encode()) > _MAX_LABEL_BYTES:
-        raise invalid("client_label", f"longer than {_MAX_LABEL_BYTES} bytes")
+    """Checks what needs neither worker nor settings; raises InvalidField."""
+    check_text("request_id", request.request_id, MAX_REQUEST_ID_BYTES)
+    check_text("model", request.model, MAX_MODEL_BYTES)
+    check_text("fingerprint", request.fingerprint, MAX_FINGERPRINT_BYTES)
+    if len(request.eos_token_ids) > MAX_EOS_TOKEN_IDS:
+        raise invalid("eos_token_ids", f"{len(request.eos_token_ids)} of them; at most {MAX_EOS_TOKEN_IDS}")
     if request.HasField("window") and request.window < 1:
         raise invalid("window", "must be at least 1")
     if request.on_overflow not in runtime_pb2.OverflowPolicy.values():
         raise invalid("on_overflow", f"there is no policy {request.on_overflow}")
-    if request.HasField("ttl_seconds") and request.ttl_seconds < 1:
-        raise invalid("ttl_seconds", "must be at least 1")
+    if request.HasField("ttl_seconds") and not 1 <= request.ttl_seconds <= MAX_TTL_SECONDS:
+        raise invalid("ttl_seconds", f"must be at least 1 and at most {MAX_TTL_SECONDS}")
 
 
 def check_generate(request: runtime_pb2.GenerateRequest) -> None:
@@ -67,14 +98,6 @@ def check_generate_vocabulary(request: runtime_pb2.GenerateRequest, vocab_size: 
     check_vocabulary("logit_bias", request.logit_bias, vocab_size)
     for sequence in request.stop_token_sequences:
         check_vocabulary("stop_token_sequences", sequence.token_ids, vocab_size)
-
-
-def check_append_length(num_tokens: int, max_append_tokens: int) -> None:
-    if num_tokens > max_append_tokens:
-        raise AppendTooLong(
-            f"{num_tokens} tokens in one append; at most {max_append_tokens}",
-            metadata={"max_append_tokens": str(max_append_tokens)},
-        )
 
 
 def check_vocabulary(field: str, token_ids: Iterable[int], vocab_size: int) -> None:

@@ -6,18 +6,22 @@ from contextlib import contextmanager
 
 import grpc
 
+from kakeya_router.acknowledgements import Acknowledgements
 from kakeya_router.store.records import UNSET, Overflow, SessionRecord
 from kakeya_shared import error_details, tracing
 from kakeya_shared.errors import DeadlineExceeded, SessionNotFound, StaleEpoch
+from kakeya_shared.tls import ClientTls, open_channel
 from kakeya_stubs.worker.v1 import verifier_pb2 as pb
 from kakeya_stubs.worker.v1.verifier_pb2_grpc import VerifierServiceStub
 
 _SERVICE = "/kakeya.worker.v1.VerifierService/"
+_ACKNOWLEDGE_SECONDS = 2.0
 
 # A worker that vanished without a goodbye is noticed by keepalive; one that came back is found within a second.
 _OPTIONS = [
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.http2.ping_timeout_ms", 5_000),  # a minute, else
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 1_000),
     ("grpc.max_reconnect_backoff_ms", 1_000),
@@ -59,14 +63,15 @@ class RunningCall:
 
 
 class WorkerClient:
-    """One worker's channel.
+    """One worker's channel, in plaintext without credentials.
 
     Every method raises WorkerError or the error of the tree that the worker raised; `timeout` is in seconds, None
     for no limit, and passing it raises DeadlineExceeded.
     """
 
-    def __init__(self, address: str) -> None:
-        self._channel = grpc.aio.insecure_channel(address, options=_OPTIONS)
+    def __init__(self, address: str, credentials: grpc.ChannelCredentials | None = None) -> None:
+        self.credentials = credentials
+        self._channel = open_channel(address, credentials, _OPTIONS)
         self._stub = VerifierServiceStub(self._channel)
         self._num_calls = 0
 
@@ -107,13 +112,19 @@ class WorkerClient:
     async def generate(
         self, request: pb.GenerateRequest, timeout: float | None, running: RunningCall
     ) -> AsyncGenerator[pb.GenerateResponse, None]:
-        """Tokens, then `done`. Close the iterator (`contextlib.aclosing`) to end the call."""
+        """Tokens, then `done`. Close the iterator (`contextlib.aclosing`) to end the call.
+
+        Whoever asks for the next token has passed on the one before: the worker is told, and pauses when nobody asks.
+        """
+        request.acknowledges = True
         with self._calling("Generate") as metadata:
             call = self._stub.Generate(request, timeout=timeout, metadata=metadata)
             running.started(call)
             try:
-                async for response in call:
-                    yield response
+                async with self._acknowledgements(request).sending() as acknowledgements:
+                    async for response in call:
+                        yield response
+                        acknowledgements.pass_on()
             finally:
                 call.cancel()
 
@@ -127,6 +138,15 @@ class WorkerClient:
         request = pb.CloseSessionRequest(session_id=record.session_id, epoch=record.epoch)
         with self._calling("CloseSession") as metadata:
             return (await self._stub.CloseSession(request, timeout=timeout, metadata=metadata)).final_history_length
+
+    def _acknowledgements(self, request: pb.GenerateRequest) -> Acknowledgements:
+        async def send(num_tokens: int) -> None:
+            acknowledge = pb.AcknowledgeRequest(
+                session_id=request.session_id, epoch=request.epoch, num_tokens=num_tokens
+            )
+            await self._stub.Acknowledge(acknowledge, timeout=_ACKNOWLEDGE_SECONDS)
+
+        return Acknowledgements(send)
 
     @contextmanager
     def _calling(self, method: str) -> Iterator[tracing.Metadata]:
@@ -142,25 +162,38 @@ class WorkerClient:
 
 
 class WorkerClients:
-    """One client for each address, made when it is first needed."""
+    """One client for each address, made when it is first needed, and made anew when the TLS files have changed.
 
-    def __init__(self) -> None:
+    Args:
+        tls: None for plaintext.
+    """
+
+    def __init__(self, tls: ClientTls | None = None) -> None:
+        self._tls = tls
         self._clients: dict[str, WorkerClient] = {}
+        self._replaced: list[WorkerClient] = []
 
     def at(self, address: str) -> WorkerClient:
+        credentials = None if self._tls is None else self._tls.credentials()
         client = self._clients.get(address)
-        if client is None:
-            client = self._clients[address] = WorkerClient(address)
+        if client is None or client.credentials is not credentials:
+            if client is not None:
+                self._replaced.append(client)
+            client = self._clients[address] = WorkerClient(address, credentials)
         return client
 
     async def retain(self, addresses: Collection[str]) -> None:
-        """Closes the idle channels to all other addresses."""
+        """Closes the idle channels to all other addresses, and those that were replaced."""
         gone = [address for address, client in self._clients.items() if client.idle and address not in addresses]
-        await asyncio.gather(*(self._clients.pop(address).aclose() for address in gone))
+        closing = [self._clients.pop(address) for address in gone]
+        closing += [client for client in self._replaced if client.idle]
+        self._replaced = [client for client in self._replaced if not client.idle]
+        await asyncio.gather(*(client.aclose() for client in closing))
 
     async def aclose(self) -> None:
-        await asyncio.gather(*(client.aclose() for client in self._clients.values()))
+        await asyncio.gather(*(client.aclose() for client in (*self._clients.values(), *self._replaced)))
         self._clients.clear()
+        self._replaced.clear()
 
 
 def _given(number: int) -> int | None:

@@ -64,7 +64,9 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_INCOMPATIBLE_CONTRACT: _ErrorReason.ValueType  # 20
     """FAILED_PRECONDITION, worker to router only: the contract versions do not interoperate."""
     ERROR_REASON_HISTORY_FULL: _ErrorReason.ValueType  # 21
-    """FAILED_PRECONDITION: the tokens do not fit, and the session refuses to forget (OVERFLOW_POLICY_REFUSE)."""
+    """FAILED_PRECONDITION: the tokens do not fit, and the session refuses to forget (OVERFLOW_POLICY_REFUSE); or the
+    history would be longer than the router lets histories be. Metadata `room` says how many would fit.
+    """
     ERROR_REASON_QUOTA_EXCEEDED: _ErrorReason.ValueType  # 22
     """RESOURCE_EXHAUSTED: the tenant or the key has used what it may; QuotaFailure says which, RetryInfo when it is
     worth another try.
@@ -129,7 +131,9 @@ ERROR_REASON_UNKNOWN_INCARNATION: ErrorReason.ValueType  # 19
 ERROR_REASON_INCOMPATIBLE_CONTRACT: ErrorReason.ValueType  # 20
 """FAILED_PRECONDITION, worker to router only: the contract versions do not interoperate."""
 ERROR_REASON_HISTORY_FULL: ErrorReason.ValueType  # 21
-"""FAILED_PRECONDITION: the tokens do not fit, and the session refuses to forget (OVERFLOW_POLICY_REFUSE)."""
+"""FAILED_PRECONDITION: the tokens do not fit, and the session refuses to forget (OVERFLOW_POLICY_REFUSE); or the
+history would be longer than the router lets histories be. Metadata `room` says how many would fit.
+"""
 ERROR_REASON_QUOTA_EXCEEDED: ErrorReason.ValueType  # 22
 """RESOURCE_EXHAUSTED: the tenant or the key has used what it may; QuotaFailure says which, RetryInfo when it is
 worth another try.

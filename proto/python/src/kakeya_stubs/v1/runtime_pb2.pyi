@@ -63,7 +63,9 @@ class _StopReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_StopReason
     STOP_REASON_EOS: _StopReason.ValueType  # 2
     STOP_REASON_CANCELLED: _StopReason.ValueType  # 3
     STOP_REASON_TRUNCATED: _StopReason.ValueType  # 4
-    """The lane is full and the session refuses to forget (OVERFLOW_POLICY_REFUSE)."""
+    """The lane is full and the session refuses to forget (OVERFLOW_POLICY_REFUSE), or the history is as long as the
+    router lets histories be.
+    """
     STOP_REASON_STOP_SEQUENCE: _StopReason.ValueType  # 5
 
 class StopReason(_StopReason, metaclass=_StopReasonEnumTypeWrapper): ...
@@ -73,7 +75,9 @@ STOP_REASON_MAX_TOKENS: StopReason.ValueType  # 1
 STOP_REASON_EOS: StopReason.ValueType  # 2
 STOP_REASON_CANCELLED: StopReason.ValueType  # 3
 STOP_REASON_TRUNCATED: StopReason.ValueType  # 4
-"""The lane is full and the session refuses to forget (OVERFLOW_POLICY_REFUSE)."""
+"""The lane is full and the session refuses to forget (OVERFLOW_POLICY_REFUSE), or the history is as long as the
+router lets histories be.
+"""
 STOP_REASON_STOP_SEQUENCE: StopReason.ValueType  # 5
 Global___StopReason: _TypeAlias = StopReason  # noqa: Y015
 
@@ -121,7 +125,7 @@ class CreateSessionRequest(_message.Message):
     TTL_SECONDS_FIELD_NUMBER: _builtins.int
     FINGERPRINT_FIELD_NUMBER: _builtins.int
     client_label: _builtins.str
-    """Free text for the operator's eyes; at most 256 bytes."""
+    """One line of text for the operator's eyes; at most 256 bytes, unless the router is told otherwise."""
     model: _builtins.str
     """The model to be served by; may be empty when the runtime serves exactly one."""
     request_id: _builtins.str

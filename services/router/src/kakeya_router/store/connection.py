@@ -24,6 +24,7 @@ Argument = str | int
 _TIMEOUT_SECONDS = 1.0
 _RETRY_AFTER_SECONDS = 1.0
 _MAX_CONNECTIONS = 64
+_PRELUDE = "prelude.lua"
 
 # Refused, reset, still loading its data, or silent.
 _NO_ANSWER = (exceptions.ConnectionError, exceptions.TimeoutError, OSError)
@@ -124,5 +125,9 @@ def _takes_no_writes(error: exceptions.ResponseError) -> bool:
 
 
 def _lua_files() -> Iterable[tuple[str, str]]:
-    for file in resources.files("kakeya_router.store").joinpath("lua").iterdir():
-        yield file.name.removesuffix(".lua"), file.read_text("utf-8")
+    """Name and text of each script, with the prelude before it."""
+    folder = resources.files("kakeya_router.store").joinpath("lua")
+    prelude = folder.joinpath(_PRELUDE).read_text("utf-8")
+    for file in folder.iterdir():
+        if file.name != _PRELUDE:
+            yield file.name.removesuffix(".lua"), prelude + file.read_text("utf-8")

@@ -11,6 +11,9 @@ from dataclasses import dataclass
 POOLS = "kakeya:pools"
 """Set: names of the pools that have workers or sessions."""
 
+ROOM = "kakeya:room"
+"""Channel: names of pools in which somebody in the line may have a turn now."""
+
 ROUTERS = "kakeya:routers"
 """Sorted set: addresses of the running routers by the time, in milliseconds, until which they count as running."""
 
@@ -69,6 +72,36 @@ class PoolKeys:
         """Hash: the session's running operation; that it exists is the session's busy flag."""
         return self._key(f"op:{session_id}")
 
-    def request(self, request_id: str) -> str:
-        """String: the session that a CreateSession request made; lives 10 minutes."""
-        return self._key(f"request:{request_id}")
+    def request(self, tenant: str, request_id: str) -> str:
+        """String: the session that a tenant's CreateSession request made; lives 10 minutes."""
+        return self._key(f"request:{tenant}:{request_id}")
+
+    @property
+    def usage(self) -> str:
+        """Hash: lanes and their bytes by tenant ("TENANT|sessions", "TENANT|bytes") and lanes by key
+        ("key:ID|sessions").
+        """
+        return self._key("usage")
+
+    def tokens(self, tenant: str) -> str:
+        """Hash: tokens that a tenant has used (`spent`, as of `at_ms`) and that its rate has not given back yet;
+        lives until it has.
+        """
+        return self._key(f"tokens:{tenant}")
+
+    @property
+    def queue(self) -> str:
+        """Sorted set: the line, "TENANT|ticket|waiter id", all with score 0 and so in the order of their text."""
+        return self._key("queue")
+
+    @property
+    def waiters(self) -> str:
+        """Hash: of each waiter its place, what it wants and the end of its lease ("ID|member", "ID|wants",
+        "ID|lease_until_ms"), and the last ticket.
+        """
+        return self._key("waiters")
+
+    @property
+    def idle(self) -> str:
+        """Sorted set: ids of the open sessions without an operation by the time of their last one's end."""
+        return self._key("idle")

@@ -175,7 +175,7 @@ class SessionRecord(Hash):
 
     @property
     def keys(self) -> list[str]:
-        """The KEYS of every script on a session, always these six in this order."""
+        """The KEYS of every script on a session, always these eleven in this order; lua/prelude.lua names them too."""
         pool = PoolKeys(self.pool)
         return [
             pool.session(self.session_id),
@@ -183,5 +183,10 @@ class SessionRecord(Hash):
             pool.worker(self.worker_id),
             pool.sessions(self.incarnation),
             pool.expiry,
-            pool.request(self.request_id),
+            pool.request(self.tenant, self.request_id),
+            pool.usage,
+            pool.queue,
+            pool.waiters,
+            pool.idle,
+            pool.tokens(self.tenant),
         ]

@@ -1,13 +1,15 @@
 """Sessions and their operations in Redis; each change is one script."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from kakeya_router.store.connection import Argument, RedisConnection
 from kakeya_router.store.keys import PoolKeys, pool_of
+from kakeya_router.store.limits import UNLIMITED, Limits
 from kakeya_router.store.records import SessionRecord
 
 _REQUEST_TTL_MS = 600_000
@@ -19,15 +21,21 @@ class Cause(StrEnum):
     REQUEST = "request"
     EXPIRY = "expiry"
     ABANDON = "abandon"
+    IDLE = "idle"
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a script answered: an outcome, and the session record or id where it returns one."""
+    """What a script answered: an outcome, and the session record or what else it returns with it."""
 
     outcome: str
     record: SessionRecord | None = None
-    session_id: str = ""
+    rest: tuple[str, ...] = ()
+
+    @property
+    def session_id(self) -> str:
+        """Of a duplicate."""
+        return self.rest[0] if self.rest else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +50,31 @@ class Glance:
     record: SessionRecord
     alive: bool
     idle_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class SessionPage:
+    """Some sessions of a pool, in no order.
+
+    Attributes:
+        busy: ids of those with a running operation.
+        now_ms: Redis time, for their idle times.
+        next_cursor: where the next page begins; 0: this was the last.
+    """
+
+    records: list[SessionRecord]
+    busy: set[str]
+    now_ms: int
+    next_cursor: int
+
+
+@dataclass(frozen=True, slots=True)
+class TenantUsage:
+    """What a tenant uses in a pool: lanes, their bytes, and calls in the line."""
+
+    num_sessions: int = 0
+    reserved_bytes: int = 0
+    num_waiting: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,16 +145,26 @@ class SessionStore:
         idle_seconds = 0.0 if busy else max(0, now_ms - record.idle_since_ms) / 1000
         return Glance(record, incarnation == record.incarnation, idle_seconds)
 
-    async def of_request(self, pool: str, request_id: str) -> str | None:
-        """The session that an earlier CreateSession with this request id made."""
-        key = PoolKeys(pool).request(request_id)
+    async def of_request(self, pool: str, tenant: str, request_id: str) -> str | None:
+        """The session that the tenant's earlier CreateSession with this request id made."""
+        key = PoolKeys(pool).request(tenant, request_id)
         found: str | None = await self._redis.call(lambda redis: redis.get(key))
         return found
 
-    async def reserve(self, record: SessionRecord, op_id: str) -> Reply:
-        ttl_ms = _REQUEST_TTL_MS if record.request_id else 0
+    async def reserve(
+        self, record: SessionRecord, op_id: str, limits: Limits = UNLIMITED, waiter_id: str = ""
+    ) -> Reply:
+        """`waiter_id` of who stands in the line; see lua/reserve_session.lua."""
         return await self._run(
-            "reserve_session", record, op_id, self._router_id, self._lane_lease_ms, ttl_ms, *record.to_hash()
+            "reserve_session",
+            record,
+            op_id,
+            self._router_id,
+            self._lane_lease_ms,
+            _REQUEST_TTL_MS if record.request_id else 0,
+            waiter_id,
+            *limits.arguments,
+            *record.to_hash(),
         )
 
     async def mark_open(self, record: SessionRecord, op_id: str, sink: int, window: int) -> Reply:
@@ -131,8 +174,10 @@ class SessionStore:
     async def share(self, record: SessionRecord) -> Reply:
         return await self._run("share_session", record)
 
-    async def begin_operation(self, record: SessionRecord, op_id: str, intent: Intent) -> Reply:
-        """The reply's record is as of the begin."""
+    async def begin_operation(
+        self, record: SessionRecord, op_id: str, intent: Intent, tokens_per_minute: int = 0
+    ) -> Reply:
+        """The reply's record is as of the begin; `tokens_per_minute` is the tenant's quota, 0 for none."""
         return await self._run(
             "begin_operation",
             record,
@@ -144,6 +189,7 @@ class SessionStore:
             json.dumps(dict(intent.parameters)),
             intent.num_tokens,
             intent.digest,
+            tokens_per_minute,
         )
 
     async def renew_operation(self, record: SessionRecord, op_id: str) -> Reply:
@@ -165,11 +211,17 @@ class SessionStore:
     async def lose(self, record: SessionRecord, op_id: str, retention_ms: int) -> Reply:
         return await self._run("lose_session", record, op_id, retention_ms)
 
-    async def begin_close(self, record: SessionRecord, op_id: str, cause: Cause) -> Reply:
-        return await self._run("begin_close", record, op_id, self._router_id, self._lane_lease_ms, cause.value)
+    async def begin_close(
+        self, record: SessionRecord, op_id: str, cause: Cause, *, idle_ms: int = 0, wanted_by: str = ""
+    ) -> Reply:
+        """The last two are of Cause.IDLE: how long it must have been idle, and the tenant that wants its lane."""
+        return await self._run(
+            "begin_close", record, op_id, self._router_id, self._lane_lease_ms, cause.value, idle_ms, wanted_by
+        )
 
-    async def delete(self, record: SessionRecord, op_id: str) -> Reply:
-        return await self._run("delete_session", record, op_id)
+    async def delete(self, record: SessionRecord, op_id: str, history_length: int) -> Reply:
+        """`history_length` is the final one."""
+        return await self._run("delete_session", record, op_id, history_length)
 
     async def expired(self, pool: str, limit: int) -> list[SessionRecord]:
         """Sessions whose time has come, longest overdue first."""
@@ -177,6 +229,50 @@ class SessionStore:
         now_ms = await self._redis.now_ms()
         ids = await self._redis.call(lambda redis: redis.zrangebyscore(expiry, "-inf", now_ms, 0, limit))
         return await self._records(pool, ids)
+
+    async def idle(self, pool: str, idle_ms: int, start: int, limit: int) -> list[SessionRecord]:
+        """Sessions that have been idle for so long, the longest first, from the `start`th on."""
+        key = PoolKeys(pool).idle
+        until_ms = await self._redis.now_ms() - idle_ms
+        ids = await self._redis.call(lambda redis: redis.zrangebyscore(key, "-inf", until_ms, start, limit))
+        return await self._records(pool, ids)
+
+    async def page(self, pool: str, cursor: int, limit: int) -> SessionPage:
+        """Some of a pool's sessions; the first page has cursor 0.
+
+        Who was there from the first page to the last comes once at least. `limit` is what Redis aims at: a page
+        can hold fewer, and up to some hundred more.
+        """
+        keys = PoolKeys(pool)
+        next_cursor, found = await self._redis.call(lambda redis: redis.zscan(keys.expiry, cursor, count=limit))
+        records = await self._records(pool, [session_id for session_id, _ in found])
+
+        async def read(batch: Any) -> None:
+            batch.redis.time()
+            for record in records:
+                batch.redis.hget(keys.operation(record.session_id), "lease_until_ms")
+
+        (seconds, microseconds), *leases = await self._redis.pipeline(read)
+        now_ms = seconds * 1000 + microseconds // 1000
+        busy = {
+            record.session_id
+            for record, lease_until_ms in zip(records, leases, strict=True)
+            if lease_until_ms is not None and int(lease_until_ms) > now_ms
+        }
+        return SessionPage(records, busy, now_ms, int(next_cursor))
+
+    async def usage(self, pool: str) -> dict[str, TenantUsage]:
+        """By tenant; "" is who calls without a key."""
+        keys = PoolKeys(pool)
+        fields, members = await self._redis.pipeline(_usage_reader(keys))
+        waiting = Counter(member.split("|", 1)[0] for member in members)
+        held = {name.split("|", 1)[0] for name in fields if not name.startswith("key:")}
+        return {
+            tenant: TenantUsage(
+                int(fields.get(f"{tenant}|sessions", 0)), int(fields.get(f"{tenant}|bytes", 0)), waiting[tenant]
+            )
+            for tenant in sorted(held | set(waiting))
+        }
 
     async def of_incarnation(self, pool: str, incarnation: str, limit: int) -> list[SessionRecord]:
         """Some of the sessions whose lanes an incarnation holds, or held."""
@@ -211,4 +307,12 @@ class SessionStore:
         if rest and isinstance(rest[0], list):
             flat = iter(rest[0])
             return Reply(outcome, SessionRecord.from_hash(dict(zip(flat, flat, strict=True))))
-        return Reply(outcome, session_id=rest[0] if rest else "")
+        return Reply(outcome, rest=tuple(map(str, rest)))
+
+
+def _usage_reader(keys: PoolKeys) -> Callable[[Any], Awaitable[None]]:
+    async def read(batch: Any) -> None:
+        batch.redis.hgetall(keys.usage)
+        batch.redis.zrange(keys.queue, 0, -1)
+
+    return read

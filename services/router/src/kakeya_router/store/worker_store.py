@@ -65,7 +65,7 @@ class WorkerStore:
         keys = PoolKeys(worker.pool)
         outcome: str = await self._redis.script(
             "join_worker",
-            [keys.worker(worker.worker_id), keys.workers, keys.lost],
+            [keys.worker(worker.worker_id), keys.workers, keys.lost, keys.queue],
             (worker.worker_id, worker.incarnation, self._lease_ms, *worker.to_hash()),
         )
         return outcome
@@ -123,9 +123,9 @@ class WorkerStore:
         await self._redis.call(lambda redis: redis.srem(PoolKeys(pool).lost, incarnation))
 
     async def forget_empty_pool(self, pool: str) -> None:
-        """Takes a pool without workers and sessions off the list of pools."""
+        """Takes a pool without workers, sessions and waiters off the list of pools."""
         keys = PoolKeys(pool)
-        if not await self._redis.call(lambda redis: redis.exists(keys.workers, keys.lost, keys.expiry)):
+        if not await self._redis.call(lambda redis: redis.exists(keys.workers, keys.lost, keys.expiry, keys.queue)):
             await self._redis.call(lambda redis: redis.srem(POOLS, pool))
 
     async def _records(self, keys: PoolKeys, worker_ids: Sequence[str]) -> list[WorkerRecord]:

@@ -573,7 +573,9 @@ class ListSessionsRequest(_message.Message):
     pool: _builtins.str
     """Empty: in all pools."""
     page_size: _builtins.int
-    """0: the router chooses; at most 1,000. A page may hold fewer, also none, and not be the last."""
+    """About how many sessions to look at; 0: the router chooses; at most 1,000. A page may hold fewer, also none, and not
+    be the last, and up to some hundred more.
+    """
     page_token: _builtins.str
     """Empty: the first page."""
     def __init__(

@@ -1,25 +1,35 @@
 -- Takes the session for good, also from a running operation. Should this router vanish before delete_session,
 -- the reaper closes the session again once the lease has lapsed.
--- KEYS    session, operation, worker, sessions, expiry, request
+-- KEYS    session, operation, worker, sessions, expiry, request, usage, queue, waiters, idle, tokens
 -- ARGV    session_id, op_id, router, lease_ms,
 --         cause: 'request' (a client's CloseSession), 'expiry' (the reaper), 'abandon' (the CreateSession that
---         made it cannot answer any more)
+--         made it cannot answer any more), 'idle' (its lane is wanted),
+--         then for 'idle': how long it must have been idle in milliseconds, the tenant that wants the lane
 -- returns {'claimed', record} the record as it was before
 --         {'missing'}
---         {'kept'}            not expired, or busy; or wanted by another CreateSession
+--         {'kept'}            not expired, or busy; or wanted by another CreateSession; or not idle for so long, or
+--                             of a tenant that holds no more than the one that wants the lane
 local session_id, op_id, router, lease_ms, cause = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local record = redis.call('HGETALL', KEYS[1])
 if #record == 0 then
   redis.call('ZREM', KEYS[5], session_id)
   return {'missing'}
 end
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local now = now_ms()
 local state = redis.call('HGET', KEYS[1], 'state')
 if cause == 'expiry' then
   local lease_until = redis.call('HGET', KEYS[2], 'lease_until_ms')
   local expires_at = redis.call('ZSCORE', KEYS[5], session_id)
   if not expires_at or tonumber(expires_at) > now or (lease_until and tonumber(lease_until) > now) then
+    return {'kept'}
+  end
+elseif cause == 'idle' then
+  local idle_since = redis.call('ZSCORE', KEYS[10], session_id)
+  if not idle_since or tonumber(idle_since) > now - ARGV[6] then
+    return {'kept'}
+  end
+  local owner = redis.call('HGET', KEYS[1], 'tenant') or ''
+  if owner ~= ARGV[7] and held_bytes(KEYS[7], owner) <= held_bytes(KEYS[7], ARGV[7]) then
     return {'kept'}
   end
 elseif state == 'closing' or (state == 'opening' and cause == 'request') then
@@ -28,9 +38,15 @@ elseif cause == 'abandon' and state == 'open' and redis.call('HGET', KEYS[1], 's
   return {'kept'}
 end
 redis.call('HSET', KEYS[1], 'state', 'closing')
+-- What the operation that is closed with it has used is charged when the final length is known.
+local running = redis.call('HMGET', KEYS[2], 'start_length', 'tokens_per_minute')
 redis.call('DEL', KEYS[2])
 redis.call('HSET', KEYS[2], 'op_id', op_id, 'kind', 'close', 'router', router, 'lease_until_ms', now + lease_ms)
+if running[1] then
+  redis.call('HSET', KEYS[2], 'start_length', running[1], 'tokens_per_minute', running[2] or 0)
+end
 redis.call('ZADD', KEYS[5], now + lease_ms, session_id)
+redis.call('ZREM', KEYS[10], session_id)
 if redis.call('GET', KEYS[6]) == session_id then
   redis.call('DEL', KEYS[6])
 end

@@ -5,8 +5,7 @@
 if redis.call('HGET', KEYS[1], 'incarnation') ~= ARGV[2] then
   return 'kept'
 end
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local now = now_ms()
 if ARGV[3] == '1' and tonumber(redis.call('ZSCORE', KEYS[2], ARGV[1])) > now then
   return 'kept'
 end

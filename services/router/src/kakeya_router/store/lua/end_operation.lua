@@ -1,5 +1,5 @@
--- Ends an operation and writes through what the worker has committed.
--- KEYS    session, operation, worker, sessions, expiry, request
+-- Ends an operation, writes through what the worker has committed, and charges it.
+-- KEYS    session, operation, worker, sessions, expiry, request, usage, queue, waiters, idle, tokens
 -- ARGV    session_id, op_id, epoch, history_length, kv_live_bytes, retained
 -- returns 'ended'
 --         'gone'      closed, lost, taken over or under another lease; nothing is changed
@@ -12,8 +12,7 @@ end
 if tonumber(ARGV[4]) < tonumber(record[3]) then
   return 'regressed'
 end
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local now = now_ms()
 redis.call('HSET', KEYS[1],
   'history_length', ARGV[4], 'kv_live_bytes', ARGV[5], 'retained', ARGV[6], 'idle_since_ms', now)
 if operation[3] == ARGV[4] then
@@ -22,6 +21,8 @@ end
 if redis.call('HGET', KEYS[3], 'incarnation') == record[2] then
   redis.call('HINCRBY', KEYS[3], 'kv_live_bytes', ARGV[5] - record[4])
 end
+charge_operation(ARGV[4], now)
 redis.call('DEL', KEYS[2])
 redis.call('ZADD', KEYS[5], now + record[5], ARGV[1])
+redis.call('ZADD', KEYS[10], now, ARGV[1])
 return 'ended'

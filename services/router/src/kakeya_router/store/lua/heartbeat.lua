@@ -5,8 +5,7 @@
 if redis.call('HGET', KEYS[1], 'incarnation') ~= ARGV[2] then
   return 'unknown'
 end
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local now = now_ms()
 redis.call('ZADD', KEYS[2], now + ARGV[3], ARGV[1])
 redis.call('HSET', KEYS[1], 'heartbeat_ms', now, 'reported_kv_live_bytes', ARGV[4])
 return 'renewed'

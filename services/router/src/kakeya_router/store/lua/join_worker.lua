@@ -1,6 +1,6 @@
 -- Registers an incarnation with an empty ledger. An older incarnation of the same worker is lost at once: its
 -- bytes go with its record, its sessions are left to the sweep.
--- KEYS    worker, workers, lost
+-- KEYS    worker, workers, lost, queue
 -- ARGV    worker_id, incarnation, lease_ms, then field, value, ... of the worker record
 -- returns 'joined'   registered
 --         'replaced' registered, and an older incarnation was lost
@@ -10,8 +10,7 @@ local worker_id, incarnation, lease_ms = ARGV[1], ARGV[2], ARGV[3]
 if redis.call('SISMEMBER', KEYS[3], incarnation) == 1 then
   return 'sweeping'
 end
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local now = now_ms()
 redis.call('ZADD', KEYS[2], now + lease_ms, worker_id)
 local registered = redis.call('HGET', KEYS[1], 'incarnation')
 if registered == incarnation then
@@ -24,4 +23,5 @@ if registered then
 end
 redis.call('HSET', KEYS[1], unpack(ARGV, 4))
 redis.call('HSET', KEYS[1], 'heartbeat_ms', now)
+announce_room(KEYS[4])
 return registered and 'replaced' or 'joined'

@@ -1,5 +1,5 @@
 -- Ends the opening of a session: the worker has taken the lane.
--- KEYS    session, operation, worker, sessions, expiry, request
+-- KEYS    session, operation, worker, sessions, expiry, request, usage, queue, waiters, idle, tokens
 -- ARGV    session_id, op_id, sink and window that the worker chose
 -- returns {'open', record}
 --         {'gone'} the lease lapsed and was taken over, or the worker was lost meanwhile
@@ -8,9 +8,9 @@ if record[1] ~= 'opening' or redis.call('HGET', KEYS[2], 'op_id') ~= ARGV[2]
   or redis.call('HGET', KEYS[3], 'incarnation') ~= record[2] then
   return {'gone'}
 end
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local now = now_ms()
 redis.call('HSET', KEYS[1], 'state', 'open', 'sink', ARGV[3], 'window', ARGV[4], 'idle_since_ms', now)
 redis.call('DEL', KEYS[2])
 redis.call('ZADD', KEYS[5], now + record[3], ARGV[1])
+redis.call('ZADD', KEYS[10], now, ARGV[1])
 return {'open', redis.call('HGETALL', KEYS[1])}

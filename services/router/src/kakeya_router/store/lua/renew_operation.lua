@@ -1,12 +1,11 @@
 -- Renews an operation's lease; a session with a running operation does not expire.
--- KEYS    session, operation, worker, sessions, expiry, request
+-- KEYS    session, operation, worker, sessions, expiry, request, usage, queue, waiters, idle, tokens
 -- ARGV    session_id, op_id, lease_ms
 -- returns 'renewed' | 'gone' (closed, lost or taken over)
 if redis.call('HGET', KEYS[2], 'op_id') ~= ARGV[2] then
   return 'gone'
 end
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local now = now_ms()
 redis.call('HSET', KEYS[2], 'lease_until_ms', now + ARGV[3])
 redis.call('ZADD', KEYS[5], now + redis.call('HGET', KEYS[1], 'ttl_ms'), ARGV[1])
 return 'renewed'

@@ -1,40 +1,64 @@
--- Reserves a lane for a new session, if its worker is alive and has the bytes.
--- KEYS    session, operation, worker, sessions, expiry, request
--- ARGV    session_id, op_id, router, lease_ms, request_ttl_ms (0: no request id),
+-- Reserves a lane for a new session, if its worker is alive, has the bytes, and nobody in the line comes first. A
+-- waiter leaves the line with it.
+-- KEYS    session, operation, worker, sessions, expiry, request, usage, queue, waiters, idle, tokens
+-- ARGV    session_id, op_id, router, lease_ms, request_ttl_ms (0: no request id), waiter_id ('': not in the line),
+--         max_sessions, max_reserved_bytes, key_max_sessions (0: no limit),
 --         then field, value, ... of the session record
 -- returns {'reserved'}
---         {'duplicate', session_id} the request id was answered before, with that session
+--         {'duplicate', session_id} the request id was answered before, with that session; a waiter left the line
+--         {'quota', name, limit}    it would exceed this quota; a waiter left the line
 --         {'full'}                  the worker has not the bytes
+--         {'wait'}                  somebody else has the turn at this worker
 --         {'gone'}                  the incarnation is not alive
 local session_id, op_id, router, lease_ms, request_ttl_ms = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local waiter_id = ARGV[6]
+local function step_out()
+  if waiter_id ~= '' and leave_line(KEYS[8], KEYS[9], waiter_id) then
+    announce_room(KEYS[8])
+  end
+end
 if request_ttl_ms ~= '0' then
   local earlier = redis.call('GET', KEYS[6])
   if earlier then
+    step_out()
     return {'duplicate', earlier}
   end
 end
 local record = {}
-for i = 6, #ARGV, 2 do
+for i = 10, #ARGV, 2 do
   record[ARGV[i]] = ARGV[i + 1]
 end
-local worker = redis.call('HMGET', KEYS[3], 'incarnation', 'slab_bytes', 'reserved_bytes')
+local worker = redis.call('HMGET', KEYS[3], 'incarnation', 'slab_bytes', 'reserved_bytes', 'fingerprint')
 if worker[1] ~= record['incarnation'] then
   return {'gone'}
 end
-if worker[2] - worker[3] < tonumber(record['reserved_bytes']) then
+local tenant, key_id, bytes = record['tenant'], record['key_id'], record['reserved_bytes']
+local quota, limit = quota_reached(KEYS[7], tenant, key_id, bytes, ARGV[7], ARGV[8], ARGV[9])
+if quota then
+  step_out()
+  return {'quota', quota, limit}
+end
+if worker[2] - worker[3] < tonumber(bytes) then
   return {'full'}
 end
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-redis.call('HSET', KEYS[1], unpack(ARGV, 6))
+local now = now_ms()
+local first = first_in_line(KEYS[8], KEYS[9], KEYS[7], {{worker[1], worker[4] or ''}}, now)[1]
+if waiter_id == '' and first and first[1] <= held_bytes(KEYS[7], tenant) then
+  return {'wait'}
+elseif waiter_id ~= '' and not (first and first[3] == waiter_id) then
+  return {'wait'}
+end
+redis.call('HSET', KEYS[1], unpack(ARGV, 10))
 redis.call('HSET', KEYS[1], 'idle_since_ms', now)
 redis.call('HSET', KEYS[2], 'op_id', op_id, 'kind', 'create', 'router', router, 'lease_until_ms', now + lease_ms)
-redis.call('HINCRBY', KEYS[3], 'reserved_bytes', record['reserved_bytes'])
+redis.call('HINCRBY', KEYS[3], 'reserved_bytes', bytes)
 redis.call('HINCRBY', KEYS[3], 'num_sessions', 1)
+count_lane(KEYS[7], tenant, key_id, bytes, 1)
 redis.call('SADD', KEYS[4], session_id)
 -- Should this router vanish now, the reaper takes the session once the lease has lapsed.
 redis.call('ZADD', KEYS[5], now + lease_ms, session_id)
 if request_ttl_ms ~= '0' then
   redis.call('SET', KEYS[6], session_id, 'PX', request_ttl_ms)
 end
+step_out()
 return {'reserved'}

@@ -1,5 +1,5 @@
 -- Reads a session for a repeated CreateSession; once it is open, keeps the first call from abandoning it.
--- KEYS    session, operation, worker, sessions, expiry, request
+-- KEYS    session, operation, worker, sessions, expiry, request, usage, queue, waiters, idle, tokens
 -- ARGV    session_id
 -- returns {'shared', record} | {'missing'}
 local state = redis.call('HGET', KEYS[1], 'state')

@@ -1,0 +1,100 @@
+"""What an operator's request must be like, and what it asks for in the store's words."""
+
+import re
+
+from kakeya_router import credentials, validation, worker_claims
+from kakeya_router.callers import Scope
+from kakeya_router.store.credential_records import QuotaRecord
+from kakeya_shared.errors import CredentialNotFound, InvalidField
+from kakeya_stubs.admin.v1 import admin_pb2 as pb
+
+MAX_LABEL_BYTES = 256
+MAX_PAGE_SIZE = 1000
+# What never expires says so by leaving it unset.
+MAX_EXPIRY_SECONDS = 100 * 365 * 86_400
+# Scripts compare quotas as doubles.
+MAX_QUOTA = 1 << 53
+
+_DEFAULT_PAGE_SIZE = 100
+_TENANT = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+_SCOPES = {pb.SCOPE_SESSIONS: Scope.SESSIONS, pb.SCOPE_ADMIN: Scope.ADMIN}
+
+
+def check_key(request: pb.CreateKeyRequest) -> None:
+    """Raises InvalidField."""
+    check_tenant(request.tenant)
+    validation.check_text("label", request.label, MAX_LABEL_BYTES)
+    if not set(request.scopes) <= _SCOPES.keys():
+        raise validation.invalid("scopes", "there is no such scope")
+
+
+def check_token(request: pb.CreateTokenRequest) -> None:
+    """Raises InvalidField."""
+    if request.pool:
+        worker_claims.check_pool(request.pool)
+    validation.check_text("worker_id", request.worker_id, worker_claims.MAX_WORKER_ID_BYTES)
+    validation.check_text("label", request.label, MAX_LABEL_BYTES)
+
+
+def check_tenant(tenant: str) -> None:
+    """Raises InvalidField."""
+    if not _TENANT.fullmatch(tenant):
+        raise validation.invalid("tenant", f"must match {_TENANT.pattern}")
+
+
+def check_list_sessions(request: pb.ListSessionsRequest) -> None:
+    """Raises InvalidField."""
+    if request.tenant:
+        check_tenant(request.tenant)
+    if request.pool:
+        worker_claims.check_pool(request.pool)
+    if request.page_size > MAX_PAGE_SIZE:
+        raise validation.invalid("page_size", f"must be at most {MAX_PAGE_SIZE}")
+
+
+def check_credential_id(credential_id: str) -> None:
+    """Raises CredentialNotFound."""
+    if not credentials.is_id(credential_id):
+        raise credential_not_found()
+
+
+def credential_not_found() -> CredentialNotFound:
+    return CredentialNotFound("nothing has this id, or not any more")
+
+
+def scope_names(request: pb.CreateKeyRequest) -> str:
+    """As a `Key` has them."""
+    scopes = {_SCOPES[scope] for scope in request.scopes} or {Scope.SESSIONS}
+    return ",".join(sorted(scope.value for scope in scopes))
+
+
+def lifetime_ms(request: pb.CreateKeyRequest | pb.CreateTokenRequest) -> int:
+    """0: for ever. Raises InvalidField."""
+    if not request.HasField("expires_in_seconds"):
+        return 0
+    if not 1 <= request.expires_in_seconds <= MAX_EXPIRY_SECONDS:
+        raise validation.invalid("expires_in_seconds", f"must be at least 1 and at most {MAX_EXPIRY_SECONDS}")
+    return request.expires_in_seconds * 1000
+
+
+def quota(request: pb.SetQuotaRequest) -> QuotaRecord | None:
+    """None: the router's defaults. Raises InvalidField."""
+    if not request.HasField("quota"):
+        return None
+    asked = request.quota
+    largest = max(asked.max_sessions, asked.max_reserved_bytes, asked.tokens_per_minute)
+    if largest > MAX_QUOTA:
+        raise validation.invalid("quota", f"each limit must be at most {MAX_QUOTA}")
+    return QuotaRecord(
+        max_sessions=asked.max_sessions,
+        max_reserved_bytes=asked.max_reserved_bytes,
+        tokens_per_minute=asked.tokens_per_minute,
+    )
+
+
+def page_size(request: pb.ListSessionsRequest) -> int:
+    return request.page_size or _DEFAULT_PAGE_SIZE
+
+
+def bad_page_token() -> InvalidField:
+    return validation.invalid("page_token", "is not one that this service gave")

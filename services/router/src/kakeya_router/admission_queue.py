@@ -1,0 +1,238 @@
+"""The queue on the side of one router: its waiters, who renews their leases, and who wakes them."""
+
+import asyncio
+import secrets
+from collections import defaultdict
+from collections.abc import AsyncIterator, Iterable
+from contextlib import aclosing, asynccontextmanager
+
+import structlog
+
+from kakeya_router import refusals
+from kakeya_router.detached_tasks import DetachedTasks
+from kakeya_router.store.keys import ROOM
+from kakeya_router.store.queue_store import Place, QueueStore, Turn
+from kakeya_router.store.subscription import messages
+from kakeya_router.store.worker_store import WorkerStore
+from kakeya_router.wanted import Wanted
+from kakeya_shared.errors import Draining, InvalidField, KakeyaError, StoreUnavailable
+
+TICK_SECONDS = 1.0
+LEASE_SECONDS = 3 * TICK_SECONDS
+"""Two lost renewals do no harm; a vanished router's waiters hold the line up for so long."""
+
+_log = structlog.get_logger()
+
+
+class Waiter:
+    """A CreateSession that waits, in the line of each pool that serves what it wants.
+
+    Attributes:
+        refused: what workers have said that cannot hold the session, by incarnation.
+        paused: workers that could not take it, with the time from which on they are tried again.
+        tickets: its place in each line that it stands in, or will return to.
+        in_line: pools in whose line it stands, as far as this router knows.
+        turns: workers without room at which it is first in the line, by pool.
+        answered: its request id was answered elsewhere.
+        displaced: pools whose line it has lost its place in.
+    """
+
+    def __init__(self, wanted: Wanted, reserved_bytes: int, refused: dict[str, InvalidField]) -> None:
+        self.waiter_id = secrets.token_hex(8)
+        self.wanted = wanted
+        self.reserved_bytes = reserved_bytes
+        self.refused = refused
+        self.paused: dict[str, float] = {}
+        self.tickets: dict[str, str] = {}
+        self.in_line: set[str] = set()
+        self.turns: dict[str, set[str]] = {}
+        self.answered = False
+        self.displaced: set[str] = set()
+        self._error: KakeyaError | None = None
+        self._awake = asyncio.Event()
+
+    def place(self, pool: str) -> Place:
+        caller = self.wanted.caller
+        return Place(
+            self.waiter_id,
+            caller.tenant,
+            caller.key_id,
+            self.wanted.request.fingerprint,
+            list(self.refused),
+            self.reserved_bytes,
+            self.tickets.get(pool, ""),
+        )
+
+    def wake(self, error: KakeyaError | None = None) -> None:
+        """`error` ends the wait."""
+        self._error = self._error or error
+        self._awake.set()
+
+    async def woken(self) -> None:
+        """Waits until there is something to do; raises the error that ends the wait."""
+        await self._awake.wait()
+        self._awake.clear()
+        if self._error is not None:
+            raise self._error
+
+
+class AdmissionQueue:
+    """The waiters of this router.
+
+    A turn is told by a message, and looked for at each tick: a lost message costs a second and never a session.
+
+    Args:
+        redis_url: for a subscription of its own.
+        wakes_without_room: wake the first in the line also while there is no room, so that it makes some.
+    """
+
+    def __init__(
+        self,
+        store: QueueStore,
+        worker_store: WorkerStore,
+        tasks: DetachedTasks,
+        *,
+        redis_url: str,
+        wakes_without_room: bool,
+    ) -> None:
+        self._store = store
+        self._worker_store = worker_store
+        self._tasks = tasks
+        self._redis_url = redis_url
+        self._wakes_without_room = wakes_without_room
+        self._waiters: dict[str, Waiter] = {}
+        self._asking: set[str] = set()
+        self._to_ask: set[str] = set()
+        self._closed = False
+
+    @asynccontextmanager
+    async def waiting(self, waiter: Waiter, pools: Iterable[str]) -> AsyncIterator[None]:
+        """Stands in the lines of these pools; on the way out it leaves them, even when Redis is away: its lease
+        lapses.
+
+        Raises:
+            QueueFull, QuotaExceeded, StoreUnavailable, Draining
+        """
+        if self._closed:
+            raise _draining()
+        self._waiters[waiter.waiter_id] = waiter
+        entering = self._tasks.start(self.enter(waiter, pools))
+        try:
+            await asyncio.shield(entering)
+            yield
+        finally:
+            del self._waiters[waiter.waiter_id]
+            self._tasks.start(self._leave(waiter, entering))
+
+    async def enter(self, waiter: Waiter, pools: Iterable[str], *, returning: bool = False) -> None:
+        """Lines up where it stood, or at the end; raises as `waiting`."""
+        for pool in sorted(pools):
+            entry = await self._store.enter(pool, waiter.place(pool), waiter.wanted.limits, returning=returning)
+            if entry.outcome == "full":
+                raise refusals.queue_full()
+            if entry.outcome == "quota":
+                caller = waiter.wanted.caller
+                raise refusals.quota_exceeded(entry.quota, entry.limit, caller.tenant, caller.key_id)
+            waiter.tickets[pool] = entry.ticket
+            waiter.in_line.add(pool)
+            self._ask_soon(pool)
+
+    async def step_out(self, waiter: Waiter, pools: Iterable[str]) -> None:
+        """Leaves these lines, maybe for a while: it keeps its tickets."""
+        for pool in sorted(pools):
+            waiter.in_line.discard(pool)
+            await self._store.leave(pool, waiter.waiter_id)
+
+    def close(self) -> None:
+        """Ends all waits, also those to come, with Draining."""
+        self._closed = True
+        for waiter in self._waiters.values():
+            waiter.wake(_draining())
+
+    async def run(self) -> None:
+        """Renews leases and looks whose turn it is, until it is cancelled."""
+        while True:
+            await asyncio.sleep(TICK_SECONDS)
+            try:
+                await self._renew()
+            except StoreUnavailable as error:
+                _log.info("the queue waits for Redis", error=error.message)
+            except Exception:  # whatever one pass stumbles over, the next must take place
+                _log.exception("queue pass failed")
+
+    async def listen(self) -> None:
+        """Looks whose turn it is when some router says that there is room, until it is cancelled."""
+        while True:
+            try:
+                async with aclosing(messages(self._redis_url, ROOM)) as rooms:
+                    async for pool in rooms:
+                        for each in [pool] if pool else self._pools():
+                            self._ask_soon(each)
+            except StoreUnavailable as error:
+                _log.info("the queue's subscription broke off", error=error.message)
+            except Exception:  # the ticks go on without it, and it must come back
+                _log.exception("the queue's subscription failed")
+            await asyncio.sleep(TICK_SECONDS)
+
+    def _pools(self) -> set[str]:
+        return {pool for waiter in self._waiters.values() for pool in waiter.in_line}
+
+    async def _renew(self) -> None:
+        by_pool: defaultdict[str, list[Waiter]] = defaultdict(list)
+        for waiter in self._waiters.values():
+            for pool in waiter.in_line:
+                by_pool[pool].append(waiter)
+        for pool, waiters in by_pool.items():
+            displaced, answered = await self._store.renew(
+                pool, [(w.waiter_id, w.wanted.caller.tenant, w.wanted.request.request_id) for w in waiters]
+            )
+            for waiter in waiters:
+                if waiter.waiter_id in displaced:
+                    waiter.displaced.add(pool)
+                    waiter.wake()
+                if waiter.waiter_id in answered and waiter.wanted.request.request_id:
+                    waiter.answered = True
+                    waiter.wake()
+            self._ask_soon(pool)
+
+    def _ask_soon(self, pool: str) -> None:
+        """Asks whose turn it is; one question a pool at a time, and one more if there was a reason meanwhile."""
+        if pool not in self._pools():
+            return
+        self._to_ask.add(pool)
+        if pool not in self._asking:
+            self._asking.add(pool)
+            self._tasks.start(self._ask(pool))
+
+    async def _ask(self, pool: str) -> None:
+        try:
+            while pool in self._to_ask:
+                self._to_ask.discard(pool)
+                worker_ids = [worker.worker_id for worker in await self._worker_store.workers(pool)]
+                self._tell(pool, await self._store.turns(pool, worker_ids))
+        except StoreUnavailable as error:
+            _log.info("the queue waits for Redis", error=error.message)
+        finally:
+            self._asking.discard(pool)
+
+    def _tell(self, pool: str, turns: Iterable[Turn]) -> None:
+        for waiter in self._waiters.values():
+            waiter.turns.pop(pool, None)
+        for turn in turns:
+            waiter_at_turn = self._waiters.get(turn.waiter_id)
+            if waiter_at_turn is not None:
+                if not turn.has_room:
+                    waiter_at_turn.turns.setdefault(pool, set()).add(turn.worker_id)
+                if turn.has_room or self._wakes_without_room:
+                    waiter_at_turn.wake()
+
+    async def _leave(self, waiter: Waiter, entering: "asyncio.Task[None]") -> None:
+        await asyncio.gather(entering, return_exceptions=True)
+        try:
+            await self.step_out(waiter, waiter.in_line)
+        except StoreUnavailable as error:
+            _log.info("a waiter's lease lapses", error=error.message)
+
+
+def _draining() -> Draining:
+    return Draining("this router is shutting down; another one serves the same sessions")

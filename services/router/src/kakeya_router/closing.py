@@ -1,0 +1,49 @@
+"""Closing a session so that nothing is left over."""
+
+import secrets
+
+import structlog
+
+from kakeya_router.store.records import SessionRecord
+from kakeya_router.store.session_store import Cause, SessionStore
+from kakeya_router.worker_client import WorkerClients, WorkerError
+from kakeya_shared.errors import KakeyaError
+
+_log = structlog.get_logger()
+
+
+# Taking or freeing a lane waits for one step of the worker at most; a large model on a small host steps for seconds.
+LANE_SECONDS = 10.0
+LANE_LEASE_SECONDS = 1.5 * LANE_SECONDS
+
+
+class Closing:
+    """Closes sessions."""
+
+    def __init__(self, store: SessionStore, workers: WorkerClients) -> None:
+        self._store = store
+        self._workers = workers
+
+    async def close(self, record: SessionRecord, cause: Cause, *, idle_ms: int = 0, wanted_by: str = "") -> int | None:
+        """Takes the session for good, frees its lane and gives it back; the last two are of Cause.IDLE.
+
+        Returns:
+            The final history length; None when the session is gone already or must be kept.
+
+        Raises:
+            StoreUnavailable
+        """
+        op_id = secrets.token_hex(8)
+        reply = await self._store.begin_close(record, op_id, cause, idle_ms=idle_ms, wanted_by=wanted_by)
+        claimed = reply.record
+        if claimed is None:
+            return None
+        final_length = claimed.history_length
+        if claimed.holds_lane:
+            try:
+                final_length = await self._workers.at(record.address).close_session(record, LANE_SECONDS)
+            except (WorkerError, KakeyaError) as error:
+                # It frees the lane when it finds it among the orphans of a heartbeat, or it is gone.
+                _log.info("worker did not close the lane", session_id=record.session_id, error=repr(error))
+        await self._store.delete(record, op_id, final_length)
+        return final_length

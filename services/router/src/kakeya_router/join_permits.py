@@ -1,0 +1,40 @@
+"""Which worker may join which pool: what the join token of the running rpc is good for."""
+
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+from kakeya_shared.errors import PermissionDenied
+
+
+@dataclass(frozen=True, slots=True)
+class Permit:
+    """One authenticated join token.
+
+    Attributes:
+        token_id: as lists show it; empty where no tokens are asked for.
+        pool, worker_id: the only ones that it admits; empty: any.
+    """
+
+    token_id: str = ""
+    pool: str = ""
+    worker_id: str = ""
+
+
+ANY_WORKER = Permit()
+"""Of a router that asks for no tokens."""
+
+_current: ContextVar[Permit] = ContextVar("permit", default=ANY_WORKER)
+
+
+def enter(permit: Permit) -> None:
+    """Makes it the permit for the rest of the running task."""
+    _current.set(permit)
+
+
+def check(pool: str, worker_id: str) -> None:
+    """Raises PermissionDenied where the rpc's token is not for this pool or this worker."""
+    permit = _current.get()
+    if permit.pool not in ("", pool):
+        raise PermissionDenied("this join token is for another pool")
+    if permit.worker_id not in ("", worker_id):
+        raise PermissionDenied("this join token is for another worker")

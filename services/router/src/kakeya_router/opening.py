@@ -1,0 +1,112 @@
+"""Opening a session on one worker, so that nothing is left over when that fails."""
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Callable
+
+import structlog
+
+from kakeya_router import candidates, refusals
+from kakeya_router.closing import LANE_SECONDS, Closing
+from kakeya_router.detached_tasks import DetachedTasks
+from kakeya_router.store.limits import Limits
+from kakeya_router.store.persistence import persist
+from kakeya_router.store.records import SessionRecord
+from kakeya_router.store.session_store import Cause, SessionStore
+from kakeya_router.worker_client import WorkerClients, WorkerError
+from kakeya_shared.errors import DeadlineExceeded, Internal, InvalidField, NoCapacity, NoWorker, Unavailable
+
+_log = structlog.get_logger()
+
+
+class Attempt:
+    """One try to open a session on a worker.
+
+    Attributes:
+        record: of the session to be.
+        waiter_id: of who stands in the line for it; empty: nobody does.
+        when_reserved: awaited before the worker is called.
+        refused: whether the store refused it, so that there is nothing to take back.
+        reserved: whether the lane is, or was, reserved; a waiter is then out of this pool's line.
+    """
+
+    def __init__(
+        self,
+        record: SessionRecord,
+        limits: Limits,
+        waiter_id: str = "",
+        when_reserved: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        self.record = record
+        self.limits = limits
+        self.waiter_id = waiter_id
+        self.when_reserved = when_reserved
+        self.op_id = secrets.token_hex(8)
+        self.refused = False
+        self.reserved = False
+
+
+class Opening:
+    """Opens sessions."""
+
+    def __init__(self, store: SessionStore, workers: WorkerClients, tasks: DetachedTasks, closing: Closing) -> None:
+        self._store = store
+        self._workers = workers
+        self._tasks = tasks
+        self._closing = closing
+
+    async def open(self, attempt: Attempt) -> SessionRecord | None:
+        """Opens a session; a client that leaves in the middle, or a refusal, leaves nothing.
+
+        Returns:
+            The record of the open session; None when the request id was answered before.
+
+        Raises:
+            InvalidField, NoCapacity, NoWorker: this worker does not take it, or not now.
+            QuotaExceeded, StoreUnavailable
+        """
+        opening = self._tasks.start(self._reserve_and_open(attempt))
+        try:
+            return await asyncio.shield(opening)
+        except (InvalidField, NoCapacity, NoWorker):
+            await self._tasks.complete(self._abandon(attempt, opening))
+            raise
+        except BaseException:
+            self._tasks.start(self._abandon(attempt, opening))
+            raise
+
+    async def _reserve_and_open(self, attempt: Attempt) -> SessionRecord | None:
+        if not await self._reserve(attempt):
+            return None
+        if attempt.when_reserved is not None:
+            await attempt.when_reserved()
+        record = attempt.record
+        try:
+            lane = await self._workers.at(record.address).open_session(record, LANE_SECONDS)
+        except (WorkerError, DeadlineExceeded, Unavailable, Internal) as error:
+            _log.info("worker does not open sessions", worker_id=record.worker_id, error=repr(error))
+            raise candidates.unreachable() from error
+        opened = await self._store.mark_open(record, attempt.op_id, lane.sink, lane.window)
+        if opened.record is None:
+            raise candidates.unreachable()
+        return opened.record
+
+    async def _reserve(self, attempt: Attempt) -> bool:
+        """Whether the lane is reserved; False when the request id was answered before."""
+        reply = await self._store.reserve(attempt.record, attempt.op_id, attempt.limits, attempt.waiter_id)
+        attempt.reserved = reply.outcome == "reserved"
+        attempt.refused = not attempt.reserved
+        match reply.outcome:
+            case "quota":
+                name, limit = reply.rest
+                raise refusals.quota_exceeded(name, limit, attempt.record.tenant, attempt.record.key_id)
+            case "full" | "wait":
+                raise candidates.no_capacity()
+            case "gone":
+                raise candidates.unreachable()
+        return attempt.reserved
+
+    async def _abandon(self, attempt: Attempt, opening: "asyncio.Task[SessionRecord | None]") -> None:
+        await asyncio.wait([opening])
+        if not attempt.refused:
+            await persist(lambda: self._closing.close(attempt.record, Cause.ABANDON))

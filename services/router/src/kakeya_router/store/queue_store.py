@@ -1,0 +1,117 @@
+"""The line of CreateSession calls that wait for a lane, one a pool, in Redis."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kakeya_router.store.connection import RedisConnection
+from kakeya_router.store.keys import PoolKeys
+from kakeya_router.store.limits import Limits
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Who stands in a line, and what it waits for.
+
+    Attributes:
+        waiter_id: unguessable, so that two routers never make the same.
+        fingerprint: of the workers that it can use; empty: any.
+        refused: incarnations that cannot hold the session.
+        reserved_bytes: of the lane.
+        ticket: from an earlier time in this line; empty: at its end.
+    """
+
+    waiter_id: str
+    tenant: str
+    key_id: str
+    fingerprint: str
+    refused: Sequence[str]
+    reserved_bytes: int
+    ticket: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """Who is first in the line at a worker, and whether the worker has a free lane."""
+
+    worker_id: str
+    waiter_id: str
+    has_room: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """`outcome` of lua/enter_line.lua; then the ticket, or the quota's name and limit."""
+
+    outcome: str
+    ticket: str = ""
+    quota: str = ""
+    limit: str = ""
+
+
+class QueueStore:
+    """All methods raise StoreUnavailable.
+
+    Args:
+        lease_seconds: how long a waiter stays in the line without a renewal.
+        queue_length: how many may stand in the line of a pool.
+    """
+
+    def __init__(self, redis: RedisConnection, *, lease_seconds: float, queue_length: int) -> None:
+        self._redis = redis
+        self._lease_ms = round(lease_seconds * 1000)
+        self._queue_length = queue_length
+
+    async def enter(self, pool: str, place: Place, limits: Limits, *, returning: bool = False) -> Entry:
+        """Lines up; who is `returning` from a worker that did not take it finds room in any case."""
+        keys = PoolKeys(pool)
+        wants = json.dumps({"fingerprint": place.fingerprint, "refused": list(place.refused)})
+        outcome, *rest = await self._redis.script(
+            "enter_line",
+            [keys.queue, keys.waiters, keys.usage],
+            (
+                place.waiter_id,
+                place.tenant,
+                place.key_id,
+                place.ticket,
+                self._lease_ms,
+                0 if returning else self._queue_length,
+                wants,
+                place.reserved_bytes,
+                *limits.arguments,
+            ),
+        )
+        if outcome == "quota":
+            return Entry(outcome, quota=rest[0], limit=rest[1])
+        return Entry(outcome, *rest)
+
+    async def leave(self, pool: str, waiter_id: str) -> None:
+        keys = PoolKeys(pool)
+        await self._redis.script("leave_line", [keys.queue, keys.waiters], (waiter_id,))
+
+    async def renew(self, pool: str, requests: Sequence[tuple[str, str, str]]) -> tuple[list[str], list[str]]:
+        """Renews waiters, each with its tenant and its request id; see lua/renew_waiters.lua.
+
+        Returns:
+            The ids of those that are not in the line any more, and of those whose request was answered elsewhere.
+        """
+        keys = PoolKeys(pool)
+        displaced, answered = await self._redis.script(
+            "renew_waiters",
+            [keys.waiters, *(keys.request(tenant, request_id) for _, tenant, request_id in requests)],
+            (self._lease_ms, *(waiter_id for waiter_id, _, _ in requests)),
+        )
+        return displaced, answered
+
+    async def forget_lapsed(self, pool: str) -> None:
+        """Takes the waiters of vanished routers off the front of the line, also when nobody else looks there."""
+        keys = PoolKeys(pool)
+        await self._redis.script("forget_waiters", [keys.queue, keys.waiters], ())
+
+    async def turns(self, pool: str, worker_ids: Sequence[str]) -> list[Turn]:
+        """Who is first in the line at each of these workers, where somebody is."""
+        keys = PoolKeys(pool)
+        found = await self._redis.script(
+            "whose_turn", [keys.queue, keys.waiters, keys.usage, *map(keys.worker, worker_ids)], ()
+        )
+        return [Turn(worker_id, waiter_id, bool(has_room)) for worker_id, waiter_id, has_room in found]

@@ -1,0 +1,43 @@
+"""Messages of a channel, over a connection of its own."""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+from redis import exceptions
+from redis.asyncio import Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+
+from kakeya_shared.errors import StoreUnavailable
+
+_TIMEOUT_SECONDS = 1.0
+# Pings, so that a connection that died without a word is noticed at some time; who waits must not rely on it.
+_PING_SECONDS = 5.0
+
+
+async def messages(url: str, channel: str) -> AsyncGenerator[str, None]:
+    """What is published from now on; an empty text first, once the subscription stands.
+
+    Raises:
+        StoreUnavailable: Redis does not answer, or the connection is cut; messages may have been missed.
+    """
+    redis = Redis.from_url(
+        url,
+        decode_responses=True,
+        protocol=2,
+        socket_connect_timeout=_TIMEOUT_SECONDS,
+        socket_timeout=_TIMEOUT_SECONDS,
+        health_check_interval=_PING_SECONDS,
+        retry=Retry(NoBackoff(), 0),
+    )
+    async with aclosing(redis), aclosing(redis.pubsub()) as pubsub:
+        try:
+            await pubsub.subscribe(channel)
+            while True:
+                message = await pubsub.get_message(timeout=_TIMEOUT_SECONDS)
+                if message is not None and message["type"] == "subscribe":
+                    yield ""
+                elif message is not None and message["type"] == "message":
+                    yield message["data"]
+        except (exceptions.RedisError, OSError) as error:
+            raise StoreUnavailable(f"Redis does not answer ({type(error).__name__})") from error

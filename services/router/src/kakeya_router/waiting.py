@@ -1,0 +1,155 @@
+"""How a CreateSession waits for its turn, and what it does when that comes."""
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+
+from kakeya_router import candidates, refusals
+from kakeya_router.admission_queue import TICK_SECONDS, AdmissionQueue, Waiter
+from kakeya_router.idle_lanes import IdleLanes
+from kakeya_router.opening import Attempt, Opening
+from kakeya_router.placement import Placement
+from kakeya_router.store.records import SessionRecord, WorkerRecord
+from kakeya_router.store.worker_store import WorkerStore
+from kakeya_router.wanted import Wanted
+from kakeya_shared.errors import InvalidField, KakeyaError, NoCapacity, NoWorker
+
+
+class Waiting:
+    """Lets calls wait.
+
+    Args:
+        queue_seconds: how long; 0: for ever.
+        idle_lanes: makes room for the first in the line; None: it waits like the others.
+    """
+
+    def __init__(
+        self,
+        queue: AdmissionQueue,
+        worker_store: WorkerStore,
+        opening: Opening,
+        placement: Placement,
+        *,
+        queue_seconds: float,
+        idle_lanes: IdleLanes | None,
+    ) -> None:
+        self._queue = queue
+        self._worker_store = worker_store
+        self._opening = opening
+        self._placement = placement
+        self._queue_seconds = queue_seconds
+        self._idle_lanes = idle_lanes
+
+    async def wait(
+        self, wanted: Wanted, fitting: Sequence[WorkerRecord], refused: Mapping[str, InvalidField]
+    ) -> SessionRecord | None:
+        """Opens a session when its turn comes.
+
+        It stands in the line of each pool that serves the model now; a pool that begins to serve it later gets the
+        calls that come later.
+
+        Args:
+            fitting: workers that serve what is wanted.
+            refused: what those of them said that cannot hold it, by incarnation.
+
+        Returns:
+            The record of the open session; None when another call with the request id made one.
+
+        Raises:
+            InvalidField: no worker can hold it.
+            QueueFull, QueueTimedOut, QuotaExceeded
+            NoWorker: there is none any more when the time is over.
+            Draining, StoreUnavailable
+        """
+        pools = {worker.pool for worker in fitting}
+        waiter = Waiter(wanted, min(worker.lane_bytes for worker in fitting), dict(refused))
+        until = asyncio.get_running_loop().time() + self._queue_seconds if self._queue_seconds else None
+        async with self._queue.waiting(waiter, pools):
+            while True:
+                try:
+                    async with asyncio.timeout_at(until):
+                        await waiter.woken()
+                except TimeoutError:
+                    raise await self._too_late(waiter, pools) from None
+                record = None if waiter.answered else await self._take(waiter, pools)
+                if record is not None or waiter.answered:
+                    return record
+
+    async def _take(self, waiter: Waiter, pools: Collection[str]) -> SessionRecord | None:
+        """Does what there is to do for a waiter that was woken; None: it goes on waiting, or was answered."""
+        turns, waiter.turns = waiter.turns, {}
+        if waiter.displaced:
+            displaced, waiter.displaced = waiter.displaced, set()
+            await self._queue.enter(waiter, displaced)
+            return None
+        record = await self._open(waiter, pools)
+        if record is None and not waiter.answered and self._idle_lanes is not None:
+            made = await self._idle_lanes.make_room(waiter.wanted.caller.tenant, turns)
+            if made:
+                waiter.wake()
+        return record
+
+    async def _open(self, waiter: Waiter, pools: Collection[str]) -> SessionRecord | None:
+        workers = await self._fitting(waiter.wanted, pools)
+        _check_possible(waiter, workers)
+        now = asyncio.get_running_loop().time()
+        roomy = [
+            worker
+            for worker in workers
+            if worker.has_room
+            and worker.incarnation not in waiter.refused
+            and waiter.paused.get(worker.incarnation, 0) <= now
+        ]
+        for worker in self._placement.order(roomy) if roomy else ():
+            attempt = self._attempt(waiter, worker)
+            try:
+                record = await self._opening.open(attempt)
+            except (InvalidField, NoCapacity, NoWorker) as refusal:
+                if attempt.reserved:
+                    await self._come_back(waiter, worker, refusal, pools)
+                    return None
+                continue
+            waiter.answered = record is None
+            return record
+        return None
+
+    def _attempt(self, waiter: Waiter, worker: WorkerRecord) -> Attempt:
+        async def leave_the_other_lines() -> None:
+            waiter.in_line.discard(worker.pool)
+            await self._queue.step_out(waiter, set(waiter.in_line))
+
+        wanted = waiter.wanted
+        return Attempt(wanted.record(worker), wanted.limits, waiter.waiter_id, leave_the_other_lines)
+
+    async def _come_back(
+        self, waiter: Waiter, worker: WorkerRecord, refusal: KakeyaError, pools: Collection[str]
+    ) -> None:
+        """Stands again where it stood, after a worker has not taken it."""
+        if isinstance(refusal, InvalidField):
+            waiter.refused[worker.incarnation] = refusal
+        else:
+            # Not worth another try at once, and the place in the line is still its own.
+            waiter.paused[worker.incarnation] = asyncio.get_running_loop().time() + TICK_SECONDS
+        await self._queue.enter(waiter, pools, returning=True)
+        waiter.wake()
+
+    async def _fitting(self, wanted: Wanted, pools: Collection[str]) -> list[WorkerRecord]:
+        workers = [worker for pool in sorted(pools) for worker in await self._worker_store.workers(pool)]
+        fingerprint = wanted.request.fingerprint
+        return [
+            worker
+            for worker in workers
+            if worker.model == wanted.model and (not fingerprint or worker.fingerprint == fingerprint)
+        ]
+
+    async def _too_late(self, waiter: Waiter, pools: Collection[str]) -> KakeyaError:
+        workers = await self._fitting(waiter.wanted, pools)
+        if not workers:
+            return candidates.no_worker("the model any more")
+        _check_possible(waiter, workers)
+        return refusals.queue_timed_out(self._queue_seconds)
+
+
+def _check_possible(waiter: Waiter, workers: Sequence[WorkerRecord]) -> None:
+    """Raises InvalidField: all of them have said that they cannot hold the session."""
+    if workers and all(worker.incarnation in waiter.refused for worker in workers):
+        raise waiter.refused[workers[0].incarnation]

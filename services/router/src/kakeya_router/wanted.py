@@ -1,0 +1,68 @@
+"""What a CreateSession asks for, and for whom."""
+
+import hashlib
+from dataclasses import dataclass
+
+from kakeya_router.callers import Caller
+from kakeya_router.store.keys import new_session_id
+from kakeya_router.store.limits import Limits
+from kakeya_router.store.records import UNSET, Overflow, SessionRecord, State, WorkerRecord
+from kakeya_stubs.v1 import runtime_pb2
+from kakeya_stubs.v1.runtime_pb2 import CreateSessionRequest
+
+_OVERFLOW = {
+    runtime_pb2.OVERFLOW_POLICY_UNSPECIFIED: Overflow.EVICT,
+    runtime_pb2.OVERFLOW_POLICY_EVICT: Overflow.EVICT,
+    runtime_pb2.OVERFLOW_POLICY_REFUSE: Overflow.REFUSE,
+}
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A session that is wanted.
+
+    Attributes:
+        model: the one that serves it.
+        ttl_seconds: as asked for, or the router's default.
+        limits: quotas of the caller.
+    """
+
+    request: CreateSessionRequest
+    caller: Caller
+    model: str
+    ttl_seconds: int
+    limits: Limits
+
+    @property
+    def digest(self) -> str:
+        """Equal for equal requests."""
+        return hashlib.sha256(self.request.SerializeToString(deterministic=True)).hexdigest()
+
+    def record(self, worker: WorkerRecord) -> SessionRecord:
+        """Of a new session on this worker."""
+        request = self.request
+        return SessionRecord(
+            session_id=new_session_id(worker.pool),
+            pool=worker.pool,
+            state=State.OPENING,
+            model=worker.model,
+            worker_id=worker.worker_id,
+            incarnation=worker.incarnation,
+            address=worker.address,
+            epoch=1,
+            sink=request.sink if request.HasField("sink") else UNSET,
+            window=request.window if request.HasField("window") else UNSET,
+            pin=request.pin if request.HasField("pin") else UNSET,
+            on_overflow=_OVERFLOW[request.on_overflow],
+            exact=worker.exact,
+            fingerprint=worker.fingerprint,
+            vocab_size=worker.vocab_size,
+            tenant=self.caller.tenant,
+            key_id=self.caller.key_id,
+            reserved_bytes=worker.lane_bytes,
+            ttl_ms=self.ttl_seconds * 1000,
+            label=request.client_label,
+            eos=",".join(map(str, request.eos_token_ids)),
+            request_id=request.request_id,
+            request_digest=self.digest,
+        )

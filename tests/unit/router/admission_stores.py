@@ -1,0 +1,142 @@
+"""What admission keeps in Redis, without routers and workers: stores, records, and sums to compare with."""
+
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from kakeya_router.store.connection import RedisConnection
+from kakeya_router.store.keys import PoolKeys
+from kakeya_router.store.limits import UNLIMITED, Limits
+from kakeya_router.store.queue_store import Entry, Place, QueueStore
+from kakeya_router.store.records import UNSET, SessionRecord, State, WorkerRecord
+from kakeya_router.store.session_store import Cause, Reply, SessionStore
+from kakeya_router.store.worker_store import WorkerStore
+
+KEYS = PoolKeys("p")
+LANE_BYTES = 100
+
+
+def worker_record(worker_id: str = "w", num_lanes: int = 2, **fields: Any) -> WorkerRecord:
+    record = WorkerRecord(
+        worker_id=worker_id,
+        incarnation=f"i-{worker_id}",
+        pool="p",
+        model="m",
+        address="127.0.0.1:1",
+        backend="fake",
+        dtype="float32",
+        slab_bytes=num_lanes * LANE_BYTES,
+        lane_bytes=LANE_BYTES,
+        num_lanes=num_lanes,
+        sink=1,
+        window=4,
+        kv_bytes_per_token=10,
+        vocab_size=100,
+        num_threads=1,
+    )
+    return replace(record, **fields)
+
+
+def session_record(name: str, tenant: str = "", worker_id: str = "w", **fields: Any) -> SessionRecord:
+    record = SessionRecord(
+        session_id=f"p.{name}",
+        pool="p",
+        state=State.OPENING,
+        model="m",
+        worker_id=worker_id,
+        incarnation=f"i-{worker_id}",
+        address="127.0.0.1:1",
+        epoch=1,
+        sink=UNSET,
+        window=UNSET,
+        vocab_size=100,
+        reserved_bytes=LANE_BYTES,
+        ttl_ms=60_000,
+        tenant=tenant,
+    )
+    return replace(record, **fields)
+
+
+@dataclass
+class Stores:
+    """Of the pool "p"; sessions and waiters are named by the tests."""
+
+    redis: RedisConnection
+    sessions: SessionStore
+    workers: WorkerStore
+    queue: QueueStore
+
+    async def reserve(
+        self, name: str, tenant: str = "", *, waiter_id: str = "", limits: Limits = UNLIMITED, **fields: Any
+    ) -> Reply:
+        return await self.sessions.reserve(session_record(name, tenant, **fields), "op", limits, waiter_id)
+
+    async def opened(self, name: str, tenant: str = "", *, waiter_id: str = "", **fields: Any) -> SessionRecord:
+        assert (await self.reserve(name, tenant, waiter_id=waiter_id, **fields)).outcome == "reserved"
+        reply = await self.sessions.mark_open(session_record(name, tenant, **fields), "op", 1, 4)
+        assert reply.record is not None
+        return reply.record
+
+    async def close(self, record: SessionRecord, history_length: int = 0) -> None:
+        assert (await self.sessions.begin_close(record, "close", Cause.ABANDON)).outcome == "claimed"
+        assert (await self.sessions.delete(record, "close", history_length)).outcome == "deleted"
+
+    async def enter(
+        self,
+        waiter_id: str,
+        tenant: str = "",
+        *,
+        queue: QueueStore | None = None,
+        limits: Limits = UNLIMITED,
+        returning: bool = False,
+        **fields: Any,
+    ) -> Entry:
+        place = Place(
+            waiter_id,
+            tenant,
+            fields.get("key_id", ""),
+            fields.get("fingerprint", ""),
+            fields.get("refused", ()),
+            LANE_BYTES,
+            fields.get("ticket", ""),
+        )
+        return await (queue or self.queue).enter("p", place, limits, returning=returning)
+
+    async def turns(self, *worker_ids: str) -> dict[str, tuple[str, bool]]:
+        found = await self.queue.turns("p", worker_ids or ("w",))
+        return {turn.worker_id: (turn.waiter_id, turn.has_room) for turn in found}
+
+    async def line(self) -> list[str]:
+        """Ids of the waiters, tenant by tenant."""
+        members = await self.redis.call(lambda redis: redis.zrange(KEYS.queue, 0, -1))
+        return [member.split("|")[2] for member in members]
+
+    async def kept_usage(self) -> dict[str, int]:
+        fields = await self.redis.call(lambda redis: redis.hgetall(KEYS.usage))
+        return {name: int(value) for name, value in fields.items()}
+
+    async def true_usage(self) -> dict[str, int]:
+        """The sums over the session records."""
+        sums: Counter[str] = Counter()
+        for record in (await self.sessions.page("p", 0, 1000)).records:
+            if record.holds_lane:
+                sums[f"{record.tenant}|sessions"] += 1
+                sums[f"{record.tenant}|bytes"] += record.reserved_bytes
+                if record.key_id:
+                    sums[f"key:{record.key_id}|sessions"] += 1
+        return dict(sums)
+
+
+@asynccontextmanager
+async def stores_on(url: str) -> AsyncIterator[Stores]:
+    connection = RedisConnection(url)
+    sessions = SessionStore(connection, "router", operation_lease_seconds=10, lane_lease_seconds=10, grace_seconds=0)
+    yield Stores(
+        connection,
+        sessions,
+        WorkerStore(connection, worker_lease_seconds=60),
+        QueueStore(connection, lease_seconds=60, queue_length=1000),
+    )
+    await connection.aclose()

@@ -1,0 +1,406 @@
+"""What a tenant and a key may have: never exceeded, charged once, and given back whatever becomes of a session."""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+import pytest
+
+from kakeya_router.store.limits import Limits
+from kakeya_router.store.records import SessionRecord
+from kakeya_router.store.session_store import Cause, Intent, SessionStore, TenantUsage
+from kakeya_router.worker_sweep import WorkerSweep
+from kakeya_shared.errors import QuotaExceeded
+from tests.unit.router.admission_stores import (
+    KEYS,
+    Stores,
+    session_record,
+    stores_on,
+    worker_record,
+)
+from tests.unit.router.fake_worker import LANE_BYTES as FAKE_LANE_BYTES
+from tests.unit.router.keyed import Keyed, keyed_on
+from tests.unit.router.stack import Stack, eventually
+from tests.unit.router.test_queue import stand
+
+GENERATE = Intent("generate", {"max_tokens": 3})
+MINUTE_MS = 60_000
+
+
+@pytest.fixture
+async def stores(redis_url: str) -> AsyncIterator[Stores]:
+    async with stores_on(redis_url) as stores:
+        await stores.workers.join(worker_record(num_lanes=8))
+        yield stores
+
+
+async def test_usage_is_counted_by_tenant_and_key(stores: Stores) -> None:
+    one = await stores.opened("one", "a", key_id="k")
+    await stores.opened("two", "a")
+    await stores.opened("three")
+    await stores.enter("w", "b")
+    assert await stores.kept_usage() == {
+        "a|sessions": 2,
+        "a|bytes": 200,
+        "key:k|sessions": 1,
+        "|sessions": 1,
+        "|bytes": 100,
+    }
+    assert await stores.sessions.usage("p") == {
+        "": TenantUsage(1, 100, 0),
+        "a": TenantUsage(2, 200, 0),
+        "b": TenantUsage(0, 0, 1),
+    }
+    await stores.close(one)
+    assert await stores.kept_usage() == {"a|sessions": 1, "a|bytes": 100, "|sessions": 1, "|bytes": 100}
+
+
+@pytest.mark.parametrize(
+    ("limits", "quota", "limit"),
+    [
+        (Limits(max_sessions=2), "sessions", "2"),
+        (Limits(max_reserved_bytes=299), "reserved_bytes", "299"),
+        (Limits(key_max_sessions=2), "key_sessions", "2"),
+    ],
+)
+async def test_a_reservation_beyond_a_quota_is_refused(stores: Stores, limits: Limits, quota: str, limit: str) -> None:
+    for name in ("one", "two"):
+        assert (await stores.reserve(name, "a", key_id="k", limits=limits)).outcome == "reserved"
+    refused = await stores.reserve("three", "a", key_id="k", limits=limits)
+    assert (refused.outcome, refused.rest) == ("quota", (quota, limit))
+    entry = await stores.enter("w", "a", key_id="k", limits=limits)
+    assert (entry.outcome, entry.quota, entry.limit) == ("quota", quota, limit)
+    assert await stores.line() == []
+    assert (await stores.reserve("other", "b", key_id="l", limits=limits)).outcome == "reserved"
+
+
+async def test_without_a_key_there_is_no_keys_quota(stores: Stores) -> None:
+    limits = Limits(key_max_sessions=1)
+    for name in ("one", "two"):
+        assert (await stores.reserve(name, limits=limits)).outcome == "reserved"
+
+
+async def test_a_waiter_over_its_quota_is_out_of_the_line(stores: Stores) -> None:
+    await stores.opened("one", "a")
+    await stores.enter("w", "a")
+    await stores.enter("v", "b")
+    limits = Limits(max_sessions=1)
+    assert (await stores.reserve("two", "a", waiter_id="w", limits=limits)).outcome == "quota"
+    assert await stores.line() == ["v"]
+
+
+async def _churn(stores: Stores, store: SessionStore, draw: random.Random) -> None:
+    """One session of somebody's, to an end of its own."""
+    tenant = draw.choice(["", "a", "b"])
+    record = session_record(f"{draw.random()}", tenant, draw.choice("wv"), key_id=tenant and f"key-{tenant}")
+    if (await store.reserve(record, "op")).outcome != "reserved":
+        return
+    await stores.sessions.mark_open(record, "op", 1, 4)
+    if draw.random() < 0.5:
+        await stores.sessions.begin_operation(record, "run", GENERATE)
+    match draw.choice(["stay", "close", "fail", "lose", "claim"]):
+        case "close":
+            await stores.sessions.begin_close(record, "close", Cause.REQUEST)
+            await stores.sessions.delete(record, "close", 3)
+            await stores.sessions.delete(record, "close", 3)
+        case "fail":
+            await stores.sessions.fail(record, "run", "inv1")
+        case "lose":
+            await stores.sessions.lose(record, "run", 1000)
+        case "claim":
+            await stores.sessions.begin_close(record, "close", Cause.REQUEST)
+
+
+async def _expected(stores: Stores, worker_id: str) -> int:
+    records = (await stores.sessions.page("p", 0, 1000)).records
+    return sum(record.reserved_bytes for record in records if record.worker_id == worker_id)
+
+
+async def test_after_any_churn_usage_is_the_sum_over_the_sessions(stores: Stores) -> None:
+    await stores.workers.join(worker_record("v", 40))
+    await stores.workers.drop("p", "w", "i-w", lapsed_only=False)
+    await stores.workers.swept("p", "i-w")
+    await stores.workers.join(worker_record("w", 40))
+    draw = random.Random(3)
+    for _ in range(10):
+        await asyncio.gather(*(_churn(stores, stores.sessions, random.Random(draw.random())) for _ in range(12)))
+        assert await stores.kept_usage() == await stores.true_usage()
+        for worker in await stores.workers.workers("p"):
+            assert worker.reserved_bytes == await _expected(stores, worker.worker_id)
+    await stores.workers.drop("p", "w", "i-w", lapsed_only=False)
+    await WorkerSweep(stores.sessions, stores.workers, 1.0).sweep("p", "i-w")
+    assert await stores.kept_usage() == await stores.true_usage()
+    for record in (await stores.sessions.page("p", 0, 1000)).records:
+        await stores.sessions.begin_close(record, "end", Cause.ABANDON)
+        await stores.sessions.delete(record, "end", 0)
+        await stores.sessions.delete(record, "close", 0)  # those that were being closed
+    assert await stores.kept_usage() == {}
+
+
+async def _spent(stores: Stores, tenant: str = "a") -> float | None:
+    text = await stores.redis.call(lambda redis: redis.hget(KEYS.tokens(tenant), "spent"))
+    return None if text is None else float(text)
+
+
+async def _run(stores: Stores, name: str, num_tokens: int, rate: int) -> str:
+    """One operation that makes the history grow."""
+    record = await stores.sessions.get(f"p.{name}")
+    assert record is not None
+    reply = await stores.sessions.begin_operation(record, "run", GENERATE, rate)
+    if reply.outcome == "begun":
+        length = record.history_length + num_tokens
+        assert (await stores.sessions.end_operation(record, "run", length, 0, "")).outcome == "ended"
+    return reply.outcome
+
+
+async def _turn_back(stores: Stores, milliseconds: int) -> None:
+    """Makes the bucket as old as if so much time had passed."""
+    await stores.redis.call(lambda redis: redis.hincrby(KEYS.tokens("a"), "at_ms", -milliseconds))
+
+
+async def test_tokens_are_charged_when_an_operation_ends_and_come_back_at_the_rate(stores: Stores) -> None:
+    rate = 600  # tokens a minute: one in 100 ms
+    await stores.opened("one", "a")
+    await stores.opened("two", "a")
+    assert await _run(stores, "one", 400, rate) == "begun"
+    assert await _run(stores, "two", 1000, rate) == "begun"  # into debt: it is not cut off
+    spent = await _spent(stores)
+    assert spent is not None
+    assert 1390 < spent <= 1400
+    record = await stores.sessions.get("p.one")
+    assert record is not None
+    reply = await stores.sessions.begin_operation(record, "run", GENERATE, rate)
+    assert reply.outcome == "quota"
+    quota, limit, retry_ms = reply.rest
+    assert (quota, limit) == ("tokens_per_minute", "600")
+    assert 79_000 < int(retry_ms) <= 80_001  # 800 too many
+    await _turn_back(stores, int(retry_ms) - 1000)
+    assert (await stores.sessions.begin_operation(record, "run", GENERATE, rate)).outcome == "quota"
+    await _turn_back(stores, 1000)
+    assert (await stores.sessions.begin_operation(record, "run", GENERATE, rate)).outcome == "begun"
+    other = await stores.opened("three", "b")
+    assert (await stores.sessions.begin_operation(other, "run", GENERATE, rate)).outcome == "begun"
+
+
+async def test_the_retry_is_exact(stores: Stores) -> None:
+    """In Redis's own time: at that millisecond the level is above 0, at the one before it is not."""
+    rate = MINUTE_MS  # a token a millisecond
+    record = await stores.opened("one", "a")
+    assert await _run(stores, "one", rate + 10_000, rate) == "begun"
+    at_ms = int(await stores.redis.call(lambda redis: redis.hget(KEYS.tokens("a"), "at_ms")))
+    while True:
+        before_ms = await stores.redis.now_ms()
+        retry_ms = int((await stores.sessions.begin_operation(record, "run", GENERATE, rate)).rest[2])
+        if await stores.redis.now_ms() == before_ms:
+            break
+    assert before_ms + retry_ms == at_ms + 10_000 + 1
+
+
+async def test_a_bucket_holds_a_minute_and_is_forgotten_when_it_is_full(stores: Stores) -> None:
+    rate = 6000
+    await stores.opened("one", "a")
+    await _run(stores, "one", 50, rate)
+    lives_ms = await stores.redis.call(lambda redis: redis.pttl(KEYS.tokens("a")))
+    assert 0 < lives_ms <= 500
+    await _turn_back(stores, 10 * MINUTE_MS)
+    await _run(stores, "one", 6000, rate)
+    spent = await _spent(stores)
+    assert spent is not None
+    assert spent <= 6000  # no more than a minute was saved up
+    record = await stores.sessions.get("p.one")
+    assert record is not None
+    await _turn_back(stores, 2)
+    assert await _run(stores, "one", 1, rate) == "begun"
+
+
+async def test_over_a_long_time_the_rate_holds(stores: Stores) -> None:
+    rate, used, elapsed_ms = 600, 0, 0
+    await stores.opened("one", "a")
+    draw = random.Random(5)
+    record = await stores.sessions.get("p.one")
+    assert record is not None
+    for _ in range(100):
+        num_tokens = draw.randrange(1, 300)
+        reply = await stores.sessions.begin_operation(record, "run", GENERATE, rate)
+        if reply.outcome == "quota":
+            await _turn_back(stores, int(reply.rest[2]))
+            elapsed_ms += int(reply.rest[2])
+            continue
+        used += num_tokens
+        assert reply.record is not None
+        await stores.sessions.end_operation(record, "run", reply.record.history_length + num_tokens, 0, "")
+    assert used > 5 * rate
+    assert abs(used - rate * elapsed_ms / MINUTE_MS - rate) <= 300 + 60  # one operation's debt, and the test's own time
+
+
+async def test_an_operation_that_is_taken_over_is_charged_once(stores: Stores) -> None:
+    hasty = SessionStore(stores.redis, "vanished", operation_lease_seconds=-1, lane_lease_seconds=-1, grace_seconds=0)
+    record = await stores.opened("one", "a")
+    assert (await hasty.begin_operation(record, "lost", GENERATE, 600)).outcome == "begun"
+    assert (await stores.sessions.begin_operation(record, "mine", GENERATE, 600)).outcome == "recover"
+    assert (await hasty.end_operation(record, "lost", 100, 0, "")).outcome == "gone"
+    assert (await stores.sessions.end_operation(record, "mine", 100, 0, "")).outcome == "ended"
+    spent = await _spent(stores)
+    assert spent is not None
+    assert 99 < spent <= 100
+    assert await _run(stores, "one", 0, 600) == "begun"
+    assert (await _spent(stores) or 0) <= spent
+
+
+async def test_an_operation_is_taken_over_also_when_the_tokens_are_used_up(stores: Stores) -> None:
+    hasty = SessionStore(stores.redis, "vanished", operation_lease_seconds=-1, lane_lease_seconds=-1, grace_seconds=0)
+    record = await stores.opened("one", "a")
+    await stores.opened("two", "a")
+    assert (await hasty.begin_operation(record, "lost", GENERATE, 600)).outcome == "begun"
+    assert await _run(stores, "two", 700, 600) == "begun"
+    assert (await stores.sessions.begin_operation(record, "mine", GENERATE, 600)).outcome == "recover"
+
+
+@pytest.mark.parametrize("end", ["close", "reclaim", "fail", "lose"])
+async def test_an_operation_that_does_not_end_well_is_charged_too(stores: Stores, end: str) -> None:
+    record = await stores.opened("one", "a")
+    await stores.sessions.begin_operation(record, "run", GENERATE, 600)
+    await stores.redis.call(lambda redis: redis.hset(KEYS.session("p.one"), "history_length", 60))
+    if end in ("close", "reclaim"):
+        await stores.sessions.begin_close(record, "close", Cause.REQUEST)
+        if end == "reclaim":
+            await stores.redis.call(lambda redis: redis.zadd(KEYS.expiry, {"p.one": 1}))
+            await stores.redis.call(lambda redis: redis.hset(KEYS.operation("p.one"), "lease_until_ms", 1))
+            assert (await stores.sessions.begin_close(record, "close", Cause.EXPIRY)).outcome == "claimed"
+        assert (await stores.sessions.delete(record, "close", 60)).outcome == "deleted"
+    elif end == "fail":
+        await stores.sessions.fail(record, "run", "inv1")
+    else:
+        await stores.sessions.lose(record, "run", 1000)
+    spent = await _spent(stores)
+    assert spent is not None
+    assert 59 < spent <= 60
+    assert await stores.kept_usage() == {}
+
+
+async def test_without_a_quota_nothing_is_charged(stores: Stores) -> None:
+    await stores.opened("one", "a")
+    assert await _run(stores, "one", 1000, 0) == "begun"
+    assert await _spent(stores) is None
+
+
+async def test_lanes_that_an_older_router_reserved_are_counted_for_nobody(stores: Stores) -> None:
+    record = await stores.opened("one", "a")
+    await stores.redis.call(lambda redis: redis.hdel(KEYS.session("p.one"), "tenant", "key_id"))
+    await stores.redis.call(lambda redis: redis.delete(KEYS.usage))
+    await stores.close(record)
+    assert await stores.kept_usage() == {}
+    (worker,) = await stores.workers.workers("p")
+    assert worker.reserved_bytes == 0
+
+
+async def test_a_page_has_the_busy_ones_and_the_time(stores: Stores) -> None:
+    busy, idle = await stores.opened("busy", "a"), await stores.opened("idle", "b")
+    await stores.sessions.begin_operation(busy, "run", GENERATE)
+    page = await stores.sessions.page("p", 0, 10)
+    assert {record.session_id: record.tenant for record in page.records} == {"p.busy": "a", "p.idle": "b"}
+    assert (page.busy, page.next_cursor) == ({"p.busy"}, 0)
+    assert page.now_ms >= idle.idle_since_ms
+    empty = await stores.sessions.page("nowhere", 0, 10)
+    assert (empty.records, empty.next_cursor) == ([], 0)
+
+
+async def _on_record(stores: Stores, record: SessionRecord) -> None:
+    await stores.redis.call(lambda redis: redis.hset(record.keys[0], items=record.to_hash()))
+    await stores.redis.call(lambda redis: redis.zadd(KEYS.expiry, {record.session_id: 1}))
+
+
+async def test_pages_have_every_session(stores: Stores) -> None:
+    names = {f"p.{number}" for number in range(300)}
+    for name in names:
+        await _on_record(stores, replace(session_record("x"), session_id=name))
+    found: set[str] = set()
+    cursor, num_pages = 0, 0
+    while num_pages == 0 or cursor:
+        page = await stores.sessions.page("p", cursor, 20)
+        found.update(record.session_id for record in page.records)
+        cursor, num_pages = page.next_cursor, num_pages + 1
+    assert found == names
+    assert num_pages > 5
+
+
+# Over the wire
+
+
+@pytest.fixture
+async def keyed(redis_url: str) -> AsyncIterator[Keyed]:
+    async with keyed_on(redis_url, admission="queue", tenant_max_sessions=3, tenant_tokens_per_minute=600) as keyed:
+        yield keyed
+
+
+async def test_many_at_once_are_never_over_the_quota(keyed: Keyed) -> None:
+    other = await keyed.stack.router(auth="keys", admin_key="the-administrators-own-words", admission="queue")
+    key = await keyed.key("acme")
+    clients = (keyed.client(key.secret), keyed.client(key.secret, other.address))
+    worker = await keyed.worker(num_lanes=8)
+    results = await asyncio.gather(*(clients[0].session() for _ in range(20)), return_exceptions=True)
+    opened = [result for result in results if isinstance(result, str)]
+    refused = [result for result in results if isinstance(result, QuotaExceeded)]
+    assert (len(opened), len(refused), len(worker.lanes)) == (3, 17, 3)
+    assert refused[0].metadata == {"quota": "sessions", "limit": "3", "subject": "tenant:acme"}
+    assert 1 <= (refused[0].retry_after_seconds or 0) <= 2
+    await clients[0].close(opened[0])
+    await clients[0].session()
+
+
+async def test_a_keys_quota_is_its_own(redis_url: str) -> None:
+    async with keyed_on(redis_url, key_max_sessions=1) as keyed:
+        await keyed.worker()
+        one, two = await keyed.key("acme"), await keyed.key("acme")
+        await keyed.client(one.secret).session()
+        with pytest.raises(QuotaExceeded, match="at most 1 sessions of one key") as raised:
+            await keyed.client(one.secret).session()
+        assert raised.value.metadata["subject"] == f"key:{one.key.key_id}"
+        await keyed.client(two.secret).session()
+
+
+async def test_the_quota_is_asked_before_lining_up_and_again_at_the_turn(redis_url: str) -> None:
+    async with keyed_on(redis_url, admission="queue", tenant_max_bytes=2 * FAKE_LANE_BYTES) as keyed:
+        acme, other = await keyed.tenant("acme"), await keyed.tenant("other")
+        await keyed.worker(num_lanes=3)
+        held = [await acme.session(), await other.session(), await other.session()]
+        calls = []
+        for number in range(2):
+            calls.append(asyncio.create_task(acme.session()))
+            await stand(keyed.stack, number + 1)
+        with pytest.raises(QuotaExceeded):
+            await other.session()  # there is no room either, and that is not what hinders it
+        for session_id in held[1:]:
+            await other.close(session_id)
+        results = await asyncio.gather(*calls, return_exceptions=True)
+        assert [type(result) for result in results] == [str, QuotaExceeded]
+        await stand(keyed.stack, 0)
+
+
+async def test_used_up_tokens_say_when_they_are_back(keyed: Keyed) -> None:
+    client = await keyed.tenant("acme")
+    await keyed.worker()
+    session_id = await client.session()
+    assert (await client.append(session_id, [1] * 700)).history_length == 700
+    for call in (client.append(session_id, [1]), client.generate(session_id)):
+        with pytest.raises(QuotaExceeded, match="600 tokens a minute") as raised:
+            await call
+        assert raised.value.metadata == {"quota": "tokens_per_minute", "limit": "600", "subject": "tenant:acme"}
+        assert 5 < (raised.value.retry_after_seconds or 0) <= 10.001
+    assert (await client.info(session_id)).history_length == 700
+    await client.close(session_id)
+    await eventually(lambda: _only_tokens(keyed))
+
+
+async def _only_tokens(keyed: Keyed) -> bool:
+    left = {key for key in await keyed.stack.session_keys() if key.startswith("kakeya:{tiny}")}
+    return left == {"kakeya:{tiny}:tokens:acme"}
+
+
+async def test_without_keys_there_are_no_quotas(stack: Stack) -> None:
+    client = await stack.router(tenant_max_sessions=1, key_max_sessions=1, tenant_tokens_per_minute=1)
+    await stack.worker(client)
+    session_ids = [await client.session() for _ in range(4)]
+    for _ in range(2):
+        await client.append(session_ids[0], [1, 2, 3])
