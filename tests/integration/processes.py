@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -21,6 +22,24 @@ from tests.redis_server import RedisServer, free_port, redis_server
 START_SECONDS = 40.0
 SINK, WINDOW = 4, 64
 NUM_SLOTS = SINK + WINDOW + 31 + 15  # slack for a step of 32 tokens, and for whole blocks of 16
+ADMIN_KEY_VARIABLE = "KAKEYA_ROUTER_ADMIN_KEY"
+JOIN_TOKEN_VARIABLE = "KAKEYA_ROUTER_JOIN_TOKEN"
+
+
+def asking_for_keys() -> dict[str, str]:
+    """The environment of a runtime whose routers ask for keys, with an administrator's key and a join token."""
+    join_token = f"kakeya_join_{secrets.token_hex(6)}_{secrets.token_urlsafe(32)}"
+    return {
+        "KAKEYA_ROUTER_AUTH": "keys",
+        ADMIN_KEY_VARIABLE: f"kakeya_key_{secrets.token_hex(6)}_{secrets.token_urlsafe(32)}",
+        JOIN_TOKEN_VARIABLE: join_token,
+        "KAKEYA_WORKER_TOKEN": join_token,
+    }
+
+
+def bearer(secret: str) -> tuple[tuple[str, str], ...]:
+    """The metadata with which a key or token is sent."""
+    return (("authorization", f"Bearer {secret}"),)
 
 
 @dataclass
@@ -51,18 +70,27 @@ class Runtime:
     environment: dict[str, str] = field(default_factory=dict)
     routers: list[Process] = field(default_factory=list)
     workers: list[Process] = field(default_factory=list)
+    credentials: grpc.ChannelCredentials | None = None  # of a runtime over TLS
 
     @property
     def address(self) -> str:
         """Of the first router."""
         return self.routers[0].address
 
+    @property
+    def admin_metadata(self) -> tuple[tuple[str, str], ...]:
+        """What an administrator's call carries; nothing where no keys are asked for."""
+        key = self.environment.get(ADMIN_KEY_VARIABLE)
+        return bearer(key) if key else ()
+
     def start_router(self, *flags: str) -> Process:
         address = f"127.0.0.1:{free_port()}"
         arguments = ["kakeya_router", "--redis", self.redis.url, "--bind", address, *flags]
         router = self._start(f"router-{len(self.routers)}", address, arguments)
         self.routers.append(router)
-        wait_until(lambda: check(address) == "SERVING", f"the router serves; see {router.log}")
+        wait_until(
+            lambda: check(address, credentials=self.credentials) == "SERVING", f"the router serves; see {router.log}"
+        )
         return router
 
     def start_worker(self, *flags: str, lanes: int = 8) -> Process:
@@ -75,8 +103,9 @@ class Runtime:
         return worker
 
     def list_workers(self) -> list[WorkerStatus]:
-        with grpc.insecure_channel(self.address) as channel:
-            return list(AdminServiceStub(channel).ListWorkers(ListWorkersRequest(), timeout=5).workers)
+        with self._channel() as channel:
+            call = AdminServiceStub(channel).ListWorkers
+            return list(call(ListWorkersRequest(), timeout=5, metadata=self.admin_metadata).workers)
 
     def wait_for_workers(self, number: int) -> None:
         wait_until(lambda: len(self.list_workers()) == number, f"{number} workers have joined")
@@ -91,6 +120,11 @@ class Runtime:
             except subprocess.TimeoutExpired:
                 process.kill()
                 raise
+
+    def _channel(self) -> grpc.Channel:
+        if self.credentials is None:
+            return grpc.insecure_channel(self.address)
+        return grpc.secure_channel(self.address, self.credentials)
 
     def _start(self, name: str, address: str, arguments: list[str]) -> Process:
         log = self.directory / f"{name}.log"
@@ -109,10 +143,13 @@ def runtime(
     num_workers: int = 2,
     router_flags: tuple[str, ...] = (),
     environment: dict[str, str] | None = None,
+    credentials: grpc.ChannelCredentials | None = None,
 ) -> Iterator[Runtime]:
     """A runtime with one router and some workers, stopped at the end."""
     with ExitStack() as stack:
-        made = Runtime(stack.enter_context(redis_server()), model, directory, environment or {})
+        made = Runtime(
+            stack.enter_context(redis_server()), model, directory, environment or {}, credentials=credentials
+        )
         stack.callback(made.stop)
         made.start_router(*router_flags)
         for _ in range(num_workers):
