@@ -5,8 +5,8 @@ Services raise the tree of `errors`; nothing else leaves a process except INTERN
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeAlias
 
@@ -26,21 +26,23 @@ Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any] | None"
 UnaryBehaviour = Callable[[Any, Context], Awaitable[Any]]
 StreamBehaviour = Callable[[Any, Context], AsyncIterator[Any]]
-Guard = Callable[[str, tracing.Metadata], Awaitable[None]]
-"""Told the method and the metadata of each call, in the call's own task, before its handler; raises to refuse it."""
+Guard = Callable[[str, tracing.Metadata], Awaitable[Mapping[str, str]]]
+"""Told the method and the metadata of each call, in the call's own task, before its request is received; raises to
+refuse it. What it answers goes into the call's span (`tracing.annotate`)."""
 
 
 class RpcBoundary(grpc.aio.ServerInterceptor):
     """Wraps the handlers of Kakeya's services; of health and reflection it only parses the requests.
 
-    Requests are parsed here, since gRPC answers INTERNAL to what is no protobuf.
+    Requests are parsed here, since gRPC answers INTERNAL to what is no protobuf. Of a caller who is refused none is
+    received: strangers could fill the memory with messages that never end.
 
     Args:
         guard: None lets every call in.
     """
 
     def __init__(self, guard: Guard | None = None) -> None:
-        self._guard = guard
+        self._guard = guard or _let_in
 
     async def intercept_service(
         self,
@@ -53,7 +55,11 @@ class RpcBoundary(grpc.aio.ServerInterceptor):
             return None
         if not method.startswith("/kakeya."):
             return with_parsed_requests(handler)
-        served = Served(method, handler.request_deserializer, self._guard)  # type: ignore[arg-type]  # generated handlers have one
+        try:
+            caller = await self._guard(method, _of_strings(handler_call_details.invocation_metadata))
+        except Exception as error:
+            return _refusal(method, error)
+        served = Served(method, handler.request_deserializer, caller)  # type: ignore[arg-type]  # generated handlers have one
         if handler.response_streaming:
             return grpc.unary_stream_rpc_method_handler(
                 _stream(served, handler.unary_stream),  # type: ignore[arg-type]  # asyncio handlers are not typed
@@ -67,25 +73,39 @@ class RpcBoundary(grpc.aio.ServerInterceptor):
 
 @dataclass(frozen=True)
 class Served:
-    """What comes before the handler of a method."""
+    """A call that was let in: its method, how to read its request, and what the guard knows of its caller."""
 
     method: str
     parser: Parse
-    guard: Guard | None
+    caller: Mapping[str, str]
 
-    async def request(self, content: bytes, metadata: tracing.Metadata) -> Any:
-        """The request, of a caller who may call. Raises what the guard raises, and InvalidField."""
-        if self.guard is not None:
-            await self.guard(self.method, metadata)
-        return parse(self.parser, content)
+    @contextmanager
+    def span(self, context: Context) -> Iterator[Span]:
+        with tracing.server_span(self.method, _metadata(context)) as span:
+            tracing.annotate(**self.caller)
+            yield span
+
+
+async def _let_in(_method: str, _metadata: tracing.Metadata) -> Mapping[str, str]:
+    """The guard of a server that asks nobody for anything."""
+    return {}
+
+
+def _refusal(method: str, error: Exception) -> Handler:
+    """A handler that says no. As one of streams it does not receive anything first."""
+
+    async def call(_contents: object, context: Context) -> None:
+        with tracing.server_span(method, _metadata(context)) as span:
+            await _abort(span, context, error)
+
+    return grpc.stream_stream_rpc_method_handler(call)
 
 
 def _unary(served: Served, behaviour: UnaryBehaviour) -> UnaryBehaviour:
     async def call(content: bytes, context: Context) -> Any:
-        metadata = _metadata(context)
-        with tracing.server_span(served.method, metadata) as span:
+        with served.span(context) as span:
             try:
-                return await behaviour(await served.request(content, metadata), context)
+                return await behaviour(parse(served.parser, content), context)
             except (Exception, asyncio.CancelledError) as error:
                 await _abort(span, context, error)
 
@@ -96,10 +116,9 @@ def _stream(served: Served, behaviour: StreamBehaviour) -> UnaryBehaviour:
     # A coroutine that writes, not a generator that yields: gRPC may drop a generator without closing it, and
     # then it is finalized in another task, too late. Here a vanished client is an exception in this frame.
     async def call(content: bytes, context: Context) -> None:
-        metadata = _metadata(context)
-        with tracing.server_span(served.method, metadata) as span:
+        with served.span(context) as span:
             try:
-                request = await served.request(content, metadata)
+                request = parse(served.parser, content)
                 async with aclosing(behaviour(request, context)) as responses:  # type: ignore[type-var]
                     async for response in responses:
                         await _write(context, response)
@@ -118,7 +137,11 @@ async def _write(context: Context, response: Any) -> None:
 
 
 def _metadata(context: Context) -> tracing.Metadata:
-    return tuple(context.invocation_metadata() or ())  # type: ignore[arg-type]  # untyped in grpc
+    return _of_strings(context.invocation_metadata())
+
+
+def _of_strings(metadata: Any) -> tracing.Metadata:
+    return tuple(metadata or ())  # untyped in grpc
 
 
 async def _abort(span: Span, context: Context, error: BaseException) -> NoReturn:

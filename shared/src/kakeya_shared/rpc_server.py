@@ -16,6 +16,9 @@ from kakeya_shared.tls import ServerTls, TlsError
 
 _log = structlog.get_logger()
 
+# Far above what a router lets in at once, which refuses the rest with a reason; a few hundred MB of headers at worst.
+_MAX_PENDING_CALLS = 32_768
+
 
 class Health(health.aio.HealthServicer):  # type: ignore[name-defined,misc]  # grpc_health hides its asyncio half
     """gRPC health checking v1, with the rpc that the library leaves out."""
@@ -111,6 +114,9 @@ def _options(settings: ListenerSettings) -> list[tuple[str, int]]:
         ("grpc.max_metadata_size", settings.max_metadata_bytes),
         ("grpc.absolute_max_metadata_size", settings.max_metadata_bytes),
         ("grpc.max_concurrent_streams", settings.max_concurrent_streams),
+        # Calls that wait for the event loop to look at them; above 1,000 gRPC would cancel some without a reason.
+        ("grpc.server.max_pending_requests", _MAX_PENDING_CALLS),
+        ("grpc.server.max_pending_requests_hard_limit", 2 * _MAX_PENDING_CALLS),
         ("grpc.max_connection_idle_ms", _milliseconds(settings.max_connection_idle_seconds)),
         # Half-open connections are found, those without calls too. Where gRPC sees a ping unanswered it waits for
         # ping_timeout, a minute by default, whatever keepalive_timeout says.

@@ -136,10 +136,11 @@ def client_tls(authorities: Path | None, cert: Path | None, key: Path | None) ->
 def open_channel(
     address: str, credentials: grpc.ChannelCredentials | None, options: list[tuple[str, int]] | None = None
 ) -> grpc.aio.Channel:
-    """A channel with these credentials, in plaintext without."""
+    """A channel to HOST:PORT with these credentials, in plaintext without."""
+    target = f"dns:///{address}"  # else gRPC would take a host of the name `unix` for a socket in the file system
     if credentials is None:
-        return grpc.aio.insecure_channel(address, options=options)
-    return grpc.aio.secure_channel(address, credentials, options=options)
+        return grpc.aio.insecure_channel(target, options=options)
+    return grpc.aio.secure_channel(target, credentials, options=options)
 
 
 def _file_signature(path: Path) -> tuple[int, int, int]:
@@ -170,6 +171,7 @@ def _check_pair(cert: Path, key: Path) -> None:
 def _check_authorities(path: Path, content: bytes) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     try:
-        context.load_verify_locations(cadata=content.decode("ascii"))
+        # Between the certificates may stand anything, such as their names in UTF-8.
+        context.load_verify_locations(cadata=content.decode("ascii", "ignore"))
     except (OSError, ValueError) as error:
         raise TlsError(f"{path}: no certificate authorities in PEM") from error

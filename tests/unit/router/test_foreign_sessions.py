@@ -129,6 +129,14 @@ async def test_a_request_id_is_its_tenants_own(keyed: Keyed, worker: FakeWorker)
     assert await stranger.session(request_id="the same") == second
 
 
+async def test_a_worker_is_told_whose_session_it_is(keyed: Keyed, worker: FakeWorker) -> None:
+    sessions = {tenant: await (await keyed.tenant(tenant)).session() for tenant in ("acme", "zeta")}
+    assert {tenant: worker.lanes[session_id].tenant for tenant, session_id in sessions.items()} == {
+        "acme": "acme",
+        "zeta": "zeta",
+    }
+
+
 async def test_all_keys_of_a_tenant_share_its_sessions(keyed: Keyed, worker: FakeWorker) -> None:
     one, other = await keyed.tenant("acme"), await keyed.tenant("acme")
     session_id = await one.session()

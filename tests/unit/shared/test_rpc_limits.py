@@ -1,6 +1,7 @@
 """What a server puts up with: nonsense, oversize, half-open connections, crowds; and what it says aloud."""
 
 import asyncio
+from contextlib import AsyncExitStack
 from typing import Any
 
 import grpc
@@ -89,9 +90,10 @@ async def test_health_and_reflection_answer_as_ever() -> None:
 
 
 async def test_a_guard_comes_before_the_request_is_looked_at() -> None:
-    async def guard(method: str, metadata: Metadata) -> None:
+    async def guard(method: str, metadata: Metadata) -> dict[str, str]:
         if ("authorization", "Bearer good") not in metadata:
             raise Unauthenticated(f"no key for {method}")
+        return {}
 
     server = RpcServer("127.0.0.1:0", [SERVICE], grace_seconds=0, guard=guard)
     add_RuntimeServiceServicer_to_server(Toy(), server.grpc_server)
@@ -104,6 +106,28 @@ async def test_a_guard_comes_before_the_request_is_looked_at() -> None:
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await stream.read()
     assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
+
+
+async def test_of_who_is_refused_no_request_is_received() -> None:
+    async def guard(method: str, metadata: Metadata) -> dict[str, str]:
+        raise Unauthenticated("nobody")
+
+    server = RpcServer("127.0.0.1:0", [SERVICE], grace_seconds=0, guard=guard)
+    add_RuntimeServiceServicer_to_server(Toy(), server.grpc_server)
+    async with server, grpc.aio.insecure_channel(server.address) as channel:
+        for method in ("CreateSession", "Generate"):
+            call = channel.stream_stream(f"/{SERVICE}/{method}")()  # and no message ever
+            assert await asyncio.wait_for(call.code(), 10) is grpc.StatusCode.UNAUTHENTICATED
+
+
+async def test_a_crowd_is_answered_and_not_cancelled() -> None:
+    async with serving() as (server, _), AsyncExitStack() as exits:
+        options = [("grpc.use_local_subchannel_pool", 1)]
+        channels = [
+            await exits.enter_async_context(grpc.aio.insecure_channel(server.address, options)) for _ in range(3)
+        ]
+        calls = [channel.unary_unary(f"/{SERVICE}/CloseSession")(b"") for channel in channels for _ in range(1000)]
+        assert {await call.code() for call in calls} == {grpc.StatusCode.OK}
 
 
 async def test_messages_and_metadata_have_a_largest_size() -> None:

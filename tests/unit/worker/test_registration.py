@@ -12,6 +12,7 @@ from pydantic import SecretStr
 
 from kakeya_shared.errors import (
     IncompatibleContract,
+    InvalidField,
     KakeyaError,
     PermissionDenied,
     Unauthenticated,
@@ -50,14 +51,16 @@ class Registry(RegistryServiceServicer):
         self.is_compatible = True
         self.token = ""  # that is asked for, unless empty
         self.refusal: KakeyaError = Unauthenticated("no good token")
+        self.heartbeat_refusal: KakeyaError | None = None
         self.shown: list[str] = []  # tokens of the calls that came so far
         self.routers: list[str] = []
 
-    async def guard(self, method: str, metadata: Metadata) -> None:
+    async def guard(self, method: str, metadata: Metadata) -> dict[str, str]:
         shown = dict(metadata).get("authorization", "")
         self.shown.append(f"{method.rpartition('/')[2]} {shown}")
         if self.token and shown != f"Bearer {self.token}":
             raise self.refusal
+        return {}
 
     async def Join(self, request: pb.JoinRequest, context: Context) -> pb.JoinResponse:
         if not self.is_compatible:
@@ -69,6 +72,8 @@ class Registry(RegistryServiceServicer):
     async def Heartbeat(self, request: pb.HeartbeatRequest, context: Context) -> pb.HeartbeatResponse:
         if request.incarnation not in self.known:
             raise UnknownIncarnation("lost")
+        if self.heartbeat_refusal is not None:
+            raise self.heartbeat_refusal
         await self.heartbeats.put(request)
         return pb.HeartbeatResponse(orphans=self.orphans)
 
@@ -276,6 +281,21 @@ async def test_a_token_that_is_revoked_in_service_is_said_and_the_worker_keeps_t
     warnings = [line for line in logs if line["log_level"] == "warning"]
     assert ["any more" in line["event"] and "--token-file" in line["event"] for line in warnings] == [True]
     assert warnings[0]["reason"] == "UNAUTHENTICATED"
+
+
+async def test_a_router_that_takes_joins_and_refuses_heartbeats_is_not_pestered(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kakeya_worker.registration._RETRY_SECONDS", 3600.0)
+    registry = Registry()
+    registry.heartbeat_refusal = InvalidField("lanes: too large", metadata={"field": "lanes"})
+    with structlog.testing.capture_logs() as logs:
+        async with _serving(registry) as address, _running(Registration(engine, IDENTITY, [address])):
+            await asyncio.wait_for(registry.joins.get(), 10)
+            while not any(line.get("reason") == "INVALID_FIELD" for line in logs):
+                await asyncio.sleep(0.01)
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(registry.joins.get(), 0.3)
 
 
 async def test_a_token_file_that_is_away_for_a_while_does_no_harm(

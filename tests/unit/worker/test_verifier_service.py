@@ -348,6 +348,11 @@ async def test_a_deadline_stops_an_append_and_keeps_its_prefix(stub: Any) -> Non
 @pytest.mark.parametrize(
     ("method", "request_", "status", "reason"),
     [
+        ("OpenSession", pb.OpenSessionRequest(session_id=""), "INVALID_ARGUMENT", "INVALID_FIELD"),
+        ("OpenSession", pb.OpenSessionRequest(session_id="t" * 129), "INVALID_ARGUMENT", "INVALID_FIELD"),
+        ("OpenSession", pb.OpenSessionRequest(session_id="t\n"), "INVALID_ARGUMENT", "INVALID_FIELD"),
+        ("OpenSession", pb.OpenSessionRequest(session_id="t", tenant="a b"), "INVALID_ARGUMENT", "INVALID_FIELD"),
+        ("OpenSession", pb.OpenSessionRequest(session_id="t", epoch=1 << 60), "INVALID_ARGUMENT", "INVALID_FIELD"),
         ("OpenSession", pb.OpenSessionRequest(session_id="t", pin=68), "INVALID_ARGUMENT", "INVALID_FIELD"),
         ("OpenSession", pb.OpenSessionRequest(session_id="t", window=0), "INVALID_ARGUMENT", "INVALID_FIELD"),
         ("OpenSession", pb.OpenSessionRequest(session_id="t", window=65), "INVALID_ARGUMENT", "INVALID_FIELD"),

@@ -1,5 +1,6 @@
 """Stands before every call: what each service asks of its callers, and who the caller then is."""
 
+from collections.abc import Mapping
 from typing import Final
 
 import structlog
@@ -7,7 +8,6 @@ import structlog
 from kakeya_router import audit, callers, join_permits
 from kakeya_router.authentication import Authenticator
 from kakeya_router.callers import ANYBODY, Caller, Scope
-from kakeya_shared import tracing
 from kakeya_shared.errors import KakeyaError, PermissionDenied
 from kakeya_shared.tracing import Metadata
 from kakeya_stubs.admin.v1 import admin_pb2
@@ -31,8 +31,8 @@ class AccessGuard:
     def __init__(self, authenticator: Authenticator) -> None:
         self._authenticator = authenticator
 
-    async def __call__(self, method: str, metadata: Metadata) -> None:
-        """Makes the caller, or the permit, that of the running call.
+    async def __call__(self, method: str, metadata: Metadata) -> Mapping[str, str]:
+        """Makes the caller, or the permit, that of the running call; returns its name, for spans.
 
         Raises:
             Unauthenticated: no key or token, or none that is good.
@@ -41,24 +41,23 @@ class AccessGuard:
         """
         service = method.removeprefix("/").partition("/")[0]
         if service in _JOINING:
-            await self._let_worker_in(metadata)
+            names = await self._let_worker_in(metadata)
         elif service in _SCOPES:
-            await self._let_caller_in(method, _SCOPES[service], metadata)
+            names = await self._let_caller_in(method, _SCOPES[service], metadata)
         else:
             raise PermissionDenied("nobody may call this service here")
+        structlog.contextvars.bind_contextvars(**names)
+        return names
 
-    async def _let_worker_in(self, metadata: Metadata) -> None:
+    async def _let_worker_in(self, metadata: Metadata) -> Mapping[str, str]:
         permit = await self._authenticator.token(metadata)
         join_permits.enter(permit)
-        tracing.annotate(token_id=permit.token_id)
-        structlog.contextvars.bind_contextvars(token_id=permit.token_id)
+        return {"token_id": permit.token_id}
 
-    async def _let_caller_in(self, method: str, scope: Scope, metadata: Metadata) -> None:
+    async def _let_caller_in(self, method: str, scope: Scope, metadata: Metadata) -> Mapping[str, str]:
         caller = ANYBODY
         try:
             caller, scopes = await self._authenticator.key(metadata)
-            tracing.annotate(tenant=caller.tenant, key_id=caller.key_id)
-            structlog.contextvars.bind_contextvars(tenant=caller.tenant, key_id=caller.key_id)
             if scope not in scopes:
                 raise PermissionDenied(f"this key has not the scope {scope.value}")
         except KakeyaError as error:
@@ -66,6 +65,7 @@ class AccessGuard:
                 audit.refused(caller, method, error)
             raise
         callers.enter(await self._with_quota(caller) if scope is Scope.SESSIONS else caller)
+        return {"tenant": caller.tenant, "key_id": caller.key_id}
 
     async def _with_quota(self, caller: Caller) -> Caller:
         return Caller(caller.tenant, caller.key_id, await self._authenticator.quota(caller.tenant))

@@ -140,7 +140,7 @@ class Operations:
         operation.at_worker = operation.over = False
 
     async def _undo(self, operation: Operation, taking: asyncio.Task[None]) -> None:
-        await asyncio.wait([taking])
+        await asyncio.gather(taking, return_exceptions=True)  # what it says nobody waits for any more
         await self._settle_persistently(operation, None)
 
     async def _renew(self, operation: Operation) -> None:

@@ -91,6 +91,7 @@ class WorkerClient:
             window=_given(record.window),
             pin=_given(record.pin),
             refuse_overflow=record.on_overflow is Overflow.REFUSE,
+            tenant=record.tenant,
         )
         with self._calling("OpenSession") as metadata:
             return await self._stub.OpenSession(request, timeout=timeout, metadata=metadata)

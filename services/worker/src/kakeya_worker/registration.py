@@ -123,7 +123,6 @@ class Registration:
         self._heartbeat_seconds = reply.heartbeat_interval_seconds
         self._learn(reply.router_addresses)
         self.joined.set()
-        self._num_failed = 0
         _log.info("joined", router=self._routers[0], incarnation=self._incarnation)
 
     async def _keep_alive(self, registry: "RegistryServiceAsyncStub") -> None:
@@ -136,6 +135,7 @@ class Registration:
             request = self._heartbeat_request(reports, is_complete=is_complete)
             metadata = self._link.token.metadata()
             reply = await _answer(registry.Heartbeat(request, timeout=_CALL_SECONDS, metadata=metadata))
+            self._num_failed = 0  # not before: a router that takes a join may still refuse what is reported
             self._learn(reply.router_addresses)
             num_sent += 1
             answered_revision = max((report.revision for report in reports), default=answered_revision)

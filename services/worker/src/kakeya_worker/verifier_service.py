@@ -10,10 +10,9 @@ from kakeya_shared.errors import NoWorker
 from kakeya_shared.rpc_boundary import Context
 from kakeya_stubs.worker.v1 import verifier_pb2 as pb
 from kakeya_stubs.worker.v1.verifier_pb2_grpc import VerifierServiceServicer
-from kakeya_worker import generate_request
+from kakeya_worker import generate_request, open_request
 from kakeya_worker.engine.engine import Engine
 from kakeya_worker.engine.operation import Append, Finish, Generate, GenerateResult, LaneState
-from kakeya_worker.engine.retention import SessionOptions
 from kakeya_worker.engine.sampling import TokenDetail
 
 SERVICE_NAME = "kakeya.worker.v1.VerifierService"
@@ -34,7 +33,8 @@ class VerifierService(VerifierServiceServicer):
 
     async def OpenSession(self, request: pb.OpenSessionRequest, context: Context) -> pb.OpenSessionResponse:
         engine = self._engine(request.session_id)
-        opening = engine.open(request.session_id, request.epoch, _options(request), request.tenant)
+        open_request.check(request)
+        opening = engine.open(request.session_id, request.epoch, open_request.options(request), request.tenant)
         opened = await asyncio.wrap_future(opening)
         return pb.OpenSessionResponse(lane=_lane_state(opened.state), sink=opened.sink, window=opened.window)
 
@@ -119,15 +119,6 @@ class VerifierService(VerifierServiceServicer):
             structlog.contextvars.bind_contextvars(session_id=session_id)
             tracing.annotate_session(session_id)
         return self.engine
-
-
-def _options(request: pb.OpenSessionRequest) -> SessionOptions:
-    return SessionOptions(
-        sink=request.sink if request.HasField("sink") else None,
-        window=request.window if request.HasField("window") else None,
-        pin=request.pin,
-        refuses_overflow=request.refuse_overflow,
-    )
 
 
 def _detail(detail: TokenDetail | None) -> pb.TokenDetail | None:

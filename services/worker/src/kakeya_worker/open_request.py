@@ -1,0 +1,35 @@
+"""An OpenSession as it comes over the wire: checked, and in the engine's words."""
+
+import re
+
+from kakeya_shared.errors import InvalidField
+from kakeya_stubs.worker.v1 import verifier_pb2 as pb
+from kakeya_worker.engine.retention import SessionOptions
+
+# What any router may give; a lane of another name could not be reported to one.
+_SESSION_ID = re.compile(r"[!-~]{1,128}")
+_TENANT = re.compile(r"[!-~]{0,64}")
+_MAX_EPOCH = 1 << 53
+
+
+def check(request: pb.OpenSessionRequest) -> None:
+    """Raises InvalidField."""
+    if not _SESSION_ID.fullmatch(request.session_id):
+        raise _invalid("session_id", "must be 1 to 128 visible ASCII characters")
+    if not _TENANT.fullmatch(request.tenant):
+        raise _invalid("tenant", "must be at most 64 visible ASCII characters")
+    if request.epoch > _MAX_EPOCH:
+        raise _invalid("epoch", f"must be at most {_MAX_EPOCH}")
+
+
+def options(request: pb.OpenSessionRequest) -> SessionOptions:
+    return SessionOptions(
+        sink=request.sink if request.HasField("sink") else None,
+        window=request.window if request.HasField("window") else None,
+        pin=request.pin,
+        refuses_overflow=request.refuse_overflow,
+    )
+
+
+def _invalid(field: str, why: str) -> InvalidField:
+    return InvalidField(f"{field}: {why}", metadata={"field": field})
