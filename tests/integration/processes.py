@@ -114,12 +114,14 @@ class Runtime:
         for process in (*self.workers, *self.routers):
             if process.process.poll() is None:
                 process.process.terminate()
+        stuck = []
         for process in (*self.workers, *self.routers):
             try:
                 process.process.wait(timeout=20)
             except subprocess.TimeoutExpired:
                 process.kill()
-                raise
+                stuck.append(process.log.stem)
+        assert not stuck, f"did not stop within 20 s: {stuck}"
 
     def _channel(self) -> grpc.Channel:
         if self.credentials is None:

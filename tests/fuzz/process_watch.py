@@ -1,0 +1,60 @@
+"""The processes that are fuzzed: alive, quiet in their logs, and not growing."""
+
+import itertools
+import json
+from collections.abc import Iterator
+
+import psutil
+
+from tests.integration.processes import Process, Runtime
+
+_BAD_LEVELS = ("error", "critical")
+_BAD_TEXTS = ("Traceback (most recent call last)", "never retrieved", "never awaited", "unforeseen")
+# How gRPC itself says that a client cancelled in the very moment in which it was answered.
+_CLIENT_LEFT = "ExecuteBatchError"
+# Right where the fuzzer writes to a lane behind its router's back; the witness would be told if it were its own.
+_DESERVED = "invariant violated"
+_MAX_SHOWN = 400
+
+
+class ProcessWatch:
+    def __init__(self, made: Runtime) -> None:
+        self._processes = {process.log.stem: process for process in (*made.routers, *made.workers)}
+        self._pids = {name: process.process.pid for name, process in self._processes.items()}
+        self._read = dict.fromkeys(self._processes, 0)
+
+    def problems(self) -> Iterator[str]:
+        """What has happened since the last look."""
+        for name, process in self._processes.items():
+            if process.process.poll() is not None:
+                yield f"{name} (process {self._pids[name]}) ended with {process.process.returncode}"
+            for is_event, lines in itertools.groupby(self._new_lines(name, process), lambda line: line.startswith("{")):
+                for text in lines if is_event else ["\n".join(lines)]:
+                    problem = _problem(text)
+                    if problem:
+                        yield f"{name} logged: {problem}"
+
+    def resident_bytes(self) -> dict[str, int]:
+        return {name: psutil.Process(pid).memory_info().rss for name, pid in self._pids.items()}
+
+    def _new_lines(self, name: str, process: Process) -> list[str]:
+        with process.log.open("rb") as log:
+            log.seek(self._read[name])
+            text = log.read()
+        whole = text[: text.rfind(b"\n") + 1]
+        self._read[name] += len(whole)
+        return whole.decode(errors="replace").splitlines()
+
+
+def _problem(text: str) -> str:
+    """What is wrong about an event of a log, or about lines that are none; empty: nothing."""
+    if _CLIENT_LEFT in text:
+        return ""
+    suspicious = any(bad in text for bad in _BAD_TEXTS)
+    try:
+        event = json.loads(text)
+    except ValueError:
+        return text[-_MAX_SHOWN:] if suspicious else ""
+    if event.get("event") == _DESERVED or not (suspicious or event.get("level") in _BAD_LEVELS):
+        return ""
+    return f"{event.get('level')} {event.get('event')}: {str(event.get('exception', ''))[-_MAX_SHOWN:]}"

@@ -1,0 +1,135 @@
+"""The order in which callers get in, as Redis sees it: everything that changes the line, in the order in which it did.
+
+Redis' MONITOR tells every command, those of scripts included, one script after the other. A script that reserves a
+session for a caller out of the line writes the session's record and then takes the caller's member out of the line;
+for one that did not wait it writes the record alone.
+"""
+
+import asyncio
+import re
+import time
+from collections import defaultdict
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+from kakeya_router.store.keys import PoolKeys
+
+_LINE = re.compile(rb'^\+[\d.]+ \[\d+ (?P<source>[^\]]+)\] (?P<words>".*)$')
+_WORD = re.compile(r'"((?:[^"\\]|\\.)*)"')
+_CHANGES = (b'"ZADD"', b'"ZREM"', b'"HINCRBY"', b'"HSET"')
+_MAX_SHOWN = 10
+
+
+@dataclass
+class Block:
+    """What one script has done.
+
+    Attributes:
+        session_tenant: of the session that it reserved; None: none.
+        left: members that left the line after that.
+    """
+
+    session_tenant: str | None = None
+    left: list[str] = field(default_factory=list)
+
+
+class LineWatch:
+    """Use as a context manager. Members of the line are "TENANT|ticket|waiter id".
+
+    Attributes:
+        num_admitted: sessions reserved, and `num_waited` of them for callers out of the line.
+        byte_seconds: by tenant, what it has held until its last change, times how long.
+        overtakings: reservations while somebody of the same tenant stood in the line before.
+        injustices: reservations while a tenant with fewer bytes, or as few and an older ticket, had somebody in it.
+    """
+
+    def __init__(self, url: str, pool: str) -> None:
+        parts = urlsplit(url)
+        self._host, self._port = parts.hostname or "127.0.0.1", parts.port or 6379
+        keys = PoolKeys(pool)
+        self._queue, self._usage, self._session = keys.queue, keys.usage, keys.session("")
+        self._line: set[str] = set()
+        self._bytes: defaultdict[str, int] = defaultdict(int)
+        self._before: dict[str, int] = {}
+        self._block = Block()
+        self._since: defaultdict[str, float] = defaultdict(time.monotonic)
+        self.byte_seconds: defaultdict[str, float] = defaultdict(float)
+        self.num_admitted = self.num_waited = 0
+        self.overtakings: list[str] = []
+        self.injustices: list[str] = []
+
+    async def __aenter__(self) -> "LineWatch":
+        self._reader, self._writer = await asyncio.open_connection(self._host, self._port, limit=1 << 22)
+        self._writer.write(b"MONITOR\r\n")
+        assert await self._reader.readline() == b"+OK\r\n"
+        self._reading = asyncio.create_task(self._read())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._reading.cancel()
+        self._writer.close()
+
+    @property
+    def running(self) -> bool:
+        return not self._reading.done()
+
+    async def _read(self) -> None:
+        while line := await self._reader.readline():
+            match = _LINE.match(line.rstrip())
+            if match is None:
+                continue
+            if match["source"] != b"lua":
+                self._end_block()
+            elif match["words"].startswith(_CHANGES):
+                self._follow(_WORD.findall(match["words"].decode(errors="replace")))
+
+    def _follow(self, words: list[str]) -> None:
+        match words:
+            case ["ZADD", self._queue, _, member]:
+                self._line.add(member)
+            case ["ZREM", self._queue, member]:
+                self._line.discard(member)
+                self._block.left.append(member)
+            case ["HINCRBY", self._usage, name, amount] if name.endswith("|bytes"):
+                self._hold(name.removesuffix("|bytes"), int(amount))
+            case ["HSET", key, "session_id", *rest] if key.startswith(self._session):
+                tenant = rest[rest.index("tenant") + 1]
+                self._block = Block(tenant)
+                self._before = dict(self._bytes)
+
+    def _hold(self, tenant: str, amount: int) -> None:
+        now = time.monotonic()
+        self.byte_seconds[tenant] += self._bytes[tenant] * (now - self._since[tenant])
+        self._since[tenant] = now
+        self._bytes[tenant] += amount
+
+    def _end_block(self) -> None:
+        block, self._block = self._block, Block()
+        if block.session_tenant is None:
+            return
+        self.num_admitted += 1
+        self.num_waited += len(block.left)
+        ticket = _ticket(block.left[0]) if block.left else "~"  # above every ticket: it has only just come
+        own = [member for member in self._line if _tenant(member) == block.session_tenant and _ticket(member) < ticket]
+        if own:
+            self._note(
+                self.overtakings, f"{block.left or 'a newcomer'} of {block.session_tenant!r} before {min(own)!r}"
+            )
+        place = (self._before.get(block.session_tenant, 0), ticket)
+        for member in self._line:
+            tenant = _tenant(member)
+            if tenant != block.session_tenant and (self._before.get(tenant, 0), _ticket(member)) < place:
+                self._note(self.injustices, f"{block.session_tenant!r} at {place} before {member!r}")
+                break
+
+    def _note(self, found: list[str], what: str) -> None:
+        if len(found) < _MAX_SHOWN:
+            found.append(what)
+
+
+def _tenant(member: str) -> str:
+    return member.split("|")[0]
+
+
+def _ticket(member: str) -> str:
+    return member.split("|")[1]
