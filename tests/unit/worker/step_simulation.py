@@ -4,6 +4,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cache
 
 from kakeya_worker.engine.geometry import LaneGeometry
 from kakeya_worker.engine.lane import Lane
@@ -47,6 +48,7 @@ def _lane() -> Lane:
     return Lane(_GEOMETRY, 0, sink_window(SessionOptions(), _GEOMETRY))
 
 
+@cache
 def linear(fixed_seconds: float, token_seconds: float) -> Cost:
     """Memory-bound where the first counts, compute-bound where the second does."""
     return lambda step: fixed_seconds + token_seconds * step.load.num_tokens

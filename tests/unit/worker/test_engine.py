@@ -22,6 +22,7 @@ from kakeya_worker.engine.engine import Engine
 from kakeya_worker.engine.geometry import LaneGeometry
 from kakeya_worker.engine.operation import MAX_UNREAD_TOKENS, Append, Finish, OpenLane
 from kakeya_worker.engine.retention import SessionOptions, SinkWindow, sink_window
+from kakeya_worker.engine.scheduler import Scheduler
 from kakeya_worker.torch_backend import TorchVerifier
 from tests.unit.worker.engine_calls import (
     BYTES,
@@ -229,6 +230,50 @@ def test_failing_logits_fail_the_step_and_not_the_engine(
         patch.setattr(verifier, "logits", broken)
         assert isinstance(error_of(start_generate(engine, 20, 5)[0].future), Internal)
     assert start_generate(engine, 20, 5)[0].future.result(TIMEOUT).num_generated == 5
+
+
+@pytest.fixture
+def accounted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, bool]]:
+    """Seconds of the steps that were accounted for, and whether each was whole."""
+    calls = []
+    account = Scheduler.account
+
+    def recorded(scheduler: Scheduler, seconds: float, *, is_whole: bool = True) -> None:
+        calls.append((seconds, is_whole))
+        account(scheduler, seconds, is_whole=is_whole)
+
+    monkeypatch.setattr(Scheduler, "account", recorded)
+    return calls
+
+
+def test_a_failed_step_is_accounted_for_and_measures_nothing(
+    engine: Engine, verifier: TorchVerifier, accounted: list[tuple[float, bool]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    open_session(engine)
+    start_append(engine, 0, 20).future.result(TIMEOUT)
+    live_state(engine)  # the step is over
+    assert [is_whole for _, is_whole in accounted] == [True]
+
+    def broken(rows: object) -> None:
+        raise RuntimeError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(verifier, "forward", broken)
+        error_of(start_append(engine, 20, 5).future)
+        live_state(engine)
+    assert [is_whole for _, is_whole in accounted] == [True, False]
+    assert accounted[1][0] > 0.0
+
+
+def test_a_step_without_a_planned_row_measures_nothing(
+    engine: Engine, verifier: TorchVerifier, accounted: list[tuple[float, bool]]
+) -> None:
+    open_session(engine)
+    start_append(engine, 0, 20).future.result(TIMEOUT)
+    verifier.slab.final_hidden[0] = float("nan")
+    error_of(start_generate(engine, 20, 5)[0].future)
+    live_state(engine)
+    assert [is_whole for _, is_whole in accounted] == [True, False]
 
 
 def test_logits_that_are_not_finite_fail_one_session_only(

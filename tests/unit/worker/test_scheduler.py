@@ -1,5 +1,7 @@
 """The scheduler's integers: budget, fairness, pauses."""
 
+import pytest
+
 from kakeya_worker.engine.operation import MAX_UNREAD_TOKENS, Append, Generate
 from kakeya_worker.engine.scheduler import Scheduler
 from tests.unit.worker.step_simulation import new_append, new_generate
@@ -87,12 +89,14 @@ def test_a_removed_operation_gets_nothing() -> None:
 
 
 def _shared_steps(scheduler: Scheduler, num_steps: int) -> list[dict[str, int]]:
-    """Tokens by tenant, after each of two tenants was measured in a step for itself."""
-    steps = []
-    for _ in range(2 + num_steps):
-        steps.append(dict(scheduler.next_step().num_tokens))
+    """Tokens by tenant, of the steps with both of two tenants."""
+    steps: list[dict[str, int]] = []
+    for _ in range(2 + num_steps):  # two loads are measured in a step each, at most
+        num_tokens = scheduler.next_step().num_tokens
         scheduler.account(1.0)
-    return steps[2:]
+        if len(num_tokens) == 2:
+            steps.append(dict(num_tokens))
+    return steps[:num_steps]
 
 
 def test_chunks_go_round_the_tenants_first() -> None:
@@ -125,3 +129,32 @@ def test_a_tenant_s_sessions_take_turns_within_its_part() -> None:
                 got[generate] += 1
         scheduler.account(1.0)
     assert set(got.values()) == {1}
+
+
+class _Name(str):
+    """A tenant's name that counts how often it is looked up."""
+
+    num_lookups = 0
+    __eq__ = str.__eq__
+
+    def __hash__(self) -> int:
+        _Name.num_lookups += 1
+        return super().__hash__()
+
+
+def _lookups_of_a_step(num_tenants: int) -> int:
+    scheduler = Scheduler(step_tokens=128, chunk=32)
+    for number in range(num_tenants):
+        name = _Name(number)
+        for operation in (new_generate(name), new_generate(name), new_append(1000, name), new_append(1000, name)):
+            scheduler.add(operation)
+    scheduler.next_step()
+    scheduler.account(1.0)
+    _Name.num_lookups = 0
+    scheduler.next_step()
+    scheduler.account(1.0)
+    return _Name.num_lookups
+
+
+def test_planning_is_in_proportion_to_the_operations() -> None:
+    assert _lookups_of_a_step(128) == pytest.approx(8 * _lookups_of_a_step(16), rel=0.5)

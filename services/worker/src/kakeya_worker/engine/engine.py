@@ -38,7 +38,7 @@ from kakeya_worker.engine.operation import (
 from kakeya_worker.engine.retention import RetentionPolicy, SessionOptions, sink_window
 from kakeya_worker.engine.row import Row
 from kakeya_worker.engine.sampling import TokenDetail, choose, token_detail
-from kakeya_worker.engine.scheduler import Scheduler
+from kakeya_worker.engine.scheduler import Scheduler, Step
 from kakeya_worker.engine.verifier import Verifier
 
 _log = structlog.get_logger()
@@ -150,23 +150,30 @@ class Engine:
 
     def _step(self) -> None:
         started = time.perf_counter()
-        generates, appends = self._scheduler.next_step()
-        scheduled: list[Append | Generate] = [*generates, *(append for append, _ in appends)]
+        step = self._scheduler.next_step()
+        rows = self._forward(step)
+        for operation, row in rows:
+            self._commit(operation, row)
+        is_whole = len(rows) == len(step.generates) + len(step.appends)
+        self._scheduler.account(time.perf_counter() - started, is_whole=is_whole)
+
+    def _forward(self, step: Step) -> list[tuple[Append | Generate, Row]]:
+        """The rows to commit: fewer than planned where sampling failed, none where the forward pass did."""
+        generates, appends = step
         try:
             rows = self._sampled_rows(generates)
             rows += [(append, append.lane.row(append.next_tokens(num_tokens))) for append, num_tokens in appends]
             if rows:
                 self._verifier.forward([row for _, row in rows])
+            return rows
         except Exception:
             # K and V beyond the committed lengths are invisible, so a failed step needs no undo.
+            scheduled: list[Append | Generate] = [*generates, *(append for append, _ in appends)]
             _log.exception("a step failed", session_ids=[operation.session_id for operation in scheduled])
             for operation in scheduled:
                 if not operation.future.done():
                     self._fail(operation, Internal("the forward pass failed"))
-            return
-        for operation, row in rows:
-            self._commit(operation, row)
-        self._scheduler.account(time.perf_counter() - started)
+            return []
 
     def _sampled_rows(self, generates: list[Generate]) -> list[tuple[Append | Generate, Row]]:
         """The next token of each generate, chosen, delivered, and ready to be forwarded."""

@@ -5,9 +5,9 @@ each. Both kinds take turns, so nobody waits longer than a round: tenants first,
 several tenants have work, `tenant_shares` says which of them run.
 """
 
-from collections import Counter, deque
-from collections.abc import Container, Iterable
-from itertools import zip_longest
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import islice, zip_longest
 from typing import NamedTuple, TypeVar
 
 from kakeya_worker.engine.operation import Append, Generate
@@ -36,7 +36,7 @@ class Step(NamedTuple):
 
 
 class Scheduler:
-    """Round robin over tenants and their operations.
+    """Round robin over tenants and their operations. A step costs time in proportion to the operations, once.
 
     Args:
         step_tokens: the budget of one step.
@@ -46,23 +46,24 @@ class Scheduler:
     def __init__(self, step_tokens: int, chunk: int) -> None:
         self.step_tokens = step_tokens
         self.chunk = chunk
-        self._generates: deque[Generate] = deque()
-        self._appends: deque[Append] = deque()
+        # Sets in the order of turns: who had the latest comes last.
+        self._generates: dict[Generate, None] = {}
+        self._appends: dict[Append, None] = {}
         self._shares = TenantShares()
         self._step = Step([], [])  # the latest
         self._loads: dict[str, Load] = {}  # by tenant, when it was planned
 
     def add(self, operation: Append | Generate) -> None:
         if isinstance(operation, Generate):
-            self._generates.append(operation)
+            self._generates[operation] = None
         else:
-            self._appends.append(operation)
+            self._appends[operation] = None
 
     def remove(self, operation: Append | Generate) -> None:
         if isinstance(operation, Generate):
-            self._generates.remove(operation)
+            del self._generates[operation]
         else:
-            self._appends.remove(operation)
+            del self._appends[operation]
 
     @property
     def operations(self) -> Iterable[Append | Generate]:
@@ -74,56 +75,77 @@ class Scheduler:
 
     def next_step(self) -> Step:
         """A prefill always gets a chunk, however many sessions generate, and the other way round."""
-        generates = [generate for generate in self._generates if not generate.is_paused]
-        appends = list(self._appends)
-        tenants = {operation.tenant: None for operation in (*generates, *appends)}  # in the order of their operations
-        alone = {tenant: self._plan(_of(generates, {tenant}), _of(appends, {tenant})) for tenant in tenants}
-        self._loads = {tenant: step.load for tenant, step in alone.items()}
+        generates = _by_tenant(generate for generate in self._generates if not generate.is_paused)
+        appends = _by_tenant(self._appends)
+        self._loads = {
+            tenant: self._load(generates.get(tenant, []), appends.get(tenant, [])) for tenant in generates | appends
+        }
         chosen = self._shares.choose(self._loads)
-        if len(chosen) == 1:
-            self._step = alone[next(iter(chosen))]
-        else:
-            self._step = self._plan(_of(generates, chosen), _of(appends, chosen))
+        self._step = self._plan(_of(generates, chosen), _of(appends, chosen))
         _to_the_end(self._generates, self._step.generates)
-        _to_the_end(self._appends, [append for append, _ in self._step.appends])
+        _to_the_end(self._appends, (append for append, _ in self._step.appends))
         return self._step
 
-    def account(self, seconds: float) -> None:
-        """Tells how long the latest step took."""
-        self._shares.account(self._loads, self._step.num_tokens, seconds)
+    def account(self, seconds: float, *, is_whole: bool = True) -> None:
+        """Tells how long the latest step took, and whether all of it was forwarded."""
+        self._shares.account(self._loads, self._step.num_tokens, seconds, is_whole=is_whole)
 
-    def _plan(self, generates: list[Generate], appends: list[Append]) -> Step:
-        """A step of these alone."""
-        reserve = min(self.chunk, self.step_tokens // 2) if appends else 0
-        step = Step(_in_turns(generates)[: max(1, self.step_tokens - reserve)], [])
+    def _load(self, generates: list[Generate], appends: list[Append]) -> Load:
+        """Of one tenant: what `_plan` would make of these alone, in numbers."""
+        num_generates = min(len(generates), self._max_generates(bool(appends)))
+        budget = self.step_tokens - num_generates
+        num_prefill_tokens = 0
+        for append in appends:
+            if num_prefill_tokens >= budget:
+                break
+            num_prefill_tokens += self._chunk_tokens(append)
+        return Load(num_generates, min(num_prefill_tokens, budget))
+
+    def _plan(self, generates: Mapping[str, list[Generate]], appends: Mapping[str, list[Append]]) -> Step:
+        """A step of these, by tenant."""
+        step = Step(list(islice(_in_turns(generates), self._max_generates(bool(appends)))), [])
         budget = self.step_tokens - len(step.generates)
         for append in _in_turns(appends):
             if budget <= 0:
                 break
-            num_tokens = min(self.chunk, budget, len(append.token_ids) - append.num_done)
+            num_tokens = min(self._chunk_tokens(append), budget)
             step.appends.append((append, num_tokens))
             budget -= num_tokens
         return step
 
+    def _max_generates(self, has_appends: bool) -> int:
+        """In a step that leaves room for a chunk where one is wanted."""
+        reserve = min(self.chunk, self.step_tokens // 2) if has_appends else 0
+        return max(1, self.step_tokens - reserve)
 
-def _of(operations: Iterable[_O], tenants: Container[str]) -> list[_O]:
-    return [operation for operation in operations if operation.tenant in tenants]
+    def _chunk_tokens(self, append: Append) -> int:
+        return min(self.chunk, len(append.token_ids) - append.num_done)
 
 
-def _in_turns(operations: list[_O]) -> list[_O]:
-    """One of each tenant, then the next of each. First comes the tenant whose latest turn was first."""
+def _by_tenant(operations: Iterable[_O]) -> dict[str, list[_O]]:
+    """First comes the tenant whose latest turn was first."""
     by_tenant: dict[str, list[_O]] = {}
     for operation in operations:
         # Taken out and put in again: the order is that of each tenant's last operation, which had the latest turn.
         of_tenant = by_tenant.pop(operation.tenant, [])
         of_tenant.append(operation)
         by_tenant[operation.tenant] = of_tenant
+    return by_tenant
+
+
+def _of(by_tenant: dict[str, list[_O]], tenants: Collection[str]) -> dict[str, list[_O]]:
+    wanted = set(tenants)
+    return {tenant: operations for tenant, operations in by_tenant.items() if tenant in wanted}
+
+
+def _in_turns(by_tenant: Mapping[str, list[_O]]) -> Iterator[_O]:
+    """One of each tenant, then the next of each."""
     rounds = zip_longest(*by_tenant.values())
-    return [each for one_of_each in rounds for each in one_of_each if each is not None]
+    return (each for one_of_each in rounds for each in one_of_each if each is not None)
 
 
-def _to_the_end(operations: deque[_O], taken: list[_O]) -> None:
+def _to_the_end(operations: dict[_O, None], taken: Iterable[_O]) -> None:
     """Who had a turn now has the next one last."""
     for operation in taken:
-        operations.remove(operation)
-        operations.append(operation)
+        del operations[operation]
+        operations[operation] = None

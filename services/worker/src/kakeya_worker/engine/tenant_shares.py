@@ -2,26 +2,28 @@
 
 With k tenants at work each is entitled to 1/k of the time. A tenant that has a step for itself uses the time the step
 took; one that shares a step uses no more than its own part of the work would have taken alone, which is known from
-the steps that it had for itself. What it is entitled to less what it used is its lag: while somebody lags, the others
-wait. Steps are shared for nothing where company costs little, and taken in turns where each tenant's work costs its
-full price. Nothing here models what work costs: it is measured.
+steps that one tenant had for itself. What it is entitled to less what it used is its lag: while somebody lags, the
+others wait. Steps are shared for nothing where company costs little, and taken in turns where each tenant's work costs
+its full price. Nothing here models what work costs: it is measured. Like loads cost alike whoever brings them, so what
+one tenant's step told counts for all: with many tenants few steps are spent on measuring.
 
 Plain numbers: no clock, no operations. Lags are what deficit round robin calls deficits (Shreedhar and Varghese 1995),
 in seconds and with a price that is learned.
 """
 
 from collections import deque
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 MAX_LAG_SECONDS = 2.0  # a tenant may not save up time; a single step that took longer is made up for in full
-PROBE_STEPS = 32  # of these shared steps one is given to a single tenant, so that its measures stay true
+PROBE_STEPS = 32  # of these shared steps one is given to a single tenant, so that measures stay true
 NUM_SAMPLES = 4  # of a measure; the shortest counts, since whatever disturbs a step makes it longer
+MAX_MEASURES = 256  # sizes of load; more than there are for steps of up to 2^14 tokens
 FORGET_SECONDS = 60.0  # of steps without a tenant, after which it is forgotten
 
 
-@dataclass(frozen=True)
-class Load:
+class Load(NamedTuple):
     """What a tenant's operations would bring to a step for itself."""
 
     num_generates: int
@@ -38,35 +40,39 @@ class Load:
 
 
 @dataclass
+class _Measure:
+    """What loads of one size take alone.
+
+    Attributes:
+        token_seconds: of the latest steps with such a load alone, by its tokens: these vary up to twofold.
+        step: number of the last such step.
+    """
+
+    token_seconds: deque[float] = field(default_factory=lambda: deque(maxlen=NUM_SAMPLES))
+    step: int = 0
+
+    def seconds(self, num_tokens: int) -> float:
+        """What so many tokens of the load take."""
+        return min(self.token_seconds) * num_tokens
+
+
+@dataclass
 class _Tenant:
     """What is known of one.
 
     Attributes:
         lag_seconds: what it is entitled to, less what it used; negative where it is ahead.
-        alone_seconds: latest durations of steps for itself, by the size of its load.
         alone_step: number of the last step that it had for itself.
         seen_seconds: seconds of all steps when it was last at work.
     """
 
     lag_seconds: float = 0.0
-    alone_seconds: dict[tuple[int, int], deque[float]] = field(default_factory=dict)
     alone_step: int = 0
     seen_seconds: float = 0.0
-
-    def lags(self, load: Load) -> bool:
-        """By over a step of its own: below that, company that costs little may still make up for it."""
-        return self.lag_seconds > min(self.alone_seconds.get(load.size, (0.0,)))
 
     def owe(self, seconds: float, most_seconds: float) -> None:
         """Changes the lag; it grows no further than so."""
         self.lag_seconds = min(self.lag_seconds + seconds, max(self.lag_seconds, most_seconds))
-
-    def part_seconds(self, load: Load, num_tokens: int) -> float:
-        """What so many tokens of its load take alone; the load was measured."""
-        return min(self.alone_seconds[load.size]) * num_tokens / load.num_tokens
-
-    def measure(self, load: Load, seconds: float) -> None:
-        self.alone_seconds.setdefault(load.size, deque(maxlen=NUM_SAMPLES)).append(seconds)
 
 
 class TenantShares:
@@ -74,6 +80,7 @@ class TenantShares:
 
     def __init__(self) -> None:
         self._tenants: dict[str, _Tenant] = {}
+        self._measures: dict[tuple[int, int], _Measure] = {}  # by size of load; the latest come last
         self._num_steps = 0
         self._num_shared_steps = 0  # since the last probe
         self._seconds = 0.0  # of all steps
@@ -82,31 +89,34 @@ class TenantShares:
         """The tenants that run in the next step, of those that have work."""
         if len(loads) <= 1:
             return loads.keys()
-        tenants = {name: self._tenants.setdefault(name, _Tenant()) for name in loads}
-        lagging = [name for name in loads if tenants[name].lags(loads[name])]
+        tenants = self._known(loads)
+        lagging = self._lagging(loads)
         candidates = lagging or list(loads)
         if len(candidates) == 1:
             return candidates
-        unknown = [name for name in candidates if loads[name].size not in tenants[name].alone_seconds]
-        if unknown:
+        unknown_loads = {load for load in set(loads.values()) if load.size not in self._measures}
+        if unknown := [name for name in candidates if loads[name] in unknown_loads]:
             return [max(unknown, key=lambda name: tenants[name].lag_seconds)]
         self._num_shared_steps += 1
         if self._num_shared_steps < PROBE_STEPS:
             return candidates
         self._num_shared_steps = 0
-        return [min(candidates, key=lambda name: tenants[name].alone_step)]
+        return [min(candidates, key=lambda name: (self._measures[loads[name].size].step, tenants[name].alone_step))]
 
-    def account(self, loads: Mapping[str, Load], num_tokens: Mapping[str, int], seconds: float) -> None:
+    def account(
+        self, loads: Mapping[str, Load], num_tokens: Mapping[str, int], seconds: float, *, is_whole: bool = True
+    ) -> None:
         """Tells what a step was.
 
         Args:
             loads: as they were when the step was chosen.
-            num_tokens: that the tenants in the step got.
+            num_tokens: that the tenants in the step were to get.
             seconds: that it took.
+            is_whole: they did get them all. What failed used its time too, but says nothing of what a load takes.
         """
         self._num_steps += 1
         self._seconds += seconds
-        at_work = {name: self._tenants.setdefault(name, _Tenant()) for name in loads}
+        at_work = self._known(loads)
         used_seconds = self._used_seconds(loads, num_tokens, seconds)
         # Who is ahead and went away still waits for the others: nobody gets more by coming and going.
         away = [tenant for name, tenant in self._tenants.items() if name not in loads and tenant.lag_seconds < 0.0]
@@ -118,10 +128,35 @@ class TenantShares:
             tenant.owe(share_seconds - used_seconds.get(name, 0.0), max(MAX_LAG_SECONDS, seconds))
         if len(num_tokens) == 1:
             (alone,) = num_tokens
-            at_work[alone].measure(loads[alone], seconds)
             at_work[alone].alone_step = self._num_steps
+            if is_whole:
+                self._measure(loads[alone], seconds)
         self._settle(loads)
         self._forget()
+
+    def _known(self, names: Iterable[str]) -> dict[str, _Tenant]:
+        for name in names:
+            if name not in self._tenants:
+                self._tenants[name] = _Tenant()
+        return {name: self._tenants[name] for name in names}
+
+    def _lagging(self, loads: Mapping[str, Load]) -> list[str]:
+        """By over a step of their own: below that, company that costs little may still make up for it."""
+        own_seconds = {load: self._seconds_alone(load) for load in set(loads.values())}
+        return [name for name, load in loads.items() if self._tenants[name].lag_seconds > own_seconds[load]]
+
+    def _seconds_alone(self, load: Load) -> float:
+        """0 where nothing is known of it."""
+        measure = self._measures.get(load.size)
+        return measure.seconds(load.num_tokens) if measure else 0.0
+
+    def _measure(self, load: Load, seconds: float) -> None:
+        measure = self._measures.pop(load.size, None) or _Measure()
+        measure.token_seconds.append(seconds / load.num_tokens)
+        measure.step = self._num_steps
+        self._measures[load.size] = measure
+        if len(self._measures) > MAX_MEASURES:
+            del self._measures[next(iter(self._measures))]
 
     def _used_seconds(
         self, loads: Mapping[str, Load], num_tokens: Mapping[str, int], seconds: float
@@ -129,13 +164,13 @@ class TenantShares:
         """Of a step by the tenants in it: what their parts take alone, or more where the step took longer than that."""
         if len(num_tokens) == 1:
             return dict.fromkeys(num_tokens, seconds)
-        alone = {name: self._tenants[name].part_seconds(loads[name], num) for name, num in num_tokens.items()}
+        alone = {name: self._measures[loads[name].size].seconds(num) for name, num in num_tokens.items()}
         stretch = max(1.0, seconds / sum(alone.values()))
         return {name: min(seconds, stretch * part_seconds) for name, part_seconds in alone.items()}
 
     def _settle(self, loads: Mapping[str, Load]) -> None:
         """While nobody lags, who is ahead owes nothing."""
-        if not any(self._tenants[name].lags(load) for name, load in loads.items()):
+        if not self._lagging(loads):
             for tenant in self._tenants.values():
                 tenant.lag_seconds = max(tenant.lag_seconds, 0.0)
 
