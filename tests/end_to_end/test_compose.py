@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import secrets
 import shutil
 import socket
@@ -51,12 +52,16 @@ def compose(*arguments: str, environment: dict[str, str] | None = None) -> str:
     return done.stdout.strip()
 
 
+def published(address: str) -> dict[str, str]:
+    return {"KAKEYA_PORT": address.rpartition(":")[2]}
+
+
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = f"127.0.0.1:{listener.getsockname()[1]}"
     try:
-        compose("up", "--build", "-d", "--wait", environment={"KAKEYA_PUBLISH": address})
+        compose("up", "--build", "-d", "--wait", environment=published(address))
         yield address
     finally:
         compose("down", "-v")
@@ -104,8 +109,15 @@ def test_every_setting_is_explained() -> None:
         if "=" in line and not line.startswith("#")
     }
     text = (ROOT / "compose" / "compose.yaml").read_text()
-    used = dict(part.split("}")[0].split(":-") for part in text.split("${")[1:])
-    assert explained == used
+    used = dict(re.findall(r"\$\{(\w+):-([^}]*)\}", text))
+    assert explained == used | {"KAKEYA_HOST": ""}, "that it is named at all has a meaning"
+
+
+@pytest.mark.parametrize(("host", "command"), [("", ["router"]), ("0.0.0.0", ["router", "--no-insecure"])])
+def test_only_on_loopback_it_may_be_open(host: str, command: list[str]) -> None:
+    router = json.loads(compose("config", "--format", "json", environment={"KAKEYA_HOST": host}))["services"]["router"]
+    assert router["command"] == command
+    assert [port["host_ip"] for port in router["ports"]] == [host or "127.0.0.1"]
 
 
 async def test_with_keys_the_whole_stack_asks_for_them(address: str) -> None:
@@ -116,7 +128,7 @@ async def test_with_keys_the_whole_stack_asks_for_them(address: str) -> None:
         "KAKEYA_JOIN_TOKEN": token,
         "KAKEYA_ROUTER_INSECURE": "false",
     }
-    compose("up", "-d", "--wait", environment={"KAKEYA_PUBLISH": address, **keys})
+    compose("up", "-d", "--wait", environment=published(address) | keys)
     async with AsyncClient(address, api_key="") as stranger:
         with pytest.raises(Unauthenticated):
             await stranger.create_session()

@@ -112,7 +112,46 @@ def test_a_router_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
     status, found = diagnose("--address", "127.0.0.1:1", capsys=capsys)
     assert status == 1
     assert found["router"]["condition"] == "wrong"
-    assert "kakeya up" in found["router"]["cure"]
+    assert "Connection refused" in found["router"]["detail"]
+    assert found["router"]["cure"] == "nothing listens there; `kakeya up` starts one on this machine"
+
+
+def test_a_router_that_does_not_serve(capsys: pytest.CaptureFixture[str]) -> None:
+    server, status = grpc.server(futures.ThreadPoolExecutor(2)), health.HealthServicer()
+    address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    server.start()
+    found = diagnose("--address", address, capsys=capsys)[1]
+    assert found["router"]["detail"] == f"{address} answers UNIMPLEMENTED (Method not found!)"
+    server.stop(None).wait()
+    server = grpc.server(futures.ThreadPoolExecutor(2))
+    health_pb2_grpc.add_HealthServicer_to_server(status, server)
+    status.set("", health_pb2.HealthCheckResponse.NOT_SERVING)
+    address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    server.start()
+    exit_status, found = diagnose("--address", address, capsys=capsys)
+    assert (exit_status, found["router"]["detail"]) == (1, f"the router at {address} is NOT_SERVING")
+    assert "Redis" in found["router"]["cure"]
+    server.stop(None).wait()
+
+
+def test_something_that_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+        exit_status, found = diagnose("--address", address, capsys=capsys)
+    assert (exit_status, found["router"]["detail"]) == (1, f"no runtime answers at {address} (Deadline Exceeded)")
+    assert found["router"]["cure"] == "check the address; one that serves TLS needs --tls-ca"
+
+
+def test_a_bad_key(
+    registry: tuple[str, Registry], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address, servicer = registry
+    servicer.key = "secret"
+    monkeypatch.setenv("KAKEYA_API_KEY", "another")
+    exit_status, found = diagnose("--address", address, capsys=capsys)
+    assert (exit_status, found["workers"]["condition"]) == (1, "wrong")
+    assert found["workers"]["detail"] == "the router refuses the key: not for you"
+    assert "KAKEYA_API_KEY" in found["workers"]["cure"]
 
 
 def test_a_router_with_workers(registry: tuple[str, Registry], capsys: pytest.CaptureFixture[str]) -> None:
@@ -177,7 +216,8 @@ def test_a_router_with_tls(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     credentials = grpc.ssl_server_credentials([(pair.key.read_bytes(), pair.cert.read_bytes())])
     address = f"127.0.0.1:{server.add_secure_port('127.0.0.1:0', credentials)}"
     server.start()
-    assert diagnose("--address", address, capsys=capsys)[1]["router"]["condition"] == "wrong"
+    router = diagnose("--address", address, capsys=capsys)[1]["router"]
+    assert (router["condition"], router["cure"]) == ("wrong", "check the address; one that serves TLS needs --tls-ca")
     found = diagnose("--address", address, "--tls-ca", str(authority.path), capsys=capsys)[1]
     assert found["router"]["condition"] == "ok"
     server.stop(None).wait()
@@ -209,5 +249,5 @@ def test_people_read_a_table(capsys: pytest.CaptureFixture[str]) -> None:
     assert doctor_command.main(["--address", "127.0.0.1:1"]) == 1
     lines = capsys.readouterr().out.splitlines()
     (router,) = [line for line in lines if line.startswith("reachable  router")]
-    assert router.split()[2:] == ["wrong", "nothing", "serves", "at", "127.0.0.1:1"]
-    assert lines[-1].strip().startswith("-> start one with `kakeya up`")
+    assert router.split()[2:8] == ["wrong", "no", "runtime", "answers", "at", "127.0.0.1:1"]
+    assert lines[-1].strip().startswith("-> nothing listens there; `kakeya up`")

@@ -73,7 +73,8 @@ class ScriptedAdmin(admin_pb2_grpc.AdminServiceServicer):
 
     def CreateToken(self, request: pb.CreateTokenRequest, context: grpc.ServicerContext) -> Any:
         self._come("CreateToken", request, context)
-        token = pb.Token(token_id="0123456789ab", pool=request.pool, worker_id=request.worker_id, label=request.label)
+        token = pb.Token(token_id="0123456789ab", label=request.label)
+        token.pool, token.worker_id, token.model = request.pool, request.worker_id, request.model
         token.created_at = 1_700_000_000
         self.tokens.append(token)
         return pb.CreateTokenResponse(token=token, secret=TOKEN_SECRET)

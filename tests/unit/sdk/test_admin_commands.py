@@ -9,7 +9,7 @@ from typing import Any
 import grpc
 import pytest
 
-from kakeya.cli import commands, duration, moment
+from kakeya.cli import byte_count, commands, duration, moment
 from kakeya_stubs.admin.v1 import admin_pb2 as pb
 from tests.unit.sdk.scripted_admin import SECRET, TOKEN_SECRET, ScriptedAdmin
 from tests.unit.sdk.scripted_runtime import fails, fails_plainly
@@ -120,20 +120,23 @@ def test_several_keys_are_revoked_although_one_is_unknown(run: Run, admin: Scrip
 
 
 def test_tokens(run: Run, admin: ScriptedAdmin) -> None:
-    status, out, err = run("tokens create --pool qwen --worker-id mac-1 --label lab --expires-in 90s")
+    status, out, err = run(
+        "tokens create --pool qwen --worker-id mac-1 --model Qwen/Qwen3 --label lab --expires-in 90s"
+    )
     assert (status, out) == (0, f"{TOKEN_SECRET}\n")
-    assert err.startswith("token 0123456789ab for pool qwen, worker mac-1, expires never. It is shown only now; ")
+    assert err.startswith("token 0123456789ab for pool qwen, worker mac-1, model Qwen/Qwen3, expires never. It is ")
     (request,) = admin.requests["CreateToken"]
-    assert (request.pool, request.worker_id, request.label) == ("qwen", "mac-1", "lab")
+    assert (request.pool, request.worker_id, request.model, request.label) == ("qwen", "mac-1", "Qwen/Qwen3", "lab")
     assert request.expires_in_seconds == 90
-    assert "for pool any, worker any, " in run("tokens create")[2]
+    assert "for pool any, worker any, model any, " in run("tokens create")[2]
     rows = lines(run("tokens list")[1])
-    assert rows[0] == ["TOKEN", "POOL", "WORKER", "CREATED", "EXPIRES", "LABEL"]
-    assert [row[:3] for row in rows[1:]] == [["0123456789ab", "qwen", "mac-1"], ["0123456789ab", "any", "any"]]
+    assert rows[0] == ["TOKEN", "POOL", "WORKER", "MODEL", "CREATED", "EXPIRES", "LABEL"]
+    assert [row[1:4] for row in rows[1:]] == [["qwen", "mac-1", "Qwen/Qwen3"], ["any", "any", "any"]]
     assert json.loads(run("tokens list --json")[1])[1] == {
         "token_id": "0123456789ab",
         "pool": "",
         "worker_id": "",
+        "model": "",
         "label": "",
         "created_at": "2023-11-14T22:13:20Z",
         "expires_at": None,
@@ -146,7 +149,7 @@ def test_tenants_are_listed_pool_by_pool(run: Run, admin: ScriptedAdmin) -> None
         pb.PoolUsage(pool="qwen", num_sessions=2, reserved_bytes=1 << 20, num_waiting=1),
         pb.PoolUsage(pool="llama", num_sessions=1, reserved_bytes=5),
     ]
-    quota = pb.Quota(max_sessions=1000, tokens_per_minute=6000)
+    quota = pb.Quota(max_sessions=1000, max_reserved_bytes=3 << 29, tokens_per_minute=6000)
     admin.tenants = [
         pb.Tenant(name="beta"),
         pb.Tenant(name="acme", quota=quota, has_own_quota=True, usage=usage),
@@ -155,14 +158,14 @@ def test_tenants_are_listed_pool_by_pool(run: Run, admin: ScriptedAdmin) -> None
     _, out, _ = run("tenants list")
     rows = lines(out)[1:]
     assert rows == [
-        ["-", "qwen", "2", "1,048,576", "1", "-", "-", "-", "default"],
-        ["acme", "llama", "1", "5", "0", "1,000", "-", "6,000", "own"],
-        ["acme", "qwen", "2", "1,048,576", "1", "1,000", "-", "6,000", "own"],
-        ["beta", "-", "0", "0", "0", "-", "-", "-", "default"],
+        ["-", "qwen", "2", "1.0 MiB", "1", "-", "-", "-", "default"],
+        ["acme", "llama", "1", "5 B", "0", "1,000", "1.5 GiB", "6,000", "own"],
+        ["acme", "qwen", "2", "1.0 MiB", "1", "1,000", "1.5 GiB", "6,000", "own"],
+        ["beta", "-", "0", "0 B", "0", "-", "-", "-", "default"],
     ]
     assert json.loads(run("tenants list --json")[1])[1] == {
         "name": "acme",
-        "quota": {"max_sessions": 1000, "max_reserved_bytes": 0, "tokens_per_minute": 6000},
+        "quota": {"max_sessions": 1000, "max_reserved_bytes": 3 << 29, "tokens_per_minute": 6000},
         "has_own_quota": True,
         "usage": [
             {"pool": "qwen", "num_sessions": 2, "reserved_bytes": 1_048_576, "num_waiting": 1},
@@ -193,8 +196,8 @@ def test_all_pages_of_sessions(run: Run, admin: ScriptedAdmin) -> None:
     status, out, _ = run("sessions list --tenant acme --pool qwen")
     assert status == 0
     assert lines(out)[1:] == [
-        ["qwen.2", "acme", "qwen", "w", "open", "busy", "5,000", "77", "0", "chat"],
-        ["qwen.1", "acme", "qwen", "-", "closing", "1m 6s", "0", "0", "0", "-"],
+        ["qwen.2", "acme", "qwen", "w", "open", "busy", "5,000", "77 B", "0 B", "chat"],
+        ["qwen.1", "acme", "qwen", "-", "closing", "1m 6s", "0", "0 B", "0 B", "-"],
     ]
     requests = admin.requests["ListSessions"]
     assert [request.page_token for request in requests] == ["", "1", "2"]
@@ -233,7 +236,7 @@ def test_workers(run: Run, admin: ScriptedAdmin) -> None:
     worker.kv_live_bytes, worker.last_heartbeat_age_seconds = 1024, 0.25
     admin.workers = [worker]
     assert lines(run("workers list")[1])[1] == [
-        "w", "qwen", "Qwen3", "int8, exact", "h:1", "2", "4", "2,048", "4,096", "1,024", "0s ago",
+        "w", "qwen", "Qwen3", "int8, exact", "h:1", "2", "4", "2.0 KiB", "4.0 KiB", "1.0 KiB", "0s ago",
     ]  # fmt: skip
     (document,) = json.loads(run("workers list --json")[1])
     assert (document["slab_bytes"], document["last_heartbeat_age_seconds"], document["exact"]) == (4096, 0.25, True)
@@ -277,7 +280,11 @@ def test_flags_that_make_no_sense(run: Run, admin: ScriptedAdmin, command: str) 
     ("fault", "says"),
     [
         (fails("UNAUTHENTICATED"), "scripted UNAUTHENTICATED; set KAKEYA_API_KEY or pass --api-key-file"),
-        (fails("PERMISSION_DENIED"), "scripted PERMISSION_DENIED; `kakeya keys create --scope` makes a key that may"),
+        (
+            fails("PERMISSION_DENIED"),
+            "scripted PERMISSION_DENIED; it takes a key with the scope admin, which an administrator makes: "
+            "`kakeya keys create --scope admin`",
+        ),
         (fails("STORE_UNAVAILABLE"), "scripted STORE_UNAVAILABLE"),
         (fails_plainly(grpc.StatusCode.UNIMPLEMENTED), "plain; the router at {address} is older than this command"),
     ],
@@ -293,8 +300,37 @@ def test_a_router_that_is_not_there(run: Run, admin: ScriptedAdmin) -> None:
     status, out, err = run("keys list")
     assert (status, out) == (1, "")
     assert err.startswith(f"kakeya keys: error: no runtime answers at {admin.address} (")
-    assert err.endswith("); `kakeya up` starts one on this machine; one that serves TLS needs --tls-ca\n")
+    assert err.endswith("); nothing listens there; `kakeya up` starts one on this machine\n")
     assert err.count("\n") == 1
+
+
+def test_thousands_of_keys(run: Run, admin: ScriptedAdmin) -> None:
+    admin.keys = [pb.Key(key_id=f"{number:012x}", tenant="acme", label="x" * 256) for number in range(17_000)]
+    assert pb.ListKeysResponse(keys=admin.keys).ByteSize() > 4 << 20, "more than gRPC takes by itself"
+    status, out, err = run("keys list --json")
+    assert (status, err) == (0, "")
+    assert len(json.loads(out)) == 17_000
+
+
+def test_long_labels_are_cut_for_people(run: Run, admin: ScriptedAdmin) -> None:
+    labels = ["x" * 40, "y" * 41, "\x1b" * 200]
+    admin.keys = [pb.Key(key_id=str(place), tenant="t" * 64, label=label) for place, label in enumerate(labels)]
+    rows = lines(run("keys list")[1])[1:]
+    assert [row[-1] for row in rows] == ["x" * 40, "y" * 39 + "…", (r"\x1b" * 200)[:39] + "…"]
+    assert {row[1] for row in rows} == {"t" * 64}, "names are for copying"
+    assert [key["label"] for key in json.loads(run("keys list --json")[1])] == labels
+
+
+def test_bytes_for_people() -> None:
+    shown = {
+        0: "0 B",
+        1023: "1023 B",
+        1024: "1.0 KiB",
+        1536 << 20: "1.5 GiB",
+        3 << 40: "3.0 TiB",
+        5 << 50: "5,120.0 TiB",
+    }
+    assert {count: byte_count.show(count) for count in shown} == shown
 
 
 def test_durations() -> None:

@@ -229,6 +229,13 @@ def test_whoever_waits_for_a_lane_is_told_so(
     assert capsys.readouterr().err.startswith("waiting for a free lane (Ctrl-C leaves)\nsession counter.0 on ")
 
 
+def test_whoever_waits_leaves_when_they_want(talk: Talk, runtime: ScriptedRuntime) -> None:
+    left_seconds = []
+    runtime.before["CreateSession"].append(lambda context: left_seconds.append(context.time_remaining()))
+    assert talk("") == 0
+    assert left_seconds[0] is None or left_seconds[0] > 1e6, "no time-out"
+
+
 def test_whoever_need_not_wait_is_told_nothing_of_it(talk: Talk, capsys: pytest.CaptureFixture[str]) -> None:
     assert chat.PATIENCE_SECONDS == 2.0
     assert talk("") == 0

@@ -82,6 +82,31 @@ def test_a_variable_without_a_key() -> None:
     assert "secret" not in str(raised.value)
 
 
+@pytest.mark.parametrize(
+    "address", ["example.com:1", "10.0.0.1:1", "dns:///router:1", "unixbox:1", "[fe80::1]:1", "router"]
+)
+def test_a_key_in_plaintext_to_elsewhere_is_warned_of(address: str, capsys: pytest.CaptureFixture[str]) -> None:
+    read("--address", address, KAKEYA_API_KEY=SECRET)
+    expected = f"kakeya: warning: the key goes to {address} in plaintext; use TLS (--tls-ca)\n"
+    assert capsys.readouterr().err == expected
+    read("--address", address)
+    assert capsys.readouterr().err == "", "there is no key"
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["localhost:1", "127.0.0.2:1", "[::1]:1", "ipv6:[::1]:1", "dns:///localhost:1", "unix:///run/k", "localhost"],
+)
+def test_a_key_that_stays_here_is_not(address: str, capsys: pytest.CaptureFixture[str]) -> None:
+    read("--address", address, KAKEYA_API_KEY=SECRET)
+    assert capsys.readouterr().err == ""
+
+
+def test_a_key_over_tls_is_not_warned_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    read("--address", "example.com:1", "--tls-ca", str(Authority(tmp_path).path), KAKEYA_API_KEY=SECRET)
+    assert capsys.readouterr().err == ""
+
+
 def test_tls_is_for_whoever_names_a_file(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     pair = authority.pair("client")
@@ -111,13 +136,19 @@ def test_a_command_uses_key_and_certificates(
     assert admin.metadata["ListKeys"][0]["authorization"] == f"Bearer {SECRET}"
     assert keys.main(flags) == 1
     error = capsys.readouterr().err.splitlines()[-1]
-    assert error.endswith("; does it serve TLS, with a certificate of these authorities for this name?")
+    assert error.endswith("for this name, and does it ask for yours (--tls-cert, --tls-key)?")
     admin.before["ListWorkers"].append(fails("UNAUTHENTICATED"))
     assert workers.main([*flags, "--tls-cert", str(pair.cert), "--tls-key", str(pair.key)]) == 1
     assert capsys.readouterr().err == (
-        "kakeya workers: error: scripted UNAUTHENTICATED; `kakeya keys create` makes another\n"
+        "kakeya workers: error: scripted UNAUTHENTICATED; the key of KAKEYA_API_KEY or --api-key-file is none of this "
+        "router's, expired or revoked\n"
     )
+    monkeypatch.delenv("KAKEYA_TLS_CA")
+    assert keys.main(flags) == 1
+    assert capsys.readouterr().err.endswith("; check the address; one that serves TLS needs --tls-ca\n")
     admin.stop()
+    assert keys.main([*flags, "--tls-ca", str(authority.path)]) == 1
+    assert capsys.readouterr().err.endswith("; nothing listens there; `kakeya up` starts one on this machine\n")
 
 
 def test_a_chat_uses_key_and_certificates(
@@ -132,7 +163,8 @@ def test_a_chat_uses_key_and_certificates(
     monkeypatch.setattr("kakeya.cli.chat_tokenizer.ChatTokenizer", lambda name: _NoTokenizer())
     assert chat.main(["--tls-ca", str(authority.path), "--tokenizer", "any"]) == 1
     assert capsys.readouterr().err.endswith(
-        "kakeya chat: error: scripted PERMISSION_DENIED; `kakeya keys create --scope` makes a key that may\n"
+        "kakeya chat: error: scripted PERMISSION_DENIED; it takes a key with the scope sessions, which an "
+        "administrator makes: `kakeya keys create --scope sessions`\n"
     )
     assert runtime.metadata["CreateSession"][0]["authorization"] == f"Bearer {SECRET}"
     assert chat.main(["--tls-ca", "/nowhere", "--tokenizer", "any"]) == 2

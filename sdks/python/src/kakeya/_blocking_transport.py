@@ -50,6 +50,7 @@ class Transport:
 
     Args:
         service: the stub of the service whose methods are called.
+        max_answer_bytes: of one response; None takes gRPC's own limit, 4 MiB.
     """
 
     def __init__(
@@ -59,12 +60,16 @@ class Transport:
         api_key: ApiKey | None,
         *,
         service: Callable[[grpc.Channel], Any] = runtime_pb2_grpc.RuntimeServiceStub,
+        max_answer_bytes: int | None = None,
     ) -> None:
         self._api_key = api_key
+        options: list[tuple[str, int]] = list(_channel.OPTIONS)
+        if max_answer_bytes is not None:
+            options.append(("grpc.max_receive_message_length", max_answer_bytes))
         if credentials is None:
-            self._channel = grpc.insecure_channel(address, _channel.OPTIONS)
+            self._channel = grpc.insecure_channel(address, options)
         else:
-            self._channel = grpc.secure_channel(address, credentials, _channel.OPTIONS)
+            self._channel = grpc.secure_channel(address, credentials, options)
         self._stub = service(self._channel)
 
     def unary(self, method: str, request: Message, *, timeout_seconds: float | None, metadata: Metadata) -> Any:

@@ -4,6 +4,7 @@ Only what is safe is retried: a call that the runtime recognises when it comes t
 before anything happened.
 """
 
+import math
 import random
 from time import monotonic
 
@@ -29,10 +30,10 @@ _MAX_BACKOFF_SECONDS = 2.0
 
 
 class Deadline:
-    """A moment in the future that all attempts of one call share; None seconds is never."""
+    """A moment in the future that all attempts of one call share; None or infinite seconds is never."""
 
     def __init__(self, timeout_seconds: float | None) -> None:
-        self._at = None if timeout_seconds is None else monotonic() + timeout_seconds
+        self._at = None if timeout_seconds in (None, math.inf) else monotonic() + timeout_seconds
 
     def remaining_seconds(self) -> float | None:
         return None if self._at is None else max(0.0, self._at - monotonic())

@@ -4,43 +4,64 @@ from collections.abc import AsyncIterator
 
 import grpc
 
+from kakeya.cli import cure
 from kakeya.cli.connection import Connection
 from kakeya_local.findings import Condition, Finding
-from kakeya_local.readiness import is_serving, list_workers, open_channel
+from kakeya_local.readiness import health, list_workers, open_channel
 from kakeya_local.redis_ping import ping
 from kakeya_stubs.admin.v1.admin_pb2 import WorkerStatus
 
 _AREA = "reachable"
 _STALE_HEARTBEAT_SECONDS = 5.0
+_NO_ANSWER = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED)
 
 
 async def probe_router(connection: Connection, *, asked_for: bool) -> AsyncIterator[Finding]:
     """A router and its workers; wrong only where the user asked for it."""
     amiss = Condition.WRONG if asked_for else Condition.ABSENT
-    address = connection.address
     async with open_channel(connection) as channel:
-        if not await is_serving(channel):
-            cure = "start one with `kakeya up`, or check that it reaches its Redis (its log says so)"
-            yield Finding(_AREA, "router", amiss, f"nothing serves at {address}", cure)
+        router = await _router(channel, connection, amiss)
+        yield router
+        if router.condition is not Condition.OK:
             return
-        yield Finding(_AREA, "router", Condition.OK, f"serving at {address}")
         try:
             workers = await list_workers(channel, connection.metadata)
         except grpc.aio.AioRpcError as error:
-            yield _unlisted(error, amiss)
+            yield _unlisted(error, connection, amiss)
             return
         if not workers:
-            cure = f"start one with `kakeya worker --model DIR --join {address}`"
-            yield Finding(_AREA, "workers", amiss, "none has joined the router", cure)
+            start = f"start one with `kakeya worker --model DIR --join {connection.address}`"
+            yield Finding(_AREA, "workers", amiss, "none has joined the router", start)
         for worker in workers:
             yield _worker(worker, amiss)
 
 
-def _unlisted(error: grpc.aio.AioRpcError, amiss: Condition) -> Finding:
-    """Why the workers cannot be seen: that the router keeps them from this caller is no fault of either."""
+async def _router(channel: grpc.aio.Channel, connection: Connection, amiss: Condition) -> Finding:
+    address = connection.address
+    try:
+        health_status = await health(channel)
+    except grpc.aio.AioRpcError as error:
+        details = " ".join((error.details() or "").split())
+        if error.code() in _NO_ANSWER:
+            said, cures = f"no runtime answers at {address} ({details})", cure.unreachable(details, connection)
+        else:
+            said, cures = f"{address} answers {error.code().name} ({details})", "check that a router listens there"
+        return Finding(_AREA, "router", amiss, said, cures)
+    if health_status != "SERVING":
+        cures = "check that it reaches its Redis (its log says so)"
+        return Finding(_AREA, "router", amiss, f"the router at {address} is {health_status}", cures)
+    return Finding(_AREA, "router", Condition.OK, f"serving at {address}")
+
+
+def _unlisted(error: grpc.aio.AioRpcError, connection: Connection, amiss: Condition) -> Finding:
+    """Why the workers cannot be seen: that the router keeps them from this caller is no fault, but a bad key is."""
+    if error.code() is grpc.StatusCode.UNAUTHENTICATED and connection.api_key:
+        return Finding(
+            _AREA, "workers", Condition.WRONG, f"the router refuses the key: {error.details()}", cure.BAD_KEY
+        )
     if error.code() in (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED):
-        cure = "set KAKEYA_API_KEY, or pass --api-key-file, with a key that has the scope admin"
-        return Finding(_AREA, "workers", Condition.ABSENT, "the router shows them to administrators only", cure)
+        admin = f"{cure.NO_KEY}, with a key that has the scope admin"
+        return Finding(_AREA, "workers", Condition.ABSENT, "the router shows them to administrators only", admin)
     return Finding(_AREA, "workers", amiss, f"the router does not list them: {error.details()}", "see its log")
 
 

@@ -22,12 +22,16 @@ def open_channel(connection: Connection) -> grpc.aio.Channel:
 async def is_serving(channel: grpc.aio.Channel) -> bool:
     """Whether the server answers SERVING (gRPC health v1)."""
     try:
-        response = await health_pb2_grpc.HealthStub(channel).Check(
-            health_pb2.HealthCheckRequest(), timeout=_CALL_SECONDS
-        )
+        return await health(channel) == "SERVING"
     except grpc.aio.AioRpcError:
         return False
-    return bool(response.status == health_pb2.HealthCheckResponse.SERVING)
+
+
+async def health(channel: grpc.aio.Channel) -> str:
+    """What the server answers, e.g. "NOT_SERVING" (gRPC health v1). Raises grpc.aio.AioRpcError."""
+    request = health_pb2.HealthCheckRequest()
+    response = await health_pb2_grpc.HealthStub(channel).Check(request, timeout=_CALL_SECONDS)
+    return health_pb2.HealthCheckResponse.ServingStatus.Name(response.status)
 
 
 async def joined_workers(channel: grpc.aio.Channel, metadata: Metadata = ()) -> list[admin_pb2.WorkerStatus]:

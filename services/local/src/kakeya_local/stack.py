@@ -44,14 +44,15 @@ class Stack:
 
     Attributes:
         plan: what it runs.
+        directory: where its data and logs are.
         workers: as they joined, once it is ready.
     """
 
     def __init__(self, plan: Plan, supervisor: Supervisor, directory: DataDirectory, report: Report) -> None:
         self.plan = plan
+        self.directory = directory
         self.workers: list[WorkerStatus] = []
         self._supervisor = supervisor
-        self._directory = directory
         self._report = report
         self._started = time.monotonic()
         self._worker_names = plan.worker_names
@@ -92,7 +93,7 @@ class Stack:
         addresses = {"redis": str(self.plan.redis), "router": str(self.plan.bind)}
         addresses |= {worker.worker_id: worker.address for worker in self.workers}
         return [
-            ListeningProcess(status.name, addresses[status.name], status.pid, self._directory.log(status.name))
+            ListeningProcess(status.name, addresses[status.name], status.pid, self.directory.log(status.name))
             for status in await self._supervisor.processes()
         ]
 
@@ -147,7 +148,7 @@ class Stack:
 
     def _last_line(self, process: str) -> str:
         try:
-            with self._directory.log(process).open("rb") as log:
+            with self.directory.log(process).open("rb") as log:
                 log.seek(-min(_TAIL_BYTES, log.seek(0, os.SEEK_END)), os.SEEK_END)
                 lines = log.read().decode(errors="replace").splitlines()
         except FileNotFoundError:

@@ -2,8 +2,10 @@
 
 import asyncio
 import sys
+from contextlib import AsyncExitStack
 
 from kakeya_local.errors import StackError
+from kakeya_local.key_handover import handed_over
 from kakeya_local.settings import UpSettings
 from kakeya_local.signals import cancelled_by_signals
 from kakeya_local.stack import running
@@ -24,12 +26,12 @@ async def up(settings: UpSettings) -> int:
 
 
 async def _serve(settings: UpSettings) -> None:
-    async with running(settings, _report) as stack:
+    async with running(settings, _report) as stack, AsyncExitStack() as handover:
         rows = [(row.name, row.address, str(row.pid), str(row.log)) for row in await stack.table()]
         print_table(rows, header=("process", "address", "pid", "log"))
         if (credentials := stack.plan.credentials) and credentials.is_new:
-            _report("clients need a key. This run's administrator has this one, which is shown only now:")
-            print(f"export KAKEYA_API_KEY={credentials.admin_key}", file=sys.stderr, flush=True)
+            lines = handover.enter_context(handed_over(credentials.admin_key, stack.directory.path))
+            print(*lines, sep="\n", file=sys.stderr, flush=True)
         print(f"ready grpc={stack.plan.bind}", flush=True)
         await stack.watch()
 

@@ -26,7 +26,8 @@ class AsyncClient:
         credentials: of a TLS channel (`kakeya.tls_credentials`); None for plaintext.
         timeout_seconds: of calls whose work does not depend on the number of tokens, retries included;
             None for no limit. 60 s outlasts a restart of the router, and the 30 s that a new session waits for a
-            lane unless the router was told another time.
+            lane unless the router was told another time: where that is longer, or for ever, `create_session` ends
+            at this time-out.
         operation_timeout_seconds: of each append and generate. None, no limit: their time is proportional
             to their tokens and to the speed of the host, and keepalive notices a server that is gone.
         max_attempts: how often a call that is safe to repeat may meet UNAVAILABLE before it fails.
@@ -105,7 +106,8 @@ class AsyncClient:
             ttl_seconds: idle time after which the session expires; None takes the router's.
             wait_for_capacity_seconds: how long to try again, as late as the runtime asks, while it has no free lane,
                 its queue is full or a quota is used up; on top of the timeout.
-            timeout_seconds: None takes the client's. It should outlast the router's queue, in which the call waits.
+            timeout_seconds: None takes the client's, math.inf is no limit. It should outlast the router's queue, in
+                which the call waits; DeadlineExceeded gives up the place in it.
 
         Raises:
             KakeyaError: NoCapacity when no lane is free and the runtime has no queue, QueueTimedOut or QueueFull where

@@ -11,6 +11,8 @@ from kakeya.cli.connection import Connection
 from kakeya_stubs.admin.v1 import admin_pb2_grpc
 
 _CALL_SECONDS = 30.0
+# Lists of keys, tokens and tenants come in one answer; gRPC's own 4 MiB would hold some ten thousand keys.
+_MAX_ANSWER_BYTES = 256 << 20
 
 
 class AdminCalls:
@@ -24,7 +26,9 @@ class AdminCalls:
         self.connection = connection
         key = _api_key.choose(connection.api_key)
         service = admin_pb2_grpc.AdminServiceStub
-        self._transport = Transport(connection.address, connection.credentials, key, service=service)
+        self._transport = Transport(
+            connection.address, connection.credentials, key, service=service, max_answer_bytes=_MAX_ANSWER_BYTES
+        )
 
     def __enter__(self) -> Self:
         return self

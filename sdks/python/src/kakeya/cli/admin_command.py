@@ -12,6 +12,7 @@ from kakeya.errors import KakeyaError
 
 EXIT_FAILURE = 1
 EXIT_USAGE = 2
+_SCOPE = "admin"
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ def run(noun: str, summary: str, verbs: Sequence[Verb], argv: list[str]) -> int:
         with AdminCalls(connection) as admin:
             return verb.run(admin, flags)
     except KakeyaError as error:
-        return _fail(noun, explain(error, connection), EXIT_FAILURE)
+        return _fail(noun, explain(error, connection, scope=_SCOPE), EXIT_FAILURE)
 
 
 def each(noun: str, admin: AdminCalls, ids: Sequence[str], act: Callable[[str], str]) -> int:
@@ -55,7 +56,7 @@ def each(noun: str, admin: AdminCalls, ids: Sequence[str], act: Callable[[str], 
         try:
             print(act(id_), flush=True)
         except KakeyaError as error:
-            status = _fail(noun, f"{id_}: {explain(error, admin.connection)}", EXIT_FAILURE)
+            status = _fail(noun, f"{id_}: {explain(error, admin.connection, scope=_SCOPE)}", EXIT_FAILURE)
     return status
 
 
@@ -67,7 +68,7 @@ def json_flag(parser: argparse.ArgumentParser) -> None:
 def _parser(noun: str, summary: str, verbs: Sequence[Verb]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=f"kakeya {noun}",
-        description=f"{summary.capitalize()}. Where the router asks for keys, it takes one with the scope admin.",
+        description=f"{summary.capitalize()}. Where the router asks for keys, it takes one with the scope {_SCOPE}.",
         epilog="Exit status: 0, 1 where the router refuses or does not answer, 2 for flags that make no sense.",
     )
     subparsers = parser.add_subparsers(metavar="VERB", required=True)

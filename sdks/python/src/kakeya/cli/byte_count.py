@@ -8,6 +8,16 @@ _WRITTEN = re.compile(r"([0-9]{1,15})(|[KMGT]iB)")
 _MOST = 2**53  # what every program that reads JSON keeps exactly
 
 
+class Bytes(int):
+    """A number of bytes that people read in a table."""
+
+
+def show(count: int) -> str:
+    """Rounded, e.g. "1.5 GiB"; below 1 KiB exact, "512 B"."""
+    unit, size = [(unit, size) for unit, size in _UNITS.items() if size <= max(count, 1)][-1]
+    return f"{count / size:,.1f} {unit}" if unit else f"{count} B"
+
+
 def parse(text: str) -> int:
     """Bytes. Raises argparse.ArgumentTypeError."""
     written = _WRITTEN.fullmatch(text)

@@ -1,6 +1,7 @@
 """`kakeya chat`: talk with a model in the terminal."""
 
 import asyncio
+import math
 import signal
 import socket
 import sys
@@ -72,7 +73,7 @@ async def _opened(client: AsyncClient, options: dict[str, Any], note: Callable[[
     loop = asyncio.get_running_loop()
     patience = loop.call_later(PATIENCE_SECONDS, note, "waiting for a free lane (Ctrl-C leaves)")
     try:
-        return await client.create_session(**options)
+        return await client.create_session(**options, timeout_seconds=math.inf)
     finally:
         patience.cancel()
 

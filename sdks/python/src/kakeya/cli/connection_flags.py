@@ -1,6 +1,7 @@
 """Flags that say how to reach the runtime, the same for every command; each has an environment variable."""
 
 import os
+import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
 from pathlib import Path
@@ -61,8 +62,12 @@ def add(
 def read(
     flags: Namespace, environment: Mapping[str, str] = os.environ, *, default_address: str = DEFAULT_ADDRESS
 ) -> Connection:
-    """The connection that the flags describe. Raises BadConnectionFlag."""
-    return Connection(flags.address or default_address, _key(flags.api_key_file, environment), _credentials(flags))
+    """The connection that the flags describe; warns where the key can be read on the way. Raises BadConnectionFlag."""
+    address = flags.address or default_address
+    connection = Connection(address, _key(flags.api_key_file, environment), _credentials(flags))
+    if connection.shows_key:
+        print(f"kakeya: warning: the key goes to {address} in plaintext; use TLS (--tls-ca)", file=sys.stderr)
+    return connection
 
 
 def _key(file: Path | None, environment: Mapping[str, str]) -> str:

@@ -5,6 +5,7 @@ from argparse import ArgumentParser, Namespace
 from kakeya.cli import admin_command, duration
 from kakeya.cli.admin_calls import AdminCalls
 from kakeya.cli.admin_command import Verb
+from kakeya.cli.byte_count import Bytes
 from kakeya.cli.document import document
 from kakeya.cli.table import Cell, print_list, printable
 from kakeya_stubs.admin.v1 import admin_pb2 as pb
@@ -71,7 +72,7 @@ def _row(session: pb.Session) -> tuple[Cell, ...]:
         session.state,
         "busy" if session.busy else duration.show(session.idle_seconds),
         session.history_length,
-        session.kv_live_bytes,
-        session.reserved_bytes,
+        Bytes(session.kv_live_bytes),
+        Bytes(session.reserved_bytes),
         session.client_label,
     )

@@ -5,8 +5,14 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from kakeya.cli import byte_count
+from kakeya.cli.byte_count import Bytes
+
 Cell = str | int
-"""An integer is shown with its thousands apart, and to the right."""
+"""An integer is shown with its thousands apart, `Bytes` in KiB and so on, both to the right."""
+
+_FREE_TEXT = "LABEL"
+_MOST_FREE_TEXT = 40  # letters; clients may send 256 bytes
 
 
 def print_list(
@@ -27,7 +33,8 @@ def print_json(document: Any) -> None:
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
     """Columns as wide as what is in them."""
-    lines = [[printable(name) for name in header], *([_shown(cell) for cell in row] for row in rows)]
+    shown = [[_shown(cell, name) for cell, name in zip(row, header, strict=True)] for row in rows]
+    lines = [[printable(name) for name in header], *shown]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     rights = [all(isinstance(cell, int) for cell in column) for column in zip(*rows, strict=True)]
     for line in lines:
@@ -40,5 +47,11 @@ def printable(text: str) -> str:
     return "".join(letter if letter.isprintable() else f"\\x{ord(letter):02x}" for letter in text)
 
 
-def _shown(cell: Cell) -> str:
-    return f"{cell:,}" if isinstance(cell, int) else printable(cell) or "-"
+def _shown(cell: Cell, column: str) -> str:
+    if isinstance(cell, Bytes):
+        return byte_count.show(cell)
+    if isinstance(cell, int):
+        return f"{cell:,}"
+    text = printable(cell) or "-"
+    is_long = column == _FREE_TEXT and len(text) > _MOST_FREE_TEXT
+    return f"{text[: _MOST_FREE_TEXT - 1]}…" if is_long else text

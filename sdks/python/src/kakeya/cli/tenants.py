@@ -5,6 +5,7 @@ from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from kakeya.cli import admin_command, byte_count
 from kakeya.cli.admin_calls import AdminCalls
 from kakeya.cli.admin_command import Verb
+from kakeya.cli.byte_count import Bytes
 from kakeya.cli.document import document
 from kakeya.cli.table import Cell, print_list, printable
 from kakeya_stubs.admin.v1 import admin_pb2 as pb
@@ -74,13 +75,19 @@ def _described(quota: pb.Quota) -> str:
 
 def _rows(tenant: pb.Tenant) -> list[tuple[Cell, ...]]:
     """One for each pool that it uses, or one without a pool."""
-    limits = [f"{limit:,}" if (limit := getattr(tenant.quota, name)) else "" for name in _LIMITS]
+    quota = tenant.quota
+    max_bytes = byte_count.show(quota.max_reserved_bytes) if quota.max_reserved_bytes else ""
+    limits = (_limit(quota.max_sessions), max_bytes, _limit(quota.tokens_per_minute))
     kind = "own" if tenant.has_own_quota else "default"
     used = tenant.usage or [pb.PoolUsage()]
     return [
-        (tenant.name, usage.pool, usage.num_sessions, usage.reserved_bytes, usage.num_waiting, *limits, kind)
+        (tenant.name, usage.pool, usage.num_sessions, Bytes(usage.reserved_bytes), usage.num_waiting, *limits, kind)
         for usage in sorted(used, key=lambda usage: usage.pool)
     ]
+
+
+def _limit(limit: int) -> str:
+    return f"{limit:,}" if limit else ""
 
 
 def _count(text: str) -> int:

@@ -12,7 +12,7 @@ from kakeya_stubs.admin.v1 import admin_pb2 as pb
 
 SUMMARY = "make, list and revoke the tokens with which workers join"
 
-_HEADER = ("TOKEN", "POOL", "WORKER", "CREATED", "EXPIRES", "LABEL")
+_HEADER = ("TOKEN", "POOL", "WORKER", "MODEL", "CREATED", "EXPIRES", "LABEL")
 _ANY = "any"
 
 
@@ -28,18 +28,24 @@ def main(argv: list[str]) -> int:
 def _create_flags(parser: ArgumentParser) -> None:
     parser.add_argument("--pool", default="", metavar="NAME", help="the only pool that it admits to (default: any)")
     parser.add_argument("--worker-id", default="", metavar="ID", help="the only worker that it admits (default: any)")
+    parser.add_argument("--model", default="", metavar="NAME", help="the only model that it admits (default: any)")
     new_secret.add_flags(parser)
 
 
 def _create(admin: AdminCalls, flags: Namespace) -> int:
     request = pb.CreateTokenRequest(
-        pool=flags.pool, worker_id=flags.worker_id, label=flags.label, expires_in_seconds=flags.expires_in
+        pool=flags.pool,
+        worker_id=flags.worker_id,
+        model=flags.model,
+        label=flags.label,
+        expires_in_seconds=flags.expires_in,
     )
     response = admin.call("CreateToken", request)
     token = response.token
     explanation = (
-        f"token {token.token_id} for pool {token.pool or _ANY}, worker {token.worker_id or _ANY}, expires "
-        f"{_expires(token)}. It is shown only now; workers take it from KAKEYA_WORKER_TOKEN."
+        f"token {token.token_id} for pool {token.pool or _ANY}, worker {token.worker_id or _ANY}, model "
+        f"{token.model or _ANY}, expires {_expires(token)}. It is shown only now; workers take it from "
+        "KAKEYA_WORKER_TOKEN."
     )
     new_secret.show(token, response.secret, explanation, as_json=flags.json)
     return 0
@@ -67,7 +73,8 @@ def _revoke(admin: AdminCalls, flags: Namespace) -> int:
 
 def _row(token: pb.Token) -> tuple[Cell, ...]:
     created = moment.ago(token.created_at, time.time())
-    return token.token_id, token.pool or _ANY, token.worker_id or _ANY, created, _expires(token), token.label
+    scope = (token.pool or _ANY, token.worker_id or _ANY, token.model or _ANY)
+    return token.token_id, *scope, created, _expires(token), token.label
 
 
 def _expires(token: pb.Token) -> str:

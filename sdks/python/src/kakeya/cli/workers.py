@@ -5,6 +5,7 @@ from argparse import Namespace
 from kakeya.cli import admin_command, duration
 from kakeya.cli.admin_calls import AdminCalls
 from kakeya.cli.admin_command import Verb
+from kakeya.cli.byte_count import Bytes
 from kakeya.cli.document import document
 from kakeya.cli.table import Cell, print_list
 from kakeya_stubs.admin.v1 import admin_pb2 as pb
@@ -39,8 +40,8 @@ def _row(worker: pb.WorkerStatus) -> tuple[Cell, ...]:
         worker.address,
         worker.num_sessions,
         worker.num_lanes,
-        worker.reserved_bytes,
-        worker.slab_bytes,
-        worker.kv_live_bytes,
+        Bytes(worker.reserved_bytes),
+        Bytes(worker.slab_bytes),
+        Bytes(worker.kv_live_bytes),
         f"{duration.show(worker.last_heartbeat_age_seconds)} ago",
     )
