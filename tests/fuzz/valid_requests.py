@@ -158,7 +158,9 @@ def _create_key(known: Known, chance: random.Random) -> Fields:
 
 
 def _create_token(known: Known, chance: random.Random) -> Fields:
-    return {"pool": FUZZ_POOL} | _maybe(chance, worker_id="fuzz-worker-0", label="fuzz", expires_in_seconds=60)
+    return {"pool": FUZZ_POOL} | _maybe(
+        chance, worker_id="fuzz-worker-0", model=FUZZ_MODEL, label="fuzz", expires_in_seconds=60
+    )
 
 
 def _revoke_key(known: Known, chance: random.Random) -> Fields:

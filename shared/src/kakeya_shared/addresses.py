@@ -6,7 +6,6 @@ from typing import Annotated, NamedTuple
 
 from pydantic import AfterValidator
 
-
 # Not so strict that it would refuse names which resolve; strict enough that each is a name and nothing else.
 _NAME = re.compile(r"[A-Za-z0-9_.-]+")
 _PORT = re.compile(r"[0-9]{1,5}")

@@ -97,6 +97,7 @@ class Stores:
             waiter_id,
             tenant,
             fields.get("key_id", ""),
+            fields.get("model", "m"),
             fields.get("fingerprint", ""),
             fields.get("refused", ()),
             LANE_BYTES,

@@ -227,7 +227,9 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
         if len(self.lanes) >= self.num_lanes:
             raise NoCapacity("no lane")
         sink, window = self._geometry(request)
-        lane = self.lanes[request.session_id] = Lane(request.epoch, sink, window, request.refuse_overflow, request.tenant)
+        lane = self.lanes[request.session_id] = Lane(
+            request.epoch, sink, window, request.refuse_overflow, request.tenant
+        )
         return pb.OpenSessionResponse(lane=lane.state(), sink=sink, window=window)
 
     def _geometry(self, request: pb.OpenSessionRequest) -> tuple[int, int]:

@@ -1,6 +1,7 @@
 """The operators' service: quotas, tenants, everybody's sessions, workers; and the line that each action leaves."""
 
 import asyncio
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +12,9 @@ from google.protobuf.descriptor import ServiceDescriptor
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha.proto_reflection_descriptor_database import ProtoReflectionDescriptorDatabase
 
-from kakeya_router import admin_service, registry_service, runtime_service
+from kakeya_router import admin_service, audit, registry_service, runtime_service
+from kakeya_router.admin_service import AdminService
+from kakeya_router.store.credential_store import CredentialStore
 from kakeya_shared import error_details
 from kakeya_shared.errors import CredentialNotFound, InvalidField, KakeyaError, SessionNotFound, StoreUnavailable
 from kakeya_stubs.admin.v1 import admin_pb2 as pb
@@ -297,14 +300,78 @@ async def test_what_went_wrong_is_audited_as_well(own_redis: RedisServer, monkey
         own_redis.stop()
         with structlog.testing.capture_logs() as lines, pytest.raises(StoreUnavailable):
             await keyed.key("acme")
-        assert _audited(lines) == [("key.create", "", "STORE_UNAVAILABLE", "operator", "admin-key")]
+        ((action, subject, *rest),) = _audited(lines)  # the key may have been made all the same
+        assert (action, rest) == ("key.create", ["STORE_UNAVAILABLE", "operator", "admin-key"])
+        assert re.fullmatch(r"key:[0-9a-f]{12} tenant:acme", subject)
         with structlog.testing.capture_logs() as lines, pytest.raises(grpc.aio.AioRpcError) as raised:
-            monkeypatch.setattr("kakeya_router.admin_requests.scope_names", lambda _: 1 / 0)
+            monkeypatch.setattr("kakeya_router.admin_requests.lifetime_ms", lambda _: 1 / 0)
             await keyed.admin.admin.CreateKey(pb.CreateKeyRequest(tenant="acme"))
         error = error_details.decode(raised.value)
         assert error is not None
         assert error.reason == "INTERNAL"
         assert _audited(lines) == [("key.create", "", "INTERNAL", "operator", "admin-key")]
+
+
+@pytest.mark.parametrize("noun", ["key", "token"])
+async def test_what_a_vanished_operator_began_is_completed_and_audited(
+    redis_url: str, monkeypatch: pytest.MonkeyPatch, noun: str
+) -> None:
+    begun, gone, released = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    rpc = f"Create{noun.title()}"
+    create, serve = getattr(CredentialStore, f"create_{noun}"), getattr(AdminService, rpc)
+
+    async def held(*arguments: Any) -> Any:
+        begun.set()
+        await released.wait()
+        return await create(*arguments)
+
+    async def served(*arguments: Any) -> Any:
+        try:
+            return await serve(*arguments)
+        finally:
+            gone.set()
+
+    monkeypatch.setattr(CredentialStore, f"create_{noun}", held)
+    monkeypatch.setattr(AdminService, rpc, served)
+    async with keyed_on(redis_url) as keyed:
+        with structlog.testing.capture_logs() as lines:
+            call = getattr(keyed.admin.admin, rpc)(getattr(pb, f"{rpc}Request")(**_owner(noun)))
+            await begun.wait()
+            call.cancel()
+            await gone.wait()
+            released.set()
+            ((_, subject, outcome, tenant, _),) = await eventually(lambda: _until_audited(lines))
+        made = await answer(
+            getattr(keyed.admin.admin, f"List{noun.title()}s")(getattr(pb, f"List{noun.title()}sRequest")())
+        )
+        ids = [getattr(one, f"{noun}_id") for one in getattr(made, f"{noun}s")]
+    assert [subject.partition(" ")[0].removeprefix(f"{noun}:")] == ids
+    assert (outcome, tenant) == ("done", "operator")
+
+
+def _owner(noun: str) -> dict[str, str]:
+    return {"tenant": "acme"} if noun == "key" else {}
+
+
+async def _until_audited(lines: Sequence[Any]) -> list[tuple[str, str, str, str, str]]:
+    return _audited(lines)
+
+
+async def test_what_is_broken_off_says_so() -> None:
+    begun = asyncio.Event()
+
+    async def act() -> None:
+        with audit.action("key.create", "key:0123456789ab"):
+            begun.set()
+            await asyncio.Event().wait()
+
+    with structlog.testing.capture_logs() as lines:
+        task = asyncio.create_task(act())
+        await begun.wait()
+        task.cancel()
+        await asyncio.wait([task])
+    assert task.cancelled()
+    assert _audited(lines) == [("key.create", "key:0123456789ab", "CANCELLED", "", "")]
 
 
 async def test_where_no_keys_are_asked_for_operators_need_none(client: Client) -> None:

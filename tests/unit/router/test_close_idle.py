@@ -10,7 +10,7 @@ from kakeya_router.closing import Closing
 from kakeya_router.detached_tasks import DetachedTasks
 from kakeya_router.idle_lanes import IdleLanes
 from kakeya_router.store.records import SessionRecord
-from kakeya_router.store.session_store import Cause, Intent
+from kakeya_router.store.session_store import Cause, Intent, Reply, SessionStore
 from kakeya_router.worker_client import WorkerClients
 from kakeya_shared.errors import QueueTimedOut, SessionNotFound
 from tests.unit.router.admission_stores import KEYS, Stores, stores_on, worker_record
@@ -71,13 +71,14 @@ async def test_the_claim_is_checked_again_in_redis(stores: Stores) -> None:
         reply = await stores.sessions.begin_close(record, "idle", Cause.IDLE, idle_ms=idle_ms, wanted_by=wanted_by)
         return reply.outcome
 
-    for name, tenant in (("r1", "rich"), ("r2", "rich"), ("p1", "poor")):
+    for name, tenant in (("r1", "rich"), ("r2", "rich"), ("r3", "rich"), ("p1", "poor")):
         await stores.opened(name, tenant)
         await age(stores, name, 20)
     assert await claim("r1", "poor") == "kept"  # not for so long
     await age(stores, "r1", 20)
-    busy = await stores.sessions.get("p.r1")
+    busy, second = await stores.sessions.get("p.r1"), await stores.sessions.get("p.r2")
     assert busy is not None
+    assert second is not None
     await stores.sessions.begin_operation(busy, "run", GENERATE)
     assert await claim("r1", "poor") == "kept"
     await stores.sessions.release_operation(busy, "run")
@@ -86,9 +87,15 @@ async def test_the_claim_is_checked_again_in_redis(stores: Stores) -> None:
     assert await claim("r1", "poor") == "claimed"
     assert await claim("r1", "poor") == "kept"
     assert (await stores.sessions.delete(busy, "idle", 0)).outcome == "deleted"
-    assert await claim("r2", "poor", 0) == "kept"  # now they have the same
+    assert await claim("r2", "poor", 0) == "kept"  # one lane more: the poor would be the rich then
+    await stores.redis.call(lambda redis: redis.zadd(KEYS.idle, {"p.r2": 1}))
+    await stores.sessions.begin_operation(second, "run", GENERATE)
+    await stores.redis.call(lambda redis: redis.zadd(KEYS.idle, {"p.r2": 1}))  # as an older router leaves it
+    assert await claim("r2", "rich", 0) == "kept"
+    await stores.sessions.release_operation(second, "run")
     assert await claim("r2", "rich", 0) == "claimed"  # its own
-    assert await claim("p1", "new", 0) == "claimed"
+    assert await claim("p1", "new", 0) == "kept"
+    assert await claim("p1", "poor", 0) == "claimed"
 
 
 @pytest.fixture
@@ -180,22 +187,58 @@ async def test_many_idle_sessions_of_others_are_looked_through(
 async def test_tenants_take_from_who_has_more_and_never_from_who_has_less(redis_url: str) -> None:
     async with keyed_on(redis_url, **CLOSE_IDLE, queue_seconds=1.2) as keyed:
         rich, poor = await keyed.tenant("rich"), await keyed.tenant("poor")
-        worker = await keyed.worker(num_lanes=3)
+        worker = await keyed.worker(num_lanes=4)
         poor_session = await poor.session()
-        rich_sessions = [await rich.session() for _ in range(2)]
+        rich_sessions = [await rich.session() for _ in range(3)]
         await poor.append(poor_session, [1])  # so that it is not the longest idle
         taken = await poor.session()
         with pytest.raises(SessionNotFound):
             await rich.info(rich_sessions[0])
-        rest = await rich.session()  # its own other one has been idle for longest
-        assert set(worker.lanes) == {poor_session, taken, rest}
-        await keyed.stack.redis.zrem(IDLE, rest)  # as if it were busy
-        more = await rich.session()  # it holds one and takes from who holds two
-        assert set(worker.lanes) == {taken, rest, more}
-        await keyed.stack.redis.zrem(IDLE, more)
+        rest = await rich.session()  # its own has been idle for longest
+        assert set(worker.lanes) == {poor_session, taken, rich_sessions[2], rest}
+        for session_id in (rest, rich_sessions[2]):
+            await keyed.stack.redis.zrem(IDLE, session_id)  # as if it were busy
         with pytest.raises(QueueTimedOut):
-            await rich.session()  # the only idle one is of who has less
-        await poor.info(taken)
+            await rich.session()  # the idle ones are of who has as much
+        for session_id in (poor_session, taken):
+            await poor.info(session_id)
+
+
+async def test_tenants_that_hold_nearly_the_same_take_nothing_from_each_other(redis_url: str) -> None:
+    async with keyed_on(redis_url, **CLOSE_IDLE, queue_seconds=1.2) as keyed:
+        one, other = await keyed.tenant("one"), await keyed.tenant("other")
+        await keyed.worker(num_lanes=3)
+        theirs = [await one.session(), await one.session()]
+        await other.session()
+        await other.session()  # in place of its own
+        for session_id in theirs:
+            await one.info(session_id)
+
+
+async def test_who_has_lost_its_turn_makes_no_room(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+    reserve, made, lost = SessionStore.reserve, asyncio.Queue[set[str]](), asyncio.Event()
+
+    async def overtaken(store: SessionStore, *args: Any) -> Reply:
+        if args[-1] and not lost.is_set():
+            lost.set()
+            return Reply("wait")
+        return await reserve(store, *args)
+
+    async def make_room(_: IdleLanes, tenant: str, turns: dict[str, set[str]]) -> bool:
+        if lost.is_set():
+            made.put_nowait(set().union(*turns.values()))
+        return False
+
+    monkeypatch.setattr(SessionStore, "reserve", overtaken)
+    monkeypatch.setattr(IdleLanes, "make_room", make_room)
+    client = await stack.router(admission="close-idle", close_idle_after_seconds=3600)
+    await stack.worker(client, "worker-a", num_lanes=1)
+    await stack.worker(client, "worker-b", num_lanes=1)
+    held = [await client.session(), await client.session()]
+    call = await waiting(stack, client)
+    await client.close(held[0])
+    assert await made.get() == set()
+    await call
 
 
 async def test_a_session_that_is_used_at_the_last_moment_is_kept(stores: Stores) -> None:

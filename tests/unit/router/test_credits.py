@@ -7,6 +7,7 @@ from typing import Any
 
 import grpc
 import pytest
+import structlog
 
 from kakeya_router.acknowledgements import Acknowledgements
 from kakeya_router.worker_client import RunningCall, WorkerClient
@@ -101,6 +102,20 @@ async def test_what_was_not_heard_is_said_again() -> None:
         assert await ear.next() == 1
         ear.answers.put_nowait(grpc.StatusCode.DEADLINE_EXCEEDED)
         assert await ear.next() == 1
+
+
+async def test_what_nobody_foresaw_is_logged_and_leaves_the_stream_alone() -> None:
+    asked = asyncio.Event()
+
+    async def deaf(num_tokens: int) -> None:
+        asked.set()
+        raise ValueError("not foreseen")
+
+    with structlog.testing.capture_logs() as lines:
+        async with Acknowledgements(deaf).sending() as acknowledgements:
+            acknowledgements.pass_on()
+            await asyncio.wait_for(asked.wait(), 10)
+    assert [(line["log_level"], str(line["exc_info"])) for line in lines] == [("error", "not foreseen")]
 
 
 async def test_a_worker_pauses_when_its_tokens_are_not_taken() -> None:

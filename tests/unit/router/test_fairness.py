@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from kakeya_router.store.queue_store import QueueStore
+from kakeya_router.store.queue_store import QueueStore, Renewal
 from kakeya_router.store.records import SessionRecord
-from tests.unit.router.admission_stores import KEYS, Stores, stores_on, worker_record
+from kakeya_router.store.session_store import SessionStore
+from tests.unit.router.admission_stores import KEYS, Stores, session_record, stores_on, worker_record
 
 
 @pytest.fixture
@@ -97,7 +98,7 @@ async def test_lapsed_waiters_are_passed_over_and_forgotten(stores: Stores) -> N
     await stores.enter("ghost-3", queue=vanished)
     assert await stores.turns() == {"w": ("alive", True)}
     assert await stores.line() == ["alive", "ghost-3"]
-    assert await stores.queue.renew("p", [("ghost-1", "", ""), ("alive", "", "")]) == (["ghost-1"], [])
+    assert await stores.queue.renew("p", [("ghost-1", "", ""), ("alive", "", "")]) == Renewal(["ghost-1"], [], [])
     await stores.queue.leave("p", "alive")
     await stores.enter("rich-ghost", "rich", queue=vanished)
     await stores.queue.forget_lapsed("p")
@@ -254,6 +255,88 @@ async def test_a_waiter_whose_request_was_answered_is_out_of_the_line(stores: St
     await stores.enter("a")
     await stores.enter("b")
     assert (await stores.reserve("one", waiter_id="a", request_id="r")).outcome == "reserved"
-    assert await stores.queue.renew("p", [("b", "", "r")]) == ([], ["b"])
+    assert await stores.queue.renew("p", [("b", "", "r")]) == Renewal([], ["b"], [])
     assert (await stores.reserve("two", waiter_id="b", request_id="r")).rest == ("p.one",)
     assert await stores.line() == []
+
+
+async def _num_commands(stores: Stores) -> int:
+    stats = await stores.redis.call(lambda redis: redis.info("commandstats"))
+    return sum(int(command["calls"]) for command in stats.values())
+
+
+async def test_a_long_line_is_read_in_few_commands(stores: Stores) -> None:
+    """Each command in a script takes microseconds in which nobody else is served."""
+    await stores.workers.join(worker_record("v", fingerprint="vv"))
+    for number in range(300):
+        await stores.enter(f"a{number}", "a", fingerprint="ww")
+        await stores.enter(f"t{number}", f"t{number}", fingerprint="ww")
+    short = QueueStore(stores.redis, lease_seconds=60, queue_length=600)
+    assert (await stores.enter("late", "a", queue=short)).outcome == "full"  # this one looks for lapsed ones
+    before = await _num_commands(stores)
+    assert (await stores.reserve("one", "zz", worker_id="v")).outcome == "reserved"
+    assert await stores.turns("w", "v") == {}
+    assert (await stores.enter("late", "a", queue=short)).outcome == "full"
+    assert await _num_commands(stores) - before < 100
+
+
+async def test_the_first_that_comes_before_is_enough(stores: Stores) -> None:
+    for number in range(300):
+        await stores.enter(f"w{number}", f"t{number}")
+    before = await _num_commands(stores)
+    assert (await stores.reserve("one", "zz", waiter_id="w299")).outcome == "wait"
+    assert (await stores.reserve("one", "zz")).outcome == "wait"
+    assert await _num_commands(stores) - before < 25
+
+
+async def test_all_that_have_lapsed_are_found_in_a_long_line(stores: Stores) -> None:
+    vanished = QueueStore(stores.redis, lease_seconds=-1, queue_length=1000)
+    for number in range(200):
+        await stores.enter(f"ghost{number}", "a", queue=vanished)
+        await stores.enter(f"alive{number}", "b")
+    await stores.queue.forget_lapsed("p")
+    assert len(await stores.line()) == 200
+    assert await stores.turns() == {"w": ("alive0", True)}
+    await stores.enter("ghost", "b", queue=vanished)
+    await stores.queue.forget_lapsed("p")
+    assert len(await stores.line()) == 201  # it looks once a second
+    for number in range(200):
+        await stores.queue.leave("p", f"alive{number}")
+    assert await stores.turns() == {}
+    assert await stores.line() == []
+
+
+async def test_after_an_outage_nobody_is_taken_for_lapsed(stores: Stores) -> None:
+    graceful = QueueStore(stores.redis, lease_seconds=-1, queue_length=1, grace_seconds=60)
+    sessions = SessionStore(
+        stores.redis,
+        "router",
+        operation_lease_seconds=10,
+        lane_lease_seconds=10,
+        grace_seconds=0,
+        waiter_grace_seconds=60,
+    )
+    await stores.enter("old", queue=graceful)
+    assert (await stores.enter("new", queue=graceful)).outcome == "full"
+    assert [turn.waiter_id for turn in await graceful.turns("p", ["w"])] == ["old"]
+    assert (await sessions.reserve(session_record("one"), "op")).outcome == "wait"
+    await graceful.forget_lapsed("p")
+    assert await stores.line() == ["old"]
+    assert (await stores.reserve("one")).outcome == "reserved"  # who knows of no outage
+    assert await stores.line() == []
+
+
+async def test_who_made_way_is_told_apart_from_who_lapsed(stores: Stores) -> None:
+    short = QueueStore(stores.redis, lease_seconds=60, queue_length=2)
+    for waiter_id in ("g0", "g1"):
+        await stores.enter(waiter_id, "greedy", queue=short)
+    await stores.enter("m0", "modest", queue=short)
+    requests = [(waiter_id, "", "") for waiter_id in ("g0", "g1", "unknown")]
+    assert await stores.queue.renew("p", requests) == Renewal(["unknown"], [], ["g1"])
+    assert await stores.queue.renew("p", requests) == Renewal(["g1", "unknown"], [], [])
+
+
+async def test_a_waiter_of_another_model_is_passed_by(stores: Stores) -> None:
+    await stores.enter("other", model="n")
+    assert await stores.turns() == {}
+    assert (await stores.reserve("one")).outcome == "reserved"

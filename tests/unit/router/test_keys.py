@@ -16,7 +16,9 @@ from kakeya_router.authentication import Authenticator
 from kakeya_router.callers import Quota
 from kakeya_router.credentials import Kind
 from kakeya_router.lookup_cache import MAX_AGE_SECONDS
+from kakeya_router.settings import RouterSettings
 from kakeya_router.store.connection import RedisConnection
+from kakeya_router.store.credential_records import Key
 from kakeya_router.store.credential_store import CredentialStore
 from kakeya_shared.errors import (
     CredentialNotFound,
@@ -283,7 +285,9 @@ async def test_secrets_are_compared_in_constant_time_and_always(
 
     redis = RedisConnection(redis_url)
     store = CredentialStore(redis)
-    _, minted = await store.create_key("acme", "sessions", "", 0)
+    minted = credentials.mint(Kind.KEY)
+    key = Key(credential_id=minted.credential_id, digest=minted.digest, tenant="acme", scope_names="sessions")
+    assert await store.create_key(key, 0)
     authenticator = Authenticator(store, Quota(), admin_key=None)
     monkeypatch.setattr(authentication, "hmac", type("Hmac", (), {"compare_digest": staticmethod(compare)}))
     near_miss = minted.secret[:-1] + ("A" if minted.secret[-1] != "A" else "B")
@@ -329,3 +333,42 @@ async def test_a_flood_of_guesses_keeps_nobody_out(keyed: Keyed) -> None:
     guesses = [asyncio.create_task(guess()) for _ in range(500)]
     assert await _is_let_in(client)
     assert set(await asyncio.gather(*guesses)) == {grpc.StatusCode.UNAUTHENTICATED}
+
+
+@pytest.mark.parametrize("flag", ["admin-key", "join-token"])
+def test_a_secret_that_nobody_would_be_asked_for_ends_the_start(capsys: pytest.CaptureFixture[str], flag: str) -> None:
+    secret = "a-secret-of-my-own-0123456789"
+    with pytest.raises(SystemExit):
+        RouterSettings.parse([f"--{flag}", secret])
+    error = capsys.readouterr().err
+    assert error.endswith("--admin-key and --join-token need --auth keys: without it nobody is asked for them\n")
+    assert (error.count("\n"), secret in error) == (1, False)
+
+
+def test_variables_that_are_set_to_nothing_are_no_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in ("KAKEYA_ROUTER_ADMIN_KEY", "KAKEYA_ROUTER_JOIN_TOKEN"):
+        monkeypatch.setenv(variable, "")
+    assert RouterSettings.parse([]).admin_key is None
+
+
+@pytest.mark.parametrize("flag", ["admin-key", "join-token"])
+@pytest.mark.parametrize(
+    "secret", ["x" * 23, " " * 30, "two words, each of them visible", "sch\u00f6n" * 6, "x" * 24 + "\0"]
+)
+def test_a_secret_that_cannot_be_shown_ends_the_start(
+    capsys: pytest.CaptureFixture[str], flag: str, secret: str
+) -> None:
+    with pytest.raises(SystemExit):
+        RouterSettings.parse(["--auth", "keys", f"--{flag}", secret])
+    error = capsys.readouterr().err
+    assert f"--{flag}" in error
+    assert error.endswith("must have at least 24 letters, all of them visible ASCII\n")
+    assert (error.count("\n"), secret in error) == (1, False)
+
+
+async def test_a_secret_from_a_file_may_end_its_line(redis_url: str) -> None:
+    async with keyed_on(
+        redis_url, admin_key=f"{KEYED['admin_key']}\n", join_token=f" {KEYED['join_token']}\r\n"
+    ) as keyed:
+        await keyed.worker()
+        assert list(await keyed.admin.workers()) == ["worker-a"]

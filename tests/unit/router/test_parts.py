@@ -55,7 +55,7 @@ def test_all_keys_of_a_pool_share_one_hash_tag() -> None:
     keys = PoolKeys("p")
     names = [keys.workers, keys.lost, keys.expiry, keys.worker("x"), keys.sessions("x"), keys.session("x")]
     names += [keys.operation("x"), keys.request("x", "y"), keys.usage, keys.tokens("x"), keys.queue, keys.waiters]
-    for name in [*names, keys.idle]:
+    for name in [*names, keys.idle, keys.evicted]:
         assert name.startswith("kakeya:{p}:")
 
 
@@ -81,8 +81,9 @@ async def test_the_gate_waits_for_those_inside_and_lets_nobody_in() -> None:
         closing = asyncio.create_task(gate.close(5))
         await asyncio.sleep(0.01)
         assert not closing.done()
-        with pytest.raises(Draining), gate.inside():
+        with pytest.raises(Draining) as raised, gate.inside():
             pass
+        assert 0 < (raised.value.retry_after_seconds or 0) < 0.5  # another router serves at once
     await closing
 
 

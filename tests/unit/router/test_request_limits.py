@@ -34,6 +34,8 @@ from tests.unit.router.stack import Client, Stack, answer
         ({"client_label": "two\u2029lines"}, "client_label"),
         ({"client_label": "\x1b]0;mine\x07"}, "client_label"),
         ({"client_label": "\x85"}, "client_label"),
+        ({"client_label": "\u202etxet\u202c"}, "client_label"),
+        ({"client_label": "lap\u200btop"}, "client_label"),
         ({"request_id": "r" * 129}, "request_id"),
         ({"request_id": "r\r"}, "request_id"),
         ({"model": "m" * 257}, "model"),

@@ -13,6 +13,7 @@ from kakeya_router.store.records import UNSET, SessionRecord, State, WorkerRecor
 from kakeya_router.store.session_store import Cause, Intent, SessionStore
 from kakeya_router.store.worker_store import Lane, WorkerStore
 from kakeya_router.worker_sweep import WorkerSweep
+from kakeya_shared.errors import StoreUnavailable
 
 WORKER = WorkerRecord(
     worker_id="w",
@@ -384,3 +385,18 @@ async def test_scripts_survive_a_flush_of_the_script_cache(
     assert (await sessions.begin_operation(SESSION, "a", GENERATE)).outcome == "begun"
     await connection.call(lambda redis: redis.script_flush())
     assert await workers.report_lanes("p", "w", "i", [Lane(SESSION.session_id, 1, 0, 0, "")]) == []
+
+
+async def test_a_lack_of_connections_is_no_outage(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kakeya_router.store.connection._MAX_CONNECTIONS", 1)
+    monkeypatch.setattr("kakeya_router.store.connection._TIMEOUT_SECONDS", 0.2)
+    busy = RedisConnection(redis_url)
+    await busy.now_ms()
+    pool = busy._redis.connection_pool
+    taken = await pool.get_connection()
+    with pytest.raises(StoreUnavailable):
+        await busy.now_ms()
+    assert busy.answers_for(0)
+    await pool.release(taken)
+    await busy.now_ms()
+    await busy.aclose()

@@ -34,10 +34,11 @@ async def _revoke(keyed: Keyed, token_id: str) -> pb.Token:
 
 
 async def test_tokens_are_made_listed_and_revoked(keyed: Keyed) -> None:
-    first = await keyed.token(pool="tiny", worker_id="worker-a", label="rack 3", expires_in_seconds=60)
+    first = await keyed.token(pool="tiny", worker_id="worker-a", model="Tiny", label="rack 3", expires_in_seconds=60)
     second = await keyed.token()
     assert re.fullmatch(r"kakeya_join_[0-9a-f]{12}_[A-Za-z0-9_-]{43}", first.secret)
     assert (first.token.pool, first.token.worker_id, first.token.label) == ("tiny", "worker-a", "rack 3")
+    assert (first.token.model, second.token.model) == ("Tiny", "")
     assert first.token.expires_at == pytest.approx(first.token.created_at + 60, abs=0.001)
     assert await _tokens(keyed) == [first.token, second.token]
     assert await _revoke(keyed, first.token.token_id) == first.token
@@ -81,8 +82,22 @@ async def test_a_token_admits_to_its_pool_and_its_worker_only(keyed: Keyed, fiel
     assert "worker-a" in await keyed.admin.workers()
 
 
-async def test_a_token_of_this_pool_and_worker_is_good(keyed: Keyed) -> None:
-    client = keyed.client((await keyed.token(pool="tiny", worker_id="worker-a")).secret)
+async def test_a_token_admits_its_model_only(keyed: Keyed) -> None:
+    await keyed.worker()
+    client = keyed.client((await keyed.token(pool="aside", model="Mine")).secret)
+    async with FakeWorker("stranger") as stranger:  # in a pool of its own, under the name of the other pool's model
+        request = stranger.join_request()
+        request.pool = "aside"
+        with pytest.raises(PermissionDenied, match="another model"):
+            await answer(client.registry.Join(request))
+        assert list(await keyed.admin.workers()) == ["worker-a"]
+        request.model = "Mine"
+        await answer(client.registry.Join(request))
+    assert (await keyed.admin.workers())["stranger"].model == "Mine"
+
+
+async def test_a_token_of_this_pool_worker_and_model_is_good(keyed: Keyed) -> None:
+    client = keyed.client((await keyed.token(pool="tiny", worker_id="worker-a", model="Tiny")).secret)
     worker = await keyed.stack.worker(client, beating=False)
     await client.beat(worker)
 
@@ -131,6 +146,8 @@ async def test_an_expired_token_is_refused(keyed: Keyed) -> None:
         ({"pool": "p" * 64}, "pool"),
         ({"worker_id": "w" * 129}, "worker_id"),
         ({"worker_id": "a\tb"}, "worker_id"),
+        ({"model": "m" * 257}, "model"),
+        ({"model": "Tiny\n"}, "model"),
         ({"label": "x" * 257}, "label"),
         ({"expires_in_seconds": 0}, "expires_in_seconds"),
     ],
@@ -157,6 +174,10 @@ HOSTILE_NUMBER = (1 << 64) - 1
         ("pool", "{x}"),
         ("address", "h" * 255 + ":1"),
         ("address", "nowhere"),
+        ("address", "unix:/tmp/socket:1"),
+        ("address", "dns://10.0.0.1/worker:1"),
+        ("address", "ipv4:10.0.0.1:1,10.0.0.2:2"),
+        ("address", "worker :1"),
         ("address", ""),
         ("backend", "b" * 65),
         ("dtype", "d" * 65),

@@ -116,14 +116,14 @@ async def test_of_who_is_refused_no_request_is_received() -> None:
     add_RuntimeServiceServicer_to_server(Toy(), server.grpc_server)
     async with server, grpc.aio.insecure_channel(server.address) as channel:
         for method in ("CreateSession", "Generate"):
-            call = channel.stream_stream(f"/{SERVICE}/{method}")()  # and no message ever
+            call: Any = channel.stream_stream(f"/{SERVICE}/{method}")()  # and no message ever
             assert await asyncio.wait_for(call.code(), 10) is grpc.StatusCode.UNAUTHENTICATED
 
 
 async def test_a_crowd_is_answered_and_not_cancelled() -> None:
     async with serving() as (server, _), AsyncExitStack() as exits:
         options = [("grpc.use_local_subchannel_pool", 1)]
-        channels = [
+        channels: list[Any] = [
             await exits.enter_async_context(grpc.aio.insecure_channel(server.address, options)) for _ in range(3)
         ]
         calls = [channel.unary_unary(f"/{SERVICE}/CloseSession")(b"") for channel in channels for _ in range(1000)]

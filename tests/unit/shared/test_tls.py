@@ -197,6 +197,27 @@ def test_authorities_have_certificates(tmp_path: Path, content: bytes) -> None:
         ClientTls(path)
 
 
+async def test_authorities_may_stand_among_their_names(authority: Authority, stranger: Authority) -> None:
+    bundle = "# Behörde für Router — ключ\n".encode().join(
+        [b"", stranger.path.read_bytes(), authority.path.read_bytes()]
+    )
+    pair = authority.pair("server")
+    authority.path.write_bytes(bundle)
+    async with serving(**_tls(pair)) as (server, _):
+        assert await _call(server.address, ClientTls(authority.path)) == "OK"
+
+
+async def test_a_host_of_any_name_is_a_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    server = grpc.aio.server()
+    server.add_insecure_port("unix:50051")
+    await server.start()
+    assert (tmp_path / "50051").is_socket()
+    # There is no such host; the socket would answer that it has no such method.
+    assert await _call("unix:50051", None) in ("UNAVAILABLE", "DEADLINE_EXCEEDED")
+    await server.stop(0)
+
+
 def test_files_that_change_while_they_are_read_are_read_later(
     authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:

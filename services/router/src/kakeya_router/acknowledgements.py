@@ -39,6 +39,7 @@ class Acknowledgements:
         finally:
             task.cancel()
             await asyncio.wait([task])
+            _report(task)
 
     def pass_on(self) -> None:
         """Counts one more token that the consumer has taken."""
@@ -73,3 +74,10 @@ class Acknowledgements:
         await self._send(num_tokens)
         if self._num_passed_on == num_tokens:
             self._any.clear()
+
+
+def _report(ended: "asyncio.Task[None]") -> None:
+    """Logs what ended the sending when nobody meant it to; the stream itself does not suffer from it."""
+    error = None if ended.cancelled() else ended.exception()
+    if error is not None:
+        _log.error("acknowledgements have failed", exc_info=error)

@@ -25,6 +25,7 @@ def token(record: Token) -> pb.Token:
         token_id=record.credential_id,
         pool=record.pool,
         worker_id=record.worker_id,
+        model=record.model,
         label=record.label,
         created_at=record.created_ms / 1000,
         expires_at=record.expires_ms / 1000,

@@ -4,7 +4,8 @@ import re
 
 from kakeya_router import credentials, validation, worker_claims
 from kakeya_router.callers import Scope
-from kakeya_router.store.credential_records import QuotaRecord
+from kakeya_router.credentials import Minted
+from kakeya_router.store.credential_records import Key, QuotaRecord, Token
 from kakeya_shared.errors import CredentialNotFound, InvalidField
 from kakeya_stubs.admin.v1 import admin_pb2 as pb
 
@@ -33,6 +34,7 @@ def check_token(request: pb.CreateTokenRequest) -> None:
     if request.pool:
         worker_claims.check_pool(request.pool)
     validation.check_text("worker_id", request.worker_id, worker_claims.MAX_WORKER_ID_BYTES)
+    validation.check_text("model", request.model, validation.MAX_MODEL_BYTES)
     validation.check_text("label", request.label, MAX_LABEL_BYTES)
 
 
@@ -62,7 +64,30 @@ def credential_not_found() -> CredentialNotFound:
     return CredentialNotFound("nothing has this id, or not any more")
 
 
-def scope_names(request: pb.CreateKeyRequest) -> str:
+def key(request: pb.CreateKeyRequest, minted: Minted) -> Key:
+    """The key that is asked for, without its times."""
+    return Key(
+        credential_id=minted.credential_id,
+        digest=minted.digest,
+        tenant=request.tenant,
+        scope_names=_scope_names(request),
+        label=request.label,
+    )
+
+
+def token(request: pb.CreateTokenRequest, minted: Minted) -> Token:
+    """As `key`."""
+    return Token(
+        credential_id=minted.credential_id,
+        digest=minted.digest,
+        pool=request.pool,
+        worker_id=request.worker_id,
+        model=request.model,
+        label=request.label,
+    )
+
+
+def _scope_names(request: pb.CreateKeyRequest) -> str:
     """As a `Key` has them."""
     scopes = {_SCOPES[scope] for scope in request.scopes} or {Scope.SESSIONS}
     return ",".join(sorted(scope.value for scope in scopes))

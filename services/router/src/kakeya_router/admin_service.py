@@ -1,6 +1,8 @@
 """kakeya.admin.v1.AdminService: for operators. Who may call it is `access_guard`'s to say."""
 
 from kakeya_router import admin_messages, admin_requests, audit, refusals, validation
+from kakeya_router.credentials import Kind, mint
+from kakeya_router.detached_tasks import DetachedTasks
 from kakeya_router.session_pages import SessionPages
 from kakeya_router.sessions import Sessions
 from kakeya_router.store.credential_store import CredentialStore
@@ -14,7 +16,10 @@ SERVICE = pb.DESCRIPTOR.services_by_name["AdminService"].full_name
 
 
 class AdminService(admin_pb2_grpc.AdminServiceServicer):
-    """What changes something is audited; lists, which dashboards poll, are not."""
+    """What changes something is audited; lists, which dashboards poll, are not.
+
+    A change and its line are completed although the client is gone: what has come to Redis may be done.
+    """
 
     def __init__(
         self,
@@ -23,21 +28,17 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         pages: SessionPages,
         sessions: Sessions,
         workers: WorkerStore,
+        tasks: DetachedTasks,
     ) -> None:
         self._credentials = credentials
         self._tenants = tenants
         self._pages = pages
         self._sessions = sessions
         self._workers = workers
+        self._tasks = tasks
 
     async def CreateKey(self, request: pb.CreateKeyRequest, context: Context) -> pb.CreateKeyResponse:
-        with audit.action("key.create") as entry:
-            admin_requests.check_key(request)
-            lifetime_ms = admin_requests.lifetime_ms(request)
-            scope_names = admin_requests.scope_names(request)
-            key, minted = await self._credentials.create_key(request.tenant, scope_names, request.label, lifetime_ms)
-            entry.subject = f"key:{key.credential_id} tenant:{key.tenant}"
-        return pb.CreateKeyResponse(key=admin_messages.key(key), secret=minted.secret)
+        return await self._tasks.complete(self._create_key(request))
 
     async def ListKeys(self, request: pb.ListKeysRequest, context: Context) -> pb.ListKeysResponse:
         if request.tenant:
@@ -46,43 +47,19 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         return pb.ListKeysResponse(keys=[admin_messages.key(key) for key in keys if request.tenant in ("", key.tenant)])
 
     async def RevokeKey(self, request: pb.RevokeKeyRequest, context: Context) -> pb.RevokeKeyResponse:
-        with audit.action("key.revoke") as entry:
-            admin_requests.check_credential_id(request.key_id)
-            entry.subject = f"key:{request.key_id}"
-            key = await self._credentials.revoke_key(request.key_id)
-            if key is None:
-                raise admin_requests.credential_not_found()
-            entry.subject += f" tenant:{key.tenant}"
-        return pb.RevokeKeyResponse(key=admin_messages.key(key))
+        return await self._tasks.complete(self._revoke_key(request))
 
     async def CreateToken(self, request: pb.CreateTokenRequest, context: Context) -> pb.CreateTokenResponse:
-        with audit.action("token.create") as entry:
-            admin_requests.check_token(request)
-            lifetime_ms = admin_requests.lifetime_ms(request)
-            token, minted = await self._credentials.create_token(
-                request.pool, request.worker_id, request.label, lifetime_ms
-            )
-            entry.subject = f"token:{token.credential_id}"
-        return pb.CreateTokenResponse(token=admin_messages.token(token), secret=minted.secret)
+        return await self._tasks.complete(self._create_token(request))
 
     async def ListTokens(self, request: pb.ListTokensRequest, context: Context) -> pb.ListTokensResponse:
         return pb.ListTokensResponse(tokens=map(admin_messages.token, await self._credentials.tokens()))
 
     async def RevokeToken(self, request: pb.RevokeTokenRequest, context: Context) -> pb.RevokeTokenResponse:
-        with audit.action("token.revoke") as entry:
-            admin_requests.check_credential_id(request.token_id)
-            entry.subject = f"token:{request.token_id}"
-            token = await self._credentials.revoke_token(request.token_id)
-            if token is None:
-                raise admin_requests.credential_not_found()
-        return pb.RevokeTokenResponse(token=admin_messages.token(token))
+        return await self._tasks.complete(self._revoke_token(request))
 
     async def SetQuota(self, request: pb.SetQuotaRequest, context: Context) -> pb.SetQuotaResponse:
-        with audit.action("quota.set") as entry:
-            admin_requests.check_tenant(request.tenant)
-            entry.subject = f"tenant:{request.tenant}"
-            tenant = await self._tenants.set_quota(request.tenant, admin_requests.quota(request))
-        return pb.SetQuotaResponse(tenant=admin_messages.tenant(tenant))
+        return await self._tasks.complete(self._set_quota(request))
 
     async def ListTenants(self, request: pb.ListTenantsRequest, context: Context) -> pb.ListTenantsResponse:
         return pb.ListTenantsResponse(tenants=map(admin_messages.tenant, await self._tenants.all()))
@@ -101,14 +78,65 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         )
 
     async def CloseSession(self, request: pb.CloseSessionRequest, context: Context) -> pb.CloseSessionResponse:
+        return await self._tasks.complete(self._close_session(request))
+
+    async def ListWorkers(self, request: pb.ListWorkersRequest, context: Context) -> pb.ListWorkersResponse:
+        workers = await self._workers.all_workers()
+        now_ms = await self._workers.now_ms()
+        return pb.ListWorkersResponse(workers=[admin_messages.worker(worker, now_ms) for worker in workers])
+
+    async def _create_key(self, request: pb.CreateKeyRequest) -> pb.CreateKeyResponse:
+        with audit.action("key.create") as entry:
+            admin_requests.check_key(request)
+            lifetime_ms = admin_requests.lifetime_ms(request)
+            while True:
+                minted = mint(Kind.KEY)
+                entry.subject = f"key:{minted.credential_id} tenant:{request.tenant}"
+                key = await self._credentials.create_key(admin_requests.key(request, minted), lifetime_ms)
+                if key is not None:  # else somebody has this id: one try in a few million with 10,000 keys
+                    return pb.CreateKeyResponse(key=admin_messages.key(key), secret=minted.secret)
+
+    async def _revoke_key(self, request: pb.RevokeKeyRequest) -> pb.RevokeKeyResponse:
+        with audit.action("key.revoke") as entry:
+            admin_requests.check_credential_id(request.key_id)
+            entry.subject = f"key:{request.key_id}"
+            key = await self._credentials.revoke_key(request.key_id)
+            if key is None:
+                raise admin_requests.credential_not_found()
+            entry.subject += f" tenant:{key.tenant}"
+        return pb.RevokeKeyResponse(key=admin_messages.key(key))
+
+    async def _create_token(self, request: pb.CreateTokenRequest) -> pb.CreateTokenResponse:
+        with audit.action("token.create") as entry:
+            admin_requests.check_token(request)
+            lifetime_ms = admin_requests.lifetime_ms(request)
+            while True:
+                minted = mint(Kind.TOKEN)
+                entry.subject = f"token:{minted.credential_id}"
+                token = await self._credentials.create_token(admin_requests.token(request, minted), lifetime_ms)
+                if token is not None:  # as above
+                    return pb.CreateTokenResponse(token=admin_messages.token(token), secret=minted.secret)
+
+    async def _revoke_token(self, request: pb.RevokeTokenRequest) -> pb.RevokeTokenResponse:
+        with audit.action("token.revoke") as entry:
+            admin_requests.check_credential_id(request.token_id)
+            entry.subject = f"token:{request.token_id}"
+            token = await self._credentials.revoke_token(request.token_id)
+            if token is None:
+                raise admin_requests.credential_not_found()
+        return pb.RevokeTokenResponse(token=admin_messages.token(token))
+
+    async def _set_quota(self, request: pb.SetQuotaRequest) -> pb.SetQuotaResponse:
+        with audit.action("quota.set") as entry:
+            admin_requests.check_tenant(request.tenant)
+            entry.subject = f"tenant:{request.tenant}"
+            tenant = await self._tenants.set_quota(request.tenant, admin_requests.quota(request))
+        return pb.SetQuotaResponse(tenant=admin_messages.tenant(tenant))
+
+    async def _close_session(self, request: pb.CloseSessionRequest) -> pb.CloseSessionResponse:
         with audit.action("session.close") as entry:
             if not validation.is_session_id(request.session_id):
                 raise refusals.not_found()
             entry.subject = f"session:{request.session_id}"
             final_length = await self._sessions.close(request.session_id)
         return pb.CloseSessionResponse(final_history_length=final_length)
-
-    async def ListWorkers(self, request: pb.ListWorkersRequest, context: Context) -> pb.ListWorkersResponse:
-        workers = await self._workers.all_workers()
-        now_ms = await self._workers.now_ms()
-        return pb.ListWorkersResponse(workers=[admin_messages.worker(worker, now_ms) for worker in workers])

@@ -54,7 +54,7 @@ class Admission:
                 refused[worker.incarnation] = candidates.no_capacity()
         for worker in self._placement.order(roomy) if roomy else ():
             try:
-                return await self._opening.open(Attempt(wanted.record(worker), wanted.limits))
+                return await self._opening.open(Attempt(wanted, worker))
             except (InvalidField, NoCapacity, NoWorker) as refusal:
                 refused[worker.incarnation] = refusal
         raise candidates.verdict(list(refused.values()))

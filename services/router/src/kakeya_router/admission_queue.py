@@ -3,23 +3,27 @@
 import asyncio
 import secrets
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import aclosing, asynccontextmanager
 
 import structlog
 
 from kakeya_router import refusals
+from kakeya_router.callers import Caller
 from kakeya_router.detached_tasks import DetachedTasks
 from kakeya_router.store.keys import ROOM
-from kakeya_router.store.queue_store import Place, QueueStore, Turn
+from kakeya_router.store.queue_store import Entry, Place, QueueStore, Turn
 from kakeya_router.store.subscription import messages
 from kakeya_router.store.worker_store import WorkerStore
 from kakeya_router.wanted import Wanted
-from kakeya_shared.errors import Draining, InvalidField, KakeyaError, StoreUnavailable
+from kakeya_shared.errors import InvalidField, KakeyaError, StoreUnavailable
 
 TICK_SECONDS = 1.0
 LEASE_SECONDS = 3 * TICK_SECONDS
 """Two lost renewals do no harm; a vanished router's waiters hold the line up for so long."""
+
+# Renewed by one script, which keeps all others from Redis while it runs.
+_BATCH = 256
 
 _log = structlog.get_logger()
 
@@ -34,7 +38,9 @@ class Waiter:
         in_line: pools in whose line it stands, as far as this router knows.
         turns: workers without room at which it is first in the line, by pool.
         answered: its request id was answered elsewhere.
-        displaced: pools whose line it has lost its place in.
+        displaced: pools whose line it is not in any more.
+        evicted: those of them in which it made way for others.
+        entering: lines up; what it has begun is completed before the waiter leaves.
     """
 
     def __init__(self, wanted: Wanted, reserved_bytes: int, refused: dict[str, InvalidField]) -> None:
@@ -48,6 +54,8 @@ class Waiter:
         self.turns: dict[str, set[str]] = {}
         self.answered = False
         self.displaced: set[str] = set()
+        self.evicted: set[str] = set()
+        self.entering: asyncio.Task[None] | None = None
         self._error: KakeyaError | None = None
         self._awake = asyncio.Event()
 
@@ -57,6 +65,7 @@ class Waiter:
             self.waiter_id,
             caller.tenant,
             caller.key_id,
+            self.wanted.model,
             self.wanted.request.fingerprint,
             list(self.refused),
             self.reserved_bytes,
@@ -114,28 +123,47 @@ class AdmissionQueue:
             QueueFull, QuotaExceeded, StoreUnavailable, Draining
         """
         if self._closed:
-            raise _draining()
+            raise refusals.draining()
         self._waiters[waiter.waiter_id] = waiter
-        entering = self._tasks.start(self.enter(waiter, pools))
         try:
-            await asyncio.shield(entering)
+            await self.enter(waiter, pools)
             yield
         finally:
             del self._waiters[waiter.waiter_id]
-            self._tasks.start(self._leave(waiter, entering))
+            self._tasks.start(self._leave(waiter))
 
     async def enter(self, waiter: Waiter, pools: Iterable[str], *, returning: bool = False) -> None:
-        """Lines up where it stood, or at the end; raises as `waiting`."""
+        """Lines up where it stood, or at the end; raises as `waiting` when it stands in no line then.
+
+        Args:
+            returning: it lost its place by no fault of its own, and has it again also where the queue is full.
+        """
+        waiter.entering = self._tasks.start(self._enter(waiter, pools, returning))
+        await asyncio.shield(waiter.entering)
+
+    async def _enter(self, waiter: Waiter, pools: Iterable[str], returning: bool) -> None:
+        refused: list[KakeyaError] = []
         for pool in sorted(pools):
             entry = await self._store.enter(pool, waiter.place(pool), waiter.wanted.limits, returning=returning)
-            if entry.outcome == "full":
-                raise refusals.queue_full()
-            if entry.outcome == "quota":
-                caller = waiter.wanted.caller
-                raise refusals.quota_exceeded(entry.quota, entry.limit, caller.tenant, caller.key_id)
-            waiter.tickets[pool] = entry.ticket
-            waiter.in_line.add(pool)
-            self._ask_soon(pool)
+            if entry.outcome == "waiting":
+                waiter.tickets[pool] = entry.ticket
+                waiter.in_line.add(pool)
+                self._ask_soon(pool)
+            else:
+                refused.append(_refusal(entry, waiter.wanted.caller))
+        if refused and not waiter.in_line:
+            raise refused[0]
+
+    async def re_enter(self, waiter: Waiter) -> None:
+        """Lines up where it was displaced: in its old place where its lease lapsed, at the end if there is room where
+        it made way for others. Raises as `enter`.
+        """
+        lapsed, evicted = waiter.displaced - waiter.evicted, waiter.evicted
+        waiter.displaced, waiter.evicted = set(), set()
+        for pool in evicted:
+            waiter.tickets.pop(pool, None)
+        await self.enter(waiter, lapsed, returning=True)
+        await self.enter(waiter, evicted)
 
     async def step_out(self, waiter: Waiter, pools: Iterable[str]) -> None:
         """Leaves these lines, maybe for a while: it keeps its tickets."""
@@ -147,7 +175,7 @@ class AdmissionQueue:
         """Ends all waits, also those to come, with Draining."""
         self._closed = True
         for waiter in self._waiters.values():
-            waiter.wake(_draining())
+            waiter.wake(refusals.draining())
 
     async def run(self) -> None:
         """Renews leases and looks whose turn it is, until it is cancelled."""
@@ -183,17 +211,25 @@ class AdmissionQueue:
             for pool in waiter.in_line:
                 by_pool[pool].append(waiter)
         for pool, waiters in by_pool.items():
-            displaced, answered = await self._store.renew(
-                pool, [(w.waiter_id, w.wanted.caller.tenant, w.wanted.request.request_id) for w in waiters]
-            )
-            for waiter in waiters:
-                if waiter.waiter_id in displaced:
-                    waiter.displaced.add(pool)
-                    waiter.wake()
-                if waiter.waiter_id in answered and waiter.wanted.request.request_id:
-                    waiter.answered = True
-                    waiter.wake()
+            for start in range(0, len(waiters), _BATCH):
+                await self._renew_some(pool, waiters[start : start + _BATCH])
             self._ask_soon(pool)
+
+    async def _renew_some(self, pool: str, waiters: Sequence[Waiter]) -> None:
+        renewal = await self._store.renew(
+            pool, [(w.waiter_id, w.wanted.caller.tenant, w.wanted.request.request_id) for w in waiters]
+        )
+        displaced, evicted, answered = map(set, (renewal.displaced, renewal.evicted, renewal.answered))
+        for waiter in waiters:
+            if waiter.waiter_id in displaced | evicted and pool in waiter.in_line:
+                waiter.in_line.discard(pool)
+                waiter.displaced.add(pool)
+                waiter.wake()
+            if waiter.waiter_id in evicted:
+                waiter.evicted.add(pool)
+            if waiter.waiter_id in answered and waiter.wanted.request.request_id:
+                waiter.answered = True
+                waiter.wake()
 
     def _ask_soon(self, pool: str) -> None:
         """Asks whose turn it is; one question a pool at a time, and one more if there was a reason meanwhile."""
@@ -226,13 +262,16 @@ class AdmissionQueue:
                 if turn.has_room or self._wakes_without_room:
                     waiter_at_turn.wake()
 
-    async def _leave(self, waiter: Waiter, entering: "asyncio.Task[None]") -> None:
-        await asyncio.gather(entering, return_exceptions=True)
+    async def _leave(self, waiter: Waiter) -> None:
+        if waiter.entering is not None:
+            await asyncio.gather(waiter.entering, return_exceptions=True)
         try:
             await self.step_out(waiter, waiter.in_line)
         except StoreUnavailable as error:
             _log.info("a waiter's lease lapses", error=error.message)
 
 
-def _draining() -> Draining:
-    return Draining("this router is shutting down; another one serves the same sessions")
+def _refusal(entry: Entry, caller: Caller) -> KakeyaError:
+    if entry.outcome == "full":
+        return refusals.queue_full()
+    return refusals.quota_exceeded(entry.quota, entry.limit, caller.tenant, caller.key_id)

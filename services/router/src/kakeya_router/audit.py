@@ -3,6 +3,7 @@
 Lines have the event "audit" and never a secret: of credentials they carry the id.
 """
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +17,9 @@ from kakeya_shared.errors import KakeyaError
 _log = structlog.get_logger()
 
 DONE = "done"
+CANCELLED = "CANCELLED"
+"""Ended before it was known whether it is done: the router was shut down meanwhile."""
+
 _UNFORESEEN = "INTERNAL"
 
 
@@ -42,6 +46,9 @@ def action(name: str, subject: str = "") -> Iterator[Entry]:
         outcome = DONE
     except KakeyaError as error:
         outcome = error.reason
+        raise
+    except asyncio.CancelledError:
+        outcome = CANCELLED
         raise
     finally:
         _write(callers.current(), entry, outcome)

@@ -93,7 +93,7 @@ class Authenticator:
         record = await self._held(self._tokens, Kind.TOKEN, secret)
         if not isinstance(record, Token):
             raise Unauthenticated("no join token, or one that is unknown, revoked or expired")
-        return Permit(record.credential_id, record.pool, record.worker_id)
+        return Permit(record.credential_id, record.pool, record.worker_id, record.model)
 
     async def quota(self, tenant: str) -> Quota:
         """The tenant's own, or the default; at most a second old. Raises StoreUnavailable."""

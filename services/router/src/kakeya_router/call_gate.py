@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from kakeya_router import callers
-from kakeya_shared.errors import Draining, TooManyCalls
+from kakeya_router import callers, refusals
+from kakeya_shared.errors import TooManyCalls
 
 # Most calls end sooner; a client that keeps to it comes back in a trickle.
 _RETRY_SECONDS = 1.0
@@ -56,7 +56,7 @@ class CallGate:
 
     def _check_open(self) -> None:
         if self._closed:
-            raise Draining("this router is shutting down; another one serves the same sessions")
+            raise refusals.draining()
 
     def _check_limits(self, tenant: str) -> None:
         if 0 < self._max_calls <= self._num_inside.total():

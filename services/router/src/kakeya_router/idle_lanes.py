@@ -30,7 +30,7 @@ class IdleLanes:
     async def make_room(self, tenant: str, turns: Mapping[str, Collection[str]]) -> bool:
         """Closes the session that has been idle for longest and may go; whether there was one.
 
-        It is the tenant's own, or of a tenant that holds more bytes: nobody takes from who has less.
+        It is the tenant's own, or of a tenant that holds two lanes more at least: nobody takes from who then has less.
 
         Args:
             tenant: wants a lane.
@@ -52,7 +52,9 @@ class IdleLanes:
         held = usage.get(tenant, TenantUsage()).reserved_bytes
         async for record in self._idle(pool):
             owner = usage.get(record.tenant, TenantUsage())
-            if record.worker_id in worker_ids and (record.tenant == tenant or owner.reserved_bytes > held):
+            if record.worker_id in worker_ids and (
+                record.tenant == tenant or owner.reserved_bytes >= held + 2 * record.reserved_bytes
+            ):
                 return [record]
         return []
 

@@ -1,4 +1,4 @@
-"""Which worker may join which pool: what the join token of the running rpc is good for."""
+"""Which worker may join which pool with which model: what the join token of the running rpc is good for."""
 
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -12,12 +12,13 @@ class Permit:
 
     Attributes:
         token_id: as lists show it; empty where no tokens are asked for.
-        pool, worker_id: the only ones that it admits; empty: any.
+        pool, worker_id, model: the only ones that it admits; empty: any.
     """
 
     token_id: str = ""
     pool: str = ""
     worker_id: str = ""
+    model: str = ""
 
 
 ANY_WORKER = Permit()
@@ -38,3 +39,9 @@ def check(pool: str, worker_id: str) -> None:
         raise PermissionDenied("this join token is for another pool")
     if permit.worker_id not in ("", worker_id):
         raise PermissionDenied("this join token is for another worker")
+
+
+def check_model(model: str) -> None:
+    """Raises PermissionDenied where the rpc's token is not for this model."""
+    if _current.get().model not in ("", model):
+        raise PermissionDenied("this join token is for another model")

@@ -1,6 +1,7 @@
 """Opening a session on one worker, so that nothing is left over when that fails."""
 
 import asyncio
+import random
 import secrets
 from collections.abc import Awaitable, Callable
 
@@ -9,41 +10,53 @@ import structlog
 from kakeya_router import candidates, refusals
 from kakeya_router.closing import LANE_SECONDS, Closing
 from kakeya_router.detached_tasks import DetachedTasks
-from kakeya_router.store.limits import Limits
 from kakeya_router.store.persistence import persist
-from kakeya_router.store.records import SessionRecord
+from kakeya_router.store.records import SessionRecord, State, WorkerRecord
 from kakeya_router.store.session_store import Cause, SessionStore
+from kakeya_router.wanted import Wanted
 from kakeya_router.worker_client import WorkerClients, WorkerError
 from kakeya_shared.errors import DeadlineExceeded, Internal, InvalidField, NoCapacity, NoWorker, Unavailable
 
 _log = structlog.get_logger()
+
+# Some round trips to Redis, in which who draws less is done.
+_GIVE_WAY_SECONDS = 0.1
 
 
 class Attempt:
     """One try to open a session on a worker.
 
     Attributes:
-        record: of the session to be.
+        wanted: with the session to be.
+        record: of it, on a worker.
         waiter_id: of who stands in the line for it; empty: nobody does.
         when_reserved: awaited before the worker is called.
-        refused: whether the store refused it, so that there is nothing to take back.
-        reserved: whether the lane is, or was, reserved; a waiter is then out of this pool's line.
+        outcome: of reserving its lane; see lua/reserve_session.lua. Empty: not known, so that it may be.
     """
 
     def __init__(
         self,
-        record: SessionRecord,
-        limits: Limits,
+        wanted: Wanted,
+        worker: WorkerRecord,
         waiter_id: str = "",
         when_reserved: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        self.record = record
-        self.limits = limits
+        self.wanted = wanted
+        self.record = wanted.record(worker)
         self.waiter_id = waiter_id
         self.when_reserved = when_reserved
         self.op_id = secrets.token_hex(8)
-        self.refused = False
-        self.reserved = False
+        self.outcome = ""
+
+    @property
+    def reserved(self) -> bool:
+        """The lane is, or was, reserved: a waiter is then out of this pool's line."""
+        return self.outcome == "reserved"
+
+    @property
+    def overtaken(self) -> bool:
+        """Somebody else has the turn at this worker."""
+        return self.outcome == "wait"
 
 
 class Opening:
@@ -81,6 +94,10 @@ class Opening:
         if attempt.when_reserved is not None:
             await attempt.when_reserved()
         record = attempt.record
+        if await self._made_elsewhere(attempt):
+            await persist(lambda: self._closing.close(record, Cause.ABANDON))
+            await asyncio.sleep(random.uniform(0, _GIVE_WAY_SECONDS))
+            return None
         try:
             lane = await self._workers.at(record.address).open_session(record, LANE_SECONDS)
         except (WorkerError, DeadlineExceeded, Unavailable, Internal) as error:
@@ -93,9 +110,8 @@ class Opening:
 
     async def _reserve(self, attempt: Attempt) -> bool:
         """Whether the lane is reserved; False when the request id was answered before."""
-        reply = await self._store.reserve(attempt.record, attempt.op_id, attempt.limits, attempt.waiter_id)
-        attempt.reserved = reply.outcome == "reserved"
-        attempt.refused = not attempt.reserved
+        reply = await self._store.reserve(attempt.record, attempt.op_id, attempt.wanted.limits, attempt.waiter_id)
+        attempt.outcome = reply.outcome
         match reply.outcome:
             case "quota":
                 name, limit = reply.rest
@@ -106,7 +122,23 @@ class Opening:
                 raise candidates.unreachable()
         return attempt.reserved
 
+    async def _made_elsewhere(self, attempt: Attempt) -> bool:
+        """Whether an equal request has a session in another pool that serves the model.
+
+        Each sets its pool's request key before it looks at the others', so of several that are made at once at most
+        one finds none. Where all give way, they try again at different times.
+        """
+        wanted, tenant = attempt.wanted, attempt.record.tenant
+        if not wanted.request.request_id:
+            return False
+        for pool in sorted(set(wanted.pools) - {attempt.record.pool}):
+            session_id = await self._store.of_request(pool, tenant, wanted.request.request_id)
+            other = await self._store.get(session_id) if session_id else None
+            if other is not None and other.state in (State.OPENING, State.OPEN, State.FAILED):
+                return True
+        return False
+
     async def _abandon(self, attempt: Attempt, opening: "asyncio.Task[SessionRecord | None]") -> None:
         await asyncio.wait([opening])
-        if not attempt.refused:
+        if attempt.outcome in ("", "reserved"):
             await persist(lambda: self._closing.close(attempt.record, Cause.ABANDON))

@@ -78,9 +78,15 @@ class Router:
             operation_lease_seconds=settings.operation_lease_seconds,
             lane_lease_seconds=LANE_LEASE_SECONDS,
             grace_seconds=grace_seconds,
+            waiter_grace_seconds=LEASE_SECONDS,
         )
         self._worker_store = WorkerStore(self._redis, settings.worker_lease_seconds)
-        queue_store = QueueStore(self._redis, lease_seconds=LEASE_SECONDS, queue_length=settings.queue_length)
+        queue_store = QueueStore(
+            self._redis,
+            lease_seconds=LEASE_SECONDS,
+            queue_length=settings.queue_length,
+            grace_seconds=LEASE_SECONDS,
+        )
         self._queue = AdmissionQueue(
             queue_store,
             self._worker_store,
@@ -139,6 +145,7 @@ class Router:
             SessionPages(session_store, self._worker_store),
             sessions,
             self._worker_store,
+            self._tasks,
         )
         self._guard = _guard(settings, credential_store)
         self._loops: list[asyncio.Task[None]] = []
@@ -226,6 +233,8 @@ def _guard(settings: RouterSettings, store: CredentialStore) -> AccessGuard | No
     """None where no keys are asked for: then everybody is `callers.ANYBODY`, and any worker may join."""
     if settings.auth == "none":
         return None
+    if settings.admin_key is None:
+        _log.warning("no KAKEYA_ROUTER_ADMIN_KEY: unless Redis holds a key with the scope admin, nobody can make keys")
     authenticator = Authenticator(
         store, _default_quota(settings), admin_key=settings.admin_key, join_token=settings.join_token
     )

@@ -4,6 +4,7 @@ import random
 
 from kakeya_router.store.records import SessionRecord, State
 from kakeya_shared.errors import (
+    Draining,
     InvariantViolated,
     KakeyaError,
     OperationRunning,
@@ -18,6 +19,7 @@ from kakeya_shared.errors import (
 
 _BUSY_RETRY_SECONDS = 0.2
 _CROWD_RETRY_SECONDS = (1.0, 2.0)
+_NEIGHBOUR_RETRY_SECONDS = (0.05, 0.25)
 
 _QUOTAS = {
     "sessions": "sessions",
@@ -62,6 +64,14 @@ def queue_full() -> QueueFull:
 
 def queue_timed_out(seconds: float) -> QueueTimedOut:
     return QueueTimedOut(f"no lane came free within {seconds:g} s", retry_after_seconds=crowd_retry_seconds())
+
+
+def draining() -> Draining:
+    """Another router serves at once; only not all callers in the same instant."""
+    return Draining(
+        "this router is shutting down; another one serves the same sessions",
+        retry_after_seconds=random.uniform(*_NEIGHBOUR_RETRY_SECONDS),
+    )
 
 
 def failed(invariant: str) -> InvariantViolated:

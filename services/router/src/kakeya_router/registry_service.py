@@ -41,6 +41,8 @@ class RegistryService(registry_pb2_grpc.RegistryServiceServicer):
         _check_contract(request.contract_version)
         worker_claims.check_join(request)
         join_permits.check(request.pool, request.worker_id)
+        # Sessions look for their model in all pools: a worker that named another one here would be given those of it.
+        join_permits.check_model(request.model)
         worker = _record(request)
         for other in await self._store.workers(worker.pool):
             if other.model != worker.model:

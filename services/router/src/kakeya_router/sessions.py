@@ -1,6 +1,5 @@
 """Sessions as a whole: made once for each request, closed by whoever may."""
 
-import asyncio
 from collections.abc import Sequence
 
 import structlog
@@ -10,16 +9,15 @@ from kakeya_router.admission import Admission
 from kakeya_router.callers import Caller
 from kakeya_router.closing import Closing
 from kakeya_router.detached_tasks import DetachedTasks
+from kakeya_router.sharing import Sharing
 from kakeya_router.store.limits import Limits
-from kakeya_router.store.records import SessionRecord, State, WorkerRecord
+from kakeya_router.store.records import SessionRecord, WorkerRecord
 from kakeya_router.store.session_store import Cause, SessionStore
 from kakeya_router.store.worker_store import WorkerStore
 from kakeya_router.wanted import Wanted
 from kakeya_stubs.v1.runtime_pb2 import CreateSessionRequest
 
 _log = structlog.get_logger()
-
-_POLL_SECONDS = 0.05
 
 
 class Sessions:
@@ -48,6 +46,7 @@ class Sessions:
         self._tasks = tasks
         self._admission = admission
         self._closing = closing
+        self._sharing = Sharing(store, tasks)
         self._default_ttl_seconds = default_ttl_seconds
         self._default_model = default_model
         self._key_max_sessions = key_max_sessions
@@ -66,9 +65,9 @@ class Sessions:
         serving = candidates.of_model(await self._worker_store.all_workers(), request.model or self._default_model)
         fitting = candidates.of_fingerprint(serving, request.fingerprint)
         validation.check_vocabulary("eos_token_ids", request.eos_token_ids, min(w.vocab_size for w in fitting))
-        wanted = self._wanted(request, fitting[0].model, callers.current())
+        wanted = self._wanted(request, serving, callers.current())
         while True:
-            record = await self._earlier(wanted, serving) or await self._admission.admit(wanted, fitting)
+            record = await self._earlier(wanted) or await self._admission.admit(wanted, fitting)
             if record is not None:
                 return record
 
@@ -91,11 +90,11 @@ class Sessions:
         if await self._closing.close(record, Cause.EXPIRY) is not None:
             _log.info("session expired", session_id=record.session_id, state=record.state.value)
 
-    async def _earlier(self, wanted: Wanted, serving: Sequence[WorkerRecord]) -> SessionRecord | None:
+    async def _earlier(self, wanted: Wanted) -> SessionRecord | None:
         request_id = wanted.request.request_id
         if not request_id:
             return None
-        for pool in sorted({worker.pool for worker in serving}):
+        for pool in sorted(wanted.pools):
             session_id = await self._store.of_request(pool, wanted.caller.tenant, request_id)
             found = await self._shared(session_id, wanted.digest) if session_id else None
             if found is not None:
@@ -108,21 +107,18 @@ class Sessions:
         Raises:
             InvalidField: that call asked for something else.
         """
-        while True:
-            record = await self._store.get(session_id)
-            if record is not None and record.request_digest != digest:
-                raise validation.invalid("request_id", "an earlier request with this id asked for something else")
-            shared = (await self._store.share(record)).record if record is not None else None
-            if shared is None or shared.state is not State.OPENING:
-                return shared
-            await asyncio.sleep(_POLL_SECONDS)
+        record = await self._store.get(session_id)
+        if record is not None and record.request_digest != digest:
+            raise validation.invalid("request_id", "an earlier request with this id asked for something else")
+        return await self._sharing.opened(record) if record is not None else None
 
-    def _wanted(self, request: CreateSessionRequest, model: str, caller: Caller) -> Wanted:
+    def _wanted(self, request: CreateSessionRequest, serving: Sequence[WorkerRecord], caller: Caller) -> Wanted:
         quota = caller.quota
         return Wanted(
             request,
             caller,
-            model,
+            serving[0].model,
+            {worker.pool for worker in serving},
             request.ttl_seconds if request.HasField("ttl_seconds") else self._default_ttl_seconds,
             Limits(quota.max_sessions, quota.max_reserved_bytes, self._key_max_sessions),
         )

@@ -9,11 +9,25 @@ from pydantic import AfterValidator, SecretStr, model_validator
 from kakeya_shared.addresses import Address
 from kakeya_shared.settings import LONGEST_APPEND_TOKENS, ListenerSettings, ServiceSettings, append_bytes, setting
 
+# What is shorter may be a word that somebody guesses.
+_MIN_SECRET_LETTERS = 24
+
 
 def _redis_url(url: str) -> str:
     if urlsplit(url).scheme not in ("redis", "rediss", "unix"):
         raise ValueError("not a redis://, rediss:// or unix:// URL")
     return url
+
+
+def _secret(given: SecretStr) -> SecretStr:
+    """Without what surrounds it in a file, such as the end of its line; as metadata can carry it."""
+    text = given.get_secret_value().strip()
+    if len(text) < _MIN_SECRET_LETTERS or not all("!" <= letter <= "~" for letter in text):
+        raise ValueError(f"must have at least {_MIN_SECRET_LETTERS} letters, all of them visible ASCII")
+    return SecretStr(text)
+
+
+_Secret = Annotated[SecretStr, AfterValidator(_secret)]
 
 
 class RouterSettings(ListenerSettings):
@@ -39,16 +53,13 @@ class RouterSettings(ListenerSettings):
     auth: Literal["none", "keys"] = setting(
         "none", "whether callers need a key, and workers a token", reason="on loopback whoever is on this host may"
     )
-    admin_key: SecretStr | None = setting(
+    admin_key: _Secret | None = setting(
         None,
         "an administrator's key beside those in Redis, for the first one; put it into the variable, since flags are "
         "seen by everybody on the host",
         reason="none",
-        min_length=24,
     )
-    join_token: SecretStr | None = setting(
-        None, "a token beside those in Redis that admits any worker", reason="none", min_length=24
-    )
+    join_token: _Secret | None = setting(None, "a token beside those in Redis that admits any worker", reason="none")
     worker_ca: Path | None = setting(
         None,
         "certificate authorities of the workers, in PEM: calls to workers use TLS and present --tls-cert",
@@ -215,6 +226,21 @@ class RouterSettings(ListenerSettings):
             raise ValueError(
                 f"--max-append-tokens {self.max_append_tokens} needs --max-message-bytes of at least {num_bytes}"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _quotas_need_keys(self) -> Self:
+        flags = ("tenant_max_sessions", "tenant_max_bytes", "tenant_tokens_per_minute", "key_max_sessions")
+        ignored = [f"--{flag.replace('_', '-')}" for flag in flags if getattr(self, flag)]
+        if self.auth == "none" and ignored:
+            raise ValueError(f"{', '.join(ignored)}: without --auth keys nobody has a tenant or a key")
+        return self
+
+    @model_validator(mode="after")
+    def _secrets_are_asked_for(self) -> Self:
+        # Whoever sets one believes the door is shut.
+        if self.auth == "none" and (self.admin_key is not None or self.join_token is not None):
+            raise ValueError("--admin-key and --join-token need --auth keys: without it nobody is asked for them")
         return self
 
     @model_validator(mode="after")

@@ -28,8 +28,9 @@ MAX_SESSION_ID_LENGTH = 128
 # A conversation that nobody has touched for a year will not be gone on with.
 MAX_TTL_SECONDS = 365 * 86_400
 
-# Control characters and the two separators that end a line: what could forge a line of a log or of a list.
-_UNPRINTABLE = frozenset({"Cc", "Zl", "Zp"})
+# Control characters and the two separators that end a line: what could forge a line of a log or of a list. Format
+# characters, such as those that turn the direction of writing: what could disguise one.
+_UNPRINTABLE = frozenset({"Cc", "Cf", "Zl", "Zp"})
 
 
 def invalid(field: str, why: str) -> InvalidField:
@@ -41,7 +42,7 @@ def check_text(field: str, text: str, max_bytes: int) -> None:
     if len(text.encode()) > max_bytes:
         raise invalid(field, f"longer than {max_bytes} bytes")
     if not _UNPRINTABLE.isdisjoint(map(unicodedata.category, text)):
-        raise invalid(field, "has control characters or line breaks")
+        raise invalid(field, "has control or format characters, or line breaks")
 
 
 def is_session_id(text: str) -> bool:

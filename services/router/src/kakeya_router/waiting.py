@@ -76,12 +76,11 @@ class Waiting:
 
     async def _take(self, waiter: Waiter, pools: Collection[str]) -> SessionRecord | None:
         """Does what there is to do for a waiter that was woken; None: it goes on waiting, or was answered."""
-        turns, waiter.turns = waiter.turns, {}
         if waiter.displaced:
-            displaced, waiter.displaced = waiter.displaced, set()
-            await self._queue.enter(waiter, displaced)
+            await self._queue.re_enter(waiter)
             return None
         record = await self._open(waiter, pools)
+        turns, waiter.turns = waiter.turns, {}
         if record is None and not waiter.answered and self._idle_lanes is not None:
             made = await self._idle_lanes.make_room(waiter.wanted.caller.tenant, turns)
             if made:
@@ -104,6 +103,8 @@ class Waiting:
             try:
                 record = await self._opening.open(attempt)
             except (InvalidField, NoCapacity, NoWorker) as refusal:
+                if attempt.reserved or attempt.overtaken:
+                    waiter.turns.clear()  # of before it lost the turn: no room is to be made for it now
                 if attempt.reserved:
                     await self._come_back(waiter, worker, refusal, pools)
                     return None
@@ -117,8 +118,7 @@ class Waiting:
             waiter.in_line.discard(worker.pool)
             await self._queue.step_out(waiter, set(waiter.in_line))
 
-        wanted = waiter.wanted
-        return Attempt(wanted.record(worker), wanted.limits, waiter.waiter_id, leave_the_other_lines)
+        return Attempt(waiter.wanted, worker, waiter.waiter_id, leave_the_other_lines)
 
     async def _come_back(
         self, waiter: Waiter, worker: WorkerRecord, refusal: KakeyaError, pools: Collection[str]

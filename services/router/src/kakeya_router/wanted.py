@@ -1,6 +1,7 @@
 """What a CreateSession asks for, and for whom."""
 
 import hashlib
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from kakeya_router.callers import Caller
@@ -23,6 +24,7 @@ class Wanted:
 
     Attributes:
         model: the one that serves it.
+        pools: all whose workers serve it.
         ttl_seconds: as asked for, or the router's default.
         limits: quotas of the caller.
     """
@@ -30,6 +32,7 @@ class Wanted:
     request: CreateSessionRequest
     caller: Caller
     model: str
+    pools: Collection[str]
     ttl_seconds: int
     limits: Limits
 

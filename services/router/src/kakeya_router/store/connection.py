@@ -28,6 +28,8 @@ _PRELUDE = "prelude.lua"
 
 # Refused, reset, still loading its data, or silent.
 _NO_ANSWER = (exceptions.ConnectionError, exceptions.TimeoutError, OSError)
+# Redis was not asked: all connections were busy for as long as a caller waits.
+_NO_CONNECTION = "No connection available."
 # Alive and not able to take writes: a replica in the middle of a fail-over, a full disk or memory, a cluster that
 # lacks nodes. A script's error carries the code in its text, an error of a plain command in its type.
 _NO_WRITES = (exceptions.ReadOnlyError, exceptions.OutOfMemoryError, exceptions.ClusterDownError)
@@ -100,7 +102,8 @@ class RedisConnection:
         except (*_NO_ANSWER, exceptions.ResponseError) as error:
             if isinstance(error, exceptions.ResponseError) and not _takes_no_writes(error):
                 raise
-            self._answers_since = None
+            if str(error) != _NO_CONNECTION:
+                self._answers_since = None
             raise StoreUnavailable(
                 f"Redis does not answer ({type(error).__name__})", retry_after_seconds=_RETRY_AFTER_SECONDS
             ) from error

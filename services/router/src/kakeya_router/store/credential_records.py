@@ -38,10 +38,11 @@ class Key(Credential):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Token(Credential):
-    """A join token; `pool` and `worker_id` are the only ones that it admits, empty: any."""
+    """A join token; `pool`, `worker_id` and `model` are the only ones that it admits, empty: any."""
 
     pool: str = ""
     worker_id: str = ""
+    model: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,11 +8,11 @@ All of it shares the hash tag `{access}`, for none of it belongs to a pool:
 - `kakeya:{access}:tenant:NAME`: hash, a `QuotaRecord`
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from kakeya_router.callers import Quota
-from kakeya_router.credentials import Kind, Minted, mint
+from kakeya_router.credentials import Kind
 from kakeya_router.store.connection import RedisConnection
 from kakeya_router.store.credential_records import Credential, Key, QuotaRecord, Token
 
@@ -38,33 +38,13 @@ class CredentialStore:
     def __init__(self, redis: RedisConnection) -> None:
         self._redis = redis
 
-    async def create_key(self, tenant: str, scope_names: str, label: str, lifetime_ms: int) -> tuple[Key, Minted]:
-        """`lifetime_ms` 0: it does not expire."""
+    async def create_key(self, key: Key, lifetime_ms: int) -> Key | None:
+        """The key with its times; None: its id is taken. `lifetime_ms` 0: it does not expire."""
+        return await self._create(Kind.KEY, key, lifetime_ms)
 
-        def record(minted: Minted) -> Key:
-            return Key(
-                credential_id=minted.credential_id,
-                digest=minted.digest,
-                tenant=tenant,
-                scope_names=scope_names,
-                label=label,
-            )
-
-        return await self._create(Kind.KEY, record, lifetime_ms)
-
-    async def create_token(self, pool: str, worker_id: str, label: str, lifetime_ms: int) -> tuple[Token, Minted]:
-        """`lifetime_ms` 0: it does not expire."""
-
-        def record(minted: Minted) -> Token:
-            return Token(
-                credential_id=minted.credential_id,
-                digest=minted.digest,
-                pool=pool,
-                worker_id=worker_id,
-                label=label,
-            )
-
-        return await self._create(Kind.TOKEN, record, lifetime_ms)
+    async def create_token(self, token: Token, lifetime_ms: int) -> Token | None:
+        """As `create_key`."""
+        return await self._create(Kind.TOKEN, token, lifetime_ms)
 
     async def keys(self) -> list[Key]:
         """All of them, oldest first."""
@@ -116,17 +96,13 @@ class CredentialStore:
     async def tenants_with_quota(self) -> list[str]:
         return sorted(await self._redis.call(lambda redis: redis.smembers(_TENANTS)))
 
-    async def _create(self, kind: Kind, record: Callable[[Minted], C], lifetime_ms: int) -> tuple[C, Minted]:
-        while True:
-            minted = mint(kind)
-            wanted = record(minted)
-            flat = await self._redis.script(
-                "create_credential",
-                [_name(kind, minted.credential_id), _ids(kind)],
-                (minted.credential_id, lifetime_ms, _EXPIRED_RETENTION_MS, *wanted.to_hash()),
-            )
-            if flat:  # else somebody has this id: one try in a few million with 10,000 keys
-                return type(wanted).from_hash(_pairs(flat)), minted
+    async def _create(self, kind: Kind, wanted: C, lifetime_ms: int) -> C | None:
+        flat = await self._redis.script(
+            "create_credential",
+            [_name(kind, wanted.credential_id), _ids(kind)],
+            (wanted.credential_id, lifetime_ms, _EXPIRED_RETENTION_MS, *wanted.to_hash()),
+        )
+        return type(wanted).from_hash(_pairs(flat)) if flat else None
 
     async def _list(self, kind: Kind, of: type[C]) -> list[C]:
         ids = sorted(await self._redis.call(lambda redis: redis.smembers(_ids(kind))))

@@ -97,9 +97,14 @@ class PoolKeys:
     @property
     def waiters(self) -> str:
         """Hash: of each waiter its place, what it wants and the end of its lease ("ID|member", "ID|wants",
-        "ID|lease_until_ms"), and the last ticket.
+        "ID|lease_until_ms"), the last ticket, and when the line was last cleared of lapsed ones (`purged_ms`).
         """
         return self._key("waiters")
+
+    @property
+    def evicted(self) -> str:
+        """Sorted set: ids of the waiters that made way in a full queue by the time; forgotten after a minute."""
+        return self._key("evicted")
 
     @property
     def idle(self) -> str:

@@ -15,6 +15,7 @@ class Place:
 
     Attributes:
         waiter_id: unguessable, so that two routers never make the same.
+        model: that its workers serve.
         fingerprint: of the workers that it can use; empty: any.
         refused: incarnations that cannot hold the session.
         reserved_bytes: of the lane.
@@ -24,6 +25,7 @@ class Place:
     waiter_id: str
     tenant: str
     key_id: str
+    model: str
     fingerprint: str
     refused: Sequence[str]
     reserved_bytes: int
@@ -49,26 +51,45 @@ class Entry:
     limit: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Renewal:
+    """Ids of waiters that have something to learn.
+
+    Attributes:
+        displaced: are not in the line any more, as their lease lapsed.
+        answered: their request was answered elsewhere.
+        evicted: made way for others in a full queue.
+    """
+
+    displaced: list[str]
+    answered: list[str]
+    evicted: list[str]
+
+
 class QueueStore:
     """All methods raise StoreUnavailable.
 
     Args:
         lease_seconds: how long a waiter stays in the line without a renewal.
         queue_length: how many may stand in the line of a pool.
+        grace_seconds: after an outage of Redis no waiter is removed for so long; its router could not renew it.
     """
 
-    def __init__(self, redis: RedisConnection, *, lease_seconds: float, queue_length: int) -> None:
+    def __init__(
+        self, redis: RedisConnection, *, lease_seconds: float, queue_length: int, grace_seconds: float = 0
+    ) -> None:
         self._redis = redis
+        self._grace_seconds = grace_seconds
         self._lease_ms = round(lease_seconds * 1000)
         self._queue_length = queue_length
 
     async def enter(self, pool: str, place: Place, limits: Limits, *, returning: bool = False) -> Entry:
         """Lines up; who is `returning` from a worker that did not take it finds room in any case."""
         keys = PoolKeys(pool)
-        wants = json.dumps({"fingerprint": place.fingerprint, "refused": list(place.refused)})
+        wants = json.dumps({"model": place.model, "fingerprint": place.fingerprint, "refused": list(place.refused)})
         outcome, *rest = await self._redis.script(
             "enter_line",
-            [keys.queue, keys.waiters, keys.usage],
+            [keys.queue, keys.waiters, keys.usage, keys.evicted],
             (
                 place.waiter_id,
                 place.tenant,
@@ -77,6 +98,7 @@ class QueueStore:
                 self._lease_ms,
                 0 if returning else self._queue_length,
                 wants,
+                self._may_clear(),
                 place.reserved_bytes,
                 *limits.arguments,
             ),
@@ -89,22 +111,20 @@ class QueueStore:
         keys = PoolKeys(pool)
         await self._redis.script("leave_line", [keys.queue, keys.waiters], (waiter_id,))
 
-    async def renew(self, pool: str, requests: Sequence[tuple[str, str, str]]) -> tuple[list[str], list[str]]:
-        """Renews waiters, each with its tenant and its request id; see lua/renew_waiters.lua.
-
-        Returns:
-            The ids of those that are not in the line any more, and of those whose request was answered elsewhere.
-        """
+    async def renew(self, pool: str, requests: Sequence[tuple[str, str, str]]) -> Renewal:
+        """Renews waiters, each with its tenant and its request id."""
         keys = PoolKeys(pool)
-        displaced, answered = await self._redis.script(
+        found = await self._redis.script(
             "renew_waiters",
-            [keys.waiters, *(keys.request(tenant, request_id) for _, tenant, request_id in requests)],
+            [keys.waiters, keys.evicted, *(keys.request(tenant, request_id) for _, tenant, request_id in requests)],
             (self._lease_ms, *(waiter_id for waiter_id, _, _ in requests)),
         )
-        return displaced, answered
+        return Renewal(*found)
 
     async def forget_lapsed(self, pool: str) -> None:
-        """Takes the waiters of vanished routers off the front of the line, also when nobody else looks there."""
+        """Takes the waiters of vanished routers out of the line, also when nobody else looks there."""
+        if not self._may_clear():
+            return
         keys = PoolKeys(pool)
         await self._redis.script("forget_waiters", [keys.queue, keys.waiters], ())
 
@@ -112,6 +132,11 @@ class QueueStore:
         """Who is first in the line at each of these workers, where somebody is."""
         keys = PoolKeys(pool)
         found = await self._redis.script(
-            "whose_turn", [keys.queue, keys.waiters, keys.usage, *map(keys.worker, worker_ids)], ()
+            "whose_turn",
+            [keys.queue, keys.waiters, keys.usage, *map(keys.worker, worker_ids)],
+            (self._may_clear(),),
         )
         return [Turn(worker_id, waiter_id, bool(has_room)) for worker_id, waiter_id, has_room in found]
+
+    def _may_clear(self) -> int:
+        return int(self._redis.answers_for(self._grace_seconds))

@@ -103,6 +103,7 @@ class SessionStore:
             must outlast the worker's call.
         grace_seconds: after an outage of Redis no lapsed operation is taken over for so long; its router could
             not renew it.
+        waiter_grace_seconds: the same for waiters; see `QueueStore`.
     """
 
     def __init__(
@@ -113,12 +114,14 @@ class SessionStore:
         operation_lease_seconds: float,
         lane_lease_seconds: float,
         grace_seconds: float,
+        waiter_grace_seconds: float = 0,
     ) -> None:
         self._redis = redis
         self._router_id = router_id
         self._lease_ms = round(operation_lease_seconds * 1000)
         self._lane_lease_ms = round(lane_lease_seconds * 1000)
         self._grace_seconds = grace_seconds
+        self._waiter_grace_seconds = waiter_grace_seconds
 
     async def get(self, session_id: str) -> SessionRecord | None:
         pool = pool_of(session_id)
@@ -164,6 +167,7 @@ class SessionStore:
             _REQUEST_TTL_MS if record.request_id else 0,
             waiter_id,
             *limits.arguments,
+            int(self._redis.answers_for(self._waiter_grace_seconds)),
             *record.to_hash(),
         )
 

@@ -230,6 +230,7 @@ class Token(_message.Message):
     LABEL_FIELD_NUMBER: _builtins.int
     CREATED_AT_FIELD_NUMBER: _builtins.int
     EXPIRES_AT_FIELD_NUMBER: _builtins.int
+    MODEL_FIELD_NUMBER: _builtins.int
     token_id: _builtins.str
     """Names the token in lists and logs; not secret."""
     pool: _builtins.str
@@ -242,6 +243,8 @@ class Token(_message.Message):
     """Unix time in seconds."""
     expires_at: _builtins.float
     """Unix time in seconds; 0: never."""
+    model: _builtins.str
+    """The only model that it admits; empty: any."""
     def __init__(
         self,
         *,
@@ -251,10 +254,11 @@ class Token(_message.Message):
         label: _builtins.str = ...,
         created_at: _builtins.float = ...,
         expires_at: _builtins.float = ...,
+        model: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "expires_at", b"expires_at", "label", b"label", "pool", b"pool", "token_id", b"token_id", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "expires_at", b"expires_at", "label", b"label", "model", b"model", "pool", b"pool", "token_id", b"token_id", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -268,12 +272,15 @@ class CreateTokenRequest(_message.Message):
     WORKER_ID_FIELD_NUMBER: _builtins.int
     LABEL_FIELD_NUMBER: _builtins.int
     EXPIRES_IN_SECONDS_FIELD_NUMBER: _builtins.int
+    MODEL_FIELD_NUMBER: _builtins.int
     pool: _builtins.str
     worker_id: _builtins.str
     label: _builtins.str
     """At most 256 bytes."""
     expires_in_seconds: _builtins.int
     """Unset: it does not expire."""
+    model: _builtins.str
+    """The only model that it admits; empty: any. A pool alone does not say what its workers may serve."""
     def __init__(
         self,
         *,
@@ -281,10 +288,11 @@ class CreateTokenRequest(_message.Message):
         worker_id: _builtins.str = ...,
         label: _builtins.str = ...,
         expires_in_seconds: _builtins.int | None = ...,
+        model: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_expires_in_seconds", b"_expires_in_seconds", "expires_in_seconds", b"expires_in_seconds"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_expires_in_seconds", b"_expires_in_seconds", "expires_in_seconds", b"expires_in_seconds", "label", b"label", "pool", b"pool", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_expires_in_seconds", b"_expires_in_seconds", "expires_in_seconds", b"expires_in_seconds", "label", b"label", "model", b"model", "pool", b"pool", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__expires_in_seconds: _TypeAlias = _typing.Literal["expires_in_seconds"]  # noqa: Y015
     _WhichOneofArgType__expires_in_seconds: _TypeAlias = _typing.Literal["_expires_in_seconds", b"_expires_in_seconds"]  # noqa: Y015

@@ -8,7 +8,8 @@
 -- returns {'claimed', record} the record as it was before
 --         {'missing'}
 --         {'kept'}            not expired, or busy; or wanted by another CreateSession; or not idle for so long, or
---                             of a tenant that holds no more than the one that wants the lane
+--                             of a tenant that holds less than two lanes more than the one that wants the lane: with
+--                             one more, the two would take it from each other in turn
 local session_id, op_id, router, lease_ms, cause = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local record = redis.call('HGETALL', KEYS[1])
 if #record == 0 then
@@ -17,19 +18,21 @@ if #record == 0 then
 end
 local now = now_ms()
 local state = redis.call('HGET', KEYS[1], 'state')
+local lease_until = redis.call('HGET', KEYS[2], 'lease_until_ms')
+local busy = lease_until and tonumber(lease_until) > now
 if cause == 'expiry' then
-  local lease_until = redis.call('HGET', KEYS[2], 'lease_until_ms')
   local expires_at = redis.call('ZSCORE', KEYS[5], session_id)
-  if not expires_at or tonumber(expires_at) > now or (lease_until and tonumber(lease_until) > now) then
+  if not expires_at or tonumber(expires_at) > now or busy then
     return {'kept'}
   end
 elseif cause == 'idle' then
   local idle_since = redis.call('ZSCORE', KEYS[10], session_id)
-  if not idle_since or tonumber(idle_since) > now - ARGV[6] then
+  if not idle_since or tonumber(idle_since) > now - ARGV[6] or busy then
     return {'kept'}
   end
   local owner = redis.call('HGET', KEYS[1], 'tenant') or ''
-  if owner ~= ARGV[7] and held_bytes(KEYS[7], owner) <= held_bytes(KEYS[7], ARGV[7]) then
+  local lane = redis.call('HGET', KEYS[1], 'reserved_bytes')
+  if owner ~= ARGV[7] and held_bytes(KEYS[7], owner) < held_bytes(KEYS[7], ARGV[7]) + 2 * lane then
     return {'kept'}
   end
 elseif state == 'closing' or (state == 'opening' and cause == 'request') then

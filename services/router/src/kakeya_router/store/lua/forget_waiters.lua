@@ -1,20 +1,9 @@
--- Takes waiters whose lease has lapsed out of the line, as far as they stand at its front.
+-- Takes waiters whose lease has lapsed out of the line, at most once a second.
 -- KEYS    queue, waiters
 -- ARGV    nothing
 -- returns how many
-local now, num_forgotten = now_ms(), 0
-local member = member_after(KEYS[1], '-')
-while member do
-  local tenant, _, id = parse_member(member)
-  if tonumber(redis.call('HGET', KEYS[2], id .. '|lease_until_ms')) <= now then
-    leave_line(KEYS[1], KEYS[2], id)
-    num_forgotten = num_forgotten + 1
-    member = member_after(KEYS[1], '(' .. member)
-  else
-    member = member_after(KEYS[1], '(' .. tenant .. '}')
-  end
-end
-if num_forgotten > 0 then
+local num_purged = purge(KEYS[1], KEYS[2], now_ms())
+if num_purged > 0 then
   announce_room(KEYS[1])
 end
-return num_forgotten
+return num_purged

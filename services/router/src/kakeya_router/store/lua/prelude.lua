@@ -36,15 +36,16 @@ local function count_lane(usage, tenant, key_id, bytes, sign)
   end
 end
 
--- The quota that one more lane would exceed, as name and limit; nil: none. A limit of 0 is none.
-local function quota_reached(usage, tenant, key_id, bytes, max_sessions, max_bytes, key_max_sessions)
+-- The quota that one more lane would exceed, beside those that so many of the tenant wait for, as name and limit;
+-- nil: none. A limit of 0 is none.
+local function quota_reached(usage, tenant, key_id, bytes, num_waiting, max_sessions, max_bytes, key_max_sessions)
   local function exceeded(field, amount, limit)
     local used = tonumber(redis.call('HGET', usage, field) or 0)
     return tonumber(limit) > 0 and used + amount > tonumber(limit)
   end
-  if exceeded(tenant .. '|sessions', 1, max_sessions) then
+  if exceeded(tenant .. '|sessions', num_waiting + 1, max_sessions) then
     return 'sessions', max_sessions
-  elseif exceeded(tenant .. '|bytes', tonumber(bytes), max_bytes) then
+  elseif exceeded(tenant .. '|bytes', (num_waiting + 1) * bytes, max_bytes) then
     return 'reserved_bytes', max_bytes
   elseif key_id ~= '' and exceeded('key:' .. key_id .. '|sessions', 1, key_max_sessions) then
     return 'key_sessions', key_max_sessions
@@ -92,17 +93,32 @@ local function charge_operation(history_length, now)
   redis.call('PEXPIRE', KEYS[11], math.ceil(spent * 60000 / rate))
 end
 
+-- Takes waiters {member, id} out of the line.
+local function forget(queue, waiters, gone)
+  if #gone == 0 then
+    return
+  end
+  local members, fields = {}, {}
+  for i, waiter in ipairs(gone) do
+    members[i] = waiter.member
+    for _, field in ipairs({'|member', '|wants', '|lease_until_ms'}) do
+      fields[#fields + 1] = waiter.id .. field
+    end
+  end
+  redis.call('ZREM', queue, unpack(members))
+  redis.call('HDEL', waiters, unpack(fields))
+  if redis.call('EXISTS', queue) == 0 then
+    redis.call('DEL', waiters)
+  end
+end
+
 -- Takes a waiter out of the line, if it stands in it.
 local function leave_line(queue, waiters, id)
   local member = redis.call('HGET', waiters, id .. '|member')
   if not member then
     return false
   end
-  redis.call('ZREM', queue, member)
-  redis.call('HDEL', waiters, id .. '|member', id .. '|wants', id .. '|lease_until_ms')
-  if redis.call('EXISTS', queue) == 0 then
-    redis.call('DEL', waiters)
-  end
+  forget(queue, waiters, {{member = member, id = id}})
   return true
 end
 
@@ -111,13 +127,68 @@ local function parse_member(member)
   return string.match(member, '^(.-)|(%d+)|(.*)$')
 end
 
-local function member_after(queue, bound)
-  return redis.call('ZRANGEBYLEX', queue, bound, '+', 'LIMIT', 0, 1)[1]
+-- The line is read in batches: with a thousand in it, a command for each of them would keep all others from Redis.
+local BATCH = 128
+
+-- The next waiters in the order of the line's text: their members, tenants, ids and one field of each, as arrays;
+-- then what those after them are beyond, or false.
+local function read_waiters(queue, waiters, bound, field)
+  local members = redis.call('ZRANGEBYLEX', queue, bound, '+', 'LIMIT', 0, BATCH)
+  local tenants, ids, fields, tenant, prefix = {}, {}, {}, nil, nil
+  for i, member in ipairs(members) do
+    if not prefix or string.sub(member, 1, #prefix) ~= prefix then
+      tenant = parse_member(member)
+      prefix = tenant .. '|'
+    end
+    local id = string.sub(member, #prefix + 18)  -- after the ticket's 16 digits and another '|'
+    tenants[i], ids[i], fields[i] = tenant, id, id .. field
+  end
+  local values = #members > 0 and redis.call('HMGET', waiters, unpack(fields)) or {}
+  return members, tenants, ids, values, #members == BATCH and '(' .. members[BATCH]
 end
 
--- Whether what a waiter wants, as JSON holds it, can be had from a worker {incarnation, fingerprint}.
+-- What the tenants of a batch hold, by tenant.
+local function held_by(usage, tenants)
+  local names, fields, held = {}, {}, {}
+  for _, tenant in ipairs(tenants) do
+    if names[#names] ~= tenant then
+      names[#names + 1], fields[#fields + 1] = tenant, tenant .. '|bytes'
+    end
+  end
+  if #names > 0 then
+    for i, bytes in ipairs(redis.call('HMGET', usage, unpack(fields))) do
+      held[names[i]] = tonumber(bytes or 0)
+    end
+  end
+  return held
+end
+
+-- Takes all whose lease has lapsed out of the line, at most once a second; how many those were.
+local function purge(queue, waiters, now)
+  local purged_ms = redis.call('HGET', waiters, 'purged_ms')
+  if redis.call('EXISTS', queue) == 0 or (purged_ms and now - purged_ms < 1000) then
+    return 0
+  end
+  redis.call('HSET', waiters, 'purged_ms', now)
+  local bound, num_purged = '-', 0
+  while bound do
+    local lapsed, members, ids, leases, _ = {}, nil, nil, nil, nil
+    members, _, ids, leases, bound = read_waiters(queue, waiters, bound, '|lease_until_ms')
+    for i, lease_until in ipairs(leases) do
+      if tonumber(lease_until) <= now then
+        lapsed[#lapsed + 1] = {member = members[i], id = ids[i]}
+      end
+    end
+    forget(queue, waiters, lapsed)
+    num_purged = num_purged + #lapsed
+  end
+  return num_purged
+end
+
+-- Whether what a waiter wants, as JSON holds it, can be had from a worker {incarnation, fingerprint, model}. An older
+-- router's waiter says no model.
 local function can_use(wants, worker)
-  if wants.fingerprint ~= '' and wants.fingerprint ~= worker[2] then
+  if (wants.model and wants.model ~= worker[3]) or (wants.fingerprint ~= '' and wants.fingerprint ~= worker[2]) then
     return false
   end
   for _, incarnation in ipairs(wants.refused) do
@@ -128,6 +199,20 @@ local function can_use(wants, worker)
   return true
 end
 
+-- Numbers of the workers that can be used by who wants this; `known` holds what was asked before.
+local function usable_workers(known, text, workers)
+  if not known[text] then
+    local wants, usable = cjson.decode(text), {}
+    for i, worker in ipairs(workers) do
+      if can_use(wants, worker) then
+        usable[#usable + 1] = i
+      end
+    end
+    known[text] = usable
+  end
+  return known[text]
+end
+
 -- Whether a waiter {bytes, ticket, id} comes before another. Tickets are equally long.
 local function comes_before(one, other)
   if one[1] ~= other[1] then
@@ -136,41 +221,69 @@ local function comes_before(one, other)
   return one[2] < other[2]
 end
 
--- Who has the turn at each of some workers {incarnation, fingerprint}: inside a tenant the oldest, between tenants
--- the one that holds the fewest bytes, then the older. Waiters whose lease has lapsed leave the line.
+-- Who has the turn at each of some workers {incarnation, fingerprint, model}: inside a tenant the oldest, between
+-- tenants the one that holds the fewest bytes, then the older. Those whose lease has lapsed do not count if the line
+-- may be cleared of them, and leave it where they stood in the way. Who only asks whether anybody comes before
+-- `other` {bytes, ticket} is answered with what is known when the first such is found.
 -- Returns for each worker {bytes, ticket, id}, or false.
-local function first_in_line(queue, waiters, usage, workers, now)
-  local firsts = {}
+local function first_in_line(queue, waiters, usage, workers, now, may_clear, other)
+  local firsts, known, tenant, seen, done, num_done = {}, {}, nil, nil, nil, 0
   for i = 1, #workers do
     firsts[i] = false
   end
-  local member = member_after(queue, '-')
-  while member do
-    local tenant = parse_member(member)
-    local bytes, found, num_found = held_bytes(usage, tenant), {}, 0
-    while member and num_found < #workers do
-      local owner, ticket, id = parse_member(member)
-      if owner ~= tenant then
-        break
+  local function has_lapsed(id)
+    return may_clear and tonumber(redis.call('HGET', waiters, id .. '|lease_until_ms')) <= now
+  end
+  -- Whether it counts: where it cannot be the first, nobody asks for its lease.
+  local function look_at(candidate, wants)
+    local better = {}
+    for _, i in ipairs(usable_workers(known, wants, workers)) do
+      if not done[i] and (not firsts[i] or comes_before(candidate, firsts[i])) then
+        better[#better + 1] = i
       end
-      local waiter = redis.call('HMGET', waiters, id .. '|lease_until_ms', id .. '|wants')
-      if tonumber(waiter[1]) <= now then
-        leave_line(queue, waiters, id)
-      else
-        local wants = cjson.decode(waiter[2])
-        for i, worker in ipairs(workers) do
-          if not found[i] and can_use(wants, worker) then
-            found[i], num_found = true, num_found + 1
-            local candidate = {bytes, ticket, id}
-            if not firsts[i] or comes_before(candidate, firsts[i]) then
-              firsts[i] = candidate
-            end
-          end
+    end
+    if #better > 0 and has_lapsed(candidate[3]) then
+      return false
+    end
+    for _, i in ipairs(better) do
+      firsts[i] = candidate
+    end
+    return true
+  end
+  local bound = '-'
+  while bound do
+    local lapsed, members, tenants, ids, wants = {}, nil, nil, nil, nil
+    members, tenants, ids, wants, bound = read_waiters(queue, waiters, bound, '|wants')
+    local held = held_by(usage, tenants)
+    for i, member in ipairs(members) do
+      if tenants[i] ~= tenant then
+        tenant, seen, done, num_done = tenants[i], {}, {}, 0
+        if other and held[tenant] > other[1] then
+          num_done = #workers  -- none of its waiters comes before
         end
       end
-      member = member_after(queue, '(' .. member)
+      if num_done < #workers and not seen[wants[i]] then
+        local ticket = string.sub(member, #tenant + 2, #tenant + 17)
+        if look_at({held[tenant], ticket, ids[i]}, wants[i]) then
+          seen[wants[i]] = true  -- the next that wants the same comes after it everywhere
+          for _, worker in ipairs(usable_workers(known, wants[i], workers)) do
+            num_done = num_done + (done[worker] and 0 or 1)
+            done[worker] = true
+          end
+        else
+          lapsed[#lapsed + 1] = {member = member, id = ids[i]}
+        end
+      end
     end
-    member = member_after(queue, '(' .. tenant .. '}')
+    forget(queue, waiters, lapsed)
+    for i = 1, #workers do
+      if other and firsts[i] and comes_before(firsts[i], other) then
+        return firsts
+      end
+    end
+    if bound and num_done == #workers then
+      bound = '(' .. tenant .. '}'
+    end
   end
   return firsts
 end

@@ -3,6 +3,7 @@
 -- KEYS    session, operation, worker, sessions, expiry, request, usage, queue, waiters, idle, tokens
 -- ARGV    session_id, op_id, router, lease_ms, request_ttl_ms (0: no request id), waiter_id ('': not in the line),
 --         max_sessions, max_reserved_bytes, key_max_sessions (0: no limit),
+--         may_clear (0: a waiter whose lease has lapsed still counts),
 --         then field, value, ... of the session record
 -- returns {'reserved'}
 --         {'duplicate', session_id} the request id was answered before, with that session; a waiter left the line
@@ -25,15 +26,15 @@ if request_ttl_ms ~= '0' then
   end
 end
 local record = {}
-for i = 10, #ARGV, 2 do
+for i = 11, #ARGV, 2 do
   record[ARGV[i]] = ARGV[i + 1]
 end
-local worker = redis.call('HMGET', KEYS[3], 'incarnation', 'slab_bytes', 'reserved_bytes', 'fingerprint')
+local worker = redis.call('HMGET', KEYS[3], 'incarnation', 'slab_bytes', 'reserved_bytes', 'fingerprint', 'model')
 if worker[1] ~= record['incarnation'] then
   return {'gone'}
 end
 local tenant, key_id, bytes = record['tenant'], record['key_id'], record['reserved_bytes']
-local quota, limit = quota_reached(KEYS[7], tenant, key_id, bytes, ARGV[7], ARGV[8], ARGV[9])
+local quota, limit = quota_reached(KEYS[7], tenant, key_id, bytes, 0, ARGV[7], ARGV[8], ARGV[9])
 if quota then
   step_out()
   return {'quota', quota, limit}
@@ -42,13 +43,23 @@ if worker[2] - worker[3] < tonumber(bytes) then
   return {'full'}
 end
 local now = now_ms()
-local first = first_in_line(KEYS[8], KEYS[9], KEYS[7], {{worker[1], worker[4] or ''}}, now)[1]
-if waiter_id == '' and first and first[1] <= held_bytes(KEYS[7], tenant) then
+local me = {held_bytes(KEYS[7], tenant), '~'}  -- a newcomer's ticket is yet to come
+if waiter_id ~= '' then
+  local member = redis.call('HGET', KEYS[9], waiter_id .. '|member')
+  if not member then
+    return {'wait'}
+  end
+  local _, ticket = parse_member(member)
+  me[2] = ticket
+end
+local at = {worker[1], worker[4] or '', worker[5]}
+local first = first_in_line(KEYS[8], KEYS[9], KEYS[7], {at}, now, ARGV[10] == '1', me)[1]
+if waiter_id == '' and first and comes_before(first, me) then
   return {'wait'}
 elseif waiter_id ~= '' and not (first and first[3] == waiter_id) then
   return {'wait'}
 end
-redis.call('HSET', KEYS[1], unpack(ARGV, 10))
+redis.call('HSET', KEYS[1], unpack(ARGV, 11))
 redis.call('HSET', KEYS[1], 'idle_since_ms', now)
 redis.call('HSET', KEYS[2], 'op_id', op_id, 'kind', 'create', 'router', router, 'lease_until_ms', now + lease_ms)
 redis.call('HINCRBY', KEYS[3], 'reserved_bytes', bytes)

@@ -1,6 +1,6 @@
 -- Who is first in the line at each worker.
 -- KEYS    queue, waiters, usage, then workers
--- ARGV    nothing
+-- ARGV    may_clear (0: a waiter whose lease has lapsed still counts)
 -- returns {{worker_id, waiter_id, has_room (1 or 0)}, ...} for workers that somebody waits for
 if redis.call('EXISTS', KEYS[1]) == 0 then
   return {}
@@ -8,14 +8,14 @@ end
 local workers, rooms = {}, {}
 for i = 4, #KEYS do
   local worker = redis.call('HMGET', KEYS[i],
-    'incarnation', 'fingerprint', 'worker_id', 'slab_bytes', 'reserved_bytes', 'lane_bytes')
+    'incarnation', 'fingerprint', 'worker_id', 'slab_bytes', 'reserved_bytes', 'lane_bytes', 'model')
   if worker[1] then
-    workers[#workers + 1] = {worker[1], worker[2] or ''}
+    workers[#workers + 1] = {worker[1], worker[2] or '', worker[7]}
     rooms[#rooms + 1] = {worker[3], worker[4] - worker[5] >= tonumber(worker[6])}
   end
 end
 local turns = {}
-for i, first in ipairs(first_in_line(KEYS[1], KEYS[2], KEYS[3], workers, now_ms())) do
+for i, first in ipairs(first_in_line(KEYS[1], KEYS[2], KEYS[3], workers, now_ms(), ARGV[1] == '1')) do
   if first then
     turns[#turns + 1] = {rooms[i][1], first[3], rooms[i][2] and 1 or 0}
   end
