@@ -11,7 +11,7 @@ PARTS  := -e proto/python -e shared -e services/router -e 'services/worker[torch
 .DEFAULT_GOAL := help
 .PHONY: help install demo up test check lint types contracts proto proto-check vectors docs test-parts test-compose \
         test-heavy test-conformance bench-latency bench-int8 fuzz overload bench-slow-clients \
-        bench-admission
+        bench-admission bench-fairness
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)

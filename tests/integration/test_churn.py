@@ -58,14 +58,14 @@ async def _use_somehow(client: kakeya.AsyncClient, chance: random.Random) -> str
     if ending == "closed":
         await session.close()
     elif ending == "cancelled":
-        async with session.generate(max_tokens=10**6) as generation:
+        async with session.generate(max_tokens=65_536) as generation:
             for _ in range(chance.randrange(1, 30)):
                 await generation.next_token()
     elif ending == "timed out":
         with pytest.raises(kakeya.DeadlineExceeded):
-            await session.generate(max_tokens=10**6, timeout_seconds=chance.uniform(0.05, 0.3)).all()
+            await session.generate(max_tokens=65_536, timeout_seconds=chance.uniform(0.05, 0.3)).all()
     elif ending == "closed while busy":
-        task = asyncio.create_task(session.generate(max_tokens=10**6).all())
+        task = asyncio.create_task(session.generate(max_tokens=65_536).all())
         await asyncio.sleep(chance.uniform(0, 0.1))
         await session.close()
         with pytest.raises((kakeya.SessionClosed, kakeya.SessionNotFound)):

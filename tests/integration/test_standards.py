@@ -10,7 +10,11 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from tests.integration.processes import Runtime
 
-ROUTER_SERVICES = ("kakeya.v1.RuntimeService", "kakeya.worker.v1.RegistryService")
+ROUTER_SERVICES = (
+    "kakeya.v1.RuntimeService",
+    "kakeya.worker.v1.RegistryService",
+    "kakeya.admin.v1.AdminService",
+)
 WORKER_SERVICES = ("kakeya.worker.v1.VerifierService",)
 STANDARD_SERVICES = {"grpc.health.v1.Health", "grpc.reflection.v1alpha.ServerReflection"}
 

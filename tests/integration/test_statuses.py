@@ -148,7 +148,7 @@ async def test_generate_before_any_append(stub: Any) -> None:
 
 
 async def test_two_operations_at_once(stub: Any, session_id: str) -> None:
-    running = stub.Generate(pb.GenerateRequest(session_id=session_id, max_tokens=10**6))
+    running = stub.Generate(pb.GenerateRequest(session_id=session_id, max_tokens=65_536))
     await running.read()
     for call in (
         stub.AppendTokens(pb.AppendTokensRequest(session_id=session_id, token_ids=[1])),
@@ -179,14 +179,14 @@ async def test_a_request_id_makes_creation_idempotent(stub: Any) -> None:
 
 
 async def test_cancel_and_deadline_keep_what_was_committed(stub: Any, session_id: str) -> None:
-    call = stub.Generate(pb.GenerateRequest(session_id=session_id, max_tokens=10**6))
+    call = stub.Generate(pb.GenerateRequest(session_id=session_id, max_tokens=65_536))
     for _ in range(5):
         await call.read()
     call.cancel()
     length = await _length_when_free(stub, session_id)
     assert length >= 15
     with pytest.raises(grpc.aio.AioRpcError) as caught:
-        async for _ in stub.Generate(pb.GenerateRequest(session_id=session_id, max_tokens=10**6), timeout=0.3):
+        async for _ in stub.Generate(pb.GenerateRequest(session_id=session_id, max_tokens=65_536), timeout=0.3):
             pass
     assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
     assert await _length_when_free(stub, session_id) > length
@@ -205,7 +205,7 @@ async def _length_when_free(stub: Any, session_id: str) -> int:
 
 
 async def test_close_wins_over_a_running_operation(stub: Any, session_id: str) -> None:
-    running = stub.Generate(pb.GenerateRequest(session_id=session_id, max_tokens=10**6))
+    running = stub.Generate(pb.GenerateRequest(session_id=session_id, max_tokens=65_536))
     await running.read()
     closed = await stub.CloseSession(pb.CloseSessionRequest(session_id=session_id))
     assert closed.final_history_length > 10
@@ -219,7 +219,7 @@ async def test_close_wins_over_a_running_operation(stub: Any, session_id: str) -
 @pytest.fixture(scope="module")
 def small_runtime(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runtime]:
     """One worker with two lanes, and sessions that expire after a second."""
-    flags = ("--session-ttl-seconds=1", "--reap-interval-seconds=0.1")
+    flags = ("--session-ttl-seconds=1", "--reap-interval-seconds=0.1", "--admission=reject")
     with runtime(model, tmp_path_factory.mktemp("small"), num_workers=0, router_flags=flags) as made:
         made.start_worker(lanes=2)
         made.wait_for_workers(1)
@@ -253,7 +253,7 @@ async def test_a_busy_session_does_not_expire(small_runtime: Runtime) -> None:
         stub: Any = RuntimeServiceStub(channel)
         created = await _until_created(lambda: stub.CreateSession(pb.CreateSessionRequest(ttl_seconds=1)))
         await stub.AppendTokens(pb.AppendTokensRequest(session_id=created.session_id, token_ids=range(10)))
-        running = stub.Generate(pb.GenerateRequest(session_id=created.session_id, max_tokens=10**6))
+        running = stub.Generate(pb.GenerateRequest(session_id=created.session_id, max_tokens=65_536))
         async with asyncio.timeout(20):
             started = asyncio.get_running_loop().time()
             while asyncio.get_running_loop().time() < started + 3:  # three times its TTL

@@ -42,7 +42,7 @@ from tests.unit.router.stack import Client, Stack, answer
         ({"model": "Tiny\0"}, "model"),
         ({"fingerprint": "f" * 129}, "fingerprint"),
         ({"fingerprint": "f\x7f"}, "fingerprint"),
-        ({"eos_token_ids": [1] * 65}, "eos_token_ids"),
+        ({"eos_token_ids": [1] * 1025}, "eos_token_ids"),
         ({"ttl_seconds": 0}, "ttl_seconds"),
         ({"ttl_seconds": 365 * 86_400 + 1}, "ttl_seconds"),
         ({"ttl_seconds": (1 << 32) - 1}, "ttl_seconds"),
@@ -62,7 +62,7 @@ async def test_the_most_that_may_be_asked_for(client: Client, worker: FakeWorker
     created = await client.create(
         client_label="é" * 128,
         request_id="é" * 64,
-        eos_token_ids=range(64),
+        eos_token_ids=[id_ % 1000 for id_ in range(1024)],
         ttl_seconds=365 * 86_400,
         model="Tiny",
         fingerprint=worker.fingerprint,

@@ -21,8 +21,8 @@ MAX_REQUEST_ID_BYTES = 128
 MAX_MODEL_BYTES = 256
 # SHA-256 in hex takes half of it.
 MAX_FINGERPRINT_BYTES = 128
-# Models have one to a handful.
-MAX_EOS_TOKEN_IDS = 64
+# Models have one to a handful; whoever stops at many more still has a record of a few KB.
+MAX_EOS_TOKEN_IDS = 1024
 # A pool of 63 letters, a dot and 22 of base64url are 86.
 MAX_SESSION_ID_LENGTH = 128
 # A conversation that nobody has touched for a year will not be gone on with.

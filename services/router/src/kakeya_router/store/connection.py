@@ -3,6 +3,7 @@
 import re
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 from importlib import resources
 from typing import Any, TypeVar
 
@@ -24,6 +25,8 @@ Argument = str | int
 _TIMEOUT_SECONDS = 1.0
 _RETRY_AFTER_SECONDS = 1.0
 _MAX_CONNECTIONS = 64
+# A few milliseconds for Redis and for this process; a list of thousands must not hold up a heartbeat.
+_HASHES_AT_ONCE = 500
 _PRELUDE = "prelude.lua"
 
 # Refused, reset, still loading its data, or silent.
@@ -87,6 +90,16 @@ class RedisConnection:
         """Sends the commands that `add` queues in one round trip; not atomic. Raises StoreUnavailable."""
         return await self._calls.complete(self._guarded(self._execute(add)))
 
+    async def hashes(self, names: Sequence[str]) -> list[dict[str, str]]:
+        """Each hash, empty where there is none; some at a time, so that nobody waits for all.
+
+        Raises StoreUnavailable.
+        """
+        found: list[dict[str, str]] = []
+        for start in range(0, len(names), _HASHES_AT_ONCE):
+            found += await self.pipeline(partial(_read_hashes, names[start : start + _HASHES_AT_ONCE]))
+        return found
+
     def answers_for(self, seconds: float) -> bool:
         """Whether Redis has answered without a failure for so long."""
         return self._answers_since is not None and time.monotonic() - self._answers_since >= seconds
@@ -121,6 +134,11 @@ class Batch:
 
     async def script(self, name: str, keys: Sequence[str], arguments: Iterable[Argument]) -> None:
         await self._scripts[name](keys=list(keys), args=list(arguments), client=self.redis)
+
+
+async def _read_hashes(names: Sequence[str], batch: Batch) -> None:
+    for name in names:
+        batch.redis.hgetall(name)
 
 
 def _takes_no_writes(error: exceptions.ResponseError) -> bool:

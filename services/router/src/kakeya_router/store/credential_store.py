@@ -84,13 +84,8 @@ class CredentialStore:
         return own
 
     async def quotas(self, tenants: Sequence[str]) -> list[Quota | None]:
-        """As `quota`, of many in one round trip."""
-
-        async def read(batch: Any) -> None:
-            for tenant in tenants:
-                batch.redis.hgetall(_quota(tenant))
-
-        found = await self._redis.pipeline(read) if tenants else []
+        """As `quota`, of many."""
+        found = await self._redis.hashes([_quota(tenant) for tenant in tenants])
         return [QuotaRecord.from_hash(values).quota if values else None for values in found]
 
     async def tenants_with_quota(self) -> list[str]:
@@ -106,12 +101,7 @@ class CredentialStore:
 
     async def _list(self, kind: Kind, of: type[C]) -> list[C]:
         ids = sorted(await self._redis.call(lambda redis: redis.smembers(_ids(kind))))
-
-        async def read(batch: Any) -> None:
-            for credential_id in ids:
-                batch.redis.hgetall(_name(kind, credential_id))
-
-        found = await self._redis.pipeline(read) if ids else []
+        found = await self._redis.hashes([_name(kind, credential_id) for credential_id in ids])
         faded = [credential_id for credential_id, values in zip(ids, found, strict=True) if not values]
         if faded:  # long expired; the same id is not minted again in this moment
             await self._redis.call(lambda redis: redis.srem(_ids(kind), *faded))

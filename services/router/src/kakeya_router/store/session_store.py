@@ -294,13 +294,7 @@ class SessionStore:
         return outcomes
 
     async def _records(self, pool: str, session_ids: Sequence[str]) -> list[SessionRecord]:
-        keys = PoolKeys(pool)
-
-        async def read(batch: Any) -> None:
-            for session_id in session_ids:
-                batch.redis.hgetall(keys.session(session_id))
-
-        found = await self._redis.pipeline(read)
+        found = await self._redis.hashes([PoolKeys(pool).session(session_id) for session_id in session_ids])
         return [SessionRecord.from_hash(values) for values in found if values]
 
     async def _run(self, script: str, record: SessionRecord, *arguments: Argument) -> Reply:

@@ -129,9 +129,5 @@ class WorkerStore:
             await self._redis.call(lambda redis: redis.srem(POOLS, pool))
 
     async def _records(self, keys: PoolKeys, worker_ids: Sequence[str]) -> list[WorkerRecord]:
-        async def read(batch: Any) -> None:
-            for worker_id in worker_ids:
-                batch.redis.hgetall(keys.worker(worker_id))
-
-        found = await self._redis.pipeline(read)
+        found = await self._redis.hashes([keys.worker(worker_id) for worker_id in worker_ids])
         return [WorkerRecord.from_hash(values) for values in found if values]
