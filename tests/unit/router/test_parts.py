@@ -1,9 +1,11 @@
 """The parts that can be shown alone: placement, gate, detached tasks, persistence, settings, keys."""
 
 import asyncio
+import gc
 from dataclasses import replace
 
 import pytest
+import structlog
 
 from kakeya_router import placement
 from kakeya_router.call_gate import CallGate
@@ -16,7 +18,7 @@ from kakeya_router.store.keys import PoolKeys, new_session_id, pool_of
 from kakeya_router.store.records import Overflow, SessionRecord, State
 from kakeya_router.worker_client import RunningCall
 from kakeya_shared import plugins
-from kakeya_shared.errors import Draining, StoreUnavailable
+from kakeya_shared.errors import Draining, NoCapacity, StoreUnavailable
 from kakeya_shared.service_process import StartError
 from kakeya_stubs.worker.v1.verifier_pb2 import TokenRange
 from tests.unit.router.test_scripts import SESSION, WORKER
@@ -107,6 +109,31 @@ async def test_detached_work_goes_on_when_its_caller_is_cancelled() -> None:
         await caller
     await tasks.drain(1)
     assert done.is_set()
+
+
+@pytest.mark.parametrize(("error", "events"), [(NoCapacity("full"), []), (ValueError("x"), ["detached work failed"])])
+async def test_an_answer_to_a_client_who_has_gone_is_dropped_and_all_else_logged(
+    error: Exception, events: list[str]
+) -> None:
+    tasks, may_fail = DetachedTasks(), asyncio.Event()
+    complaints: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _loop, context: complaints.append(context))
+
+    async def work() -> None:
+        await may_fail.wait()
+        raise error
+
+    with structlog.testing.capture_logs() as logs:
+        caller = asyncio.create_task(tasks.complete(work()))
+        await asyncio.sleep(0.01)
+        caller.cancel()
+        await asyncio.gather(caller, return_exceptions=True)
+        may_fail.set()
+        await tasks.drain(1)
+        await asyncio.sleep(0)
+        gc.collect()
+    assert [line["event"] for line in logs] == events
+    assert complaints == []
 
 
 async def test_draining_cancels_what_takes_too_long() -> None:

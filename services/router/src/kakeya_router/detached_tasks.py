@@ -4,7 +4,24 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
+import structlog
+
+from kakeya_shared.errors import KakeyaError
+
 T = TypeVar("T")
+
+_log = structlog.get_logger()
+
+
+def unheard(task: asyncio.Task[Any]) -> None:
+    """Says that nobody will hear what a task raises: an answer to a client who has gone is dropped, all else logged."""
+    task.add_done_callback(_drop_answer)
+
+
+def _drop_answer(task: asyncio.Task[Any]) -> None:
+    error = None if task.cancelled() else task.exception()
+    if error is not None and not isinstance(error, KakeyaError):
+        _log.error("detached work failed", exc_info=error)
 
 
 class DetachedTasks:
@@ -21,7 +38,12 @@ class DetachedTasks:
 
     async def complete(self, work: Coroutine[Any, Any, T]) -> T:
         """Waits for `work`; when the waiting is cancelled, the work still goes on to its end."""
-        return await asyncio.shield(self.start(work))
+        task = self.start(work)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            unheard(task)
+            raise
 
     async def drain(self, timeout_seconds: float) -> None:
         """Waits for all of them, and cancels those that take longer."""

@@ -9,7 +9,7 @@ import structlog
 
 from kakeya_router import candidates, refusals
 from kakeya_router.closing import LANE_SECONDS, Closing
-from kakeya_router.detached_tasks import DetachedTasks
+from kakeya_router.detached_tasks import DetachedTasks, unheard
 from kakeya_router.store.persistence import persist
 from kakeya_router.store.records import SessionRecord, State, WorkerRecord
 from kakeya_router.store.session_store import Cause, SessionStore
@@ -139,6 +139,7 @@ class Opening:
         return False
 
     async def _abandon(self, attempt: Attempt, opening: "asyncio.Task[SessionRecord | None]") -> None:
+        unheard(opening)
         await asyncio.wait([opening])
         if attempt.outcome in ("", "reserved"):
             await persist(lambda: self._closing.close(attempt.record, Cause.ABANDON))

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import structlog
 
 from kakeya_router import callers, refusals
-from kakeya_router.detached_tasks import DetachedTasks
+from kakeya_router.detached_tasks import DetachedTasks, unheard
 from kakeya_router.store import token_ranges
 from kakeya_router.store.persistence import persist
 from kakeya_router.store.records import SessionRecord
@@ -140,7 +140,8 @@ class Operations:
         operation.at_worker = operation.over = False
 
     async def _undo(self, operation: Operation, taking: asyncio.Task[None]) -> None:
-        await asyncio.gather(taking, return_exceptions=True)  # what it says nobody waits for any more
+        unheard(taking)
+        await asyncio.wait([taking])
         await self._settle_persistently(operation, None)
 
     async def _renew(self, operation: Operation) -> None:
@@ -171,6 +172,7 @@ class Operations:
     async def _settle(self, operation: Operation, error: BaseException | None) -> KakeyaError | None:
         """Ends what is left of an operation; returns what has become of the session if it is not well."""
         if operation.ending is not None:
+            unheard(operation.ending)
             await asyncio.wait([operation.ending])
         if operation.over:
             return None
