@@ -97,6 +97,7 @@ async def test_a_key_of_this_run_is_in_a_file_as_long_as_it_lasts(tmp_path: Path
             assert secret not in errors + up.output
 
 
+@pytest.mark.heavy
 async def test_keys_tenants_and_quotas(tmp_path: Path) -> None:
     own_key = "an-administrators-own-key-0123456789"
     environment = {"KAKEYA_ROUTER_ADMIN_KEY": own_key, "KAKEYA_ROUTER_ADMISSION": "reject"}
@@ -148,6 +149,7 @@ async def test_keys_tenants_and_quotas(tmp_path: Path) -> None:
         assert hits == []
 
 
+@pytest.mark.heavy
 async def test_keys_outlive_the_run_that_made_them(tmp_path: Path) -> None:
     flags = (*FLAGS, "--data-dir", str(tmp_path))
     with UpProcess(*flags) as up:
@@ -160,6 +162,7 @@ async def test_keys_outlive_the_run_that_made_them(tmp_path: Path) -> None:
         assert again.wait_end(signal.SIGTERM)[0] == 0
 
 
+@pytest.mark.heavy
 async def test_keys_over_tls(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     pair = authority.pair("router")
