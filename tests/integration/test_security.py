@@ -152,7 +152,7 @@ def test_a_revoked_and_an_expired_token_are_refused(secured: Secured) -> None:
     secured.revoke_token(revoked.token.token_id)
     for made in (revoked, expiring):
         secret = made.secret
-        wait_until(lambda: secured.refusal(secured.registry.Leave, leave, secret) == NO_TOKEN, "it is refused")  # noqa: B023
+        wait_until(lambda: secured.refusal(secured.registry.Leave, leave, secret) == NO_TOKEN, "it is refused")  # noqa: B023  # called at once
 
 
 def test_a_token_of_another_worker_takes_nobodys_place(secured: Secured) -> None:

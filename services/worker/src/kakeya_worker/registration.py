@@ -35,7 +35,7 @@ CONTRACT_VERSION = 1
 _CALL_SECONDS = 2.0
 _RETRY_SECONDS = 1.0
 _COMPLETE_EVERY = 10
-_TOKEN_CURE = "give it a good join token (`kakeya tokens create`) by --token-file or KAKEYA_WORKER_TOKEN"  # noqa: S105
+_TOKEN_CURE = "give it a good join token (`kakeya tokens create`) by --token-file or KAKEYA_WORKER_TOKEN"  # noqa: S105  # text for people
 _log = structlog.get_logger()
 
 
