@@ -63,6 +63,8 @@ class Caller:
 
     async def perform(self, attempt: Attempt) -> Outcome:
         started = time.monotonic()
+        if attempt.method is not None and attempt.method.service == VERIFIER:
+            self._known.at_worker.add(getattr(attempt.message, "session_id", ""))
         try:
             outcome = await self._call(attempt)
         except (ValueError, TypeError, UnicodeError) as error:

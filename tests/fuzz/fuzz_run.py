@@ -74,7 +74,7 @@ class FuzzRun:
         self._tally = Tally()
         addresses = ["127.0.0.1:1", made.address, made.workers[0].address]
         self._known = Known(worker.model, worker.vocab_size, addresses)
-        self._watch = ProcessWatch(made)
+        self._watch = ProcessWatch(made, self._known.at_worker)
         self._memory: dict[str, int] = {}
         self._most_keys = 0
 

@@ -28,6 +28,7 @@ class Known:
     long_lived: those of them that asked for a TTL of their own.
     closed: ids that were sessions.
     lanes: see `Lane`.
+    at_worker: session ids that some call to the worker itself has named.
     keys, tokens: ids of the credentials that the fuzzer made.
     """
 
@@ -39,6 +40,7 @@ class Known:
     long_lived: set[str] = field(default_factory=set)
     closed: deque[str] = field(default_factory=lambda: deque(maxlen=64))
     lanes: list[Lane] = field(default_factory=list)
+    at_worker: set[str] = field(default_factory=set)
     keys: list[str] = field(default_factory=list)
     tokens: list[str] = field(default_factory=list)
 

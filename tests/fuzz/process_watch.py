@@ -2,7 +2,7 @@
 
 import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 
 import psutil
 
@@ -12,13 +12,18 @@ _BAD_LEVELS = ("error", "critical")
 _BAD_TEXTS = ("Traceback (most recent call last)", "never retrieved", "never awaited", "unforeseen")
 # How gRPC itself says that a client cancelled in the very moment in which it was answered.
 _CLIENT_LEFT = "ExecuteBatchError"
-# Right where the fuzzer writes to a lane behind its router's back; the witness would be told if it were its own.
-_DESERVED = "invariant violated"
+# What the worker and then the router say of a session whose lane somebody wrote to behind the router's back.
+_DESERVED = ("invariant violated", "session failed")
 _MAX_SHOWN = 400
 
 
 class ProcessWatch:
-    def __init__(self, made: Runtime) -> None:
+    """Args:
+    at_worker: session ids that the fuzzer has named to the worker itself; grows meanwhile.
+    """
+
+    def __init__(self, made: Runtime, at_worker: Set[str]) -> None:
+        self._at_worker = at_worker
         self._processes = {process.log.stem: process for process in (*made.routers, *made.workers)}
         self._pids = {name: process.process.pid for name, process in self._processes.items()}
         self._read = dict.fromkeys(self._processes, 0)
@@ -30,7 +35,7 @@ class ProcessWatch:
                 yield f"{name} (process {self._pids[name]}) ended with {process.process.returncode}"
             for is_event, lines in itertools.groupby(self._new_lines(name, process), lambda line: line.startswith("{")):
                 for text in lines if is_event else ["\n".join(lines)]:
-                    problem = _problem(text)
+                    problem = self._problem(text)
                     if problem:
                         yield f"{name} logged: {problem}"
 
@@ -45,16 +50,17 @@ class ProcessWatch:
         self._read[name] += len(whole)
         return whole.decode(errors="replace").splitlines()
 
-
-def _problem(text: str) -> str:
-    """What is wrong about an event of a log, or about lines that are none; empty: nothing."""
-    if _CLIENT_LEFT in text:
-        return ""
-    suspicious = any(bad in text for bad in _BAD_TEXTS)
-    try:
-        event = json.loads(text)
-    except ValueError:
-        return text[-_MAX_SHOWN:] if suspicious else ""
-    if event.get("event") == _DESERVED or not (suspicious or event.get("level") in _BAD_LEVELS):
-        return ""
-    return f"{event.get('level')} {event.get('event')}: {str(event.get('exception', ''))[-_MAX_SHOWN:]}"
+    def _problem(self, text: str) -> str:
+        """What is wrong about an event of a log, or about lines that are none; empty: nothing."""
+        if _CLIENT_LEFT in text:
+            return ""
+        suspicious = any(bad in text for bad in _BAD_TEXTS)
+        try:
+            event = json.loads(text)
+        except ValueError:
+            return text[-_MAX_SHOWN:] if suspicious else ""
+        if event.get("event") in _DESERVED and event.get("session_id") in self._at_worker:
+            return ""
+        if not (suspicious or event.get("level") in _BAD_LEVELS):
+            return ""
+        return f"{event.get('level')} {event.get('event')}: {str(event.get('exception', ''))[-_MAX_SHOWN:]}"
