@@ -29,9 +29,9 @@ from rich.progress import Progress
 from kakeya._channel import OPTIONS
 from kakeya_stubs.v1 import runtime_pb2 as api
 from kakeya_stubs.v1 import runtime_pb2_grpc
-from kakeya_worker.demo_checkpoint.checkpoint import ensure_checkpoint
 from tests.freezable_link import FreezableLink
 from tests.integration.processes import runtime
+from tests.random_checkpoint import save_random_checkpoint
 
 RATIO_BOUND = 1.2
 ROUND_SECONDS = 8.0
@@ -195,8 +195,7 @@ def main() -> int:
     arguments = parser.parse_args()
     _allow_connections()
     with tempfile.TemporaryDirectory() as directory:
-        model = Path(directory) / "demo"
-        ensure_checkpoint(model)
+        model = save_random_checkpoint(Path(directory) / "demo")
         with (
             runtime(model, Path(directory), num_workers=0) as made,
             Progress(console=Console(stderr=True), transient=True) as progress,
