@@ -41,6 +41,7 @@ _OPEN_FLAGS = ("--auth=none", "--admission=reject")
 _KEYED_FLAGS = ("--auth=keys", "--admission=queue", "--key-max-sessions=1000")
 _NUM_WARM = 50
 _CALL_SECONDS = 30.0
+_NUM_RESAMPLES = 1_000
 
 
 @dataclass
@@ -139,19 +140,36 @@ def report(sides: list[Side], console: Console) -> dict[str, Any]:
         medians = {side.name: float(np.median(side.seconds[name])) * 1e3 for side in sides}
         p95 = {side.name: float(np.percentile(side.seconds[name], 95)) * 1e3 for side in sides}
         difference = medians["keyed"] - medians["open"]
+        low, high = _interval_ms(*(side.seconds[name] for side in sides))
         verdict = "kept" if difference <= bound else "BROKEN"
-        facts[name] = {"p50_ms": medians, "p95_ms": p95, "difference_ms": difference, "bound_ms": bound}
+        facts[name] = {
+            "p50_ms": medians,
+            "p95_ms": p95,
+            "difference_ms": difference,
+            "interval_95_ms": [low, high],
+            "bound_ms": bound,
+        }
         console.print(
             f"{name:14} p50 {medians['open']:.3f} ms without, {medians['keyed']:.3f} ms with keys, quotas and queue: "
-            f"{difference:+.3f} ms (bound: {bound:g} ms, {verdict}); p95 {p95['open']:.3f} and {p95['keyed']:.3f} ms"
+            f"{difference:+.3f} ms (95 %: {low:+.3f} to {high:+.3f}; bound: {bound:g} ms, {verdict}); "
+            f"p95 {p95['open']:.3f} and {p95['keyed']:.3f} ms"
         )
     facts["calls"] = len(sides[0].seconds["Generate"])
     return facts
 
 
+def _interval_ms(without: list[float], with_keys: list[float]) -> tuple[float, float]:
+    """The 95 % interval of the difference of the medians, by resampling rounds (bootstrap)."""
+    chance = np.random.default_rng(0)
+    rounds = np.array([without, with_keys]).T * 1e3  # [rounds, sides]
+    medians = [np.median(chance.choice(rounds, len(rounds)), axis=0) for _ in range(_NUM_RESAMPLES)]
+    low, high = np.percentile([keyed - open_ for open_, keyed in medians], (2.5, 97.5))
+    return float(low), float(high)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--calls", type=int, default=1_500, help="of each kind on each router (default: 1500)")
+    parser.add_argument("--calls", type=int, default=5_000, help="of each kind on each router (default: 5000)")
     parser.add_argument("--json", type=Path, default=None, help="where to write the numbers")
     arguments = parser.parse_args()
     with (
