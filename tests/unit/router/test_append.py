@@ -25,10 +25,12 @@ async def test_live_bytes_grow_with_the_history_up_to_the_plateau(client: Client
         appended = await client.append(session_id, range(length - 10, length))
         assert (appended.history_length, appended.kv_live_bytes) == (length, live)
         assert appended.prefill_duration_seconds == worker.prefill_seconds
+        assert appended.retained == (await client.info(session_id)).retained
         info = await client.info(session_id)
         assert (info.history_length, info.kv_live_bytes) == (length, live)
         assert (await client.workers())["worker-a"].kv_live_bytes == live
     assert appended.evicted_token_count == 10
+    assert [(part.start, part.end) for part in appended.retained] == [(0, SINK), (30 - WINDOW, 30)]
     assert worker.lanes[session_id].token_ids == list(range(30))
 
 
@@ -38,6 +40,7 @@ async def test_an_empty_append_changes_nothing(client: Client, worker: FakeWorke
     await asyncio.sleep(0.1)
     appended = await client.append(session_id, [])
     assert (appended.history_length, appended.kv_live_bytes) == (2, 2 * BYTES_PER_TOKEN)
+    assert [(part.start, part.end) for part in appended.retained] == [(0, 2)]
     assert worker.calls["Append"] == 1
     assert (await client.info(session_id)).idle_seconds >= 0.1
 

@@ -103,6 +103,8 @@ class ScriptedRuntime(runtime_pb2_grpc.RuntimeServiceServicer):
         breaks_off: a Generate ends well but without its result.
         answers: tokens that the next Generates begin with, in place of counting.
         unusual_responses: what a Generate sends first.
+        models: what it says that it serves.
+        is_old: neither appends nor descriptions of a session say what is retained.
         stop_seconds: how long a cancelled operation stays in the way.
     """
 
@@ -120,6 +122,8 @@ class ScriptedRuntime(runtime_pb2_grpc.RuntimeServiceServicer):
         self.breaks_off = False
         self.answers: deque[list[int]] = deque()
         self.unusual_responses: list[pb.GenerateResponse] = []
+        self.models = [model("counter", is_default=True)]
+        self.is_old = False
         self._server = grpc.server(ThreadPoolExecutor(max_workers=16), options=[("grpc.so_reuseport", 0)])
         runtime_pb2_grpc.add_RuntimeServiceServicer_to_server(self, self._server)
         if credentials is None:
@@ -176,6 +180,7 @@ class ScriptedRuntime(runtime_pb2_grpc.RuntimeServiceServicer):
             kv_live_bytes=session.kv_live_bytes,
             prefill_duration_seconds=0.25,
             evicted_token_count=7,
+            retained=[] if self.is_old else session.retained,
         )
 
     def Generate(self, request: pb.GenerateRequest, context: grpc.ServicerContext) -> Iterator[Any]:
@@ -220,13 +225,17 @@ class ScriptedRuntime(runtime_pb2_grpc.RuntimeServiceServicer):
             idle_seconds=0.5,
             state=pb.SESSION_STATE_OPEN,
             reserved_bytes=32_768,
-            retained=session.retained,
+            retained=[] if self.is_old else session.retained,
             exact=True,
             fingerprint=FINGERPRINT,
             model="counter",
             worker="scripted",
             epoch=3,
         )
+
+    def ListModels(self, request: pb.ListModelsRequest, context: grpc.ServicerContext) -> Any:
+        self._come("ListModels", request, context)
+        return pb.ListModelsResponse(models=self.models)
 
     def _tokens(
         self,
@@ -289,6 +298,10 @@ class ScriptedRuntime(runtime_pb2_grpc.RuntimeServiceServicer):
         if session_id not in self.sessions:
             fails("SESSION_NOT_FOUND")(context)
         return self.sessions[session_id]
+
+
+def model(name: str, *, is_default: bool = False) -> pb.Model:
+    return pb.Model(name=name, lane_token_count=SINK + WINDOW, vocab_size=VOCAB_SIZE, is_default=is_default)
 
 
 def _detail(request: pb.GenerateRequest) -> pb.TokenDetail | None:

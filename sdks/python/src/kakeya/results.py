@@ -63,8 +63,26 @@ def _ranges(retained: Iterable[runtime_pb2.TokenRange]) -> tuple[range, ...]:
     return tuple(range(part.start, part.end) for part in retained)
 
 
+class Sight:
+    """What the model can see of a session's history; every result that describes a session has it."""
+
+    __slots__ = ()
+    history_length: int
+    retained: tuple[range, ...]
+
+    @property
+    def num_forgotten_tokens(self) -> int | None:
+        """Tokens of the history that the model cannot see any more; 0: it sees all of it.
+
+        None: the router, an older one, did not say what is retained.
+        """
+        if self.history_length and not self.retained:
+            return None
+        return self.history_length - sum(map(len, self.retained))
+
+
 @dataclass(frozen=True, slots=True)
-class AppendResult:
+class AppendResult(Sight):
     """After an append.
 
     Attributes:
@@ -72,12 +90,14 @@ class AppendResult:
         kv_live_bytes: bytes of KV that the verifier really holds for the session now.
         prefill_seconds: time that the forward passes over the new tokens took.
         num_evicted_tokens: tokens that left the window because of this append.
+        retained: what is kept of the history, as indices into it, ascending.
     """
 
     history_length: int
     kv_live_bytes: int
     prefill_seconds: float
     num_evicted_tokens: int
+    retained: tuple[range, ...]
 
     @classmethod
     def from_wire(cls, response: runtime_pb2.AppendTokensResponse) -> Self:
@@ -86,6 +106,7 @@ class AppendResult:
             kv_live_bytes=response.kv_live_bytes,
             prefill_seconds=response.prefill_duration_seconds,
             num_evicted_tokens=response.evicted_token_count,
+            retained=_ranges(response.retained),
         )
 
 
@@ -129,7 +150,7 @@ class TokenDetail:
 
 
 @dataclass(frozen=True, slots=True)
-class GenerateResult:
+class GenerateResult(Sight):
     """At the end of a generation.
 
     Attributes:
@@ -173,7 +194,7 @@ class GenerateResult:
 
 
 @dataclass(frozen=True, slots=True)
-class SessionInfo:
+class SessionInfo(Sight):
     """A session as the router has it on record.
 
     Attributes:
@@ -222,4 +243,30 @@ class SessionInfo:
             model=response.model,
             worker=response.worker,
             epoch=response.epoch,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ServedModel:
+    """A model that the runtime serves.
+
+    Attributes:
+        name: as `create_session(model=...)` takes it.
+        num_lane_tokens: what its largest lane keeps: sinks and window of a session fit into this.
+        vocab_size: token ids are below it.
+        is_default: it serves sessions that name no model.
+    """
+
+    name: str
+    num_lane_tokens: int
+    vocab_size: int
+    is_default: bool
+
+    @classmethod
+    def from_wire(cls, model: runtime_pb2.Model) -> Self:
+        return cls(
+            name=model.name,
+            num_lane_tokens=model.lane_token_count,
+            vocab_size=model.vocab_size,
+            is_default=model.is_default,
         )

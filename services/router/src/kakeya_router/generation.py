@@ -70,6 +70,10 @@ def retained(record: SessionRecord) -> list[api.TokenRange]:
     return [api.TokenRange(start=part.start, end=part.stop) for part in record.retained_ranges]
 
 
+def kept(lane: worker_api.LaneState) -> list[api.TokenRange]:
+    return [api.TokenRange(start=part.start, end=part.end) for part in lane.retained]
+
+
 def truncated(record: SessionRecord) -> api.GenerateResponse:
     return api.GenerateResponse(
         truncated=api.HistoryTruncated(dropped_token_count=record.num_dropped_tokens, retained=retained(record))
@@ -94,7 +98,7 @@ def done(done: worker_api.GenerateDone, op_id: str, seed: int, *, capped: bool) 
             evicted_token_count=done.evicted_token_count,
             history_length=done.lane.history_length,
             kv_live_bytes=done.lane.kv_live_bytes,
-            retained=[api.TokenRange(start=part.start, end=part.end) for part in done.lane.retained],
+            retained=kept(done.lane),
         )
     )
 

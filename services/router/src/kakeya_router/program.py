@@ -20,6 +20,7 @@ from kakeya_router.callers import Quota
 from kakeya_router.closing import LANE_LEASE_SECONDS, Closing
 from kakeya_router.detached_tasks import DetachedTasks
 from kakeya_router.idle_lanes import IdleLanes
+from kakeya_router.models import Models
 from kakeya_router.opening import Opening
 from kakeya_router.operations import Operations
 from kakeya_router.reaper import Reaper
@@ -127,6 +128,7 @@ class Router:
         self._runtime_service = RuntimeService(
             session_store,
             sessions,
+            Models(self._worker_store, settings.default_model),
             operations,
             self._workers,
             self._gate,

@@ -9,6 +9,7 @@ import structlog
 
 from kakeya_router import callers, generation, refusals, validation
 from kakeya_router.call_gate import CallGate
+from kakeya_router.models import Models
 from kakeya_router.operations import Operations
 from kakeya_router.request_limits import RequestLimits
 from kakeya_router.sessions import Sessions
@@ -40,6 +41,7 @@ class RuntimeService(runtime_pb2_grpc.RuntimeServiceServicer):
         self,
         store: SessionStore,
         sessions: Sessions,
+        models: Models,
         operations: Operations,
         workers: WorkerClients,
         gate: CallGate,
@@ -47,6 +49,7 @@ class RuntimeService(runtime_pb2_grpc.RuntimeServiceServicer):
     ) -> None:
         self._store = store
         self._sessions = sessions
+        self._models = models
         self._operations = operations
         self._workers = workers
         self._gate = gate
@@ -116,6 +119,11 @@ class RuntimeService(runtime_pb2_grpc.RuntimeServiceServicer):
             epoch=record.epoch,
         )
 
+    async def ListModels(self, request: api.ListModelsRequest, context: Context) -> api.ListModelsResponse:
+        with self._gate.inside():
+            served = await self._models.served()
+        return api.ListModelsResponse(models=served)
+
     async def _session(self, session_id: str) -> SessionRecord:
         """The caller's session; raises SessionNotFound, StoreUnavailable."""
         _check_issued(session_id)
@@ -160,6 +168,7 @@ class RuntimeService(runtime_pb2_grpc.RuntimeServiceServicer):
             kv_live_bytes=answer.lane.kv_live_bytes,
             prefill_duration_seconds=answer.prefill_duration_seconds,
             evicted_token_count=answer.evicted_token_count,
+            retained=generation.kept(answer.lane),
         )
 
     async def _generate(self, request: api.GenerateRequest, context: Context) -> Responses:
@@ -231,4 +240,8 @@ def _is_repeated(record: SessionRecord, expected_history_length: int, digest: st
 
 
 def _unchanged(record: SessionRecord) -> api.AppendTokensResponse:
-    return api.AppendTokensResponse(history_length=record.history_length, kv_live_bytes=record.kv_live_bytes)
+    return api.AppendTokensResponse(
+        history_length=record.history_length,
+        kv_live_bytes=record.kv_live_bytes,
+        retained=generation.retained(record),
+    )

@@ -14,6 +14,7 @@ from tests.unit.sdk.scripted_runtime import (
     WINDOW,
     ScriptedRuntime,
     fails,
+    model,
 )
 
 
@@ -69,7 +70,11 @@ async def test_a_session_that_is_full_stays_usable(session: AsyncSession, runtim
 async def test_append_reports_and_tracks_the_history(session: AsyncSession, runtime: ScriptedRuntime) -> None:
     result = await session.append([10, 11, 12])
     assert result == kakeya.AppendResult(
-        history_length=3, kv_live_bytes=3 * BYTES_PER_TOKEN, prefill_seconds=0.25, num_evicted_tokens=7
+        history_length=3,
+        kv_live_bytes=3 * BYTES_PER_TOKEN,
+        prefill_seconds=0.25,
+        num_evicted_tokens=7,
+        retained=(range(3),),
     )
     assert session.history_length == 3
     await session.append([])
@@ -93,6 +98,36 @@ async def test_info(session: AsyncSession) -> None:
         worker="scripted",
         epoch=3,
     )
+
+
+async def test_every_result_says_what_was_forgotten_and_what_is_still_seen(session: AsyncSession) -> None:
+    for length, num_forgotten in ((SINK + WINDOW, 0), (SINK + WINDOW + 10, 10)):
+        appended = await session.append([1] * (length - (session.history_length or 0)))
+        info = await session.info()
+        assert (appended.num_forgotten_tokens, info.num_forgotten_tokens) == (num_forgotten, num_forgotten)
+        assert appended.retained == info.retained
+    assert appended.retained == (range(SINK), range(SINK + 10, SINK + WINDOW + 10))
+    generation = session.generate(max_tokens=2)
+    await generation.all()
+    assert generation.truncated is not None
+    assert generation.truncated.num_dropped_tokens == 10
+    assert generation.done is not None
+    assert generation.done.num_forgotten_tokens == 12
+
+
+async def test_what_an_older_router_does_not_say_is_none(session: AsyncSession, runtime: ScriptedRuntime) -> None:
+    runtime.is_old = True
+    assert (await session.append([])).num_forgotten_tokens == 0, "there is nothing to forget"
+    appended = await session.append([1, 2])
+    assert (appended.history_length, appended.retained, appended.num_forgotten_tokens) == (2, (), None)
+
+
+async def test_models(client: AsyncClient, runtime: ScriptedRuntime) -> None:
+    runtime.models = [model("counter"), model("other", is_default=True)]
+    assert await client.list_models() == [
+        kakeya.ServedModel("counter", SINK + WINDOW, VOCAB_SIZE, is_default=False),
+        kakeya.ServedModel("other", SINK + WINDOW, VOCAB_SIZE, is_default=True),
+    ]
 
 
 async def test_numpy_arrays_are_token_ids(session: AsyncSession, runtime: ScriptedRuntime) -> None:

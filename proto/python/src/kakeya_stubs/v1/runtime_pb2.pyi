@@ -275,12 +275,17 @@ class AppendTokensResponse(_message.Message):
     KV_LIVE_BYTES_FIELD_NUMBER: _builtins.int
     PREFILL_DURATION_SECONDS_FIELD_NUMBER: _builtins.int
     EVICTED_TOKEN_COUNT_FIELD_NUMBER: _builtins.int
+    RETAINED_FIELD_NUMBER: _builtins.int
     history_length: _builtins.int
     kv_live_bytes: _builtins.int
     """Bytes of KV that are live now: min(history_length, sink + window) times the bytes of one token."""
     prefill_duration_seconds: _builtins.float
     evicted_token_count: _builtins.int
     """Tokens that left the window because of this call."""
+    @_builtins.property
+    def retained(self) -> _containers.RepeatedCompositeFieldContainer[Global___TokenRange]:
+        """The part of the history that is kept: what its last token saw, and the next is chosen from; ascending."""
+
     def __init__(
         self,
         *,
@@ -288,10 +293,11 @@ class AppendTokensResponse(_message.Message):
         kv_live_bytes: _builtins.int = ...,
         prefill_duration_seconds: _builtins.float = ...,
         evicted_token_count: _builtins.int = ...,
+        retained: _abc.Iterable[Global___TokenRange] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["evicted_token_count", b"evicted_token_count", "history_length", b"history_length", "kv_live_bytes", b"kv_live_bytes", "prefill_duration_seconds", b"prefill_duration_seconds"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["evicted_token_count", b"evicted_token_count", "history_length", b"history_length", "kv_live_bytes", b"kv_live_bytes", "prefill_duration_seconds", b"prefill_duration_seconds", "retained", b"retained"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -756,3 +762,75 @@ class GetSessionInfoResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GetSessionInfoResponse: _TypeAlias = GetSessionInfoResponse  # noqa: Y015
+
+@_typing.final
+class ListModelsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListModelsRequest: _TypeAlias = ListModelsRequest  # noqa: Y015
+
+@_typing.final
+class ListModelsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    MODELS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def models(self) -> _containers.RepeatedCompositeFieldContainer[Global___Model]:
+        """By name."""
+
+    def __init__(
+        self,
+        *,
+        models: _abc.Iterable[Global___Model] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["models", b"models"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListModelsResponse: _TypeAlias = ListModelsResponse  # noqa: Y015
+
+@_typing.final
+class Model(_message.Message):
+    """One model, whichever workers serve it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    LANE_TOKEN_COUNT_FIELD_NUMBER: _builtins.int
+    VOCAB_SIZE_FIELD_NUMBER: _builtins.int
+    IS_DEFAULT_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """As CreateSessionRequest.model takes it."""
+    lane_token_count: _builtins.int
+    """Tokens that the largest lane of a worker that serves it can keep: sinks and window of a session fit into this."""
+    vocab_size: _builtins.int
+    is_default: _builtins.bool
+    """A session that names no model is served by this one. No model is the default where several are served and the
+    router was told none.
+    """
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        lane_token_count: _builtins.int = ...,
+        vocab_size: _builtins.int = ...,
+        is_default: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["is_default", b"is_default", "lane_token_count", b"lane_token_count", "name", b"name", "vocab_size", b"vocab_size"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Model: _TypeAlias = Model  # noqa: Y015

@@ -60,6 +60,11 @@ class RuntimeServiceStub:
                 request_serializer=kakeya__stubs_dot_v1_dot_runtime__pb2.GetSessionInfoRequest.SerializeToString,
                 response_deserializer=kakeya__stubs_dot_v1_dot_runtime__pb2.GetSessionInfoResponse.FromString,
                 _registered_method=True)
+        self.ListModels = channel.unary_unary(
+                '/kakeya.v1.RuntimeService/ListModels',
+                request_serializer=kakeya__stubs_dot_v1_dot_runtime__pb2.ListModelsRequest.SerializeToString,
+                response_deserializer=kakeya__stubs_dot_v1_dot_runtime__pb2.ListModelsResponse.FromString,
+                _registered_method=True)
 
 
 class RuntimeServiceServicer:
@@ -101,6 +106,13 @@ class RuntimeServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListModels(self, request, context):
+        """Says which models are served, now.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_RuntimeServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -128,6 +140,11 @@ def add_RuntimeServiceServicer_to_server(servicer, server):
                     servicer.GetSessionInfo,
                     request_deserializer=kakeya__stubs_dot_v1_dot_runtime__pb2.GetSessionInfoRequest.FromString,
                     response_serializer=kakeya__stubs_dot_v1_dot_runtime__pb2.GetSessionInfoResponse.SerializeToString,
+            ),
+            'ListModels': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListModels,
+                    request_deserializer=kakeya__stubs_dot_v1_dot_runtime__pb2.ListModelsRequest.FromString,
+                    response_serializer=kakeya__stubs_dot_v1_dot_runtime__pb2.ListModelsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -266,6 +283,33 @@ class RuntimeService:
             '/kakeya.v1.RuntimeService/GetSessionInfo',
             kakeya__stubs_dot_v1_dot_runtime__pb2.GetSessionInfoRequest.SerializeToString,
             kakeya__stubs_dot_v1_dot_runtime__pb2.GetSessionInfoResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListModels(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kakeya.v1.RuntimeService/ListModels',
+            kakeya__stubs_dot_v1_dot_runtime__pb2.ListModelsRequest.SerializeToString,
+            kakeya__stubs_dot_v1_dot_runtime__pb2.ListModelsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -48,6 +48,8 @@ class RuntimeServiceStub:
     """Closes a session and frees its lane. Wins over a running operation."""
     GetSessionInfo: _grpc.UnaryUnaryMultiCallable[_runtime_pb2.GetSessionInfoRequest, _runtime_pb2.GetSessionInfoResponse]
     """Describes a session without touching it: does not refresh its idle time and never waits for a forward pass."""
+    ListModels: _grpc.UnaryUnaryMultiCallable[_runtime_pb2.ListModelsRequest, _runtime_pb2.ListModelsResponse]
+    """Says which models are served, now."""
 
 @_typing.type_check_only
 class RuntimeServiceAsyncStub(RuntimeServiceStub):
@@ -64,6 +66,8 @@ class RuntimeServiceAsyncStub(RuntimeServiceStub):
     """Closes a session and frees its lane. Wins over a running operation."""
     GetSessionInfo: _aio.UnaryUnaryMultiCallable[_runtime_pb2.GetSessionInfoRequest, _runtime_pb2.GetSessionInfoResponse]  # type: ignore[assignment]
     """Describes a session without touching it: does not refresh its idle time and never waits for a forward pass."""
+    ListModels: _aio.UnaryUnaryMultiCallable[_runtime_pb2.ListModelsRequest, _runtime_pb2.ListModelsResponse]  # type: ignore[assignment]
+    """Says which models are served, now."""
 
 class RuntimeServiceServicer(metaclass=_abc_1.ABCMeta):
     """Sessions of one runtime. Every call is token-level: the runtime applies no chat template."""
@@ -107,5 +111,13 @@ class RuntimeServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_runtime_pb2.GetSessionInfoResponse, _abc.Awaitable[_runtime_pb2.GetSessionInfoResponse]]:
         """Describes a session without touching it: does not refresh its idle time and never waits for a forward pass."""
+
+    @_abc_1.abstractmethod
+    def ListModels(
+        self,
+        request: _runtime_pb2.ListModelsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_runtime_pb2.ListModelsResponse, _abc.Awaitable[_runtime_pb2.ListModelsResponse]]:
+        """Says which models are served, now."""
 
 def add_RuntimeServiceServicer_to_server(servicer: RuntimeServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -13,7 +13,7 @@ from kakeya._retry import Retry
 from kakeya._sync.calls import Calls, repeat
 from kakeya._sync.session import Session
 from kakeya._tracing import choose
-from kakeya.results import OverflowPolicy
+from kakeya.results import OverflowPolicy, ServedModel
 from kakeya_stubs.v1 import runtime_pb2
 
 
@@ -128,6 +128,13 @@ class Client:
         )
         response = repeat(lambda: self._calls.unary("CreateSession", request, retry.deadline), retry)
         return Session(self._calls, response.session_id, response, check_history=self._check_history)
+
+    def list_models(self, *, timeout_seconds: float | None = None) -> list[ServedModel]:
+        """The models that are served now, by name. Raises KakeyaError."""
+        request = runtime_pb2.ListModelsRequest()
+        retry = Retry(self._calls.deadline(timeout_seconds), max_attempts=self._calls.max_attempts)
+        response = repeat(lambda: self._calls.unary("ListModels", request, retry.deadline), retry)
+        return [ServedModel.from_wire(model) for model in response.models]
 
     def session(self, session_id: str) -> Session:
         """Attaches to a session that exists; nothing is sent. Use it without `with` to leave it open."""
