@@ -1,0 +1,50 @@
+"""The checkpoint that ships: it is whole, it is what its sources say, and it does what its card promises."""
+
+import json
+from typing import Any
+
+import pytest
+from tokenizers import Tokenizer
+
+import kakeya_nano
+from kakeya_worker.quality.share import NONE
+from nano_training.held_out import FLOORS, is_kept, play, shares
+from nano_training.shape import model_config
+from nano_training.tokenizer import CHAT_TEMPLATE, end_of_turn
+from nano_training.training import RECIPE
+
+MAX_BYTES = 8_000_000
+DIRECTORY = kakeya_nano.directory()
+
+
+def test_it_is_whole_and_small() -> None:
+    files = {path.name: path.stat().st_size for path in DIRECTORY.iterdir()}
+    assert {"config.json", "generation_config.json", "model.safetensors", "README.md"} <= set(files)
+    assert sum(files.values()) <= MAX_BYTES
+
+
+def test_its_configuration_is_that_of_its_sources() -> None:
+    end = end_of_turn(Tokenizer.from_file(str(DIRECTORY / "tokenizer.json")))
+    assert loaded("config.json") == model_config(eos_token_id=end)
+    assert loaded("generation_config.json")["eos_token_id"][0] == end
+    assert loaded("tokenizer_config.json")["chat_template"] == CHAT_TEMPLATE
+
+
+def test_it_holds_conversations() -> None:
+    """A few of those by which its card is judged; float32, since exact mode takes several times as long."""
+    found = shares(play(DIRECTORY, weights="float32", num_threads=2, seed=RECIPE.seed, num_conversations=6))
+    for mark in ("recall", "arithmetic", "ends its turn"):
+        assert is_kept(found[mark], FLOORS[mark] - 0.03), f"{mark}: {found[mark]}"
+
+
+@pytest.mark.heavy
+def test_it_keeps_the_promises_of_its_card() -> None:
+    """In exact mode: the same answers on every machine."""
+    found = shares(play(DIRECTORY, weights="int8", num_threads=2, seed=RECIPE.seed, num_conversations=32))
+    broken = {mark: str(found.get(mark)) for mark, floor in FLOORS.items() if not is_kept(found.get(mark, NONE), floor)}
+    assert broken == {}
+
+
+def loaded(name: str) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((DIRECTORY / name).read_text())
+    return content
