@@ -7,7 +7,7 @@ GROUP = "kakeya.commands"
 
 
 class Command(Protocol):
-    """What a module of the group offers."""
+    """What a module of such a group offers."""
 
     SUMMARY: str
 
@@ -20,9 +20,9 @@ class BrokenCommand(Exception):
     """A command is installed and cannot be imported; the message says what is missing."""
 
 
-def find() -> dict[str, EntryPoint]:
+def find(group: str = GROUP) -> dict[str, EntryPoint]:
     """The commands of all installed parts by name, sorted; none is imported."""
-    return {point.name: point for point in sorted(entry_points(group=GROUP))}
+    return {point.name: point for point in sorted(entry_points(group=group))}
 
 
 def load(point: EntryPoint) -> Command:
@@ -31,7 +31,7 @@ def load(point: EntryPoint) -> Command:
         return cast(Command, point.load())
     except ModuleNotFoundError as error:
         raise BrokenCommand(f"needs the module {error.name!r}, which is not installed") from error
-    except ImportError as error:
+    except (ImportError, AttributeError) as error:
         raise BrokenCommand(f"cannot be imported: {error}") from error
 
 

@@ -1,0 +1,128 @@
+"""A model's tokenizer and chat template: dialogues as the tokens that a session of Kakeya would hold.
+
+A session only appends. So each exchange is what stands before the answer, the answer, and the token that ends it, one
+after the other; nothing is rendered anew as the dialogue grows.
+"""
+
+import json
+import os
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from kakeya_worker.quality.exchange import Exchange
+from kakeya_worker.quality.failure import CannotMeasure, missing
+
+Tokens = tuple[int, ...]
+
+_USER, _ANSWER = "KAKEYA-USER", "KAKEYA-ANSWER"  # stand in rendered conversations where texts will be
+_PLAIN = "{% for message in messages %}{{ message['content'] + '\n' }}{% endfor %}"
+
+
+class ChatTemplate:
+    """The template of the tokenizer in a directory; without one, messages are plain lines.
+
+    Attributes:
+        is_plain: the tokenizer has no chat template.
+        eos_token_ids: what ends an answer.
+
+    Raises:
+        CannotMeasure: there is no tokenizer, or no library to read it.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        # Said before transformers is imported, which warns that it finds no torch; it runs no model here.
+        os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
+        try:
+            import jinja2  # noqa: F401  # transformers imports it only where a template is rendered
+            from transformers import AutoTokenizer
+        except ModuleNotFoundError as error:
+            raise missing(error.name) from error
+        try:
+            self._tokenizer: Any = AutoTokenizer.from_pretrained(str(directory))
+        except (OSError, ValueError) as error:
+            reason = str(error).strip().splitlines()[0]
+            raise CannotMeasure(f"no tokenizer can be loaded from {directory}: {reason}") from error
+        self.is_plain = not self._tokenizer.chat_template
+        if self.is_plain:
+            self._tokenizer.chat_template = _PLAIN
+        self.eos_token_ids = frozenset(_generation_eos(directory)) | _own_eos(self._tokenizer)
+
+    @cached_property
+    def takes_system(self) -> bool:
+        """Whether the template knows system messages; some refuse them."""
+        from jinja2 import TemplateError
+
+        try:
+            return "KAKEYA-SYSTEM" in self._render([_message("system", "KAKEYA-SYSTEM"), _message("user", _USER)])
+        except TemplateError:
+            return False
+
+    def encode(self, text: str) -> Tokens:
+        """Text as it stands, without special tokens around it."""
+        return tuple(self._tokenizer.encode(text, add_special_tokens=False))
+
+    def decode(self, tokens: Tokens) -> str:
+        """Without special tokens."""
+        return str(self._tokenizer.decode(list(tokens), skip_special_tokens=True))
+
+    def system(self, text: str | None) -> Tokens:
+        """All that stands before the first user's text, the system message first if there is one."""
+        messages = [_message("system", text)] if text is not None else []
+        head, _, _ = self._render([*messages, _message("user", _USER)]).partition(_USER)
+        return self.encode(head)
+
+    def first_question(self, text: str) -> Tokens:
+        """From the first user's text to where the answer begins."""
+        _, _, tail = self._render([_message("user", _USER)]).partition(_USER)
+        return self.encode(text + tail)
+
+    def question(self, text: str) -> Tokens:
+        """From the end of an answer to where the next one begins."""
+        return self._between_and_end(text)[1]
+
+    def answer(self, text: str) -> Tokens:
+        """An answer with the token that ends it, if the template has one."""
+        return (*self.encode(text), *self.end_of_answer)
+
+    def exchange(self, exchange: Exchange) -> tuple[Tokens, Tokens]:
+        """What stands before the answer, and the answer with its end."""
+        return self.question(exchange.question), self.answer(exchange.answer)
+
+    @cached_property
+    def end_of_answer(self) -> Tokens:
+        return self._between_and_end("")[0]
+
+    def _between_and_end(self, text: str) -> tuple[Tokens, Tokens]:
+        messages = [_message("user", "-"), _message("assistant", _ANSWER), _message("user", text or "-")]
+        _, _, tail = self._render(messages).partition(_ANSWER)
+        tokens = self.encode(tail)
+        num_ends = int(bool(tokens) and tokens[0] in self.eos_token_ids)
+        return tokens[:num_ends], tokens[num_ends:]
+
+    def _render(self, messages: list[dict[str, str]]) -> str:
+        # Templates of models that think before they answer are asked not to; others do not know the word.
+        return str(
+            self._tokenizer.apply_chat_template(
+                messages, tokenize=False, add_generation_prompt=True, enable_thinking=False
+            )
+        )
+
+
+def _message(role: str, content: str) -> dict[str, str]:
+    return {"role": role, "content": content}
+
+
+def _own_eos(tokenizer: Any) -> frozenset[int]:
+    return frozenset() if tokenizer.eos_token_id is None else frozenset({int(tokenizer.eos_token_id)})
+
+
+def _generation_eos(directory: Path) -> list[int]:
+    """What generation_config.json says ends an answer."""
+    try:
+        ids = json.loads((directory / "generation_config.json").read_text()).get("eos_token_id")
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError, AttributeError) as error:
+        raise CannotMeasure(f"{directory}/generation_config.json cannot be read: {error}") from error
+    return list(ids) if isinstance(ids, list) else [] if ids is None else [int(ids)]
