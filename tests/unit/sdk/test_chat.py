@@ -1,6 +1,5 @@
 """`kakeya chat`, against a scripted runtime: piped, and in a terminal."""
 
-import io
 import os
 import signal
 import sys
@@ -12,36 +11,14 @@ from pathlib import Path
 import pytest
 
 from kakeya import AppendResult, GenerateResult, StopReason
-from kakeya.cli import chat, chat_tokenizer
+from kakeya.cli import chat
 from kakeya.cli.chat_tokenizer import ChatTokenizer
 from kakeya.cli.conversation import statistics
 from kakeya.cli.detokenizer import Detokenizer
 from kakeya.cli.terminal import Terminal
-from tests.unit.sdk import tiny_tokenizer
+from tests.unit.sdk.chatting import Talk, encode, sent
 from tests.unit.sdk.screen import Screen
 from tests.unit.sdk.scripted_runtime import BYTES_PER_TOKEN, FINGERPRINT, SINK, WINDOW, ScriptedRuntime, fails
-
-
-@pytest.fixture(scope="session")
-def template_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("with-template")
-    tiny_tokenizer.save(folder, template=True)
-    return folder
-
-
-@pytest.fixture(scope="session")
-def plain_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("plain")
-    tiny_tokenizer.save(folder, template=False, markers=False)
-    return folder
-
-
-@pytest.fixture
-def tokenizer(template_dir: Path) -> ChatTokenizer:
-    return ChatTokenizer(str(template_dir))
-
-
-Talk = Callable[..., int]
 
 
 @pytest.fixture(autouse=True)
@@ -50,24 +27,6 @@ def interruptible() -> Iterator[None]:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
-
-
-@pytest.fixture
-def talk(runtime: ScriptedRuntime, template_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Talk:
-    def talk(text: str, *flags: str, tokenizer: Path = template_dir) -> int:
-        monkeypatch.setattr(sys, "stdin", io.StringIO(text))
-        return chat.main(["--address", runtime.address, "--tokenizer", str(tokenizer), *flags])
-
-    return talk
-
-
-def encode(tokenizer: ChatTokenizer, text: str) -> list[int]:
-    return list(tokenizer._tokenizer.encode(text, add_special_tokens=False))
-
-
-def sent(tokenizer: ChatTokenizer, runtime: ScriptedRuntime) -> list[str]:
-    """The text of each append, special tokens included."""
-    return [tokenizer._tokenizer.decode(list(request.token_ids)) for request in runtime.requests["AppendTokens"]]
 
 
 def test_each_turn_sends_only_what_is_new(
@@ -113,7 +72,7 @@ def test_a_short_history_is_seen_whole(talk: Talk, plain_dir: Path, capsys: pyte
 
 def test_what_the_model_sees_is_told_whatever_its_policy() -> None:
     done = GenerateResult(StopReason.EOS, 1, 0.0, 0.0, 0, "op", 0, 2000, 0, ())
-    appended = AppendResult(2000, 0, 0.0, 0)
+    appended = AppendResult(2000, 0, 0.0, 0, ())
     for retained, sight in (
         ((range(2000),), "sees all"),
         ((range(4), range(1000, 1064), range(1990, 2000)), "sees the first 4 and 1000:1064 and the last 10"),
@@ -128,7 +87,7 @@ def test_without_a_template_text_is_sent_as_it_is(
 ) -> None:
     assert talk("hi\nmore\n", "--max-tokens", "1", "--system", "Once", tokenizer=plain_dir) == 0
     assert sent(tokenizer, runtime) == ["Once\nhi\n", "\nmore\n"]
-    assert "no chat template: plain text" in capsys.readouterr().err
+    assert f"tokenizer {plain_dir}; no chat template: plain text\n" in capsys.readouterr().err
     assert list(runtime.requests["CreateSession"][0].eos_token_ids) == []
 
 
@@ -164,6 +123,7 @@ def test_help_names_a_variable_for_each_flag(capsys: pytest.CaptureFixture[str])
         "MODEL",
         "TOKENIZER",
         "SYSTEM",
+        "NO_PIN",
         "MAX_TOKENS",
         "TEMPERATURE",
         "TOP_P",
@@ -184,6 +144,7 @@ def test_commands(talk: Talk, runtime: ScriptedRuntime, capsys: pytest.CaptureFi
     length = len(runtime.requests["AppendTokens"][0].token_ids) + 2
     assert f"retained  0:{SINK}, {length - WINDOW}:{length}\n" in notes
     assert "exact  yes" in notes
+    assert f"num_forgotten_tokens  {length - SINK - WINDOW}\n" in notes
     assert f"fingerprint  {FINGERPRINT}" in notes
     assert "reserved_bytes  32,768" in notes
     assert "state  open" in notes
@@ -255,15 +216,6 @@ def test_the_missing_extra_is_named(
     monkeypatch.setitem(sys.modules, "transformers", None)
     assert talk("hi\n") == 1
     assert "kakeya chat needs an extra; install it with: pip install 'kakeya[tokenizer]'" in capsys.readouterr().err
-
-
-def test_default_tokenizer(tmp_path: Path) -> None:
-    assert chat_tokenizer.default_name({"KAKEYA_TOKENIZER": "/models/m"}) == "/models/m"
-    with pytest.raises(chat_tokenizer.TokenizerError, match=r"Pass --tokenizer DIR.*no demo checkpoint at"):
-        chat_tokenizer.default_name({"XDG_DATA_HOME": str(tmp_path)})
-    demo = tmp_path / "kakeya" / "demo-checkpoint"
-    demo.mkdir(parents=True)
-    assert chat_tokenizer.default_name({"XDG_DATA_HOME": str(tmp_path)}) == str(demo)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])

@@ -28,11 +28,14 @@ class Endless(RuntimeServiceServicer):
             await asyncio.sleep(0)
 
 
+_SETTLED_SECONDS = 1.0  # in which a sender that may send does send, on a busy machine too
+
+
 async def _num_unread(runtime: Endless, num_read: int) -> int:
     num_sent = -1
     while num_sent != runtime.num_sent:
         num_sent = runtime.num_sent
-        await asyncio.sleep(0.2)
+        await asyncio.sleep(_SETTLED_SECONDS)
     return num_sent - num_read
 
 

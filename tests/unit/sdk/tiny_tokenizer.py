@@ -23,3 +23,12 @@ def save(folder: Path, *, template: bool, markers: bool = True) -> None:
     if template:
         fast.chat_template = TEMPLATE
     fast.save_pretrained(folder)
+
+
+def save_with_words(folder: Path, num_words: int) -> Path:
+    """Writes the files of a tokenizer with a template, and with so many words beside its 258 ids; returns `folder`."""
+    save(folder, template=True)
+    larger = PreTrainedTokenizerFast.from_pretrained(folder)
+    larger.add_tokens([f"word{number}" for number in range(num_words)])
+    larger.save_pretrained(folder)
+    return folder

@@ -2,17 +2,35 @@
 
 import asyncio
 import math
+import os
 import signal
 import socket
 import sys
+from argparse import Namespace
 from collections.abc import Callable, Iterator
-from contextlib import AsyncExitStack, contextmanager
-from typing import Any
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
 
-from kakeya import AsyncClient, AsyncSession, KakeyaError, MissingExtra, tracing
+import grpc
+
+from kakeya import (
+    AsyncClient,
+    AsyncSession,
+    InvalidField,
+    KakeyaError,
+    MissingExtra,
+    ServedModel,
+    TokenOutOfVocabulary,
+    tracing,
+)
 from kakeya.cli import chat_flags, connection_flags
 from kakeya.cli.connection import Connection
 from kakeya.cli.cure import explain
+from kakeya.cli.welcome import welcome
+
+if TYPE_CHECKING:
+    from kakeya.cli.chat_tokenizer import ChatTokenizer
+    from kakeya.cli.terminal import Terminal
 
 SUMMARY = "talk with a model in the terminal"
 EXIT_FAILURE = 1
@@ -21,10 +39,19 @@ PATIENCE_SECONDS = 2.0
 """A person who waits longer for a session is told why."""
 
 
+class PinTooLong(Exception):
+    """No lane can keep the whole system prompt and a window beside it."""
+
+    def __init__(self, num_tokens: int, reason: str) -> None:
+        super().__init__(
+            f"the system prompt has {num_tokens} tokens, too many to be pinned ({reason}); shorten it, or let it be "
+            "forgotten in time: --no-pin"
+        )
+
+
 def main(argv: list[str]) -> int:
     """Chats until the user leaves; the session is closed however that happens."""
-    from kakeya.cli.chat_tokenizer import ChatTokenizer, TokenizerError, default_name
-    from kakeya.cli.conversation import Conversation
+    from kakeya.cli.chat_tokenizer import TokenizerError
     from kakeya.cli.terminal import Terminal
 
     flags = chat_flags.parser(SUMMARY).parse_args(argv)
@@ -33,22 +60,12 @@ def main(argv: list[str]) -> int:
     except connection_flags.BadConnectionFlag as error:
         return _fail(str(error), EXIT_USAGE)
     terminal = Terminal(color=not flags.no_color)
-    sampling = {name: getattr(flags, name) for name in chat_flags.SAMPLING}
     try:
         tracing.configure("chat")
-        tokenizer = ChatTokenizer(flags.tokenizer or default_name())
-        options = {"eos_token_ids": tokenizer.eos_token_ids, "label": "kakeya chat", "model": flags.model}
-        with (
-            terminal,
-            asyncio.Runner() as runner,
-            _woken_by_signals(runner.get_loop()),
-            _session(runner, connection, options, terminal.note) as session,
-        ):
-            terminal.note(_welcome(session, tokenizer.has_template))
-            Conversation(runner, session, tokenizer, terminal, sampling=sampling, system=flags.system).run()
+        _talk(flags, connection, terminal)
     except KakeyaError as error:
         return _fail(explain(error, connection))
-    except (TokenizerError, MissingExtra) as error:
+    except (TokenizerError, MissingExtra, PinTooLong) as error:
         return _fail(str(error))
     except KeyboardInterrupt:
         if terminal.ended_by is None:
@@ -56,15 +73,96 @@ def main(argv: list[str]) -> int:
     return 0 if terminal.ended_by is None else 128 + terminal.ended_by
 
 
+def _talk(flags: Namespace, connection: Connection, terminal: "Terminal") -> None:
+    from kakeya.cli.conversation import Conversation
+
+    sampling = {name: getattr(flags, name) for name in chat_flags.SAMPLING}
+    with (
+        terminal,
+        asyncio.Runner() as runner,
+        _woken_by_signals(runner.get_loop()),
+        _client(runner, connection) as client,
+    ):
+        model, tokenizer = _tokenizer(runner, client, flags)
+        wants_pin = bool(flags.system) and not flags.no_pin
+        num_pinned = tokenizer.num_system_tokens(flags.system) if wants_pin else 0
+        if model and num_pinned >= model.num_lane_tokens:  # rather now than after the wait for a lane
+            raise PinTooLong(num_pinned, f"a lane keeps {model.num_lane_tokens:,}")
+        options = {
+            "eos_token_ids": tokenizer.eos_token_ids,
+            "label": "kakeya chat",
+            "model": model.name if model else flags.model,
+            "pin": num_pinned or None,
+        }
+        with _session(runner, client, tokenizer, options, terminal.note) as session:
+            terminal.note(welcome(session, tokenizer, wants_pin=wants_pin, num_pinned=num_pinned))
+            Conversation(
+                runner, session, tokenizer, terminal, sampling=sampling, system=flags.system, num_pinned=num_pinned
+            ).run()
+
+
+def _tokenizer(
+    runner: asyncio.Runner, client: AsyncClient, flags: Namespace
+) -> "tuple[ServedModel | None, ChatTokenizer]":
+    """The one that was named, else that of the model which will answer, and that model where the runtime was asked.
+
+    Raises:
+        TokenizerError, KakeyaError
+    """
+    from kakeya.cli import tokenizer_choice
+    from kakeya.cli.chat_tokenizer import ChatTokenizer, TokenizerError
+
+    if named := flags.tokenizer or os.environ.get("KAKEYA_TOKENIZER"):
+        return None, ChatTokenizer(tokenizer_choice.resolve(named))
+    try:
+        served = runner.run(client.list_models())
+    except KakeyaError as error:
+        if error.status is not grpc.StatusCode.UNIMPLEMENTED:
+            raise
+        raise TokenizerError(f"the router is too old to say what it serves: {tokenizer_choice.CURE}") from error
+    model = tokenizer_choice.model_to_answer(served, flags.model)
+    return model, ChatTokenizer(tokenizer_choice.installed_tokenizer(model.name))
+
+
+@contextmanager
+def _client(runner: asyncio.Runner, connection: Connection) -> Iterator[AsyncClient]:
+    client = AsyncClient(connection.address, api_key=connection.api_key, credentials=connection.credentials)
+    with _entered(runner, client):
+        yield client
+
+
 @contextmanager
 def _session(
-    runner: asyncio.Runner, connection: Connection, options: dict[str, Any], note: Callable[[str], None]
+    runner: asyncio.Runner,
+    client: AsyncClient,
+    tokenizer: "ChatTokenizer",
+    options: dict[str, Any],
+    note: Callable[[str], None],
 ) -> Iterator[AsyncSession]:
-    stack = AsyncExitStack()
-    client = AsyncClient(connection.address, api_key=connection.api_key, credentials=connection.credentials)
+    """A session of a model that knows all ids of the tokenizer. Raises PinTooLong, TokenizerError, KakeyaError."""
+    from kakeya.cli import tokenizer_choice
+
     try:
-        runner.run(stack.enter_async_context(client))
-        yield runner.run(stack.enter_async_context(runner.run(_opened(client, options, note))))
+        session = runner.run(_opened(client, options, note))
+    except InvalidField as error:
+        if error.metadata.get("field") != "pin":
+            raise
+        raise PinTooLong(options["pin"], str(error)) from error
+    except TokenOutOfVocabulary as error:
+        raise tokenizer_choice.of_another_model(tokenizer.name, str(error)) from error
+    with _entered(runner, session):
+        if session.vocab_size is not None and tokenizer.num_token_ids > session.vocab_size:
+            reason = f"{tokenizer.num_token_ids:,} ids, and the model knows {session.vocab_size:,}"
+            raise tokenizer_choice.of_another_model(tokenizer.name, reason)
+        yield session
+
+
+@contextmanager
+def _entered(runner: asyncio.Runner, context: AbstractAsyncContextManager[Any]) -> Iterator[None]:
+    stack = AsyncExitStack()
+    try:
+        runner.run(stack.enter_async_context(context))
+        yield
     finally:
         runner.run(stack.__aexit__(*sys.exc_info()))
 
@@ -94,15 +192,6 @@ def _woken_by_signals(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
         loop.remove_reader(reader)
         reader.close()
         writer.close()
-
-
-def _welcome(session: AsyncSession, has_template: bool) -> str:
-    return (
-        f"session {session.id} on {session.model}: sink {session.sink}, window {session.window}, "
-        f"{session.reserved_bytes:,} bytes reserved{', exact' if session.exact else ''}"
-        f"{'' if has_template else '; no chat template: plain text'}\n"
-        "/info describes the session, /quit leaves"
-    )
 
 
 def _fail(message: str, status: int = EXIT_FAILURE) -> int:

@@ -40,10 +40,17 @@ def parser(summary: str, environment: Mapping[str, str] = os.environ) -> argpars
     flag(
         "tokenizer",
         None,
-        "directory or Hub id of the model's tokenizer; else $KAKEYA_TOKENIZER, else the demo checkpoint",
+        "directory, installed model or Hub id of the tokenizer; else $KAKEYA_TOKENIZER, else the installed model of "
+        "the name that is served",
         metavar="DIR",
     )
-    flag("system", None, "system prompt, before the first turn", metavar="TEXT")
+    flag("system", None, "system prompt, before the first turn; it is pinned: never forgotten", metavar="TEXT")
+    result.add_argument(
+        "--no-pin",
+        action="store_true",
+        default=bool(environment.get(f"{PREFIX}NO_PIN")),
+        help=f"let the system prompt be forgotten like everything else (variable: {PREFIX}NO_PIN)",
+    )
     flag("max-tokens", 512, "most tokens of an answer", type=_positive, metavar="N")
     flag("temperature", None, "0 or unset: greedy", type=float, metavar="T")
     flag("top-p", None, "keep the most probable tokens up to this mass", type=float, metavar="P")

@@ -13,6 +13,7 @@ from typing import Any
 from kakeya import AppendResult, AsyncGeneration, AsyncSession, GenerateResult, InvalidRequest
 from kakeya.cli.chat_tokenizer import ChatTokenizer
 from kakeya.cli.detokenizer import Detokenizer
+from kakeya.cli.sight import Forgetting, ranges, sight
 from kakeya.cli.terminal import Terminal
 
 _COMMAND = re.compile(r"/\w+")
@@ -25,6 +26,7 @@ class Conversation:
         runner: runs the session's event loop.
         sampling: what `AsyncSession.turn` takes besides the tokens.
         system: system prompt of the first turn.
+        num_pinned: tokens of it that are kept for ever.
     """
 
     def __init__(
@@ -36,6 +38,7 @@ class Conversation:
         *,
         sampling: dict[str, Any],
         system: str | None,
+        num_pinned: int = 0,
     ) -> None:
         self._runner = runner
         self._session = session
@@ -43,6 +46,7 @@ class Conversation:
         self._terminal = terminal
         self._sampling = sampling
         self._system = system
+        self._forgetting = Forgetting(session.window or 1, num_pinned)
         self._has_begun = False
         self._last_token_id: int | None = None
 
@@ -89,6 +93,8 @@ class Conversation:
         try:
             async with generation:
                 async for token_id in generation:
+                    if not pace.num_tokens and (notice := self._forgetting.notice(generation.truncated)):
+                        self._terminal.note(notice)
                     pace.count()
                     self._last_token_id = token_id
                     self._terminal.write(detokenizer.push(token_id))
@@ -97,7 +103,8 @@ class Conversation:
                 self._terminal.write(detokenizer.flush() + "\n")
 
     def _show_info(self) -> None:
-        for name, value in asdict(self._runner.run(self._session.info())).items():
+        info = self._runner.run(self._session.info())
+        for name, value in (asdict(info) | {"num_forgotten_tokens": info.num_forgotten_tokens}).items():
             self._terminal.note(f"{name:>20}  {_shown(value)}")
 
 
@@ -131,28 +138,16 @@ def statistics(
         f"{done.num_tokens} generated{rate} ({done.stop_reason})",
         f"history {done.history_length:,}",
         f"kv_live_bytes {done.kv_live_bytes:,}",
-        f"evicted {appended.num_evicted_tokens + done.num_evicted_tokens}, {_sight(done)}",
+        f"evicted {appended.num_evicted_tokens + done.num_evicted_tokens}, {sight(done.retained, done.history_length)}",
     ]
     return f"[{' | '.join(parts)}]"
 
 
-def _sight(done: GenerateResult) -> str:
-    if sum(map(len, done.retained)) == done.history_length:
-        return "sees all"
-    return f"sees {' and '.join(_place(part, done.history_length) for part in done.retained)}"
-
-
-def _place(part: range, history_length: int) -> str:
-    if part.start == 0:
-        return f"the first {len(part)}"
-    if part.stop == history_length:
-        return f"the last {len(part)}"
-    return _shown((part,))
-
-
 def _shown(value: Any) -> str:
-    if isinstance(value, tuple):  # ranges of the history
-        return ", ".join(f"{part.start}:{part.stop}" for part in value)
+    if value is None:
+        return "not said"
+    if isinstance(value, tuple):
+        return ranges(value)
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:,}" if isinstance(value, int) else str(value)
