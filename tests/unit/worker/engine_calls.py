@@ -76,6 +76,11 @@ def live_state(engine: Engine, session_id: str = "s") -> LaneState:
     return {report.session_id: report.state for report in engine.lanes.reports()}[session_id]
 
 
+def end_of_step(engine: Engine, length: int) -> None:
+    """Waits until the step is over whose result the caller has: the next command is not begun before."""
+    start_append(engine, length, 0).future.result(TIMEOUT)
+
+
 def error_of(future: "Future[Any]") -> KakeyaError:
     error = future.exception(TIMEOUT)
     assert isinstance(error, KakeyaError)

@@ -31,6 +31,7 @@ from tests.unit.worker.engine_calls import (
     SINK,
     TIMEOUT,
     WINDOW,
+    end_of_step,
     error_of,
     live_state,
     open_session,
@@ -251,7 +252,7 @@ def test_a_failed_step_is_accounted_for_and_measures_nothing(
 ) -> None:
     open_session(engine)
     start_append(engine, 0, 20).future.result(TIMEOUT)
-    live_state(engine)  # the step is over
+    end_of_step(engine, 20)
     assert [is_whole for _, is_whole in accounted] == [True]
 
     def broken(rows: object) -> None:
@@ -260,7 +261,7 @@ def test_a_failed_step_is_accounted_for_and_measures_nothing(
     with monkeypatch.context() as patch:
         patch.setattr(verifier, "forward", broken)
         error_of(start_append(engine, 20, 5).future)
-        live_state(engine)
+        end_of_step(engine, 20)
     assert [is_whole for _, is_whole in accounted] == [True, False]
     assert accounted[1][0] > 0.0
 
@@ -272,7 +273,7 @@ def test_a_step_without_a_planned_row_measures_nothing(
     start_append(engine, 0, 20).future.result(TIMEOUT)
     verifier.slab.final_hidden[0] = float("nan")
     error_of(start_generate(engine, 20, 5)[0].future)
-    live_state(engine)
+    end_of_step(engine, 20)
     assert [is_whole for _, is_whole in accounted] == [True, False]
 
 
