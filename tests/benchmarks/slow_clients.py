@@ -195,7 +195,7 @@ def main() -> int:
     arguments = parser.parse_args()
     _allow_connections()
     with tempfile.TemporaryDirectory() as directory:
-        model = save_random_checkpoint(Path(directory) / "demo")
+        model = save_random_checkpoint(Path(directory) / "random")
         with (
             runtime(model, Path(directory), num_workers=0) as made,
             Progress(console=Console(stderr=True), transient=True) as progress,

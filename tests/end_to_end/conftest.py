@@ -1,4 +1,4 @@
-"""What the end-to-end tests share: one demo checkpoint, and neither settings nor places of the person who runs them."""
+"""What the end-to-end tests share: neither settings nor places of the person who runs them."""
 
 import os
 from collections.abc import Iterator
@@ -16,13 +16,6 @@ def own_directories(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         for name in list(os.environ):
             if name.startswith("KAKEYA_") and not name.startswith("KAKEYA_TEST_"):
                 patch.delenv(name)
-        patch.setenv("XDG_DATA_HOME", str(home / "data"))
         patch.setenv("XDG_STATE_HOME", str(home / "state"))
         patch.setenv("TMPDIR", str(home / "tmp"))
         yield home
-
-
-@pytest.fixture(scope="session")
-def demo_directory(own_directories: Path) -> Path:
-    """Where `kakeya up` makes the demo checkpoint."""
-    return own_directories / "data" / "kakeya" / "demo-checkpoint"

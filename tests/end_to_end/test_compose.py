@@ -17,7 +17,8 @@ from tests.default_mode import kv_item_bytes
 
 ROOT = Path(__file__).parents[2]
 PROJECT = f"kakeya-test-{os.getpid()}"
-BYTES_PER_TOKEN = 4 * 2 * 32 * kv_item_bytes() * 2  # layers, kv heads, head_dim, type, K and V
+# Of kakeya-nano, the default model: layers, kv heads, head_dim, type, K and V.
+BYTES_PER_TOKEN = 6 * 2 * 32 * kv_item_bytes("bfloat16") * 2
 WINDOW = 64
 TAG = "test"
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from kakeya_shared import installed_models
 from tests.default_mode import kv_item_bytes
 
 pytestmark = pytest.mark.timeout(180)
@@ -21,54 +23,74 @@ def run_demo(*flags: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(command, capture_output=True, text=True, timeout=150)
 
 
-def formula(demo_directory: Path) -> int:
-    config = json.loads((demo_directory / "config.json").read_text())
+def formula() -> int:
+    config = json.loads((installed_models.directory("kakeya-nano") / "config.json").read_text())
     slots = config["num_hidden_layers"] * config["num_key_value_heads"] * config["head_dim"]
-    return int(slots * kv_item_bytes() * 2)  # K and V
+    return int(slots * kv_item_bytes("bfloat16") * 2)  # K and V
 
 
-def check_turns(document: dict[str, Any], bytes_per_token: int, num_conversations: int, num_turns: int) -> None:
-    assert set(document) == {"sink", "window", "kv_bytes_per_token", "turns"}
+def check_turns(document: dict[str, Any], num_conversations: int, num_turns: int) -> None:
+    bytes_per_token = formula()
     assert document["kv_bytes_per_token"] == bytes_per_token
     places = [(turn["turn"], turn["conversation"]) for turn in document["turns"]]
     assert places == [(t, c) for t in range(1, num_turns + 1) for c in range(1, num_conversations + 1)], "interleaved"
+    assert len(document["conversations"]) == num_conversations
     history = dict.fromkeys(range(1, num_conversations + 1), 0)
+    evicted = dict.fromkeys(history, 0)
     for turn in document["turns"]:
-        assert turn["new_tokens"] > 16
+        session = document["conversations"][turn["conversation"] - 1]
+        assert session["sink"] >= session["pinned_tokens"] > 0, "the system prompt is pinned"
+        assert session["sink"] + session["window"] == document["sink"] + document["window"]
         assert turn["prefill_seconds"] > 0
         assert turn["decode_seconds"] > 0
+        assert turn["user"]
         history[turn["conversation"]] += turn["new_tokens"]
+        evicted[turn["conversation"]] += turn["evicted_tokens"]
         assert turn["history_length"] == history[turn["conversation"]]
-        live_tokens = min(turn["history_length"], document["sink"] + document["window"])
+        live_tokens = min(turn["history_length"], session["sink"] + session["window"])
         assert turn["kv_live_bytes"] == live_tokens * bytes_per_token
+        assert turn["forgotten_tokens"] == turn["history_length"] - live_tokens == evicted[turn["conversation"]]
 
 
-def test_the_demo_as_it_is(tmp_path: Path, demo_directory: Path) -> None:
+def test_the_demo_as_it_is(tmp_path: Path) -> None:
     done = run_demo("--json", str(tmp_path / "demo.json"))
     assert done.returncode == 0, done.stderr
     document = json.loads((tmp_path / "demo.json").read_text())
-    assert (document["sink"], document["window"]) == (4, 64)
-    check_turns(document, formula(demo_directory), num_conversations=3, num_turns=40)
-    assert all(turn["history_length"] > 5 * 68 for turn in document["turns"][-3:])
-    assert "exact in all 360 readings" in done.stdout
+    assert document["model"] == "kakeya-nano"
+    check_turns(document, num_conversations=3, num_turns=32)
+    assert all(turn["history_length"] > 3 * 240 for turn in document["turns"][-3:])
+    assert sum(turn["expected"] != "" and not turn["as_expected"] for turn in document["turns"]) <= 1
+    assert "exact in all 288 readings" in done.stdout
     assert "history grew to" in done.stdout
+    assert 40 <= len(done.stdout.splitlines()) <= 80, "conversations that fit a screen or two"
     assert [path.name for path in tmp_path.iterdir()] == ["demo.json"]
 
 
-def test_other_sizes(tmp_path: Path, demo_directory: Path) -> None:
+def test_other_sizes_and_a_directory(tmp_path: Path) -> None:
+    model = shutil.copytree(installed_models.directory("kakeya-nano"), tmp_path / "mine")
     flags = ["--turns", "3", "--conversations", "4", "--workers", "1", "--sink", "0", "--window", "200", "--json"]
-    done = run_demo(*flags, str(tmp_path / "demo.json"), "--model", str(demo_directory))
+    done = run_demo(*flags, str(tmp_path / "demo.json"), "--model", str(model))
     assert done.returncode == 0, done.stderr
     document = json.loads((tmp_path / "demo.json").read_text())
-    assert (document["sink"], document["window"]) == (0, 200)
-    check_turns(document, formula(demo_directory), num_conversations=4, num_turns=3)
+    assert (document["model"], document["sink"], document["window"]) == ("mine", 0, 200)
+    check_turns(document, num_conversations=4, num_turns=3)
+    assert not any(turn["expected"] for turn in document["turns"]), "the scripts were not written for this"
+    assert "answers: nothing was expected of them" in done.stdout
+
+
+def test_a_window_that_the_system_prompts_do_not_leave() -> None:
+    done = run_demo("--window", "20")
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line.endswith("which leave no window in lanes of 24; choose a larger --window")
 
 
 def test_no_model() -> None:
     done = run_demo("--model", "/nowhere/model")
     assert done.returncode == 1
     assert done.stderr == (
-        "kakeya demo: error: no model at '/nowhere/model': neither a directory nor a hub id (owner/name)\n"
+        "kakeya demo: error: no model at '/nowhere/model': neither a directory, nor an installed model (kakeya-nano), "
+        "nor a hub id (owner/name)\n"
     )
 
 
@@ -76,8 +98,9 @@ def test_interrupted(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "kakeya", "demo", "--turns", "100000", "--json", str(tmp_path / "demo.json")]
     environment = os.environ | {"TMPDIR": str(tmp_path)}
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) as demo:
-        assert demo.stdout
-        demo.stdout.readline()  # the table has begun
+        assert demo.stderr
+        while b" at turn 1 of " not in demo.stderr.readline():
+            assert demo.poll() is None
         time.sleep(0.5)
         demo.send_signal(signal.SIGINT)
         _, errors = demo.communicate(timeout=45)

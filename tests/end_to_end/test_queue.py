@@ -66,7 +66,7 @@ async def test_a_person_who_waits_is_told_why() -> None:
             await session.close()
             _, errors = await asyncio.to_thread(chat.communicate, timeout=60)
     assert chat.returncode == 0, errors
-    assert errors.startswith("session demo-checkpoint.")
+    assert errors.startswith("session kakeya-nano.")
 
 
 @pytest.mark.parametrize("kind", [AsyncClient, Client])

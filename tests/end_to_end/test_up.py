@@ -15,12 +15,14 @@ import pytest
 
 from kakeya import AsyncClient, KakeyaError
 from kakeya_local.readiness import joined_workers
+from kakeya_shared import installed_models
 from tests.default_mode import kv_item_bytes
 from tests.end_to_end.up_process import UpProcess
 
 pytestmark = pytest.mark.timeout(180)
 EPHEMERAL = ("--ephemeral", "--bind", "127.0.0.1:0", "--window", "64", "--lanes", "2", "--threads", "1")
-BYTES_PER_TOKEN = 4 * 2 * 32 * kv_item_bytes() * 2  # layers, kv heads, head_dim, type, K and V
+# Of kakeya-nano, the default model: layers, kv heads, head_dim, type, K and V.
+BYTES_PER_TOKEN = 6 * 2 * 32 * kv_item_bytes("bfloat16") * 2
 
 
 async def converse(address: str) -> None:
@@ -184,7 +186,17 @@ def test_a_redis_that_cannot_start(tmp_path: Path) -> None:
 def test_no_model() -> None:
     status, line = refused(*EPHEMERAL, "--model", "/nowhere/model")
     assert status == 1
-    assert line == "kakeya up: error: no model at '/nowhere/model': neither a directory nor a hub id (owner/name)"
+    assert line == (
+        "kakeya up: error: no model at '/nowhere/model': neither a directory, nor an installed model (kakeya-nano), "
+        "nor a hub id (owner/name)"
+    )
+
+
+async def test_an_installed_model_is_served_by_its_name() -> None:
+    with UpProcess(*EPHEMERAL, "--model", "kakeya-nano") as up:
+        async with AsyncClient(up.wait_ready()) as client:
+            (served,) = await client.list_models()
+            assert (served.name, served.num_lane_tokens, served.is_default) == ("kakeya-nano", 4 + 64, True)
 
 
 def test_a_model_that_the_worker_refuses(tmp_path: Path) -> None:
@@ -195,11 +207,9 @@ def test_a_model_that_the_worker_refuses(tmp_path: Path) -> None:
     assert "mamba2" in line.lower()
 
 
-def test_a_damaged_model(tmp_path: Path, demo_directory: Path) -> None:
-    with UpProcess(*EPHEMERAL) as up:  # makes the checkpoint
-        up.wait_ready()
+def test_a_damaged_model(tmp_path: Path) -> None:
     damaged = tmp_path / "model"
-    shutil.copytree(demo_directory, damaged)
+    shutil.copytree(installed_models.directory("kakeya-nano"), damaged)
     weights = (damaged / "model.safetensors").read_bytes()
     (damaged / "model.safetensors").write_bytes(weights[: len(weights) // 2])
     status, line = refused(*EPHEMERAL, "--model", str(damaged))

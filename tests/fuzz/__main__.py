@@ -16,16 +16,15 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from kakeya_worker.demo_checkpoint.checkpoint import ensure_checkpoint
 from tests.fuzz.fuzz_run import NUM_LANES, ROUTER_FLAGS, WORKER_FLAGS, FuzzRun, Plan
 from tests.fuzz.report import Report
 from tests.integration.processes import Runtime, asking_for_keys, runtime
+from tests.random_checkpoint import save_random_checkpoint
 
 
 def fuzz(directory: Path, logs: Path, plan: Plan, console: Console) -> Report:
     """Runs a plan on a runtime of its own."""
-    model = directory / "demo"
-    ensure_checkpoint(model)
+    model = save_random_checkpoint(directory / "demo")
     columns = (TextColumn("fuzzing"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with (
         runtime(

@@ -6,15 +6,13 @@ from pathlib import Path
 import pytest
 
 import kakeya
-from kakeya_worker.demo_checkpoint.checkpoint import ensure_checkpoint
 from tests.integration.processes import Runtime, runtime
+from tests.random_checkpoint import save_random_checkpoint
 
 
 @pytest.fixture(scope="session")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("model") / "demo"
-    ensure_checkpoint(directory)
-    return directory
+    return save_random_checkpoint(tmp_path_factory.mktemp("model") / "demo")
 
 
 @pytest.fixture(scope="session")

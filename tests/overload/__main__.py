@@ -16,16 +16,15 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from kakeya_worker.demo_checkpoint.checkpoint import ensure_checkpoint
 from tests.integration.processes import asking_for_keys, runtime
 from tests.overload.overload_run import LANES_PER_WORKER, NUM_WORKERS, ROUTER_FLAGS, Plan, run
 from tests.overload.report import Report
+from tests.random_checkpoint import save_random_checkpoint
 
 
 def overload(directory: Path, plan: Plan, console: Console) -> Report:
     """Runs a plan on two routers and a few lanes."""
-    model = directory / "demo"
-    ensure_checkpoint(model)
+    model = save_random_checkpoint(directory / "random")
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with (
         runtime(model, directory, num_workers=0, router_flags=ROUTER_FLAGS, environment=asking_for_keys()) as made,

@@ -2,11 +2,13 @@
 
 import json
 import os
+import shutil
 import socket
 import subprocess
 import time
 from collections.abc import Iterator
 from concurrent import futures
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from kakeya_local import doctor_command, installation
 from kakeya_local.redis_binary import find_redis
 from kakeya_local.redis_ping import ping
+from kakeya_shared import installed_models
 from kakeya_stubs.admin.v1 import admin_pb2
 from kakeya_stubs.admin.v1.admin_pb2_grpc import (
     AdminServiceServicer,
@@ -88,7 +91,8 @@ def diagnose(*flags: str, capsys: pytest.CaptureFixture[str]) -> tuple[int, dict
 def test_what_is_installed(capsys: pytest.CaptureFixture[str]) -> None:
     status, found = diagnose(capsys=capsys)
     assert status == 0, "nothing was asked for"
-    for subject in ("python", "machine", "kakeya", "kakeya-stubs", "kakeya-shared", "kakeya-local", "redis-server"):
+    parts = ("kakeya", "kakeya-stubs", "kakeya-shared", "kakeya-local")
+    for subject in ("python", "machine", *parts, "model kakeya-nano", "redis-server"):
         assert found[subject]["condition"] == "ok", subject
 
 
@@ -96,7 +100,9 @@ def test_what_is_missing_names_its_cure(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setitem(installation._PARTS, "kakeya-nonesuch", "nothing")
-    monkeypatch.setattr("kakeya_shared.plugins.names", lambda seam: ["nonesuch"])
+    monkeypatch.setattr(
+        "kakeya_shared.plugins.names", lambda seam: [] if seam == installed_models.GROUP else ["nonesuch"]
+    )
     monkeypatch.setattr("kakeya_local.redis_binary.bundled_redis", lambda: None)
     monkeypatch.setenv("PATH", str(tmp_path))
     status, found = diagnose(capsys=capsys)
@@ -106,6 +112,102 @@ def test_what_is_missing_names_its_cure(
     assert found["kakeya.verifier nonesuch"]["cure"] == "pip install 'kakeya-worker[nonesuch]'"
     assert found["redis-server"]["detail"] == "no redis-server on PATH and no bundled one"
     assert found["redis-server"]["cure"].startswith("install one (apt install redis-server")
+
+
+@pytest.fixture
+def nano(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the installed model, which takes its place."""
+    copy = tmp_path / "kakeya-nano"
+    shutil.copytree(installed_models.directory("kakeya-nano"), copy)
+    monkeypatch.setattr(installed_models, "directory", lambda name: copy)
+    return copy
+
+
+def test_a_whole_model(nano: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status, found = diagnose(capsys=capsys)
+    assert (status, found["model kakeya-nano"]["detail"]) == (0, f"whole, at {nano}")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "problem"),
+    [
+        ("tokenizer.json", None, "tokenizer.json cannot be read: "),
+        ("config.json", b"{", "config.json cannot be read: "),
+        ("model.safetensors", None, "model.safetensors cannot be read: "),
+        ("model.safetensors", b"\x02", "model.safetensors cannot be read: "),
+        ("model.safetensors", b"\x02" + bytes(7) + b"[]", "model.safetensors cannot be read: "),
+        ("model.safetensors", b"\x02" + bytes(7) + b"{}" + b"x", "model.safetensors has 11 bytes and should have 10"),
+    ],
+)
+def test_a_damaged_model_is_wrong(
+    nano: Path, capsys: pytest.CaptureFixture[str], name: str, content: bytes | None, problem: str
+) -> None:
+    (nano / name).unlink()
+    if content is not None:
+        (nano / name).write_bytes(content)
+    status, found = diagnose(capsys=capsys)
+    finding = found["model kakeya-nano"]
+    assert (status, finding["condition"]) == (1, "wrong")
+    assert finding["detail"].startswith(problem)
+    assert finding["cure"] == "pip install --force-reinstall --no-deps kakeya-nano"
+
+
+def test_a_model_cut_short_is_wrong(nano: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    weights = nano / "model.safetensors"
+    size = weights.stat().st_size
+    weights.write_bytes(weights.read_bytes()[:-1])
+    assert diagnose(capsys=capsys)[1]["model kakeya-nano"]["detail"].startswith(
+        f"model.safetensors has {size - 1:,} bytes and should have {size:,}"
+    )
+
+
+def test_a_model_of_several_files_of_weights(nano: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (nano / "model.safetensors").rename(nano / "one.safetensors")
+    shutil.copy(nano / "one.safetensors", nano / "two.safetensors")
+    index = nano / "model.safetensors.index.json"
+    index.write_text(
+        json.dumps({"weight_map": {"a": "one.safetensors", "b": "two.safetensors", "c": "one.safetensors"}})
+    )
+    assert diagnose(capsys=capsys)[1]["model kakeya-nano"]["detail"] == f"whole, at {nano}"
+    (nano / "two.safetensors").write_bytes((nano / "one.safetensors").read_bytes()[:-1])
+    assert diagnose(capsys=capsys)[1]["model kakeya-nano"]["detail"].startswith("two.safetensors has ")
+    (nano / "two.safetensors").unlink()
+    assert diagnose(capsys=capsys)[1]["model kakeya-nano"]["detail"].startswith("two.safetensors cannot be read: ")
+    for content, problem in (("{", "cannot be read: "), ("{}", "does not say "), ("[]", "does not say ")):
+        index.write_text(content)
+        detail = diagnose(capsys=capsys)[1]["model kakeya-nano"]["detail"]
+        assert detail.startswith(f"model.safetensors.index.json {problem}")
+
+
+def test_another_model_may_have_another_tokenizer(
+    nano: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(installed_models, "names", lambda: ["theirs"])
+    monkeypatch.setattr(installed_models, "distribution", lambda name: f"a-package-of-{name}")
+    (nano / "tokenizer.json").unlink()
+    assert diagnose(capsys=capsys)[1]["model theirs"]["condition"] == "ok"
+    (nano / "config.json").unlink()
+    finding = diagnose(capsys=capsys)[1]["model theirs"]
+    assert finding["cure"] == "pip install --force-reinstall --no-deps a-package-of-theirs"
+
+
+def test_a_model_whose_package_is_broken(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    point = EntryPoint("theirs", "pathlib:no_directory", installed_models.GROUP)
+    monkeypatch.setattr(
+        "kakeya_shared.plugins.entry_points", lambda group, **_: [point] if group == installed_models.GROUP else []
+    )
+    status, found = diagnose(capsys=capsys)
+    finding = found["model theirs"]
+    assert (status, finding["condition"]) == (1, "wrong")
+    assert finding["detail"].startswith("the installed model 'theirs' is broken: AttributeError: ")
+    assert finding["cure"] == "pip install --force-reinstall theirs"
+
+
+def test_a_model_that_is_not_installed(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kakeya_shared.plugins.entry_points", lambda **_: [])
+    status, found = diagnose(capsys=capsys)
+    finding = found["model kakeya-nano"]
+    assert (status, finding["condition"], finding["cure"]) == (0, "absent", "pip install kakeya-nano")
 
 
 def test_a_router_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,6 +6,7 @@ import re
 import shlex
 import socket
 import sys
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from kakeya_local.program import redis_program
 from kakeya_local.run_credentials import RunCredentials
 from kakeya_local.settings import UpSettings
 from kakeya_local.supervisor_config import render
+from kakeya_shared import installed_models, plugins
 from kakeya_shared.addresses import HostPort
 from tests.certificates import Authority
 
@@ -56,7 +58,7 @@ def settings(**values: Any) -> UpSettings:
 
 
 def test_only_what_was_asked_for_is_passed_on(model: str, tmp_path: Path) -> None:
-    made = make_plan(settings(workers=2), model)
+    made = make_plan(settings(model=model, workers=2))
     redis, router, *workers = made.programs(tmp_path)
     assert [program.name for program in (redis, router, *workers)] == ["redis", "router", "worker-1", "worker-2"]
     assert flags(router.command) == {"--redis": f"redis://{made.redis}/0", "--bind": str(made.bind)}
@@ -70,7 +72,7 @@ def test_only_what_was_asked_for_is_passed_on(model: str, tmp_path: Path) -> Non
 
 
 def test_sizes_reach_the_worker(model: str, tmp_path: Path) -> None:
-    made = make_plan(settings(sink=0, window=7, lanes=3, threads=5), model)
+    made = make_plan(settings(model=model, sink=0, window=7, lanes=3, threads=5))
     given = flags(made.programs(tmp_path)[2].command)
     assert (given["--sink"], given["--window"], given["--lanes"], given["--threads"]) == ("0", "7", "3", "5")
 
@@ -84,7 +86,7 @@ def test_redis_is_durable_unless_ephemeral(tmp_path: Path, persistent: bool, syn
 
 def test_programs_survive_the_configuration_file(model: str, tmp_path: Path) -> None:
     odd = tmp_path / "100% 'odd' name"
-    made = make_plan(settings(workers=2), model)
+    made = make_plan(settings(model=model, workers=2))
     with open_directory(odd, ephemeral=False) as directory:
         programs = made.programs(directory.redis)
         parser = configparser.ConfigParser(interpolation=None)
@@ -102,7 +104,7 @@ def test_programs_survive_the_configuration_file(model: str, tmp_path: Path) -> 
 
 
 def test_without_keys_nothing_is_made(model: str) -> None:
-    made = make_plan(settings(), model)
+    made = make_plan(settings(model=model))
     assert made.credentials is None
     assert (made.environment, made.connection.metadata) == ({}, ())
 
@@ -113,7 +115,7 @@ def test_keys_are_made_for_the_run_and_stay_off_command_lines(
 ) -> None:
     if by_variable:
         monkeypatch.setenv("KAKEYA_ROUTER_AUTH", "keys")
-    made, other = (make_plan(settings(auth=None if by_variable else "keys"), model) for _ in range(2))
+    made, other = (make_plan(settings(model=model, auth=None if by_variable else "keys")) for _ in range(2))
     assert made.credentials
     assert other.credentials
     key, token = made.credentials.admin_key, made.credentials.join_token
@@ -140,12 +142,12 @@ def test_keys_are_made_for_the_run_and_stay_off_command_lines(
 def test_keys_that_are_given_are_used(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KAKEYA_ROUTER_ADMIN_KEY", "a-key-of-my-own-0123456789")
     monkeypatch.setenv("KAKEYA_ROUTER_JOIN_TOKEN", "a-token-of-my-own-0123456789")
-    made = make_plan(settings(auth="keys"), model).credentials
+    made = make_plan(settings(model=model, auth="keys")).credentials
     assert made == RunCredentials("a-key-of-my-own-0123456789", "a-token-of-my-own-0123456789", is_new=False)
-    assert make_plan(settings(auth="none"), model).credentials is None
+    assert make_plan(settings(model=model, auth="none")).credentials is None
     monkeypatch.setenv("KAKEYA_ROUTER_ADMIN_KEY", "words of my own 0123456789")
     with pytest.raises(StackError, match=r"^KAKEYA_ROUTER_ADMIN_KEY has blanks") as raised:
-        make_plan(settings(auth="keys"), model)
+        make_plan(settings(model=model, auth="keys"))
     assert "of my own" not in str(raised.value)
 
 
@@ -157,7 +159,7 @@ def test_nobody_listens_outside_loopback_unnoticed(
     assert raised.value.code == 2
     assert "--bind 0.0.0.0 is outside loopback and keys are not asked for (--auth keys); " in capsys.readouterr().err
     for argv in (["--insecure"], ["--auth", "keys"]):
-        router = make_plan(UpSettings.parse(["--bind", "0.0.0.0:0", *argv]), model).programs(tmp_path)[1]
+        router = make_plan(UpSettings.parse(["--model", model, "--bind", "0.0.0.0:0", *argv])).programs(tmp_path)[1]
         assert ("--insecure" in router.command) == (argv == ["--insecure"])
     monkeypatch.setenv("KAKEYA_ROUTER_AUTH", "keys")
     UpSettings.parse(["--bind", "0.0.0.0:0"])
@@ -168,25 +170,68 @@ def test_a_router_with_tls_is_reached_with_tls(model: str, tmp_path: Path, monke
     pair = authority.pair("router")
     monkeypatch.setenv("KAKEYA_ROUTER_TLS_CERT", str(pair.cert))
     with pytest.raises(StackError, match="KAKEYA_ROUTER_TLS_CERT is set, so KAKEYA_TLS_CA must name"):
-        make_plan(settings(), model)
+        make_plan(settings(model=model))
     monkeypatch.setenv("KAKEYA_TLS_CA", str(authority.path))
-    made = make_plan(settings(), model)
+    made = make_plan(settings(model=model))
     assert made.connection.credentials
     assert made.environment == {"KAKEYA_WORKER_ROUTER_CA": str(authority.path)}
     monkeypatch.setenv("KAKEYA_WORKER_ROUTER_CA", "/my/own")
-    assert make_plan(settings(), model).environment == {}
+    assert make_plan(settings(model=model)).environment == {}
     monkeypatch.setenv("KAKEYA_TLS_CA", str(pair.key))
     with pytest.raises(StackError, match=f"^KAKEYA_TLS_.: {pair.key}: holds no certificates in PEM$"):
-        make_plan(settings(), model)
+        make_plan(settings(model=model))
     monkeypatch.setenv("KAKEYA_TLS_CA", "/nowhere")
     with pytest.raises(StackError, match=r"^KAKEYA_TLS_.: /nowhere: No such file or directory$"):
-        make_plan(settings(), model)
+        make_plan(settings(model=model))
 
 
 def test_hub_ids_are_left_to_the_worker(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert checked_model("Qwen/Qwen3-0.6B") == "Qwen/Qwen3-0.6B"
     monkeypatch.chdir(Path(model).parent)
     assert checked_model("model") == model
+
+
+def test_without_a_model_the_installed_one_is_served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = tmp_path / "kakeya-nano"
+    other.mkdir()
+    (other / "config.json").write_text("{}")
+    monkeypatch.chdir(tmp_path)
+    assert make_plan(settings()).model == str(installed_models.directory("kakeya-nano")), "whatever lies around here"
+    assert make_plan(settings(model="kakeya-nano")).model == str(other), "a directory that was named wins"
+    (other / "config.json").unlink()
+    assert make_plan(settings(model="kakeya-nano")).model == str(installed_models.directory("kakeya-nano"))
+
+
+def test_a_model_may_be_named_by_flag_and_variable(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert UpSettings.parse([]).named_model is None
+    assert UpSettings.parse(["--model", "kakeya-nano"]).named_model == "kakeya-nano"
+    monkeypatch.setenv("KAKEYA_UP_MODEL", model)
+    assert UpSettings.parse([]).named_model == model
+
+
+def test_a_default_model_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plugins, "entry_points", lambda **_: [])
+    with pytest.raises(
+        StackError, match=r"^the default model, kakeya-nano, is not installed; .* pip install kakeya-nano"
+    ):
+        make_plan(settings())
+    with pytest.raises(StackError, match=r"nor an installed model \(none is installed\)"):
+        checked_model("nowhere")
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        ("a_module_that_is_missing:directory", "'kakeya-nano' needs the module 'a_module_that_is_missing'"),
+        ("pathlib:no_directory", "the installed model 'kakeya-nano' is broken: AttributeError: "),
+    ],
+)
+def test_an_installed_model_that_cannot_be_had(monkeypatch: pytest.MonkeyPatch, value: str, problem: str) -> None:
+    point = EntryPoint("kakeya-nano", value, installed_models.GROUP)
+    monkeypatch.setattr(plugins, "entry_points", lambda **_: [point])
+    for model in ("kakeya-nano", None):
+        with pytest.raises(StackError, match=problem):
+            checked_model(model)
 
 
 @pytest.mark.parametrize("name", ["/nowhere", "./nowhere", "nowhere", "a/b/c"])
@@ -197,7 +242,7 @@ def test_what_is_no_model(name: str) -> None:
 
 def test_a_file_is_no_model(tmp_path: Path) -> None:
     (tmp_path / "weights").touch()
-    with pytest.raises(StackError, match="neither a directory nor a hub id"):
+    with pytest.raises(StackError, match=r"no model at '.*weights': a file; a model is a directory"):
         checked_model(str(tmp_path / "weights"))
 
 
@@ -208,7 +253,7 @@ def test_a_directory_without_config_is_no_model(tmp_path: Path) -> None:
 
 def test_the_shim_is_not_installed(model: str) -> None:
     with pytest.raises(StackError, match="--http-bind needs the HTTP shim"):
-        make_plan(settings(http_bind="127.0.0.1:0"), model)
+        make_plan(settings(model=model, http_bind="127.0.0.1:0"))
 
 
 def test_missing_parts_name_their_cure(monkeypatch: pytest.MonkeyPatch) -> None:

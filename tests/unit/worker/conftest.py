@@ -1,4 +1,4 @@
-"""The demo checkpoint as a model for the worker's own tests: no more than the worker's distribution is needed."""
+"""The random checkpoint as a model for the worker's own tests: no more than the worker's distribution is needed."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,25 +6,23 @@ from pathlib import Path
 import pytest
 import torch
 
-from kakeya_worker.demo_checkpoint.checkpoint import ensure_checkpoint
 from kakeya_worker.engine.engine import Engine
 from kakeya_worker.engine.geometry import LaneGeometry
 from kakeya_worker.torch_backend import TorchVerifier
+from tests.random_checkpoint import save_random_checkpoint
 from tests.unit.worker.engine_calls import NUM_LANES, SINK, WINDOW
 
 
 @pytest.fixture(scope="session")
-def demo_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    directory = tmp_path_factory.mktemp("checkpoint") / "demo"
-    ensure_checkpoint(directory)
-    return directory
+def random_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save_random_checkpoint(tmp_path_factory.mktemp("checkpoint") / "random")
 
 
 @pytest.fixture
-def verifier(demo_checkpoint: Path) -> TorchVerifier:
+def verifier(random_checkpoint: Path) -> TorchVerifier:
     """A loaded model without a slab; on one thread, where small models run fastest."""
     verifier = TorchVerifier(
-        str(demo_checkpoint), weights="float32", kv_dtype="auto", num_threads=1, cache_directory=None
+        str(random_checkpoint), weights="float32", kv_dtype="auto", num_threads=1, cache_directory=None
     )
     assert torch.get_num_threads() == 1
     return verifier

@@ -131,29 +131,29 @@ def _forbidden(*_: Any) -> Any:
 
 
 def test_a_second_start_maps_what_the_first_converted(
-    demo_checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    random_checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = _load(demo_checkpoint, tmp_path)
+    first = _load(random_checkpoint, tmp_path)
     (kept,) = (tmp_path / "int8").iterdir()
     with monkeypatch.context() as patch:
         patch.setattr("kakeya_worker.torch_backend.exact.numerics.quantize_matrix", _forbidden)
-        second = _load(demo_checkpoint, tmp_path)
+        second = _load(random_checkpoint, tmp_path)
         assert second.facts == first.facts
         with pytest.raises(AssertionError, match="quantized again"):
-            _load(demo_checkpoint, None)
+            _load(random_checkpoint, None)
     before = kept.stat().st_mtime_ns
-    _load(demo_checkpoint, tmp_path)
+    _load(random_checkpoint, tmp_path)
     assert kept.stat().st_mtime_ns == before, "nothing new, nothing written"
     tensors = load_file(kept)
     assert (
         sum(t.numel() * t.itemsize for t in tensors.values())
-        < 0.35 * (demo_checkpoint / "model.safetensors").stat().st_size
+        < 0.35 * (random_checkpoint / "model.safetensors").stat().st_size
     )
 
 
 @pytest.mark.parametrize("damage", ["truncated", "garbage", "types", "one bit"])
-def test_damaged_weights_are_converted_again(demo_checkpoint: Path, tmp_path: Path, damage: str) -> None:
-    _load(demo_checkpoint, tmp_path)
+def test_damaged_weights_are_converted_again(random_checkpoint: Path, tmp_path: Path, damage: str) -> None:
+    _load(random_checkpoint, tmp_path)
     (kept,) = (tmp_path / "int8").iterdir()
     whole = kept.read_bytes()
     if damage == "truncated":
@@ -164,12 +164,12 @@ def test_damaged_weights_are_converted_again(demo_checkpoint: Path, tmp_path: Pa
         kept.write_bytes(whole[:-100] + bytes([whole[-100] ^ 1]) + whole[-99:])
     else:
         save_file({name: tensor.to(torch.float16) for name, tensor in load_file(kept).items()}, kept)
-    _load(demo_checkpoint, tmp_path)
+    _load(random_checkpoint, tmp_path)
     assert kept.read_bytes() == whole
 
 
-def test_what_a_killed_process_left_is_swept(demo_checkpoint: Path, tmp_path: Path) -> None:
-    _load(demo_checkpoint, tmp_path)
+def test_what_a_killed_process_left_is_swept(random_checkpoint: Path, tmp_path: Path) -> None:
+    _load(random_checkpoint, tmp_path)
     (kept,) = (tmp_path / "int8").iterdir()
     kept.unlink()
     ours, young = (kept.with_name(f"{kept.name}.{character * 16}.part") for character in "ab")
@@ -178,7 +178,7 @@ def test_what_a_killed_process_left_is_swept(demo_checkpoint: Path, tmp_path: Pa
         left.write_text("")
     for left in (ours, foreign):
         os.utime(left, (0, 0))
-    _load(demo_checkpoint, tmp_path)
+    _load(random_checkpoint, tmp_path)
     assert sorted((tmp_path / "int8").iterdir()) == sorted([kept, young, foreign])
 
 
@@ -188,13 +188,13 @@ def test_one_column_has_no_integer_product() -> None:
         numerics.embedding("e", 8, 1)
 
 
-def test_a_cache_that_cannot_be_written_is_no_error(demo_checkpoint: Path, tmp_path: Path) -> None:
+def test_a_cache_that_cannot_be_written_is_no_error(random_checkpoint: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    assert _load(demo_checkpoint, tmp_path / "file").facts.exact
+    assert _load(random_checkpoint, tmp_path / "file").facts.exact
 
 
 def test_the_float_model_is_never_whole_in_memory(
-    demo_checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    random_checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At most one fused layer's float tensors are alive at a time, besides norms."""
     alive: list[weakref.ref[torch.Tensor]] = []
@@ -211,23 +211,27 @@ def test_the_float_model_is_never_whole_in_memory(
         return tensor
 
     monkeypatch.setattr(Weights, "__call__", counted)
-    _load(demo_checkpoint, tmp_path)
+    _load(random_checkpoint, tmp_path)
     assert len(alive) > 10
     assert most <= 3  # q, k and v
 
 
-def test_long_loading_says_how_far_it_is(demo_checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_loading_says_how_far_it_is(random_checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decoder, "_REPORT_SECONDS", 0.0)
     with capture_logs() as logs:
-        _load(demo_checkpoint, None)
+        _load(random_checkpoint, None)
     progress = [(line["loaded"], line["of"]) for line in logs if line["event"] == "loading layers"]
     assert progress == [(1, 4), (2, 4), (3, 4), (4, 4)]
 
 
-def test_fingerprints(demo_checkpoint: Path, tmp_path: Path) -> None:
+def test_fingerprints(random_checkpoint: Path, tmp_path: Path) -> None:
     def load(weights: str, kv_dtype: str = "auto", num_threads: int = 1) -> str:
         return TorchVerifier(
-            str(demo_checkpoint), weights=weights, kv_dtype=kv_dtype, num_threads=num_threads, cache_directory=tmp_path
+            str(random_checkpoint),
+            weights=weights,
+            kv_dtype=kv_dtype,
+            num_threads=num_threads,
+            cache_directory=tmp_path,
         ).facts.fingerprint
 
     exact = load("int8")
@@ -239,12 +243,12 @@ def test_fingerprints(demo_checkpoint: Path, tmp_path: Path) -> None:
     torch.set_num_threads(1)
 
 
-def test_the_digest_is_of_what_the_files_hold(demo_checkpoint: Path, tmp_path: Path) -> None:
-    first = _load(demo_checkpoint, tmp_path).facts.fingerprint
+def test_the_digest_is_of_what_the_files_hold(random_checkpoint: Path, tmp_path: Path) -> None:
+    first = _load(random_checkpoint, tmp_path).facts.fingerprint
     copy = tmp_path / "copy"
     copy.mkdir()
     for file in ("config.json", "model.safetensors"):
-        shutil.copy(demo_checkpoint / file, copy)
+        shutil.copy(random_checkpoint / file, copy)
     assert _load(copy, tmp_path).facts.fingerprint == first, "wherever the files lie"
     content = bytearray((copy / "model.safetensors").read_bytes())
     content[-1] ^= 1
@@ -258,4 +262,4 @@ def test_the_digest_is_of_what_the_files_hold(demo_checkpoint: Path, tmp_path: P
     assert _load(copy, tmp_path).facts.fingerprint != changed, "as large and, it says, as old"
     for damage in ("[", "[]", '{"a": null}'):
         (tmp_path / "digests.json").write_text(damage)
-        assert _load(demo_checkpoint, tmp_path).facts.fingerprint == first, "remembered digests may be damaged"
+        assert _load(random_checkpoint, tmp_path).facts.fingerprint == first, "remembered digests may be damaged"

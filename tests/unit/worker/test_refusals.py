@@ -23,11 +23,11 @@ def _load(model: Path | str, weights: str = "float32", kv_dtype: str = "auto") -
 
 
 @pytest.fixture
-def changed(demo_checkpoint: Path, tmp_path: Path) -> Callable[..., Path]:
-    """A copy of the demo checkpoint with some of its config.json changed."""
+def changed(random_checkpoint: Path, tmp_path: Path) -> Callable[..., Path]:
+    """A copy of the random checkpoint with some of its config.json changed."""
 
     def change(**fields: Any) -> Path:
-        shutil.copytree(demo_checkpoint, tmp_path, dirs_exist_ok=True)
+        shutil.copytree(random_checkpoint, tmp_path, dirs_exist_ok=True)
         config = json.loads((tmp_path / "config.json").read_text())
         (tmp_path / "config.json").write_text(json.dumps({**config, **fields}))
         return tmp_path
@@ -157,16 +157,16 @@ def test_what_a_family_means_by_leaving_something_out(changed: Callable[..., Pat
     assert _load(model).config.tied_head
 
 
-def test_weights_that_are_not_numbers_are_refused(demo_checkpoint: Path, tmp_path: Path) -> None:
-    shutil.copy(demo_checkpoint / "config.json", tmp_path)
-    tensors = load_file(demo_checkpoint / "model.safetensors")
+def test_weights_that_are_not_numbers_are_refused(random_checkpoint: Path, tmp_path: Path) -> None:
+    shutil.copy(random_checkpoint / "config.json", tmp_path)
+    tensors = load_file(random_checkpoint / "model.safetensors")
     tensors["model.layers.0.mlp.down_proj.weight"][3, 4] = torch.inf
     save_file(tensors, tmp_path / "model.safetensors")
     with pytest.raises(ModelRefused, match=r"model\.layers\.0\.mlp\.down_proj\.weight holds infinities"):
         _load(tmp_path, "int8")
 
 
-def test_damaged_files_are_refused(demo_checkpoint: Path, tmp_path: Path) -> None:
+def test_damaged_files_are_refused(random_checkpoint: Path, tmp_path: Path) -> None:
     with pytest.raises(ModelRefused, match=r"no readable config\.json"):
         _load(tmp_path)
     (tmp_path / "config.json").write_text("{")
@@ -178,22 +178,22 @@ def test_damaged_files_are_refused(demo_checkpoint: Path, tmp_path: Path) -> Non
     (tmp_path / "config.json").write_text("[]")
     with pytest.raises(ModelRefused, match="not a JSON object"):
         _load(tmp_path)
-    shutil.copy(demo_checkpoint / "config.json", tmp_path)
+    shutil.copy(random_checkpoint / "config.json", tmp_path)
     with pytest.raises(ModelRefused, match=r"no readable model\.safetensors"):
         _load(tmp_path)
-    (tmp_path / "model.safetensors").write_bytes((demo_checkpoint / "model.safetensors").read_bytes()[:5000])
+    (tmp_path / "model.safetensors").write_bytes((random_checkpoint / "model.safetensors").read_bytes()[:5000])
     with pytest.raises(ModelRefused, match=r"no readable model\.safetensors"):
         _load(tmp_path)
 
 
-def test_sharded_checkpoints_load_and_missing_shards_are_refused(demo_checkpoint: Path, tmp_path: Path) -> None:
-    with safe_open(demo_checkpoint / "model.safetensors", framework="pt") as file:
+def test_sharded_checkpoints_load_and_missing_shards_are_refused(random_checkpoint: Path, tmp_path: Path) -> None:
+    with safe_open(random_checkpoint / "model.safetensors", framework="pt") as file:
         names = list(file.keys())
-    shutil.copy(demo_checkpoint / "config.json", tmp_path)
-    shutil.copy(demo_checkpoint / "model.safetensors", tmp_path / "shard.safetensors")
+    shutil.copy(random_checkpoint / "config.json", tmp_path)
+    shutil.copy(random_checkpoint / "model.safetensors", tmp_path / "shard.safetensors")
     index = tmp_path / "model.safetensors.index.json"
     index.write_text(json.dumps({"weight_map": dict.fromkeys(names, "shard.safetensors")}))
-    assert _load(tmp_path).facts.vocab_size == _load(demo_checkpoint).facts.vocab_size
+    assert _load(tmp_path).facts.vocab_size == _load(random_checkpoint).facts.vocab_size
     for damaged in ("[1]", '{"weight_map": []}', '{"a": 1}', "{"):
         index.write_text(damaged)
         with pytest.raises(ModelRefused, match="no readable"):
@@ -227,28 +227,28 @@ def test_names_that_are_no_model_are_refused(monkeypatch: pytest.MonkeyPatch) ->
     ],
 )
 def test_modes(
-    demo_checkpoint: Path, weights: str, kv_dtype: str, chosen: tuple[str, str, bool], kv_bytes_per_token: int
+    random_checkpoint: Path, weights: str, kv_dtype: str, chosen: tuple[str, str, bool], kv_bytes_per_token: int
 ) -> None:
-    facts = _load(demo_checkpoint, weights, kv_dtype).facts
+    facts = _load(random_checkpoint, weights, kv_dtype).facts
     assert (facts.weights, facts.kv_dtype, facts.exact) == chosen
     assert facts.kv_bytes_per_token == kv_bytes_per_token
 
 
-def test_modes_that_there_are_not(demo_checkpoint: Path) -> None:
+def test_modes_that_there_are_not(random_checkpoint: Path) -> None:
     with pytest.raises(ModelRefused, match="what can: int8, float32, bfloat16"):
-        _load(demo_checkpoint, "int4")
+        _load(random_checkpoint, "int4")
     with pytest.raises(ModelRefused, match="what can: float32, bfloat16"):
-        _load(demo_checkpoint, "int8", "int8")
+        _load(random_checkpoint, "int8", "int8")
     with pytest.raises(ModelRefused, match="weights of float32 keep their KV in float32"):
-        _load(demo_checkpoint, "float32", "bfloat16")
+        _load(random_checkpoint, "float32", "bfloat16")
 
 
-def test_a_refusal_is_one_start_error(demo_checkpoint: Path) -> None:
+def test_a_refusal_is_one_start_error(random_checkpoint: Path) -> None:
     with pytest.raises(StartError, match="is not a directory"):
         load_engine(WorkerSettings.parse(["--model", "/no/such/directory"]))
     with pytest.raises(StartError, match="cannot be allocated"):
-        load_engine(WorkerSettings.parse(["--model", str(demo_checkpoint), "--lanes", "2000000000"]))
+        load_engine(WorkerSettings.parse(["--model", str(random_checkpoint), "--lanes", "2000000000"]))
     with pytest.raises(StartError, match=r"no kakeya\.verifier plugin is named 'cuda' \(installed: .*torch"):
-        load_engine(WorkerSettings.parse(["--model", str(demo_checkpoint), "--backend", "cuda"]))
+        load_engine(WorkerSettings.parse(["--model", str(random_checkpoint), "--backend", "cuda"]))
     with pytest.raises(StartError, match=r"no kakeya\.retention plugin is named 'all' \(installed: sink-window"):
-        load_engine(WorkerSettings.parse(["--model", str(demo_checkpoint), "--retention", "all"]))
+        load_engine(WorkerSettings.parse(["--model", str(random_checkpoint), "--retention", "all"]))

@@ -1,4 +1,4 @@
-"""What the demo measured, and whether it is right."""
+"""What the demo measured and was told, and whether it is right."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from typing import Self
 from kakeya_local.kv_bytes import kv_live_bytes
 
 NUM_COMPARED_TURNS = 5
-_JSON_FIELDS = (
+_TURN_FIELDS = (
     "conversation",
     "turn",
     "history_length",
@@ -18,6 +18,13 @@ _JSON_FIELDS = (
     "prefill_seconds",
     "decode_seconds",
     "kv_live_bytes",
+    "user",
+    "answer",
+    "expected",
+    "still_in_sight",
+    "as_expected",
+    "evicted_tokens",
+    "forgotten_tokens",
 )
 
 
@@ -32,6 +39,13 @@ class Turn:
         prefill_seconds: server time for the appended tokens.
         decode_seconds: server time for the generated tokens.
         kv_live_bytes: after the turn, as the verifier counted them.
+        user: what was said.
+        answer: text of the generated tokens.
+        expected: what the answer should hold; "" for anything.
+        still_in_sight: whether what should have been forgotten by then could be seen, so that not to know it proves
+            nothing.
+        evicted_tokens: that left the window in this turn.
+        forgotten_tokens: of the history, out of sight after the turn.
     """
 
     conversation: int
@@ -42,6 +56,40 @@ class Turn:
     prefill_seconds: float
     decode_seconds: float
     kv_live_bytes: int
+    user: str = ""
+    answer: str = ""
+    expected: str = ""
+    evicted_tokens: int = 0
+    forgotten_tokens: int = 0
+    still_in_sight: bool = False
+
+    @property
+    def as_expected(self) -> bool:
+        return self.expected in self.answer and not self.still_in_sight
+
+    @property
+    def fault(self) -> str:
+        """What is wrong with an answer that is not as expected."""
+        if self.still_in_sight:
+            return "although what should have been forgotten is still in sight"
+        return f"which lacks {self.expected!r}"
+
+
+@dataclass(frozen=True)
+class Opened:
+    """A session of the demo.
+
+    Attributes:
+        sink, window: as they were granted.
+        pinned_tokens: of the system prompt; the sinks cover them.
+    """
+
+    conversation: int
+    title: str
+    system: str
+    sink: int
+    window: int
+    pinned_tokens: int
 
 
 @dataclass(frozen=True)
@@ -74,28 +122,35 @@ class Reading:
 
 @dataclass
 class DemoReport:
-    """A run: its turns in the order they happened, and all that was read on the way."""
+    """A run: its turns in the order they happened, and all that was read on the way.
 
+    Attributes:
+        sink, window: of a lane. A session that pins more than the lane's sinks has so much less window.
+        sessions: in the order of their conversations.
+    """
+
+    model: str
     sink: int
     window: int
     kv_bytes_per_token: int
+    sessions: list[Opened] = field(default_factory=list)
     turns: list[Turn] = field(default_factory=list)
     readings: list[Reading] = field(default_factory=list)
 
-    def expected_bytes(self, history_length: int) -> int:
+    def expected_bytes(self, conversation: int, history_length: int) -> int:
         """What kv_live_bytes must be after so many tokens."""
+        session = self.sessions[conversation - 1]
         return kv_live_bytes(
-            history_length, sink=self.sink, window=self.window, bytes_per_token=self.kv_bytes_per_token
+            history_length, sink=session.sink, window=session.window, bytes_per_token=self.kv_bytes_per_token
         )
 
     def wrong_bytes(self) -> list[str]:
         """A line for every reading whose kv_live_bytes is not what config.json demands."""
         return [
             f"conversation {reading.conversation} turn {reading.turn}: {reading.call} says "
-            f"kv_live_bytes {reading.kv_live_bytes} at history {reading.history_length}, "
-            f"must be {self.expected_bytes(reading.history_length)}"
+            f"kv_live_bytes {reading.kv_live_bytes} at history {reading.history_length}, must be {due}"
             for reading in self.readings
-            if reading.kv_live_bytes != self.expected_bytes(reading.history_length)
+            if reading.kv_live_bytes != (due := self.expected_bytes(reading.conversation, reading.history_length))
         ]
 
     def short_histories(self, factor: int) -> list[str]:
@@ -106,6 +161,14 @@ class DemoReport:
             for turn in self.last_turns()
             if turn.history_length <= bound
         ]
+
+    def expectations(self) -> list[Turn]:
+        """The turns whose answers should hold something."""
+        return [turn for turn in self.turns if turn.expected]
+
+    def missed(self) -> list[Turn]:
+        """Those of them whose answers do not."""
+        return [turn for turn in self.expectations() if not turn.as_expected]
 
     def last_turns(self) -> list[Turn]:
         """The last turn of each conversation."""
@@ -122,15 +185,17 @@ class DemoReport:
         """Writes the report, all of it or nothing. Raises OSError."""
         scratch = path.with_name(f".{path.name}.{os.getpid()}")
         try:
-            scratch.write_text(json.dumps(self._summary(), indent=1) + "\n")
+            scratch.write_text(json.dumps(self._summary(), indent=1) + "\n", encoding="utf-8")
             scratch.replace(path)
         finally:
             scratch.unlink(missing_ok=True)
 
     def _summary(self) -> dict[str, object]:
         return {
+            "model": self.model,
             "sink": self.sink,
             "window": self.window,
             "kv_bytes_per_token": self.kv_bytes_per_token,
-            "turns": [{name: getattr(turn, name) for name in _JSON_FIELDS} for turn in self.turns],
+            "conversations": [vars(session) for session in self.sessions],
+            "turns": [{name: getattr(turn, name) for name in _TURN_FIELDS} for turn in self.turns],
         }

@@ -1,32 +1,31 @@
 """What the demo says at its end."""
 
 from rich.console import Console
-from tokenizers import Tokenizer
 
-from kakeya_local.conversation import Conversation
-from kakeya_local.demo_report import NUM_COMPARED_TURNS, DemoReport, Pace
-
-_SAMPLE_CHARACTERS = 160
+from kakeya_local.demo_report import NUM_COMPARED_TURNS, DemoReport, Pace, Turn
 
 
-def summarize(report: DemoReport, conversations: list[Conversation], tokenizer: Tokenizer, console: Console) -> None:
-    """Prints growth, bytes against the formula, first turns against last ones, and what the model said."""
-    lines = [""]
-    for conversation, last in zip(conversations, report.last_turns(), strict=True):
-        lines.append(
-            f"conversation {last.conversation} ({conversation.title}): history grew to {last.history_length} tokens "
-            f"in {last.turn} turns, kv_live_bytes {_plateau(report, last.conversation)}"
-        )
-    lines += [
-        "",
-        _formula(report),
-        _pace(report),
-        "",
-        "what the model said (the demo checkpoint's weights are random):",
-    ]
-    lines += [f"  {conversation.title}: {_sample(conversation, tokenizer)}" for conversation in conversations]
-    for line in lines:
+def summarize(report: DemoReport, console: Console) -> None:
+    """Prints growth, what was forgotten, bytes against the formula, answers, and first turns against last ones."""
+    growth = [_growth(report, last) for last in report.last_turns()]
+    for line in ("", *growth, "", _answers(report), _formula(report), _pace(report)):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def _growth(report: DemoReport, last: Turn) -> str:
+    session = report.sessions[last.conversation - 1]
+    return (
+        f"conversation {last.conversation} ({session.title}): history grew to {last.history_length} tokens "
+        f"in {last.turn} turns, kv_live_bytes {_plateau(report, last.conversation)}; "
+        f"{_sight(last, session.pinned_tokens)}"
+    )
+
+
+def _sight(last: Turn, pinned_tokens: int) -> str:
+    if not last.forgotten_tokens:
+        return "nothing was forgotten"
+    kept = f"the first {pinned_tokens}, its pinned system prompt, never will be" if pinned_tokens else "none is pinned"
+    return f"{last.forgotten_tokens} tokens are forgotten, {kept}"
 
 
 def _plateau(report: DemoReport, conversation: int) -> str:
@@ -36,12 +35,24 @@ def _plateau(report: DemoReport, conversation: int) -> str:
     return f"stayed at {level:,} from turn {start} on"
 
 
+def _answers(report: DemoReport) -> str:
+    num_expected, missed = len(report.expectations()), report.missed()
+    if not num_expected:
+        return "answers: nothing was expected of them"
+    said = f"answers: {num_expected - len(missed)} of {num_expected} as expected"
+    if missed:
+        places = (f"conversation {turn.conversation} turn {turn.turn} ({turn.user!r})" for turn in missed)
+        return f"{said}, all but {', '.join(places)}"
+    return f"{said}: what is in sight is recalled, what is pinned at any distance, and what was forgotten is not known"
+
+
 def _formula(report: DemoReport) -> str:
     num_readings, num_wrong = len(report.readings), len(report.wrong_bytes())
     outcome = f"wrong in {num_wrong} of {num_readings}" if num_wrong else f"exact in all {num_readings}"
+    capacity = report.sink + report.window
     return (
         f"kv_live_bytes = min(history, {report.sink} + {report.window}) x {report.kv_bytes_per_token:,} bytes a token "
-        f"by config.json, at most {report.expected_bytes(report.sink + report.window):,}: "
+        f"by config.json, at most {capacity * report.kv_bytes_per_token:,}: "
         f"{outcome} readings (append, generate and info of every turn)"
     )
 
@@ -53,8 +64,3 @@ def _pace(report: DemoReport) -> str:
 
 def _milliseconds(pace: Pace) -> str:
     return f"{pace.prefill_seconds * 1e3:.2f} ms an appended token, {pace.decode_seconds * 1e3:.2f} ms a generated one"
-
-
-def _sample(conversation: Conversation, tokenizer: Tokenizer) -> str:
-    text: str = tokenizer.decode(conversation.generated)
-    return repr(text[:_SAMPLE_CHARACTERS])

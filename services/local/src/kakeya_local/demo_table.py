@@ -1,6 +1,6 @@
-"""The demo's live table: a row for each conversation in a terminal, a line for each turn elsewhere."""
+"""How far the demo is: a row for each conversation in a terminal, a line now and then elsewhere."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -11,6 +11,7 @@ from rich.table import Table
 from kakeya_local.demo_report import Turn
 
 _COLUMNS = ("conversation", "turn", "history", "new tokens", "prefill ms", "decode ms", "kv_live_bytes")
+_TURNS_PER_LINE = 10
 
 
 class TurnTable(Protocol):
@@ -20,12 +21,17 @@ class TurnTable(Protocol):
 
 
 @contextmanager
-def turn_table(console: Console) -> Iterator[TurnTable]:
-    """The form that suits the console."""
+def turn_table(console: Console, report: Callable[[str], None], num_turns: int) -> Iterator[TurnTable]:
+    """The form that suits the console; the table goes when it is left.
+
+    Args:
+        report: gets the lines, where there is no table.
+        num_turns: of each conversation.
+    """
     if not console.is_terminal:
-        yield _Lines(console)
+        yield _Lines(report, num_turns)
         return
-    with Live(console=console, auto_refresh=False) as live:
+    with Live(console=console, auto_refresh=False, transient=True) as live:
         yield _LiveTable(live)
 
 
@@ -45,13 +51,13 @@ class _LiveTable:
 
 
 class _Lines:
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self._console.print("  ".join(_COLUMNS))
+    def __init__(self, report: Callable[[str], None], num_turns: int) -> None:
+        self._report = report
+        self._num_turns = num_turns
 
     def add(self, turn: Turn) -> None:
-        cells = zip(_cells(turn), _COLUMNS, strict=True)
-        self._console.print("  ".join(cell.rjust(len(column)) for cell, column in cells))
+        if turn.conversation == 1 and turn.turn % _TURNS_PER_LINE == 1:
+            self._report(f"the conversations are at turn {turn.turn} of {self._num_turns}")
 
 
 def _cells(turn: Turn) -> tuple[str, ...]:

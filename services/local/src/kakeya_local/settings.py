@@ -9,14 +9,19 @@ from pydantic import model_validator
 from kakeya_shared.addresses import Address, HostPort, is_loopback
 from kakeya_shared.settings import ServiceSettings, setting
 
+DEFAULT_MODEL = "kakeya-nano"
+"""Served where no other is asked for; this part depends on its package."""
+
 
 class UpSettings(ServiceSettings):
     """Starts a whole Kakeya on this machine: Redis, a router and workers. Ctrl-C stops all of it."""
 
     model_config = ServiceSettings.configured(command="up")
 
-    model: str | None = setting(
-        None, "model directory or hub id", reason="the demo checkpoint, made on this machine at the first start"
+    model: str = setting(
+        DEFAULT_MODEL,
+        "the model: a directory, the name of an installed model, or a hub id",
+        reason="small and installed with this part: nothing is downloaded",
     )
     workers: int = setting(1, "number of worker processes", unit="workers", reason="one model in memory", ge=1, le=64)
     sink: int | None = setting(None, "sink slots of a lane", unit="tokens", reason="the worker's, 4", ge=0)
@@ -59,6 +64,11 @@ class UpSettings(ServiceSettings):
     stop_grace_seconds: int = setting(
         15, "how long each process may take to stop", unit="seconds", reason="above a router's own 12", ge=1
     )
+
+    @property
+    def named_model(self) -> str | None:
+        """The model that was asked for; None where none was and DEFAULT_MODEL, as it is installed, is served."""
+        return self.model if "model" in self.model_fields_set else None
 
     @property
     def asks_for_keys(self) -> bool:

@@ -12,7 +12,6 @@ from pathlib import Path
 import grpc
 
 from kakeya_local.data_directory import DataDirectory, open_directory
-from kakeya_local.demo_checkpoint import demo_checkpoint
 from kakeya_local.errors import StackError
 from kakeya_local.plan import Plan, make_plan
 from kakeya_local.readiness import is_serving, joined_workers, open_channel
@@ -167,7 +166,7 @@ async def running(settings: UpSettings, report: Report) -> AsyncIterator[Stack]:
         StackError: it cannot start; nothing is left running.
     """
     with open_directory(settings.data_dir, ephemeral=settings.ephemeral) as directory:
-        plan = make_plan(settings, settings.model or str(await demo_checkpoint()))
+        plan = make_plan(settings)
         programs = plan.programs(directory.redis)
         async with Supervisor(
             programs, directory, stop_grace_seconds=settings.stop_grace_seconds, environment=plan.environment

@@ -9,7 +9,7 @@ from typing import Any
 
 import structlog
 
-from kakeya_shared import plugins
+from kakeya_shared import installed_models, plugins
 from kakeya_shared.addresses import HostPort, is_loopback, parse_list
 from kakeya_shared.rpc_server import BindError, RpcServer
 from kakeya_shared.service_process import StartError
@@ -57,7 +57,7 @@ def load_engine(settings: WorkerSettings) -> Engine:
         backend: type[Verifier] = plugins.load("kakeya.verifier", settings.backend, install=install)
         retention: RetentionPolicy = plugins.load("kakeya.retention", settings.retention)
         verifier = backend(
-            settings.model,
+            installed_models.resolve(settings.model),
             weights=settings.weights,
             kv_dtype=settings.kv_dtype,
             num_threads=settings.threads,

@@ -26,7 +26,9 @@ class WorkerSettings(ListenerSettings):
 
     model_config = ServiceSettings.configured(command="worker")
 
-    model: str = setting(help="the model: a directory with config.json and safetensors, or a hub id")
+    model: str = setting(
+        help="the model: a directory with config.json and safetensors, an installed model (kakeya-nano), or a hub id"
+    )
     backend: str = setting("torch", "verifier backend plugin", reason="the one that runs on every CPU")
     weights: Literal["auto", "float32", "bfloat16", "int8"] = setting(
         "auto",
