@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 import torch
 
 from kakeya_worker.engine.engine import Engine
@@ -11,6 +12,16 @@ from kakeya_worker.engine.geometry import LaneGeometry
 from kakeya_worker.torch_backend import TorchVerifier
 from tests.random_checkpoint import save_random_checkpoint
 from tests.unit.worker.engine_calls import NUM_LANES, SINK, WINDOW
+
+
+UNTOUCHED_LOGS = structlog.get_config()
+
+
+@pytest.fixture(autouse=True)
+def untouched_logs() -> Iterator[None]:
+    """A command configures structlog for its process; the next test finds it as if none had run."""
+    yield
+    structlog.configure(**UNTOUCHED_LOGS)
 
 
 @pytest.fixture(scope="session")
