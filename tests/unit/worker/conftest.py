@@ -13,7 +13,6 @@ from kakeya_worker.torch_backend import TorchVerifier
 from tests.random_checkpoint import save_random_checkpoint
 from tests.unit.worker.engine_calls import NUM_LANES, SINK, WINDOW
 
-
 UNTOUCHED_LOGS = structlog.get_config()
 
 
