@@ -57,10 +57,10 @@ def test_the_demo_as_it_is(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     document = json.loads((tmp_path / "demo.json").read_text())
     assert document["model"] == "kakeya-nano"
-    check_turns(document, num_conversations=3, num_turns=32)
-    assert all(turn["history_length"] > 3 * 240 for turn in document["turns"][-3:])
+    check_turns(document, num_conversations=3, num_turns=44)
+    assert all(turn["history_length"] > 5 * 240 for turn in document["turns"][-3:])
     assert sum(turn["expected"] != "" and not turn["as_expected"] for turn in document["turns"]) <= 1
-    assert "exact in all 288 readings" in done.stdout
+    assert "exact in all 396 readings" in done.stdout
     assert "history grew to" in done.stdout
     assert 40 <= len(done.stdout.splitlines()) <= 80, "conversations that fit a screen or two"
     assert [path.name for path in tmp_path.iterdir()] == ["demo.json"]

@@ -81,10 +81,10 @@ def test_transcripts_show_the_first_conversation_whole_and_of_others_what_was_ex
 
 def test_of_others_of_which_nothing_was_expected_the_last_turns_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
     made = report()
-    made.turns = [replace(TURNS[0], conversation=number, turn=turn) for turn in range(1, 8) for number in (1, 2)]
+    made.turns = [replace(TURNS[0], conversation=number, turn=turn) for turn in range(1, 10) for number in (1, 2)]
     print_transcripts(made)
     second = capsys.readouterr().out.partition("conversation 2, another: ")[2]
-    assert [line.split()[0] for line in second.splitlines()[3:]] == ["3", "4", "5", "6", "7"]
+    assert [line.split()[0] for line in second.splitlines()[3:]] == ["3", "4", "5", "6", "7", "8", "9"]
 
 
 def test_what_is_still_in_sight_is_said(capsys: pytest.CaptureFixture[str]) -> None:

@@ -90,9 +90,9 @@ def test_not_to_know_what_is_still_in_sight_is_no_proof() -> None:
 
 
 def test_short_histories_fail_where_long_ones_are_due(capsys: pytest.CaptureFixture[str]) -> None:
-    assert verdict(report(num_turns=6, new_tokens=4), long_histories=True) == 1
-    assert "conversation 1: history 24 does not exceed 24" in capsys.readouterr().err
-    assert verdict(report(num_turns=5), long_histories=True) == 0
+    assert verdict(report(num_turns=10, new_tokens=4), long_histories=True) == 1
+    assert "conversation 1: history 40 does not exceed 40" in capsys.readouterr().err
+    assert verdict(report(num_turns=9), long_histories=True) == 0
 
 
 def test_pace_tells_first_turns_from_last() -> None:

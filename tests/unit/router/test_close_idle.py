@@ -135,12 +135,13 @@ async def _appending(worker: FakeWorker) -> bool:
 
 
 async def test_where_nothing_is_idle_for_so_long_it_waits(stack: Stack) -> None:
-    client = await stack.router(admission="close-idle", close_idle_after_seconds=3600, queue_seconds=0.5)
+    rules: dict[str, Any] = {"admission": "close-idle", "close_idle_after_seconds": 3600}
+    client = await stack.router(**rules, queue_seconds=0.5)
     await stack.worker(client, num_lanes=1)
     held = await client.session()
     with pytest.raises(QueueTimedOut):
         await client.session()
-    call = await waiting(stack, client)
+    call = await waiting(stack, await stack.router(**rules, queue_seconds=30))
     await client.close(held)
     await call
 

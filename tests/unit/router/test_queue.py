@@ -250,7 +250,7 @@ async def test_a_wait_ends_in_time(stack: Stack) -> None:
         await client.create()
     assert 1 <= (raised.value.retry_after_seconds or 0) <= 2
     await stand(stack, 0)
-    call = await waiting(stack, client)
+    call = await waiting(stack, await stack.router(admission="queue", queue_seconds=3))
     worker.stop_beating()
     await answer(client.registry.Leave(worker.leave_request()))
     with pytest.raises(NoWorker, match="any more"):
@@ -336,7 +336,7 @@ async def test_what_only_a_full_worker_can_hold_waits_for_it(stack: Stack, patie
 
 
 async def test_a_worker_that_refuses_a_waiter_is_not_asked_again(stack: Stack) -> None:
-    client = await stack.router(admission="queue", queue_seconds=1.5)
+    client = await stack.router(admission="queue", queue_seconds=4)
     large = await stack.worker(client, "worker-a", num_lanes=1, window=100)
     small = await stack.worker(client, "worker-b", num_lanes=1)
     held = [await client.session(), await client.session()]

@@ -29,7 +29,7 @@ from kakeya_local.stack import Stack, running
 from kakeya_shared import installed_models, plugins
 
 EXIT_INTERRUPTED = 130
-HISTORY_FACTOR = 3
+HISTORY_FACTOR = 5
 """By the default number of turns a history must have outgrown sinks and window this many times."""
 MAX_MISSED = 1
 """Answers of kakeya-nano that may lack what the script expects."""

@@ -7,16 +7,16 @@ from kakeya_local.terminal import print_table
 
 _HEADER = ("turn", "history", "seen", "prefill+decode ms", "kv_live_bytes", "you -> the model")
 _MAX_CHARACTERS = 200
-_NUM_LAST_TURNS = 5
+_NUM_LAST_TURNS = 7
 
 
 def print_transcripts(report: DemoReport) -> None:
-    """The first conversation whole, of the others the turns of which something was expected, else the last ones."""
+    """The first conversation whole, of the others the last turns, those of which something was expected if any."""
     for session in report.sessions:
         turns = [turn for turn in report.turns if turn.conversation == session.conversation]
         print(f"\n{_title(session)}\nsystem prompt: {_one_line(session.system)}")
         if session.conversation > 1:
-            turns = [turn for turn in turns if turn.expected] or turns[-_NUM_LAST_TURNS:]
+            turns = ([turn for turn in turns if turn.expected] or turns)[-_NUM_LAST_TURNS:]
         print_table(map(_row, turns), header=_HEADER)
 
 
