@@ -119,6 +119,7 @@ def _stream(served: Served, behaviour: StreamBehaviour) -> UnaryBehaviour:
         with served.span(context) as span:
             try:
                 request = parse(served.parser, content)
+                # A streaming behaviour is an async generator; its protocol only says that it can be iterated.
                 async with aclosing(behaviour(request, context)) as responses:  # type: ignore[type-var]
                     async for response in responses:
                         await _write(context, response)

@@ -226,6 +226,7 @@ async def test_expiry_goes_by_the_clock_of_redis(keyed: Keyed, monkeypatch: pyte
 )
 async def test_a_key_that_makes_no_sense_is_refused(keyed: Keyed, fields: dict[str, object], field: str) -> None:
     with pytest.raises(InvalidField) as raised:
+        # The fields are those of any case, and wrong on purpose.
         await keyed.key(**({"tenant": "acme"} | fields))  # type: ignore[arg-type]
     assert raised.value.metadata["field"] == field
     assert not await keyed.stack.keys("*access*")

@@ -15,6 +15,7 @@ class Screen:
         self._master, slave = os.openpty()
         self._shown = b""
         for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+            # It stays open as long as the program that is tested writes to it.
             monkeypatch.setattr(sys, name, open(os.dup(slave), mode, encoding="utf-8"))  # noqa: SIM115
         os.close(slave)
         self._reader = threading.Thread(target=self._read, daemon=True)

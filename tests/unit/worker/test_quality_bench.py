@@ -254,7 +254,7 @@ def test_ctrl_c_in_the_middle_of_writing_leaves_no_file_in_part(
 
     monkeypatch.setattr(Path, broken_off, interrupted)
     with pytest.raises(KeyboardInterrupt):
-        output.write(None, tmp_path)  # type: ignore[arg-type]
+        output.write(None, tmp_path)  # type: ignore[arg-type]  # what it renders is replaced
     assert sorted(path.name for path in tmp_path.iterdir()) == FILES
     assert (tmp_path / "quality.json").read_text() == "old", "the last one to be new"
     if broken_off == "write_bytes":
@@ -306,7 +306,7 @@ def test_an_unwritable_result_is_an_error_in_words(tmp_path: Path, monkeypatch: 
     for name, content in (("card", ""), ("recall_picture", b""), ("perplexity_picture", b""), ("document", {})):
         monkeypatch.setattr(output, name, lambda _, content=content: content)
     with pytest.raises(CannotMeasure, match="cannot be written to"):
-        output.write(None, tmp_path / "gone")  # type: ignore[arg-type]
+        output.write(None, tmp_path / "gone")  # type: ignore[arg-type]  # what it renders is replaced
 
 
 def test_the_bench_is_found_by_entry_point() -> None:

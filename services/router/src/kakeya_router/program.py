@@ -274,4 +274,5 @@ def _worker_tls(settings: RouterSettings) -> ClientTls | None:
 def _reachable(address: str) -> str:
     """An address that others can use: an unspecified host is replaced by this host's name."""
     host, port = HostPort.parse(address)
+    # Nothing is bound here: the address is only recognized.
     return str(HostPort(socket.gethostname() if host in ("0.0.0.0", "::") else host, port))  # noqa: S104

@@ -8,7 +8,7 @@ from types import FrameType, TracebackType
 from typing import Any, Self
 
 with suppress(ImportError):  # gives input() line editing and history; not there on every platform
-    import readline  # noqa: F401
+    import readline  # noqa: F401  # importing it is what works
 
 _DIM = "\x1b[2m"
 _RESET = "\x1b[0m"

@@ -24,7 +24,7 @@ def _run(options: Options) -> int:
     os.environ.setdefault("GOMP_SPINCOUNT", "2000")
     try:
         import matplotlib  # noqa: F401  # its lack is said before anything is measured
-        import rich  # noqa: F401
+        import rich  # noqa: F401  # as above
     except ModuleNotFoundError as error:
         raise missing(error.name) from error
     # Not before: `kakeya bench --help` must not wait for numpy and what else is needed to measure.

@@ -64,6 +64,7 @@ def _settings(result: Result) -> dict[str, Any]:
         "num_texts": plan.num_texts,
         "text": None if options.text is None else options.text.name,
         "text_length": plan.text_length,
+        "reference_length": plan.reference_length,
         "answer_tokens": ANSWER_TOKENS,
         "beyond": BEYOND,
         "seed": options.seed,

@@ -36,7 +36,7 @@ class AskedFact:
 
 @dataclass(frozen=True)
 class MultiTurnDialogue:
-    """What is fed before the first question, without the end of its last answer; and the questions."""
+    """What is fed before the first question, to the end of its last answer; and the questions."""
 
     tokens: Tokens
     asked: tuple[AskedFact, ...]

@@ -68,7 +68,7 @@ class PerplexityByPosition:
             positions.
         past_the_wrap: all positions from S + W on.
         whole: all positions.
-        curve: intervals of equal length, the same in all configurations.
+        curve: intervals of the whole text, the same in all configurations, as far as it was read there.
     """
 
     configuration: Configuration
