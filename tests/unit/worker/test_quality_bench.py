@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import sys
 import weakref
 from importlib.metadata import EntryPoint, entry_points
@@ -145,7 +146,29 @@ def test_without_floors_the_status_is_0_and_a_table_is_printed(
     assert "float32 sink-window S=4 W=64" in out
     assert "4 sinks" in out
     last = err.splitlines()[-1]
-    assert re.match(r"\[(\d+)/\1\] perplexity: float32 \(", last), "what was left out is not waited for"
+    assert re.match(r"\[(\d+)/\1\] full attention: float32 \(", last), "what was left out is not waited for"
+
+
+def test_a_window_of_all_positions_is_full_attention_and_not_measured_twice(
+    checkpoint: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    short = shutil.copytree(checkpoint, tmp_path / "short")
+    config = json.loads((short / "config.json").read_text()) | {"max_position_embeddings": 68}
+    (short / "config.json").write_text(json.dumps(config))
+    found = {}
+    for model, tasks in ((checkpoint, ["perplexity", "full attention"]), (short, ["perplexity"])):
+        output_to = tmp_path / "output" / model.name
+        argv = ["--model", str(model), *SMALL, "--weights", "float32", "--output", str(output_to)]
+        assert bench.main(argv) == 0
+        lines = capsys.readouterr().err.splitlines()
+        assert re.findall(r"(perplexity|full attention): float32 \(", "\n".join(lines)) == tasks
+        assert re.match(r"\[(\d+)/\1\] ", lines[-1])
+        found[model] = json.loads((output_to / "quality.json").read_text())["full_attention"]["float32"]
+    inside = found[short]
+    assert inside
+    for ours, theirs in zip(inside, found[checkpoint], strict=False):
+        assert (ours["start"], ours["stop"]) == (theirs["start"], theirs["stop"])
+        assert ours["value"] == pytest.approx(theirs["value"], rel=1e-4)
 
 
 def test_what_cannot_be_judged_is_status_2(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -52,7 +52,7 @@ def num_tasks(plan: Plan, configuration: Configuration) -> int:
 
 
 def num_tasks_in_all(plan: Plan) -> int:
-    """With perplexity, one task for all configurations of a mode, and another for full attention."""
+    """With perplexity, one task for all configurations of a mode, and another for full attention; at most."""
     modes = plan.options.weights
     num_whole = sum(plan.is_whole(weights) for weights in modes)
     return (
@@ -76,11 +76,10 @@ class Measurement:
     def run(self, weights: str) -> Found:
         """Measures a mode."""
         possible = [each for each in self._plan.configurations(weights) if self._is_possible(each)]
-        reference = self._reference(weights) if self._plan.is_whole(weights) else [np.empty(0)] * len(self._found.texts)
         stage = self._stage_of(self._geometry)
         for configuration in possible:
             self._measure_recall(stage, configuration)
-        self._measure_perplexity(stage, weights, possible, reference)
+        self._measure_perplexity(stage, weights, possible)
         return self._found
 
     def _stage_of(self, geometry: LaneGeometry) -> Stage:
@@ -153,21 +152,34 @@ class Measurement:
         with self._progress.task(f"{name}: {configuration}", len(scripts)) as on_end:
             return list(chain.from_iterable(stage.play(scripts, on_end)))
 
-    def _measure_perplexity(
-        self, stage: Stage, weights: str, configurations: Sequence[Configuration], reference: Sequence[Losses]
-    ) -> None:
+    def _measure_perplexity(self, stage: Stage, weights: str, configurations: Sequence[Configuration]) -> None:
         texts, found = self._found.texts, self._found
         runs = [(each, self._plan.num_positions(each)) for each in configurations]
+        if forgets_nothing := self._forgets_nothing(weights, configurations):
+            self._progress.leave_out(1)  # full attention needs no measurement of its own
+        found.losses = dict(zip(configurations, self._losses(stage, f"perplexity: {weights}", runs), strict=True))
+        reference = self._reference(weights, forgets_nothing)
         found.full_attention = perplexity.curve(texts, reference)
-        for (configuration, _), losses in zip(runs, self._losses(stage, f"perplexity: {weights}", runs), strict=True):
-            found.losses[configuration] = losses
+        for configuration, losses in found.losses.items():
             found.perplexity.append(perplexity.summarize(configuration, texts, losses, reference))
 
-    def _reference(self, weights: str) -> list[Losses]:
-        """The losses of each text with nothing forgotten, as far as the model's positions go."""
-        geometry, length = self._plan.reference_geometry, self._plan.reference_length
+    def _forgets_nothing(self, weights: str, configurations: Sequence[Configuration]) -> Configuration | None:
+        """One of them, whose sessions keep as much as full attention reads."""
+        if not self._plan.is_whole(weights):
+            return None
+        enough = (each for each in configurations if each.capacity >= self._plan.reference_length)
+        return next((each for each in enough if each.policy == _FULL_ATTENTION_POLICY), None)
+
+    def _reference(self, weights: str, forgets_nothing: Configuration | None) -> list[Losses]:
+        """The losses of each text with nothing forgotten, as far as the model's positions go; in whole modes."""
+        plan, length = self._plan, self._plan.reference_length
+        if not plan.is_whole(weights):
+            return [np.empty(0)] * len(self._found.texts)
+        if forgets_nothing:
+            return [losses[:length] for losses in self._found.losses[forgets_nothing]]
         full = Configuration(weights, _FULL_ATTENTION_POLICY, 0, length)
-        (losses,) = self._losses(self._stage_of(geometry), f"full attention: {weights}", [(full, length)])
+        stage = self._stage_of(plan.reference_geometry)
+        (losses,) = self._losses(stage, f"full attention: {weights}", [(full, length)])
         return losses
 
     def _losses(self, stage: Stage, name: str, runs: Sequence[tuple[Configuration, int]]) -> list[list[Losses]]:
