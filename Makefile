@@ -21,7 +21,7 @@ install: $(VENV)/.installed ## make .venv with all parts and the development too
 # torch first and alone: any later request for it is then satisfied already and pulls no other build.
 $(VENV)/.installed: constraints.txt requirements-dev.txt \
                    $(wildcard proto/python/pyproject.toml */pyproject.toml */*/pyproject.toml)
-	@echo "installing into $(VENV) (a minute or two)"
+	@echo "installing into $(VENV) (two or three minutes)"
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) torch
 	$(PIP) $(PARTS) -r requirements-dev.txt
