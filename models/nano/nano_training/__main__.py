@@ -1,4 +1,7 @@
-"""Trains kakeya-nano: `python -m nano_training --output DIR` (about an hour on two cores)."""
+"""Trains kakeya-nano: `python -m nano_training --output DIR` (about an hour on two cores).
+
+A run that was stopped goes on where it left off, to the same weights, when it is started again.
+"""
 
 import argparse
 import sys
@@ -11,6 +14,7 @@ import torch
 from nano_training.agreement import agreement
 from nano_training.checkpoint import write_checkpoint
 from nano_training.corpus import seeded, text_of
+from nano_training.saved_steps import SavedSteps
 from nano_training.tokenizer import end_of_turn, train_tokenizer
 from nano_training.training import RECIPE, Phase, Progress, Trainer, new_model, train
 
@@ -30,9 +34,16 @@ def main() -> int:
     model = new_model(recipe.seed, eos_token_id=end_of_turn(tokenizer))
     _say(f"training {sum(each.numel() for each in model.parameters()):,} parameters in {recipe.num_steps} steps")
     torch.set_num_threads(recipe.num_threads)
-    train(Trainer(model, torch.compile(model), recipe), tokenizer, recipe, _report)
+    saved = SavedSteps(arguments.output / "unfinished.pt")
+    if saved.path.exists():
+        _say(f"going on from {saved.path}")
+    try:
+        train(Trainer(model, torch.compile(model), recipe), tokenizer, recipe, _report, saved=saved)
+    except ValueError as error:
+        sys.exit(f"nano_training: {error}")
     model.eval()
     write_checkpoint(arguments.output, tokenizer, model.state_dict())
+    saved.remove()
     _say(f"wrote {arguments.output}; held-out answers that greedy decoding would write word for word:")
     for kind, share in agreement(model, tokenizer, seed=recipe.seed, num_sequences=arguments.held_out).items():
         print(f"{kind:16} {share}")
@@ -56,10 +67,9 @@ def _scaled(phase: Phase, scale: float) -> Phase:
 
 
 def _report(progress: Progress) -> None:
-    left = progress.seconds / progress.step * (progress.num_steps - progress.step)
     _say(
         f"step {progress.step}/{progress.num_steps}: loss {progress.answer_loss:.3f} an answer's token, "
-        f"{progress.tokens_per_second:,.0f} tokens/s, about {left / 60:.0f} min left"
+        f"{progress.tokens_per_second:,.0f} tokens/s, about {progress.seconds_left / 60:.0f} min left"
     )
 
 

@@ -28,6 +28,15 @@ class Muon:
             self._by_shape[tuple(matrix.shape)].append(matrix)
         self._averages = {shape: torch.zeros(len(group), *shape) for shape, group in self._by_shape.items()}
 
+    def state_dict(self) -> dict[tuple[int, ...], Tensor]:
+        """The momentum: [matrices, rows, columns] by rows and columns."""
+        return self._averages
+
+    def load_state_dict(self, state: dict[tuple[int, ...], Tensor]) -> None:
+        """Goes on from what `state_dict` gave."""
+        for shape, average in self._averages.items():
+            average.copy_(state[shape])
+
     @torch.no_grad()
     def step(self) -> None:
         """One step from the gradients, which are cleared."""

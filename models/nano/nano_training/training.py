@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -14,6 +14,7 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from nano_training.corpus import Encoder, seeded, sequence
 from nano_training.muon import Muon
+from nano_training.saved_steps import SavedSteps
 from nano_training.shape import TRAINED_CONTEXT, model_config
 
 WARM_UP_STEPS: Final = 50
@@ -69,7 +70,7 @@ class Progress:
     num_steps: int
     answer_loss: float
     tokens_per_second: float
-    seconds: float
+    seconds_left: float
 
 
 def new_model(seed: int, *, eos_token_id: int) -> Any:
@@ -88,7 +89,7 @@ class Trainer:
     """
 
     def __init__(self, model: Any, forward: Any, recipe: Recipe) -> None:
-        self._forward = forward
+        self._model, self._forward = model, forward
         self._parameters = list(model.parameters())
         named = list(model.named_parameters())
         self._muon = Muon((p for name, p in named if _is_matrix(name, p)), weight_decay=recipe.weight_decay)
@@ -110,25 +111,52 @@ class Trainer:
         self._adam.zero_grad()
         return float(losses.detach()[weights == 1].mean())
 
+    def state_dict(self) -> dict[str, Any]:
+        """All that steps have changed."""
+        return {
+            "model": self._model.state_dict(),
+            "muon": self._muon.state_dict(),
+            "adam": self._adam.state_dict(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Goes on from what `state_dict` gave."""
+        self._model.load_state_dict(state["model"])
+        self._muon.load_state_dict(state["muon"])
+        self._adam.load_state_dict(state["adam"])
+
 
 def _is_matrix(name: str, parameter: Tensor) -> bool:
     return parameter.ndim == 2 and "embed" not in name
 
 
 def train(
-    trainer: Trainer, tokenizer: Tokenizer, recipe: Recipe, report: Callable[[Progress], None], report_steps: int = 20
+    trainer: Trainer,
+    tokenizer: Tokenizer,
+    recipe: Recipe,
+    report: Callable[[Progress], None],
+    report_steps: int = 20,
+    saved: SavedSteps | None = None,
 ) -> None:
-    """Takes all steps of the recipe."""
+    """Takes the steps of the recipe: all, or those after the last that was saved.
+
+    Raises:
+        ValueError: what was saved is of another recipe or of other code.
+    """
+    first = saved.restore(trainer, asdict(recipe)) if saved else 0
     started = reported = time.monotonic()
     losses, num_tokens = [], 0
-    for step, (ids, weights) in enumerate(_batches(tokenizer, recipe), 1):
+    for step, (ids, weights) in enumerate(_batches(tokenizer, recipe, skip=first), first + 1):
         losses.append(trainer.step(ids, weights, _rate(step, recipe)))
         num_tokens += ids.numel()
         if step % report_steps == 0 or step == recipe.num_steps:
             now = time.monotonic()
             pace = num_tokens / (now - reported)
-            report(Progress(step, recipe.num_steps, float(np.mean(losses)), pace, now - started))
+            left = (now - started) / (step - first) * (recipe.num_steps - step)
+            report(Progress(step, recipe.num_steps, float(np.mean(losses)), pace, left))
             losses, num_tokens, reported = [], 0, now
+        if saved and step % saved.every_steps == 0:
+            saved.save(step, trainer, asdict(recipe))
 
 
 def _rate(step: int, recipe: Recipe) -> float:
@@ -138,11 +166,14 @@ def _rate(step: int, recipe: Recipe) -> float:
     return recipe.learning_rate * min(step / num_rising, left)
 
 
-def _batches(tokenizer: Tokenizer, recipe: Recipe) -> Iterator[tuple[Tensor, Tensor]]:
-    """Ids and weights, both [sequences, tokens + 1]; no conversation comes twice."""
+def _batches(tokenizer: Tokenizer, recipe: Recipe, *, skip: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """Ids and weights of the steps after `skip`, both [sequences, tokens + 1]; no conversation comes twice."""
     encode, index = Encoder(tokenizer), 0
     for phase in recipe.phases:
-        for _ in range(phase.num_steps):
+        num_skipped = min(skip, phase.num_steps)
+        skip -= num_skipped
+        index += num_skipped * phase.num_sequences
+        for _ in range(phase.num_steps - num_skipped):
             drawn = [
                 sequence(seeded(recipe.seed, "train", index + number), encode, phase.num_tokens + 1)
                 for number in range(phase.num_sequences)

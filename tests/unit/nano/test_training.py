@@ -1,5 +1,6 @@
 """How kakeya-nano is trained, on a few steps of it."""
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,6 +16,7 @@ from nano_training.agreement import agreement
 from nano_training.checkpoint import write_checkpoint
 from nano_training.corpus import seeded, text_of
 from nano_training.muon import Muon
+from nano_training.saved_steps import SavedSteps
 from nano_training.shape import VOCAB_SIZE
 from nano_training.tokenizer import train_tokenizer
 from nano_training.training import Phase, Progress, Recipe, Trainer, new_model, train
@@ -39,6 +41,35 @@ def test_the_loss_falls_and_progress_is_told(tokenizer: Tokenizer) -> None:
 def test_the_same_seed_trains_the_same_model(tokenizer: Tokenizer) -> None:
     first, again = trained(tokenizer), trained(tokenizer)
     assert all(torch.equal(first[name], again[name]) for name in first)
+
+
+def test_a_run_that_was_stopped_goes_on_to_the_same_model(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    saved, told = SavedSteps(tmp_path / "new" / "unfinished.pt", every_steps=3), list[Progress]()
+
+    def stop_at_eleven(progress: Progress) -> None:
+        if progress.step == 11:
+            raise KeyboardInterrupt
+
+    model = new_model(3, eos_token_id=1)
+    with pytest.raises(KeyboardInterrupt):
+        train(Trainer(model, model, RECIPE), tokenizer, RECIPE, stop_at_eleven, report_steps=1, saved=saved)
+    model = new_model(4, eos_token_id=1)
+    train(Trainer(model, model, RECIPE), tokenizer, RECIPE, told.append, report_steps=1, saved=saved)
+    assert [progress.step for progress in told] == [10, 11, 12]
+    whole = trained(tokenizer)
+    assert all(torch.equal(whole[name], parameter) for name, parameter in model.named_parameters())
+    saved.remove()
+    assert list(saved.path.parent.iterdir()) == []
+
+
+def test_what_was_saved_by_another_recipe_or_other_code_is_refused(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    saved, model = SavedSteps(tmp_path / "unfinished.pt", every_steps=12), new_model(3, eos_token_id=1)
+    train(Trainer(model, model, RECIPE), tokenizer, RECIPE, lambda _: None, saved=saved)
+    with pytest.raises(ValueError, match="remove it to start anew"):
+        train(Trainer(model, model, RECIPE), tokenizer, replace(RECIPE, seed=4), lambda _: None, saved=saved)
+    torch.save(torch.load(saved.path) | {"source": "other"}, saved.path)
+    with pytest.raises(ValueError, match="remove it to start anew"):
+        train(Trainer(model, model, RECIPE), tokenizer, RECIPE, lambda _: None, saved=saved)
 
 
 def test_muon_steps_by_nearly_orthogonal_matrices() -> None:
