@@ -33,8 +33,9 @@ demo: install ## hold three real conversations with a local stack and show what 
 up: install ## start the local stack in the foreground (UP_FLAGS='--workers 2 ...')
 	@$(BIN)/kakeya up $(UP_FLAGS)
 
-test: install ## run the core tests, with line coverage of what needs no model
-	$(BIN)/python -m pytest -m 'not heavy and not compose' --cov --cov-fail-under=100
+# Two processes, whatever the machine has: tests start servers of their own, each with threads of its own.
+test: install ## run the core tests, with line coverage of what needs no model (JOBS=2 processes)
+	$(BIN)/python -m pytest -m 'not heavy and not compose' -n $(or $(JOBS),2) --dist worksteal --cov --cov-fail-under=100
 
 check: lint types contracts proto-check ## lint, types, import contracts, protos, drift of everything generated
 

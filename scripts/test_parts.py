@@ -23,7 +23,8 @@ import {package}
 found = [module for module in {forbidden!r} if importlib.util.find_spec(module)]
 assert not found, found
 """
-TEST_TOOLS = ("pytest", "pytest-asyncio", "pytest-timeout", "pytest-cov", "hypothesis", "cryptography")
+TEST_TOOLS = ("pytest", "pytest-asyncio", "pytest-timeout", "pytest-cov", "pytest-xdist", "hypothesis", "cryptography")
+TEST_PROCESSES = ("-n", "2", "--dist", "worksteal")
 
 
 @dataclass(frozen=True)
@@ -112,7 +113,7 @@ def _test_alone(name: str, environment: Path, wheels: Path) -> None:
     if part.tests:
         _run(*pip, *pinned, *TEST_TOOLS, *part.test_requirements)
         with TESTING:
-            _run(str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", part.tests)
+            _run(str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", *TEST_PROCESSES, part.tests)
     shutil.rmtree(environment)
     print(f"{name}: installed alone, imports, tests pass ({time.monotonic() - started:.0f} s)", flush=True)
 
