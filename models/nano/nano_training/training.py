@@ -57,7 +57,7 @@ class Recipe:
 RECIPE: Final = Recipe(
     seed=20261121,
     num_threads=2,
-    phases=(Phase(850, 256, 32), Phase(600, TRAINED_CONTEXT, 6)),
+    phases=(Phase(800, 256, 32), Phase(800, TRAINED_CONTEXT, 6)),
 )
 
 
@@ -108,7 +108,7 @@ class Trainer:
         self._muon.step()
         self._adam.step()
         self._adam.zero_grad()
-        return float(losses.detach()[weights == 1].mean())
+        return float(losses.detach()[weights >= 1].mean())
 
 
 def _is_matrix(name: str, parameter: Tensor) -> bool:
