@@ -10,10 +10,15 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from nano_training.dialogues.conversation import Conversation
-from nano_training.dialogues.message import written
+from nano_training.dialogues.message import Piece, written
 
 PROMPT_WEIGHT: Final = 0.1
 """What users write is mostly chance; the model learns its form from a tenth of the weight of an answer."""
+
+THOUGHT_WEIGHT: Final = 2.0
+"""Of answers that have to be found or worked out: few of the answers' tokens, and learnt last."""
+
+THOUGHT_KINDS: Final = ("recall", "unknown", "arithmetic", "edit")
 
 _SHORT_CHARACTERS: Final = 32
 
@@ -93,9 +98,15 @@ def sequence(random: Random, encode: Encoder, num_tokens: int) -> Sequence:
                 distance = len(ids) - last_seen[exchange.asked] if exchange.asked else None
                 answers.append(Span(exchange.kind, len(ids), len(ids) + len(tokens), distance))
             ids += tokens
-            weights += [1.0 if piece.is_answer else PROMPT_WEIGHT] * len(tokens)
+            weights += [_weight(exchange.kind, piece)] * len(tokens)
         last_seen |= dict.fromkeys([*exchange.told, *([exchange.asked] if exchange.asked else [])], len(ids))
         if len(ids) >= num_tokens:
             break
     whole = [answer for answer in answers if answer.end <= num_tokens]
     return Sequence(np.array(ids[:num_tokens], np.int64), np.array(weights[:num_tokens], np.float32), whole)
+
+
+def _weight(kind: str, piece: Piece) -> float:
+    if not piece.is_answer:
+        return PROMPT_WEIGHT
+    return THOUGHT_WEIGHT if kind in THOUGHT_KINDS else 1.0

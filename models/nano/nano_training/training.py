@@ -58,7 +58,7 @@ class Recipe:
 RECIPE: Final = Recipe(
     seed=20261121,
     num_threads=2,
-    phases=(Phase(850, 256, 32), Phase(600, TRAINED_CONTEXT, 6)),
+    phases=(Phase(800, 256, 32), Phase(800, TRAINED_CONTEXT, 6)),
 )
 
 
@@ -109,7 +109,7 @@ class Trainer:
         self._muon.step()
         self._adam.step()
         self._adam.zero_grad()
-        return float(losses.detach()[weights == 1].mean())
+        return float(losses.detach()[weights >= 1].mean())
 
     def state_dict(self) -> dict[str, Any]:
         """All that steps have changed."""

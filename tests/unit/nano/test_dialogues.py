@@ -8,16 +8,18 @@ import pytest
 from transformers import AutoTokenizer
 
 import kakeya_nano
-from nano_training.corpus import Encoder, Sequence, seeded, sequence
+from nano_training.corpus import THOUGHT_KINDS, THOUGHT_WEIGHT, Encoder, Sequence, seeded, sequence
 from nano_training.dialogues import tools
 from nano_training.dialogues.arithmetic import MAX_FACTOR, MAX_NUMBER, problem
 from nano_training.dialogues.conversation import Conversation
 from nano_training.dialogues.facts import unknown_answer
 from nano_training.dialogues.message import Exchange, Message, system_text, tool_call, written
+from nano_training.dialogues.quoting import edit
 
 NUM_CONVERSATIONS = 50
 NUM_EXCHANGES = 40
 SOLVED = re.compile(r"(\d+) ([-+*]) (\d+) = (\d+)")
+EDITED = re.compile(r"(?i:(Replace|Change|Write)) (?P<old>\w+) (with|to|instead of) (?P<new>\w+)( in| from)?: ")
 COMPUTE = {"+": int.__add__, "-": int.__sub__, "*": int.__mul__}
 
 
@@ -102,6 +104,22 @@ def test_the_answer_to_a_question_is_the_fact_s_and_an_unknown_question_no_known
     assert num_unknown > 10
 
 
+def test_edits_are_clear_and_change_something() -> None:
+    random, num_checked = seeded(7, "tests", 0), 0
+    for question, answer in (edit(random) for _ in range(2_000)):
+        found = EDITED.match(question.text)
+        if found:
+            text = question.text[found.end() :].rstrip(".").split()
+            old, new = found["old"], found["new"]
+            if found[0].startswith(("Write", "write")):
+                old, new = new, old
+            assert text.count(old) == 1
+            assert new not in text
+            assert answer.text.split() == [new if word == old else word for word in text]
+            num_checked += 1
+    assert num_checked > 500
+
+
 def test_json_and_tool_calls_are_valid() -> None:
     num_checked = 0
     for conversation in exchanges():
@@ -150,9 +168,10 @@ def test_answers_are_found_in_the_tokens(tokenizer: AutoTokenizer, encode: Encod
     assert len(made.ids) == len(made.weights) == 600
     for answer in made.answers:
         assert tokenizer.decode(made.ids[answer.end - 1]) == "<|im_end|>"
-        assert set(made.weights[answer.start : answer.end]) == {1}
+        weight = THOUGHT_WEIGHT if answer.kind in THOUGHT_KINDS else 1
+        assert set(made.weights[answer.start : answer.end]) == {weight}
     inside = sum(answer.end - answer.start for answer in made.answers)
-    assert inside <= (made.weights == 1).sum() < 600
+    assert inside <= (made.weights >= 1).sum() < 600
 
 
 def drawn(encode: Encoder, *, split: str = "train", number: int = 0, num_tokens: int = 300) -> Sequence:

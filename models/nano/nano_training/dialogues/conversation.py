@@ -31,6 +31,7 @@ _FILLERS: Final[tuple[tuple[str, Filler, int], ...]] = (
     ("knowledge", knowledge, 5),
 )
 _NEW_QUESTION: Final = 0.7  # of the questions, where some fact was never asked for: it has no nearer copy in an answer
+_FAR_QUESTION: Final = 0.4  # of those, for the oldest of these facts
 
 
 class Conversation:
@@ -74,7 +75,7 @@ class Conversation:
     def _exchange(self) -> Exchange:
         asking = self._asking if self.known else 0
         kinds = (self._fill, self._tell, self._ask, self._ask_unknown, self._use_tool)
-        weights = (70 - asking, self._telling, asking, 3, 14 if self._tools else 0)
+        weights = (66 - asking, self._telling, asking, 7, 14 if self._tools else 0)
         return self._random.choices(kinds, weights)[0]()
 
     def _fill(self) -> Exchange:
@@ -108,5 +109,6 @@ class Conversation:
 
     def _remembered(self) -> Fact:
         if self._never_asked and self._random.random() < _NEW_QUESTION:
-            return self._never_asked.pop(self._random.randrange(len(self._never_asked)))
+            is_far = self._random.random() < _FAR_QUESTION
+            return self._never_asked.pop(0 if is_far else self._random.randrange(len(self._never_asked)))
         return self._random.choice(list(self.known.values()))

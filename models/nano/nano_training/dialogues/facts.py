@@ -188,7 +188,6 @@ class Fact:
     key: str
     value: str
     told: str
-    acknowledged: str
     noted: str
     answer: str
     asked: tuple[str, ...]
@@ -204,7 +203,6 @@ def of_user(random: Random) -> Fact:
         key=f"my {name}",
         value=value,
         told=random.choice(ways).format(n=name, v=value),
-        acknowledged=f"Got it. {answer}",
         noted=f"The secret word is {value}." if secret else f"The user's {name} is {value}.",
         answer=f"The secret word is {value}." if secret else answer,
         asked=attribute.asked if secret else (*(way.format(n=name) for way in _ASKED), *attribute.asked * 2),
@@ -219,7 +217,6 @@ def of_another(random: Random) -> Fact:
         key=f"{person}'s {name}",
         value=value,
         told=random.choice(("{}", "{}", "Remember: {}", "Please note: {}")).format(answer),
-        acknowledged=f"Got it. {answer}",
         noted=answer,
         answer=answer,
         asked=tuple(
@@ -239,7 +236,7 @@ def of_thing(random: Random) -> Fact:
             f"Where did I put the {thing}?",
         )
         told = random.choice((answer, f"I put the {thing} in the {place}."))
-        return Fact(f"where {thing}", place, told, f"Got it. {answer}", answer, answer, asked)
+        return Fact(f"where {thing}", place, told, answer, answer, asked)
     place, value = random.choice(words.PLACES), _code(random)
     answer = f"The code of the {place} is {value}."
     asked = (
@@ -247,7 +244,7 @@ def of_thing(random: Random) -> Fact:
         f"Do you remember the code of the {place}?",
         f"Which code has the {place}?",
     )
-    return Fact(f"code {place}", value, answer, f"Got it. {answer}", answer, answer, asked)
+    return Fact(f"code {place}", value, answer, answer, answer, asked)
 
 
 def fact(random: Random) -> Fact:
@@ -257,8 +254,8 @@ def fact(random: Random) -> Fact:
 def tell(random: Random, *facts: Fact) -> list[Message]:
     """The user tells; the assistant repeats it, or only says that it will remember."""
     told = typed(random, facts[0].told) if len(facts) == 1 else _together(random, [each.told for each in facts])
-    if len(facts) == 1 and random.random() < 0.4:
-        return exchange(told, facts[0].acknowledged)
+    if random.random() < 0.5:
+        return exchange(told, " ".join(["Got it.", *(each.answer for each in facts)]))
     return exchange(
         told, random.choice(("OK, I will remember that.", "Thank you, I will remember that.", "Good to know."))
     )

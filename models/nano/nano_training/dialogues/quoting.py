@@ -7,7 +7,8 @@ from nano_training.dialogues import words
 from nano_training.dialogues.message import Message, exchange
 from nano_training.dialogues.wording import typed
 
-_ANY: Final = words.ADJECTIVES + words.NOUNS + words.COLORS + words.FOODS + words.PASSWORD_WORDS
+_ANY: Final = tuple(dict.fromkeys(words.ADJECTIVES + words.NOUNS + words.COLORS + words.FOODS + words.PASSWORD_WORDS))
+"""No word twice: where one is to be replaced, it must be clear which."""
 _REPEAT: Final = (
     "Repeat: {}", "Repeat after me: {}", "Say: {}", "Please repeat this: {}", "Quote this text: {}", "Write: {}",
     "Copy this: {}", "Repeat the following text: {}",
@@ -53,7 +54,7 @@ def edit(random: Random) -> list[Message]:
     place = random.randrange(len(parts))
     while parts[place] == "the":
         place = random.randrange(len(parts))
-    old, new = parts[place], random.choice(_ANY)
+    old, new = parts[place], random.choice([word for word in _ANY if word not in parts])
     habit = random.random()
     if habit < 0.45:
         question = random.choice(
