@@ -51,9 +51,13 @@ async def stand(stack: Stack, number: int, pool: str = "tiny") -> None:
 
 async def waiting(stack: Stack, client: Client, **fields: Any) -> asyncio.Task[str]:
     """A call that has taken its place at the end of the line."""
-    number = len(await line(stack))
+    before = set(await line(stack))  # of whom some may just be leaving
     task = asyncio.create_task(client.session(**fields))
-    await stand(stack, number + 1)
+
+    async def is_new() -> bool:
+        return bool(set(await line(stack)) - before)
+
+    await eventually(is_new)
     return task
 
 
