@@ -30,11 +30,15 @@ def test_its_configuration_is_that_of_its_sources() -> None:
     assert loaded("tokenizer_config.json")["chat_template"] == CHAT_TEMPLATE
 
 
+# Two standard deviations of a share of 95 % of some 50 answers; the whole floors are for the longer test below.
+MARGIN = 0.06
+
+
 def test_it_holds_conversations() -> None:
     """A few of those by which its card is judged; float32, since exact mode takes several times as long."""
     found = shares(play(DIRECTORY, weights="float32", num_threads=2, seed=RECIPE.seed, num_conversations=6))
     for mark in ("recall", "arithmetic", "ends its turn"):
-        assert is_kept(found[mark], FLOORS[mark] - 0.03), f"{mark}: {found[mark]}"
+        assert is_kept(found[mark], FLOORS[mark] - MARGIN), f"{mark}: {found[mark]}"
 
 
 @pytest.fixture(scope="module")
