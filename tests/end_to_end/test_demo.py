@@ -52,6 +52,7 @@ def check_turns(document: dict[str, Any], num_conversations: int, num_turns: int
         assert turn["forgotten_tokens"] == turn["history_length"] - live_tokens == evicted[turn["conversation"]]
 
 
+@pytest.mark.heavy
 def test_the_demo_as_it_is(tmp_path: Path) -> None:
     done = run_demo("--json", str(tmp_path / "demo.json"))
     assert done.returncode == 0, done.stderr

@@ -80,6 +80,8 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
         failures: by method name, what the next calls raise instead of doing anything.
         calls: how often each method was called.
         forgets_done: end streams without `done`.
+        ending_seconds: from `done` to the end of a stream.
+        num_cut_short: streams that were cancelled after their `done`.
         eos_after: length of a history whose next generated token is EOS.
     """
 
@@ -108,6 +110,8 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
         self.calls: defaultdict[str, int] = defaultdict(int)
         self.eos_after = -1
         self.forgets_done = False
+        self.ending_seconds = 0.0
+        self.num_cut_short = 0
         self.opening: list[str] = []
         self.generating: list[pb.GenerateRequest] = []
         self.acknowledging: list[pb.AcknowledgeRequest] = []
@@ -289,6 +293,11 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
                 evicted_token_count=3,
             )
         )
+        try:
+            await asyncio.sleep(self.ending_seconds)
+        except asyncio.CancelledError:
+            self.num_cut_short += 1
+            raise
 
     async def _credit(self, request: pb.GenerateRequest, lane: Lane, num_generated: int) -> None:
         """As long as 64 tokens are not passed on, there is no step."""

@@ -44,6 +44,27 @@ async def test_the_session_is_free_and_its_record_true_when_done_arrives(client:
             await client.append(session_id, [2])
 
 
+async def test_a_stream_whose_result_is_there_is_ended_by_the_worker(client: Client, worker: FakeWorker) -> None:
+    worker.ending_seconds = 0.1
+    session_id = await client.session()
+    await client.append(session_id, [1])
+    for _ in range(3):
+        assert payloads(await client.generate(session_id, 1)) == ["token_id", "done"]
+    assert worker.num_cut_short == 0
+
+
+async def test_a_stream_that_does_not_end_holds_up_nobody(client: Client, worker: FakeWorker) -> None:
+    worker.ending_seconds = 1000
+    session_id = await client.session()
+    await client.append(session_id, [1])
+    assert payloads(await client.generate(session_id, 1)) == ["token_id", "done"]
+    await eventually(lambda: _was_cut_short(worker))
+
+
+async def _was_cut_short(worker: FakeWorker) -> bool:
+    return worker.num_cut_short == 1
+
+
 async def test_what_fell_out_of_the_window_is_disclosed_first(client: Client, worker: FakeWorker) -> None:
     session_id = await client.session()
     await client.append(session_id, range(SINK + WINDOW))

@@ -131,9 +131,7 @@ class WorkerClient:
                         yield response
                         acknowledgements.pass_on()
             finally:
-                if is_done:
-                    await _ended(call)
-                call.cancel()
+                await _end(call, _END_SECONDS if is_done else 0.0)
 
     async def stop(self, record: SessionRecord, timeout: float) -> pb.LaneState:
         request = pb.StopRequest(session_id=record.session_id, epoch=record.epoch)
@@ -220,8 +218,12 @@ def _translated(error: grpc.aio.AioRpcError) -> Exception:
     return WorkerFault(f"{error.code().name}: {error.details()}")
 
 
-async def _ended(call: Any) -> None:
-    """Lets the worker end a stream whose result is there: cancelled before, it counts as failed in its trace."""
-    with suppress(TimeoutError):
-        async with asyncio.timeout(_END_SECONDS):
-            await call.code()
+async def _end(call: Any, grace_seconds: float) -> None:
+    """Cancels a stream, unless the worker ends it first: where its result is there, it would count as failed there."""
+    try:
+        if grace_seconds:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(grace_seconds):
+                    await call.code()
+    finally:
+        call.cancel()
