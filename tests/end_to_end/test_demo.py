@@ -67,6 +67,7 @@ def test_the_demo_as_it_is(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["demo.json"]
 
 
+@pytest.mark.heavy
 def test_other_sizes_and_a_directory(tmp_path: Path) -> None:
     model = shutil.copytree(installed_models.directory("kakeya-nano"), tmp_path / "mine")
     flags = ["--turns", "3", "--conversations", "4", "--workers", "1", "--sink", "0", "--window", "200", "--json"]
@@ -95,6 +96,7 @@ def test_no_model() -> None:
     )
 
 
+@pytest.mark.heavy
 def test_interrupted(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "kakeya", "demo", "--turns", "100000", "--json", str(tmp_path / "demo.json")]
     environment = os.environ | {"TMPDIR": str(tmp_path)}

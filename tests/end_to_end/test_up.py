@@ -48,7 +48,11 @@ async def eventually(attempt: Callable[[], Awaitable[None]], seconds: float = 30
             time.sleep(0.3)  # noqa: ASYNC251  # nothing else runs here
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
+@pytest.mark.parametrize(
+    "number",
+    [signal.SIGINT, signal.SIGTERM, pytest.param(signal.SIGHUP, marks=pytest.mark.heavy)],
+    ids=lambda number: number.name,
+)
 async def test_serves_and_leaves_nothing(number: signal.Signals) -> None:
     with UpProcess(*EPHEMERAL, "--workers", "2") as up:
         address = up.wait_ready()
@@ -87,6 +91,7 @@ def test_killed_hard_it_leaves_no_process(tmp_path: Path) -> None:
         up.wait_no_process()
 
 
+@pytest.mark.heavy
 async def test_a_worker_of_a_former_run_does_not_count_as_ready(tmp_path: Path) -> None:
     flags = (*EPHEMERAL[1:], "--data-dir", str(tmp_path))
     with UpProcess(*flags) as up:
