@@ -177,7 +177,7 @@ def _how(result: Result) -> list[str]:
             f"Worst: of the distances at which at least {plan.enough} were asked; other shares stand in brackets.",
             *plain,
             *modes,
-            f"{where['cpu']}, {options.num_threads} threads, {result.seconds:.0f} s.",
+            f"{where['cpu']}; compute threads: {options.num_threads}; {result.seconds:.0f} s.",
         ]
     )
 

@@ -54,7 +54,7 @@ def _recall_panel(panel: Axes, result: Result, policy: str, told_by: str) -> Non
         if (each.configuration.weights, each.configuration.policy, each.told_by) == (weights, policy, told_by):
             _recall_line(panel, each, result)
     panel.set_xscale("log", base=2)
-    panel.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    panel.xaxis.set_major_formatter(_number)
     panel.set_ylim(-0.03, 1.03)
     panel.set_xlabel("distance in tokens (dotted: S+W)")
     panel.set_ylabel("recalled")
@@ -105,11 +105,18 @@ def _perplexity_panel(panel: Axes, result: Result, policy: str, *, is_of_answers
     positions, values = _curve(result.found[weights].full_attention, is_of_answers=is_of_answers)
     panel.plot(positions, values, label="full attention", color="black", linewidth=2, alpha=0.6)
     panel.set_yscale("log")
+    panel.yaxis.set_major_formatter(_number)
+    panel.yaxis.set_minor_formatter(_number)  # less than a power of ten has minor ticks only
     panel.set_xlabel("position in tokens (dotted: S+W)")
     panel.set_ylabel("perplexity")
     of = "tokens of answers" if is_of_answers else "all tokens"
     panel.set_title(f"{of}, {weights} {policy}")
     _legend(panel)
+
+
+def _number(value: float, _: int | None) -> str:
+    """The label of a tick, which a logarithmic axis would write as a power."""
+    return f"{value:g}"
 
 
 def _curve(curve: Sequence[Perplexity], *, is_of_answers: bool) -> tuple[list[float], list[float]]:
