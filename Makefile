@@ -78,9 +78,8 @@ test-compose: install ## what needs a Docker engine: images, a conversation thro
 	  KAKEYA_TEST_REDIS=container $(BIN)/python -m pytest tests/unit/router/test_append.py tests/integration/test_conversation.py; \
 	else echo 'no Docker engine answers: the tests with Redis in a container are left out'; fi
 
-# A file's tests stay together: some share what takes minutes to make.
-test-heavy: install ## longer proofs: sessions used and abandoned at random, the model's floors, the demo (JOBS=2 processes)
-	$(BIN)/python -m pytest -m heavy -n $(or $(JOBS),2) --dist loadfile --timeout 900 tests
+test-heavy: install ## longer proofs: sessions used and abandoned at random, the model's floors, the demo
+	$(BIN)/python -m pytest -m heavy --timeout 900 tests
 
 fuzz: install ## hostile calls on every rpc of a whole runtime (FUZZ_CALLS=100000, FUZZ_SEED=N, JSON=FILE; minutes)
 	@$(BIN)/python -m tests.fuzz --calls $(or $(FUZZ_CALLS),100000) $(if $(FUZZ_SEED),--seed $(FUZZ_SEED)) \
