@@ -24,7 +24,7 @@ found = [module for module in {forbidden!r} if importlib.util.find_spec(module)]
 assert not found, found
 """
 TEST_TOOLS = ("pytest", "pytest-asyncio", "pytest-timeout", "pytest-cov", "pytest-xdist", "hypothesis", "cryptography")
-TEST_PROCESSES = ("-n", "2", "--dist", "worksteal")
+WHICH_TESTS = ("-m", "not heavy", "-n", "2", "--dist", "worksteal")
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ def _test_alone(name: str, environment: Path, wheels: Path) -> None:
     if part.tests:
         _run(*pip, *pinned, *TEST_TOOLS, *part.test_requirements)
         with TESTING:
-            _run(str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", *TEST_PROCESSES, part.tests)
+            _run(str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", *WHICH_TESTS, part.tests)
     shutil.rmtree(environment)
     print(f"{name}: installed alone, imports, tests pass ({time.monotonic() - started:.0f} s)", flush=True)
 

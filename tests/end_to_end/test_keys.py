@@ -70,6 +70,7 @@ def key_of(up: UpProcess) -> str:
     return file.read_text().strip()
 
 
+@pytest.mark.heavy
 async def test_a_key_of_this_run_is_in_a_file_as_long_as_it_lasts(tmp_path: Path) -> None:
     with UpProcess(*FLAGS, "--data-dir", str(tmp_path)) as up:
         address = up.wait_ready()

@@ -178,6 +178,7 @@ def test_missing_redis() -> None:
     assert (status, line) == (1, "kakeya up: error: no Redis server at '/nowhere/redis-server' (--redis-server)")
 
 
+@pytest.mark.heavy
 def test_a_redis_that_cannot_start(tmp_path: Path) -> None:
     broken = tmp_path / "redis-server"
     broken.write_text(
@@ -212,6 +213,7 @@ def test_a_model_that_the_worker_refuses(tmp_path: Path) -> None:
     assert "mamba2" in line.lower()
 
 
+@pytest.mark.heavy
 def test_a_damaged_model(tmp_path: Path) -> None:
     damaged = tmp_path / "model"
     shutil.copytree(installed_models.directory("kakeya-nano"), damaged)
@@ -222,6 +224,7 @@ def test_a_damaged_model(tmp_path: Path) -> None:
     assert line.startswith("kakeya up: error: worker-1: ")
 
 
+@pytest.mark.heavy
 def test_a_window_that_the_model_has_no_positions_for() -> None:
     status, line = refused("--ephemeral", "--bind", "127.0.0.1:0", "--window", "100000")
     assert status == 1

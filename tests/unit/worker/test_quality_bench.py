@@ -57,6 +57,7 @@ def quick(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[i
     return status, directory
 
 
+@pytest.mark.heavy
 def test_a_quick_run_leaves_all_its_files(quick: tuple[int, Path]) -> None:
     _, directory = quick
     assert sorted(path.name for path in directory.iterdir()) == FILES
@@ -66,6 +67,7 @@ def test_a_quick_run_leaves_all_its_files(quick: tuple[int, Path]) -> None:
         assert len(content) > 20_000
 
 
+@pytest.mark.heavy
 def test_the_document_says_what_was_measured(quick: tuple[int, Path]) -> None:
     document = json.loads((quick[1] / "quality.json").read_text())
     assert (document["schema"], document["schema_version"]) == ("kakeya.bench.quality", 1)
@@ -87,6 +89,7 @@ def test_the_document_says_what_was_measured(quick: tuple[int, Path]) -> None:
     assert not document["left_out"]
 
 
+@pytest.mark.heavy
 def test_the_document_holds_perplexities(quick: tuple[int, Path]) -> None:
     document = json.loads((quick[1] / "quality.json").read_text())
     by_place = {(each["weights"], each["sink"], each["window"]): each for each in document["perplexity"]}
@@ -112,6 +115,7 @@ def test_the_document_holds_perplexities(quick: tuple[int, Path]) -> None:
     assert comparison["recall_loss"] is None, "a random model recalls nothing"
 
 
+@pytest.mark.heavy
 def test_a_floor_that_is_not_met_is_the_exit_status(quick: tuple[int, Path]) -> None:
     status, directory = quick
     assert status == 1
@@ -120,6 +124,7 @@ def test_a_floor_that_is_not_met_is_the_exit_status(quick: tuple[int, Path]) -> 
     assert floors["int8_perplexity_loss"]["verdict"] == "met"
 
 
+@pytest.mark.heavy
 def test_the_card_tells_it_to_people(quick: tuple[int, Path]) -> None:
     card = (quick[1] / "card.md").read_text()
     assert card.startswith("# random: what a bounded cache costs\n")
@@ -149,6 +154,7 @@ def test_without_floors_the_status_is_0_and_a_table_is_printed(
     assert re.match(r"\[(\d+)/\1\] full attention: float32 \(", last), "what was left out is not waited for"
 
 
+@pytest.mark.heavy
 def test_a_window_of_all_positions_is_full_attention_and_not_measured_twice(
     checkpoint: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -177,6 +183,7 @@ def test_what_cannot_be_judged_is_status_2(checkpoint: Path, capsys: pytest.Capt
     assert "floor int8_recall_loss = -, at most 1: not measured" in capsys.readouterr().out
 
 
+@pytest.mark.heavy
 def test_the_same_seed_finds_the_same(checkpoint: Path, tmp_path: Path) -> None:
     documents = []
     for name, seed in (("a", "1"), ("b", "1"), ("c", "2")):
@@ -188,6 +195,7 @@ def test_the_same_seed_finds_the_same(checkpoint: Path, tmp_path: Path) -> None:
     assert first != other
 
 
+@pytest.mark.heavy
 def test_other_policies_come_in_by_name(checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def without_sinks(options: SessionOptions, geometry: LaneGeometry) -> Retention:
         if options.sink:
@@ -222,6 +230,7 @@ class Watched(TorchVerifier):
         self.alive.add(self)
 
 
+@pytest.mark.heavy
 def test_by_default_that_mode_is_measured_whole_which_a_worker_would_choose(
     checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
