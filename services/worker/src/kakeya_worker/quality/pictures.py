@@ -114,7 +114,7 @@ def _perplexity_panel(panel: Axes, result: Result, policy: str, *, is_of_answers
     _legend(panel)
 
 
-def _number(value: float, _: int | None) -> str:
+def _number(value: float, _: float) -> str:
     """The label of a tick, which a logarithmic axis would write as a power."""
     return f"{value:g}"
 
