@@ -17,6 +17,7 @@ from kakeya_stubs.worker.v1.verifier_pb2_grpc import VerifierServiceStub
 
 _SERVICE = "/kakeya.worker.v1.VerifierService/"
 _ACKNOWLEDGE_SECONDS = 2.0
+# From `done` to the end of a stream takes a worker milliseconds; the session is busy until then.
 _END_SECONDS = 0.5
 
 # A worker that vanished without a goodbye is noticed by keepalive; one that came back is found within a second.
