@@ -55,11 +55,12 @@ class RpcBoundary(grpc.aio.ServerInterceptor):
             return None
         if not method.startswith("/kakeya."):
             return with_parsed_requests(handler)
+        metadata: tracing.Metadata = handler_call_details.invocation_metadata or ()  # type: ignore[assignment]  # what is read is text
         try:
-            caller = await self._guard(method, _of_strings(handler_call_details.invocation_metadata))
+            caller = await self._guard(method, metadata)
         except Exception as error:
-            return _refusal(method, error)
-        served = Served(method, handler.request_deserializer, caller)  # type: ignore[arg-type]  # generated handlers have one
+            return _refusal(method, metadata, error)
+        served = Served(method, metadata, handler.request_deserializer, caller)  # type: ignore[arg-type]  # generated handlers have one
         if handler.response_streaming:
             return grpc.unary_stream_rpc_method_handler(
                 _stream(served, handler.unary_stream),  # type: ignore[arg-type]  # asyncio handlers are not typed
@@ -73,15 +74,16 @@ class RpcBoundary(grpc.aio.ServerInterceptor):
 
 @dataclass(frozen=True)
 class Served:
-    """A call that was let in: its method, how to read its request, and what the guard knows of its caller."""
+    """A call that was let in, how to read its request, and what the guard knows of its caller."""
 
     method: str
+    metadata: tracing.Metadata
     parser: Parse
     caller: Mapping[str, str]
 
     @contextmanager
-    def span(self, context: Context) -> Iterator[Span]:
-        with tracing.server_span(self.method, _metadata(context)) as span:
+    def span(self) -> Iterator[Span]:
+        with tracing.server_span(self.method, self.metadata) as span:
             tracing.annotate(**self.caller)
             yield span
 
@@ -91,11 +93,11 @@ async def _let_in(_method: str, _metadata: tracing.Metadata) -> Mapping[str, str
     return {}
 
 
-def _refusal(method: str, error: Exception) -> Handler:
+def _refusal(method: str, metadata: tracing.Metadata, error: Exception) -> Handler:
     """A handler that says no. As one of streams it does not receive anything first."""
 
     async def call(_contents: object, context: Context) -> None:
-        with tracing.server_span(method, _metadata(context)) as span:
+        with tracing.server_span(method, metadata) as span:
             await _abort(span, context, error)
 
     return grpc.stream_stream_rpc_method_handler(call)
@@ -103,7 +105,7 @@ def _refusal(method: str, error: Exception) -> Handler:
 
 def _unary(served: Served, behaviour: UnaryBehaviour) -> UnaryBehaviour:
     async def call(content: bytes, context: Context) -> Any:
-        with served.span(context) as span:
+        with served.span() as span:
             try:
                 return await behaviour(parse(served.parser, content), context)
             except (Exception, asyncio.CancelledError) as error:
@@ -116,7 +118,7 @@ def _stream(served: Served, behaviour: StreamBehaviour) -> UnaryBehaviour:
     # A coroutine that writes, not a generator that yields: gRPC may drop a generator without closing it, and
     # then it is finalized in another task, too late. Here a vanished client is an exception in this frame.
     async def call(content: bytes, context: Context) -> None:
-        with served.span(context) as span:
+        with served.span() as span:
             try:
                 request = parse(served.parser, content)
                 # A streaming behaviour is an async generator; its protocol only says that it can be iterated.
@@ -135,14 +137,6 @@ async def _write(context: Context, response: Any) -> None:
     except grpc.aio.InternalError as error:
         # So gRPC says at times that the client went while it had left too much unread to write more.
         raise asyncio.CancelledError from error
-
-
-def _metadata(context: Context) -> tracing.Metadata:
-    return _of_strings(context.invocation_metadata())
-
-
-def _of_strings(metadata: Any) -> tracing.Metadata:
-    return tuple(metadata or ())  # untyped in grpc
 
 
 async def _abort(span: Span, context: Context, error: BaseException) -> NoReturn:

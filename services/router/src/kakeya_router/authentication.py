@@ -2,7 +2,6 @@
 
 import hmac
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pydantic import SecretStr
@@ -44,7 +43,7 @@ class _Held:
 
 
 class Authenticator:
-    """Knows callers by their secrets.
+    """Knows callers by their secrets, which it compares in a time that says nothing about where two differ.
 
     Expiry goes by Redis's clock, the one that all routers share: with each look-up comes Redis's time, and the rest of
     the lifetime is counted here.
@@ -78,9 +77,10 @@ class Authenticator:
             StoreUnavailable
         """
         secret = _bearer(metadata)
-        if _matches(secret, self._admin_digest):
+        digest = credentials.digest(secret)
+        if hmac.compare_digest(digest, self._admin_digest):
             return OPERATOR, _ALL_SCOPES
-        record = await self._held(self._keys, Kind.KEY, secret)
+        record = await self._held(self._keys, Kind.KEY, secret, digest)
         if not isinstance(record, Key):
             raise Unauthenticated("no key, or one that is unknown, revoked or expired")
         return Caller(record.tenant, record.credential_id), record.scopes
@@ -88,9 +88,10 @@ class Authenticator:
     async def token(self, metadata: Metadata) -> Permit:
         """What this join token permits; raises as `key`."""
         secret = _bearer(metadata)
-        if _matches(secret, self._join_digest):
+        digest = credentials.digest(secret)
+        if hmac.compare_digest(digest, self._join_digest):
             return CONFIGURED_PERMIT
-        record = await self._held(self._tokens, Kind.TOKEN, secret)
+        record = await self._held(self._tokens, Kind.TOKEN, secret, digest)
         if not isinstance(record, Token):
             raise Unauthenticated("no join token, or one that is unknown, revoked or expired")
         return Permit(record.credential_id, record.pool, record.worker_id, record.model)
@@ -99,11 +100,11 @@ class Authenticator:
         """The tenant's own, or the default; at most a second old. Raises StoreUnavailable."""
         return await self._quotas.get(tenant) or self._default_quota
 
-    async def _held(self, cache: LookupCache[_Held], kind: Kind, secret: str) -> Credential | None:
-        """The credential whose secret this is; None where there is none that is good."""
+    async def _held(self, cache: LookupCache[_Held], kind: Kind, secret: str, digest: str) -> Credential | None:
+        """The credential whose secret, with this digest, this is; None where there is none that is good."""
         credential_id = credentials.id_of(kind, secret)
         held = await cache.get(credential_id) if credential_id is not None else None
-        same = _matches(secret, held.record.digest if held is not None else _NO_DIGEST)
+        same = hmac.compare_digest(digest, held.record.digest if held is not None else _NO_DIGEST)
         return held.record if held is not None and same and held.is_good else None
 
     async def _look_up_key(self, key_id: str) -> _Held | None:
@@ -124,19 +125,10 @@ def _digest_of(secret: SecretStr | None) -> str:
     return credentials.digest(secret.get_secret_value()) if secret is not None else _NO_DIGEST
 
 
-def _matches(secret: str, digest: str) -> bool:
-    """Compares in a time that says nothing about where the two differ."""
-    return hmac.compare_digest(credentials.digest(secret), digest)
-
-
 def _bearer(metadata: Metadata) -> str:
     """The one secret that a call shows; "" where it shows none, or several."""
-    shown = list(_secrets(metadata))
-    return shown[0] if len(shown) == 1 else ""
-
-
-def _secrets(metadata: Metadata) -> Iterator[str]:
-    for name, value in metadata:
-        if name == METADATA_KEY:
-            scheme, _, secret = value.partition(" ") if isinstance(value, str) else ("", "", "")
-            yield secret.strip() if scheme.lower() == _SCHEME else ""
+    shown = [value for name, value in metadata if name == METADATA_KEY]
+    if len(shown) != 1 or not isinstance(shown[0], str):
+        return ""
+    scheme, _, secret = shown[0].partition(" ")
+    return secret.strip() if scheme.lower() == _SCHEME else ""

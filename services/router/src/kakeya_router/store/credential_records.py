@@ -1,5 +1,6 @@
 """What the hashes of keys, join tokens and quotas in Redis say."""
 
+import functools
 from dataclasses import dataclass
 
 from kakeya_router.callers import Quota, Scope
@@ -32,8 +33,7 @@ class Key(Credential):
 
     @property
     def scopes(self) -> frozenset[Scope]:
-        names = self.scope_names.split(",")
-        return frozenset(scope for scope in Scope if scope.value in names)
+        return _scopes(self.scope_names)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,3 +56,10 @@ class QuotaRecord(Hash):
     @property
     def quota(self) -> Quota:
         return Quota(self.max_sessions, self.max_reserved_bytes, self.tokens_per_minute)
+
+
+# Each call asks for them.
+@functools.lru_cache
+def _scopes(names: str) -> frozenset[Scope]:
+    known = names.split(",")
+    return frozenset(scope for scope in Scope if scope.value in known)
