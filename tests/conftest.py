@@ -1,9 +1,19 @@
 """What every test shares."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import pytest
+
+UNIT_TESTS = Path(__file__).parent / "unit"
+
+
+def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
+    """Line coverage is what unit tests reach by themselves; to trace all the others takes a third of their time."""
+    for item in items:
+        if UNIT_TESTS not in item.path.parents:
+            item.add_marker(pytest.mark.no_cover)
 
 
 @pytest.fixture(scope="session", autouse=True)
