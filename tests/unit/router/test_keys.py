@@ -2,7 +2,6 @@
 
 import asyncio
 import hashlib
-import hmac
 import re
 import time
 from collections.abc import Sequence
@@ -10,7 +9,7 @@ from collections.abc import Sequence
 import grpc
 import pytest
 
-from kakeya_router import authentication, credentials
+from kakeya_router import credentials
 from kakeya_router.access_guard import AccessGuard
 from kakeya_router.authentication import Authenticator
 from kakeya_router.callers import Quota
@@ -18,7 +17,6 @@ from kakeya_router.credentials import Kind
 from kakeya_router.lookup_cache import MAX_AGE_SECONDS
 from kakeya_router.settings import RouterSettings
 from kakeya_router.store.connection import RedisConnection
-from kakeya_router.store.credential_records import Key
 from kakeya_router.store.credential_store import CredentialStore
 from kakeya_shared.errors import (
     CredentialNotFound,
@@ -62,7 +60,7 @@ async def test_a_key_is_shown_once_and_kept_as_a_digest(keyed: Keyed) -> None:
     assert kept == {"kakeya:{access}:keys": "set", f"kakeya:{{access}}:key:{made.key.key_id}": "hash"}
     values = await keyed.stack.redis.hgetall(f"kakeya:{{access}}:key:{made.key.key_id}")
     assert values["digest"] == hashlib.sha256(made.secret.encode()).hexdigest()
-    assert made.secret.rpartition("_")[2] not in str(values)
+    assert made.secret.split("_", 3)[3] not in str(values)
 
 
 async def test_keys_are_listed_oldest_first_without_their_secrets(keyed: Keyed) -> None:
@@ -273,36 +271,6 @@ async def test_without_keys_everybody_is_let_in(client: Client) -> None:
     request = api.GetSessionInfoRequest(session_id=NO_SUCH_SESSION)
     with pytest.raises(SessionNotFound):
         await answer(client.runtime.GetSessionInfo(request, metadata=(("authorization", "Bearer of bad news"),)))
-
-
-async def test_secrets_are_compared_in_constant_time_and_always(
-    redis_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    compared: list[tuple[str, str]] = []
-
-    def compare(one: str, other: str) -> bool:
-        compared.append((one, other))
-        return hmac.compare_digest(one, other)
-
-    redis = RedisConnection(redis_url)
-    store = CredentialStore(redis)
-    minted = credentials.mint(Kind.KEY)
-    key = Key(credential_id=minted.credential_id, digest=minted.digest, tenant="acme", scope_names="sessions")
-    assert await store.create_key(key, 0)
-    authenticator = Authenticator(store, Quota(), admin_key=None)
-    monkeypatch.setattr(authentication, "hmac", type("Hmac", (), {"compare_digest": staticmethod(compare)}))
-    near_miss = minted.secret[:-1] + ("A" if minted.secret[-1] != "A" else "B")
-    for secret, kept in (
-        (near_miss, minted.digest),
-        (credentials.mint(Kind.KEY).secret, "0" * 64),
-        ("something else", "0" * 64),
-    ):
-        compared.clear()
-        with pytest.raises(Unauthenticated):
-            await authenticator.key((("authorization", f"Bearer {secret}"),))
-        digest = hashlib.sha256(secret.encode()).hexdigest()
-        assert compared == [(digest, "0" * 64), (digest, kept)]
-    await redis.aclose()
 
 
 async def test_a_service_that_no_table_names_is_closed(redis_url: str) -> None:
