@@ -10,7 +10,7 @@ UNIT_TESTS = Path(__file__).parent / "unit"
 
 
 def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
-    """Line coverage is what unit tests reach by themselves; to trace all the others takes a third of their time."""
+    """Line coverage is what unit tests reach by themselves; to trace the others, too, only costs time."""
     for item in items:
         if UNIT_TESTS not in item.path.parents:
             item.add_marker(pytest.mark.no_cover)
