@@ -141,9 +141,18 @@ async def test_after_any_churn_usage_is_the_sum_over_the_sessions(stores: Stores
     assert await stores.kept_usage() == {}
 
 
+async def _bucket(stores: Stores, tenant: str = "a") -> tuple[float, int] | None:
+    """Tokens spent and the time, by Redis's clock in milliseconds, as of which they are."""
+    text = await stores.redis.call(lambda redis: redis.get(KEYS.tokens(tenant)))
+    if text is None:
+        return None
+    spent, at_ms = text.split()
+    return float(spent), int(at_ms)
+
+
 async def _spent(stores: Stores, tenant: str = "a") -> float | None:
-    text = await stores.redis.call(lambda redis: redis.hget(KEYS.tokens(tenant), "spent"))
-    return None if text is None else float(text)
+    bucket = await _bucket(stores, tenant)
+    return None if bucket is None else bucket[0]
 
 
 async def _run(stores: Stores, name: str, num_tokens: int, rate: int) -> str:
@@ -159,7 +168,10 @@ async def _run(stores: Stores, name: str, num_tokens: int, rate: int) -> str:
 
 async def _turn_back(stores: Stores, milliseconds: int) -> None:
     """Makes the bucket as old as if so much time had passed."""
-    await stores.redis.call(lambda redis: redis.hincrby(KEYS.tokens("a"), "at_ms", -milliseconds))
+    bucket = await _bucket(stores)
+    assert bucket is not None
+    text = f"{bucket[0]!r} {bucket[1] - milliseconds}"
+    await stores.redis.call(lambda redis: redis.set(KEYS.tokens("a"), text, keepttl=True))
 
 
 async def test_tokens_are_charged_when_an_operation_ends_and_come_back_at_the_rate(stores: Stores) -> None:
@@ -191,7 +203,9 @@ async def test_the_retry_is_exact(stores: Stores) -> None:
     rate = MINUTE_MS  # a token a millisecond
     record = await stores.opened("one", "a")
     assert await _run(stores, "one", rate + 10_000, rate) == "begun"
-    at_ms = int(await stores.redis.call(lambda redis: redis.hget(KEYS.tokens("a"), "at_ms")))
+    bucket = await _bucket(stores)
+    assert bucket is not None
+    at_ms = bucket[1]
     before_ms = await stores.redis.now_ms()
     retry_ms = int((await stores.sessions.begin_operation(record, "run", GENERATE, rate)).rest[2])
     assert before_ms <= at_ms + 10_000 + 1 - retry_ms <= await stores.redis.now_ms()
@@ -395,7 +409,7 @@ async def test_used_up_tokens_say_when_they_are_back(keyed: Keyed) -> None:
 
 async def _only_tokens(keyed: Keyed) -> bool:
     left = {key for key in await keyed.stack.session_keys() if key.startswith("kakeya:{tiny}")}
-    return left == {"kakeya:{tiny}:tokens:acme"}
+    return left == {"kakeya:{tiny}:spent:acme"}
 
 
 @pytest.mark.parametrize(

@@ -84,10 +84,10 @@ class PoolKeys:
         return self._key("usage")
 
     def tokens(self, tenant: str) -> str:
-        """Hash: tokens that a tenant has used (`spent`, as of `at_ms`) and that its rate has not given back yet;
+        """String: "SPENT AT_MS", the tokens that a tenant had used and its rate had not given back at that time;
         lives until it has.
         """
-        return self._key(f"tokens:{tenant}")
+        return self._key(f"spent:{tenant}")
 
     @property
     def queue(self) -> str:

@@ -5,7 +5,8 @@
 --         'gone'      closed, lost, taken over or under another lease; nothing is changed
 --         'regressed' the committed position fell (INV-2); nothing is changed
 local record = redis.call('HMGET', KEYS[1], 'epoch', 'incarnation', 'history_length', 'kv_live_bytes', 'ttl_ms')
-local operation = redis.call('HMGET', KEYS[2], 'op_id', 'start_length', 'append_end', 'append_digest')
+local operation = redis.call('HMGET', KEYS[2],
+  'op_id', 'start_length', 'append_end', 'append_digest', 'tokens_per_minute')
 if operation[1] ~= ARGV[2] or record[1] ~= ARGV[3] then
   return 'gone'
 end
@@ -21,7 +22,7 @@ end
 if redis.call('HGET', KEYS[3], 'incarnation') == record[2] then
   redis.call('HINCRBY', KEYS[3], 'kv_live_bytes', ARGV[5] - record[4])
 end
-charge_operation(ARGV[4], now)
+charge(operation[2], operation[5], ARGV[4], now)
 redis.call('DEL', KEYS[2])
 redis.call('ZADD', KEYS[5], now + record[5], ARGV[1])
 redis.call('ZADD', KEYS[10], now, ARGV[1])

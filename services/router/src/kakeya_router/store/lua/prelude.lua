@@ -73,24 +73,30 @@ end
 
 -- Tokens that a tenant has used and that its rate, in tokens a minute, has not given back yet.
 local function spent_tokens(tokens, rate, now)
-  local bucket = redis.call('HMGET', tokens, 'spent', 'at_ms')
-  if not bucket[1] then
+  local bucket = redis.call('GET', tokens)
+  if not bucket then
     return 0
   end
-  return math.max(0, bucket[1] - (now - bucket[2]) * rate / 60000)
+  local spent, at_ms = string.match(bucket, '^(%S+) (%S+)$')
+  return math.max(0, spent - (now - at_ms) * rate / 60000)
 end
 
--- Charges the tenant of a session script for what the history has grown to since the running operation began.
--- The key lives until all of it is given back.
-local function charge_operation(history_length, now)
-  local operation = redis.call('HMGET', KEYS[2], 'start_length', 'tokens_per_minute')
-  local rate = tonumber(operation[2] or 0)
-  if rate == 0 or tonumber(history_length) <= tonumber(operation[1]) then
+-- Charges the tenant of a session script for what the history has grown to since the running operation, of which
+-- `start_length` and `rate` are as its record has them, began. The key lives until all of it is given back.
+local function charge(start_length, rate, history_length, now)
+  rate = tonumber(rate or 0)
+  if rate == 0 or tonumber(history_length) <= tonumber(start_length) then
     return
   end
-  local spent = spent_tokens(KEYS[11], rate, now) + history_length - operation[1]
-  redis.call('HSET', KEYS[11], 'spent', string.format('%.17g', spent), 'at_ms', now)
-  redis.call('PEXPIRE', KEYS[11], math.ceil(spent * 60000 / rate))
+  local spent = spent_tokens(KEYS[11], rate, now) + history_length - start_length
+  local lifetime_ms = math.ceil(spent * 60000 / rate)
+  redis.call('SET', KEYS[11], string.format('%.17g %.0f', spent, now), 'PX', lifetime_ms)
+end
+
+-- As `charge`, where the script has not read the operation.
+local function charge_operation(history_length, now)
+  local operation = redis.call('HMGET', KEYS[2], 'start_length', 'tokens_per_minute')
+  charge(operation[1], operation[2], history_length, now)
 end
 
 -- Takes waiters {member, id} out of the line.
