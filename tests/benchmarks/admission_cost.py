@@ -21,7 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -131,30 +131,29 @@ class BenchRuntime:
 @contextmanager
 def runtime_without_model(directory: Path, *, open_first: bool) -> Iterator[BenchRuntime]:
     """Both routers, and a worker without a model that joined the one that asks for no token."""
-    with redis_server() as redis:
-        open_directory, keyed_directory = directory / "open", directory / "keyed"  # of their logs
-        open_directory.mkdir()
-        keyed_directory.mkdir()
+    open_directory, keyed_directory = directory / "open", directory / "keyed"  # of their logs
+    open_directory.mkdir()
+    keyed_directory.mkdir()
+    with ExitStack() as stack:
+        redis = stack.enter_context(redis_server())
         # A router that asks nobody refuses to be given keys.
         open_ = Runtime(redis, directory, open_directory)
         keyed = Runtime(redis, directory, keyed_directory, asking_for_keys())
+        stack.callback(open_.stop)
+        stack.callback(keyed.stop)
         starts = [lambda: open_.start_router(*_OPEN_FLAGS), lambda: keyed.start_router(*_KEYED_FLAGS)]
+        for start in starts if open_first else reversed(starts):
+            start()
+        worker = subprocess.Popen([sys.executable, "-m", "tests.benchmarks.worker_without_model", open_.address])
         try:
-            for start in starts if open_first else reversed(starts):
-                start()
-            worker = subprocess.Popen([sys.executable, "-m", "tests.benchmarks.worker_without_model", open_.address])
-            try:
-                keyed.wait_for_workers(1)
-                with operator_of(keyed) as operator:
-                    key = operator.make_key("bench")
-                    operator.set_quota("bench", QUOTA)
-                yield BenchRuntime(open_.address, keyed.address, key)
-            finally:
-                worker.terminate()
-                worker.wait(timeout=20)
+            keyed.wait_for_workers(1)
+            with operator_of(keyed) as operator:
+                key = operator.make_key("bench")
+                operator.set_quota("bench", QUOTA)
+            yield BenchRuntime(open_.address, keyed.address, key)
         finally:
-            open_.stop()
-            keyed.stop()
+            worker.terminate()
+            worker.wait(timeout=20)
 
 
 def report(pairs: Sequence[Pair], console: Console) -> dict[str, Any]:
