@@ -8,7 +8,6 @@ import grpc
 from google.protobuf.message import Message
 
 from kakeya import _channel
-from kakeya._api_key import ApiKey
 from kakeya._rpc_errors import translate
 from kakeya._tracing import Metadata
 from kakeya.errors import Cancelled
@@ -48,31 +47,27 @@ class Stream:
 class Transport:
     """A connection to a runtime, opened by the first call, since it belongs to the running event loop."""
 
-    def __init__(self, address: str, credentials: grpc.ChannelCredentials | None, api_key: ApiKey | None) -> None:
+    def __init__(self, address: str, credentials: grpc.ChannelCredentials | None) -> None:
         self._address = address
         self._credentials = credentials
-        self._api_key = api_key
         self._channel: grpc.aio.Channel | None = None
         self._stub: Any = None
 
     async def unary(self, method: str, request: Message, *, timeout_seconds: float | None, metadata: Metadata) -> Any:
         """One response. Raises KakeyaError."""
         self._open()
-        call = getattr(self._stub, method)(request, timeout=timeout_seconds, metadata=self._signed(metadata))
+        call = getattr(self._stub, method)(request, timeout=timeout_seconds, metadata=metadata)
         return await _answer(call)
 
     def stream(self, method: str, request: Message, *, timeout_seconds: float | None, metadata: Metadata) -> Stream:
         """Starts a call with a stream of responses."""
         self._open()
-        return Stream(getattr(self._stub, method)(request, timeout=timeout_seconds, metadata=self._signed(metadata)))
+        return Stream(getattr(self._stub, method)(request, timeout=timeout_seconds, metadata=metadata))
 
     async def close(self) -> None:
         """Cancels what is running and disconnects."""
         if self._channel is not None:
             await self._channel.close()
-
-    def _signed(self, metadata: Metadata) -> Metadata:
-        return metadata if self._api_key is None else self._api_key.metadata + metadata
 
     def _open(self) -> None:
         if self._channel is not None:

@@ -35,6 +35,11 @@ class ApiKey:
         return (("authorization", f"Bearer {self._secret}"),)
 
 
+def metadata(key: ApiKey | None) -> Metadata:
+    """What goes with each call; nothing where there is no key."""
+    return () if key is None else key.metadata
+
+
 def choose(api_key: str | None, environment: Mapping[str, str] = os.environ) -> ApiKey | None:
     """The key of a client; None for none.
 

@@ -8,7 +8,6 @@ import grpc
 from google.protobuf.message import Message
 
 from kakeya import _channel
-from kakeya._api_key import ApiKey
 from kakeya._rpc_errors import translate
 from kakeya._tracing import Metadata
 from kakeya_stubs.v1 import runtime_pb2_grpc
@@ -57,12 +56,10 @@ class Transport:
         self,
         address: str,
         credentials: grpc.ChannelCredentials | None,
-        api_key: ApiKey | None,
         *,
         service: Callable[[grpc.Channel], Any] = runtime_pb2_grpc.RuntimeServiceStub,
         max_answer_bytes: int | None = None,
     ) -> None:
-        self._api_key = api_key
         options: list[tuple[str, int]] = list(_channel.OPTIONS)
         if max_answer_bytes is not None:
             options.append(("grpc.max_receive_message_length", max_answer_bytes))
@@ -75,7 +72,7 @@ class Transport:
     def unary(self, method: str, request: Message, *, timeout_seconds: float | None, metadata: Metadata) -> Any:
         """One response. Raises KakeyaError."""
         # A future, not a plain call, because it can be cancelled.
-        call = getattr(self._stub, method).future(request, timeout=timeout_seconds, metadata=self._signed(metadata))
+        call = getattr(self._stub, method).future(request, timeout=timeout_seconds, metadata=metadata)
         try:
             return call.result()
         except grpc.RpcError as error:
@@ -86,11 +83,8 @@ class Transport:
 
     def stream(self, method: str, request: Message, *, timeout_seconds: float | None, metadata: Metadata) -> Stream:
         """Starts a call with a stream of responses."""
-        return Stream(getattr(self._stub, method)(request, timeout=timeout_seconds, metadata=self._signed(metadata)))
+        return Stream(getattr(self._stub, method)(request, timeout=timeout_seconds, metadata=metadata))
 
     def close(self) -> None:
         """Cancels what is running and disconnects."""
         self._channel.close()
-
-    def _signed(self, metadata: Metadata) -> Metadata:
-        return metadata if self._api_key is None else self._api_key.metadata + metadata

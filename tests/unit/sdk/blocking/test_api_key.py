@@ -41,6 +41,17 @@ def test_the_variable_is_the_default(
     assert runtime.metadata["CreateSession"][0].get("authorization") == sent
 
 
+def test_another_key_over_the_same_connection(runtime: ScriptedRuntime) -> None:
+    with Client(runtime.address, api_key="mine") as client:
+        for other, sent in (("theirs", "Bearer theirs"), ("", None)):
+            client.with_api_key(other).create_session()
+            assert runtime.metadata["CreateSession"][-1].get("authorization") == sent
+        client.create_session()
+        with pytest.raises(ValueError, match="has blanks"):
+            client.with_api_key("two words")
+    assert runtime.metadata["CreateSession"][-1]["authorization"] == "Bearer mine"
+
+
 def test_no_key_is_no_header(runtime: ScriptedRuntime) -> None:
     with Client(runtime.address) as client:
         client.create_session()

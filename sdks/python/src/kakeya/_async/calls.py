@@ -1,15 +1,17 @@
 """Calls of the runtime's contract: each attempt has a span and a typed error, and may be repeated."""
 
+import copy
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import grpc
 from google.protobuf.message import Message
 
+from kakeya import _api_key
 from kakeya._aio_transport import Eventual, Stream, Transport, sleep
 from kakeya._api_key import ApiKey
 from kakeya._retry import Deadline, Retry
-from kakeya._tracing import Span, Tracer
+from kakeya._tracing import Metadata, Span, Tracer
 from kakeya.errors import KakeyaError
 from kakeya_stubs.v1 import runtime_pb2
 
@@ -46,8 +48,15 @@ class AsyncCalls:
         self.max_attempts = max_attempts
         self._timeout_seconds = timeout_seconds
         self._operation_timeout_seconds = operation_timeout_seconds
-        self._transport = Transport(address, credentials, api_key)
+        self._api_key = api_key
+        self._transport = Transport(address, credentials)
         self._closed = False
+
+    def with_api_key(self, api_key: ApiKey | None) -> "AsyncCalls":
+        """The same calls over the same connection, with another key."""
+        calls = copy.copy(self)
+        calls._api_key = api_key
+        return calls
 
     def deadline(self, timeout_seconds: float | None, *, extra_seconds: float = 0.0) -> Deadline:
         """The deadline of a call of fixed work; None takes the client's default."""
@@ -63,7 +72,7 @@ class AsyncCalls:
         span = self._start(method, request, parent)
         try:
             response = await self._transport.unary(
-                method, request, timeout_seconds=deadline.remaining_seconds(), metadata=span.metadata
+                method, request, timeout_seconds=deadline.remaining_seconds(), metadata=self._signed(span)
             )
         except BaseException as error:
             span.end(error)
@@ -79,7 +88,7 @@ class AsyncCalls:
         """Starts a call with a stream of responses."""
         span = self._start(method, request, parent)
         stream = self._transport.stream(
-            method, request, timeout_seconds=deadline.remaining_seconds(), metadata=span.metadata
+            method, request, timeout_seconds=deadline.remaining_seconds(), metadata=self._signed(span)
         )
         return AsyncStreamCall(stream, span)
 
@@ -88,6 +97,9 @@ class AsyncCalls:
         if not self._closed:
             self._closed = True
             await self._transport.close()
+
+    def _signed(self, span: Span) -> Metadata:
+        return _api_key.metadata(self._api_key) + span.metadata
 
     def _start(self, method: str, request: Message, parent: Span | None) -> Span:
         if self._closed:

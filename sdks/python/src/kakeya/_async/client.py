@@ -1,5 +1,6 @@
 """A client of a Kakeya runtime."""
 
+import copy
 import secrets
 from types import TracebackType
 from typing import Literal, Self
@@ -134,6 +135,15 @@ class AsyncClient:
         retry = Retry(self._calls.deadline(timeout_seconds), max_attempts=self._calls.max_attempts)
         response = await repeat(lambda: self._calls.unary("ListModels", request, retry.deadline), retry)
         return [ServedModel.from_wire(model) for model in response.models]
+
+    def with_api_key(self, api_key: str) -> "AsyncClient":
+        """A client that shows another key over the same connection, which closes with this one; "" for none.
+
+        For servers that speak for many callers. Raises ValueError: the key has characters that no key has.
+        """
+        client = copy.copy(self)
+        client._calls = self._calls.with_api_key(choose_key(api_key))
+        return client
 
     def session(self, session_id: str) -> AsyncSession:
         """Attaches to a session that exists; nothing is sent. Use it without `with` to leave it open."""

@@ -24,10 +24,10 @@ class AdminCalls:
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
-        key = _api_key.choose(connection.api_key)
+        self._key = _api_key.choose(connection.api_key)
         service = admin_pb2_grpc.AdminServiceStub
         self._transport = Transport(
-            connection.address, connection.credentials, key, service=service, max_answer_bytes=_MAX_ANSWER_BYTES
+            connection.address, connection.credentials, service=service, max_answer_bytes=_MAX_ANSWER_BYTES
         )
 
     def __enter__(self) -> Self:
@@ -40,4 +40,6 @@ class AdminCalls:
 
     def call(self, method: str, request: Message) -> Any:
         """The response. Raises KakeyaError."""
-        return self._transport.unary(method, request, timeout_seconds=_CALL_SECONDS, metadata=())
+        return self._transport.unary(
+            method, request, timeout_seconds=_CALL_SECONDS, metadata=_api_key.metadata(self._key)
+        )
