@@ -11,7 +11,7 @@ from grpc_reflection.v1alpha import reflection
 
 from kakeya_shared.addresses import HostPort
 from kakeya_shared.rpc_boundary import Context, Guard, RpcBoundary
-from kakeya_shared.settings import ListenerSettings
+from kakeya_shared.settings import RpcServerSettings
 from kakeya_shared.tls import ServerTls, TlsError
 
 _log = structlog.get_logger()
@@ -53,11 +53,11 @@ class RpcServer:
         bind: str,
         services: Sequence[str],
         *,
-        settings: ListenerSettings | None = None,
+        settings: RpcServerSettings | None = None,
         grace_seconds: float = 5.0,
         guard: Guard | None = None,
     ) -> None:
-        self._settings = settings or ListenerSettings.model_construct()  # the defaults, whatever the environment says
+        self._settings = settings or RpcServerSettings.model_construct()  # the defaults, whatever the environment says
         self.grpc_server = grpc.aio.server(interceptors=[RpcBoundary(guard)], options=_options(self._settings))
         self._bind = HostPort.parse(bind)
         self._services = tuple(services)
@@ -101,13 +101,13 @@ class RpcServer:
             raise BindError(f"cannot listen on {self._bind}: is it in use?") from error
 
 
-def _tls(settings: ListenerSettings) -> ServerTls | None:
+def _tls(settings: RpcServerSettings) -> ServerTls | None:
     if settings.tls_cert is None or settings.tls_key is None:
         return None
     return ServerTls(settings.tls_cert, settings.tls_key, settings.tls_client_ca)
 
 
-def _options(settings: ListenerSettings) -> list[tuple[str, int]]:
+def _options(settings: RpcServerSettings) -> list[tuple[str, int]]:
     return [
         ("grpc.max_receive_message_length", settings.max_message_bytes),
         # Between the two gRPC would draw lots.

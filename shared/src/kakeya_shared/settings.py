@@ -81,10 +81,7 @@ class ServiceSettings(BaseSettings):
 
 
 class ListenerSettings(ServiceSettings):
-    """Base of the settings of a service that listens: TLS, and what its gRPC server puts up with.
-
-    Subclasses have a field `bind`.
-    """
+    """Base of the settings of a service that listens: who may reach it, and TLS. Subclasses have a field `bind`."""
 
     insecure: bool = setting(
         False,
@@ -101,6 +98,42 @@ class ListenerSettings(ServiceSettings):
         unit="file",
         reason="none: clients need no certificate",
     )
+    if TYPE_CHECKING:
+        bind: Address
+
+    _missing: str = PrivateAttr("")
+
+    @model_validator(mode="after")
+    def _whole_tls(self) -> Self:
+        if (self.tls_cert is None) != (self.tls_key is None):
+            raise ValueError("--tls-cert and --tls-key go together")
+        if self.tls_client_ca is not None and self.tls_cert is None:
+            raise ValueError("--tls-client-ca needs --tls-cert and --tls-key")
+        return self
+
+    def refuse_open_bind(self, missing: str) -> None:
+        """Raises ValueError where the service listens outside loopback without protection.
+
+        Args:
+            missing: the protection that is missing; "" for none.
+        """
+        host = HostPort.parse(self.bind).host
+        if missing and not self.insecure and not is_loopback(host):
+            raise ValueError(f"--bind {host} is outside loopback and {missing}; --insecure does it nevertheless")
+        self._missing = missing
+
+    def dangers(self, host: str) -> list[str]:
+        """What is to be said aloud about listening on `host` with these settings."""
+        if is_loopback(host):
+            return []
+        open_door = f"INSECURE: anybody who reaches this port may use the service, since {self._missing}"
+        plaintext = "plaintext outside loopback (no --tls-cert): whoever is on the way reads keys, tokens and texts"
+        return [open_door] * bool(self._missing) + [plaintext] * (self.tls_cert is None)
+
+
+class RpcServerSettings(ListenerSettings):
+    """Base of the settings of a service that listens for gRPC: what its server puts up with."""
+
     max_message_bytes: int = setting(
         16 << 20,
         "the largest request",
@@ -141,35 +174,3 @@ class ListenerSettings(ServiceSettings):
         reason="longer than the pauses of a conversation; forgotten clients do not add up",
         gt=0,
     )
-
-    if TYPE_CHECKING:
-        bind: Address
-
-    _missing: str = PrivateAttr("")
-
-    @model_validator(mode="after")
-    def _whole_tls(self) -> Self:
-        if (self.tls_cert is None) != (self.tls_key is None):
-            raise ValueError("--tls-cert and --tls-key go together")
-        if self.tls_client_ca is not None and self.tls_cert is None:
-            raise ValueError("--tls-client-ca needs --tls-cert and --tls-key")
-        return self
-
-    def refuse_open_bind(self, missing: str) -> None:
-        """Raises ValueError where the service listens outside loopback without protection.
-
-        Args:
-            missing: the protection that is missing; "" for none.
-        """
-        host = HostPort.parse(self.bind).host
-        if missing and not self.insecure and not is_loopback(host):
-            raise ValueError(f"--bind {host} is outside loopback and {missing}; --insecure does it nevertheless")
-        self._missing = missing
-
-    def dangers(self, host: str) -> list[str]:
-        """What is to be said aloud about listening on `host` with these settings."""
-        if is_loopback(host):
-            return []
-        open_door = f"INSECURE: anybody who reaches this port may use the service, since {self._missing}"
-        plaintext = "plaintext outside loopback (no --tls-cert): whoever is on the way reads keys, tokens and texts"
-        return [open_door] * bool(self._missing) + [plaintext] * (self.tls_cert is None)

@@ -20,7 +20,7 @@ from kakeya_shared.errors import (
     StaleEpoch,
 )
 from kakeya_shared.rpc_server import RpcServer
-from kakeya_shared.settings import ListenerSettings
+from kakeya_shared.settings import RpcServerSettings
 from kakeya_stubs.worker.v1 import registry_pb2, verifier_pb2_grpc
 from kakeya_stubs.worker.v1 import verifier_pb2 as pb
 
@@ -31,6 +31,7 @@ VOCAB_SIZE = 1000
 EOS = 7
 CREDITS = 64
 FINGERPRINT = "f" * 64
+TOKENIZER_DIGEST = "d" * 64
 
 _incarnations = itertools.count(1)
 
@@ -94,7 +95,8 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
         model: str = "Tiny",
         window: int = WINDOW,
         fingerprint: str = FINGERPRINT,
-        settings: ListenerSettings | None = None,
+        tokenizer_digest: str = TOKENIZER_DIGEST,
+        settings: RpcServerSettings | None = None,
     ) -> None:
         self.worker_id = worker_id
         self.incarnation = f"incarnation-{next(_incarnations)}"
@@ -103,6 +105,7 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
         self.model = model
         self.sink, self.window = SINK, window
         self.fingerprint = fingerprint
+        self.tokenizer_digest = tokenizer_digest
         self.lanes: dict[str, Lane] = {}
         self.flowing = asyncio.Event()
         self.flowing.set()
@@ -158,6 +161,7 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
             weights="int8",
             fingerprint=self.fingerprint,
             exact=True,
+            tokenizer_digest=self.tokenizer_digest,
         )
 
     def heartbeat_request(self, *, complete: bool = True) -> registry_pb2.HeartbeatRequest:

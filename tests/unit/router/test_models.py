@@ -4,7 +4,7 @@ import pytest
 
 from kakeya_shared.errors import Unauthenticated
 from kakeya_stubs.v1 import runtime_pb2 as api
-from tests.unit.router.fake_worker import SINK, VOCAB_SIZE, WINDOW
+from tests.unit.router.fake_worker import SINK, TOKENIZER_DIGEST, VOCAB_SIZE, WINDOW
 from tests.unit.router.keyed import Keyed
 from tests.unit.router.stack import Client, Stack, answer
 
@@ -14,7 +14,13 @@ async def models(client: Client) -> list[api.Model]:
 
 
 def tiny(name: str, *, is_default: bool) -> api.Model:
-    return api.Model(name=name, lane_token_count=SINK + WINDOW, vocab_size=VOCAB_SIZE, is_default=is_default)
+    return api.Model(
+        name=name,
+        lane_token_count=SINK + WINDOW,
+        vocab_size=VOCAB_SIZE,
+        is_default=is_default,
+        tokenizer_digest=TOKENIZER_DIGEST,
+    )
 
 
 async def test_none_is_served_before_a_worker_joins(client: Client) -> None:
@@ -46,6 +52,25 @@ async def test_a_worker_may_claim_any_window(client: Client, stack: Stack) -> No
     await stack.worker(client, window=2**32 - 1)
     (served,) = await models(client)
     assert served.lane_token_count == SINK + 2**32 - 1
+
+
+@pytest.mark.parametrize("other", ["e" * 64, ""])
+async def test_workers_that_disagree_have_no_tokenizer_in_common(client: Client, stack: Stack, other: str) -> None:
+    await stack.worker(client, "worker-a")
+    await stack.worker(client, "worker-b", tokenizer_digest=other)
+    await stack.worker(client, "worker-c", model="Another", pool="another", tokenizer_digest="a" * 64)
+    assert [(served.name, served.tokenizer_digest) for served in await models(client)] == [
+        ("Another", "a" * 64),
+        ("Tiny", ""),
+    ]
+
+
+async def test_a_worker_that_an_older_router_let_in_says_nothing_of_its_tokenizer(client: Client, stack: Stack) -> None:
+    await stack.worker(client, "worker-a")
+    assert await stack.redis.hdel("kakeya:{tiny}:worker:worker-a", "tokenizer_digest") == 1
+    (served,) = await models(client)
+    assert served.tokenizer_digest == ""
+    assert (await client.workers())["worker-a"].tokenizer_digest == ""
 
 
 async def test_a_key_is_asked_for_and_every_tenant_sees_all(keyed: Keyed) -> None:

@@ -16,7 +16,7 @@ from kakeya_router.worker_client import RunningCall, WorkerClients, WorkerUnreac
 from kakeya_shared import error_details
 from kakeya_shared.errors import InvalidField, OperationRunning, TooManyCalls
 from kakeya_shared.service_process import StartError
-from kakeya_shared.settings import ListenerSettings
+from kakeya_shared.settings import RpcServerSettings
 from kakeya_shared.tls import ClientTls
 from kakeya_stubs.admin.v1 import admin_pb2
 from kakeya_stubs.v1 import runtime_pb2
@@ -153,8 +153,8 @@ async def test_a_bad_certificate_ends_the_start(authority: Authority, redis_url:
         await router.__aenter__()
 
 
-def _asking(pair: Pair, authority: Authority) -> ListenerSettings:
-    return ListenerSettings.model_construct(tls_cert=pair.cert, tls_key=pair.key, tls_client_ca=authority.path)
+def _asking(pair: Pair, authority: Authority) -> RpcServerSettings:
+    return RpcServerSettings.model_construct(tls_cert=pair.cert, tls_key=pair.key, tls_client_ca=authority.path)
 
 
 async def _length(clients: WorkerClients, worker: FakeWorker) -> int:

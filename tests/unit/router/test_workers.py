@@ -59,6 +59,7 @@ async def test_another_contract_is_refused(client: Client, worker: FakeWorker) -
         ("window", 0),
         ("address", "nowhere"),
         ("fingerprint", ""),
+        ("tokenizer_digest", "d" * 65),
         ("model", "Another"),
     ],
 )

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives import serialization as form
 
 from kakeya_shared import health_command
 from kakeya_shared.rpc_server import BindError, RpcServer
-from kakeya_shared.settings import ListenerSettings
+from kakeya_shared.settings import RpcServerSettings
 from kakeya_shared.tls import ClientTls, PemFiles, ServerTls, TlsError, client_tls, open_channel
 from kakeya_stubs.v1 import runtime_pb2 as pb
 from kakeya_stubs.v1.runtime_pb2_grpc import RuntimeServiceStub
@@ -255,7 +255,7 @@ def test_a_client_has_new_credentials_when_its_files_have_changed(authority: Aut
 
 async def test_bad_files_end_the_start(authority: Authority) -> None:
     pair = authority.pair("one")
-    settings = ListenerSettings.model_construct(tls_cert=pair.cert, tls_key=authority.pair("two").key)
+    settings = RpcServerSettings.model_construct(tls_cert=pair.cert, tls_key=authority.pair("two").key)
     with pytest.raises(BindError, match=r"one\.crt and .*two\.key are no certificate with its key"):
         await RpcServer("127.0.0.1:0", [SERVICE], settings=settings).__aenter__()
 

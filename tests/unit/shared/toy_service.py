@@ -10,7 +10,7 @@ import grpc
 from kakeya_shared.errors import NoCapacity
 from kakeya_shared.rpc_boundary import Context
 from kakeya_shared.rpc_server import RpcServer
-from kakeya_shared.settings import ListenerSettings
+from kakeya_shared.settings import RpcServerSettings
 from kakeya_stubs.v1 import runtime_pb2 as pb
 from kakeya_stubs.v1.runtime_pb2_grpc import RuntimeServiceServicer, add_RuntimeServiceServicer_to_server
 
@@ -49,7 +49,7 @@ class Toy(RuntimeServiceServicer):
 async def serving(bind: str = "127.0.0.1:0", **settings: Any) -> AsyncIterator[tuple[RpcServer, Toy]]:
     """A server with these settings, else the defaults."""
     toy = Toy()
-    server = RpcServer(bind, [SERVICE], settings=ListenerSettings.model_construct(**settings), grace_seconds=0)
+    server = RpcServer(bind, [SERVICE], settings=RpcServerSettings.model_construct(**settings), grace_seconds=0)
     add_RuntimeServiceServicer_to_server(toy, server.grpc_server)
     async with server:
         yield server, toy

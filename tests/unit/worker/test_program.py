@@ -1,11 +1,15 @@
 """What the worker makes of its settings when it loads."""
 
+import shutil
 from pathlib import Path
 
 import pytest
+import structlog
 
 from kakeya_shared import installed_models, plugins
 from kakeya_shared.service_process import StartError
+from kakeya_shared.tokenizer_digest import tokenizer_digest
+from kakeya_worker.engine.engine import Engine
 from kakeya_worker.program import load_engine
 from kakeya_worker.settings import WorkerSettings
 
@@ -31,3 +35,25 @@ def test_an_installed_model_that_cannot_be_imported(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(installed_models, "directory", broken)
     with pytest.raises(StartError, match="it lacks something"):
         load_engine(WorkerSettings.parse(["--model", "mine", *SIZES]))
+
+
+def _load_beside(checkpoint: Path, directory: Path, tokenizer: str) -> Engine:
+    """An engine over a copy of a checkpoint with that tokenizer.json."""
+    shutil.copytree(checkpoint, directory, dirs_exist_ok=True)
+    (directory / "tokenizer.json").write_text(tokenizer)
+    return load_engine(WorkerSettings.parse(["--model", str(directory), *SIZES]))
+
+
+def test_the_facts_have_the_digest_of_the_tokenizer(random_checkpoint: Path, tmp_path: Path) -> None:
+    engine = _load_beside(random_checkpoint, tmp_path, '{"model": {"vocab": {"a": 0}}}')
+    assert engine.facts.tokenizer_digest == tokenizer_digest(tmp_path) != ""
+
+
+def test_a_worker_needs_no_tokenizer_and_minds_no_broken_one(random_checkpoint: Path, tmp_path: Path) -> None:
+    with structlog.testing.capture_logs() as logs:
+        whole = load_engine(WorkerSettings.parse(["--model", str(random_checkpoint), *SIZES]))
+        assert whole.facts.tokenizer_digest == ""
+        assert [line for line in logs if line["log_level"] == "warning"] == []
+        assert _load_beside(random_checkpoint, tmp_path, "no JSON").facts.tokenizer_digest == ""
+    (warning,) = [line for line in logs if line["log_level"] == "warning"]
+    assert "tokenizer.json cannot be read" in warning["error"]

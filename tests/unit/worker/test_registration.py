@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from kakeya_shared.errors import (
 from kakeya_shared.rpc_boundary import Context
 from kakeya_shared.rpc_server import RpcServer
 from kakeya_shared.service_process import StartError
-from kakeya_shared.settings import ListenerSettings
+from kakeya_shared.settings import RpcServerSettings
 from kakeya_shared.tls import ClientTls
 from kakeya_shared.tracing import Metadata
 from kakeya_stubs.worker.v1 import registry_pb2 as pb
@@ -87,7 +88,7 @@ async def _serving(registry: Registry, **settings: Any) -> AsyncIterator[str]:
     server = RpcServer(
         "127.0.0.1:0",
         ["kakeya.worker.v1.RegistryService"],
-        settings=ListenerSettings.model_construct(**settings),
+        settings=RpcServerSettings.model_construct(**settings),
         grace_seconds=0,
         guard=registry.guard,
     )
@@ -109,6 +110,7 @@ async def _running(registration: Registration) -> AsyncIterator["asyncio.Task[No
 
 @pytest.fixture
 def engine(verifier: TorchVerifier) -> Iterator[Engine]:
+    verifier.facts = replace(verifier.facts, tokenizer_digest="d" * 64)
     engine = Engine(verifier, LaneGeometry(4, 64, 32), num_lanes=2, step_tokens=64)
     engine.start()
     engine.open("s", 1, SessionOptions()).result(10)
@@ -151,6 +153,7 @@ async def test_it_says_what_it_is_and_what_it_holds(engine: Engine) -> None:
                 kv_bytes_per_token=BYTES,
                 vocab_size=1024,
                 num_threads=1,
+                tokenizer_digest="d" * 64,
             )
             first = await _heartbeat(registry, complete=True)
             assert [lane.session_id for lane in first.lanes] == ["s"]

@@ -87,6 +87,7 @@ def worker(record: WorkerRecord, now_ms: int) -> pb.WorkerStatus:
         weights=record.weights,
         fingerprint=record.fingerprint,
         exact=record.exact,
+        tokenizer_digest=record.tokenizer_digest,
         reserved_bytes=record.reserved_bytes,
         kv_live_bytes=record.kv_live_bytes,
         reported_kv_live_bytes=record.reported_kv_live_bytes,

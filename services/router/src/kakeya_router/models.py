@@ -27,10 +27,13 @@ class Models:
 
 
 def _model(name: str, workers: Sequence[WorkerRecord], *, is_default: bool) -> api.Model:
+    digests = {worker.tokenizer_digest for worker in workers}
     return api.Model(
         name=name,
         lane_token_count=max(worker.sink + worker.window for worker in workers),
         # Of workers that should agree and do not, the ids that all of them know: CreateSession goes by it, too.
         vocab_size=min(worker.vocab_size for worker in workers),
         is_default=is_default,
+        # A session may come to any of them: a client's tokenizer must be that of all.
+        tokenizer_digest=digests.pop() if len(digests) == 1 else "",
     )

@@ -117,4 +117,5 @@ def _record(request: pb.JoinRequest) -> WorkerRecord:
         weights=request.weights,
         fingerprint=request.fingerprint,
         exact=request.exact,
+        tokenizer_digest=request.tokenizer_digest,
     )

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, SecretStr, model_validator
 
 from kakeya_shared.addresses import Address
-from kakeya_shared.settings import LONGEST_APPEND_TOKENS, ListenerSettings, ServiceSettings, append_bytes, setting
+from kakeya_shared.settings import LONGEST_APPEND_TOKENS, RpcServerSettings, ServiceSettings, append_bytes, setting
 
 # What is shorter may be a word that somebody guesses.
 _MIN_SECRET_LETTERS = 24
@@ -30,7 +30,7 @@ def _secret(given: SecretStr) -> SecretStr:
 _Secret = Annotated[SecretStr, AfterValidator(_secret)]
 
 
-class RouterSettings(ListenerSettings):
+class RouterSettings(RpcServerSettings):
     """Session router: serves sessions, keeps their state in Redis, places them on workers."""
 
     model_config = ServiceSettings.configured(command="router")

@@ -195,6 +195,7 @@ class Registration:
             kv_bytes_per_token=totals.kv_bytes_per_token,
             vocab_size=facts.vocab_size,
             num_threads=self._identity.num_threads,
+            tokenizer_digest=facts.tokenizer_digest,
         )
 
     async def _try_the_next(self, error: _Failure) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, SecretStr, model_validator
 
 from kakeya_shared.addresses import Address, HostPort, parse_list
-from kakeya_shared.settings import LONGEST_APPEND_TOKENS, ListenerSettings, ServiceSettings, append_bytes, setting
+from kakeya_shared.settings import LONGEST_APPEND_TOKENS, RpcServerSettings, ServiceSettings, append_bytes, setting
 
 
 def _addresses(text: str) -> str:
@@ -21,7 +21,7 @@ def _pool(text: str) -> str:
     return text
 
 
-class WorkerSettings(ListenerSettings):
+class WorkerSettings(RpcServerSettings):
     """Serves one model from this host: holds its weights and a slab of bounded KV, and joins a router."""
 
     model_config = ServiceSettings.configured(command="worker")

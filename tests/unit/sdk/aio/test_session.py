@@ -124,9 +124,10 @@ async def test_what_an_older_router_does_not_say_is_none(session: AsyncSession, 
 
 async def test_models(client: AsyncClient, runtime: ScriptedRuntime) -> None:
     runtime.models = [model("counter"), model("other", is_default=True)]
+    runtime.models[0].tokenizer_digest = "d" * 64
     assert await client.list_models() == [
-        kakeya.ServedModel("counter", SINK + WINDOW, VOCAB_SIZE, is_default=False),
-        kakeya.ServedModel("other", SINK + WINDOW, VOCAB_SIZE, is_default=True),
+        kakeya.ServedModel("counter", SINK + WINDOW, VOCAB_SIZE, is_default=False, tokenizer_digest="d" * 64),
+        kakeya.ServedModel("other", SINK + WINDOW, VOCAB_SIZE, is_default=True, tokenizer_digest=""),
     ]
 
 

@@ -810,6 +810,7 @@ class Model(_message.Message):
     LANE_TOKEN_COUNT_FIELD_NUMBER: _builtins.int
     VOCAB_SIZE_FIELD_NUMBER: _builtins.int
     IS_DEFAULT_FIELD_NUMBER: _builtins.int
+    TOKENIZER_DIGEST_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """As CreateSessionRequest.model takes it."""
     lane_token_count: _builtins.int
@@ -819,6 +820,11 @@ class Model(_message.Message):
     """A session that names no model is served by this one. No model is the default where several are served and the
     router was told none.
     """
+    tokenizer_digest: _builtins.str
+    """SHA-256 in hex of the tokenizer that its workers' checkpoints bring: over tokenizer.json as a JSON object without
+    its keys truncation, padding and version, all keys sorted, no white space, nothing escaped that need not be, in
+    UTF-8. Empty where a worker's checkpoint has none that can be read, and where the workers disagree.
+    """
     def __init__(
         self,
         *,
@@ -826,10 +832,11 @@ class Model(_message.Message):
         lane_token_count: _builtins.int = ...,
         vocab_size: _builtins.int = ...,
         is_default: _builtins.bool = ...,
+        tokenizer_digest: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["is_default", b"is_default", "lane_token_count", b"lane_token_count", "name", b"name", "vocab_size", b"vocab_size"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["is_default", b"is_default", "lane_token_count", b"lane_token_count", "name", b"name", "tokenizer_digest", b"tokenizer_digest", "vocab_size", b"vocab_size"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -62,6 +62,7 @@ class WorkerRecord(Hash):
     Attributes:
         weights: mode of the weights; `dtype` is the KV's.
         exact, fingerprint: see `kakeya.v1.CreateSessionResponse`.
+        tokenizer_digest: of its checkpoint's tokenizer, see `kakeya.v1.Model`.
         reserved_bytes: lanes reserved for sessions.
         kv_live_bytes: the sum over the session records, kept by their changes.
         reported_kv_live_bytes: the worker's own sum at its last heartbeat.
@@ -86,6 +87,7 @@ class WorkerRecord(Hash):
     weights: str = ""
     fingerprint: str = ""
     exact: bool = False
+    tokenizer_digest: str = ""
     reserved_bytes: int = 0
     kv_live_bytes: int = 0
     reported_kv_live_bytes: int = 0

@@ -31,6 +31,7 @@ class ModelFacts:
             its own layers attend over.
         max_positions_reason: which of the two, for the user.
         kv_bytes_per_token: K and V of one token over all layers, from the arrays' own dtype.
+        tokenizer_digest: see `kakeya_shared.tokenizer_digest`; "" where the checkpoint brings no tokenizer.
     """
 
     backend: str
@@ -42,6 +43,7 @@ class ModelFacts:
     max_positions: int
     max_positions_reason: str
     kv_bytes_per_token: int
+    tokenizer_digest: str = ""
 
 
 class ModelRefused(Exception):

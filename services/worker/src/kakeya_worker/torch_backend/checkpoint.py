@@ -4,15 +4,18 @@ import json
 from pathlib import Path
 from typing import Any
 
+import structlog
 import torch
 from huggingface_hub import snapshot_download
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 from safetensors import SafetensorError, safe_open
 
+from kakeya_shared.tokenizer_digest import TokenizerError, tokenizer_digest
 from kakeya_worker.engine.verifier import ModelRefused
 
 _INDEX = "model.safetensors.index.json"
 _SINGLE = "model.safetensors"
+_log = structlog.get_logger()
 
 
 def locate(model: str) -> Path:
@@ -47,6 +50,15 @@ def read_config(directory: Path) -> dict[str, Any]:
     if not isinstance(config, dict):
         raise ModelRefused(f"{path} is not a JSON object")
     return config
+
+
+def digest_tokenizer(directory: Path) -> str:
+    """`tokenizer_digest` of a checkpoint; "", too, where its tokenizer cannot be read: tokens need none."""
+    try:
+        return tokenizer_digest(directory)
+    except TokenizerError as error:
+        _log.warning("clients cannot tell whether their tokenizer is this model's", error=str(error))
+        return ""
 
 
 class Weights:

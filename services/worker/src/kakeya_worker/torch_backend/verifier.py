@@ -42,7 +42,8 @@ class TorchVerifier:
         self._model = Decoder(self.config, self._numerics)
         self._numerics.loaded()
         self._rope = Rope(self.config.rope_scaling.frequencies(self.config.rope_theta, self.config.head_dim))
-        self.facts = _facts(self.config, mode.weights, mode.kv_dtype, fingerprint)
+        tokenizer_digest = checkpoint.digest_tokenizer(directory)
+        self.facts = _facts(self.config, mode.weights, mode.kv_dtype, fingerprint, tokenizer_digest)
 
     def allocate(self, geometry: LaneGeometry, num_lanes: int) -> None:
         """Allocates the slab; memory is touched only as lanes are used."""
@@ -75,7 +76,9 @@ class TorchVerifier:
             tensor.fill_(float("nan"))
 
 
-def _facts(config: ModelConfig, weights: str, kv_dtype: torch.dtype, fingerprint: str) -> ModelFacts:
+def _facts(
+    config: ModelConfig, weights: str, kv_dtype: torch.dtype, fingerprint: str, tokenizer_digest: str
+) -> ModelFacts:
     max_positions, reason = config.max_positions, "the model's max_position_embeddings"
     if config.sliding_window is not None and config.sliding_window < max_positions:
         max_positions, reason = config.sliding_window, "the sliding window of the model's own layers"
@@ -89,4 +92,5 @@ def _facts(config: ModelConfig, weights: str, kv_dtype: torch.dtype, fingerprint
         max_positions=max_positions,
         max_positions_reason=reason,
         kv_bytes_per_token=config.kv_elements_per_token * kv_dtype.itemsize,
+        tokenizer_digest=tokenizer_digest,
     )

@@ -41,6 +41,7 @@ class JoinRequest(_message.Message):
     WEIGHTS_FIELD_NUMBER: _builtins.int
     FINGERPRINT_FIELD_NUMBER: _builtins.int
     EXACT_FIELD_NUMBER: _builtins.int
+    TOKENIZER_DIGEST_FIELD_NUMBER: _builtins.int
     contract_version: _builtins.int
     worker_id: _builtins.str
     """Stable name of the worker on its host."""
@@ -66,6 +67,8 @@ class JoinRequest(_message.Message):
     fingerprint: _builtins.str
     """See kakeya.v1.CreateSessionResponse."""
     exact: _builtins.bool
+    tokenizer_digest: _builtins.str
+    """See kakeya.v1.Model; of this worker's own checkpoint."""
     def __init__(
         self,
         *,
@@ -88,10 +91,11 @@ class JoinRequest(_message.Message):
         weights: _builtins.str = ...,
         fingerprint: _builtins.str = ...,
         exact: _builtins.bool = ...,
+        tokenizer_digest: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "backend", b"backend", "contract_version", b"contract_version", "dtype", b"dtype", "exact", b"exact", "fingerprint", b"fingerprint", "incarnation", b"incarnation", "kv_bytes_per_token", b"kv_bytes_per_token", "lane_bytes", b"lane_bytes", "model", b"model", "num_lanes", b"num_lanes", "num_threads", b"num_threads", "pool", b"pool", "sink", b"sink", "slab_bytes", b"slab_bytes", "vocab_size", b"vocab_size", "weights", b"weights", "window", b"window", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "backend", b"backend", "contract_version", b"contract_version", "dtype", b"dtype", "exact", b"exact", "fingerprint", b"fingerprint", "incarnation", b"incarnation", "kv_bytes_per_token", b"kv_bytes_per_token", "lane_bytes", b"lane_bytes", "model", b"model", "num_lanes", b"num_lanes", "num_threads", b"num_threads", "pool", b"pool", "sink", b"sink", "slab_bytes", b"slab_bytes", "tokenizer_digest", b"tokenizer_digest", "vocab_size", b"vocab_size", "weights", b"weights", "window", b"window", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
