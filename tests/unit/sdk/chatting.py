@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from kakeya.cli.chat_tokenizer import ChatTokenizer
+from kakeya.text.chat_tokenizer import ChatTokenizer
 from tests.unit.sdk.scripted_runtime import ScriptedRuntime
 
 Talk = Callable[..., int]

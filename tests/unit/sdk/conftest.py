@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kakeya.cli import chat
-from kakeya.cli.chat_tokenizer import ChatTokenizer
+from kakeya.text.chat_tokenizer import ChatTokenizer
 from tests.unit.sdk.chatting import Talk
 from tests.unit.sdk.cuttable_link import CuttableLink
 from tests.unit.sdk.scripted_runtime import ScriptedRuntime

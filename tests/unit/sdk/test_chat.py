@@ -12,10 +12,9 @@ import pytest
 
 from kakeya import AppendResult, GenerateResult, StopReason
 from kakeya.cli import chat
-from kakeya.cli.chat_tokenizer import ChatTokenizer
 from kakeya.cli.conversation import statistics
-from kakeya.cli.detokenizer import Detokenizer
 from kakeya.cli.terminal import Terminal
+from kakeya.text.chat_tokenizer import ChatTokenizer
 from tests.unit.sdk.chatting import Talk, encode, sent
 from tests.unit.sdk.screen import Screen
 from tests.unit.sdk.scripted_runtime import BYTES_PER_TOKEN, FINGERPRINT, SINK, WINDOW, ScriptedRuntime, fails
@@ -215,7 +214,7 @@ def test_the_missing_extra_is_named(
 ) -> None:
     monkeypatch.setitem(sys.modules, "transformers", None)
     assert talk("hi\n") == 1
-    assert "kakeya chat needs an extra; install it with: pip install 'kakeya[tokenizer]'" in capsys.readouterr().err
+    assert "a tokenizer needs an extra; install it with: pip install 'kakeya[tokenizer]'" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
@@ -314,20 +313,3 @@ def test_ctrl_c_at_the_prompt_leaves(
     with pytest.raises(KeyboardInterrupt):
         chat_at(screen, runtime, template_dir, script)
     assert runtime.sessions == {}
-
-
-def test_text_comes_in_whole_characters(tokenizer: ChatTokenizer) -> None:
-    text = "añ€𝄞 ok\n漢字"
-    detokenizer = Detokenizer(tokenizer.decode)
-    pieces = [detokenizer.push(token_id) for token_id in encode(tokenizer, text)]
-    assert "".join(pieces) == text
-    assert detokenizer.flush() == ""
-    assert all("\N{REPLACEMENT CHARACTER}" not in piece for piece in pieces)
-
-
-def test_bytes_that_are_no_text_become_replacement_characters(tokenizer: ChatTokenizer) -> None:
-    half = encode(tokenizer, "€")[:2]
-    detokenizer = Detokenizer(tokenizer.decode)
-    pieces = [detokenizer.push(token_id) for token_id in [*half, *encode(tokenizer, "x"), *half]]
-    assert pieces == ["", "", "\N{REPLACEMENT CHARACTER}x", "", ""]
-    assert detokenizer.flush() == "\N{REPLACEMENT CHARACTER}"

@@ -9,9 +9,9 @@ import pytest
 
 from kakeya import Truncation
 from kakeya.cli import installed_models
-from kakeya.cli.chat_tokenizer import ChatTokenizer
 from kakeya.cli.sight import Forgetting, sight
 from kakeya.cli.terminal import Terminal
+from kakeya.text.chat_tokenizer import ChatTokenizer
 from tests.unit.sdk import tiny_tokenizer
 from tests.unit.sdk.chatting import Talk, encode, sent
 from tests.unit.sdk.scripted_runtime import SINK, VOCAB_SIZE, WINDOW, ScriptedRuntime, fails, fails_plainly, model

@@ -4,9 +4,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from kakeya import AsyncSession
-from kakeya.cli.chat_tokenizer import ChatTokenizer
-from kakeya_local.demo_report import Reading, Turn
+from kakeya.text.chat_tokenizer import ChatTokenizer
+from kakeya_local.demo_report import Reading
 from kakeya_local.demo_scripts import Script
+from kakeya_local.demo_turn import Turn
 from kakeya_local.errors import StackError
 
 MAX_ANSWER_TOKENS = 64

@@ -29,8 +29,8 @@ from kakeya.cli.cure import explain
 from kakeya.cli.welcome import welcome
 
 if TYPE_CHECKING:
-    from kakeya.cli.chat_tokenizer import ChatTokenizer
     from kakeya.cli.terminal import Terminal
+    from kakeya.text.chat_tokenizer import ChatTokenizer
 
 SUMMARY = "talk with a model in the terminal"
 EXIT_FAILURE = 1
@@ -51,8 +51,8 @@ class PinTooLong(Exception):
 
 def main(argv: list[str]) -> int:
     """Chats until the user leaves; the session is closed however that happens."""
-    from kakeya.cli.chat_tokenizer import TokenizerError
     from kakeya.cli.terminal import Terminal
+    from kakeya.text.chat_tokenizer import TokenizerError
 
     flags = chat_flags.parser(SUMMARY).parse_args(argv)
     try:
@@ -110,7 +110,7 @@ def _tokenizer(
         TokenizerError, KakeyaError
     """
     from kakeya.cli import tokenizer_choice
-    from kakeya.cli.chat_tokenizer import ChatTokenizer, TokenizerError
+    from kakeya.text.chat_tokenizer import ChatTokenizer, TokenizerError
 
     if named := flags.tokenizer or os.environ.get("KAKEYA_TOKENIZER"):
         return None, ChatTokenizer(tokenizer_choice.resolve(named))

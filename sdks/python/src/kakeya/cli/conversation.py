@@ -11,10 +11,10 @@ from time import monotonic
 from typing import Any
 
 from kakeya import AppendResult, AsyncGeneration, AsyncSession, GenerateResult, InvalidRequest
-from kakeya.cli.chat_tokenizer import ChatTokenizer
-from kakeya.cli.detokenizer import Detokenizer
 from kakeya.cli.sight import Forgetting, ranges, sight
 from kakeya.cli.terminal import Terminal
+from kakeya.text.chat_tokenizer import ChatTokenizer
+from kakeya.text.detokenizer import Detokenizer
 
 _COMMAND = re.compile(r"/\w+")
 

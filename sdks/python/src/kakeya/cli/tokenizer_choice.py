@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from kakeya.cli import installed_models
-from kakeya.cli.chat_tokenizer import TokenizerError
 from kakeya.results import ServedModel
+from kakeya.text.chat_tokenizer import TokenizerError
 
 CURE = "pass --tokenizer with the model's directory or Hub id, or set KAKEYA_TOKENIZER"
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from kakeya import AsyncSession
 
 if TYPE_CHECKING:
-    from kakeya.cli.chat_tokenizer import ChatTokenizer
+    from kakeya.text.chat_tokenizer import ChatTokenizer
 
 SMALL_WINDOW = 64
 """Tokens; a window below this forgets nearly everything between two turns."""

@@ -1,0 +1,1 @@
+"""Text and tokens: for whoever speaks with a model in words. Needs the extra [tokenizer]."""

@@ -1,0 +1,234 @@
+"""Prompts into ids by the model's chat template, ids into text."""
+
+import os
+from collections.abc import Mapping, Sequence
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
+
+from kakeya.errors import MissingExtra
+from kakeya.text import tokenizer_files
+from kakeya.text.tokenizer_error import TokenizerError
+from kakeya.text.vocabulary import Vocabulary
+
+__all__ = ["ChatTokenizer", "Message", "TokenizerError"]
+
+Message = Mapping[str, Any]
+"""`role`, `content`, and what else the chat template reads."""
+
+_ANSWER = "KAKEYA-ANSWER"  # stands in a rendered conversation where the model's answer was
+_LEADING_ROLES = ("system", "developer")
+
+
+class ChatTokenizer:
+    """A tokenizer and, if it has one, its chat template. Its methods may be called from several threads at once.
+
+    Args:
+        name: a directory with the tokenizer's files, or a model id of the Hugging Face Hub.
+
+    Attributes:
+        name: as above, `~` expanded.
+        directory: where the files are; a hub's are in its snapshot.
+        eos_token_ids: what ends an answer: the tokenizer's, then those of generation_config.json.
+        vocabulary: the single tokens.
+
+    Raises:
+        MissingExtra: the extra [tokenizer] is not installed.
+        TokenizerError: there is no such tokenizer, or a file of it is broken.
+    """
+
+    def __init__(self, name: str) -> None:
+        if name.startswith(("/", ".", "~")):
+            name = str(Path(name).expanduser())
+            if not Path(name).is_dir():
+                raise TokenizerError(f"{name} is no directory")
+        self.name = name
+        self._tokenizer, self.directory = _loaded(name)
+        self.vocabulary = Vocabulary(self._tokenizer)
+        self.eos_token_ids = self._all_eos_token_ids()
+        if self._tokenizer.is_fast:
+            # Never set again: the library says "Already borrowed" to whoever sets them while another thread encodes.
+            self._tokenizer.backend_tokenizer.no_truncation()
+            self._tokenizer.backend_tokenizer.no_padding()
+
+    @property
+    def num_token_ids(self) -> int:
+        """Ids that it may make of a text are below this."""
+        return len(self._tokenizer)
+
+    @property
+    def template(self) -> str:
+        """The source of the chat template; "" where there is none."""
+        try:
+            return str(self._tokenizer.get_chat_template())
+        except ValueError:  # none, or several and none of them for chats
+            return ""
+
+    @property
+    def has_template(self) -> bool:
+        """Whether prompts are rendered by a chat template, not sent as they are."""
+        return bool(self.template)
+
+    def decode(self, token_ids: list[int], *, special_tokens: bool = False) -> str:
+        """Text, as it is told without special tokens."""
+        return str(self._tokenizer.decode(token_ids, skip_special_tokens=not special_tokens))
+
+    def encode(self, text: str) -> list[int]:
+        """The tokens of a whole text, with the special ones that the tokenizer puts around it.
+
+        Raises:
+            TokenizerError: the text holds half a character.
+        """
+        return self._encode(text, special_tokens=True)
+
+    def prompt(self, messages: Sequence[Message]) -> list[int]:
+        """The tokens of a conversation whose next message will be the model's.
+
+        Raises:
+            TokenizerError: the chat template refuses it, or there is none.
+        """
+        return self._encode(self._render(messages))
+
+    def num_pinned_tokens(self, messages: Sequence[Message]) -> int:
+        """How many tokens at the start of a prompt hold the system messages it begins with, whatever follows them.
+
+        Returns:
+            0 where it begins with none, or where the chat template leaves them out or puts them behind what follows.
+
+        Raises:
+            TokenizerError: the chat template refuses the messages, or there is none.
+        """
+        leading = list(takewhile(lambda message: message.get("role") in _LEADING_ROLES, messages))
+        if not leading:
+            return 0
+        head = self._head(leading)
+        head = head[: _num_common(head, self._render(messages))]
+        if not _holds(head, leading):
+            return 0
+        return _num_common(self._encode(head), self.prompt([*leading, _said("-")]))
+
+    def first_prompt(self, text: str, system: str | None) -> list[int]:
+        """The tokens that open a conversation. Raises TokenizerError where the chat template refuses it."""
+        if not self.has_template:
+            return self.encode("\n".join(part for part in (system, text) if part) + "\n")
+        return self.prompt(_opening(text, system))
+
+    def num_system_tokens(self, system: str) -> int:
+        """How many tokens at the start of a conversation hold its system prompt, whatever the user says.
+
+        Returns:
+            0 where the chat template leaves it out or puts it behind what the user says.
+
+        Raises:
+            TokenizerError: the chat template refuses system prompts.
+        """
+        if not self.has_template:
+            return _num_common(self.encode(f"{system}\n"), self.first_prompt("-", system))
+        return self.num_pinned_tokens(_opening("-", system))
+
+    def next_prompt(self, text: str, last_token_id: int | None) -> list[int]:
+        """The tokens between the model's answer and its next one.
+
+        Args:
+            text: what the user says.
+            last_token_id: of the answer. An end-of-sequence token is in the history and not sent again; an answer
+                that was cut off gets the one it lacks.
+
+        Raises:
+            TokenizerError: the chat template refuses the conversation.
+        """
+        if not self.has_template:
+            return self._encode(f"\n{text}\n")
+        rendered = self._render([_said("-"), {"role": "assistant", "content": _ANSWER}, _said(text)])
+        _, _, prompt = rendered.partition(_ANSWER)
+        if last_token_id is not None and last_token_id in self.eos_token_ids:
+            prompt = prompt.removeprefix(self.vocabulary.token(last_token_id))
+        return self._encode(prompt)
+
+    def _head(self, leading: Sequence[Message]) -> str:
+        """What every prompt that begins with these messages begins with."""
+        first, second = (self._render([*leading, _said(text)]) for text in ("A", "B"))
+        alone = self._rendered_alone(leading)
+        # Some templates render no system message alone, or put it into the user's: then the head of that is in, too.
+        if _holds(alone, leading) and first.startswith(alone):
+            return alone
+        return first[: _num_common(first, second)]
+
+    def _rendered_alone(self, messages: Sequence[Message]) -> str:
+        try:
+            return self._render(messages, prompts_answer=False)
+        except TokenizerError:
+            return ""
+
+    def _render(self, messages: Sequence[Message], *, prompts_answer: bool = True) -> str:
+        if not self.has_template:
+            raise TokenizerError(f"the tokenizer {self.name} has no chat template")
+        try:
+            return str(
+                self._tokenizer.apply_chat_template(
+                    [dict(message) for message in messages], tokenize=False, add_generation_prompt=prompts_answer
+                )
+            )
+        except Exception as error:  # a template is a program of somebody else's, run on messages of anybody's
+            roles = ", ".join(dict.fromkeys(str(message.get("role")) for message in messages))
+            raise TokenizerError(f"the chat template refuses messages of {roles}: {_reason(error)}") from error
+
+    def _encode(self, text: str, *, special_tokens: bool = False) -> list[int]:
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise TokenizerError(f"the text holds half a character, {text[error.start]!r}") from error
+        if self._tokenizer.is_fast:
+            return list(self._tokenizer.backend_tokenizer.encode(text, add_special_tokens=special_tokens).ids)
+        return list(self._tokenizer.encode(text, add_special_tokens=special_tokens))
+
+    def _all_eos_token_ids(self) -> list[int]:
+        eos = self._tokenizer.eos_token_id
+        own = [] if eos is None else [eos]
+        return list(dict.fromkeys(own + tokenizer_files.generation_eos_token_ids(self.directory)))
+
+
+def _loaded(name: str) -> tuple[Any, Path]:
+    """The tokenizer and its directory. Raises MissingExtra, TokenizerError."""
+    # Said before transformers is imported, which warns that it finds no torch; no model is run here.
+    os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
+    try:
+        from transformers import AutoTokenizer
+    except ImportError as error:
+        raise MissingExtra("a tokenizer", "tokenizer") from error
+    try:
+        return AutoTokenizer.from_pretrained(name), tokenizer_files.directory(name)
+    except (OSError, ValueError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise TokenizerError(f"no tokenizer can be loaded from {name!r}: {reason}") from error
+
+
+def _opening(text: str, system: str | None) -> list[Message]:
+    return [{"role": "system", "content": system}, _said(text)] if system else [_said(text)]
+
+
+def _said(text: str) -> Message:
+    return {"role": "user", "content": text}
+
+
+def _holds(rendered: str, messages: Sequence[Message]) -> bool:
+    """Whether the texts of all the messages are in it."""
+    return all(text.strip() in rendered for message in messages for text in _texts(message.get("content")))
+
+
+def _texts(content: Any) -> list[str]:
+    """A content may be one text, or parts, some of which are texts."""
+    if isinstance(content, list):
+        return [part["text"] for part in content if isinstance(part, Mapping) and isinstance(part.get("text"), str)]
+    return [content] if isinstance(content, str) else []
+
+
+def _reason(error: Exception) -> str:
+    from jinja2 import TemplateError
+
+    return str(error) if isinstance(error, TemplateError) else f"{type(error).__name__}: {error}"
+
+
+def _num_common(first: Sequence[object], second: Sequence[object]) -> int:
+    """How many elements both begin with."""
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False)))
