@@ -6,16 +6,17 @@ import tempfile
 from pathlib import Path
 
 from generate_configuration import reference
+from generate_http_fields import fields_page
 from generate_vectors import vectors
 
 ROOT = Path(__file__).resolve().parent.parent
 STUBS = ROOT / "proto" / "python" / "src" / "kakeya_stubs"
 VECTORS = ROOT / "services" / "worker" / "src" / "kakeya_worker" / "conformance" / "vectors"
-CONFIGURATION = ROOT / "docs" / "configuration.md"
+PAGES = {ROOT / "docs" / "configuration.md": reference, ROOT / "docs" / "http-fields.md": fields_page}
 
 
 def main() -> int:
-    stale = [*_stale_stubs(), *_stale_configuration(), *_stale_vectors(), *_stale_twin()]
+    stale = [*_stale_stubs(), *_stale_pages(), *_stale_vectors(), *_stale_twin()]
     for problem in stale:
         print(f"drift: {problem}", file=sys.stderr)
     if not stale:
@@ -34,9 +35,9 @@ def _stale_stubs() -> list[str]:
     return [f"kakeya_stubs/{path} (make proto)" for path in differing]
 
 
-def _stale_configuration() -> list[str]:
-    up_to_date = CONFIGURATION.is_file() and CONFIGURATION.read_text() == reference()
-    return [] if up_to_date else ["docs/configuration.md (make docs)"]
+def _stale_pages() -> list[str]:
+    stale = [page for page, made in PAGES.items() if not page.is_file() or page.read_text() != made()]
+    return [f"docs/{page.name} (make docs)" for page in stale]
 
 
 def _stale_vectors() -> list[str]:

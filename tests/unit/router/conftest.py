@@ -1,11 +1,10 @@
-import logging
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
 import redis
-import structlog
 
 from tests.redis_server import RedisServer, redis_server
+from tests.service_logs import logs_as_they_were, plain_logs
 from tests.unit.router.fake_worker import FakeWorker
 from tests.unit.router.keyed import Keyed, keyed_on
 from tests.unit.router.stack import Client, Stack, stack_on
@@ -13,20 +12,13 @@ from tests.unit.router.stack import Client, Stack, stack_on
 
 @pytest.fixture(scope="session", autouse=True)
 def _plain_logs() -> None:
-    """One JSON line each: structlog's default prints locals, which takes minutes for a long append."""
-    structlog.configure(processors=[structlog.processors.format_exc_info, structlog.processors.JSONRenderer()])
+    plain_logs()
 
 
 @pytest.fixture(autouse=True)
 def _logs_as_they_were(_plain_logs: None) -> Iterator[None]:
-    """What a service's `main` sets up in this process ends with the test."""
-    config, root = structlog.get_config(), logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    structlog.configure(**config)
-    structlog.contextvars.clear_contextvars()
+    with logs_as_they_were():
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -16,6 +16,7 @@ from opentelemetry.sdk.trace import TracerProvider
 
 from kakeya_shared import service_process
 from kakeya_shared.service_process import EXIT_CONFIG
+from tests.service_logs import logs_as_they_were
 
 PROGRAM = """
 import asyncio, logging, structlog, sys
@@ -66,13 +67,8 @@ def test_a_service_runs_until_a_signal_and_logs_json(number: signal.Signals) -> 
 
 @pytest.fixture
 def _logging_restored() -> Iterator[None]:
-    config, root = structlog.get_config(), logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    structlog.configure(**config)
-    structlog.contextvars.clear_contextvars()
+    with logs_as_they_were():
+        yield
 
 
 @pytest.mark.usefixtures("_logging_restored")

@@ -1,0 +1,105 @@
+"""Writes the tables of the fields that the HTTP shim takes, generated from the declarations that read them.
+
+python scripts/generate_http_fields.py docs/http-fields.md
+"""
+
+import sys
+from pathlib import Path
+
+from pydantic.fields import FieldInfo
+
+from kakeya_http_shim.chat_request import ChatRequest
+from kakeya_http_shim.completion_request import CompletionRequest
+from kakeya_http_shim.fields import HONOURED, WITHOUT_EFFECT, RequestModel
+from kakeya_http_shim.generation_fields import KakeyaOptions, StreamOptions
+from kakeya_http_shim.messages import AssistantMessage, SystemMessage, ToolMessage, UserMessage
+
+HEADER = """# Fields of the HTTP API
+
+Every field of a request is honoured, or accepted because it changes nothing here, or refused with 400 and its name in
+`param`. Nothing is accepted and ignored: a field that is in no table is refused, too (`unknown_parameter`), and so is a
+value that is not named here. A field that is refused may be given as null. This page is generated from the declarations
+that read the requests (`make docs`).
+"""
+BODIES: dict[str, type[RequestModel]] = {
+    "POST /v1/chat/completions": ChatRequest,
+    "POST /v1/completions": CompletionRequest,
+}
+OPTIONS: dict[str, type[RequestModel]] = {"stream_options": StreamOptions, "kakeya": KakeyaOptions}
+MESSAGES = (SystemMessage, UserMessage, AssistantMessage, ToolMessage)
+
+
+def fields_page() -> str:
+    """The whole page."""
+    return "\n".join([HEADER, *(_body(path, model) for path, model in BODIES.items()), _options(), _messages()])
+
+
+def _body(path: str, model: type[RequestModel]) -> str:
+    refused: list[tuple[str, ...]] = [
+        ("field", "why"),
+        *((f"`{name}`", why) for name, why in sorted(model.refused.items())),
+    ]
+    parts = [
+        f"## {path}\n",
+        "### Honoured\n",
+        _table([("field", "what it does"), *_rows(model, HONOURED)]),
+        "### Accepted without effect\n",
+        _table([("field", "why that is right"), *_rows(model, WITHOUT_EFFECT)]),
+        "### Refused\n",
+        _table(refused),
+    ]
+    return "\n".join(parts)
+
+
+def _options() -> str:
+    tables = [
+        _table([(f"`{name}.`", "what it does"), *_rows(model, HONOURED), *_rows(model, WITHOUT_EFFECT)])
+        for name, model in OPTIONS.items()
+    ]
+    return "\n".join(["## Options\n", *tables])
+
+
+def _messages() -> str:
+    rows = [(_roles(model), ", ".join(_message_fields(model)), (model.__doc__ or "").strip()) for model in MESSAGES]
+    content = (
+        "`content` is a text, or a list of parts `{type: text, text}`; images, sounds and files are refused. What has\n"
+        "no meaning of its own here (`name`, `tool_calls`, `tool_call_id`, `reasoning_content`) is handed to the chat\n"
+        "template.\n"
+    )
+    return "\n".join(["## Messages\n", content, _table([("role", "fields", "what it is"), *rows])])
+
+
+def _roles(model: type[RequestModel]) -> str:
+    roles = model.model_fields["role"].annotation
+    return ", ".join(f"`{role}`" for role in roles.__args__)  # type: ignore[union-attr]  # a Literal has them
+
+
+def _message_fields(model: type[RequestModel]) -> list[str]:
+    return [
+        f"`{name}`" + ("" if field.is_required() else " (optional)")
+        for name, field in model.model_fields.items()
+        if name not in ("role", "refusal")
+    ]
+
+
+def _rows(model: type[RequestModel], kind: str) -> list[tuple[str, str]]:
+    return [
+        (f"`{name}`", field.description or "")
+        for name, field in sorted(model.model_fields.items())
+        if _kind(field) == kind
+    ]
+
+
+def _kind(field: FieldInfo) -> object:
+    extra = field.json_schema_extra
+    return extra["x-kakeya"] if isinstance(extra, dict) else None
+
+
+def _table(rows: list[tuple[str, ...]]) -> str:
+    head, *body = rows
+    lines = [head, ("---",) * len(head), *body]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines) + "\n"
+
+
+if __name__ == "__main__":
+    Path(sys.argv[1]).write_text(fields_page())

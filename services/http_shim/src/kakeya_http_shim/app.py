@@ -1,0 +1,96 @@
+"""The application: its routes, and what every request passes before it reaches one."""
+
+from collections.abc import Callable, Mapping
+from importlib.metadata import version
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp
+
+from kakeya_http_shim.body_limit import BodyLimit
+from kakeya_http_shim.deprecation import DeprecationHeaders
+from kakeya_http_shim.generation_routes import ChatRoute, CompletionRoute, Desk
+from kakeya_http_shim.host_check import HostCheck
+from kakeya_http_shim.key_check import KeyCheck
+from kakeya_http_shim.listing_routes import ListingRoutes
+from kakeya_http_shim.metrics import CountRequests, Metrics
+from kakeya_http_shim.openapi_document import document
+from kakeya_http_shim.problems import ApiError, internal
+from kakeya_http_shim.request_ids import RequestIds
+from kakeya_http_shim.request_span import with_request_span
+from kakeya_http_shim.settings import HttpSettings
+
+
+def application(desk: Desk, metrics: Metrics, deprecation: Mapping[str, str]) -> ASGIApp:
+    """The whole application.
+
+    Args:
+        deprecation: headers of every answer.
+    """
+    settings = desk.settings
+    app: ASGIApp = _routed(desk, metrics)
+    app = BodyLimit(app, settings.max_body_bytes, settings.max_held_bytes, settings.head_timeout_seconds)
+    app = KeyCheck(app, desk.models.check)
+    app = _with_cors(app, settings)
+    app = HostCheck(app, settings.hosts)
+    app = CountRequests(app, metrics)
+    app = with_request_span(app)
+    app = DeprecationHeaders(app, deprecation)
+    return RequestIds(app)
+
+
+def _routed(desk: Desk, metrics: Metrics) -> Starlette:
+    listing = ListingRoutes(desk.models, metrics)
+    described = document(version("kakeya-http-shim"))
+
+    async def openapi(_: Request) -> Response:
+        return JSONResponse(described)
+
+    routes = [
+        Route("/v1/chat/completions", ChatRoute(desk), methods=["POST"]),
+        Route("/v1/completions", CompletionRoute(desk), methods=["POST"]),
+        Route("/v1/models", listing.models),
+        Route("/v1/models/{id:path}", listing.model),
+        Route("/healthz", listing.health),
+        Route("/readyz", listing.readiness),
+        Route("/metrics", listing.metrics),
+        Route("/openapi.json", openapi),
+    ]
+    handlers: dict[type[Exception], Callable[..., Response]] = {
+        ApiError: _api_error,
+        HTTPException: _http_error,
+        Exception: _unforeseen,
+    }
+    return Starlette(routes=routes, exception_handlers=handlers)
+
+
+def _with_cors(app: ASGIApp, settings: HttpSettings) -> ASGIApp:
+    if not settings.cors_origins:
+        return app
+    return CORSMiddleware(
+        app,
+        allow_origins=settings.cors_origins,
+        allow_methods=["GET", "POST"],
+        allow_headers=["*"],
+        expose_headers=["x-request-id", "retry-after", "deprecation", "sunset", "link"],
+    )
+
+
+def _api_error(_: Request, error: ApiError) -> Response:
+    return error.response()
+
+
+def _unforeseen(_: Request, __: Exception) -> Response:
+    return internal().response()  # Starlette raises it again, and the server logs it
+
+
+def _http_error(request: Request, error: HTTPException) -> Response:
+    code = {404: "unknown_url", 405: "method_not_allowed"}.get(error.status_code)
+    message = f"{error.detail}: {request.method} {request.url.path}"
+    response = ApiError(error.status_code, message, code=code).response()
+    response.headers.update(error.headers or {})
+    return response

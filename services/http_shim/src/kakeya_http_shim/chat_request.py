@@ -1,0 +1,80 @@
+"""The body of POST /v1/chat/completions."""
+
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from kakeya_http_shim.fields import OnlyFalse, RequestModel, at_fault, honoured, without_effect
+from kakeya_http_shim.generation_fields import GenerationFields, MetadataText
+from kakeya_http_shim.messages import MAX_MESSAGES, Message
+from kakeya_shared.generation_limits import MAX_LOGPROBS
+
+_LATER = "not served yet"
+
+
+class TextFormat(RequestModel):
+    """The one format that is served."""
+
+    type: Literal["text"]
+
+
+class ChatRequest(GenerationFields):
+    """A conversation, sent whole; the answer is its next message."""
+
+    messages: Annotated[list[Message], Field(min_length=1, max_length=MAX_MESSAGES)] = honoured(
+        ..., "roles system, developer, user, assistant and tool; contents of text"
+    )
+    max_tokens: int | None = honoured(None, "the server's --default-max-tokens by default", ge=1, lt=1 << 32)
+    max_completion_tokens: int | None = honoured(None, "the newer name of max_tokens", ge=1, lt=1 << 32)
+    logprobs: bool | None = honoured(None, "log-probabilities of the raw logits, before temperature and penalties")
+    top_logprobs: int | None = honoured(
+        None, "with logprobs: that many of the likeliest tokens, 0 to 20", ge=0, le=MAX_LOGPROBS
+    )
+
+    metadata: Annotated[dict[str, MetadataText], Field(max_length=16)] | None = without_effect("nothing is stored")
+    store: OnlyFalse | None = without_effect("false: nothing is stored")
+    service_tier: Literal["auto", "default"] | None = without_effect("`auto` or `default`: there is one")
+    parallel_tool_calls: bool | None = without_effect("there are no tools to call")
+    tool_choice: Literal["none", "auto"] | None = without_effect("`none` or `auto`: there are no tools to call")
+    response_format: TextFormat | None = without_effect("`{type: text}`: answers are text")
+    modalities: list[Literal["text"]] | None = without_effect("`[text]`: answers are text")
+    prompt_cache_key: str | None = without_effect("each request has a session of its own")
+    safety_identifier: str | None = without_effect("nobody is told apart by it")
+
+    refused: ClassVar[Mapping[str, str]] = {
+        "tools": _LATER,
+        "functions": "superseded by tools, which are not served yet",
+        "function_call": "superseded by tool_choice",
+        "reasoning_effort": "the model's chat template decides",
+        "verbosity": "say it in a message",
+        "audio": "answers are text",
+        "prediction": _LATER,
+        "web_search_options": "nothing is searched",
+        "prompt_cache_retention": "each request has a session of its own",
+        "guided_json": _LATER,
+        "guided_regex": _LATER,
+        "guided_grammar": _LATER,
+        "guided_choice": _LATER,
+        "repetition_penalty": "presence_penalty and frequency_penalty are served",
+        "best_of": "not of this API",
+        "echo": "not of this API",
+    }
+
+    @property
+    def longest_answer(self) -> int | None:
+        """Tokens; None where none was named."""
+        return self.max_completion_tokens or self.max_tokens
+
+    @property
+    def num_logprobs(self) -> int | None:
+        """How many likeliest ids come with each token; None: no log-probabilities at all."""
+        return (self.top_logprobs or 0) if self.logprobs else None
+
+    @model_validator(mode="after")
+    def _fields_agree(self) -> Self:
+        if self.top_logprobs is not None and not self.logprobs:
+            raise at_fault("top_logprobs", "only with logprobs")
+        if None not in (self.max_tokens, self.max_completion_tokens) and self.max_tokens != self.max_completion_tokens:
+            raise at_fault("max_tokens", "differs from max_completion_tokens, its newer name")
+        return self

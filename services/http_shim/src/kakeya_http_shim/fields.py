@@ -1,0 +1,105 @@
+"""How the fields of a request are declared: each is honoured, or accepted without effect, or refused by name.
+
+The tables of docs/http-fields.md are generated from these declarations (`make docs`).
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic_core import PydanticCustomError
+
+from kakeya_http_shim.problems import ApiError
+
+HONOURED, WITHOUT_EFFECT = "honoured", "without effect"
+BRANCH = "_branch"
+"""Ends the tags of unions, which are no part of a field's place in the body."""
+_OF_A_KEY = "[key]"
+"""Follows the name of a dictionary's key that is itself at fault."""
+
+
+def honoured(default: Any, help: str, **limits: Any) -> Any:
+    """A field that does what OpenAI's API says it does, or `help` where that differs."""
+    return Field(default, description=help, json_schema_extra={"x-kakeya": HONOURED}, **limits)
+
+
+def without_effect(help: str) -> Any:
+    """A field that may be given and changes nothing; `help` says why that is right."""
+    return Field(None, description=help, json_schema_extra={"x-kakeya": WITHOUT_EFFECT})
+
+
+def _must_be_boolean(given: Any) -> Any:
+    if not isinstance(given, bool):
+        raise PydanticCustomError("bool_type", "must be false")
+    return given
+
+
+OnlyFalse = Annotated[Literal[False], BeforeValidator(_must_be_boolean)]
+"""`false` and nothing else: a Literal by itself takes 0 for it, since these are equal in Python."""
+
+
+class RequestModel(BaseModel):
+    """Base of what clients send: exact types, no field that is not declared, numbers that are numbers.
+
+    Attributes:
+        refused: fields of OpenAI's API that are not served here, with the reason; given as null they are not there.
+    """
+
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, frozen=True)
+
+    refused: ClassVar[Mapping[str, str]] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_by_name(cls, given: Any) -> Any:
+        if not isinstance(given, dict):
+            return given
+        for name in cls.refused.keys() & given.keys():
+            if given[name] is not None:
+                raise _refusal(name, cls.refused[name])
+        return {name: value for name, value in given.items() if name not in cls.refused}
+
+    @classmethod
+    def read(cls, body: bytes) -> Self:
+        """Reads a request. Raises ApiError, which names the field that is at fault."""
+        try:
+            return cls.model_validate_json(body)
+        except ValidationError as error:
+            raise _problem(error) from None
+
+
+def at_fault(field: str, message: str) -> PydanticCustomError:
+    """The error of a validator that looks at several fields and blames one."""
+    return PydanticCustomError("at_fault", "{message}", {"message": message, "field": field})
+
+
+def _refusal(name: str, reason: str) -> PydanticCustomError:
+    return PydanticCustomError("refused", "{message}", {"message": f"not supported: {reason}", "field": name})
+
+
+def _problem(error: ValidationError) -> ApiError:
+    """The first thing that is wrong, with the place where it is."""
+    errors = error.errors(include_url=False)
+    first = min(errors, key=lambda each: -len(each["loc"]))  # of a union's branches the one that got furthest
+    if first["type"] == "json_invalid":
+        return ApiError(400, f"the body is not JSON: {first['ctx']['error']}", code="invalid_json")
+    context = first.get("ctx", {})
+    place = _place(first["loc"], context.get("field"))
+    message = context.get("message") or first["msg"]
+    if first["type"] == "extra_forbidden":
+        return ApiError(400, f"unknown field {place}", param=place, code="unknown_parameter")
+    code = {"refused": "unsupported_parameter", "missing": "missing_required_parameter"}.get(
+        first["type"], "invalid_value"
+    )
+    return ApiError(400, f"{place or 'the body'}: {message}", param=place or None, code=code)
+
+
+def _place(location: tuple[int | str, ...], field: str | None) -> str:
+    """`messages[0].content`: pydantic's location without the names of a union's branches."""
+    place = ""
+    for part in (*location, *([field] if field else [])):
+        if isinstance(part, int):
+            place += f"[{part}]"
+        elif part != _OF_A_KEY and not part.endswith(BRANCH):
+            place += f".{part}" if place else part
+    return place

@@ -1,0 +1,117 @@
+"""The messages of a chat, as OpenAI's API has them."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Discriminator, Field, Tag
+
+from kakeya_http_shim.fields import RequestModel
+
+MAX_MESSAGES = 10_000
+"""A template's time grows with them; far beyond any conversation that is sent whole."""
+
+
+class TextPart(RequestModel):
+    """A part of a content; only text is served."""
+
+    type: Literal["text"]
+    text: str
+
+
+def _content_branch(content: Any) -> str:
+    return "text_branch" if isinstance(content, str) else "parts_branch"
+
+
+Content = Annotated[
+    Annotated[str, Tag("text_branch")]
+    | Annotated[list[TextPart], Field(min_length=1, max_length=MAX_MESSAGES), Tag("parts_branch")],
+    Discriminator(_content_branch),
+]
+
+
+class FunctionCall(RequestModel):
+    """What the model called, in an earlier turn."""
+
+    name: str
+    arguments: str
+
+
+class ToolCall(RequestModel):
+    """A call of a tool, in an earlier turn."""
+
+    id: str
+    type: Literal["function"]
+    function: FunctionCall
+
+
+class _Message(RequestModel):
+    name: str | None = Field(None, description="handed to the chat template")
+
+
+class SystemMessage(_Message):
+    """Instructions; those at the beginning stay in sight for ever (pinned)."""
+
+    role: Literal["system", "developer"]
+    content: Content
+
+
+class UserMessage(_Message):
+    """What the person says."""
+
+    role: Literal["user"]
+    content: Content
+
+
+class AssistantMessage(_Message):
+    """What the model said."""
+
+    role: Literal["assistant"]
+    content: Content | None = None
+    reasoning_content: str | None = Field(None, description="handed to the chat template")
+    refusal: None = None
+    tool_calls: Annotated[list[ToolCall], Field(min_length=1)] | None = None
+
+
+class ToolMessage(_Message):
+    """What a tool answered."""
+
+    role: Literal["tool"]
+    content: Content
+    tool_call_id: str
+
+
+_BRANCHES = {
+    "system": "system_branch",
+    "developer": "system_branch",
+    "user": "user_branch",
+    "assistant": "assistant_branch",
+    "tool": "tool_branch",
+}
+
+
+def _message_branch(given: Any) -> str:
+    role = given.get("role") if isinstance(given, dict) else getattr(given, "role", None)
+    return _BRANCHES.get(role, "") if isinstance(role, str) else ""
+
+
+Message = Annotated[
+    Annotated[SystemMessage, Tag("system_branch")]
+    | Annotated[UserMessage, Tag("user_branch")]
+    | Annotated[AssistantMessage, Tag("assistant_branch")]
+    | Annotated[ToolMessage, Tag("tool_branch")],
+    Discriminator(
+        _message_branch,
+        custom_error_type="at_fault",
+        custom_error_message="{message}",
+        custom_error_context={"field": "role", "message": f"must be one of {', '.join(_BRANCHES)}"},
+    ),
+]
+
+
+def for_template(message: Message) -> dict[str, Any]:
+    """A message as chat templates take it: the content as one text, and the role `system` for instructions."""
+    given = message.model_dump(exclude_none=True)
+    content = given.get("content", "")
+    given["content"] = content if isinstance(content, str) else "".join(part["text"] for part in content)
+    if given["role"] == "developer":  # OpenAI's newer name for it, which templates do not know
+        given["role"] = "system"
+    return given

@@ -1,0 +1,134 @@
+"""What the server counts and measures, for Prometheus."""
+
+import asyncio
+import time
+
+import structlog
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+_MACHINES_ROUTES = frozenset({"/healthz", "/readyz", "/metrics"})
+"""Asked every few seconds by machines."""
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+"""All others are as good as one: a stranger can make up as many as he likes."""
+
+# Those that OpenTelemetry's GenAI conventions advise for a server.
+_DURATION_SECONDS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
+_FIRST_TOKEN_SECONDS = (
+    *(0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5),
+    *(0.75, 1.0, 2.5, 5.0, 7.5, 10.0),
+)
+_TOKEN_SECONDS = (0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5)
+
+
+_log = structlog.get_logger()
+
+
+class Metrics:
+    """A registry of its own, so that a process may hold several.
+
+    Labels have few values each: routes are templates, and there are none of models, sessions or clients.
+    """
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        self.requests = self._counter("requests", "Requests that have ended.", "route", "method", "status")
+        self.rejected_requests = self._counter("rejected_requests", "Requests that got no place.", "reason")
+        self.disconnected_requests = self._counter(
+            "disconnected_requests", "Requests whose client left before the end of its answer."
+        )
+        self.prompt_tokens = self._counter("prompt_tokens", "Tokens of prompts.")
+        self.completion_tokens = self._counter("completion_tokens", "Tokens of answers.")
+        self.in_flight_requests = self._gauge("in_flight_requests", "Requests that are worked on.")
+        self.waiting_requests = self._gauge("waiting_requests", "Requests that wait for a place.")
+        self.request_duration = self._histogram(
+            "request_duration_seconds",
+            "From the head of a request to the end of its answer.",
+            _DURATION_SECONDS,
+            "route",
+        )
+        self.time_to_first_token = self._histogram(
+            "time_to_first_token_seconds", "From the head of a request to its first token.", _FIRST_TOKEN_SECONDS
+        )
+        self.time_per_output_token = self._histogram(
+            "time_per_output_token_seconds", "Of a request's tokens but the first, on average.", _TOKEN_SECONDS
+        )
+
+    def exposition(self) -> tuple[bytes, str]:
+        """All of it as Prometheus reads it: the content and its type."""
+        return generate_latest(self._registry), CONTENT_TYPE_LATEST
+
+    def _counter(self, name: str, meaning: str, *labels: str) -> Counter:
+        return Counter(f"kakeya_http_{name}", meaning, labels, registry=self._registry)
+
+    def _gauge(self, name: str, meaning: str) -> Gauge:
+        return Gauge(f"kakeya_http_{name}", meaning, registry=self._registry)
+
+    def _histogram(self, name: str, meaning: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
+        return Histogram(f"kakeya_http_{name}", meaning, labels, buckets=buckets, registry=self._registry)
+
+
+class CountRequests:
+    """Counts requests and how long they take, by route, method and status, and logs a line of each.
+
+    The status is "disconnected" where the client had left before one was sent.
+    """
+
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+        self._app = app
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        course = _Course(receive, send)
+        began = time.perf_counter()
+        try:
+            await self._app(scope, course.receive, course.send)
+        except asyncio.CancelledError:
+            course.status = course.status or "503"  # what a request gets that is cut at the end of the server
+            raise
+        finally:
+            self._count(scope, course, time.perf_counter() - began)
+
+    def _count(self, scope: Scope, course: "_Course", seconds: float) -> None:
+        route = route_template(scope) or "unknown"
+        method = scope["method"] if scope["method"] in METHODS else "other"
+        self._metrics.requests.labels(route, method, course.status or "500").inc()
+        self._metrics.request_duration.labels(route).observe(seconds)
+        if course.is_abandoned:
+            self._metrics.disconnected_requests.inc()
+        log = _log.debug if route in _MACHINES_ROUTES else _log.info
+        log("request", route=route, method=method, status=course.status or "500", seconds=round(seconds, 4))
+
+
+class _Course:
+    """How far an answer came, and whether its client stayed."""
+
+    def __init__(self, receive: Receive, send: Send) -> None:
+        self._receive = receive
+        self._send = send
+        self.status = ""
+        self.is_abandoned = False
+        self._is_complete = False
+
+    async def receive(self) -> Message:
+        message = await self._receive()
+        if message["type"] == "http.disconnect" and not self._is_complete:
+            self.is_abandoned = True
+            self.status = self.status or "disconnected"
+        return message
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = self.status or str(message["status"])
+        await self._send(message)
+        if message["type"] == "http.response.body" and not message.get("more_body", False):
+            self._is_complete = True
+
+
+def route_template(scope: Scope) -> str:
+    """The path of the route that was taken, with the names of its parameters; "" where there was none."""
+    path = getattr(scope.get("route"), "path", "")
+    return path if isinstance(path, str) else ""

@@ -1,0 +1,71 @@
+"""Sessions of requests: every one that was opened is closed, whatever becomes of its request."""
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+import structlog
+
+from kakeya import AsyncClient, AsyncSession, KakeyaError
+
+_log = structlog.get_logger()
+
+_ANSWER_SECONDS = 0.25
+"""A router that has a lane opens a session in far less; one that has none is then told that nobody waits any more."""
+
+
+class OpenSessions:
+    """Opens sessions and closes them in tasks of their own, which nobody's leaving cancels."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @asynccontextmanager
+    async def opened(self, client: AsyncClient, **options: Any) -> AsyncIterator[AsyncSession]:
+        """A session with these options of `AsyncClient.create_session`. Raises KakeyaError where it cannot be opened.
+
+        Leaving it waits until it is closed, so that its lane is free for the next request of the same client;
+        a request that is cancelled does not wait.
+        """
+        session = await self._open(client, options)
+        try:
+            yield session
+        finally:
+            closing = self._detach(_close(session))
+        await asyncio.shield(closing)
+
+    async def drained(self) -> None:
+        """Returns when every session that was left is closed, or cannot be."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    async def _open(self, client: AsyncClient, options: dict[str, Any]) -> AsyncSession:
+        opening = asyncio.create_task(client.create_session(**options))
+        try:
+            return await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            # Not cancelled at once: in the moment of its answer that would leave a session that nobody knows.
+            self._detach(_abandon(opening))
+            raise
+
+    def _detach(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+
+async def _abandon(opening: "asyncio.Task[AsyncSession]") -> None:
+    await asyncio.wait({opening}, timeout=_ANSWER_SECONDS)
+    opening.cancel()
+    await asyncio.wait({opening})
+    if not opening.cancelled() and opening.exception() is None:
+        await _close(opening.result())
+
+
+async def _close(session: AsyncSession) -> None:
+    try:
+        await session.close()
+    except KakeyaError as error:  # its time to live ends it
+        _log.warning("a session could not be closed", error=f"{type(error).__name__}: {error}")

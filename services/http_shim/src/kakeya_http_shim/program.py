@@ -1,0 +1,111 @@
+"""The shim as a whole: its parts, how they are wired, and the order in which they start and stop."""
+
+import asyncio
+import math
+from contextlib import AsyncExitStack
+
+import grpc
+import structlog
+
+from kakeya import AsyncClient, tls_credentials
+from kakeya.text.chat_tokenizer import TokenizerError
+from kakeya_http_shim.admission import Admission
+from kakeya_http_shim.answering import Answering
+from kakeya_http_shim.app import application
+from kakeya_http_shim.choice import Asking
+from kakeya_http_shim.deprecation import Deprecation
+from kakeya_http_shim.exchange import House
+from kakeya_http_shim.generation_routes import Desk
+from kakeya_http_shim.listener import serving
+from kakeya_http_shim.metrics import Metrics
+from kakeya_http_shim.open_sessions import OpenSessions
+from kakeya_http_shim.served_models import ServedModels
+from kakeya_http_shim.settings import HttpSettings
+from kakeya_shared import plugins
+from kakeya_shared.addresses import HostPort
+from kakeya_shared.service_process import StartError
+
+_log = structlog.get_logger()
+
+_SETTLE_SECONDS = 2.0
+"""After the grace the rest is told so, and its sessions are closed."""
+
+
+async def serve(settings: HttpSettings, stop: asyncio.Event) -> None:
+    """Runs the shim until `stop` is set; raises StartError."""
+    async with AsyncExitStack() as stack:
+        # No key of this server's own: each request shows its caller's.
+        client = AsyncClient(settings.router, api_key="", credentials=_credentials(settings))
+        await stack.enter_async_context(client)
+        sessions = OpenSessions()
+        stack.push_async_callback(_drain, sessions)
+        cut_short = asyncio.Event()
+        metrics = Metrics()
+        desk = _desk(settings, client, sessions, metrics, cut_short)
+        await _load(desk.models)
+        deprecation = Deprecation.from_settings(settings)
+        app = application(desk, metrics, {} if deprecation is None else deprecation.headers())
+        address = await stack.enter_async_context(serving(app, settings, cut_short=cut_short))
+        _announce(settings, address, deprecation)
+        await stop.wait()
+        _log.info("stopping", in_flight=desk.house.admission.num_in_flight)
+
+
+def _desk(
+    settings: HttpSettings,
+    client: AsyncClient,
+    sessions: OpenSessions,
+    metrics: Metrics,
+    cut_short: asyncio.Event,
+) -> Desk:
+    asking = Asking(
+        sessions=sessions,
+        session_ttl_seconds=settings.session_ttl_seconds,
+        open_timeout_seconds=settings.router_wait_s or math.inf,
+        max_append_tokens=settings.max_append_tokens,
+        splits_reasoning=settings.reasoning == "auto",
+    )
+    admission = Admission(
+        settings.admission, settings.max_in_flight, settings.queue_length, settings.queue_max_wait_s, metrics
+    )
+    return Desk(
+        settings=settings,
+        client=client,
+        models=ServedModels(client, settings.tokenizers, settings.aliases),
+        answering=Answering(asking, metrics, settings.keep_alive_comment_seconds),
+        house=House(admission, cut_short),
+    )
+
+
+def _credentials(settings: HttpSettings) -> grpc.ChannelCredentials | None:
+    if settings.router_ca is None:
+        return None
+    try:
+        return tls_credentials(ca=settings.router_ca, cert=settings.router_cert, key=settings.router_key)
+    except OSError as error:
+        raise StartError(f"{error.filename}: {error.strerror}") from error
+    except ValueError as error:
+        raise StartError(str(error)) from error
+
+
+async def _load(models: ServedModels) -> None:
+    try:
+        await models.load()
+    except (TokenizerError, plugins.PluginError) as error:
+        raise StartError(str(error)) from error
+
+
+async def _drain(sessions: OpenSessions) -> None:
+    try:
+        async with asyncio.timeout(_SETTLE_SECONDS):
+            await sessions.drained()
+    except TimeoutError:
+        _log.warning("sessions were left to their time to live: the router does not answer")
+
+
+def _announce(settings: HttpSettings, address: HostPort, deprecation: Deprecation | None) -> None:
+    for danger in settings.dangers(address.host):
+        _log.warning(danger)
+    if deprecation is not None:
+        _log.warning(deprecation.banner())
+    _log.info("serving", address=str(address), router=settings.router)

@@ -1,0 +1,80 @@
+"""A model's thoughts told apart from its answer."""
+
+from enum import Enum
+from typing import Final
+
+_OPEN: Final = "<think>"
+_CLOSE: Final = "</think>"
+
+
+class _Place(Enum):
+    START = 0
+    THOUGHT = 1
+    ANSWER = 2
+
+
+class ReasoningSplit:
+    """Splits the thoughts between <think> and </think> off, where an answer begins with them.
+
+    The tags and the line feeds that follow either of them directly are dropped; white space before the first tag counts
+    as thought. No other text is lost. Tags further on are part of the answer.
+
+    Args:
+        enabled: whether the model is one that thinks; all is the answer's if not.
+        starts_inside: the prompt ends with the first tag.
+    """
+
+    def __init__(self, enabled: bool, starts_inside: bool) -> None:
+        self._place = _Place.ANSWER if not enabled else _Place.THOUGHT if starts_inside else _Place.START
+        self._drops_line_feeds = self._place is _Place.THOUGHT
+        self._held = ""  # may still become a tag
+        self._blank = ""  # white space at the start
+
+    def push(self, text: str) -> tuple[str, str]:
+        """The thought and the answer in it, as far as that is certain."""
+        thought = answer = ""
+        text, self._held = self._held + text, ""
+        if self._place is _Place.START:
+            thought, text = self._start(text)
+        if self._place is _Place.THOUGHT:
+            more, text = self._think(text)
+            thought += more
+        if self._place is _Place.ANSWER:
+            answer = self._without_line_feeds(text)
+        return thought, answer
+
+    def flush(self) -> tuple[str, str]:
+        """What was held back, once no more text follows."""
+        held = self._blank + self._held
+        self._blank = self._held = ""
+        return (held, "") if self._place is _Place.THOUGHT else ("", held)
+
+    def _start(self, text: str) -> tuple[str, str]:
+        """The white space before the first tag, and what follows that; or nothing, and what is no tag after all."""
+        stripped = text.lstrip()
+        self._blank += text[: len(text) - len(stripped)]
+        if _OPEN.startswith(stripped) and stripped != _OPEN:
+            self._held = stripped
+            return "", ""
+        blank, self._blank = self._blank, ""
+        if not stripped.startswith(_OPEN):
+            self._place = _Place.ANSWER
+            return "", blank + stripped
+        self._place, self._drops_line_feeds = _Place.THOUGHT, True
+        return blank, stripped.removeprefix(_OPEN)
+
+    def _think(self, text: str) -> tuple[str, str]:
+        """The thought, and what follows its tag."""
+        thought, tag, answer = self._without_line_feeds(text).partition(_CLOSE)
+        if tag:
+            self._place, self._drops_line_feeds = _Place.ANSWER, True
+            return thought, answer
+        num_held = next(n for n in range(len(_CLOSE) - 1, -1, -1) if thought.endswith(_CLOSE[:n]))
+        self._held = thought[len(thought) - num_held :]
+        return thought[: len(thought) - num_held], ""
+
+    def _without_line_feeds(self, text: str) -> str:
+        if self._drops_line_feeds:
+            text = text.lstrip("\n")
+            self._drops_line_feeds = not text
+        return text

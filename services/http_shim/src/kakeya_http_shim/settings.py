@@ -1,0 +1,259 @@
+"""What `kakeya http` can be told."""
+
+from datetime import date
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, BeforeValidator, model_validator
+from pydantic_settings import NoDecode
+
+from kakeya_shared.addresses import Address, HostPort, is_loopback
+from kakeya_shared.settings import LONGEST_APPEND_TOKENS, ListenerSettings, ServiceSettings, setting
+
+
+def _split(given: object) -> object:
+    """One text with commas, as a variable has it, into its parts."""
+    return [part.strip() for part in given.split(",") if part.strip()] if isinstance(given, str) else given
+
+
+def _pair(text: str) -> str:
+    name, equals, value = text.partition("=")
+    if not (name and equals and value):
+        raise ValueError(f"{text!r} is not NAME=VALUE")
+    return text
+
+
+def _origin(text: str) -> str:
+    if text != "*" and (not text.startswith(("http://", "https://")) or text.count("/") != 2):
+        raise ValueError(f"{text!r} is neither `*` nor an origin such as https://chat.example.com")
+    return text
+
+
+_Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
+_Pairs = Annotated[tuple[Annotated[str, AfterValidator(_pair)], ...], NoDecode, BeforeValidator(_split)]
+_Origins = Annotated[tuple[Annotated[str, AfterValidator(_origin)], ...], NoDecode, BeforeValidator(_split)]
+
+
+class HttpSettings(ListenerSettings):
+    """HTTP shim: OpenAI's API over sessions of a runtime, which it reaches as any client does."""
+
+    model_config = ServiceSettings.configured(command="http")
+
+    router: Address = setting(
+        "127.0.0.1:50051", "the router", unit="HOST:PORT", reason="where a router on this host listens by default"
+    )
+    router_ca: Path | None = setting(
+        None,
+        "certificate authorities of the router, in PEM: calls to it use TLS",
+        unit="file",
+        reason="none: plaintext",
+    )
+    router_cert: Path | None = setting(
+        None, "certificate to show the router, where it asks for one, in PEM", unit="file", reason="none"
+    )
+    router_key: Path | None = setting(None, "private key of --router-cert, in PEM", unit="file", reason="none")
+    bind: Address = setting(
+        "127.0.0.1:8000",
+        "where to listen",
+        unit="HOST:PORT",
+        reason="this host only, at the usual second port of HTTP",
+    )
+    allowed_hosts: _Names = setting(
+        (),
+        "names that requests may give this server (the Host header), separated by commas; `*`: any",
+        reason="on loopback its names, so that a web page cannot come in by a name of its own; elsewhere any",
+    )
+    tokenizer: _Pairs = setting(
+        (),
+        "MODEL=DIR_OR_HUB_ID, the tokenizer and chat template of a served model; once for each, or separated by commas",
+        reason="that of the installed model of the same name",
+    )
+    served_model_name: _Pairs = setting(
+        (),
+        "ALIAS=MODEL, another name for a served model; once for each, or separated by commas",
+        reason="the runtime's own names",
+    )
+    reasoning: Literal["auto", "off"] = setting(
+        "auto",
+        "whether what a model thinks (<think>...</think>) is split off as reasoning_content",
+        reason="where the chat template knows of it",
+    )
+    on_overflow: Literal["evict", "refuse"] = setting(
+        "evict",
+        "what happens when a conversation outgrows its session: the oldest tokens behind the system prompt are "
+        "forgotten, or the request is refused; a request may say otherwise",
+        reason="the answer says what was forgotten",
+    )
+    default_max_tokens: int = setting(
+        4096,
+        "the longest answer where a request names none",
+        unit="tokens",
+        reason="longer than most answers; a session has no end of its own",
+        ge=1,
+    )
+    max_choices: int = setting(8, "the largest n", unit="choices", reason="each is a session of its own", ge=1, le=128)
+    max_append_tokens: int = setting(
+        65536,
+        "longer prompts are appended in parts of this length",
+        unit="tokens",
+        reason="the router's --max-append-tokens",
+        ge=1,
+        le=LONGEST_APPEND_TOKENS,
+    )
+    session_ttl_seconds: int = setting(
+        60,
+        "after so long without a sign of this server a request's session expires",
+        unit="seconds",
+        reason="its lane is free again soon if this process is killed",
+        ge=1,
+    )
+    admission: Literal["queue", "reject"] = setting(
+        "queue",
+        "what happens to a request beyond --max-in-flight: it waits, or is refused",
+        reason="short bursts go unnoticed",
+    )
+    max_in_flight: int = setting(
+        256, "requests that are worked on at once", unit="requests", reason="the router's queue orders them", ge=1
+    )
+    queue_length: int = setting(
+        1024, "requests that may wait for that", unit="requests", reason="some KB each, and their bodies", ge=1
+    )
+    queue_max_wait_s: float = setting(
+        30.0,
+        "how long a request waits for that; 0: for ever",
+        unit="seconds",
+        reason="as long as a person waits",
+        ge=0,
+    )
+    router_wait_s: float = setting(
+        60.0,
+        "how long the opening of a session may take, the router's own queue included; 0: for ever",
+        unit="seconds",
+        reason="twice the router's queue",
+        ge=0,
+    )
+    max_body_bytes: int = setting(
+        8 << 20, "the largest request", unit="bytes", reason="a book; the longest append is about as long", ge=1024
+    )
+    max_held_bytes: int = setting(
+        512 << 20,
+        "of the bodies of all requests that are under way or wait; one more is refused",
+        unit="bytes",
+        reason="1,280 requests of 400 KB each, or 64 of the largest",
+        ge=1024,
+    )
+    head_timeout_seconds: float = setting(
+        30.0,
+        "how long a request's head may take, and its body from piece to piece",
+        unit="seconds",
+        reason="far above any honest client's",
+        gt=0,
+    )
+    send_timeout_seconds: float = setting(
+        60.0,
+        "a client that reads nothing for so long is cut off",
+        unit="seconds",
+        reason="as the runtime does with its own",
+        gt=0,
+    )
+    keep_alive_comment_seconds: float = setting(
+        10.0,
+        "a stream that is silent for so long says a comment",
+        unit="seconds",
+        reason="below the idle time-outs of the usual proxies",
+        gt=0,
+    )
+    connection_idle_seconds: float = setting(
+        75.0,
+        "how long a connection is kept open between two requests",
+        unit="seconds",
+        reason="longer than the usual load balancers keep theirs",
+        gt=0,
+    )
+    max_connections: int = setting(4096, "connections at once", unit="connections", reason="some 20 KB each", ge=1)
+    cors_origins: _Origins = setting(
+        (),
+        "origins whose web pages may use this API, separated by commas; `*`: all",
+        reason="none: no page of another origin may",
+    )
+    deprecated_since: date | None = setting(
+        None,
+        "since when this HTTP API is deprecated, said in every answer (RFC 9745)",
+        unit="YYYY-MM-DD",
+        reason="it is not",
+    )
+    sunset: date | None = setting(
+        None, "when it will be gone, said in every answer (RFC 8594)", unit="YYYY-MM-DD", reason="not decided"
+    )
+    successor: str = setting(
+        "", "what to use then, said in every answer (Link, rel=successor-version)", unit="URL", reason="none"
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = setting(
+        "info", "the least level that is logged", reason="one line for each request"
+    )
+    shutdown_grace_seconds: float = setting(
+        10.0,
+        "how long running requests may go on after SIGTERM",
+        unit="seconds",
+        reason="most answers end within it, and supervisors wait for 10 s or more",
+        ge=0,
+    )
+
+    @property
+    def tokenizers(self) -> dict[str, str]:
+        """Of a model, by its name: a directory, an installed model or a hub id."""
+        return _by_name(self.tokenizer)
+
+    @property
+    def aliases(self) -> dict[str, str]:
+        """Models, by another name that they are served under."""
+        return _by_name(self.served_model_name)
+
+    @property
+    def hosts(self) -> frozenset[str]:
+        """Host names that requests may be for; empty: any."""
+        named = frozenset(name.lower() for name in self.allowed_hosts)
+        if "*" in named:
+            return frozenset()
+        own = HostPort.parse(self.bind).host
+        if not named and is_loopback(own):
+            return frozenset({"localhost", "127.0.0.1", "::1", own})
+        return named
+
+    @model_validator(mode="after")
+    def _sunset_follows_deprecation(self) -> Self:
+        if self.deprecated_since is None and (self.sunset is not None or self.successor):
+            raise ValueError("--sunset and --successor need --deprecated-since")
+        if self.sunset is not None and self.deprecated_since is not None and self.sunset < self.deprecated_since:
+            raise ValueError(f"--sunset {self.sunset} is before --deprecated-since {self.deprecated_since} (RFC 9745)")
+        return self
+
+    @model_validator(mode="after")
+    def _largest_body_fits(self) -> Self:
+        if self.max_held_bytes < self.max_body_bytes:
+            raise ValueError("--max-held-bytes must be at least --max-body-bytes")
+        return self
+
+    @model_validator(mode="after")
+    def _successor_is_a_link(self) -> Self:
+        if any(not "!" <= letter <= "~" or letter in '<>"' for letter in self.successor):
+            raise ValueError("--successor must be a URL: visible ASCII without blanks, quotes and angle brackets")
+        return self
+
+    @model_validator(mode="after")
+    def _whole_router_tls(self) -> Self:
+        if (self.router_cert is None) != (self.router_key is None):
+            raise ValueError("--router-cert and --router-key go together")
+        if self.router_cert is not None and self.router_ca is None:
+            raise ValueError("--router-cert needs --router-ca")
+        return self
+
+    @model_validator(mode="after")
+    def _let_nobody_in_unnoticed(self) -> Self:
+        asks_itself = self.tls_client_ca is not None
+        self.refuse_open_bind("" if asks_itself else "it asks for no keys itself (its router may)")
+        return self
+
+
+def _by_name(pairs: tuple[str, ...]) -> dict[str, str]:
+    return {name: value for name, _, value in (pair.partition("=") for pair in pairs)}
