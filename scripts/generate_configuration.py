@@ -9,6 +9,7 @@ from pathlib import Path
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
+from kakeya_http_shim.settings import HttpSettings
 from kakeya_local.settings import UpSettings
 from kakeya_router.settings import RouterSettings
 from kakeya_shared.settings import ServiceSettings
@@ -23,6 +24,7 @@ TABLE_HEAD = ("| flag | variable | unit | default | why that default | what it i
 SERVICES: dict[str, type[ServiceSettings]] = {
     "kakeya router": RouterSettings,
     "kakeya worker": WorkerSettings,
+    "kakeya http": HttpSettings,
     "kakeya up": UpSettings,
 }
 

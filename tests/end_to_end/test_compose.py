@@ -7,8 +7,12 @@ import secrets
 import shutil
 import socket
 import subprocess
+import time
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.error import HTTPError
 
 import pytest
 
@@ -53,30 +57,53 @@ def compose(*arguments: str, environment: dict[str, str] | None = None) -> str:
     return done.stdout.strip()
 
 
-def published(address: str) -> dict[str, str]:
-    return {"KAKEYA_PORT": address.rpartition(":")[2]}
+class Published(NamedTuple):
+    """Where the stack of this module is found, each as HOST:PORT."""
+
+    grpc: str
+    http: str
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What tells compose so."""
+        ports = (address.rpartition(":")[2] for address in self)
+        return dict(zip(("KAKEYA_PORT", "KAKEYA_HTTP_PORT"), ports, strict=True))
+
+
+def chat(address: str, model: str, **headers: str) -> tuple[int, Any]:
+    """The status and the JSON of a chat completion through the published port."""
+    body = {"model": model, "messages": [{"role": "user", "content": "What is 2 + 3?"}], "temperature": 0}
+    request = urllib.request.Request(f"http://{address}/v1/chat/completions", json.dumps(body).encode(), headers)
+    request.add_header("content-type", "application/json")
+    try:
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return answer.status, json.load(answer)
+    except HTTPError as error:
+        with error:
+            return error.code, json.load(error)
 
 
 @pytest.fixture(scope="module")
-def address() -> Iterator[str]:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        address = f"127.0.0.1:{listener.getsockname()[1]}"
+def stack() -> Iterator[Published]:
+    with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as other:
+        stack = Published(*(f"127.0.0.1:{listener.getsockname()[1]}" for listener in (one, other)))
     try:
-        compose("up", "--build", "-d", "--wait", environment=published(address))
-        yield address
+        compose("up", "--build", "-d", "--wait", environment=stack.environment)
+        yield stack
     finally:
         compose("down", "-v")
 
 
-def test_everything_is_healthy_and_nobody_is_root(address: str) -> None:
+def test_everything_is_healthy_and_nobody_is_root(stack: Published) -> None:
     health = compose("ps", "--format", "{{.Service}} {{.Health}}").splitlines()
-    assert sorted(health) == ["redis healthy", "router healthy", "worker-1 healthy", "worker-2 healthy"]
-    for service in ("router", "worker-1", "worker-2"):
+    services = ("http", "redis", "router", "worker-1", "worker-2")
+    assert sorted(health) == [f"{service} healthy" for service in services]
+    for service in ("http", "router", "worker-1", "worker-2"):
         assert compose("exec", "-T", service, "id", "-u") == "10001"
 
 
-async def test_a_conversation_on_each_worker(address: str) -> None:
-    async with AsyncClient(address) as client:
+async def test_a_conversation_on_each_worker(stack: Published) -> None:
+    async with AsyncClient(stack.grpc) as client:
         first, second = await client.create_session(), await client.create_session()
         workers = set()
         for session in (first, second):
@@ -89,9 +116,21 @@ async def test_a_conversation_on_each_worker(address: str) -> None:
         assert workers == {"worker-1", "worker-2"}
 
 
-def test_the_router_image_holds_no_torch(address: str) -> None:
-    found = "import importlib.util as u; print([m for m in ('torch', 'transformers', 'mlx') if u.find_spec(m)])"
-    assert docker("run", "--rm", "--entrypoint", "python", f"kakeya-router:{TAG}", "-c", found) == "[]"
+def test_an_openai_client_is_answered(stack: Published) -> None:
+    status, answer = chat(stack.http, "kakeya-nano")
+    assert (status, answer["choices"][0]["finish_reason"]) == (200, "stop"), answer
+    assert "5" in answer["choices"][0]["message"]["content"]
+    status, answer = chat(stack.http, "nonesuch")
+    assert (status, answer["error"]["code"], answer["error"]["param"]) == (404, "model_not_found", "model")
+
+
+@pytest.mark.parametrize(
+    ("image", "modules"),
+    [("router", ("torch", "transformers", "mlx")), ("http-shim", ("torch", "redis", "mlx", "kakeya_router"))],
+)
+def test_small_images_hold_little(stack: Published, image: str, modules: tuple[str, ...]) -> None:
+    found = f"import importlib.util as u; print([m for m in {modules} if u.find_spec(m)])"
+    assert docker("run", "--rm", "--entrypoint", "python", f"kakeya-{image}:{TAG}", "-c", found) == "[]"
 
 
 def test_the_root_file_is_the_same_stack() -> None:
@@ -114,14 +153,21 @@ def test_every_setting_is_explained() -> None:
     assert explained == used | {"KAKEYA_HOST": ""}, "that it is named at all has a meaning"
 
 
-@pytest.mark.parametrize(("host", "command"), [("", ["router"]), ("0.0.0.0", ["router", "--no-insecure"])])
-def test_only_on_loopback_it_may_be_open(host: str, command: list[str]) -> None:
-    router = json.loads(compose("config", "--format", "json", environment={"KAKEYA_HOST": host}))["services"]["router"]
-    assert router["command"] == command
-    assert [port["host_ip"] for port in router["ports"]] == [host or "127.0.0.1"]
+@pytest.mark.parametrize(
+    ("host", "router", "http"),
+    [
+        ("", ["router"], ["http"]),
+        ("0.0.0.0", ["router", "--no-insecure"], ["http", "--allowed-hosts=*"]),
+    ],
+)
+def test_only_on_loopback_it_may_be_open(host: str, router: list[str], http: list[str]) -> None:
+    services = json.loads(compose("config", "--format", "json", environment={"KAKEYA_HOST": host}))["services"]
+    assert (services["router"]["command"], services["http"]["command"]) == (router, http)
+    for name in ("router", "http"):
+        assert [port["host_ip"] for port in services[name]["ports"]] == [host or "127.0.0.1"]
 
 
-async def test_with_keys_the_whole_stack_asks_for_them(address: str) -> None:
+async def test_with_keys_the_whole_stack_asks_for_them(stack: Published) -> None:
     key, token = secrets.token_hex(32), secrets.token_hex(32)
     keys = {
         "KAKEYA_AUTH": "keys",
@@ -129,24 +175,40 @@ async def test_with_keys_the_whole_stack_asks_for_them(address: str) -> None:
         "KAKEYA_JOIN_TOKEN": token,
         "KAKEYA_ROUTER_INSECURE": "false",
     }
-    compose("up", "-d", "--wait", environment=published(address) | keys)
-    async with AsyncClient(address, api_key="") as stranger:
+    compose("up", "-d", "--wait", environment=stack.environment | keys)
+    async with AsyncClient(stack.grpc, api_key="") as stranger:
         with pytest.raises(Unauthenticated):
             await stranger.create_session()
     # The workers count as healthy before they have joined the new router.
-    async with AsyncClient(address, api_key=key, max_attempts=30) as client, await client.create_session() as session:
+    async with (
+        AsyncClient(stack.grpc, api_key=key, max_attempts=30) as client,
+        await client.create_session() as session,
+    ):
         assert len(await session.turn([1, 2, 3], max_tokens=4).all()) == 4
+    assert [chat(stack.http, "kakeya-nano", **given)[0] for given in ({}, {"authorization": f"Bearer {key}"})] == [
+        401,
+        200,
+    ]
     logs = compose("logs", "--no-color")
     assert key not in logs
     assert token not in logs
 
 
-def test_down_leaves_nothing(address: str) -> None:
+def test_the_shim_ends_when_it_is_told(stack: Published) -> None:
+    started = time.monotonic()
+    compose("stop", "http")
+    assert time.monotonic() - started < 12, "nothing ran that it could wait for"
+    state = compose("ps", "--all", "--format", "{{.ExitCode}}", "http")
+    assert state == "0"
+
+
+def test_down_leaves_nothing(stack: Published) -> None:
     compose("down", "-v")
     mine = ["--quiet", "--filter", f"label=com.docker.compose.project={PROJECT}"]
     assert docker("ps", "--all", *mine) == ""
     assert docker("volume", "ls", *mine) == ""
     assert docker("network", "ls", *mine) == ""
-    with socket.socket() as client:
-        host, _, port = address.rpartition(":")
-        assert client.connect_ex((host, int(port))) != 0
+    for address in stack:
+        with socket.socket() as client:
+            host, _, port = address.rpartition(":")
+            assert client.connect_ex((host, int(port))) != 0

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from kakeya_shared import installed_models
-from tests.default_mode import kv_item_bytes
+from tests.default_mode import is_exact, kv_item_bytes
 
 pytestmark = pytest.mark.timeout(180)
 
@@ -52,6 +52,21 @@ def check_turns(document: dict[str, Any], num_conversations: int, num_turns: int
         assert turn["forgotten_tokens"] == turn["history_length"] - live_tokens == evicted[turn["conversation"]]
 
 
+def check_http(document: dict[str, Any], turns: list[int]) -> None:
+    """The conversation over HTTP, whose requests hold all that was said before."""
+    http, lane_tokens = document["http"], document["sink"] + document["window"]
+    assert (http["past_turns"], http["lane_tokens"], http["left_sessions"]) == (turns[0] - 1, lane_tokens, 0)
+    assert [turn["turn"] for turn in http["turns"]] == turns
+    num_tokens = 0
+    for turn in http["turns"]:
+        assert turn["prompt_tokens"] > num_tokens, "what was said before is sent again"
+        num_tokens = turn["history"]
+        assert num_tokens == turn["prompt_tokens"] + turn["completion_tokens"]
+        assert turn["evicted"] == max(0, num_tokens - lane_tokens) == num_tokens - turn["retained"]
+        assert turn["first_token_seconds"] > 0
+        assert turn["answer"]
+
+
 @pytest.mark.heavy
 def test_the_demo_as_it_is(tmp_path: Path) -> None:
     done = run_demo("--json", str(tmp_path / "demo.json"))
@@ -61,9 +76,16 @@ def test_the_demo_as_it_is(tmp_path: Path) -> None:
     check_turns(document, num_conversations=3, num_turns=44)
     assert all(turn["history_length"] > 5 * 240 for turn in document["turns"][-3:])
     assert sum(turn["expected"] != "" and not turn["as_expected"] for turn in document["turns"]) <= 1
+    check_http(document, [27, 28, 29, 30, 31])
+    assert document["http"]["turns"][-1]["evicted"] > 500
+    assert sum(turn["expected"] != "" and not turn["as_expected"] for turn in document["http"]["turns"]) <= 1
+    if is_exact():
+        assert all(turn["same_as_grpc"] for turn in document["http"]["turns"])
     assert "exact in all 396 readings" in done.stdout
+    assert "once more, over HTTP; the 26 turns before are brought along" in done.stdout
+    assert "what exceeds 240 tokens is evicted; no session is left" in done.stdout
     assert "history grew to" in done.stdout
-    assert 40 <= len(done.stdout.splitlines()) <= 80, "conversations that fit a screen or two"
+    assert 40 <= len(done.stdout.splitlines()) <= 90, "conversations that fit a screen or two"
     assert [path.name for path in tmp_path.iterdir()] == ["demo.json"]
 
 
@@ -76,6 +98,7 @@ def test_other_sizes_and_a_directory(tmp_path: Path) -> None:
     document = json.loads((tmp_path / "demo.json").read_text())
     assert (document["model"], document["sink"], document["window"]) == ("mine", 0, 200)
     check_turns(document, num_conversations=4, num_turns=3)
+    check_http(document, [1, 2, 3])
     assert not any(turn["expected"] for turn in document["turns"]), "the scripts were not written for this"
     assert "answers: nothing was expected of them" in done.stdout
 

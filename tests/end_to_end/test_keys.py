@@ -15,6 +15,7 @@ import pytest
 
 from kakeya import AsyncClient, QuotaExceeded, SessionNotFound, Unauthenticated, tls_credentials
 from tests.certificates import Authority
+from tests.end_to_end.test_up import check_http
 from tests.end_to_end.up_process import UpProcess
 
 pytestmark = pytest.mark.timeout(300)
@@ -172,9 +173,10 @@ async def test_keys_over_tls(tmp_path: Path) -> None:
         "KAKEYA_ROUTER_TLS_KEY": str(pair.key),
         "KAKEYA_TLS_CA": str(authority.path),
     }
-    with UpProcess("--ephemeral", *FLAGS, environment=environment) as up:
+    with UpProcess("--ephemeral", *FLAGS, "--http-bind", "127.0.0.1:0", environment=environment) as up:
         address = up.wait_ready()
         key = key_of(up)
+        check_http(up, KAKEYA_API_KEY=key)
         credentials = tls_credentials(ca=authority.path)
         async with (
             AsyncClient(address, api_key=key, credentials=credentials) as client,

@@ -1,9 +1,11 @@
 """`kakeya up` as a real process: it serves, survives, refuses clearly and leaves nothing behind."""
 
 import json
+import os
 import shutil
 import signal
 import socket
+import subprocess
 import sys
 import time
 from collections.abc import Awaitable, Callable
@@ -36,6 +38,17 @@ async def converse(address: str) -> None:
             assert info.kv_live_bytes == min(40 * turn, 68) * BYTES_PER_TOKEN
 
 
+def check_http(up: UpProcess, **environment: str) -> None:
+    """The printed line works as it stands in a shell, and where it leads is what the table and `ready` say."""
+    (line,) = [line for line in up.output.splitlines() if line.startswith("curl ")]
+    assert up.http == up.row("http")[1]
+    assert f"http://{up.http}/v1/chat/completions" in line
+    done = subprocess.run(["sh", "-c", line], env=os.environ | environment, capture_output=True, text=True, timeout=60)
+    answer = json.loads(done.stdout)
+    assert answer["model"] == "kakeya-nano"
+    assert answer["choices"][0]["message"]["content"], answer
+
+
 async def eventually(attempt: Callable[[], Awaitable[None]], seconds: float = 30.0) -> None:
     """Repeats an attempt until it passes."""
     deadline = time.monotonic() + seconds
@@ -50,15 +63,17 @@ async def eventually(attempt: Callable[[], Awaitable[None]], seconds: float = 30
 
 @pytest.mark.parametrize(
     "number",
-    [signal.SIGINT, signal.SIGTERM, pytest.param(signal.SIGHUP, marks=pytest.mark.heavy)],
+    [signal.SIGTERM, *(pytest.param(number, marks=pytest.mark.heavy) for number in (signal.SIGINT, signal.SIGHUP))],
     ids=lambda number: number.name,
 )
 async def test_serves_and_leaves_nothing(number: signal.Signals) -> None:
-    with UpProcess(*EPHEMERAL, "--workers", "2") as up:
+    with UpProcess(*EPHEMERAL, "--workers", "2", "--http-bind", "127.0.0.1:0") as up:
         address = up.wait_ready()
         rows = [line.split() for line in up.output.splitlines()]
-        assert [row[0] for row in rows] == ["process", "redis", "router", "worker-1", "worker-2", "ready"]
+        processes = ["redis", "router", "worker-1", "worker-2", "http"]
+        assert [row[0] for row in rows] == ["process", *processes, "curl", "ready"]
         await converse(address)
+        check_http(up)
         data = up.log("redis").parent.parent
         assert data.is_dir()
         status, errors = up.wait_end(number)
@@ -66,20 +81,20 @@ async def test_serves_and_leaves_nothing(number: signal.Signals) -> None:
         assert errors.splitlines()[-1] == "kakeya up: stopped"
         assert up.processes() == []
         assert up.left_files() == []
-        for row in rows[1:5]:
+        for row in rows[1:6]:
             host, _, port = row[1].rpartition(":")
             with socket.socket() as listener:
                 listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 listener.bind((host, int(port)))
 
 
-async def test_stops_workers_then_router_then_redis(tmp_path: Path) -> None:
-    with UpProcess(*EPHEMERAL[1:], "--data-dir", str(tmp_path)) as up:
+async def test_stops_http_then_workers_then_router_then_redis(tmp_path: Path) -> None:
+    with UpProcess(*EPHEMERAL[1:], "--data-dir", str(tmp_path), "--http-bind", "127.0.0.1:0") as up:
         up.wait_ready()
         assert up.wait_end(signal.SIGTERM)[0] == 0
         lines = (tmp_path / "logs" / "supervisor.log").read_text().splitlines()
         stopped = [line.split("stopped: ")[1].split()[0] for line in lines if "stopped: " in line]
-        assert stopped == ["worker-1", "router", "redis"]
+        assert stopped == ["http", "worker-1", "router", "redis"]
         assert not [line for line in lines if "killing" in line], "something had to be killed"
 
 
@@ -231,12 +246,24 @@ def test_a_window_that_the_model_has_no_positions_for() -> None:
     assert "positions" in line
 
 
-def test_no_shim() -> None:
-    status, line = refused(*EPHEMERAL, "--http-bind", "127.0.0.1:0")
+def test_a_taken_port_of_http() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+        status, line = refused(*EPHEMERAL, "--http-bind", address)
     assert (status, line) == (
         1,
-        "kakeya up: error: --http-bind needs the HTTP shim (kakeya http), which is not installed",
+        f"kakeya up: error: cannot listen on {address}: address already in use; choose another --http-bind, or `none`",
     )
+
+
+@pytest.mark.heavy
+def test_a_shim_that_refuses_its_settings() -> None:
+    status, line = refused(
+        *EPHEMERAL, "--http-bind", "127.0.0.1:0", environment={"KAKEYA_HTTP_TOKENIZER": "a=/nowhere"}
+    )
+    assert status == 1
+    assert line.startswith("kakeya up: error: http: ")
+    assert "/nowhere" in line
 
 
 def test_a_bad_flag() -> None:

@@ -19,6 +19,7 @@ import psutil
 _READY_SECONDS = 90.0
 _END_SECONDS = 45.0
 _MARK = "KAKEYA_TEST_MARK"
+_WITHOUT_HTTP = {"KAKEYA_UP_HTTP_BIND": "none"}
 
 
 class UpProcess:
@@ -27,8 +28,11 @@ class UpProcess:
     The processes it starts are known by a mark in their environment, and Redis, which writes its title over that, by
     its working directory: the data directory.
 
+    HTTP is left out unless a flag asks for it: its default port would be the same for all.
+
     Attributes:
         address: where gRPC is served, once `wait_ready` returned.
+        http: where HTTP is, "" without it.
     """
 
     def __init__(self, *flags: str, environment: dict[str, str] | None = None) -> None:
@@ -36,11 +40,12 @@ class UpProcess:
         self._temporary = tempfile.mkdtemp(prefix="up")
         self._places = (self._temporary, *(value for flag, value in pairwise(flags) if flag == "--data-dir"))
         self.address = ""
+        self.http = ""
         self.output = ""
         self.errors = ""
         self._popen = subprocess.Popen(
             [sys.executable, "-m", "kakeya", "up", *flags],
-            env=os.environ | {_MARK: self._mark, "TMPDIR": self._temporary} | (environment or {}),
+            env=os.environ | _WITHOUT_HTTP | {_MARK: self._mark, "TMPDIR": self._temporary} | (environment or {}),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
@@ -67,11 +72,12 @@ class UpProcess:
         return self._popen.pid
 
     def wait_ready(self) -> str:
-        """The address of the `ready` line."""
+        """The address of gRPC, from the `ready` line."""
         deadline = time.monotonic() + _READY_SECONDS
         while not (line := _line_with("ready grpc=", self.output)):
             self.output += self._read(self._popen.stdout, deadline)
-        self.address = line.removeprefix("ready grpc=")
+        places = dict(place.split("=") for place in line.split()[1:])
+        self.address, self.http = places["grpc"], places.get("http", "")
         return self.address
 
     def wait_said(self, beginning: str) -> str:

@@ -24,7 +24,7 @@ class ProcessWatch:
 
     def __init__(self, made: Runtime, at_worker: Set[str]) -> None:
         self._at_worker = at_worker
-        self._processes = {process.log.stem: process for process in (*made.routers, *made.workers)}
+        self._processes = {process.log.stem: process for process in (*made.routers, *made.workers, *made.shims)}
         self._pids = {name: process.process.pid for name, process in self._processes.items()}
         self._read = dict.fromkeys(self._processes, 0)
 

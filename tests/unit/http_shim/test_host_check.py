@@ -48,12 +48,19 @@ async def test_neither_do_two() -> None:
         sent.append(message)
 
     host = (b"host", b"localhost")
-    await HostCheck(echo, OWN)({"type": "http", "headers": [host, host]}, nothing, send)
+    await HostCheck(echo, OWN)({"type": "http", "path": "/", "headers": [host, host]}, nothing, send)
     assert sent[0]["status"] == 400
 
 
 async def nothing() -> Message:
     raise AssertionError("nobody may read")
+
+
+@pytest.mark.parametrize(("path", "status"), [("/healthz", 200), ("/readyz", 200), ("/metrics", 400), ("/", 400)])
+async def test_probes_ask_by_address(path: str, status: int) -> None:
+    async with raw_client(HostCheck(echo, OWN)) as client:
+        await client.send(f"GET {path} HTTP/1.1\r\nHost: 10.0.0.7:8000\r\n\r\n")
+        assert (await client.answer()).status == status
 
 
 @pytest.mark.parametrize("head", ["HTTP/1.1\r\nHost: evil.example", "HTTP/1.0"])

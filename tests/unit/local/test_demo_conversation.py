@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from kakeya import AsyncClient
-from kakeya.cli.chat_tokenizer import ChatTokenizer
+from kakeya.text.chat_tokenizer import ChatTokenizer
 from kakeya_local.conversation import Conversation
-from kakeya_local.demo_report import Turn
 from kakeya_local.demo_scripts import UNKNOWN, Line, Script
+from kakeya_local.demo_turn import Turn
 from tests.unit.sdk.scripted_runtime import SINK, WINDOW, ScriptedRuntime
 
 TOLD = "Rex"

@@ -7,14 +7,15 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from kakeya.cli.chat_tokenizer import ChatTokenizer
+from kakeya.text.chat_tokenizer import ChatTokenizer
 from kakeya_local import demo_command
 from kakeya_local.demo import DemoOptions, check_pins, chosen_scripts
-from kakeya_local.demo_report import DemoReport, Opened, Reading, Turn
+from kakeya_local.demo_report import DemoReport, Opened, Reading
 from kakeya_local.demo_scripts import NUM_TURNS, SCRIPTS, UNKNOWN
 from kakeya_local.demo_summary import summarize
 from kakeya_local.demo_table import turn_table
 from kakeya_local.demo_transcript import print_transcripts
+from kakeya_local.demo_turn import Turn
 from kakeya_local.errors import StackError
 from kakeya_local.model_files import model_file
 from kakeya_shared import installed_models

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from kakeya_local.demo import verdict
-from kakeya_local.demo_report import DemoReport, Opened, Reading, Turn
+from kakeya_local.demo_report import DemoReport, Opened, Reading
+from kakeya_local.demo_turn import Turn
+from kakeya_local.demo_verdict import verdict
 from kakeya_local.kv_bytes import kv_bytes_per_token, kv_live_bytes
 
 BYTES_PER_TOKEN = 10
@@ -144,6 +145,7 @@ def test_json_is_what_was_promised(tmp_path: Path) -> None:
                 "forgotten_tokens": 2,
             }
         ],
+        "http": None,
     }
     assert list(tmp_path.iterdir()) == [path]
 

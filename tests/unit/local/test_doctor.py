@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from concurrent import futures
 from importlib.metadata import EntryPoint
 from pathlib import Path
-from typing import Any
 
 import grpc
 import pytest
@@ -21,27 +20,10 @@ from kakeya_local.redis_binary import find_redis
 from kakeya_local.redis_ping import ping
 from kakeya_shared import installed_models
 from kakeya_stubs.admin.v1 import admin_pb2
-from kakeya_stubs.admin.v1.admin_pb2_grpc import (
-    AdminServiceServicer,
-    add_AdminServiceServicer_to_server,
-)
 from tests.certificates import Authority
+from tests.unit.local.registry import Registry, serving_registry
 
 PASSWORD = "secret/word"
-
-
-class Registry(AdminServiceServicer):
-    """A router as far as the doctor looks at one."""
-
-    def __init__(self) -> None:
-        self.workers: list[admin_pb2.WorkerStatus] = []
-        self.key = ""
-        self.refuses_with = grpc.StatusCode.UNAUTHENTICATED
-
-    def ListWorkers(self, request: Any, context: Any) -> admin_pb2.ListWorkersResponse:
-        if self.key and dict(context.invocation_metadata()).get("authorization") != f"Bearer {self.key}":
-            context.abort(self.refuses_with, "not for you")
-        return admin_pb2.ListWorkersResponse(workers=self.workers)
 
 
 @pytest.fixture(autouse=True)
@@ -53,15 +35,8 @@ def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def registry() -> Iterator[tuple[str, Registry]]:
-    server = grpc.server(futures.ThreadPoolExecutor(2))
-    servicer, status = Registry(), health.HealthServicer()
-    add_AdminServiceServicer_to_server(servicer, server)
-    health_pb2_grpc.add_HealthServicer_to_server(status, server)
-    status.set("", health_pb2.HealthCheckResponse.SERVING)
-    port = server.add_insecure_port("127.0.0.1:0")
-    server.start()
-    yield f"127.0.0.1:{port}", servicer
-    server.stop(None).wait()
+    with serving_registry() as served:
+        yield served
 
 
 def listens(port: int) -> bool:
@@ -94,6 +69,7 @@ def test_what_is_installed(capsys: pytest.CaptureFixture[str]) -> None:
     parts = ("kakeya", "kakeya-stubs", "kakeya-shared", "kakeya-local")
     for subject in ("python", "machine", *parts, "model kakeya-nano", "redis-server"):
         assert found[subject]["condition"] == "ok", subject
+    assert "kakeya-http-shim" in found, "installed or not"
 
 
 def test_what_is_missing_names_its_cure(

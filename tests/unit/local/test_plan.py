@@ -54,7 +54,7 @@ def flags(command: tuple[str, ...]) -> dict[str, str]:
 
 
 def settings(**values: Any) -> UpSettings:
-    return UpSettings(**({"bind": "127.0.0.1:0"} | values))
+    return UpSettings(**({"bind": "127.0.0.1:0", "http_bind": "none"} | values))
 
 
 def test_only_what_was_asked_for_is_passed_on(model: str, tmp_path: Path) -> None:
@@ -159,7 +159,8 @@ def test_nobody_listens_outside_loopback_unnoticed(
     assert raised.value.code == 2
     assert "--bind 0.0.0.0 is outside loopback and keys are not asked for (--auth keys); " in capsys.readouterr().err
     for argv in (["--insecure"], ["--auth", "keys"]):
-        router = make_plan(UpSettings.parse(["--model", model, "--bind", "0.0.0.0:0", *argv])).programs(tmp_path)[1]
+        everywhere = ["--model", model, "--bind", "0.0.0.0:0", "--http-bind", "none", *argv]
+        router = make_plan(UpSettings.parse(everywhere)).programs(tmp_path)[1]
         assert ("--insecure" in router.command) == (argv == ["--insecure"])
     monkeypatch.setenv("KAKEYA_ROUTER_AUTH", "keys")
     UpSettings.parse(["--bind", "0.0.0.0:0"])
@@ -174,9 +175,15 @@ def test_a_router_with_tls_is_reached_with_tls(model: str, tmp_path: Path, monke
     monkeypatch.setenv("KAKEYA_TLS_CA", str(authority.path))
     made = make_plan(settings(model=model))
     assert made.connection.credentials
-    assert made.environment == {"KAKEYA_WORKER_ROUTER_CA": str(authority.path)}
-    monkeypatch.setenv("KAKEYA_WORKER_ROUTER_CA", "/my/own")
+    of_both = {name: str(authority.path) for name in ("KAKEYA_WORKER_ROUTER_CA", "KAKEYA_HTTP_ROUTER_CA")}
+    assert made.environment == of_both
+    for name in of_both:
+        monkeypatch.setenv(name, "/my/own")
     assert make_plan(settings(model=model)).environment == {}
+    for name, path in (("KAKEYA_TLS_CERT", pair.cert), ("KAKEYA_TLS_KEY", pair.key)):
+        monkeypatch.setenv(name, str(path))
+    shown = {"KAKEYA_HTTP_ROUTER_CERT": str(pair.cert), "KAKEYA_HTTP_ROUTER_KEY": str(pair.key)}
+    assert make_plan(settings(model=model)).environment == shown
     monkeypatch.setenv("KAKEYA_TLS_CA", str(pair.key))
     with pytest.raises(StackError, match=f"^KAKEYA_TLS_.: {pair.key}: holds no certificates in PEM$"):
         make_plan(settings(model=model))
@@ -251,15 +258,22 @@ def test_a_directory_without_config_is_no_model(tmp_path: Path) -> None:
         checked_model(str(tmp_path))
 
 
-def test_the_shim_is_not_installed(model: str) -> None:
-    with pytest.raises(StackError, match="--http-bind needs the HTTP shim"):
-        make_plan(settings(model=model, http_bind="127.0.0.1:0"))
-
-
 def test_missing_parts_name_their_cure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plan, "entry_points", lambda group: [])
     with pytest.raises(StackError, match=r"`kakeya worker` is not installed; .* pip install 'kakeya-worker\[torch\]'"):
         require_parts("worker")
+    with pytest.raises(StackError, match=r"`kakeya http` .* 'kakeya-http-shim' \(or .* --http-bind none\)$"):
+        require_parts("http")
+
+
+def test_http_is_a_part_unless_it_is_left_out(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked_for: list[str] = []
+    monkeypatch.setattr(plan, "require_parts", lambda *commands: asked_for.extend(commands))
+    assert make_plan(settings(model=model)).http is None
+    assert asked_for == ["router", "worker"]
+    (Path(model) / "tokenizer.json").touch()
+    assert make_plan(settings(model=model, http_bind="127.0.0.1:0")).http
+    assert asked_for[2:] == ["router", "worker", "http"]
 
 
 def test_ports() -> None:

@@ -2,18 +2,23 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
 from kakeya.cli.connection import Connection
 from kakeya_local.data_directory import DataDirectory
 from kakeya_local.errors import StackError
+from kakeya_local.http_entrance import HttpEntrance
+from kakeya_local.http_plan import HttpPlan
 from kakeya_local.plan import Plan
 from kakeya_local.settings import UpSettings
 from kakeya_local.stack import Stack
 from kakeya_local.supervisor import ProcessStatus, Supervisor
 from kakeya_shared.addresses import HostPort
+from kakeya_stubs.admin.v1 import admin_pb2
+from tests.unit.local.registry import serving_registry
+from tests.unit.local.scripted_http import scripted_http
 
 RUNNING = ProcessStatus("worker-1", "RUNNING", 100, 0)
 
@@ -34,13 +39,19 @@ def directory(tmp_path: Path) -> DataDirectory:
     return DataDirectory(tmp_path, tmp_path, -1)
 
 
-def stack(directory: DataDirectory, reports: list[str], *statuses: ProcessStatus, ready_seconds: float = 60) -> Stack:
-    """A stack whose router never answers: nothing listens on port 1."""
+def stack(
+    directory: DataDirectory,
+    reports: list[str],
+    *statuses: ProcessStatus,
+    ready_seconds: float = 60,
+    plan: dict[str, Any] | None = None,
+) -> Stack:
+    """A stack whose router never answers, unless `plan` says otherwise: nothing listens on port 1."""
     nowhere = HostPort("127.0.0.1", 1)
     settings = UpSettings(ready_timeout_seconds=ready_seconds)
-    connection = Connection(str(nowhere))
-    plan = Plan(settings, "model", redis_server="redis-server", redis=nowhere, bind=nowhere, connection=connection)
-    return Stack(plan, cast(Supervisor, ScriptedSupervisor(*statuses)), directory, reports.append)
+    made = Plan(settings, "model", "redis-server", redis=nowhere, bind=nowhere, connection=Connection(str(nowhere)))
+    supervisor = cast(Supervisor, ScriptedSupervisor(*statuses))
+    return Stack(replace(made, **plan or {}), supervisor, directory, reports.append)
 
 
 async def test_a_worker_that_dies_late_each_time_is_given_up(directory: DataDirectory) -> None:
@@ -85,3 +96,15 @@ async def test_a_killed_process_is_awaited(directory: DataDirectory) -> None:
 async def test_a_start_that_takes_too_long(directory: DataDirectory) -> None:
     with pytest.raises(StackError, match=r"^gave up waiting for the router \(--ready-timeout-seconds\)$"):
         await stack(directory, [], RUNNING, ready_seconds=0.1).wait_ready()
+
+
+async def test_ready_is_not_said_before_http_is(directory: DataDirectory) -> None:
+    reports: list[str] = []
+    with serving_registry() as (address, router), scripted_http() as server:
+        router.workers = [admin_pb2.WorkerStatus(worker_id="worker-1")]
+        server.answers = [(503, b'{"error": {"message": "no tokenizer yet"}}'), (200, b"")]
+        http = HttpPlan(server.address, HttpEntrance(server.address), "nano", None)
+        made = stack(directory, reports, RUNNING, plan={"connection": Connection(address), "http": http})
+        await made.wait_ready()
+        assert len(server.requests) == 2
+    assert reports == ["waiting for the HTTP shim: no tokenizer yet"]

@@ -10,6 +10,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from kakeya_http_shim.problems import ApiError
 
+_OF_PROBES = frozenset({"/healthz", "/readyz"})
+"""Asked by address, and no secret."""
 _HOST = re.compile(rb"(?:\[([0-9A-Fa-f:.]+)\]|([^\[\]:@/]+))(?::[0-9]*)?")
 
 
@@ -25,11 +27,14 @@ class HostCheck:
         self._hosts = hosts
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and self._hosts and _host(scope) not in self._hosts:
+        if scope["type"] == "http" and self._hosts and scope["path"] not in _OF_PROBES and not self._is_for_us(scope):
             message = "this server is not called that; --allowed-hosts names what it may be called"
             await ApiError(400, message, code="unknown_host").response()(scope, receive, send)
         else:
             await self._app(scope, receive, send)
+
+    def _is_for_us(self, scope: Scope) -> bool:
+        return _host(scope) in self._hosts
 
 
 def _host(scope: Scope) -> str | None:

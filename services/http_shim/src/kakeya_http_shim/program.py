@@ -42,10 +42,10 @@ async def serve(settings: HttpSettings, stop: asyncio.Event) -> None:
         cut_short = asyncio.Event()
         metrics = Metrics()
         desk = _desk(settings, client, sessions, metrics, cut_short)
-        await _load(desk.models)
         deprecation = Deprecation.from_settings(settings)
         app = application(desk, metrics, {} if deprecation is None else deprecation.headers())
         address = await stack.enter_async_context(serving(app, settings, cut_short=cut_short))
+        await _load(desk.models)  # requests that come meanwhile wait
         _announce(settings, address, deprecation)
         await stop.wait()
         _log.info("stopping", in_flight=desk.house.admission.num_in_flight)

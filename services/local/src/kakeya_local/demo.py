@@ -1,4 +1,4 @@
-"""`kakeya demo`: long interleaved conversations, every byte of their KV checked."""
+"""`kakeya demo`: long interleaved conversations, every byte of their KV checked, and one that goes on over HTTP."""
 
 import asyncio
 import json
@@ -12,14 +12,18 @@ from pathlib import Path
 from rich.console import Console
 
 from kakeya import AsyncClient, AsyncSession, KakeyaError, MissingExtra
-from kakeya.cli.chat_tokenizer import ChatTokenizer, TokenizerError
+from kakeya.text.chat_tokenizer import ChatTokenizer, TokenizerError
 from kakeya_local.conversation import Conversation
 from kakeya_local.demo_report import DemoReport, Opened
 from kakeya_local.demo_scripts import SCRIPTS, Script
 from kakeya_local.demo_summary import summarize
 from kakeya_local.demo_table import turn_table
 from kakeya_local.demo_transcript import print_transcripts
+from kakeya_local.demo_verdict import verdict
 from kakeya_local.errors import StackError
+from kakeya_local.http_conversation import hold_again, left_sessions
+from kakeya_local.http_report import HttpReport
+from kakeya_local.http_transcript import print_http
 from kakeya_local.kv_bytes import kv_bytes_per_token
 from kakeya_local.model_files import model_file
 from kakeya_local.plan import checked_model
@@ -29,10 +33,6 @@ from kakeya_local.stack import Stack, running
 from kakeya_shared import installed_models, plugins
 
 EXIT_INTERRUPTED = 130
-HISTORY_FACTOR = 5
-"""By the default number of turns a history must have outgrown sinks and window this many times."""
-MAX_MISSED = 1
-"""Answers of kakeya-nano that may lack what the script expects."""
 
 
 @dataclass(frozen=True)
@@ -76,16 +76,21 @@ async def _run(options: DemoOptions, console: Console) -> int:
     must_recall = options.has_defaults and _is_nano(model)
     scripts = chosen_scripts(options.num_conversations, with_expectations=must_recall)
     check_pins(scripts, tokenizer, options.sink + options.window)
-    async with running(_settings(options, model), _report) as stack, AsyncExitStack() as open_sessions:
-        client = await open_sessions.enter_async_context(_client(stack))
-        conversations = [
-            await _opened(client, open_sessions, tokenizer, number, script) for number, script in enumerate(scripts, 1)
-        ]
-        report = _new_report(stack, model, conversations)
-        await _converse(conversations, report, options.num_turns, console)
+    async with running(_settings(options, model, tokenizer), _report) as stack:
+        async with AsyncExitStack() as open_sessions:
+            client = await open_sessions.enter_async_context(_client(stack))
+            conversations = [
+                await _opened(client, open_sessions, tokenizer, number, script)
+                for number, script in enumerate(scripts, 1)
+            ]
+            report = _new_report(stack, model, conversations)
+            await _converse(conversations, report, options.num_turns, console)
+        report.http = await _go_on_over_http(stack, report)
     if options.json_file:
         report.write_json(options.json_file)
     print_transcripts(report)
+    if report.http:
+        print_http(report.http)
     summarize(report, console)
     return verdict(report, long_histories=options.has_defaults)
 
@@ -96,7 +101,7 @@ def chosen_scripts(num_conversations: int, *, with_expectations: bool) -> list[S
     return list(islice(cycle(scripts), num_conversations))
 
 
-def _settings(options: DemoOptions, model: str) -> UpSettings:
+def _settings(options: DemoOptions, model: str, tokenizer: ChatTokenizer) -> UpSettings:
     return UpSettings(
         model=model,
         workers=options.num_workers,
@@ -105,7 +110,7 @@ def _settings(options: DemoOptions, model: str) -> UpSettings:
         lanes=options.num_conversations,
         bind="127.0.0.1:0",
         auth="none",
-        http_bind=None,
+        http_bind="127.0.0.1:0" if tokenizer.has_template else None,  # what is no chat has no chat completions
         ephemeral=True,
     )
 
@@ -164,27 +169,23 @@ async def _converse(conversations: list[Conversation], report: DemoReport, num_t
                 table.add(turn)
 
 
+async def _go_on_over_http(stack: Stack, report: DemoReport) -> HttpReport | None:
+    """Holds some turns of the first conversation once more, those before them brought along by the client."""
+    if stack.plan.http is None:
+        _report("nothing is said over HTTP: the model has no chat template")
+        return None
+    _report("the first conversation goes on over HTTP")
+    turns = [turn for turn in report.turns if turn.conversation == 1]
+    said = await asyncio.to_thread(hold_again, stack.plan.http, report.sessions[0].system, turns)
+    left = await left_sessions(stack.plan.connection)
+    return HttpReport(report.sink + report.window, said, left)
+
+
 def _is_nano(model: str) -> bool:
     try:
         return Path(model) == installed_models.directory(DEFAULT_MODEL)
     except plugins.PluginError:  # not installed, or broken: another one was named
         return False
-
-
-def verdict(report: DemoReport, *, long_histories: bool) -> int:
-    """Prints what is wrong to standard error; 1 where something is, else 0."""
-    problems = report.wrong_bytes()
-    if long_histories:
-        problems += report.short_histories(HISTORY_FACTOR)
-    if len(missed := report.missed()) > MAX_MISSED:
-        problems += [
-            f"conversation {turn.conversation} turn {turn.turn}: {turn.user!r} is answered {turn.answer!r}, "
-            f"{turn.fault}"
-            for turn in missed
-        ]
-    for problem in problems:
-        print(f"kakeya demo: error: {problem}", file=sys.stderr)
-    return 1 if problems else 0
 
 
 def _report(line: str) -> None:

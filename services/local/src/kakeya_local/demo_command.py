@@ -37,7 +37,8 @@ def _parser(model: str, num_turns: int, num_conversations: int) -> argparse.Argu
         prog="kakeya demo",
         description=SUMMARY,
         epilog="Exit status: 0 when kv_live_bytes was right at every turn, 1 when it was not, when the stack failed, "
-        "or when kakeya-nano, in a run of the default sizes, did not recall what it must.",
+        "when the figures over HTTP were wrong, or when kakeya-nano, in a run of the default sizes, did not recall "
+        "what it must.",
     )
     add = parser.add_argument
     add(

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
+from kakeya_local.demo_turn import Turn
+from kakeya_local.http_report import HttpReport
 from kakeya_local.kv_bytes import kv_live_bytes
 
 NUM_COMPARED_TURNS = 5
@@ -26,53 +28,6 @@ _TURN_FIELDS = (
     "evicted_tokens",
     "forgotten_tokens",
 )
-
-
-@dataclass(frozen=True)
-class Turn:
-    """One turn of one conversation, both counted from 1.
-
-    Attributes:
-        history_length: after the turn.
-        new_tokens: by which the turn grew the history: those appended and those generated.
-        generated_tokens: of these.
-        prefill_seconds: server time for the appended tokens.
-        decode_seconds: server time for the generated tokens.
-        kv_live_bytes: after the turn, as the verifier counted them.
-        user: what was said.
-        answer: text of the generated tokens.
-        expected: what the answer should hold; "" for anything.
-        still_in_sight: whether what should have been forgotten by then could be seen, so that not to know it proves
-            nothing.
-        evicted_tokens: that left the window in this turn.
-        forgotten_tokens: of the history, out of sight after the turn.
-    """
-
-    conversation: int
-    turn: int
-    history_length: int
-    new_tokens: int
-    generated_tokens: int
-    prefill_seconds: float
-    decode_seconds: float
-    kv_live_bytes: int
-    user: str = ""
-    answer: str = ""
-    expected: str = ""
-    evicted_tokens: int = 0
-    forgotten_tokens: int = 0
-    still_in_sight: bool = False
-
-    @property
-    def as_expected(self) -> bool:
-        return self.expected in self.answer and not self.still_in_sight
-
-    @property
-    def fault(self) -> str:
-        """What is wrong with an answer that is not as expected."""
-        if self.still_in_sight:
-            return "although what should have been forgotten is still in sight"
-        return f"which lacks {self.expected!r}"
 
 
 @dataclass(frozen=True)
@@ -127,6 +82,7 @@ class DemoReport:
     Attributes:
         sink, window: of a lane. A session that pins more than the lane's sinks has so much less window.
         sessions: in the order of their conversations.
+        http: what was gone on with over HTTP; None where nothing was.
     """
 
     model: str
@@ -136,6 +92,7 @@ class DemoReport:
     sessions: list[Opened] = field(default_factory=list)
     turns: list[Turn] = field(default_factory=list)
     readings: list[Reading] = field(default_factory=list)
+    http: HttpReport | None = None
 
     def expected_bytes(self, conversation: int, history_length: int) -> int:
         """What kv_live_bytes must be after so many tokens."""
@@ -198,4 +155,5 @@ class DemoReport:
             "kv_bytes_per_token": self.kv_bytes_per_token,
             "conversations": [vars(session) for session in self.sessions],
             "turns": [{name: getattr(turn, name) for name in _TURN_FIELDS} for turn in self.turns],
+            "http": self.http.summary() if self.http else None,
         }

@@ -2,13 +2,16 @@
 
 from rich.console import Console
 
-from kakeya_local.demo_report import NUM_COMPARED_TURNS, DemoReport, Pace, Turn
+from kakeya_local.demo_report import NUM_COMPARED_TURNS, DemoReport, Pace
+from kakeya_local.demo_turn import Turn
+from kakeya_local.http_transcript import http_summary
 
 
 def summarize(report: DemoReport, console: Console) -> None:
-    """Prints growth, what was forgotten, bytes against the formula, answers, and first turns against last ones."""
+    """Prints growth, what was forgotten, bytes against the formula, answers, pace at first and last, and HTTP."""
     growth = [_growth(report, last) for last in report.last_turns()]
-    for line in ("", *growth, "", _answers(report), _formula(report), _pace(report)):
+    http = [http_summary(report.http)] if report.http else []
+    for line in ("", *growth, "", _answers(report), _formula(report), _pace(report), *http):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from kakeya_local.demo_report import Turn
+from kakeya_local.demo_turn import Turn
 
 _COLUMNS = ("conversation", "turn", "history", "new tokens", "prefill ms", "decode ms", "kv_live_bytes")
 _TURNS_PER_LINE = 10

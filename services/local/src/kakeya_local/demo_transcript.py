@@ -2,7 +2,8 @@
 
 from rich.markup import escape
 
-from kakeya_local.demo_report import DemoReport, Opened, Turn
+from kakeya_local.demo_report import DemoReport, Opened
+from kakeya_local.demo_turn import Turn
 from kakeya_local.terminal import print_table
 
 _HEADER = ("turn", "history", "seen", "prefill+decode ms", "kv_live_bytes", "you -> the model")
@@ -28,16 +29,20 @@ def _title(session: Opened) -> str:
 
 
 def _row(turn: Turn) -> tuple[str, ...]:
-    said = f"{_one_line(turn.user)} -> {_one_line(turn.answer)}"
-    missed = "" if turn.as_expected else f" [bold red]\\[{escape(_missed(turn))}][/]"
     return (
         str(turn.turn),
         str(turn.history_length),
         str(turn.history_length - turn.forgotten_tokens),
         f"{turn.prefill_seconds * 1e3:.0f}+{turn.decode_seconds * 1e3:.0f}",
         f"{turn.kv_live_bytes:,}",
-        escape(said) + missed,
+        said_cell(turn),
     )
+
+
+def said_cell(turn: Turn) -> str:
+    """What was said in a turn and what it lacks, as rich markup in one line."""
+    missed = "" if turn.as_expected else f" [bold red]\\[{escape(_missed(turn))}][/]"
+    return escape(f"{_one_line(turn.user)} -> {_one_line(turn.answer)}") + missed
 
 
 def _missed(turn: Turn) -> str:

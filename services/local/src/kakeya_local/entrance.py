@@ -44,7 +44,12 @@ def _credentials(environment: Mapping[str, str]) -> grpc.ChannelCredentials | No
 
 
 def tls_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """What the workers need beside the environment to find the router behind its certificate."""
-    if environment.get(_CERT) and not environment.get(_WORKER_CA):
-        return {_WORKER_CA: environment[_CA]}
-    return {}
+    """What the workers and the HTTP shim need beside the environment to find the router behind its certificate.
+
+    The shim is a client: it shows the router what clients on this machine show.
+    """
+    if not environment.get(_CERT):
+        return {}
+    found = {_WORKER_CA: environment[_CA]}
+    found |= {f"KAKEYA_HTTP_ROUTER_{name}": environment.get(f"KAKEYA_TLS_{name}", "") for name in ("CA", "CERT", "KEY")}
+    return {name: value for name, value in found.items() if value and not environment.get(name)}

@@ -23,6 +23,7 @@ _PARTS = {
     "kakeya-shared": "shared by services",
     "kakeya-router": "session router",
     "kakeya-worker": "verifier worker",
+    "kakeya-http-shim": "OpenAI's HTTP API",
     "kakeya-local": "local stack",
 }
 # Seams with plugins, and the line that installs what a built-in of that seam needs.

@@ -10,6 +10,7 @@ from pathlib import Path
 from kakeya.cli.connection import Connection
 from kakeya_local.entrance import entrance, tls_environment
 from kakeya_local.errors import StackError
+from kakeya_local.http_plan import HttpPlan
 from kakeya_local.ports import claim, reachable
 from kakeya_local.processors import num_processors
 from kakeya_local.program import Program, redis_program, router_program, worker_program
@@ -31,6 +32,7 @@ class Plan:
         connection: how clients on this machine reach it, with the administrator's key where keys are asked for.
         credentials: of this run; None where no keys are asked for.
         environment: of the processes, beside this one's own.
+        http: the HTTP shim; None where it is left out.
     """
 
     settings: UpSettings
@@ -41,6 +43,7 @@ class Plan:
     connection: Connection
     credentials: RunCredentials | None = None
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+    http: HttpPlan | None = None
 
     @property
     def router(self) -> HostPort:
@@ -68,7 +71,8 @@ class Plan:
         ]
         redis = redis_program(self.redis_server, self.redis.port, redis_directory, persistent=not settings.ephemeral)
         router = router_program(self.bind, self.redis.port, auth=settings.auth, insecure=settings.insecure)
-        return [redis, router, *workers]
+        http = [self.http.program(self.router)] if self.http else []
+        return [redis, router, *workers, *http]
 
 
 def make_plan(settings: UpSettings) -> Plan:
@@ -78,30 +82,32 @@ def make_plan(settings: UpSettings) -> Plan:
         StackError: a part is not installed, a port is taken, Redis is missing, the model is not there, or a key or
             certificate is of no use.
     """
-    require_parts("router", "worker")
-    if settings.http_bind:
-        raise StackError("--http-bind needs the HTTP shim (kakeya http), which is not installed")
+    require_parts("router", "worker", *(["http"] if settings.http_bind else []))
     bind = claim(HostPort.parse(settings.bind))
+    model = checked_model(settings.named_model)
     credentials = RunCredentials.take(os.environ) if settings.asks_for_keys else None
     return Plan(
         settings=settings,
-        model=checked_model(settings.named_model),
+        model=model,
         redis_server=find_redis(settings.redis_server),
         redis=claim(HostPort("127.0.0.1", 0)),
         bind=bind,
         connection=entrance(reachable(bind), credentials.admin_key if credentials else "", os.environ),
         credentials=credentials,
         environment=tls_environment(os.environ) | (credentials.environment if credentials else {}),
+        http=HttpPlan.make(settings.http_bind, bind, model, os.environ) if settings.http_bind else None,
     )
 
 
 def require_parts(*commands: str) -> None:
     """Raises StackError unless the parts that bring these subcommands are installed."""
     installed = {point.name for point in entry_points(group="kakeya.commands")}
-    parts = {"worker": "kakeya-worker[torch]", "router": "kakeya-router"}
+    parts = {"worker": "kakeya-worker[torch]", "router": "kakeya-router", "http": "kakeya-http-shim"}
     for command in commands:
         if command not in installed:
-            raise StackError(f"`kakeya {command}` is not installed; install it with: pip install '{parts[command]}'")
+            alone = " (or do without it: --http-bind none)" if command == "http" else ""
+            install = f"install it with: pip install '{parts[command]}'"
+            raise StackError(f"`kakeya {command}` is not installed; {install}{alone}")
 
 
 def checked_model(model: str | None) -> str:

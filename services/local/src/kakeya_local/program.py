@@ -7,6 +7,9 @@ from pathlib import Path
 
 from kakeya_shared.addresses import HostPort
 
+HTTP = "http"
+"""Name of the HTTP shim's process."""
+
 
 class Stage(IntEnum):
     """Processes start in this order and stop in the reverse one."""
@@ -14,6 +17,7 @@ class Stage(IntEnum):
     REDIS = 10
     ROUTER = 20
     WORKER = 30
+    HTTP = 40
 
 
 @dataclass(frozen=True)
@@ -66,6 +70,16 @@ def worker_program(
         worker_id=name,
     )
     return Program(name, Stage.WORKER, command, start_seconds=5)
+
+
+def http_program(bind: HostPort, router: HostPort, *, tokenizer: str | None, insecure: bool) -> Program:
+    """The HTTP shim.
+
+    Args:
+        tokenizer: MODEL=DIR_OR_HUB_ID, by the name that the model is served under; None: as its variables say.
+    """
+    command = _kakeya("http", router=router, bind=bind, tokenizer=tokenizer)
+    return Program(HTTP, Stage.HTTP, (*command, *(["--insecure"] if insecure else [])), start_seconds=5)
 
 
 def _kakeya(subcommand: str, **flags: object) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Whether a router serves, and which workers have joined it."""
+"""Whether a router serves, which workers have joined it, and which sessions are open."""
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
@@ -47,3 +47,15 @@ async def list_workers(channel: grpc.aio.Channel, metadata: Metadata) -> list[ad
     stub = AdminServiceStub(channel)
     response = await stub.ListWorkers(admin_pb2.ListWorkersRequest(), metadata=metadata, timeout=_CALL_SECONDS)
     return sorted(response.workers, key=lambda worker: worker.worker_id)
+
+
+async def list_sessions(channel: grpc.aio.Channel, metadata: Metadata) -> list[str]:
+    """The ids of all open sessions. Raises grpc.aio.AioRpcError."""
+    stub, sessions = AdminServiceStub(channel), list[str]()
+    request = admin_pb2.ListSessionsRequest()
+    while True:
+        response = await stub.ListSessions(request, metadata=metadata, timeout=_CALL_SECONDS)
+        sessions += [session.session_id for session in response.sessions]
+        if not response.next_page_token:
+            return sessions
+        request.page_token = response.next_page_token

@@ -2,9 +2,9 @@
 
 import os
 from pathlib import Path
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import model_validator
+from pydantic import BeforeValidator, model_validator
 
 from kakeya_shared.addresses import Address, HostPort, is_loopback
 from kakeya_shared.settings import ServiceSettings, setting
@@ -13,8 +13,13 @@ DEFAULT_MODEL = "kakeya-nano"
 """Served where no other is asked for; this part depends on its package."""
 
 
+def _none_is_off(given: object) -> object:
+    """`none`, which turns a listener off by flag and by variable; an empty variable is one that is not set."""
+    return None if isinstance(given, str) and given.strip().lower() == "none" else given
+
+
 class UpSettings(ServiceSettings):
-    """Starts a whole Kakeya on this machine: Redis, a router and workers. Ctrl-C stops all of it."""
+    """Starts a whole Kakeya on this machine: Redis, a router, workers and the HTTP shim. Ctrl-C stops all of it."""
 
     model_config = ServiceSettings.configured(command="up")
 
@@ -48,7 +53,12 @@ class UpSettings(ServiceSettings):
         "listen outside loopback although anybody who reaches the port may use the stack",
         reason="that must be somebody's decision, not an oversight",
     )
-    http_bind: Address | None = setting(None, "where the HTTP shim listens", reason="no HTTP")
+    http_bind: Annotated[Address | None, BeforeValidator(_none_is_off)] = setting(
+        "127.0.0.1:8000",
+        "where OpenAI's HTTP API is served; port 0 takes a free one, `none` leaves it out",
+        unit="HOST:PORT",
+        reason="this machine only; where OpenAI clients are looked for",
+    )
     data_dir: Path | None = setting(
         None, "directory of Redis' data and the logs", reason="${XDG_STATE_HOME:-~/.local/state}/kakeya"
     )
@@ -77,10 +87,12 @@ class UpSettings(ServiceSettings):
 
     @model_validator(mode="after")
     def _let_nobody_in_unnoticed(self) -> Self:
-        host = HostPort.parse(self.bind).host
-        if not (is_loopback(host) or self.asks_for_keys or self.insecure):
-            raise ValueError(
-                f"--bind {host} is outside loopback and keys are not asked for (--auth keys); --insecure does it "
-                "nevertheless"
-            )
+        if self.asks_for_keys or self.insecure:
+            return self
+        for flag, bind in (("--bind", self.bind), ("--http-bind", self.http_bind)):
+            if bind and not is_loopback(host := HostPort.parse(bind).host):
+                raise ValueError(
+                    f"{flag} {host} is outside loopback and keys are not asked for (--auth keys); --insecure does it "
+                    "nevertheless"
+                )
         return self

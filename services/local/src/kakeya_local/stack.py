@@ -14,6 +14,7 @@ import grpc
 from kakeya_local.data_directory import DataDirectory, open_directory
 from kakeya_local.errors import StackError
 from kakeya_local.plan import Plan, make_plan
+from kakeya_local.program import HTTP
 from kakeya_local.readiness import is_serving, joined_workers, open_channel
 from kakeya_local.settings import UpSettings
 from kakeya_local.supervisor import ProcessStatus, Supervisor
@@ -59,7 +60,7 @@ class Stack:
         self._num_restarts: Counter[str] = Counter()
 
     async def wait_ready(self) -> None:
-        """Returns when the router serves and all workers have joined.
+        """Returns when the router serves, all workers have joined, and the HTTP shim, if any, is ready.
 
         Raises:
             StackError: a process cannot start, or all of it takes too long.
@@ -88,12 +89,15 @@ class Stack:
             await asyncio.sleep(_WATCH_SECONDS)
 
     async def table(self) -> list[ListeningProcess]:
-        """Every process with its address."""
+        """Every process with its address, in the order in which they start."""
         addresses = {"redis": str(self.plan.redis), "router": str(self.plan.bind)}
         addresses |= {worker.worker_id: worker.address for worker in self.workers}
+        addresses |= {HTTP: str(self.plan.http.bind)} if self.plan.http else {}
+        pids = {status.name: status.pid for status in await self._supervisor.processes()}
         return [
-            ListeningProcess(status.name, addresses[status.name], status.pid, self.directory.log(status.name))
-            for status in await self._supervisor.processes()
+            ListeningProcess(name, address, pids[name], self.directory.log(name))
+            for name, address in addresses.items()
+            if name in pids
         ]
 
     async def _missing(self, channel: grpc.aio.Channel) -> str:
@@ -102,9 +106,14 @@ class Stack:
         joined = await joined_workers(channel, self.plan.connection.metadata)
         self.workers = [worker for worker in joined if self._is_of_this_run(worker)]
         num_wanted = self.plan.settings.workers
-        if len(self.workers) == num_wanted:
-            return ""
-        return f"workers to load {Path(self.plan.model).name}: {len(self.workers)} of {num_wanted} have joined"
+        if len(self.workers) != num_wanted:
+            return f"workers to load {Path(self.plan.model).name}: {len(self.workers)} of {num_wanted} have joined"
+        return await self._missing_http()
+
+    async def _missing_http(self) -> str:
+        if self.plan.http and (reason := await asyncio.to_thread(self.plan.http.entrance.unready)):
+            return f"the HTTP shim: {reason}"
+        return ""
 
     def _is_of_this_run(self, worker: WorkerStatus) -> bool:
         # Redis may still have a worker of a run that was killed, or one that joined from another machine.

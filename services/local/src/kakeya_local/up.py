@@ -1,11 +1,14 @@
 """`kakeya up`: runs a stack in the foreground until it is told to stop."""
 
 import asyncio
+import os
 import sys
 from contextlib import AsyncExitStack
 
+from kakeya_local.curl_line import curl_line
 from kakeya_local.errors import StackError
 from kakeya_local.key_handover import handed_over
+from kakeya_local.plan import Plan
 from kakeya_local.settings import UpSettings
 from kakeya_local.signals import cancelled_by_signals
 from kakeya_local.stack import running
@@ -32,8 +35,18 @@ async def _serve(settings: UpSettings) -> None:
         if (credentials := stack.plan.credentials) and credentials.is_new:
             lines = handover.enter_context(handed_over(credentials.admin_key, stack.directory.path))
             print(*lines, sep="\n", file=sys.stderr, flush=True)
-        print(f"ready grpc={stack.plan.bind}", flush=True)
+        print(*_ready(stack.plan), sep="\n", flush=True)
         await stack.watch()
+
+
+def _ready(plan: Plan) -> list[str]:
+    """A request that works, and where everything is served."""
+    if plan.http is None:
+        return [f"ready grpc={plan.bind}"]
+    entrance = plan.http.entrance
+    ca = os.environ.get("KAKEYA_TLS_CA", "") if entrance.tls else ""
+    curl = curl_line(entrance.url, plan.http.model, with_key=plan.settings.asks_for_keys, ca=ca)
+    return [curl, f"ready grpc={plan.bind} http={plan.http.bind}"]
 
 
 def _report(line: str) -> None:

@@ -1,6 +1,6 @@
 """`kakeya up`."""
 
-SUMMARY = "start a whole Kakeya on this machine: Redis, router and workers"
+SUMMARY = "start a whole Kakeya on this machine: Redis, router, workers and the HTTP shim"
 
 
 def main(argv: list[str]) -> int:

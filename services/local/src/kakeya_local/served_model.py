@@ -1,0 +1,33 @@
+"""What clients call the model of a stack, and where its tokenizer is."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from kakeya_local.errors import StackError
+
+TOKENIZER_VARIABLE = "KAKEYA_HTTP_TOKENIZER"
+_TOKENIZER_FILES = ("tokenizer*", "vocab*", "spiece.model")
+
+
+def served_name(model: str, environment: Mapping[str, str]) -> str:
+    """As the workers of this environment name a model: a directory or a hub id."""
+    return environment.get("KAKEYA_WORKER_SERVED_MODEL_NAME") or Path(model).name or model
+
+
+def tokenizer_pair(model: str, environment: Mapping[str, str]) -> str | None:
+    """NAME=MODEL for the HTTP shim; None where the environment tells it already.
+
+    Raises:
+        StackError: the model brings no tokenizer, or cannot be said in this form.
+    """
+    if environment.get(TOKENIZER_VARIABLE):
+        return None
+    name = served_name(model, environment)
+    if Path(model).is_dir() and not any(next(Path(model).glob(files), None) for files in _TOKENIZER_FILES):
+        raise StackError(
+            f"the model directory {model} holds no tokenizer, which HTTP needs; name one by "
+            f"{TOKENIZER_VARIABLE}={name}=DIR, or do without HTTP (--http-bind none)"
+        )
+    if "=" in name or "," in name + model:
+        raise StackError(f"HTTP cannot serve {model}: a comma or `=` in its name or path (--http-bind none)")
+    return f"{name}={model}"
