@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import kakeya
+from tests.integration.http_stack import HttpStack, http_stack
 from tests.integration.processes import Runtime, runtime
 from tests.random_checkpoint import save_random_checkpoint
 
@@ -26,3 +27,10 @@ def shared_runtime(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Ite
 async def client(shared_runtime: Runtime) -> AsyncIterator[kakeya.AsyncClient]:
     async with kakeya.AsyncClient(shared_runtime.address) as client:
         yield client
+
+
+@pytest.fixture(scope="session")
+def http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpStack]:
+    """The stack that most tests of HTTP share; a test that breaks something mends it."""
+    with http_stack(tmp_path_factory.mktemp("http")) as made:
+        yield made

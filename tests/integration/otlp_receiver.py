@@ -23,6 +23,7 @@ class ReceivedSpan:
     parent_id: str
     attributes: dict[str, str | int | float]
     is_error: bool
+    written: str  # all of it, events and the status's message included
 
 
 @dataclass
@@ -49,10 +50,19 @@ class OtlpReceiver(trace_service_pb2_grpc.TraceServiceServicer):
                         parent_id=span.parent_span_id.hex(),
                         attributes=_attributes(span.attributes),
                         is_error=span.status.code == 2,
+                        written=str(span),
                     )
                     with self._lock:
                         self.spans.append(received)
         return trace_service_pb2.ExportTraceServiceResponse()
+
+    def environment(self) -> dict[str, str]:
+        """With which a process exports its spans here, at once."""
+        return {
+            "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://{self.address}",
+            "OTEL_EXPORTER_OTLP_INSECURE": "true",
+            "OTEL_BSP_SCHEDULE_DELAY": "50",
+        }
 
     def named(self, name: str) -> list[ReceivedSpan]:
         """Spans of one name, in the order of their arrival."""

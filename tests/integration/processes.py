@@ -1,4 +1,4 @@
-"""A runtime of real processes: a Redis, routers, workers, all on loopback and free ports."""
+"""A runtime of real processes: a Redis, routers, workers, HTTP shims, all on loopback and free ports."""
 
 import asyncio
 import os
@@ -7,9 +7,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from http.client import HTTPConnection
 from pathlib import Path
 
 import grpc
@@ -70,6 +71,7 @@ class Runtime:
     environment: dict[str, str] = field(default_factory=dict)
     routers: list[Process] = field(default_factory=list)
     workers: list[Process] = field(default_factory=list)
+    shims: list[Process] = field(default_factory=list)
     credentials: grpc.ChannelCredentials | None = None  # of a runtime over TLS
 
     @property
@@ -102,6 +104,15 @@ class Runtime:
         self.workers.append(worker)
         return worker
 
+    def start_http(self, *flags: str) -> Process:
+        """An HTTP shim of the first router, once it finds that."""
+        address = f"127.0.0.1:{free_port()}"
+        arguments = ["kakeya_http_shim", "--router", self.address, "--bind", address, *flags]
+        shim = self._start(f"http-{len(self.shims)}", address, arguments)
+        self.shims.append(shim)
+        wait_until(lambda: http_status(address, "/readyz") == 200, f"the HTTP shim is ready; see {shim.log}")
+        return shim
+
     def list_workers(self) -> list[WorkerStatus]:
         with self._channel() as channel:
             call = AdminServiceStub(channel).ListWorkers
@@ -111,16 +122,8 @@ class Runtime:
         wait_until(lambda: len(self.list_workers()) == number, f"{number} workers have joined")
 
     def stop(self) -> None:
-        for process in (*self.workers, *self.routers):
-            if process.process.poll() is None:
-                process.process.terminate()
-        stuck = []
-        for process in (*self.workers, *self.routers):
-            try:
-                process.process.wait(timeout=20)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                stuck.append(process.log.stem)
+        """Shims first, so that they find a runtime in which to close their sessions."""
+        stuck = [*_stop(self.shims), *_stop([*self.workers, *self.routers])]
         assert not stuck, f"did not stop within 20 s: {stuck}"
 
     def _channel(self) -> grpc.Channel:
@@ -158,6 +161,33 @@ def runtime(
             made.start_worker()
         made.wait_for_workers(num_workers)
         yield made
+
+
+def _stop(processes: Sequence[Process]) -> list[str]:
+    """Returns those that had to be killed."""
+    for process in processes:
+        if process.process.poll() is None:
+            process.process.terminate()
+    stuck = []
+    for process in processes:
+        try:
+            process.process.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            stuck.append(process.log.stem)
+    return stuck
+
+
+def http_status(address: str, path: str) -> int | None:
+    """Of a GET; None where nobody answers."""
+    connection = HTTPConnection(address, timeout=5)
+    try:
+        connection.request("GET", path)
+        return connection.getresponse().status
+    except OSError:
+        return None
+    finally:
+        connection.close()
 
 
 def wait_until(condition: Callable[[], bool], what: str, seconds: float = START_SECONDS) -> None:

@@ -93,12 +93,7 @@ def receiver() -> Iterator[OtlpReceiver]:
 
 @pytest.fixture(scope="module")
 def secured(model: Path, tmp_path_factory: pytest.TempPathFactory, receiver: OtlpReceiver) -> Iterator[Secured]:
-    environment = asking_for_keys() | {
-        "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://{receiver.address}",
-        "OTEL_EXPORTER_OTLP_INSECURE": "true",
-        "OTEL_BSP_SCHEDULE_DELAY": "50",
-        "KAKEYA_ROUTER_LOG_LEVEL": "debug",
-    }
+    environment = asking_for_keys() | receiver.environment() | {"KAKEYA_ROUTER_LOG_LEVEL": "debug"}
     with (
         runtime(model, tmp_path_factory.mktemp("secured"), num_workers=1, environment=environment) as made,
         grpc.insecure_channel(made.address) as channel,

@@ -26,24 +26,16 @@ def receiver() -> Iterator[OtlpReceiver]:
 @pytest.fixture(scope="module")
 def traced(model: Path, tmp_path_factory: pytest.TempPathFactory, receiver: OtlpReceiver) -> Iterator[Runtime]:
     """A runtime that exports at once, as the standard variables ask."""
-    environment = _environment(receiver)
+    environment = receiver.environment()
     with runtime(model, tmp_path_factory.mktemp("traced"), num_workers=1, environment=environment) as made:
         yield made
-
-
-def _environment(receiver: OtlpReceiver) -> dict[str, str]:
-    return {
-        "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://{receiver.address}",
-        "OTEL_EXPORTER_OTLP_INSECURE": "true",
-        "OTEL_BSP_SCHEDULE_DELAY": "50",
-    }
 
 
 @pytest.fixture(scope="module")
 def conversation(traced: Runtime, receiver: OtlpReceiver) -> tuple[str, str]:
     """Session id and op id of one traced turn."""
     command = [sys.executable, "-m", "tests.integration.converse", traced.address]
-    environment = {**os.environ, **_environment(receiver)}
+    environment = {**os.environ, **receiver.environment()}
     output = subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout
     session_id, op_id = output.split()
     wait_until(lambda: len(_by_service(receiver, "/Generate")) == 4, "four spans of Generate")

@@ -51,7 +51,8 @@ async def test_several_answers(shim: Shim) -> None:
         texts[choice["index"]] += choice["delta"].get("content", "")
         roles += [choice["index"]] * ("role" in choice["delta"])
     assert sorted(texts.values()) == ["One.", "Two."]
-    assert sorted(roles) == [0, 1], "each begins once"
+    assert roles == [0, 1], "each begins once, in their order"
+    assert [event["choices"][0]["delta"] for event in events[:2]] == [{"role": "assistant", "content": ""}] * 2
     assert last["usage"]["completion_tokens"] == 10
 
 

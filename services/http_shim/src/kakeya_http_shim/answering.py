@@ -100,6 +100,9 @@ async def _streamed(
     ended: dict[int, Ended] = {}
     async with _signs_of_life(reply, comment_seconds) as begin_signs:
         async for index, event in events:
+            if len(question.asks) > 1 and not begun and not isinstance(event, Opened):
+                begun.update(range(len(question.asks)))
+                await _begin_in_order(question, heading, reply)
             is_first = index not in begun
             match event:
                 case Opened():
@@ -117,6 +120,12 @@ async def _streamed(
         in_order = [ended[index] for index in range(len(ended))]
         await reply.event(question.writer.usage(heading, in_order))
     await reply.done()
+
+
+async def _begin_in_order(question: Question, heading: Heading, reply: Reply) -> None:
+    """An empty piece of each answer: what puts streams together in OpenAI's own client counts on that order."""
+    for index in range(len(question.asks)):
+        await reply.event(question.writer.piece(heading, index, Delta(""), is_first=True))
 
 
 @asynccontextmanager
