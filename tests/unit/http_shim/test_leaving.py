@@ -19,7 +19,7 @@ async def send(shim: Shim, *, stream: bool, **fields: object) -> tuple[asyncio.S
     """A chat on a connection of its own, which a test can break off as it likes."""
     reader, writer = await asyncio.open_connection("127.0.0.1", shim.port)
     body = json.dumps({"messages": HELLO, "stream": stream, **fields}).encode()
-    head = f"POST {CHAT} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len(body)}\r\n\r\n"
+    head = f"POST {CHAT} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
     writer.write(head.encode() + body)
     await writer.drain()
     return reader, writer
@@ -86,7 +86,9 @@ async def test_a_failure_ends_the_other_answers(shim: Shim) -> None:
 
 async def test_leaving_in_the_body(shim: Shim) -> None:
     _, writer = await asyncio.open_connection("127.0.0.1", shim.port)
-    writer.write(f"POST {CHAT} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100\r\n\r\n{{".encode())
+    writer.write(
+        f"POST {CHAT} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{{".encode()
+    )
     await writer.drain()
     await asyncio.sleep(0.1)
     writer.close()
@@ -139,7 +141,7 @@ async def test_a_client_that_reads_nothing(runtime: ScriptedRuntime, tokenizer_d
             body = json.dumps(
                 {"messages": HELLO, "stream": True, "logprobs": True, "top_logprobs": 20, "max_tokens": 60_000}
             ).encode()
-            head = f"POST {CHAT} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len(body)}\r\n\r\n"
+            head = f"POST {CHAT} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
             client.send(head.encode() + body)
             await has_come(shim, "Generate")
             await asyncio.to_thread(runtime.wait_for, lambda: runtime.num_cancelled == 1)

@@ -142,6 +142,17 @@ async def test_readiness(runtime: ScriptedRuntime, tokenizer_dir: Path) -> None:
         assert response.status_code == 503
 
 
+async def test_not_ready_with_the_tokenizer_of_another_model(runtime: ScriptedRuntime, tokenizer_dir: Path) -> None:
+    runtime.models[0].tokenizer_digest = "0" * 64
+    async with serving_shim(runtime, tokenizer_dir) as shim:
+        response = await shim.http.get("/readyz")
+        assert (response.status_code, response.json()["error"]["code"]) == (503, "tokenizer_mismatch")
+        runtime.models.append(model("other"))
+        runtime.models[1].vocab_size = 1000
+    async with serving_shim(runtime, tokenizer_dir, "--tokenizer", f"other={tokenizer_dir}") as shim:
+        assert (await shim.http.get("/readyz")).status_code == 200, "one can be used"
+
+
 async def test_keys_are_passed_on(shim: Shim) -> None:
     response = await shim.http.post(
         "/v1/completions", json={"prompt": "a", "max_tokens": 1}, headers={"authorization": "Bearer mine"}

@@ -38,6 +38,19 @@ async def test_no_page_of_another_origin(runtime: ScriptedRuntime, tokenizer_dir
         assert "access-control-allow-origin" not in refused.headers
 
 
+@pytest.mark.parametrize("media_type", [None, "text/plain", "application/x-www-form-urlencoded"])
+async def test_what_any_page_may_send_is_refused(
+    runtime: ScriptedRuntime, tokenizer_dir: Path, media_type: str | None
+) -> None:
+    async with serving_shim(runtime, tokenizer_dir) as shim:
+        headers = {"content-type": media_type} if media_type else {}
+        response = await shim.http.post("/v1/completions", content=b'{"prompt": "a"}', headers=headers)
+        assert (response.status_code, response.json()["error"]["code"]) == (415, "unsupported_media_type")
+        json_type = {"content-type": "Application/JSON; charset=utf-8"}
+        answer = await shim.http.post("/v1/completions", content=b'{"prompt": "a", "max_tokens": 1}', headers=json_type)
+        assert answer.status_code == 200
+
+
 async def test_hosts(runtime: ScriptedRuntime, tokenizer_dir: Path) -> None:
     async with serving_shim(runtime, tokenizer_dir) as shim:
         response = await shim.http.get("/v1/models", headers={"host": "evil.example"})

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Generic, TypeVar
 
+from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
@@ -63,6 +64,7 @@ class GenerationRoute(ABC, Generic[Body]):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Raises ApiError where the body is none of its kind."""
+        _check_media_type(scope)
         try:
             data = await _read(receive)
         except ClientDisconnect:
@@ -183,6 +185,16 @@ def _prompt(given: str | list[int], model: TextModel) -> Prompt:
     if unknown is not None:
         raise ApiError(400, f"prompt: the model knows no token {unknown}", param="prompt", code="invalid_value")
     return prompt
+
+
+def _check_media_type(scope: Scope) -> None:
+    """Raises ApiError unless the body is said to be JSON.
+
+    A web page may send anything else to any server without asking it first (a "simple request" of the Fetch standard).
+    """
+    given = Headers(scope=scope).get("content-type", "")
+    if given.partition(";")[0].strip().lower() != "application/json":
+        raise ApiError(415, "send the body with Content-Type: application/json", code="unsupported_media_type")
 
 
 async def _read(receive: Receive) -> bytes:

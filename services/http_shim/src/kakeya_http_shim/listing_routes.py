@@ -59,16 +59,22 @@ class ListingRoutes:
         return _json(Health())
 
     async def readiness(self, _: Request) -> Response:
-        """Whether a request would find the runtime and a model. Raises ApiError."""
+        """Whether a request would find the runtime, and a model with its tokenizer. Raises ApiError."""
         try:
             names = await self._models.names("")
         except ApiError as error:
             if error.status == 401:  # the router is there and asks for keys, which nobody gave this server
                 return _json(Health())
             raise
-        if not names:
-            raise unavailable("no worker serves a model that has a tokenizer here", "no_worker")
-        return _json(Health())
+        problem = unavailable("no worker serves a model that has a tokenizer here", "no_worker")
+        for name in names:
+            try:
+                await self._models.find(name, "")  # which loads it
+            except ApiError as error:
+                problem = error
+            else:
+                return _json(Health())
+        raise problem
 
     async def metrics(self, _: Request) -> Response:
         """For Prometheus."""

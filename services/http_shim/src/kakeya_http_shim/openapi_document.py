@@ -18,6 +18,7 @@ _STATUSES = {
     404: "there is no such model",
     408: "the body did not come in time",
     413: "the body is too large",
+    415: "the body is not said to be JSON",
     429: "too many requests, or a quota is used up; Retry-After says when to come again",
     500: "unforeseen",
     503: "not now; Retry-After says when to come again",
@@ -80,7 +81,7 @@ def _generation(name: str, body: type[BaseModel], answer: type[BaseModel], chunk
         "operationId": name,
         "summary": (answer.__doc__ or "").splitlines()[0],
         "requestBody": {"required": True, "content": _json(body)},
-        "responses": _responses(_json(answer) | stream, 400, 401, 403, 404, 408, 413, 429, 500, 503),
+        "responses": _responses(_json(answer) | stream, 400, 401, 403, 404, 408, 413, 415, 429, 500, 503),
         "security": [{"key": []}, {}],
     }
 
