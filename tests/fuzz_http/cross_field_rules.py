@@ -49,7 +49,7 @@ RULES = (
     CrossFieldRule(
         "top_logprobs only with logprobs",
         "top_logprobs",
-        lambda body, _: body.get("top_logprobs") is not None and not body.get("logprobs"),
+        lambda body, _: bool(body.get("top_logprobs")) and not body.get("logprobs"),
     ),
     CrossFieldRule("max_tokens and max_completion_tokens are equal", "max_tokens", lambda body, _: _differ(body)),
     CrossFieldRule(

@@ -1,12 +1,15 @@
 """POST /v1/chat/completions: what comes in becomes a session's tokens, what comes out becomes an answer."""
 
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kakeya_stubs.v1 import runtime_pb2 as pb
 from tests.unit.http_shim.shim import HELLO, Shim
-from tests.unit.sdk.scripted_runtime import FINGERPRINT
+from tests.unit.http_shim.shim import shim as serving_shim
+from tests.unit.sdk.scripted_runtime import FINGERPRINT, ScriptedRuntime
 
 PROMPT = "<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n"
 
@@ -179,3 +182,36 @@ async def test_what_happens_to_what_does_not_fit(shim: Shim, fields: dict[str, A
     shim.will_say("Hi!")
     assert (await shim.chat(**fields)).status_code == 200
     assert shim.runtime.requests["CreateSession"][0].on_overflow == policy
+
+
+async def test_flags_that_requests_do_not_overrule(runtime: ScriptedRuntime, tokenizer_dir: Path) -> None:
+    flags = ("--on-overflow", "refuse", "--default-max-tokens", "9", "--max-append-tokens", "5", "--router-wait-s", "0")
+    async with serving_shim(runtime, tokenizer_dir, *flags) as shim:
+        shim.will_say("Hi!")
+        assert (await shim.chat()).status_code == 200
+        assert runtime.requests["CreateSession"][0].on_overflow == pb.OVERFLOW_POLICY_REFUSE
+        assert runtime.requests["Generate"][0].max_tokens == 9
+        assert {len(request.token_ids) for request in runtime.requests["AppendTokens"][:-1]} == {5}
+
+
+async def test_a_session_that_is_full(shim: Shim) -> None:
+    done = pb.GenerateDone(stop_reason=pb.STOP_REASON_TRUNCATED, history_length=40)
+    shim.runtime.unusual_responses.append(pb.GenerateResponse(done=done))
+    answer = (await shim.chat()).json()
+    assert answer["choices"][0]["finish_reason"] == "length"
+
+
+async def test_what_is_seen_after_a_stop_text(shim: Shim) -> None:
+    shim.will_say("one two three four")
+    usage = (await shim.chat(stop="three")).json()["usage"]
+    assert usage["kakeya"] == {
+        "history": usage["total_tokens"],
+        "retained": 20,
+        "evicted": usage["total_tokens"] - 20,
+    }
+
+
+async def test_the_longest_of_several_answers_says_what_is_seen(shim: Shim) -> None:
+    shim.will_say("One.", "Twenty-two.")
+    usage = (await shim.chat(n=2)).json()["usage"]
+    assert usage["kakeya"]["history"] == usage["prompt_tokens"] + len("Twenty-two.") + 1

@@ -73,7 +73,7 @@ async def test_log_probabilities_of_the_choice_alone(shim: Shim) -> None:
         ({"echo": True}, "echo"),
         ({"suffix": "x"}, "suffix"),
         ({"logprobs": 6}, "logprobs"),
-        ({"messages": []}, "messages"),
+        ({"messages": ["Hello"]}, "messages"),
     ],
 )
 async def test_refusals(shim: Shim, fields: dict[str, Any], param: str) -> None:

@@ -35,7 +35,8 @@ from tests.unit.sdk.scripted_runtime import ScriptedRuntime, fails, fails_plainl
         ("CreateSession", "TOO_MANY_CALLS", {}, 429, "rate_limit_exceeded", None),
         ("CreateSession", "QUOTA_EXCEEDED", {"quota": "sessions"}, 429, "quota_exceeded", None),
         ("CreateSession", "NO_WORKER", {}, 503, "no_worker", None),
-        ("CreateSession", "INVALID_FIELD", {"field": "pin"}, 400, "invalid_value", "messages"),
+        ("CreateSession", "INVALID_FIELD", {"field": "pin"}, 400, "context_length_exceeded", "messages"),
+        ("CreateSession", "INVALID_FIELD", {"field": "window"}, 400, "invalid_value", "window"),
         ("CreateSession", "UNAUTHENTICATED", {}, 401, "invalid_api_key", None),
         ("CreateSession", "PERMISSION_DENIED", {}, 403, "permission_denied", None),
         ("CreateSession", "DEADLINE_EXCEEDED", {}, 503, "timeout", None),
@@ -65,6 +66,12 @@ async def test_statuses(
     assert ("retry-after" in response.headers) == (status in (429, 503))
     assert ("www-authenticate" in response.headers) == (status == 401)
     shim.runtime.before[method].clear()
+
+
+async def test_a_completion_that_does_not_fit_blames_its_prompt(shim: Shim) -> None:
+    shim.runtime.before["AppendTokens"].append(fails("HISTORY_FULL"))
+    error = (await shim.complete()).json()["error"]
+    assert (error["code"], error["param"]) == ("context_length_exceeded", "prompt")
 
 
 async def test_the_runtimes_retry_delay_is_passed_on(shim: Shim) -> None:

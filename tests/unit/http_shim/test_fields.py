@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from kakeya_http_shim.chat_request import ChatRequest
 from kakeya_http_shim.completion_request import CompletionRequest
@@ -21,6 +22,9 @@ WITHOUT_EFFECT = {
     "prompt_cache_key": "a",
     "safety_identifier": "a",
 }
+
+
+TOOL_CALL = {"id": "1", "type": "function", "function": {"name": "add", "arguments": "{}"}}
 
 
 def refusal(body: bytes) -> ApiError:
@@ -119,6 +123,47 @@ async def test_bad_values(shim: Shim, fields: dict[str, Any], param: str, code: 
     assert error["type"] == "invalid_request_error"
     assert param in error["message"]
     assert not shim.runtime.requests["CreateSession"], "nothing was begun"
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"tools": []},
+        {"functions": []},
+        {"unknown": None},
+        {"logprobs": False, "top_logprobs": 0},
+        {"stop": None, "n": None, "seed": None, "stream_options": None, "stream": None, "temperature": None},
+    ],
+)
+async def test_what_is_not_used_may_be_named(shim: Shim, fields: dict[str, Any]) -> None:
+    response = await shim.chat(**fields, max_tokens=1)
+    assert response.status_code == 200, response.text
+
+
+@pytest.mark.parametrize(
+    ("message", "said"),
+    [
+        ({"content": "Hi", "refusal": None, "annotations": [], "audio": None, "function_call": None}, "Hi"),
+        ({"content": "Hi", "tool_calls": []}, "Hi"),
+        ({"content": []}, ""),
+        ({"content": None, "refusal": "No."}, "No."),
+        ({"content": [{"type": "text", "text": "Hm. "}, {"type": "refusal", "refusal": "No."}]}, "Hm. No."),
+        ({"content": "Hi", "tool_calls": [TOOL_CALL | {"index": 0}]}, "Hi"),
+    ],
+)
+async def test_answers_come_back_as_clients_have_them(shim: Shim, message: dict[str, Any], said: str) -> None:
+    response = await shim.chat(messages=[*HELLO, {"role": "assistant", **message}, *HELLO], max_tokens=1)
+    assert response.status_code == 200, response.text
+    prompt = shim.tokenizer.decode(list(shim.runtime.requests["AppendTokens"][0].token_ids), special_tokens=True)
+    assert f"<|im_start|>assistant\n{said}<|im_end|>" in prompt
+
+
+def test_the_first_of_many_faults_is_enough() -> None:
+    """To list them all would take seconds, in which nobody else is served."""
+    for model, field, bad in ((CompletionRequest, "prompt", [-1, -1]), (ChatRequest, "messages", [5, 5])):
+        with pytest.raises(ValidationError) as raised:
+            model.model_validate({field: bad})
+        assert raised.value.error_count() == 1
 
 
 def test_no_messages() -> None:

@@ -57,6 +57,7 @@ async def test_the_key_is_asked_about_and_kept(headers: str, key: str) -> None:
         "Authorization: Bearer schlüssel\r\n",
         "Authorization: Bearer a\r\nAuthorization: Bearer a\r\n",
         "Authorization: Bearer bad\r\n",
+        f"Authorization: Bearer {'k' * 4097}\r\n",
     ],
 )
 async def test_what_is_no_good_key_gets_401(headers: str) -> None:

@@ -14,13 +14,14 @@ from tests.unit.http_shim.shim import CHAT, HELLO, Shim, data
 from tests.unit.http_shim.shim import shim as serving_shim
 from tests.unit.sdk.scripted_runtime import ScriptedRuntime, fails, stalls
 
+HEAD = f"POST {CHAT} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: "
+
 
 async def send(shim: Shim, *, stream: bool, **fields: object) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """A chat on a connection of its own, which a test can break off as it likes."""
     reader, writer = await asyncio.open_connection("127.0.0.1", shim.port)
     body = json.dumps({"messages": HELLO, "stream": stream, **fields}).encode()
-    head = f"POST {CHAT} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
-    writer.write(head.encode() + body)
+    writer.write(f"{HEAD}{len(body)}\r\n\r\n".encode() + body)
     await writer.drain()
     return reader, writer
 
@@ -86,9 +87,7 @@ async def test_a_failure_ends_the_other_answers(shim: Shim) -> None:
 
 async def test_leaving_in_the_body(shim: Shim) -> None:
     _, writer = await asyncio.open_connection("127.0.0.1", shim.port)
-    writer.write(
-        f"POST {CHAT} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{{".encode()
-    )
+    writer.write(f"{HEAD}100\r\n\r\n{{".encode())
     await writer.drain()
     await asyncio.sleep(0.1)
     writer.close()
@@ -141,8 +140,7 @@ async def test_a_client_that_reads_nothing(runtime: ScriptedRuntime, tokenizer_d
             body = json.dumps(
                 {"messages": HELLO, "stream": True, "logprobs": True, "top_logprobs": 20, "max_tokens": 60_000}
             ).encode()
-            head = f"POST {CHAT} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
-            client.send(head.encode() + body)
+            client.send(f"{HEAD}{len(body)}\r\n\r\n".encode() + body)
             await has_come(shim, "Generate")
             await asyncio.to_thread(runtime.wait_for, lambda: runtime.num_cancelled == 1)
             await shim.nothing_left()
@@ -187,6 +185,14 @@ async def test_a_session_that_cannot_be_closed(runtime: ScriptedRuntime, tokeniz
     async with serving_shim(runtime, tokenizer_dir) as shim:
         runtime.before["CloseSession"].append(fails("INTERNAL"))
         assert (await shim.chat(max_tokens=1)).status_code == 200, "its time to live ends it"
+
+
+async def test_an_answer_does_not_wait_for_a_close_that_hangs(runtime: ScriptedRuntime, tokenizer_dir: Path) -> None:
+    async with serving_shim(runtime, tokenizer_dir) as shim:
+        runtime.before["CloseSession"].append(stalls)
+        async with asyncio.timeout(5):
+            assert (await shim.chat(stream=True, max_tokens=1)).text.endswith("data: [DONE]\n\n")
+        await gauge(shim, "in_flight_requests", 0)
 
 
 async def test_a_router_that_is_gone_at_the_end(runtime: ScriptedRuntime, tokenizer_dir: Path) -> None:

@@ -108,6 +108,17 @@ async def test_a_listing_answers_for_a_second(shim: Shim) -> None:
     assert len(shim.runtime.requests["ListModels"]) <= 2
 
 
+async def test_who_asks_at_the_same_time_asks_once(shim: Shim) -> None:
+    await asyncio.gather(*[shim.http.get("/v1/models") for _ in range(12)])
+    assert len(shim.runtime.requests["ListModels"]) == 1
+
+
+async def test_a_failed_listing_is_not_kept(shim: Shim) -> None:
+    shim.runtime.before["ListModels"].append(fails("INTERNAL"))
+    answers = [await shim.http.get("/v1/models") for _ in range(2)]
+    assert [answer.status_code for answer in answers] == [500, 200]
+
+
 async def test_listings_are_each_keys_own(runtime: ScriptedRuntime, tokenizer_dir: Path) -> None:
     async with serving_shim(runtime, tokenizer_dir) as shim:
         assert (await shim.http.get("/v1/models", headers={"authorization": "Bearer good"})).status_code == 200

@@ -1,12 +1,17 @@
 """The shim as a whole: what every answer carries, and what it says of itself at the start."""
 
-import subprocess
+import runpy
 import sys
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from kakeya_http_shim.command import main
+from kakeya_http_shim.deprecation import Deprecation
+from kakeya_http_shim.program import announce
+from kakeya_http_shim.settings import HttpSettings
+from kakeya_shared.addresses import HostPort
 from tests.unit.http_shim.shim import HELLO
 from tests.unit.http_shim.shim import shim as serving_shim
 from tests.unit.sdk.scripted_runtime import ScriptedRuntime
@@ -64,6 +69,11 @@ async def test_large_bodies(runtime: ScriptedRuntime, tokenizer_dir: Path) -> No
         assert (response.status_code, response.json()["error"]["code"]) == (413, "request_too_large")
 
 
+async def test_no_redirects(runtime: ScriptedRuntime, tokenizer_dir: Path) -> None:
+    async with serving_shim(runtime, tokenizer_dir) as shim:
+        assert (await shim.http.post("/v1/completions/")).status_code == 404
+
+
 async def test_metrics(runtime: ScriptedRuntime, tokenizer_dir: Path) -> None:
     async with serving_shim(runtime, tokenizer_dir) as shim:
         await shim.chat(max_tokens=3)
@@ -90,9 +100,32 @@ def test_a_certificate_of_the_router_that_is_none(tmp_path: Path, capfd: pytest.
     assert "holds no certificates in PEM" in capfd.readouterr().err
 
 
-def test_the_module_is_the_command() -> None:
-    shown = subprocess.run(
-        [sys.executable, "-m", "kakeya_http_shim", "--help"], capture_output=True, text=True, check=True
-    )
-    assert "usage: kakeya http" in shown.stdout
-    assert "--served-model-name" in shown.stdout
+def test_the_module_is_the_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "argv", ["kakeya_http_shim", "--help"])
+    with pytest.raises(SystemExit) as raised:
+        runpy.run_module("kakeya_http_shim", run_name="__main__")
+    assert raised.value.code == 0
+    shown = capsys.readouterr().out
+    assert "usage: kakeya http" in shown
+    assert "--served-model-name" in shown
+
+
+def test_what_is_said_at_the_start() -> None:
+    flags = ["--bind", "0.0.0.0:8000", "--insecure", "--deprecated-since", "2026-11-01"]
+    settings = HttpSettings.parse(flags)
+    with capture_logs() as said:
+        announce(settings, HostPort("0.0.0.0", 8000), Deprecation.from_settings(settings))
+    levels = [line["log_level"] for line in said]
+    assert levels == ["warning", "warning", "warning", "info"]
+    assert said[0]["event"].startswith("INSECURE: anybody who reaches this port")
+    assert "2026-11-01" in said[2]["event"]
+    assert said[3]["address"] == "0.0.0.0:8000"
+
+
+async def test_a_route_that_fails(
+    runtime: ScriptedRuntime, tokenizer_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with serving_shim(runtime, tokenizer_dir) as shim:
+        monkeypatch.setattr("kakeya_http_shim.listing_routes.Health", "not a model")
+        response = await shim.http.get("/healthz")
+    assert (response.status_code, response.json()["error"]["code"]) == (500, "internal_error")

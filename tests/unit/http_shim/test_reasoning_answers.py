@@ -1,6 +1,7 @@
 """What a thinking model thinks is told apart from what it says."""
 
 import json
+import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -59,3 +60,13 @@ async def test_off(runtime: ScriptedRuntime, thinking_dir: Path) -> None:
     async with serving_shim(runtime, thinking_dir, "--reasoning", "off") as shim:
         shim.will_say("<think>hm</think>Yes.")
         assert (await shim.chat()).json()["choices"][0]["message"]["content"] == "<think>hm</think>Yes."
+
+
+async def test_a_prompt_that_opens_the_thought(runtime: ScriptedRuntime, thinking_dir: Path, tmp_path: Path) -> None:
+    shutil.copytree(thinking_dir, tmp_path, dirs_exist_ok=True)
+    template = tiny_tokenizer.TEMPLATE + "<think>"
+    (tmp_path / "chat_template.jinja").write_text(template)
+    async with serving_shim(runtime, tmp_path) as shim:
+        shim.will_say("hm</think>Yes.")
+        message = (await shim.chat()).json()["choices"][0]["message"]
+        assert (message["content"], message["reasoning_content"]) == ("Yes.", "hm")

@@ -54,6 +54,7 @@ async def test_several_answers(shim: Shim) -> None:
     assert roles == [0, 1], "each begins once, in their order"
     assert [event["choices"][0]["delta"] for event in events[:2]] == [{"role": "assistant", "content": ""}] * 2
     assert last["usage"]["completion_tokens"] == 10
+    assert last["usage"]["prompt_tokens"] == len(shim.runtime.requests["AppendTokens"][0].token_ids), "counted once"
 
 
 async def test_log_probabilities_come_with_their_text(shim: Shim) -> None:

@@ -83,13 +83,14 @@ async def _whole(question: Question, events: AsyncGenerator[tuple[int, Event], N
     async for index, event in events:
         match event:
             case Opened():
-                fingerprint = event.fingerprint
+                fingerprint = fingerprint or event.fingerprint
             case Delta():
                 pieces[index].append(event)
             case Ended():
                 ended[index] = event
     wholes = [Whole(_joined(pieces[index]), ended[index]) for index in range(len(pieces))]
-    await reply.whole(question.writer.whole(_heading(question, fingerprint), wholes))
+    # Off the event loop, which thousands of tokens with their log-probabilities would stop.
+    await reply.whole(await asyncio.to_thread(question.writer.whole, _heading(question, fingerprint), wholes))
 
 
 async def _streamed(
@@ -106,7 +107,7 @@ async def _streamed(
             is_first = index not in begun
             match event:
                 case Opened():
-                    heading = _heading(question, event.fingerprint)
+                    heading = heading if heading.system_fingerprint else _heading(question, event.fingerprint)
                     begin_signs.set()
                     continue
                 case Delta():

@@ -65,7 +65,9 @@ def _routed(desk: Desk, metrics: Metrics) -> Starlette:
         HTTPException: _http_error,
         Exception: _unforeseen,
     }
-    return Starlette(routes=routes, exception_handlers=handlers)
+    app = Starlette(routes=routes, exception_handlers=handlers)
+    app.router.redirect_slashes = False  # clients would follow it to where this server believes itself to be
+    return app
 
 
 def _with_cors(app: ASGIApp, settings: HttpSettings) -> ASGIApp:

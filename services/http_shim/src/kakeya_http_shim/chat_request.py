@@ -22,7 +22,7 @@ class TextFormat(RequestModel):
 class ChatRequest(GenerationFields):
     """A conversation, sent whole; the answer is its next message."""
 
-    messages: Annotated[list[Message], Field(min_length=1, max_length=MAX_MESSAGES)] = honoured(
+    messages: Annotated[list[Message], Field(min_length=1, max_length=MAX_MESSAGES, fail_fast=True)] = honoured(
         ..., "roles system, developer, user, assistant and tool; contents of text"
     )
     max_tokens: int | None = honoured(None, "the server's --default-max-tokens by default", ge=1, lt=1 << 32)
@@ -73,7 +73,7 @@ class ChatRequest(GenerationFields):
 
     @model_validator(mode="after")
     def _fields_agree(self) -> Self:
-        if self.top_logprobs is not None and not self.logprobs:
+        if self.top_logprobs and not self.logprobs:
             raise at_fault("top_logprobs", "only with logprobs")
         if None not in (self.max_tokens, self.max_completion_tokens) and self.max_tokens != self.max_completion_tokens:
             raise at_fault("max_tokens", "differs from max_completion_tokens, its newer name")

@@ -99,7 +99,7 @@ class Asking:
         async with session.turn(last, **ask.sampling) as generation:
             while not text.is_stopped and (token_id := await generation.next_token()) is not None:
                 num_tokens += 1
-                if piece := text.push(token_id, generation.details[-1] if ask.asks_for_logprobs else None):
+                if piece := text.push(token_id, generation.details.pop() if ask.asks_for_logprobs else None):
                     yield piece
         if piece := text.finish():
             yield piece

@@ -10,9 +10,11 @@ from kakeya_http_shim.generation_fields import GenerationFields
 
 _MAX_LOGPROBS = 5
 _MAX_PROMPTS = 128
+_MAX_PROMPT_TOKENS = 1 << 20
+"""As ids; a text may have more, and none of either is seen at once by any model that is served here."""
 
 TokenId = Annotated[int, Field(ge=0, lt=1 << 32)]
-TokenPrompt = Annotated[list[TokenId], Field(min_length=1)]
+TokenPrompt = Annotated[list[TokenId], Field(min_length=1, max_length=_MAX_PROMPT_TOKENS, fail_fast=True)]
 
 
 def _prompt_branch(given: Any) -> str:
@@ -26,9 +28,11 @@ def _prompt_branch(given: Any) -> str:
 
 Prompts = Annotated[
     Annotated[str, Tag("text_branch")]
-    | Annotated[list[str], Field(min_length=1, max_length=_MAX_PROMPTS), Tag("texts_branch")]
+    | Annotated[list[str], Field(min_length=1, max_length=_MAX_PROMPTS, fail_fast=True), Tag("texts_branch")]
     | Annotated[TokenPrompt, Tag("tokens_branch")]
-    | Annotated[list[TokenPrompt], Field(min_length=1, max_length=_MAX_PROMPTS), Tag("token_lists_branch")],
+    | Annotated[
+        list[TokenPrompt], Field(min_length=1, max_length=_MAX_PROMPTS, fail_fast=True), Tag("token_lists_branch")
+    ],
     Discriminator(_prompt_branch),
 ]
 

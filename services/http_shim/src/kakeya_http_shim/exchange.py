@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import structlog
 from opentelemetry import trace
@@ -46,9 +47,9 @@ class Exchange:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         reply = Reply(send)
         work = asyncio.create_task(self._answer(reply))
-        gone = asyncio.create_task(_disconnected(receive))
+        gone = asyncio.ensure_future(receive())  # all that can come after the body is that the client leaves
         cut_short = asyncio.create_task(self._house.cut_short.wait())
-        tasks = {work, gone, cut_short}
+        tasks: set[asyncio.Future[Any]] = {work, gone, cut_short}
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -70,11 +71,6 @@ class Exchange:
         except Exception:
             _log.exception("a request failed unforeseen")
             await reply.failure(internal(_trace_id()))
-
-
-async def _disconnected(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
 
 
 def _trace_id() -> str:

@@ -38,14 +38,23 @@ OnlyFalse = Annotated[Literal[False], BeforeValidator(_must_be_boolean)]
 """`false` and nothing else: a Literal by itself takes 0 for it, since these are equal in Python."""
 
 
+def _allow_what_says_nothing(schema: dict[str, Any]) -> None:
+    schema["additionalProperties"] = {"anyOf": [{"type": "null"}, {"type": "array", "maxItems": 0}]}
+
+
 class RequestModel(BaseModel):
     """Base of what clients send: exact types, no field that is not declared, numbers that are numbers.
 
     Attributes:
-        refused: fields of OpenAI's API that are not served here, with the reason; given as null they are not there.
+        refused: fields of OpenAI's API that are not served here, with the reason.
+
+    A field that is not served, or not known, is as good as not there where it is null or an empty list: clients send
+    back whole objects, and name what they do not use.
     """
 
-    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, frozen=True)
+    model_config = ConfigDict(
+        extra="forbid", strict=True, allow_inf_nan=False, frozen=True, json_schema_extra=_allow_what_says_nothing
+    )
 
     refused: ClassVar[Mapping[str, str]] = {}
 
@@ -55,9 +64,10 @@ class RequestModel(BaseModel):
         if not isinstance(given, dict):
             return given
         for name in cls.refused.keys() & given.keys():
-            if given[name] is not None:
+            if given[name] not in (None, []):
                 raise _refusal(name, cls.refused[name])
-        return {name: value for name, value in given.items() if name not in cls.refused}
+        known = cls.model_fields.keys()
+        return {name: value for name, value in given.items() if name in known or value not in (None, [])}
 
     @classmethod
     def read(cls, body: bytes) -> Self:
@@ -80,7 +90,7 @@ def _refusal(name: str, reason: str) -> PydanticCustomError:
 def _problem(error: ValidationError) -> ApiError:
     """The first thing that is wrong, with the place where it is."""
     errors = error.errors(include_url=False)
-    first = min(errors, key=lambda each: -len(each["loc"]))  # of a union's branches the one that got furthest
+    first = errors[0]
     if first["type"] == "json_invalid":
         return ApiError(400, f"the body is not JSON: {first['ctx']['error']}", code="invalid_json")
     context = first.get("ctx", {})

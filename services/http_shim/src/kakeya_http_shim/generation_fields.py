@@ -30,7 +30,7 @@ def _stop_branch(given: Any) -> str:
 
 Stop = Annotated[
     Annotated[StopText, Tag("text_branch")]
-    | Annotated[list[StopText], Field(max_length=_MAX_STOPS), Tag("texts_branch")],
+    | Annotated[list[StopText], Field(max_length=_MAX_STOPS, fail_fast=True), Tag("texts_branch")],
     Discriminator(_stop_branch),
 ]
 

@@ -30,8 +30,8 @@ from kakeya_http_shim.served_models import ServedModels, TextModel
 from kakeya_http_shim.settings import HttpSettings
 from kakeya_http_shim.writer import Writer
 
-_INLINE_BYTES = 16384
-"""A body of so many bytes is read and tokenized within a millisecond or two; larger ones leave the event loop free."""
+_INLINE_BYTES = 1024
+"""A body of so many bytes is read and tokenized within a few milliseconds; larger ones leave the event loop free."""
 _DEFAULT_COMPLETION_TOKENS = 16
 
 Body = TypeVar("Body", bound=GenerationFields)
@@ -134,7 +134,7 @@ class ChatRoute(GenerationRoute[ChatRequest]):
     """POST /v1/chat/completions."""
 
     body = ChatRequest
-    fields: ClassVar[Mapping[str, str]] = {"pin": "messages", "sink": "messages", "token_ids": "messages"}
+    fields: ClassVar[Mapping[str, str]] = {"token_ids": "messages"}
 
     def _num_prompts(self, body: ChatRequest) -> int:
         return 1

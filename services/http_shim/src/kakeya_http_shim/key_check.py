@@ -6,6 +6,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from kakeya_http_shim.problems import ApiError, bad_key
 
+_MAX_KEY_BYTES = 4096
+"""Far above any key, and below what gRPC's metadata hold."""
+
 
 class KeyCheck:
     """Lets a request to /v1/ through where `check` has nothing against its key.
@@ -43,6 +46,7 @@ def _key(scope: Scope) -> str:
         return ""
     scheme, _, key = values[0].strip().partition(b" ")
     key = key.strip()
-    if len(values) > 1 or scheme.lower() != b"bearer" or not all(0x21 <= letter <= 0x7E for letter in key):
+    is_sendable = len(key) <= _MAX_KEY_BYTES and all(0x21 <= letter <= 0x7E for letter in key)
+    if len(values) > 1 or scheme.lower() != b"bearer" or not is_sendable:
         raise bad_key()
     return str(key, "ascii")

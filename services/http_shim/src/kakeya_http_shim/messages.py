@@ -17,13 +17,20 @@ class TextPart(RequestModel):
     text: str
 
 
+class RefusalPart(RequestModel):
+    """A part in which a model said no; to the chat template a text like any other."""
+
+    type: Literal["refusal"]
+    refusal: str
+
+
 def _content_branch(content: Any) -> str:
     return "text_branch" if isinstance(content, str) else "parts_branch"
 
 
 Content = Annotated[
     Annotated[str, Tag("text_branch")]
-    | Annotated[list[TextPart], Field(min_length=1, max_length=MAX_MESSAGES), Tag("parts_branch")],
+    | Annotated[list[TextPart], Field(min_length=1, max_length=MAX_MESSAGES, fail_fast=True), Tag("parts_branch")],
     Discriminator(_content_branch),
 ]
 
@@ -41,6 +48,22 @@ class ToolCall(RequestModel):
     id: str
     type: Literal["function"]
     function: FunctionCall
+    index: int | None = Field(None, description="as streams have it; without effect")
+
+
+def _answer_branch(content: Any) -> str:
+    return "text_branch" if isinstance(content, str) else "answer_parts_branch"
+
+
+AnswerContent = Annotated[
+    Annotated[str, Tag("text_branch")]
+    | Annotated[
+        list[Annotated[TextPart | RefusalPart, Field(discriminator="type")]],
+        Field(max_length=MAX_MESSAGES, fail_fast=True),
+        Tag("answer_parts_branch"),
+    ],
+    Discriminator(_answer_branch),
+]
 
 
 class _Message(RequestModel):
@@ -65,10 +88,12 @@ class AssistantMessage(_Message):
     """What the model said."""
 
     role: Literal["assistant"]
-    content: Content | None = None
+    content: AnswerContent | None = None
     reasoning_content: str | None = Field(None, description="handed to the chat template")
-    refusal: None = None
-    tool_calls: Annotated[list[ToolCall], Field(min_length=1)] | None = None
+    refusal: str | None = Field(
+        None, description="to the chat template a text like any other, where there is no content"
+    )
+    tool_calls: Annotated[list[ToolCall], Field(max_length=MAX_MESSAGES, fail_fast=True)] | None = None
 
 
 class ToolMessage(_Message):
@@ -110,8 +135,15 @@ Message = Annotated[
 def for_template(message: Message) -> dict[str, Any]:
     """A message as chat templates take it: the content as one text, and the role `system` for instructions."""
     given = message.model_dump(exclude_none=True)
-    content = given.get("content", "")
-    given["content"] = content if isinstance(content, str) else "".join(part["text"] for part in content)
+    given["content"] = _text(given.get("content") or given.pop("refusal", ""))
     if given["role"] == "developer":  # OpenAI's newer name for it, which templates do not know
         given["role"] = "system"
+    if not given.get("tool_calls", True):
+        del given["tool_calls"]
     return given
+
+
+def _text(content: str | list[dict[str, str]]) -> str:
+    if isinstance(content, str):
+        return content
+    return "".join(part.get("text") or part.get("refusal", "") for part in content)

@@ -37,8 +37,8 @@ class Metrics:
         self.disconnected_requests = self._counter(
             "disconnected_requests", "Requests whose client left before the end of its answer."
         )
-        self.prompt_tokens = self._counter("prompt_tokens", "Tokens of prompts.")
-        self.completion_tokens = self._counter("completion_tokens", "Tokens of answers.")
+        self.prompt_tokens = self._counter("prompt_tokens", "Tokens of prompts that were answered.")
+        self.completion_tokens = self._counter("completion_tokens", "Tokens of answers that came to their end.")
         self.in_flight_requests = self._gauge("in_flight_requests", "Requests that are worked on.")
         self.waiting_requests = self._gauge("waiting_requests", "Requests that wait for a place.")
         self.request_duration = self._histogram(
@@ -48,10 +48,14 @@ class Metrics:
             "route",
         )
         self.time_to_first_token = self._histogram(
-            "time_to_first_token_seconds", "From the head of a request to its first token.", _FIRST_TOKEN_SECONDS
+            "time_to_first_token_seconds",
+            "From the start of work on a request to its first token.",
+            _FIRST_TOKEN_SECONDS,
         )
         self.time_per_output_token = self._histogram(
-            "time_per_output_token_seconds", "Of a request's tokens but the first, on average.", _TOKEN_SECONDS
+            "time_per_output_token_seconds",
+            "Of an answer's tokens but the first, on average, its end included.",
+            _TOKEN_SECONDS,
         )
 
     def exposition(self) -> tuple[bytes, str]:

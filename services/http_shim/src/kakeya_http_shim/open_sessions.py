@@ -15,6 +15,10 @@ _ANSWER_SECONDS = 0.25
 """A router that has a lane opens a session in far less; one that has none is then told that nobody waits any more."""
 
 
+_CLOSE_SECONDS = 1.0
+"""How long the end of an answer may wait for its session to be closed."""
+
+
 class OpenSessions:
     """Opens sessions and closes them in tasks of their own, which nobody's leaving cancels."""
 
@@ -25,15 +29,15 @@ class OpenSessions:
     async def opened(self, client: AsyncClient, **options: Any) -> AsyncIterator[AsyncSession]:
         """A session with these options of `AsyncClient.create_session`. Raises KakeyaError where it cannot be opened.
 
-        Leaving it waits until it is closed, so that its lane is free for the next request of the same client;
-        a request that is cancelled does not wait.
+        Leaving it without an error waits a moment for it to be closed, so that its lane is free for the next request
+        of the same client.
         """
         session = await self._open(client, options)
         try:
             yield session
         finally:
             closing = self._detach(_close(session))
-        await asyncio.shield(closing)
+        await asyncio.wait({closing}, timeout=_CLOSE_SECONDS)
 
     async def drained(self) -> None:
         """Returns when every session that was left is closed, or cannot be."""

@@ -4,7 +4,6 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-import grpc
 from starlette.responses import JSONResponse
 
 from kakeya import (
@@ -118,9 +117,11 @@ def from_kakeya(error: KakeyaError, fields: Mapping[str, str] | None = None) -> 
         case Exhausted():
             return too_many(error.message, retry_after_seconds=error.retry_after_seconds)
         case HistoryFull():
-            return context_length_exceeded(error.message)
+            return context_length_exceeded(error.message, fields)
         case AppendTooLong():  # prompts go in parts: the router allows less than this server was told
             return _unforeseen(error)
+        case InvalidField() if error.metadata.get("field") in ("pin", "sink"):
+            return context_length_exceeded("the system messages leave no room in a session", fields)
         case InvalidField():
             field = error.metadata.get("field", "")
             return ApiError(400, error.message, param=(fields or {}).get(field, field) or None, code="invalid_value")
@@ -134,8 +135,9 @@ def from_kakeya(error: KakeyaError, fields: Mapping[str, str] | None = None) -> 
     return _unforeseen(error)
 
 
-def context_length_exceeded(message: str) -> ApiError:
-    return ApiError(400, message, param="messages", code="context_length_exceeded")
+def context_length_exceeded(message: str, fields: Mapping[str, str] | None = None) -> ApiError:
+    param = (fields or {}).get("token_ids", "messages")
+    return ApiError(400, message, param=param, code="context_length_exceeded")
 
 
 def internal(trace_id: str = "") -> ApiError:
@@ -145,6 +147,4 @@ def internal(trace_id: str = "") -> ApiError:
 
 
 def _unforeseen(error: KakeyaError) -> ApiError:
-    if error.status is grpc.StatusCode.INTERNAL:
-        return internal(error.metadata.get("trace_id", ""))
-    return ApiError(500, error.message, type=SERVER, code="internal_error")
+    return internal(error.metadata.get("trace_id", ""))

@@ -46,7 +46,7 @@ async def serve(settings: HttpSettings, stop: asyncio.Event) -> None:
         app = application(desk, metrics, {} if deprecation is None else deprecation.headers())
         address = await stack.enter_async_context(serving(app, settings, cut_short=cut_short))
         await _load(desk.models)  # requests that come meanwhile wait
-        _announce(settings, address, deprecation)
+        announce(settings, address, deprecation)
         await stop.wait()
         _log.info("stopping", in_flight=desk.house.admission.num_in_flight)
 
@@ -103,7 +103,8 @@ async def _drain(sessions: OpenSessions) -> None:
         _log.warning("sessions were left to their time to live: the router does not answer")
 
 
-def _announce(settings: HttpSettings, address: HostPort, deprecation: Deprecation | None) -> None:
+def announce(settings: HttpSettings, address: HostPort, deprecation: Deprecation | None) -> None:
+    """Says where it serves, and aloud what is dangerous about that or about to end."""
     for danger in settings.dangers(address.host):
         _log.warning(danger)
     if deprecation is not None:

@@ -71,8 +71,8 @@ class Reply:
             await self._say(data, is_last=is_last)
 
     async def _begin(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
-        self.is_begun = True
         await self._send({"type": "http.response.start", "status": status, "headers": headers})
+        self.is_begun = True
 
     async def _say(self, data: bytes, *, is_last: bool) -> None:
         self._last_sent_at = asyncio.get_running_loop().time()

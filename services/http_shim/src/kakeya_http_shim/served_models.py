@@ -18,7 +18,7 @@ from kakeya_shared import installed_models
 _log = structlog.get_logger()
 
 _LISTED_SECONDS = 1.0
-"""A listing answers for so long, so that a request costs none; a key that is revoked is noticed as soon."""
+"""A listing answers for so long: few requests wait for one, and a key that is revoked is noticed as soon."""
 _MAX_KEYS = 1024
 
 
@@ -36,6 +36,19 @@ class TextModel:
     tokenizer: ModelTokenizer
 
 
+class _Listing:
+    """What the runtime serves as one key shows it: asked once for all who want to know at the same time."""
+
+    def __init__(self, client: AsyncClient) -> None:
+        self.models = asyncio.create_task(client.list_models())
+        self.models.add_done_callback(lambda models: models.cancelled() or models.exception())  # nobody may be left
+        self._began_at = time.monotonic()
+
+    @property
+    def is_old(self) -> bool:
+        return self.models.done() and time.monotonic() - self._began_at > _LISTED_SECONDS
+
+
 class ServedModels:
     """Models by name, as a caller's key shows them.
 
@@ -50,7 +63,8 @@ class ServedModels:
         self._aliases = dict(aliases)
         self._loaded: dict[str, ModelTokenizer] = {}
         self._loading = asyncio.Lock()
-        self._listings: OrderedDict[bytes, tuple[float, list[ServedModel]]] = OrderedDict()
+        self._installed = frozenset(installed_models.names())
+        self._listings: OrderedDict[bytes, _Listing] = OrderedDict()
         self._said: set[str] = set()
 
     async def load(self) -> None:
@@ -84,21 +98,20 @@ class ServedModels:
         return TextModel(name or model.name, model, tokenizer)
 
     async def _listed(self, api_key: str) -> list[ServedModel]:
+        """Raises ApiError."""
         place = blake2b(api_key.encode(), digest_size=16).digest()  # keys are not kept
-        now = time.monotonic()
-        at, models = self._listings.get(place, (0.0, []))
-        if at and now - at < _LISTED_SECONDS:
-            return models
+        listing = self._listings.get(place)
+        if listing is None or listing.is_old:
+            listing = self._listings[place] = _Listing(self._client.with_api_key(api_key))
+            self._listings.move_to_end(place)
+            if len(self._listings) > _MAX_KEYS:
+                self._listings.popitem(last=False)
         try:
-            models = await self._client.with_api_key(api_key).list_models()
+            return await asyncio.shield(listing.models)
         except KakeyaError as error:
-            self._listings.pop(place, None)
+            if self._listings.get(place) is listing:
+                del self._listings[place]
             raise from_kakeya(error) from error
-        self._listings[place] = (now, models)
-        self._listings.move_to_end(place)
-        if len(self._listings) > _MAX_KEYS:
-            self._listings.popitem(last=False)
-        return models
 
     def _not_served(self, name: str, wanted: str) -> ApiError:
         if wanted in self._sources or wanted in self._loaded:
@@ -108,7 +121,7 @@ class ServedModels:
     def _source(self, model: str) -> str | None:
         if model in self._sources:
             return self._sources[model]
-        return model if model in installed_models.names() else None
+        return model if model in self._installed else None
 
     async def _known_tokenizer(self, model: str) -> ModelTokenizer:
         try:

@@ -179,7 +179,9 @@ class ChatTokenizer:
         except UnicodeEncodeError as error:
             raise TokenizerError(f"the text holds half a character, {text[error.start]!r}") from error
         if self._tokenizer.is_fast:
-            return list(self._tokenizer.backend_tokenizer.encode(text, add_special_tokens=special_tokens).ids)
+            # A batch of one: unlike `encode` it lets other threads run meanwhile, which for a book is seconds.
+            (encoding,) = self._tokenizer.backend_tokenizer.encode_batch([text], add_special_tokens=special_tokens)
+            return list(encoding.ids)
         return list(self._tokenizer.encode(text, add_special_tokens=special_tokens))
 
     def _all_eos_token_ids(self) -> list[int]:
@@ -230,5 +232,12 @@ def _reason(error: Exception) -> str:
 
 
 def _num_common(first: Sequence[object], second: Sequence[object]) -> int:
-    """How many elements both begin with."""
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, second, strict=False)))
+    """How many elements both begin with; found by halving, since texts may be long."""
+    low, high = 0, min(len(first), len(second))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if first[low:middle] == second[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
