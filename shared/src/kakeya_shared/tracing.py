@@ -1,6 +1,6 @@
 """OpenTelemetry across the hops: W3C trace context in gRPC metadata, exported when the OTEL_ variables ask.
 
-Spans are opened in the server boundary (`rpc_boundary`), in `client_span` here and at the door of the HTTP shim. The gRPC
+Spans are opened in the server boundary (`rpc_boundary`), in `client_span` here, and in the HTTP shim's. The gRPC
 instrumentation of opentelemetry-contrib is not used: its asyncio client interceptors replace a stream's call
 object, so it can no longer be cancelled, and leave the span of a cancelled call open.
 """
