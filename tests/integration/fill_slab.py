@@ -36,6 +36,7 @@ def main(checkpoint: str, slab_bytes: int) -> None:
         appends.append(append)
     for append in appends:
         append.future.result()
+    engine.close("0", 1).result()  # between two steps: nothing of the last one's own is left then
     print(anonymous_bytes())
     engine.shut_down()
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from kakeya import AsyncClient
 from kakeya_http_shim.answer_text import Delta
 from kakeya_http_shim.ask import Ask
-from kakeya_http_shim.choice import Asking, Ended, Event, Opened
-from kakeya_http_shim.choices import answers
+from kakeya_http_shim.choice import ChoiceMaker, Ended, Event, Opened
+from kakeya_http_shim.choices import all_choices
 from kakeya_http_shim.metrics import Metrics
 from kakeya_http_shim.reply import Reply
 from kakeya_http_shim.writer import Heading, Whole, Writer
@@ -43,14 +43,16 @@ class Answering:
         comment_seconds: a stream that is silent for so long says a comment.
     """
 
-    asking: Asking
+    maker: ChoiceMaker
     metrics: Metrics
     comment_seconds: float
 
     async def answer(self, question: Question, reply: Reply) -> None:
         """Raises KakeyaError, ApiError."""
-        async with aclosing(answers(self.asking, question.asks, question.client)) as events:
-            timed = self._timed(events)
+        async with (
+            aclosing(all_choices(self.maker, question.asks, question.client)) as events,
+            aclosing(self._timed(events)) as timed,
+        ):
             if question.streams:
                 await _streamed(question, timed, reply, self.comment_seconds)
             else:

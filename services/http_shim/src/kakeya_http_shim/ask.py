@@ -1,6 +1,6 @@
 """What is wanted of a model, whichever API it was asked in."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -64,10 +64,14 @@ def check(fields: GenerationFields, model: TextModel, *, num_answers: int, max_c
     """Refuses before any prefill what the runtime would refuse after it. Raises ApiError."""
     if num_answers > max_choices:
         raise ApiError(400, f"n: at most {max_choices} answers are given at once", param="n", code="invalid_value")
-    unknown = next((token_id for token_id in fields.biases or () if token_id >= model.served.vocab_size), None)
-    if unknown is not None:
-        message = f"logit_bias: the model knows no token {unknown}"
-        raise ApiError(400, message, param="logit_bias", code="invalid_value")
+    check_tokens(fields.biases or (), model, "logit_bias")
+
+
+def check_tokens(token_ids: Iterable[int], model: TextModel, field: str) -> None:
+    """Raises ApiError where the model does not know one of them."""
+    largest = max(token_ids, default=0)
+    if largest >= model.served.vocab_size:
+        raise ApiError(400, f"{field}: the model knows no token {largest}", param=field, code="invalid_value")
 
 
 def mixed(seed: int, choice: int) -> int:

@@ -49,8 +49,8 @@ Event = Opened | Delta | Ended
 
 
 @dataclass(frozen=True)
-class Asking:
-    """How answers are asked for: everything but the question.
+class ChoiceMaker:
+    """Opens the sessions of answers and runs their turns.
 
     Attributes:
         open_timeout_seconds: of the opening of a session, the router's queue included; inf for ever.
@@ -64,7 +64,7 @@ class Asking:
     max_append_tokens: int
     splits_reasoning: bool
 
-    async def answer(self, ask: Ask, client: AsyncClient) -> AsyncGenerator[Event, None]:
+    async def choice(self, ask: Ask, client: AsyncClient) -> AsyncGenerator[Event, None]:
         """One `Opened`, pieces of the answer, one `Ended`. Raises KakeyaError, ApiError.
 
         Close it where it is left before its end (`contextlib.aclosing`).

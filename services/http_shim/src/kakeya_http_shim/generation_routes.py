@@ -141,9 +141,10 @@ class ChatRoute(GenerationRoute[ChatRequest]):
 
     def _prompts(self, body: ChatRequest, model: TextModel) -> list[Prompt]:
         try:
-            return [model.tokenizer.chat_prompt([for_template(message) for message in body.messages])]
+            prompt = model.tokenizer.chat_prompt([for_template(message) for message in body.messages])
         except TokenizerError as error:
             raise ApiError(400, str(error), param="messages", code="invalid_value") from error
+        return [_checked(prompt, model, "messages")]
 
     def _sampling(self, body: ChatRequest) -> dict[str, object]:
         longest = body.longest_answer or self._desk.settings.default_max_tokens
@@ -178,12 +179,15 @@ class CompletionRoute(GenerationRoute[CompletionRequest]):
 
 
 def _prompt(given: str | list[int], model: TextModel) -> Prompt:
-    prompt = model.tokenizer.text_prompt(given) if isinstance(given, str) else Prompt(given, 0, is_chat=False)
+    prompt = model.tokenizer.text_prompt(given) if isinstance(given, str) else Prompt(given)
+    return _checked(prompt, model, "prompt")
+
+
+def _checked(prompt: Prompt, model: TextModel, field: str) -> Prompt:
+    """Raises ApiError where it has no tokens, or one that the model does not know."""
     if not prompt.token_ids:
-        raise ApiError(400, "prompt: no tokens to go on from", param="prompt", code="invalid_value")
-    unknown = next((token_id for token_id in prompt.token_ids if token_id >= model.served.vocab_size), None)
-    if unknown is not None:
-        raise ApiError(400, f"prompt: the model knows no token {unknown}", param="prompt", code="invalid_value")
+        raise ApiError(400, f"{field}: no tokens to go on from", param=field, code="invalid_value")
+    ask.check_tokens(prompt.token_ids, model, field)
     return prompt
 
 

@@ -12,7 +12,7 @@ from kakeya.text.chat_tokenizer import TokenizerError
 from kakeya_http_shim.admission import Admission
 from kakeya_http_shim.answering import Answering
 from kakeya_http_shim.app import application
-from kakeya_http_shim.choice import Asking
+from kakeya_http_shim.choice import ChoiceMaker
 from kakeya_http_shim.deprecation import Deprecation
 from kakeya_http_shim.exchange import House
 from kakeya_http_shim.generation_routes import Desk
@@ -58,7 +58,7 @@ def _desk(
     metrics: Metrics,
     cut_short: asyncio.Event,
 ) -> Desk:
-    asking = Asking(
+    maker = ChoiceMaker(
         sessions=sessions,
         session_ttl_seconds=settings.session_ttl_seconds,
         open_timeout_seconds=settings.router_wait_s or math.inf,
@@ -72,7 +72,7 @@ def _desk(
         settings=settings,
         client=client,
         models=ServedModels(client, settings.tokenizers, settings.aliases),
-        answering=Answering(asking, metrics, settings.keep_alive_comment_seconds),
+        answering=Answering(maker, metrics, settings.keep_alive_comment_seconds),
         house=House(admission, cut_short),
     )
 
