@@ -34,6 +34,7 @@ from rich.progress import Progress
 from kakeya_stubs.admin.v1.admin_pb2 import Quota
 from kakeya_stubs.v1 import runtime_pb2 as api
 from kakeya_stubs.v1 import runtime_pb2_grpc
+from tests.benchmarks.interval import interval_of_mean
 from tests.integration.credentials import operator_of
 from tests.integration.processes import Runtime, asking_for_keys, bearer
 from tests.redis_server import redis_server
@@ -45,7 +46,6 @@ _OPEN_FLAGS = ("--auth=none", "--admission=reject")
 _KEYED_FLAGS = ("--auth=keys", "--admission=queue", "--key-max-sessions=1000")
 _NUM_WARM = 100
 _CALL_SECONDS = 30.0
-_NUM_RESAMPLES = 10_000
 
 
 @dataclass
@@ -166,7 +166,7 @@ def report(pairs: Sequence[Pair], console: Console) -> dict[str, Any]:
         medians = np.median(milliseconds, axis=2)  # [pairs, sides]
         differences = medians[:, 1] - medians[:, 0]
         difference = float(differences.mean())
-        low, high = _interval(differences)
+        low, high = interval_of_mean(differences)
         p50, p95 = medians.mean(axis=0), np.percentile(milliseconds, 95, axis=2).mean(axis=0)
         facts[name] = {
             "p50_ms": dict(zip(SIDES, p50.tolist(), strict=True)),
@@ -182,14 +182,6 @@ def report(pairs: Sequence[Pair], console: Console) -> dict[str, Any]:
             f"bound: {bound:g} ms, {'kept' if difference <= bound else 'BROKEN'}); p95 {p95[0]:.3f} and {p95[1]:.3f} ms"
         )
     return facts
-
-
-def _interval(differences: "np.ndarray[Any, Any]") -> tuple[float, float]:
-    """The 95 % interval of the mean, by resampling pairs (bootstrap)."""
-    chance = np.random.default_rng(0)
-    means = chance.choice(differences, (_NUM_RESAMPLES, len(differences))).mean(axis=1)
-    low, high = np.percentile(means, (2.5, 97.5))
-    return float(low), float(high)
 
 
 def main() -> int:

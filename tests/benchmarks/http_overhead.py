@@ -36,6 +36,7 @@ from kakeya import AsyncClient
 from kakeya.text.chat_tokenizer import ChatTokenizer
 from kakeya_shared import installed_models
 from tests.benchmarks.chat_worker_without_model import MODEL
+from tests.benchmarks.interval import interval_of_mean
 from tests.integration.processes import Runtime
 from tests.redis_server import redis_server
 
@@ -49,7 +50,6 @@ MESSAGES = [
 ]
 _NUM_WARM = 10
 _CALL_SECONDS = 30.0
-_NUM_RESAMPLES = 10_000
 
 
 @dataclass
@@ -169,7 +169,7 @@ def report(pairs: Sequence[Pair], console: Console) -> dict[str, Any]:
         medians = np.median(milliseconds, axis=2)  # [pairs, sides]
         differences = medians[:, 1] - medians[:, 0]
         difference = float(differences.mean())
-        low, high = _interval(differences)
+        low, high = interval_of_mean(differences)
         p50 = medians.mean(axis=0)
         facts[name.replace(" ", "_")] = {
             "p50_ms": dict(zip(SIDES, p50.tolist(), strict=True)),
@@ -187,14 +187,6 @@ def report(pairs: Sequence[Pair], console: Console) -> dict[str, Any]:
         )
     console.print(f"of HTTP's first token {facts['tokenizing_ms']:.3f} ms are the chat template and the tokenizer")
     return facts
-
-
-def _interval(differences: "np.ndarray[Any, Any]") -> tuple[float, float]:
-    """The 95 % interval of the mean, by resampling pairs (bootstrap)."""
-    chance = np.random.default_rng(0)
-    means = chance.choice(differences, (_NUM_RESAMPLES, len(differences))).mean(axis=1)
-    low, high = np.percentile(means, (2.5, 97.5))
-    return float(low), float(high)
 
 
 def main() -> int:

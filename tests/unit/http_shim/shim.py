@@ -55,7 +55,7 @@ class Shim:
         return data(response.text.splitlines())
 
     async def nothing_left(self) -> None:
-        """Returns when the runtime has no session and no operation; fails after 5 s."""
+        """Returns when the runtime has no session and no operation; fails after 20 s."""
         await asyncio.to_thread(self.runtime.wait_for, lambda: not self.runtime.sessions)
 
 

@@ -137,8 +137,8 @@ class ScriptedRuntime(runtime_pb2_grpc.RuntimeServiceServicer):
         self._server.stop(0).wait()
 
     def wait_for(self, condition: Callable[[], bool]) -> None:
-        """Until the condition holds; fails after 5 s."""
-        deadline = time.monotonic() + 5.0
+        """Until the condition holds; fails after 20 s."""
+        deadline = time.monotonic() + 20.0
         while not condition():
             assert time.monotonic() < deadline, "the runtime never got there"
             time.sleep(0.01)

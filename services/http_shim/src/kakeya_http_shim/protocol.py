@@ -44,8 +44,6 @@ class Connection(H11Protocol, asyncio.BufferedProtocol):
     - answer with plain text where there is no request or the app failed: here it is OpenAI's JSON;
     - wait for ever for a client that does not read: see `WatchedTransport`.
 
-    An app finds in scope["extensions"]["kakeya.abort"] what cuts the connection at once.
-
     Args:
         stopping: set when the server is to stop.
 
@@ -99,7 +97,6 @@ class Connection(H11Protocol, asyncio.BufferedProtocol):
         super().handle_events()
         if self.cycle is not cycle:
             self._end_head()
-            self.scope["extensions"] = {"kakeya.abort": self._watched.abort}  # type: ignore[dict-item]
         if self._is_answering():
             if self.conn.trailing_data[0]:
                 self._drop()
