@@ -18,8 +18,8 @@ HEADER = """# Fields of the HTTP API
 
 Every field of a request is honoured, or accepted because it changes nothing here, or refused with 400 and its name in
 `param`. Nothing is accepted and ignored: a field that is in no table is refused, too (`unknown_parameter`), and so is a
-value that is not named here. A field that is refused may be given as null. This page is generated from the declarations
-that read the requests (`make docs`).
+value that is not named here. A field that is refused or unknown may be given as null or as an empty list, which says
+nothing. This page is generated from the declarations that read the requests (`make docs`).
 """
 BODIES: dict[str, type[RequestModel]] = {
     "POST /v1/chat/completions": ChatRequest,
