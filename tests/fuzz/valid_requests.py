@@ -146,6 +146,7 @@ def _heartbeat(known: Known, chance: random.Random) -> Fields:
     return _worker(known, chance) | {
         "kv_live_bytes": 4096,
         "num_lanes_in_use": 1,
+        "rss_bytes": 256 << 20,
         "lanes": [report],
         "complete": chance.random() < 0.5,
     }

@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 import kakeya
@@ -117,6 +118,17 @@ async def test_sums_agree_between_sessions_workers_and_router(
         await session.close()
     workers = shared_runtime.list_workers()
     assert [(worker.reserved_bytes, worker.kv_live_bytes, worker.num_sessions) for worker in workers] == [(0, 0, 0)] * 2
+
+
+async def test_what_workers_say_of_their_memory_is_what_the_system_says(shared_runtime: Runtime) -> None:
+    pids = {worker.address: worker.process.pid for worker in shared_runtime.workers}
+
+    async def agree() -> bool:
+        said = {worker.address: worker.rss_bytes for worker in await asyncio.to_thread(shared_runtime.list_workers)}
+        resident = {address: psutil.Process(pid).memory_info().rss for address, pid in pids.items()}
+        return said == pytest.approx(resident, rel=0.02)
+
+    await eventually(agree, "the workers' heartbeats say the resident memory of their processes")
 
 
 async def test_ten_and_ten_are_twenty_across_the_wire(client: kakeya.AsyncClient) -> None:

@@ -84,6 +84,7 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
         ending_seconds: from `done` to the end of a stream.
         num_cut_short: streams that were cancelled after their `done`.
         eos_after: length of a history whose next generated token is EOS.
+        rss_bytes: what heartbeats say of its memory; 0, as of a worker that cannot tell.
     """
 
     def __init__(
@@ -119,6 +120,7 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
         self.generating: list[pb.GenerateRequest] = []
         self.acknowledging: list[pb.AcknowledgeRequest] = []
         self.prefill_seconds = 0.25
+        self.rss_bytes = 0
         self.server = RpcServer(
             "127.0.0.1:0", ("kakeya.worker.v1.VerifierService",), settings=settings, grace_seconds=0
         )
@@ -183,6 +185,7 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
                 for session_id, (epoch, state) in states.items()
             ],
             complete=complete,
+            rss_bytes=self.rss_bytes,
         )
 
     def leave_request(self) -> registry_pb2.LeaveRequest:

@@ -319,11 +319,11 @@ async def test_join_worker(workers: WorkerStore) -> None:
 
 
 async def test_heartbeat(workers: WorkerStore) -> None:
-    assert await workers.heartbeat("p", "w", "i", 70)
-    assert not await workers.heartbeat("p", "w", "j", 70)
-    assert not await workers.heartbeat("p", "x", "i", 70)
+    assert await workers.heartbeat("p", "w", "i", kv_live_bytes=70, rss_bytes=5_000_000_000)
+    assert not await workers.heartbeat("p", "w", "j", kv_live_bytes=80, rss_bytes=1)
+    assert not await workers.heartbeat("p", "x", "i", kv_live_bytes=80, rss_bytes=1)
     (worker,) = await workers.workers("p")
-    assert worker.reported_kv_live_bytes == 70
+    assert (worker.reported_kv_live_bytes, worker.rss_bytes) == (70, 5_000_000_000)
 
 
 async def test_report_lane(sessions: SessionStore, workers: WorkerStore) -> None:

@@ -227,6 +227,7 @@ def _ranges(*ends: tuple[int, int]) -> list[registry_pb2.LaneReport.Range]:
     ("field", "fields"),
     [
         ("kv_live_bytes", {"kv_live_bytes": HOSTILE_NUMBER}),
+        ("rss_bytes", {"rss_bytes": (1 << 53) + 1}),
         ("lanes", {"lanes": [_lane(history_length=HOSTILE_NUMBER)]}),
         ("lanes", {"lanes": [_lane(kv_live_bytes=HOSTILE_NUMBER)]}),
         ("lanes", {"lanes": [_lane(history_length=9, retained=_ranges((3, 3)))]}),
@@ -258,13 +259,14 @@ async def test_the_largest_numbers_of_a_heartbeat_do_not_upset_the_ledger(client
     for _ in range(worker.num_lanes):
         await client.session()
     request = worker.heartbeat_request(complete=False)
-    request.kv_live_bytes = 1 << 53
+    request.kv_live_bytes = request.rss_bytes = 1 << 53
     for lane in request.lanes:
         lane.history_length, lane.kv_live_bytes = 1 << 53, 1 << 46
         lane.retained.extend(_ranges((0, 1 << 53)))
     await answer(client.registry.Heartbeat(request))
     status = (await client.workers())["worker-a"]
     assert (status.reported_kv_live_bytes, status.kv_live_bytes) == (1 << 53, worker.num_lanes << 46)
+    assert status.rss_bytes == 1 << 53
 
 
 @pytest.mark.parametrize(

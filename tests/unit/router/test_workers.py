@@ -105,6 +105,19 @@ async def test_the_ledger_agrees_with_the_workers_own_count(client: Client, work
     assert status.reserved_bytes == 2 * LANE_BYTES
 
 
+async def test_the_memory_of_a_worker_is_what_its_process_said_last(client: Client, worker: FakeWorker) -> None:
+    assert (await client.workers())["worker-a"].rss_bytes == 0
+    for rss_bytes in (3 << 30, 2 << 30):
+        worker.rss_bytes = rss_bytes
+        await eventually(lambda: _said(client, worker))
+    await _die_by_restart(client, worker)
+    assert (await client.workers())["worker-a"].rss_bytes == 0
+
+
+async def _said(client: Client, worker: FakeWorker) -> bool:
+    return (await client.workers())["worker-a"].rss_bytes == worker.rss_bytes
+
+
 async def test_heartbeats_bring_the_record_forward_and_never_back(client: Client, worker: FakeWorker) -> None:
     session_id = await client.session()
     await client.append(session_id, [1, 2])

@@ -233,13 +233,19 @@ def test_workers(run: Run, admin: ScriptedAdmin) -> None:
     assert run("workers list") == (0, "", "no workers\n")
     worker = pb.WorkerStatus(worker_id="w", pool="qwen", model="Qwen3", weights="int8", exact=True, address="h:1")
     worker.num_sessions, worker.num_lanes, worker.reserved_bytes, worker.slab_bytes = 2, 4, 2048, 4096
-    worker.kv_live_bytes, worker.last_heartbeat_age_seconds = 1024, 0.25
+    worker.kv_live_bytes, worker.last_heartbeat_age_seconds, worker.rss_bytes = 1024, 0.25, 3 << 20
+    older = pb.WorkerStatus()
+    older.CopyFrom(worker)
+    older.worker_id, older.rss_bytes = "x", 0
+    admin.workers = [worker, older]
+    header, *rows = lines(run("workers list")[1])
+    assert header[-3:] == ["KV LIVE BYTES", "RSS BYTES", "HEARTBEAT"]
+    facts = ["qwen", "Qwen3", "int8, exact", "h:1", "2", "4", "2.0 KiB", "4.0 KiB", "1.0 KiB"]
+    assert rows == [["w", *facts, "3.0 MiB", "0s ago"], ["x", *facts, "-", "0s ago"]]
     admin.workers = [worker]
-    assert lines(run("workers list")[1])[1] == [
-        "w", "qwen", "Qwen3", "int8, exact", "h:1", "2", "4", "2.0 KiB", "4.0 KiB", "1.0 KiB", "0s ago",
-    ]  # fmt: skip
     (document,) = json.loads(run("workers list --json")[1])
     assert (document["slab_bytes"], document["last_heartbeat_age_seconds"], document["exact"]) == (4096, 0.25, True)
+    assert document["rss_bytes"] == 3 << 20
     assert set(document) == set(pb.WorkerStatus.DESCRIPTOR.fields_by_name)
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 import structlog
 from pydantic import SecretStr
@@ -38,6 +39,7 @@ from tests.certificates import Authority
 
 IDENTITY = WorkerIdentity("w-1", "demo", "Demo", "127.0.0.1:7", num_threads=1)
 BYTES = 2_048
+BALLAST_BYTES = 128 << 20
 
 
 class Registry(RegistryServiceServicer):
@@ -175,6 +177,18 @@ async def test_it_says_what_it_is_and_what_it_holds(engine: Engine) -> None:
             assert [lane.history_length for lane in again.lanes] == [10]
         await registration.leave()
         assert (await registry.leaves.get()).incarnation == join.incarnation
+
+
+async def test_every_heartbeat_says_how_much_memory_the_process_holds_by_then(engine: Engine) -> None:
+    registry = Registry()
+    async with _serving(registry) as address, _running(Registration(engine, IDENTITY, [address])):
+        before = await _heartbeat(registry, complete=True)
+        assert before.rss_bytes == pytest.approx(psutil.Process().memory_info().rss, rel=0.1)
+        ballast = bytearray(b"x") * BALLAST_BYTES  # written, so that it is resident
+        registry.heartbeats = asyncio.Queue()
+        await _heartbeat(registry, complete=False)  # may have been on its way
+        after = await _heartbeat(registry, complete=False)
+        assert after.rss_bytes - before.rss_bytes == pytest.approx(len(ballast), rel=0.3)
 
 
 async def test_lanes_that_no_lease_covers_are_freed(engine: Engine) -> None:

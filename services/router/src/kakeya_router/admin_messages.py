@@ -91,6 +91,7 @@ def worker(record: WorkerRecord, now_ms: int) -> pb.WorkerStatus:
         reserved_bytes=record.reserved_bytes,
         kv_live_bytes=record.kv_live_bytes,
         reported_kv_live_bytes=record.reported_kv_live_bytes,
+        rss_bytes=record.rss_bytes,
         num_sessions=record.num_sessions,
         last_heartbeat_age_seconds=max(0, now_ms - record.heartbeat_ms) / 1000,
     )

@@ -47,7 +47,7 @@ def check_join(request: pb.JoinRequest) -> None:
 def check_heartbeat(request: pb.HeartbeatRequest) -> None:
     """Raises InvalidField."""
     _check_identity(request.pool, request.worker_id, request.incarnation)
-    _check_counts(request, ("kv_live_bytes",))
+    _check_counts(request, ("kv_live_bytes", "rss_bytes"))
     if len(request.lanes) > MAX_LANES:
         raise validation.invalid("lanes", f"{len(request.lanes)} of them; at most {MAX_LANES}")
     for lane in request.lanes:

@@ -21,6 +21,7 @@ from kakeya_shared.errors import (
 from kakeya_shared.service_process import StartError
 from kakeya_stubs.worker.v1 import registry_pb2 as pb
 from kakeya_stubs.worker.v1.registry_pb2_grpc import RegistryServiceStub
+from kakeya_worker import resident_memory
 from kakeya_worker.engine.engine import Engine
 from kakeya_worker.engine.lane_table import LaneReport
 from kakeya_worker.router_link import RouterLink, TokenError
@@ -171,6 +172,7 @@ class Registration:
                 for report in reports
             ],
             complete=is_complete,
+            rss_bytes=resident_memory.rss_bytes(),
         )
 
     def _join_request(self) -> pb.JoinRequest:

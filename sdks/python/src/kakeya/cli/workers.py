@@ -14,7 +14,7 @@ SUMMARY = "list the workers of all pools and what is reserved on them"
 
 _HEADER = (
     "WORKER", "POOL", "MODEL", "WEIGHTS", "ADDRESS", "SESSIONS", "LANES", "RESERVED BYTES", "SLAB BYTES",
-    "KV LIVE BYTES", "HEARTBEAT",
+    "KV LIVE BYTES", "RSS BYTES", "HEARTBEAT",
 )  # fmt: skip
 
 
@@ -43,5 +43,6 @@ def _row(worker: pb.WorkerStatus) -> tuple[Cell, ...]:
         Bytes(worker.reserved_bytes),
         Bytes(worker.slab_bytes),
         Bytes(worker.kv_live_bytes),
+        Bytes(worker.rss_bytes) if worker.rss_bytes else "",
         f"{duration.show(worker.last_heartbeat_age_seconds)} ago",
     )

@@ -66,6 +66,7 @@ class WorkerRecord(Hash):
         reserved_bytes: lanes reserved for sessions.
         kv_live_bytes: the sum over the session records, kept by their changes.
         reported_kv_live_bytes: the worker's own sum at its last heartbeat.
+        rss_bytes: resident memory of its process at its last heartbeat; 0: not known.
         heartbeat_ms: Redis time of the last heartbeat.
     """
 
@@ -91,6 +92,7 @@ class WorkerRecord(Hash):
     reserved_bytes: int = 0
     kv_live_bytes: int = 0
     reported_kv_live_bytes: int = 0
+    rss_bytes: int = 0
     num_sessions: int = 0
     heartbeat_ms: int = 0
 

@@ -70,13 +70,15 @@ class WorkerStore:
         )
         return outcome
 
-    async def heartbeat(self, pool: str, worker_id: str, incarnation: str, kv_live_bytes: int) -> bool:
-        """Renews the lease; False when the incarnation is not registered."""
+    async def heartbeat(
+        self, pool: str, worker_id: str, incarnation: str, *, kv_live_bytes: int, rss_bytes: int
+    ) -> bool:
+        """Renews the lease, takes over the worker's bytes; False when the incarnation is not registered."""
         keys = PoolKeys(pool)
         outcome = await self._redis.script(
             "heartbeat",
             [keys.worker(worker_id), keys.workers],
-            (worker_id, incarnation, self._lease_ms, kv_live_bytes),
+            (worker_id, incarnation, self._lease_ms, kv_live_bytes, rss_bytes),
         )
         if outcome == "renewed":
             # The reaper may have forgotten the pool while this worker was about to join it.

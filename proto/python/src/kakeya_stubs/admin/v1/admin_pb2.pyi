@@ -764,6 +764,7 @@ class WorkerStatus(_message.Message):
     FINGERPRINT_FIELD_NUMBER: _builtins.int
     EXACT_FIELD_NUMBER: _builtins.int
     TOKENIZER_DIGEST_FIELD_NUMBER: _builtins.int
+    RSS_BYTES_FIELD_NUMBER: _builtins.int
     worker_id: _builtins.str
     incarnation: _builtins.str
     pool: _builtins.str
@@ -792,6 +793,8 @@ class WorkerStatus(_message.Message):
     exact: _builtins.bool
     tokenizer_digest: _builtins.str
     """See kakeya.v1.Model; of this worker's own checkpoint."""
+    rss_bytes: _builtins.int
+    """The process's resident memory at its last heartbeat; 0: not known."""
     def __init__(
         self,
         *,
@@ -819,10 +822,11 @@ class WorkerStatus(_message.Message):
         fingerprint: _builtins.str = ...,
         exact: _builtins.bool = ...,
         tokenizer_digest: _builtins.str = ...,
+        rss_bytes: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "backend", b"backend", "dtype", b"dtype", "exact", b"exact", "fingerprint", b"fingerprint", "incarnation", b"incarnation", "kv_bytes_per_token", b"kv_bytes_per_token", "kv_live_bytes", b"kv_live_bytes", "lane_bytes", b"lane_bytes", "last_heartbeat_age_seconds", b"last_heartbeat_age_seconds", "model", b"model", "num_lanes", b"num_lanes", "num_sessions", b"num_sessions", "num_threads", b"num_threads", "pool", b"pool", "reported_kv_live_bytes", b"reported_kv_live_bytes", "reserved_bytes", b"reserved_bytes", "sink", b"sink", "slab_bytes", b"slab_bytes", "tokenizer_digest", b"tokenizer_digest", "vocab_size", b"vocab_size", "weights", b"weights", "window", b"window", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "backend", b"backend", "dtype", b"dtype", "exact", b"exact", "fingerprint", b"fingerprint", "incarnation", b"incarnation", "kv_bytes_per_token", b"kv_bytes_per_token", "kv_live_bytes", b"kv_live_bytes", "lane_bytes", b"lane_bytes", "last_heartbeat_age_seconds", b"last_heartbeat_age_seconds", "model", b"model", "num_lanes", b"num_lanes", "num_sessions", b"num_sessions", "num_threads", b"num_threads", "pool", b"pool", "reported_kv_live_bytes", b"reported_kv_live_bytes", "reserved_bytes", b"reserved_bytes", "rss_bytes", b"rss_bytes", "sink", b"sink", "slab_bytes", b"slab_bytes", "tokenizer_digest", b"tokenizer_digest", "vocab_size", b"vocab_size", "weights", b"weights", "window", b"window", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -200,6 +200,7 @@ class HeartbeatRequest(_message.Message):
     NUM_LANES_IN_USE_FIELD_NUMBER: _builtins.int
     LANES_FIELD_NUMBER: _builtins.int
     COMPLETE_FIELD_NUMBER: _builtins.int
+    RSS_BYTES_FIELD_NUMBER: _builtins.int
     pool: _builtins.str
     worker_id: _builtins.str
     incarnation: _builtins.str
@@ -208,6 +209,8 @@ class HeartbeatRequest(_message.Message):
     num_lanes_in_use: _builtins.int
     complete: _builtins.bool
     """All lanes are reported: the router compares them with its leases."""
+    rss_bytes: _builtins.int
+    """Resident memory of the worker's process; 0: it cannot tell, or it is an older worker."""
     @_builtins.property
     def lanes(self) -> _containers.RepeatedCompositeFieldContainer[Global___LaneReport]:
         """Lanes that changed since the last heartbeat that was answered, or all of them."""
@@ -222,10 +225,11 @@ class HeartbeatRequest(_message.Message):
         num_lanes_in_use: _builtins.int = ...,
         lanes: _abc.Iterable[Global___LaneReport] | None = ...,
         complete: _builtins.bool = ...,
+        rss_bytes: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["complete", b"complete", "incarnation", b"incarnation", "kv_live_bytes", b"kv_live_bytes", "lanes", b"lanes", "num_lanes_in_use", b"num_lanes_in_use", "pool", b"pool", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["complete", b"complete", "incarnation", b"incarnation", "kv_live_bytes", b"kv_live_bytes", "lanes", b"lanes", "num_lanes_in_use", b"num_lanes_in_use", "pool", b"pool", "rss_bytes", b"rss_bytes", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
