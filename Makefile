@@ -6,7 +6,7 @@ PIP    := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.
 BUF    := proto/node_modules/.bin/buf
 # In dependency order; each is an installable distribution of its own.
 PARTS  := -e proto/python -e shared -e services/router -e 'services/worker[torch,bench,conformance]' \
-          -e models/nano -e 'sdks/python[otel,tokenizer]' -e services/http_shim -e services/local
+          -e models/nano -e 'sdks/python[bench,otel,tokenizer]' -e services/http_shim -e services/local
 
 # Even where the environment forbids it: the tests start hundreds of processes, and each would compile what it imports.
 export PYTHONDONTWRITEBYTECODE :=
@@ -14,7 +14,7 @@ export PYTHONDONTWRITEBYTECODE :=
 .DEFAULT_GOAL := help
 .PHONY: help install demo up test check lint types contracts proto proto-check vectors docs test-parts test-compose \
         test-heavy test-conformance bench-latency bench-int8 fuzz overload bench-slow-clients \
-        bench-admission bench-fairness bench-quality fuzz-http leavers-http overload-http bench-http nano nano-held-out
+        bench-admission bench-fairness bench-quality bench-session bench-load bench-compare evidence fuzz-http leavers-http overload-http bench-http nano nano-held-out
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,7 +51,7 @@ lint: install
 
 types: install
 	$(BIN)/mypy shared/src services/router/src services/worker/src services/http_shim/src services/local/src sdks/python/src models/nano/src \
-	  models/nano/nano_training scripts tests
+	  models/nano/nano_training ops scripts tests
 
 contracts: install
 	$(BIN)/lint-imports
@@ -130,6 +130,19 @@ bench-fairness: install ## what a modest tenant gets beside a greedy one, with a
 
 bench-quality: install ## what a bounded cache costs a model (MODEL=NAME_OR_DIR, OUTPUT=DIR, QUALITY_FLAGS='--quick ...')
 	@$(BIN)/kakeya bench quality --model '$(or $(MODEL),kakeya-nano)' $(if $(OUTPUT),--output '$(OUTPUT)') $(QUALITY_FLAGS)
+
+bench-session: install ## long sessions with kakeya-nano on a stack of their own, judged by gates (TURNS=2000, OUTPUT=DIR, FLAGS='--exact ...')
+	@$(BIN)/python -m tests.benchmarks.local_bench session --turns $(or $(TURNS),2000) --ignore-eos \
+	  --max-tokens 16 $(if $(OUTPUT),--output '$(OUTPUT)') $(FLAGS)
+
+bench-load: install ## goodput of 1, 2, 4 and 8 sessions that pause to think (OUTPUT=DIR, FLAGS='--sessions 1,2 ...')
+	@$(BIN)/python -m tests.benchmarks.local_bench load $(if $(OUTPUT),--output '$(OUTPUT)') $(FLAGS)
+
+bench-compare: install ## turns beside a server that re-prefills and llama.cpp's (TURNS=200, OUTPUT=DIR; builds llama.cpp once)
+	@$(BIN)/python -m tests.benchmarks.compare_rivals --turns $(or $(TURNS),200) $(if $(OUTPUT),--output '$(OUTPUT)')
+
+evidence: install ## the platform's tests and five minutes of a session, as a JSON file for a change (EVIDENCE_FLAGS='--seconds 60')
+	@$(BIN)/python ops/evidence.py $(EVIDENCE_FLAGS)
 
 nano: install ## train kakeya-nano from its seed (OUTPUT=DIR; about an hour on two cores)
 	@PYTHONPATH=models/nano $(BIN)/python -m nano_training --output '$(or $(OUTPUT),build/kakeya-nano)'

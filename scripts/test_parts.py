@@ -86,8 +86,8 @@ PARTS = {
         "kakeya",
         "kakeya.cli.main",
         "tests/unit/sdk",
-        ("torch", "redis", "kakeya_shared", "pydantic"),
-        ("kakeya[otel,tokenizer]",),
+        ("torch", "numpy", "redis", "kakeya_shared", "pydantic"),
+        ("kakeya[bench,otel]",),
         ("test_unread_tokens.py", "aio/test_retries.py", "blocking/test_retries.py"),
     ),
     "http_shim": Part(

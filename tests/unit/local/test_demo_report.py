@@ -9,7 +9,6 @@ import pytest
 from kakeya_local.demo_report import DemoReport, Opened, Reading
 from kakeya_local.demo_turn import Turn
 from kakeya_local.demo_verdict import verdict
-from kakeya_local.kv_bytes import kv_bytes_per_token, kv_live_bytes
 
 BYTES_PER_TOKEN = 10
 
@@ -155,17 +154,3 @@ def test_json_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="directory"):
         report().write_json(tmp_path / "demo.json")
     assert [path.name for path in tmp_path.iterdir()] == ["demo.json"]
-
-
-def test_bytes_of_a_token() -> None:
-    qwen = {"num_hidden_layers": 28, "num_attention_heads": 16, "num_key_value_heads": 8, "head_dim": 128}
-    assert kv_bytes_per_token(qwen, "bfloat16") == 114_688
-    assert kv_bytes_per_token(qwen, "float32") == 2 * 114_688
-    # Without head_dim it follows from the hidden size, without kv heads all heads have their own.
-    old = {"num_hidden_layers": 2, "num_attention_heads": 4, "hidden_size": 64}
-    assert kv_bytes_per_token(old, "float32") == 2 * 4 * 16 * 4 * 2
-
-
-@pytest.mark.parametrize(("history", "live_tokens"), [(0, 0), (1, 1), (67, 67), (68, 68), (69, 68), (5000, 68)])
-def test_live_bytes_plateau(history: int, live_tokens: int) -> None:
-    assert kv_live_bytes(history, sink=4, window=64, bytes_per_token=114_688) == live_tokens * 114_688

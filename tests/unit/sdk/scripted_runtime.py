@@ -63,6 +63,10 @@ def fails_plainly(status: grpc.StatusCode, trailing: tuple[tuple[str, bytes], ..
     return fault
 
 
+def passes(context: grpc.ServicerContext) -> None:
+    """No fault: the next one is for a later call."""
+
+
 def stalls(context: grpc.ServicerContext) -> None:
     """Answers nothing until the client has gone."""
     gone = threading.Event()
@@ -93,6 +97,9 @@ class ScriptedSession:
 class ScriptedRuntime(runtime_pb2_grpc.RuntimeServiceServicer):
     """Serves until `stop`.
 
+    Args:
+        add_service: adds another service to the same port.
+
     Attributes:
         requests: what came, by method, in order.
         metadata: what came with it.
@@ -105,10 +112,16 @@ class ScriptedRuntime(runtime_pb2_grpc.RuntimeServiceServicer):
         unusual_responses: what a Generate sends first.
         models: what it says that it serves.
         is_old: neither appends nor descriptions of a session say what is retained.
+        token_seconds: how long each token of an answer takes.
         stop_seconds: how long a cancelled operation stays in the way.
     """
 
-    def __init__(self, credentials: grpc.ServerCredentials | None = None) -> None:
+    def __init__(
+        self,
+        credentials: grpc.ServerCredentials | None = None,
+        *,
+        add_service: Callable[[grpc.Server], None] = lambda server: None,
+    ) -> None:
         self.requests: dict[str, list[Any]] = defaultdict(list)
         self.metadata: dict[str, list[dict[str, Any]]] = defaultdict(list)
         self.before: dict[str, deque[Fault]] = defaultdict(deque)
@@ -118,6 +131,7 @@ class ScriptedRuntime(runtime_pb2_grpc.RuntimeServiceServicer):
         self.num_cancelled = 0
         self.hold_after: int | None = None
         self.on_hold: Callable[[], None] = lambda: None
+        self.token_seconds = 0.0
         self.stop_seconds = 0.0
         self.breaks_off = False
         self.answers: deque[list[int]] = deque()
@@ -126,6 +140,7 @@ class ScriptedRuntime(runtime_pb2_grpc.RuntimeServiceServicer):
         self.is_old = False
         self._server = grpc.server(ThreadPoolExecutor(max_workers=16), options=[("grpc.so_reuseport", 0)])
         runtime_pb2_grpc.add_RuntimeServiceServicer_to_server(self, self._server)
+        add_service(self._server)
         if credentials is None:
             self.port = self._server.add_insecure_port("127.0.0.1:0")
         else:
@@ -145,7 +160,7 @@ class ScriptedRuntime(runtime_pb2_grpc.RuntimeServiceServicer):
 
     def CreateSession(self, request: pb.CreateSessionRequest, context: grpc.ServicerContext) -> Any:
         self._come("CreateSession", request, context)
-        session_id = self.by_request_id.setdefault(request.request_id, f"counter.{len(self.sessions)}")
+        session_id = self.by_request_id.setdefault(request.request_id, f"counter.{len(self.by_request_id)}")
         self.sessions.setdefault(session_id, ScriptedSession(eos_token_ids=tuple(request.eos_token_ids)))
         self._leave("CreateSession", context)
         return pb.CreateSessionResponse(
@@ -257,7 +272,7 @@ class ScriptedRuntime(runtime_pb2_grpc.RuntimeServiceServicer):
             if num_tokens == hold_after:
                 self.on_hold()
                 gone.wait()
-            if gone.is_set():
+            if gone.wait(self.token_seconds):
                 return
             session.history.append(answer.popleft() if answer else (session.history[-1] + 1) % VOCAB_SIZE)
             num_tokens += 1

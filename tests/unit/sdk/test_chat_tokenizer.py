@@ -83,6 +83,18 @@ def test_without_a_template_there_is_no_prompt_of_messages(plain: ChatTokenizer)
         plain.prompt([USER])
 
 
+def test_a_template_may_be_done_without(template_dir: Path, tokenizer: ChatTokenizer) -> None:
+    plain = ChatTokenizer(str(template_dir), is_plain=True)
+    assert (tokenizer.has_template, plain.has_template, plain.template) == (True, False, "")
+    first, second = plain.first_prompt("hello", None), plain.next_prompt("and", 256)
+    assert [_text(plain, prompt) for prompt in (first, second)] == ["hello\n", "\nand\n"]
+    assert _text(plain, plain.first_prompt("hello", "Be brief")) == "Be brief\nhello\n"
+    assert plain.num_system_tokens("Be brief") == len("Be brief\n")
+    assert plain.eos_token_ids == tokenizer.eos_token_ids, "a model may end its answers all the same"
+    with pytest.raises(TokenizerError, match="has no chat template"):
+        plain.prompt([USER])
+
+
 def test_half_a_character_has_no_tokens(tokenizer: ChatTokenizer) -> None:
     for prompt in (lambda text: tokenizer.prompt([{"role": "user", "content": text}]), tokenizer.encode):
         with pytest.raises(TokenizerError, match=r"the text holds half a character, '\\ud800'"):

@@ -1,7 +1,6 @@
 """`kakeya demo`: long interleaved conversations, every byte of their KV checked, and one that goes on over HTTP."""
 
 import asyncio
-import json
 import sys
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
@@ -12,6 +11,7 @@ from pathlib import Path
 from rich.console import Console
 
 from kakeya import AsyncClient, AsyncSession, KakeyaError, MissingExtra
+from kakeya.bench.kv_bytes import ConfigError, kv_bytes_per_token, read_config
 from kakeya.text.chat_tokenizer import ChatTokenizer, TokenizerError
 from kakeya_local.conversation import Conversation
 from kakeya_local.demo_report import DemoReport, Opened
@@ -24,7 +24,6 @@ from kakeya_local.errors import StackError
 from kakeya_local.http_conversation import hold_again, left_sessions
 from kakeya_local.http_report import HttpReport
 from kakeya_local.http_transcript import print_http
-from kakeya_local.kv_bytes import kv_bytes_per_token
 from kakeya_local.model_files import model_file
 from kakeya_local.plan import checked_model
 from kakeya_local.settings import DEFAULT_MODEL, UpSettings
@@ -144,7 +143,11 @@ async def _opened(
 
 def _new_report(stack: Stack, model: str, conversations: Sequence[Conversation]) -> DemoReport:
     worker = stack.workers[0]
-    config = json.loads(model_file(model, "config.json").read_text(encoding="utf-8"))
+    try:
+        config = read_config(model_file(model, "config.json"))
+        bytes_per_token = kv_bytes_per_token(config, worker.dtype)
+    except ConfigError as error:
+        raise StackError(str(error)) from error
     sessions = [
         Opened(
             each.number,
@@ -156,7 +159,7 @@ def _new_report(stack: Stack, model: str, conversations: Sequence[Conversation])
         )
         for each in conversations
     ]
-    return DemoReport(worker.model, worker.sink, worker.window, kv_bytes_per_token(config, worker.dtype), sessions)
+    return DemoReport(worker.model, worker.sink, worker.window, bytes_per_token, sessions)
 
 
 async def _converse(conversations: list[Conversation], report: DemoReport, num_turns: int, console: Console) -> None:

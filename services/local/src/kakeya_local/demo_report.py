@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
+from kakeya.bench.kv_bytes import kv_live_bytes
 from kakeya_local.demo_turn import Turn
 from kakeya_local.http_report import HttpReport
-from kakeya_local.kv_bytes import kv_live_bytes
 
 NUM_COMPARED_TURNS = 5
 _TURN_FIELDS = (

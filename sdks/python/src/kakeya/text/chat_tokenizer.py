@@ -25,6 +25,7 @@ class ChatTokenizer:
 
     Args:
         name: a directory with the tokenizer's files, or a model id of the Hugging Face Hub.
+        is_plain: do without the chat template, as if there were none.
 
     Attributes:
         name: as above, `~` expanded.
@@ -37,12 +38,13 @@ class ChatTokenizer:
         TokenizerError: there is no such tokenizer, or a file of it is broken.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, is_plain: bool = False) -> None:
         if name.startswith(("/", ".", "~")):
             name = str(Path(name).expanduser())
             if not Path(name).is_dir():
                 raise TokenizerError(f"{name} is no directory")
         self.name = name
+        self._is_plain = is_plain
         self._tokenizer, self.directory = _loaded(name)
         self.vocabulary = Vocabulary(self._tokenizer)
         self.eos_token_ids = self._all_eos_token_ids()
@@ -59,6 +61,8 @@ class ChatTokenizer:
     @property
     def template(self) -> str:
         """The source of the chat template; "" where there is none."""
+        if self._is_plain:
+            return ""
         try:
             return str(self._tokenizer.get_chat_template())
         except ValueError:  # none, or several and none of them for chats

@@ -1,0 +1,74 @@
+"""Ctrl-C and SIGTERM as something that a bench waits for."""
+
+import asyncio
+import signal
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Interruption:
+    """Whether the bench was told to stop.
+
+    Attributes:
+        signal: which signal did; None while none did.
+    """
+
+    def __init__(self) -> None:
+        self.signal: signal.Signals | None = None
+        self._came = asyncio.Event()
+
+    @property
+    def exit_status(self) -> int | None:
+        """As shells say it; None while there is none."""
+        return None if self.signal is None else 128 + self.signal
+
+    async def cuts_short(self, work: Coroutine[Any, Any, None]) -> bool:
+        """Does the work, or cancels it when a signal comes; whether one did.
+
+        What the work raises passes, also what it raises on its way out.
+        """
+        working = asyncio.create_task(work)
+        waiting = asyncio.create_task(self._came.wait())
+        try:
+            await asyncio.wait({working, waiting}, return_when=asyncio.FIRST_COMPLETED)
+            is_cut_short = self._came.is_set()
+            if is_cut_short:
+                working.cancel()
+                await asyncio.wait({working})
+            if not (is_cut_short and working.cancelled()):
+                await working
+            return is_cut_short
+        finally:
+            waiting.cancel()
+            working.cancel()
+
+    def come(self, number: signal.Signals) -> None:
+        """What the first signal does; the second one does what it always does."""
+        self.signal = number
+        self._came.set()
+
+
+@contextmanager
+def heeded() -> Iterator[Interruption]:
+    """Signals are heeded in this context: the first one is told, and those after it end the process as ever."""
+    loop, interruption = asyncio.get_running_loop(), Interruption()
+    before = {number: signal.getsignal(number) for number in _SIGNALS}
+
+    def restore() -> None:
+        for number, handler in before.items():
+            if loop.remove_signal_handler(number):  # which leaves Python's default in its place
+                signal.signal(number, handler)
+
+    def first(number: signal.Signals) -> None:
+        restore()
+        interruption.come(number)
+
+    for number in _SIGNALS:
+        loop.add_signal_handler(number, first, number)
+    try:
+        yield interruption
+    finally:
+        restore()

@@ -1,0 +1,43 @@
+"""What operators see of the workers, for a bench: their memory, how they run a model."""
+
+import asyncio
+import time
+from collections.abc import Mapping
+
+from kakeya.cli.admin_calls import AdminCalls
+from kakeya.errors import KakeyaError
+from kakeya_stubs.admin.v1 import admin_pb2 as pb
+
+FRESH_SECONDS = 1.0
+"""A worker tells of itself once a second; asking more often would learn nothing."""
+
+
+class Workers:
+    """The routers' list of workers, asked for at most once a second.
+
+    Attributes:
+        why_not: why it is not known, e.g. since the key is no operator's; "" while it is.
+    """
+
+    def __init__(self, admin: AdminCalls) -> None:
+        self.why_not = ""
+        self._admin = admin
+        self._known: Mapping[str, pb.WorkerStatus] = {}
+        self._asked = -FRESH_SECONDS
+        self._lock = asyncio.Lock()
+
+    async def find(self, worker_id: str) -> pb.WorkerStatus | None:
+        """A worker as of a second ago at most; None where it is not in the list, or there is none."""
+        async with self._lock:
+            if time.monotonic() - self._asked >= FRESH_SECONDS:
+                await self._ask()
+        return self._known.get(worker_id)
+
+    async def _ask(self) -> None:
+        self._asked = time.monotonic()
+        try:
+            answer = await asyncio.to_thread(self._admin.call, "ListWorkers", pb.ListWorkersRequest())
+        except KakeyaError as error:
+            self._known, self.why_not = {}, f"the router does not list its workers: {error}"
+        else:
+            self._known, self.why_not = {worker.worker_id: worker for worker in answer.workers}, ""

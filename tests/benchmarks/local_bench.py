@@ -1,0 +1,34 @@
+"""Runs a bench of the SDK on a stack that is started for it.
+
+python -m tests.benchmarks.local_bench [--up 'FLAGS OF KAKEYA UP'] BENCH [FLAGS OF THE BENCH]
+"""
+
+import argparse
+import shlex
+import signal
+import subprocess
+import sys
+
+from tests.end_to_end.up_process import UpProcess
+
+WINDOW = "236"
+"""A pleasant size for kakeya-nano, which its sessions outgrow within a few turns."""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
+    parser.add_argument("--up", default=f"--window {WINDOW}", help="flags of kakeya up (default: %(default)s)")
+    parser.add_argument("bench", help="session, load or compare")
+    parser.add_argument("flags", nargs=argparse.REMAINDER, help="of the bench")
+    given = parser.parse_args()
+    with UpProcess("--ephemeral", "--bind", "127.0.0.1:0", *shlex.split(given.up)) as up:
+        up.wait_ready()
+        command = [sys.executable, "-m", "kakeya", "bench", given.bench, "--address", up.address, *given.flags]
+        print(shlex.join(command), file=sys.stderr, flush=True)
+        status = subprocess.run(command).returncode
+        up.wait_end(signal.SIGTERM)
+        return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())
