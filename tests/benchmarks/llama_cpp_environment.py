@@ -1,26 +1,17 @@
-"""llama.cpp in a virtual environment of its own, compiled from its Python source package on first use."""
+"""llama.cpp in virtual environments of its own, compiled from its Python source package on first use."""
 
-import re
-import shutil
 import subprocess
-import sys
-import time
-import venv
 from pathlib import Path
 
 import numpy as np
 
-HERE = Path(__file__).parent
-ROOT = HERE.parents[1]
-REQUIREMENTS = HERE / "llama_cpp_requirements.txt"
-ENVIRONMENT = ROOT / ".bench" / "llama-cpp"
-PYTHON = ENVIRONMENT / "bin" / "python"
+from tests.benchmarks.logged_command import CommandFailed, say
+from tests.benchmarks.python_environment import BENCH, PythonEnvironment
 
-_INSTALLED = ENVIRONMENT / "installed-requirements.txt"  # written last: a build that broke off is begun again
-_LOG = ENVIRONMENT / "build.log"
-_COMPILED = re.compile(r"\[(\d+)/(\d+)\]")  # ninja's progress
-_PROGRESS_SECONDS = 15.0
-_NUM_LOG_LINES = 20
+HERE = Path(__file__).parent
+REQUIREMENTS = HERE / "llama_cpp_requirements.txt"
+BINDING = PythonEnvironment(BENCH / "llama-cpp", REQUIREMENTS)
+CONVERTER = PythonEnvironment(BENCH / "gguf", HERE / "gguf_requirements.txt")
 
 
 class LlamaCppFailed(Exception):
@@ -28,24 +19,33 @@ class LlamaCppFailed(Exception):
 
 
 def prepare() -> None:
-    """Makes the environment where it is missing or of other requirements: minutes, with progress on stderr.
+    """Makes the environments where they are missing or of other requirements: minutes, with progress on stderr.
 
     Raises:
-        LlamaCppFailed: it could not be built.
+        LlamaCppFailed: one could not be built.
     """
-    if _INSTALLED.is_file() and _INSTALLED.read_text() == REQUIREMENTS.read_text():
-        return
-    _say(f"building llama.cpp into {ENVIRONMENT.relative_to(ROOT)} (several minutes, once; log: {_LOG.name} there)")
-    shutil.rmtree(ENVIRONMENT, ignore_errors=True)
-    venv.create(ENVIRONMENT, symlinks=True, with_pip=True)
-    _install()
-    shutil.copy(REQUIREMENTS, _INSTALLED)
+    prepare_converter()
+    if not BINDING.is_ready:
+        where = BINDING.directory.relative_to(BENCH.parent)
+        say(f"building llama.cpp into {where} (several minutes, once; log: {BINDING.log.name} there)")
+    try:
+        BINDING.prepare()
+    except CommandFailed as error:
+        raise LlamaCppFailed(f"llama.cpp did not build (it needs a C and a C++ compiler): {error}") from error
+
+
+def prepare_converter() -> None:
+    """As `prepare`, for what `gguf` needs alone: seconds, and no compiler."""
+    try:
+        CONVERTER.prepare()
+    except CommandFailed as error:
+        raise LlamaCppFailed(f"GGUF's Python package was not installed: {error}") from error
 
 
 def gguf(checkpoint: Path, matrix_type: str) -> Path:
     """The checkpoint as a GGUF file beside its weights, matrices in F32 or Q8_0. Raises LlamaCppFailed."""
     target = checkpoint / f"{matrix_type}.gguf"
-    _run("llama_cpp_gguf.py", str(checkpoint), matrix_type, str(target))
+    _run(CONVERTER, "llama_cpp_gguf.py", str(checkpoint), matrix_type, str(target))
     return target
 
 
@@ -60,45 +60,12 @@ def logits(model: Path, sequences: np.ndarray, kv_type: str) -> np.ndarray:
     """
     tokens, target = model.with_suffix(".tokens.npy"), model.with_suffix(".logits.npy")
     np.save(tokens, sequences)
-    _run("llama_cpp_logits.py", str(model), str(tokens), str(target), "--kv", kv_type)
+    _run(BINDING, "llama_cpp_logits.py", str(model), str(tokens), str(target), "--kv", kv_type)
     return np.load(target)
 
 
-def _install() -> None:
-    command: list[str | Path] = [
-        PYTHON,
-        "-m",
-        "pip",
-        "install",
-        "-v",
-        "-r",
-        REQUIREMENTS,
-        "-c",
-        ROOT / "constraints.txt",
-    ]
-    started = said = time.monotonic()
-    with (
-        _LOG.open("w") as log,
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as pip,
-    ):
-        assert pip.stdout
-        for line in pip.stdout:
-            log.write(line)
-            compiled = _COMPILED.search(line)
-            if compiled and time.monotonic() - said >= _PROGRESS_SECONDS:
-                said = time.monotonic()
-                _say(f"  compiled {compiled[1]} of {compiled[2]} after {said - started:.0f} s")
-    if pip.returncode:
-        end = "".join(_LOG.read_text().splitlines(keepends=True)[-_NUM_LOG_LINES:])
-        raise LlamaCppFailed(f"llama.cpp did not build (it needs a C and a C++ compiler); the end of {_LOG}:\n{end}")
-
-
-def _run(script: str, *arguments: str) -> None:
-    command: list[str | Path] = [PYTHON, HERE / script, *arguments]
+def _run(environment: PythonEnvironment, script: str, *arguments: str) -> None:
+    command: list[str | Path] = [environment.python, HERE / script, *arguments]
     result = subprocess.run(command, capture_output=True, text=True)
     if result.returncode:
         raise LlamaCppFailed(f"{script} {' '.join(arguments)} failed:\n{result.stdout}{result.stderr}")
-
-
-def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)

@@ -42,7 +42,19 @@ def _add_config(writer: gguf.GGUFWriter, config: dict[str, Any]) -> None:
     writer.add_layer_norm_rms_eps(config["rms_norm_eps"])
     writer.add_rope_freq_base(config["rope_parameters"]["rope_theta"])
     writer.add_vocab_size(config["vocab_size"])
-    writer.add_tokenizer_model("no_vocab")  # tokens are ids here
+    _add_vocabulary(writer, config["vocab_size"])
+
+
+def _add_vocabulary(writer: gguf.GGUFWriter, vocab_size: int) -> None:
+    """A token's text is its id: "<17>".
+
+    Tokens are ids here, but llama.cpp's server aborts at the first token of a file without a vocabulary ("no_vocab").
+    RWKV's kind needs a list of texts alone and makes no token the beginning or the end of sequence by default.
+    SentencePiece's makes those of ids 1 and 2, and the server then never chooses token 2 when it is told to ignore the
+    end.
+    """
+    writer.add_tokenizer_model("rwkv")
+    writer.add_token_list([f"<{token_id}>" for token_id in range(vocab_size)])
 
 
 def _tensors(checkpoint: Path, num_layers: int) -> Iterator[tuple[str, np.ndarray]]:

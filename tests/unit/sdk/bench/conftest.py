@@ -12,7 +12,7 @@ from rich.console import Console
 from kakeya.bench import report_file
 from kakeya.bench.session import command, options, player
 from kakeya.bench.session.run import run
-from kakeya.bench.session.verdict import exit_status
+from kakeya.bench.verdict import exit_status
 from kakeya_stubs.admin.v1 import admin_pb2, admin_pb2_grpc
 from tests.unit.sdk.bench.playing import CONFIG, RSS_BYTES, Outcome, Play
 from tests.unit.sdk.scripted_admin import ScriptedAdmin

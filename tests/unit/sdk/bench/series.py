@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from kakeya.bench.session.gates import Measured, judge
-from kakeya.bench.session.verdict import Verdict
 from kakeya.bench.turn import Turn
+from kakeya.bench.verdict import Verdict
 
 CAPACITY, BYTES_PER_TOKEN = 68, 1_000
 NEW, OUT = 30, 8

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
+from kakeya.bench.facts import Facts
 from kakeya.bench.session import options
-from kakeya.bench.session.facts import Facts
 from kakeya.bench.session.report import Report
 from kakeya.bench.turn import Turn
 

@@ -6,7 +6,7 @@ import pytest
 
 from kakeya.bench.session import gates
 from kakeya.bench.session.gates import FORMULAS, GATES, Measured, judge
-from kakeya.bench.session.verdict import Outcome, Verdict, exit_status
+from kakeya.bench.verdict import Outcome, Verdict, exit_status
 from tests.unit.sdk.bench.series import (
     BYTES_PER_TOKEN,
     CAPACITY,

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from kakeya.bench.facts import Facts
 from kakeya.bench.report_file import NotWritable
 from kakeya.bench.session import options, output, page, summary
-from kakeya.bench.session.facts import Facts
 from kakeya.bench.session.gates import FORMULAS, GATES
 from kakeya.bench.session.report import Report
 from kakeya.bench.turn import Turn

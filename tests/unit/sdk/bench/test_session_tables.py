@@ -129,7 +129,7 @@ def test_the_first_errors_are_listed() -> None:
 
 
 def test_where_nothing_is_known_the_page_says_so() -> None:
-    assert "The router does not say: it takes an operator's key." in read(CASES["no config"]).texts
+    assert "The router tells operators only." in read(CASES["no config"]).texts
     nothing = read(CASES["no turn"])
     assert "No turn was played." in nothing.texts
     assert set(nothing.row("turn")) == set(nothing.row("KV of a session")) == {"\N{EN DASH}"}

@@ -4,7 +4,7 @@ The JSON document is not in it but beside it, and linked: of a run of days it ha
 opened, mailed and printed.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
@@ -76,6 +76,11 @@ class Section:
 
     heading: str
     blocks: Sequence[Block]
+
+
+def facts_table(facts: Mapping[str, object]) -> Table:
+    """Names and values, with what is nested in one line."""
+    return Table([Column("name"), Column("value")], [[name, _fact(value)] for name, value in facts.items()])
 
 
 def page(title: str, badges: Sequence[Badge], sections: Sequence[Section], *, json_name: str = "report.json") -> bytes:
@@ -166,3 +171,13 @@ def _cell(cell: Cell) -> str:
 def _badge(badge: Badge) -> str:
     sign, text = _SIGNS[badge.outcome], escape(badge.text or badge.outcome)
     return f'<span class="badge {badge.outcome}"><span aria-hidden="true">{sign}</span> {text}</span>'
+
+
+def _fact(value: object) -> Cell:
+    match value:
+        case None | bool() | int() | str():
+            return value
+        case Mapping():
+            return ", ".join(f"{name} {_fact(each)}" for name, each in value.items())
+        case _:
+            return str(value)

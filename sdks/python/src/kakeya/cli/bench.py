@@ -12,7 +12,8 @@ def main(argv: list[str]) -> int:
         prog="kakeya bench",
         kind="bench",
         kinds="benches",
-        about="Benches measure, write what they found as JSON and a card, and exit with 1 where a floor is not met.",
-        closing="`kakeya bench BENCH --help` describes a bench. The worker's: pip install 'kakeya-worker[torch,bench]'",
+        about="Benches measure, write down what they found, and exit with 1 where a floor or gate is not met.",
+        closing="`kakeya bench BENCH --help` describes a bench. Those of a running stack: "
+        "pip install 'kakeya[bench]'; the worker's: pip install 'kakeya-worker[torch,bench]'",
         entries=commands.find(GROUP),
     ).run(argv)

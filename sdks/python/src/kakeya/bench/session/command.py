@@ -7,7 +7,7 @@ from kakeya.bench import extra, report_file
 from kakeya.bench.prompts import NoPrompts
 from kakeya.bench.report_file import NotWritable
 from kakeya.bench.session.options import SUMMARY, Options, parse
-from kakeya.bench.session.verdict import EXIT_UNDECIDED, exit_status
+from kakeya.bench.verdict import EXIT_UNDECIDED, exit_status
 from kakeya.cli.connection_flags import BadConnectionFlag
 from kakeya.cli.cure import explain
 from kakeya.errors import KakeyaError, MissingExtra

@@ -8,8 +8,8 @@ from kakeya.bench import bootstrap
 from kakeya.bench.bootstrap import Cost, Interval
 from kakeya.bench.percentile import median
 from kakeya.bench.session import stretches
-from kakeya.bench.session.verdict import Outcome, Verdict
 from kakeya.bench.turn import Turn
+from kakeya.bench.verdict import Outcome, Verdict
 
 MAX_RATIO = 1.05
 MAX_HALF_WIDTH = 0.10

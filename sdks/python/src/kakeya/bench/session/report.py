@@ -6,12 +6,12 @@ from datetime import UTC, datetime
 from typing import Any
 
 from kakeya.bench.environment import environment
+from kakeya.bench.facts import Facts
 from kakeya.bench.session import aggregation, gates
-from kakeya.bench.session.facts import Facts
 from kakeya.bench.session.gates import Measured
 from kakeya.bench.session.options import Options
-from kakeya.bench.session.verdict import Verdict
 from kakeya.bench.turn import Turn
+from kakeya.bench.verdict import Verdict
 
 SCHEMA = "kakeya.bench.session/1"
 

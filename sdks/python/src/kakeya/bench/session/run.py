@@ -9,10 +9,9 @@ from itertools import count
 from rich.console import Console
 
 from kakeya import AsyncClient, AsyncSession, KakeyaError
-from kakeya.bench import interruption, progress, report_file, speech
+from kakeya.bench import facts, interruption, progress, report_file, speech
 from kakeya.bench.progress import Progress
 from kakeya.bench.report_file import NotWritable
-from kakeya.bench.session import facts
 from kakeya.bench.session.options import Options
 from kakeya.bench.session.player import Player
 from kakeya.bench.session.report import Report

@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 from kakeya.bench import units
-from kakeya.bench.html_page import Badge, Cell, Column, Section, Table
+from kakeya.bench.html_page import Badge, Cell, Column, Section, Table, facts_table
 from kakeya.bench.units import Unit
 
 MAX_ERRORS = 20
@@ -46,13 +46,13 @@ def rest(document: _Document) -> list[Section]:
     model = document["model"]
     return [
         Section("Over time", [_buckets(document["buckets_10min"])]),
-        Section("Model", [_facts({name: value for name, value in model.items() if name != "worker"})]),
+        Section("Model", [facts_table({name: value for name, value in model.items() if name != "worker"})]),
         Section(
             "Worker",
-            [_facts(model["worker"]) if model["worker"] else "The router does not say: it takes an operator's key."],
+            [facts_table(model["worker"]) if model["worker"] else "The router tells operators only."],
         ),
-        Section("Options", [_facts(document["options"])]),
-        Section("Environment", [_facts(document["environment"])]),
+        Section("Options", [facts_table(document["options"])]),
+        Section("Environment", [facts_table(document["environment"])]),
     ]
 
 
@@ -162,20 +162,6 @@ def _unit(buckets: Iterable[_Document], name: str) -> Unit:
 
 def _share(figures: _Document | None, share: str, unit: Unit) -> Cell:
     return unit.number(figures[share]) if figures else None
-
-
-def _facts(facts: _Document) -> Table:
-    return Table([Column("name"), Column("value")], [[name, _fact(value)] for name, value in facts.items()])
-
-
-def _fact(value: object) -> Cell:
-    match value:
-        case None | bool() | int() | str():
-            return value
-        case Mapping():
-            return ", ".join(f"{name} {_fact(each)}" for name, each in value.items())
-        case _:
-            return str(value)
 
 
 def _clock(seconds: float) -> str:

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from kakeya import AsyncClient
-from kakeya.bench.session import facts
-from kakeya.bench.session.facts import Facts
+from kakeya.bench import facts
+from kakeya.bench.facts import Facts
 from kakeya.cli import installed_models
 from kakeya_stubs.admin.v1 import admin_pb2 as pb
 from tests.unit.sdk.bench.playing import CONFIG

@@ -1,0 +1,178 @@
+"""One long conversation on Kakeya and on its rivals, on this machine, with `kakeya bench compare`.
+
+    python -m tests.benchmarks.compare_rivals [--turns 200] [--new-tokens 100] [--checkpoint DIR] [--output DIR]
+                                              [--json FILE]
+
+All serve one model of random weights, which rival_checkpoint.py makes, with two threads, one at a time:
+
+    kakeya           a router and a worker: int8, 4 sinks and a window of 1,020 tokens; over gRPC
+    http shim        the same worker behind `kakeya http`, which opens a session for each request: at the marks only
+    transformers     keeps nothing between requests, so it prefills all of each prompt: at the marks only
+    llama.cpp        Q8_0 and its prompt cache, with a context that has room for the whole conversation
+    llama.cpp, full  the same with a context of --context tokens: its client drops half of them when it is full
+
+See llama_cpp_server.py for how that is run best. Exits as the bench does: with 1 unless transformers takes at least 20
+times as long as Kakeya for the first token of the last turn.
+"""
+
+import argparse
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from tokenizers import Tokenizer, models
+from transformers import PreTrainedTokenizerFast
+
+from kakeya.bench.compare import command
+from tests.benchmarks import llama_cpp_server, rival_checkpoint
+from tests.benchmarks.llama_cpp_environment import LlamaCppFailed
+from tests.benchmarks.llama_cpp_server import llama_server
+from tests.benchmarks.logged_command import say
+from tests.benchmarks.rival_checkpoint import SHAPE, RivalCheckpoint
+from tests.benchmarks.rival_process import RivalFailed
+from tests.benchmarks.transformers_server import transformers_server
+from tests.integration.processes import SINK, Runtime, runtime
+
+MODEL = "random-qwen3"
+WINDOW = 1020
+NUM_THREADS = 2
+NUM_LANES = 2  # of the conversation, and of the shim's requests
+MAX_TOKENS = 16
+TIMEOUT_SECONDS = 1800.0  # the shim prefills the whole conversation
+LEAST_FACTOR = 20.0
+FAILED = 2
+INTERRUPTED = 128  # and the signal's number
+
+SHIM, TRANSFORMERS, LLAMA, FULL_LLAMA = "http shim", "transformers", "llama.cpp", "llama.cpp full"
+_FIELDS = {
+    SHIM: {"ignore_eos": None, "return_token_ids": None},  # not OpenAI's; the model has no end of its own
+    TRANSFORMERS: {"model": MODEL},
+    # The only way to the ids of its answer; these probabilities are at hand when a token has been chosen.
+    LLAMA: {"logprobs": 1, "post_sampling_probs": True},
+    FULL_LLAMA: {"logprobs": 1, "post_sampling_probs": True},
+}
+
+
+def played(asked: argparse.Namespace, directory: Path) -> int:
+    """Starts everybody, plays, and returns the bench's exit status. Raises LlamaCppFailed, RivalFailed."""
+    checkpoint = made_checkpoint(asked.checkpoint or directory / "checkpoint")
+    status = FAILED
+    try:
+        with ExitStack() as stack:
+            say("starting the runtime and its HTTP shim")
+            kakeya = stack.enter_context(served(checkpoint, directory))
+            rivals = started(stack, asked, kakeya, checkpoint)
+            status = command.main(flags(asked, kakeya.address, rivals, checkpoint.directory))
+    except RivalFailed:
+        if status < INTERRUPTED:  # else a Ctrl-C in the terminal was for the rivals, too
+            raise
+    return status
+
+
+def started(stack: ExitStack, asked: argparse.Namespace, kakeya: Runtime, checkpoint: RivalCheckpoint) -> list[str]:
+    """The rivals, as the bench's flag takes them."""
+    shim = kakeya.shims[0]
+    rivals = [f"{SHIM}=http://{shim.address}/v1,every=mark,kv={SINK + WINDOW},pid={shim.process.pid}"]
+    say("starting transformers")
+    made = stack.enter_context(transformers_server(checkpoint.directory, num_threads=NUM_THREADS))
+    rivals.append(f"{TRANSFORMERS}={made.url}/v1,every=mark,pid={made.pid}")
+    for name, context, option in (
+        (LLAMA, rounded_up(num_conversation_tokens(asked)), ""),
+        (FULL_LLAMA, asked.context, f",context={asked.context}"),
+    ):
+        say(f"starting {name} with a context of {context:,} tokens")
+        made = stack.enter_context(llama_server(checkpoint.gguf, num_context_tokens=context, num_threads=NUM_THREADS))
+        rivals.append(f"{name}={made.url}/v1,pid={made.pid}{option}")
+    return rivals
+
+
+def flags(asked: argparse.Namespace, address: str, rivals: Sequence[str], config: Path) -> list[str]:
+    """Of the bench."""
+    return [
+        *("--address", address, "--model", MODEL, "--config", str(config), "--output", str(asked.output)),
+        *("--turns", str(asked.turns), "--new-tokens", str(asked.new_tokens), "--max-tokens", str(MAX_TOKENS)),
+        *("--timeout-s", str(TIMEOUT_SECONDS)),
+        *(f"--rival={rival}" for rival in rivals),
+        *(f"--fields={name}={json.dumps(fields)}" for name, fields in _FIELDS.items()),
+        f"--at-least={TRANSFORMERS}={asked.at_least}",
+    ]
+
+
+def num_conversation_tokens(asked: argparse.Namespace) -> int:
+    """Of all turns."""
+    return int(asked.turns * (asked.new_tokens + MAX_TOKENS))
+
+
+def rounded_up(num_tokens: int) -> int:
+    """llama.cpp takes contexts in steps of 256."""
+    return -(-num_tokens // 256) * 256
+
+
+def made_checkpoint(directory: Path) -> RivalCheckpoint:
+    """The one that is there, else a new one."""
+    found = RivalCheckpoint(directory, directory / "Q8_0.gguf")
+    if found.gguf.is_file():
+        return found
+    say(f"making the model in {directory}")
+    return rival_checkpoint.make(directory)
+
+
+@contextmanager
+def served(checkpoint: RivalCheckpoint, directory: Path) -> Iterator[Runtime]:
+    """A router, a worker and a shim."""
+    with runtime(checkpoint.directory, directory, num_workers=0) as made:
+        made.start_worker(
+            *("--served-model-name", MODEL, "--weights", "int8", "--window", str(WINDOW)),
+            *("--threads", str(NUM_THREADS), "--cache-dir", str(directory / "cache")),
+            lanes=NUM_LANES,
+        )
+        made.wait_for_workers(1)
+        made.start_http("--tokenizer", f"{MODEL}={saved_tokenizer(directory / 'tokenizer')}")
+        yield made
+
+
+def saved_tokenizer(directory: Path) -> Path:
+    """One word for each id, so that each token of an answer is a text at once."""
+    words = {f"<{token_id}>": token_id for token_id in range(SHAPE["vocab_size"])}
+    PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.WordLevel(words, unk_token="<0>"))).save_pretrained(
+        directory
+    )
+    return directory
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
+    parser.add_argument("--turns", type=int, default=200, help="of the conversation (default: 200)")
+    parser.add_argument("--new-tokens", type=int, default=100, help="in each turn (default: 100)")
+    parser.add_argument("--context", type=int, default=2048, help=f"of {FULL_LLAMA} (default: 2048)")
+    parser.add_argument(
+        "--at-least", type=float, default=LEAST_FACTOR, help="the claim about transformers (default: 20)"
+    )
+    parser.add_argument("--checkpoint", type=Path, help="where the model is kept; else it is made for this run")
+    parser.add_argument(
+        "--output", type=Path, default=Path("build/compare"), help="of the report (default: build/compare)"
+    )
+    parser.add_argument("--json", type=Path, help="where to write the report's JSON, too")
+    asked = parser.parse_args()
+    if num_conversation_tokens(asked) > SHAPE["max_position_embeddings"]:
+        parser.error(
+            f"the rivals' model has {SHAPE['max_position_embeddings']:,} positions, fewer than these turns take"
+        )
+    try:
+        llama_cpp_server.prepare()
+        with tempfile.TemporaryDirectory(prefix="kakeya-compare-") as directory:
+            status = played(asked, Path(directory))
+    except (LlamaCppFailed, RivalFailed) as error:
+        print(f"cannot compare: {error}", file=sys.stderr)
+        return FAILED
+    if asked.json:
+        shutil.copy(asked.output / "compare.json", asked.json)
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())
