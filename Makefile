@@ -14,7 +14,7 @@ export PYTHONDONTWRITEBYTECODE :=
 .DEFAULT_GOAL := help
 .PHONY: help install demo up test check lint types contracts proto proto-check vectors docs test-parts test-compose \
         test-heavy test-conformance bench-latency bench-int8 fuzz overload bench-slow-clients \
-        bench-admission bench-fairness bench-quality bench-session bench-load bench-compare evidence fuzz-http leavers-http overload-http bench-http nano nano-held-out
+        bench-admission bench-fairness bench-quality bench-session bench-qwen3 bench-load bench-compare evidence fuzz-http leavers-http overload-http bench-http nano nano-held-out
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -134,6 +134,9 @@ bench-quality: install ## what a bounded cache costs a model (MODEL=NAME_OR_DIR,
 bench-session: install ## long sessions with kakeya-nano on a stack of their own, judged by gates (TURNS=2000, OUTPUT=DIR, FLAGS='--exact ...')
 	@$(BIN)/python -m tests.benchmarks.local_bench session --turns $(or $(TURNS),2000) --ignore-eos \
 	  --max-tokens 16 $(if $(OUTPUT),--output '$(OUTPUT)') $(FLAGS)
+
+bench-qwen3: install ## 480 turns of a model of Qwen3-0.6B's shape at sink 4, window 64 (OUTPUT=DIR, FLAGS='--exact ...')
+	@$(BIN)/python -m tests.benchmarks.qwen3_session $(if $(OUTPUT),--output '$(OUTPUT)') $(FLAGS)
 
 bench-load: install ## goodput of 1, 2, 4 and 8 sessions that pause to think (OUTPUT=DIR, FLAGS='--sessions 1,2 ...')
 	@$(BIN)/python -m tests.benchmarks.local_bench load $(if $(OUTPUT),--output '$(OUTPUT)') $(FLAGS)

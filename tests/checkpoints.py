@@ -46,9 +46,9 @@ def make_checkpoint(directory: Path, model_type: str, *, dtype: torch.dtype = to
     return directory
 
 
-def save_random_qwen3(directory: Path, **overrides: Any) -> Path:
+def save_random_qwen3(directory: Path, *, dtype: torch.dtype = torch.float32, **overrides: Any) -> Path:
     """A Qwen3 of which only shapes matter and not what it says."""
-    _random(AutoConfig.for_model("qwen3", **{**SHAPE, **overrides}), seed=0).save_pretrained(directory)
+    _random(AutoConfig.for_model("qwen3", **{**SHAPE, **overrides}), seed=0).to(dtype).save_pretrained(directory)
     return directory
 
 

@@ -8,11 +8,23 @@ import shlex
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 
 from tests.end_to_end.up_process import UpProcess
 
 WINDOW = "236"
 """A pleasant size for kakeya-nano, which its sessions outgrow within a few turns."""
+
+
+def run(up_flags: str, bench: str, flags: Sequence[str]) -> int:
+    """Starts the stack, runs the bench, stops the stack; the bench's exit status."""
+    with UpProcess("--ephemeral", "--bind", "127.0.0.1:0", *shlex.split(up_flags)) as up:
+        up.wait_ready()
+        command = [sys.executable, "-m", "kakeya", "bench", bench, "--address", up.address, *flags]
+        print(shlex.join(command), file=sys.stderr, flush=True)
+        status = subprocess.run(command).returncode
+        up.wait_end(signal.SIGTERM)
+        return status
 
 
 def main() -> int:
@@ -21,13 +33,7 @@ def main() -> int:
     parser.add_argument("bench", help="session, load or compare")
     parser.add_argument("flags", nargs=argparse.REMAINDER, help="of the bench")
     given = parser.parse_args()
-    with UpProcess("--ephemeral", "--bind", "127.0.0.1:0", *shlex.split(given.up)) as up:
-        up.wait_ready()
-        command = [sys.executable, "-m", "kakeya", "bench", given.bench, "--address", up.address, *given.flags]
-        print(shlex.join(command), file=sys.stderr, flush=True)
-        status = subprocess.run(command).returncode
-        up.wait_end(signal.SIGTERM)
-        return status
+    return run(given.up, given.bench, given.flags)
 
 
 if __name__ == "__main__":
