@@ -2,7 +2,8 @@
 
     python -m tests.benchmarks.qwen3_session [FLAGS OF THE BENCH]
 
-A full session has exactly 7,798,784 live bytes then: 28 layers x 8 heads x 128 x 2 bytes x 2, 114,688 a token, times 68.
+A full session has exactly 7,798,784 live bytes then: 28 layers x 8 heads x 128 x 2 bytes x 2 are 114,688 a token,
+for 68 tokens.
 """
 
 import sys

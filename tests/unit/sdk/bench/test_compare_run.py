@@ -10,8 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from kakeya.bench import report_file
-from kakeya.bench.compare import rounds, runtime_player
+from kakeya.bench import report_file, transcript
+from kakeya.bench.compare import rounds
 from tests.unit.sdk.bench.comparing import compare, figures_of, of_player
 from tests.unit.sdk.bench.playing import RSS_BYTES, appended
 from tests.unit.sdk.bench.scripted_rival import Exchange, ScriptedRival, refuses, says_ids, says_texts, scripted_rival
@@ -232,7 +232,7 @@ def test_an_answer_of_another_length_is_none(runtime: ScriptedRuntime, rival: Sc
 def test_the_runtime_goes_on_in_another_session(
     runtime: ScriptedRuntime, rival: ScriptedRival, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runtime_player, "_LONGEST_APPEND", 4)
+    monkeypatch.setattr(transcript, "LONGEST_APPEND", 4)
     runtime.before["Generate"] += [passes, fails("SESSION_NOT_FOUND"), passes]
     outcome = compare(runtime, tmp_path, "--turns", "3", f"--rival=a={rival.url},every=mark", "--marks=3")
     errors = [turn["error"] for turn in of_player(outcome, "kakeya")]

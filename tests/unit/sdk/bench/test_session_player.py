@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from kakeya.bench import prompts
+from kakeya.bench import prompts, transcript
 from kakeya.bench.prompts import RandomTokens
 from kakeya.bench.session import player
 from kakeya.text.chat_tokenizer import ChatTokenizer
@@ -281,7 +281,7 @@ class TestExact:
     def test_a_long_transcript_goes_in_parts(
         self, play: Play, runtime: ScriptedRuntime, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(player, "_LONGEST_APPEND", 8)
+        monkeypatch.setattr(transcript, "LONGEST_APPEND", 8)
         outcome = play(*SHORT, "--turns", "4", "--exact")
         assert [len(ids) for ids in appended(runtime, "counter.1")] == [8, 8, 4]
         assert outcome.gate("exact")["outcome"] == "passed"

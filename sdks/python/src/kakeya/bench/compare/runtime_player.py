@@ -5,14 +5,13 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from kakeya import AsyncClient, AsyncSession, GenerateResult, KakeyaError
+from kakeya.bench import transcript
 from kakeya.bench.compare.history import History
 from kakeya.bench.compare.options import Options
 from kakeya.bench.compare.played_turn import PlayedTurn
 from kakeya.bench.compare.rival import RUNTIME
 from kakeya.bench.compare.said import Said
 from kakeya.bench.workers import Workers
-
-_LONGEST_APPEND = 65_536
 
 
 class RuntimePlayer:
@@ -129,6 +128,5 @@ class RuntimePlayer:
         """Another session that is where the lost one was, which is not measured."""
         session = await self.open()
         before = self._history.tokens[: -len(said.new_tokens)]
-        for place in range(0, len(before), _LONGEST_APPEND):
-            await session.append(before[place : place + _LONGEST_APPEND], timeout_seconds=self._options.timeout_seconds)
+        await transcript.replay(session, before, timeout_seconds=self._options.timeout_seconds)
         return session

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from itertools import count
 
 from kakeya import AsyncClient, AsyncSession, GenerateResult, KakeyaError
+from kakeya.bench import transcript
 from kakeya.bench.prompts import Prompts
 from kakeya.bench.session.options import Options
 from kakeya.bench.turn import Turn
@@ -15,7 +16,6 @@ from kakeya.errors import InvariantViolated, SessionClosed, SessionNotFound, Wor
 ERROR_PAUSE_SECONDS = 1.0
 MAX_ERRORS_IN_A_ROW = 10
 NUM_EXACT_TOKENS = 32
-_LONGEST_APPEND = 65_536
 _GONE = (SessionNotFound, SessionClosed, WorkerLost, InvariantViolated)
 
 
@@ -101,8 +101,8 @@ class Player:
             KakeyaError
             LookupError: the transcript is not known, since a turn failed.
         """
-        session, transcript = self._session, self._transcript
-        if session is None or not transcript:
+        session, said = self._session, self._transcript
+        if session is None or not said:
             raise LookupError("a turn failed, or none was played: the transcript is not known")
         played = await session.generate(max_tokens=NUM_EXACT_TOKENS).all()
         await session.close()
@@ -110,10 +110,9 @@ class Player:
             eos_token_ids=self._eos_token_ids, label="kakeya bench, replay", model=session.model, sink=session.sink,
             window=session.window, fingerprint=session.fingerprint or None,
             timeout_seconds=self._options.conversation.timeout_seconds,
-        ) as replay:  # fmt: skip
-            for place in range(0, len(transcript), _LONGEST_APPEND):
-                await replay.append(transcript[place : place + _LONGEST_APPEND])
-            return played, await replay.generate(max_tokens=NUM_EXACT_TOKENS).all()
+        ) as other:  # fmt: skip
+            await transcript.replay(other, said, timeout_seconds=self._options.conversation.timeout_seconds)
+            return played, await other.generate(max_tokens=NUM_EXACT_TOKENS).all()
 
     async def _turn(self, index: int, start: float) -> Turn:
         began = time.perf_counter()
