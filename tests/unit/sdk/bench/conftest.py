@@ -2,6 +2,7 @@ import asyncio
 import io
 import json
 import os
+import signal
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -84,3 +85,11 @@ def bench(flags: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
         return Outcome(status, said.out, said.err, json.loads(file.read_text()) if file.exists() else {})
 
     return bench
+
+
+@pytest.fixture(autouse=True)
+def heeds_ctrl_c() -> Iterator[None]:
+    """As a terminal's program does, also where the tests run in the background of a script, which ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

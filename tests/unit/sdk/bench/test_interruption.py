@@ -183,7 +183,7 @@ class _Stop(Exception):
     """Raised inside the context."""
 
 
-@pytest.mark.parametrize("handler", [signal.SIG_IGN, signal.SIG_DFL, lambda number, frame: None])
+@pytest.mark.parametrize("handler", [signal.SIG_DFL, lambda number, frame: None])
 async def test_handlers_are_as_they_were(handler: signal.Handlers) -> None:
     before = {number: signal.signal(number, handler) for number in (SIGINT, SIGTERM)}
     try:
@@ -203,3 +203,16 @@ async def test_handlers_are_as_they_were(handler: signal.Handlers) -> None:
     finally:
         for number, was in before.items():
             signal.signal(number, was)
+
+
+async def test_an_ignored_signal_is_ignored_on() -> None:
+    """A job that a script put in the background is not ended by the Ctrl-C of who works in the foreground."""
+    before = signal.signal(SIGINT, signal.SIG_IGN)
+    try:
+        with interruption.heeded() as heeded:
+            os.kill(os.getpid(), SIGINT)
+            assert not await heeded.cuts_short(asyncio.sleep(0.05))
+        assert heeded.exit_status is None
+        assert signal.getsignal(SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(SIGINT, before)

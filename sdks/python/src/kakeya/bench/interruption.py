@@ -53,9 +53,13 @@ class Interruption:
 
 @contextmanager
 def heeded() -> Iterator[Interruption]:
-    """Signals are heeded in this context: the first one is told, and those after it end the process as ever."""
+    """Signals are heeded in this context: the first one is told, and those after it end the process as ever.
+
+    Those that are ignored, as Ctrl-C is in a job that a script put in the background, are ignored on.
+    """
     loop, interruption = asyncio.get_running_loop(), Interruption()
-    before = {number: signal.getsignal(number) for number in _SIGNALS}
+    handlers = {number: signal.getsignal(number) for number in _SIGNALS}
+    before = {number: handler for number, handler in handlers.items() if handler is not signal.SIG_IGN}
 
     def restore() -> None:
         for number, handler in before.items():
@@ -66,7 +70,7 @@ def heeded() -> Iterator[Interruption]:
         restore()
         interruption.come(number)
 
-    for number in _SIGNALS:
+    for number in before:
         loop.add_signal_handler(number, first, number)
     try:
         yield interruption
