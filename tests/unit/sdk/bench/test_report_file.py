@@ -181,3 +181,16 @@ def test_a_directory_is_made_with_those_above_it_or_taken_as_it_is(tmp_path: Pat
     report_file.write(directory / "report.json", b"content")
     report_file.prepare(directory)
     assert [file.name for file in directory.iterdir()] == ["report.json"]
+
+
+def test_what_was_measured_is_kept_where_drawing_breaks(tmp_path: Path) -> None:
+    def breaks(_: object) -> dict[str, bytes]:
+        raise ArithmeticError
+
+    with pytest.raises(ArithmeticError):
+        report_file.write_all(tmp_path / "a.json", {"measured": 1}, breaks)
+    assert json.loads((tmp_path / "a.json").read_text()) == {"measured": 1}
+    report_file.write_all(
+        tmp_path / "a.json", {"measured": 2}, lambda document: {"a.png": b"%d" % document["measured"]}
+    )
+    assert (tmp_path / "a.png").read_bytes() == b"2"

@@ -2,9 +2,10 @@
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 
 class NotWritable(Exception):
@@ -22,6 +23,22 @@ def prepare(directory: Path) -> None:
 def write_json(path: Path, document: Mapping[str, object]) -> None:
     """As `write`. Values that JSON has no word for are a mistake: ValueError."""
     write(path, (json.dumps(document, allow_nan=False, separators=(",", ":")) + "\n").encode())
+
+
+def write_all(
+    path: Path, document: Mapping[str, Any], draw: Callable[[Mapping[str, Any]], Mapping[str, bytes]]
+) -> None:
+    """The JSON document, then what is drawn from it, beside it: what was measured is kept, whatever becomes of that.
+
+    Args:
+        draw: makes the other files, by name.
+
+    Raises:
+        NotWritable
+    """
+    write_json(path, document)
+    for name, content in draw(document).items():
+        write(path.with_name(name), content)
 
 
 def write(path: Path, content: bytes) -> None:

@@ -6,12 +6,5 @@ from kakeya.bench.load.report import JSON_NAME, Report
 
 
 def write(report: Report) -> None:
-    """The picture and the page, then the JSON document: where that says that the sweep is over, the others are there.
-
-    Raises:
-        NotWritable
-    """
-    directory, document = report.options.output, report.document()
-    for name, content in page.files(document).items():
-        report_file.write(directory / name, content)
-    report_file.write_json(directory / JSON_NAME, document)
+    """The JSON document, the page and its pictures. Raises NotWritable."""
+    report_file.write_all(report.options.output / JSON_NAME, report.document(), page.files)

@@ -7,12 +7,5 @@ from kakeya.bench.session.run import JSON_NAME
 
 
 def write(report: Report) -> None:
-    """The JSON document, then the pictures and the page, which can be drawn from it again.
-
-    Raises:
-        NotWritable
-    """
-    directory, document = report.options.output, report.document()
-    report_file.write_json(directory / JSON_NAME, document)
-    for name, content in page.files(document).items():
-        report_file.write(directory / name, content)
+    """The JSON document, the page and its pictures. Raises NotWritable."""
+    report_file.write_all(report.options.output / JSON_NAME, report.document(), page.files)
