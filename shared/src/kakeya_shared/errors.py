@@ -140,6 +140,12 @@ class HistoryFull(
     """
 
 
+class BoundaryNotReachable(
+    KakeyaError, reason=ErrorReason.ERROR_REASON_BOUNDARY_NOT_REACHABLE, status=grpc.StatusCode.FAILED_PRECONDITION
+):
+    """The session cannot be had at this history length; `metadata["reachable"]` lists those at which it can."""
+
+
 class InvariantViolated(
     KakeyaError,
     reason=ErrorReason.ERROR_REASON_INVARIANT_VIOLATED,

@@ -30,7 +30,7 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_TOKEN_OUT_OF_VOCABULARY: _ErrorReason.ValueType  # 3
     """INVALID_ARGUMENT: a token id is outside the model's vocabulary."""
     ERROR_REASON_EMPTY_HISTORY: _ErrorReason.ValueType  # 4
-    """INVALID_ARGUMENT: Generate before any append."""
+    """INVALID_ARGUMENT: Generate, or a fork of the session, before any append."""
     ERROR_REASON_APPEND_TOO_LONG: _ErrorReason.ValueType  # 5
     """INVALID_ARGUMENT: more tokens than one append may carry."""
     ERROR_REASON_OPERATION_RUNNING: _ErrorReason.ValueType  # 6
@@ -83,6 +83,10 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """PERMISSION_DENIED: the key or token is good, and not for this."""
     ERROR_REASON_CREDENTIAL_NOT_FOUND: _ErrorReason.ValueType  # 28
     """NOT_FOUND: no key or token has this id."""
+    ERROR_REASON_BOUNDARY_NOT_REACHABLE: _ErrorReason.ValueType  # 29
+    """FAILED_PRECONDITION: the session cannot be had at this history length. Metadata `reachable` lists the lengths at
+    which it can, separated by commas.
+    """
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """Why a call failed, as `google.rpc.ErrorInfo.reason` (without the prefix ERROR_REASON_) in the domain
@@ -97,7 +101,7 @@ ERROR_REASON_INVALID_FIELD: ErrorReason.ValueType  # 2
 ERROR_REASON_TOKEN_OUT_OF_VOCABULARY: ErrorReason.ValueType  # 3
 """INVALID_ARGUMENT: a token id is outside the model's vocabulary."""
 ERROR_REASON_EMPTY_HISTORY: ErrorReason.ValueType  # 4
-"""INVALID_ARGUMENT: Generate before any append."""
+"""INVALID_ARGUMENT: Generate, or a fork of the session, before any append."""
 ERROR_REASON_APPEND_TOO_LONG: ErrorReason.ValueType  # 5
 """INVALID_ARGUMENT: more tokens than one append may carry."""
 ERROR_REASON_OPERATION_RUNNING: ErrorReason.ValueType  # 6
@@ -150,4 +154,8 @@ ERROR_REASON_PERMISSION_DENIED: ErrorReason.ValueType  # 27
 """PERMISSION_DENIED: the key or token is good, and not for this."""
 ERROR_REASON_CREDENTIAL_NOT_FOUND: ErrorReason.ValueType  # 28
 """NOT_FOUND: no key or token has this id."""
+ERROR_REASON_BOUNDARY_NOT_REACHABLE: ErrorReason.ValueType  # 29
+"""FAILED_PRECONDITION: the session cannot be had at this history length. Metadata `reachable` lists the lengths at
+which it can, separated by commas.
+"""
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

@@ -123,6 +123,7 @@ class CreateSessionRequest(_message.Message):
     PIN_FIELD_NUMBER: _builtins.int
     ON_OVERFLOW_FIELD_NUMBER: _builtins.int
     TTL_SECONDS_FIELD_NUMBER: _builtins.int
+    FORK_FROM_FIELD_NUMBER: _builtins.int
     FINGERPRINT_FIELD_NUMBER: _builtins.int
     client_label: _builtins.str
     """One line of text for the operator's eyes; at most 256 bytes, unless the router is told otherwise."""
@@ -152,6 +153,13 @@ class CreateSessionRequest(_message.Message):
     def eos_token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Generation stops after one of these. The EOS token is sent, counted and part of history."""
 
+    @_builtins.property
+    def fork_from(self) -> Global___ForkPoint:
+        """Begins with the history of another session instead of none: its KV is copied, not computed. Model, fingerprint,
+        sink, window and on_overflow are then the source's, the EOS tokens too where none are given; a value that is
+        given and differs is INVALID_FIELD, and so is a pin beyond the source's sinks. Label and TTL are the new session's.
+        """
+
     def __init__(
         self,
         *,
@@ -164,11 +172,12 @@ class CreateSessionRequest(_message.Message):
         pin: _builtins.int | None = ...,
         on_overflow: Global___OverflowPolicy.ValueType = ...,
         ttl_seconds: _builtins.int | None = ...,
+        fork_from: Global___ForkPoint | None = ...,
         fingerprint: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_pin", b"_pin", "_sink", b"_sink", "_ttl_seconds", b"_ttl_seconds", "_window", b"_window", "pin", b"pin", "sink", b"sink", "ttl_seconds", b"ttl_seconds", "window", b"window"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_pin", b"_pin", "_sink", b"_sink", "_ttl_seconds", b"_ttl_seconds", "_window", b"_window", "fork_from", b"fork_from", "pin", b"pin", "sink", b"sink", "ttl_seconds", b"ttl_seconds", "window", b"window"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_pin", b"_pin", "_sink", b"_sink", "_ttl_seconds", b"_ttl_seconds", "_window", b"_window", "client_label", b"client_label", "eos_token_ids", b"eos_token_ids", "fingerprint", b"fingerprint", "model", b"model", "on_overflow", b"on_overflow", "pin", b"pin", "request_id", b"request_id", "sink", b"sink", "ttl_seconds", b"ttl_seconds", "window", b"window"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_pin", b"_pin", "_sink", b"_sink", "_ttl_seconds", b"_ttl_seconds", "_window", b"_window", "client_label", b"client_label", "eos_token_ids", b"eos_token_ids", "fingerprint", b"fingerprint", "fork_from", b"fork_from", "model", b"model", "on_overflow", b"on_overflow", "pin", b"pin", "request_id", b"request_id", "sink", b"sink", "ttl_seconds", b"ttl_seconds", "window", b"window"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__pin: _TypeAlias = _typing.Literal["pin"]  # noqa: Y015
     _WhichOneofArgType__pin: _TypeAlias = _typing.Literal["_pin", b"_pin"]  # noqa: Y015
@@ -190,6 +199,40 @@ class CreateSessionRequest(_message.Message):
 Global___CreateSessionRequest: _TypeAlias = CreateSessionRequest  # noqa: Y015
 
 @_typing.final
+class ForkPoint(_message.Message):
+    """Where a session branches off from another one of the caller's. From there on neither knows of the other."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SESSION_ID_FIELD_NUMBER: _builtins.int
+    BOUNDARY_FIELD_NUMBER: _builtins.int
+    session_id: _builtins.str
+    """The source. It must be open and have a history (EMPTY_HISTORY). While an operation runs on it the answer is ABORTED
+    (OPERATION_RUNNING), and also when its history grows between the router's look at it and the worker's copy
+    (OPERATION_RUNNING, HISTORY_LENGTH_MISMATCH); nothing is left then, and the call may be repeated. Of a fork that waits
+    in the queue the history is what the source has when its turn comes. Its idle time begins anew.
+    """
+    boundary: _builtins.int
+    """History length at which to branch off. Unset: the present one, which is also the only one that can be reached: any
+    other is refused (BOUNDARY_NOT_REACHABLE).
+    """
+    def __init__(
+        self,
+        *,
+        session_id: _builtins.str = ...,
+        boundary: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_boundary", b"_boundary", "boundary", b"boundary"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_boundary", b"_boundary", "boundary", b"boundary", "session_id", b"session_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__boundary: _TypeAlias = _typing.Literal["boundary"]  # noqa: Y015
+    _WhichOneofArgType__boundary: _TypeAlias = _typing.Literal["_boundary", b"_boundary"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__boundary) -> _WhichOneofReturnType__boundary | None: ...
+
+Global___ForkPoint: _TypeAlias = ForkPoint  # noqa: Y015
+
+@_typing.final
 class CreateSessionResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -201,6 +244,8 @@ class CreateSessionResponse(_message.Message):
     EXACT_FIELD_NUMBER: _builtins.int
     FINGERPRINT_FIELD_NUMBER: _builtins.int
     VOCAB_SIZE_FIELD_NUMBER: _builtins.int
+    HISTORY_LENGTH_FIELD_NUMBER: _builtins.int
+    KV_LIVE_BYTES_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     model: _builtins.str
     sink: _builtins.int
@@ -216,6 +261,9 @@ class CreateSessionResponse(_message.Message):
     of the numerics; for float modes also the backend, its version, the instruction set and the threads.
     """
     vocab_size: _builtins.int
+    history_length: _builtins.int
+    """0, but for a session that branched off from another (CreateSessionRequest.fork_from)."""
+    kv_live_bytes: _builtins.int
     def __init__(
         self,
         *,
@@ -227,10 +275,12 @@ class CreateSessionResponse(_message.Message):
         exact: _builtins.bool = ...,
         fingerprint: _builtins.str = ...,
         vocab_size: _builtins.int = ...,
+        history_length: _builtins.int = ...,
+        kv_live_bytes: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["exact", b"exact", "fingerprint", b"fingerprint", "model", b"model", "reserved_bytes", b"reserved_bytes", "session_id", b"session_id", "sink", b"sink", "vocab_size", b"vocab_size", "window", b"window"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["exact", b"exact", "fingerprint", b"fingerprint", "history_length", b"history_length", "kv_live_bytes", b"kv_live_bytes", "model", b"model", "reserved_bytes", b"reserved_bytes", "session_id", b"session_id", "sink", b"sink", "vocab_size", b"vocab_size", "window", b"window"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

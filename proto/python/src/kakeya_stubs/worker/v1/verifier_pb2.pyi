@@ -59,6 +59,7 @@ class OpenSessionRequest(_message.Message):
     PIN_FIELD_NUMBER: _builtins.int
     REFUSE_OVERFLOW_FIELD_NUMBER: _builtins.int
     TENANT_FIELD_NUMBER: _builtins.int
+    FORK_FROM_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     epoch: _builtins.int
     sink: _builtins.int
@@ -68,6 +69,14 @@ class OpenSessionRequest(_message.Message):
     """Refuses tokens that do not fit (HISTORY_FULL, FINISH_REASON_TRUNCATED) instead of forgetting the oldest."""
     tenant: _builtins.str
     """Owner of the session: tenants share the worker's time equally. Empty where there are no keys."""
+    @_builtins.property
+    def fork_from(self) -> Global___ForkSource:
+        """Begins with the history and KV of another lane of this worker instead of none. Sinks, window and what happens on
+        overflow are then the source's; sink, window, pin or refuse_overflow beside it are INVALID_FIELD. A source that
+        runs an operation is OPERATION_RUNNING. Who opens such a session looks at the history length that comes back:
+        a worker that does not know this field opens an empty lane.
+        """
+
     def __init__(
         self,
         *,
@@ -78,10 +87,11 @@ class OpenSessionRequest(_message.Message):
         pin: _builtins.int | None = ...,
         refuse_overflow: _builtins.bool = ...,
         tenant: _builtins.str = ...,
+        fork_from: Global___ForkSource | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_pin", b"_pin", "_sink", b"_sink", "_window", b"_window", "pin", b"pin", "sink", b"sink", "window", b"window"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_pin", b"_pin", "_sink", b"_sink", "_window", b"_window", "fork_from", b"fork_from", "pin", b"pin", "sink", b"sink", "window", b"window"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_pin", b"_pin", "_sink", b"_sink", "_window", b"_window", "epoch", b"epoch", "pin", b"pin", "refuse_overflow", b"refuse_overflow", "session_id", b"session_id", "sink", b"sink", "tenant", b"tenant", "window", b"window"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_pin", b"_pin", "_sink", b"_sink", "_window", b"_window", "epoch", b"epoch", "fork_from", b"fork_from", "pin", b"pin", "refuse_overflow", b"refuse_overflow", "session_id", b"session_id", "sink", b"sink", "tenant", b"tenant", "window", b"window"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__pin: _TypeAlias = _typing.Literal["pin"]  # noqa: Y015
     _WhichOneofArgType__pin: _TypeAlias = _typing.Literal["_pin", b"_pin"]  # noqa: Y015
@@ -97,6 +107,32 @@ class OpenSessionRequest(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__window) -> _WhichOneofReturnType__window | None: ...
 
 Global___OpenSessionRequest: _TypeAlias = OpenSessionRequest  # noqa: Y015
+
+@_typing.final
+class ForkSource(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SESSION_ID_FIELD_NUMBER: _builtins.int
+    EPOCH_FIELD_NUMBER: _builtins.int
+    HISTORY_LENGTH_FIELD_NUMBER: _builtins.int
+    session_id: _builtins.str
+    epoch: _builtins.int
+    history_length: _builtins.int
+    """The length the router has on record; a lane of another length is HISTORY_LENGTH_MISMATCH."""
+    def __init__(
+        self,
+        *,
+        session_id: _builtins.str = ...,
+        epoch: _builtins.int = ...,
+        history_length: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "history_length", b"history_length", "session_id", b"session_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ForkSource: _TypeAlias = ForkSource  # noqa: Y015
 
 @_typing.final
 class TokenRange(_message.Message):
