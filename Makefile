@@ -12,14 +12,14 @@ PARTS  := -e proto/python -e shared -e services/router -e 'services/worker[torch
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo up test check lint types contracts proto proto-check vectors docs test-parts test-compose \
-        test-heavy test-conformance bench-latency bench-int8 fuzz overload bench-slow-clients \
-        bench-admission bench-fairness bench-quality bench-session bench-qwen3 bench-load bench-compare evidence fuzz-http leavers-http overload-http bench-http nano nano-held-out
+.PHONY: help install kernel demo up test check lint types contracts proto proto-check vectors docs test-parts test-compose \
+        test-heavy test-conformance bench-latency bench-int8 bench-memory fuzz overload bench-slow-clients \
+        bench-admission bench-fairness bench-interference bench-fork bench-quality bench-session bench-qwen3 bench-load bench-compare bench-engine evidence fuzz-http leavers-http overload-http bench-http nano nano-held-out
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-install: $(VENV)/.installed ## make .venv with all parts and the development tools
+install: kernel ## make .venv with all parts and the development tools
 
 # torch first and alone: any later request for it is then satisfied already and pulls no other build.
 $(VENV)/.installed: constraints.txt requirements-dev.txt \
@@ -29,6 +29,10 @@ $(VENV)/.installed: constraints.txt requirements-dev.txt \
 	$(PIP) torch
 	$(PIP) $(PARTS) -r requirements-dev.txt
 	@touch $@
+
+# It was built with the installation; this is for sources that have changed since. Without a compiler it says so, no more.
+kernel: $(VENV)/.installed ## build the worker's C++ kernel where its sources have changed
+	-@$(BIN)/python services/worker/src/kakeya_worker/torch_backend/exact/kernel/build.py
 
 demo: install ## hold three real conversations with a local stack, one over HTTP too, show the cost (MODEL=DIR, DEMO_JSON=FILE)
 	@$(BIN)/kakeya demo $(if $(MODEL),--model '$(MODEL)') $(if $(DEMO_JSON),--json '$(DEMO_JSON)')
@@ -50,8 +54,8 @@ lint: install
 	$(BIN)/ruff format --check .
 
 types: install
-	$(BIN)/mypy shared/src services/router/src services/worker/src services/http_shim/src services/local/src sdks/python/src models/nano/src \
-	  models/nano/nano_training ops scripts tests
+	$(BIN)/mypy shared/src services/router/src services/worker/src services/worker/hatch_build.py services/http_shim/src services/local/src sdks/python/src \
+	  models/nano/src models/nano/nano_training ops scripts tests
 
 contracts: install
 	$(BIN)/lint-imports
@@ -107,14 +111,18 @@ leavers-http: install ## clients that leave the HTTP shim at random moments (LEA
 overload-http: install ## four times the clients that the HTTP shim has places for (OVERLOAD_HTTP_SECONDS=60, JSON=FILE)
 	@$(BIN)/python -m tests.overload_http --seconds $(or $(OVERLOAD_HTTP_SECONDS),60) $(if $(JSON),--json '$(JSON)')
 
-test-conformance: install ## the whole suite of the verifier seam on torch: every bit, 2,000 random schedules (minutes)
+test-conformance: install ## the whole suite of the verifier seam on torch, kernel and eager form: every bit, 2,000 random schedules (minutes)
 	$(BIN)/python -m kakeya_worker.conformance torch
+	KAKEYA_WORKER_KERNEL=off $(BIN)/python -m kakeya_worker.conformance torch -k int8
 
 bench-latency: install ## GetSessionInfo and health during a long prefill, beside the same on an idle worker
 	$(BIN)/python -m tests.benchmarks.info_latency
 
 bench-int8: install ## what int8 loses against float32, beside llama.cpp's Q8_0 on the same weights (JSON=FILE)
 	@$(BIN)/python -m tests.benchmarks.int8_quality $(if $(JSON),--json '$(JSON)')
+
+bench-memory: install ## what a worker takes of memory: converting, mapped, over 10,000 turns (MODEL=DIR, JSON=FILE, MEMORY_FLAGS='--small ...')
+	@$(BIN)/python -m tests.benchmarks.memory $(if $(MODEL),--model '$(MODEL)') $(if $(JSON),--json '$(JSON)') $(MEMORY_FLAGS)
 
 bench-slow-clients: install ## token latency of one client beside slow, frozen and idle ones (JSON=FILE)
 	@$(BIN)/python -m tests.benchmarks.slow_clients $(if $(JSON),--json '$(JSON)')
@@ -127,6 +135,12 @@ bench-http: install ## what the HTTP shim adds to an answer, beside the gRPC SDK
 
 bench-fairness: install ## what a modest tenant gets beside a greedy one, with and without shares (JSON=FILE)
 	@$(BIN)/python -m tests.benchmarks.fairness $(if $(JSON),--json '$(JSON)')
+
+bench-interference: install ## a session's tokens beside a long prefill, two workers on two cores (JSON=FILE, MODEL=DIR)
+	@$(BIN)/python -m tests.benchmarks.interference $(if $(JSON),--json '$(JSON)') $(if $(MODEL),--model '$(MODEL)')
+
+bench-fork: install ## time to first token of 50 sessions on one 2,000-token prefix, by fork_from and prefilled (JSON=FILE; 4 GB)
+	@$(BIN)/python -m tests.benchmarks.fork_prefix $(if $(JSON),--json '$(JSON)')
 
 bench-quality: install ## what a bounded cache costs a model (MODEL=NAME_OR_DIR, OUTPUT=DIR, QUALITY_FLAGS='--quick ...')
 	@$(BIN)/kakeya bench quality --model '$(or $(MODEL),kakeya-nano)' $(if $(OUTPUT),--output '$(OUTPUT)') $(QUALITY_FLAGS)
@@ -143,6 +157,9 @@ bench-load: install ## goodput of 1, 2, 4 and 8 sessions that pause to think (OU
 
 bench-compare: install ## turns beside a server that re-prefills and llama.cpp's (TURNS=200, OUTPUT=DIR; builds llama.cpp once)
 	@$(BIN)/python -m tests.benchmarks.compare_rivals --turns $(or $(TURNS),200) $(if $(OUTPUT),--output '$(OUTPUT)')
+
+bench-engine: install ## the engine beside transformers and llama.cpp, step by step (BENCH_JSON=FILE, OUTPUT=DIR; builds llama.cpp once)
+	@$(BIN)/python -m tests.benchmarks.engine_bench $(if $(BENCH_JSON),--json '$(BENCH_JSON)') $(if $(OUTPUT),--output '$(OUTPUT)')
 
 evidence: install ## the platform's tests and five minutes of a session, as a JSON file for a change (EVIDENCE_FLAGS='--seconds 60')
 	@$(BIN)/python ops/evidence.py $(EVIDENCE_FLAGS)

@@ -89,6 +89,10 @@ class Oracle:
             logits[index, self._next(self._seen[lane])] = 1
         return logits
 
+    def copy_lane(self, source: int, target: int, num_slots: int) -> None:
+        self._slab[target, :num_slots] = self._slab[source, :num_slots]
+        self._seen[target] = self._seen[source]
+
     def poison(self) -> None:
         self._slab[:] = -1
 

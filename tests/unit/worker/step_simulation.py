@@ -12,6 +12,7 @@ from kakeya_worker.engine.operation import Append, Generate
 from kakeya_worker.engine.retention import SessionOptions, sink_window
 from kakeya_worker.engine.sampling import Sampling
 from kakeya_worker.engine.scheduler import Scheduler, Step
+from kakeya_worker.engine.step_budget import StepBudget
 
 STEP_TOKENS, CHUNK = 128, 32
 ENDLESS = 10**6  # tokens
@@ -21,16 +22,14 @@ Cost = Callable[[Step], float]
 Operations = Iterator[Append | Generate | float]
 """What a session does, one after another; a number is so many seconds of nothing."""
 
-_GEOMETRY = LaneGeometry(sink=0, window=64, chunk=CHUNK)
 
-
-def new_append(num_tokens: int, tenant: str = "") -> Append:
+def new_append(num_tokens: int, tenant: str = "", *, window: int = 64, length: int = 0) -> Append:
     append = Append("s", 1, 0, _ENDLESSLY_MANY[:num_tokens])
-    append.begin(_lane(), tenant)
+    append.begin(_lane(window, length), tenant)
     return append
 
 
-def new_generate(tenant: str = "", max_tokens: int = ENDLESS) -> Generate:
+def new_generate(tenant: str = "", max_tokens: int = ENDLESS, *, window: int = 64, length: int = 0) -> Generate:
     generate = Generate(
         "s",
         1,
@@ -40,18 +39,24 @@ def new_generate(tenant: str = "", max_tokens: int = ENDLESS) -> Generate:
         sampling=Sampling(),
         on_token=lambda *_: None,
     )
-    generate.begin(_lane(), tenant)
+    generate.begin(_lane(window, length), tenant)
     return generate
 
 
-def _lane() -> Lane:
-    return Lane(_GEOMETRY, 0, sink_window(SessionOptions(), _GEOMETRY))
+def _lane(window: int, length: int) -> Lane:
+    geometry = LaneGeometry(sink=0, window=window, chunk=CHUNK)
+    return Lane(geometry, 0, sink_window(SessionOptions(), geometry), length=length)
 
 
 @cache
 def linear(fixed_seconds: float, token_seconds: float) -> Cost:
     """Memory-bound where the first counts, compute-bound where the second does."""
     return lambda step: fixed_seconds + token_seconds * step.load.num_tokens
+
+
+def by_slots(fixed_seconds: float, slot_seconds: float) -> Cost:
+    """Bound by attention."""
+    return lambda step: fixed_seconds + slot_seconds * step.num_visible_slots
 
 
 def noisy(cost: Cost, seed: int) -> Cost:
@@ -64,7 +69,8 @@ def noisy(cost: Cost, seed: int) -> Cost:
 class Tenant:
     """Its sessions: so many that generate for ever, that append for ever, that take turns, and that come and go.
 
-    A turn is an append of 50 tokens and a generate of 20. Who comes appends a chunk, all in one step, and goes.
+    A turn is an append of 50 tokens and a generate of 20. Who comes appends a chunk, all in one step, and goes. Full
+    ones append for ever and see a long window.
     """
 
     name: str
@@ -72,10 +78,12 @@ class Tenant:
     num_appending: int = 0
     num_conversing: int = 0
     num_coming: int = 0
+    num_full: int = 0
 
     def sessions(self, owner: str) -> Iterator[Operations]:
         yield from (iter([new_generate(owner)]) for _ in range(self.num_generating))
         yield from (iter([new_append(ENDLESS, owner)]) for _ in range(self.num_appending))
+        yield from (iter([new_append(ENDLESS, owner, window=4096, length=5000)]) for _ in range(self.num_full))
         yield from (_conversation(owner) for _ in range(self.num_conversing))
         yield from (_coming_and_going(owner) for _ in range(self.num_coming))
 
@@ -106,7 +114,7 @@ class Simulation:
     num_tokens: Counter[str] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
-        self.scheduler = Scheduler(STEP_TOKENS, CHUNK)
+        self.scheduler = Scheduler(StepBudget(STEP_TOKENS), CHUNK)
         self._running: dict[Append | Generate, tuple[str, Operations]] = {}
         self._away: list[tuple[float, str, Operations]] = []  # and when each comes back
 

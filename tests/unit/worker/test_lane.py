@@ -1,5 +1,6 @@
 """The integers of a lane: commits, what is live, and the invariants that watch them."""
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -47,6 +48,19 @@ def test_a_lane_keeps_the_ids_of_retained_tokens() -> None:
         lane.commit(lane.row(tuple(1000 + start + offset for offset in range(4))))
     held = dict(zip(lane.slot_indices.tolist(), lane.slot_token_ids.tolist(), strict=True))
     assert [held[index] for index in (0, 1, *range(92, 100))] == [1000 + index for index in (0, 1, *range(92, 100))]
+
+
+@given(geometries, st.lists(st.integers(1, 40), max_size=30))
+def test_a_fork_holds_what_its_source_holds_and_goes_its_own_way(geometry: LaneGeometry, sizes: list[int]) -> None:
+    lane = _lane(geometry)
+    for size in sizes:
+        lane.commit(lane.row(tuple(range(min(size, geometry.chunk)))))
+    fork, held = lane.fork(5), lane.slot_indices.copy()
+    assert (fork.index, fork.length, fork.num_live_slots) == (5, lane.length, lane.num_live_slots)
+    assert fork.num_used_slots == lane.num_used_slots == max(np.flatnonzero(held >= 0), default=-1) + 1
+    fork.commit(fork.row((7,)))
+    assert lane.length == fork.length - 1
+    assert (lane.slot_indices == held).all()
 
 
 def test_only_a_lane_that_refuses_to_forget_has_an_end() -> None:

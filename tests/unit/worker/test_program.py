@@ -10,6 +10,7 @@ from kakeya_shared import installed_models, plugins
 from kakeya_shared.service_process import StartError
 from kakeya_shared.tokenizer_digest import tokenizer_digest
 from kakeya_worker.engine.engine import Engine
+from kakeya_worker.engine.step_budget import StepBudget
 from kakeya_worker.program import load_engine
 from kakeya_worker.settings import WorkerSettings
 
@@ -35,6 +36,14 @@ def test_an_installed_model_that_cannot_be_imported(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(installed_models, "directory", broken)
     with pytest.raises(StartError, match="it lacks something"):
         load_engine(WorkerSettings.parse(["--model", "mine", *SIZES]))
+
+
+def test_steps_are_measured_when_the_worker_loads(random_checkpoint: Path) -> None:
+    sizes = [*SIZES, "--lanes", "2", "--step-tokens", "64", "--step-milliseconds", "50"]
+    with structlog.testing.capture_logs() as logs:
+        engine = load_engine(WorkerSettings.parse(["--model", str(random_checkpoint), *sizes]))
+    assert [line["event"] for line in logs].count("step costs") == 1
+    assert engine._scheduler.budget == StepBudget(64, seconds=0.05)
 
 
 def _load_beside(checkpoint: Path, directory: Path, tokenizer: str) -> Engine:

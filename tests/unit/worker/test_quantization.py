@@ -13,13 +13,14 @@ from safetensors.torch import load_file, save_file
 from structlog.testing import capture_logs
 
 from kakeya_worker.engine.verifier import ModelRefused
-from kakeya_worker.torch_backend import TorchVerifier, decoder
+from kakeya_worker.torch_backend import TorchVerifier, loading
 from kakeya_worker.torch_backend.checkpoint import Weights
 from kakeya_worker.torch_backend.exact import integer_product, quantization
 from kakeya_worker.torch_backend.exact.linear import Int8Embedding, Int8Linear
 from kakeya_worker.torch_backend.exact.numerics import ExactNumerics
 from kakeya_worker.torch_backend.exact.quantization import QuantizedMatrix, quantize_activations, quantize_matrix
 from kakeya_worker.torch_backend.exact.weight_cache import WeightCache
+from kakeya_worker.torch_backend.numerics import LinearSpec
 
 
 def _restored(matrix: QuantizedMatrix) -> torch.Tensor:
@@ -183,9 +184,36 @@ def test_what_a_killed_process_left_is_swept(random_checkpoint: Path, tmp_path: 
 
 
 def test_one_column_has_no_integer_product() -> None:
-    numerics = ExactNumerics(cast("Weights", None), torch.float32, integer_product.by_float_blocks, WeightCache(None))
+    numerics = ExactNumerics(
+        cast("Weights", None), torch.float32, integer_product.by_float_blocks, WeightCache(None, 0)
+    )
     with pytest.raises(ModelRefused, match="int8 needs 2 to 132104 input features, not 1"):
         numerics.embedding("e", 8, 1)
+
+
+def _numerics_of(tensor: torch.Tensor) -> ExactNumerics:
+    """Over a checkpoint whose every tensor is this one."""
+    weights = cast("Weights", lambda name, shape: tensor)
+    return ExactNumerics(weights, torch.float32, integer_product.by_float_blocks, WeightCache(None, 0))
+
+
+def test_vectors_are_copies() -> None:
+    ours = torch.ones(4)
+    numerics = _numerics_of(ours)
+    vectors = [numerics.norm_weight("n", 4), numerics.bias(LinearSpec("", (("l", 4),), 8, has_bias=True))]
+    ours.zero_()
+    for vector in vectors:
+        assert vector is not None
+        assert vector.tolist() == [1.0] * 4
+
+
+@pytest.mark.parametrize("value", [torch.inf, -torch.inf, torch.nan])
+def test_vectors_that_are_not_finite_are_refused(value: float) -> None:
+    numerics = _numerics_of(torch.tensor([1.0, value], dtype=torch.bfloat16))
+    with pytest.raises(ModelRefused, match=r"n\.weight holds infinities or what is not a number"):
+        numerics.norm_weight("n", 2)
+    with pytest.raises(ModelRefused, match=r"l\.bias holds infinities or what is not a number"):
+        numerics.bias(LinearSpec("", (("l", 2),), 8, has_bias=True))
 
 
 def test_a_cache_that_cannot_be_written_is_no_error(random_checkpoint: Path, tmp_path: Path) -> None:
@@ -222,7 +250,7 @@ def test_the_float_model_is_never_whole_in_memory(
 
 
 def test_long_loading_says_how_far_it_is(random_checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(decoder, "_REPORT_SECONDS", 0.0)
+    monkeypatch.setattr(loading, "_REPORT_SECONDS", 0.0)
     with capture_logs() as logs:
         _load(random_checkpoint, None)
     progress = [(line["loaded"], line["of"]) for line in logs if line["event"] == "loading layers"]

@@ -15,7 +15,7 @@ from kakeya_worker.engine.tenant_shares import (
     Load,
     TenantShares,
 )
-from tests.unit.worker.step_simulation import STEP_TOKENS, Cost, Simulation, Tenant, linear, noisy, rates
+from tests.unit.worker.step_simulation import STEP_TOKENS, Cost, Simulation, Tenant, by_slots, linear, noisy, rates
 
 # Seconds of a step: a fixed part and one a token, from memory-bound to compute-bound.
 COSTS = {
@@ -129,6 +129,14 @@ def test_loads_that_differ_within_a_size(name: str) -> None:
     tenants = [Tenant("eight", num_generating=8), Tenant("fifteen", num_generating=15)]
     parts = _parts(linear(*COSTS[name]), tenants, _seconds(COSTS[name]))
     assert min(parts.values()) > 0.8, parts
+
+
+@pytest.mark.parametrize("num_narrow", [1, 4])
+def test_who_sees_little_does_not_pay_for_who_sees_much(num_narrow: int) -> None:
+    """As many tokens, and sixty times the attention."""
+    tenants = [Tenant("narrow", num_appending=num_narrow), Tenant("wide", num_full=num_narrow)]
+    parts = _parts(by_slots(0.01, 0.000_01), tenants, seconds=200.0)
+    assert min(parts.values()) > LEAST_PART, parts
 
 
 @pytest.mark.parametrize("name", COSTS)
@@ -252,6 +260,15 @@ def test_a_failed_step_uses_time_and_measures_nothing() -> None:
     loads = {"c": CHUNK, "d": CHUNK}
     shares.account(loads, {"c": 32}, 0.001, is_whole=False)
     assert shares.choose(loads) == ["d"], "the load was not measured"
+
+
+def test_a_part_of_a_load_measures_nothing() -> None:
+    shares = TenantShares()
+    loads = {"a": CHUNK, "b": CHUNK}
+    shares.account(loads, {"a": 8}, 1.0)
+    assert len(shares.choose(loads)) == 1, "the load is still to be measured"
+    shares.account(loads, {"b": 32}, 1.0)
+    assert set(shares.choose(loads)) == {"a", "b"}
 
 
 def test_measures_are_bounded_and_the_oldest_goes_first() -> None:

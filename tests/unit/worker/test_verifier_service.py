@@ -102,6 +102,23 @@ async def test_eos_ends_the_stream(stub: Any) -> None:
     assert responses[-1].done.finish_reason == pb.FINISH_REASON_EOS
 
 
+async def test_a_fork_goes_on_where_its_source_ends(stub: Any) -> None:
+    source = pb.ForkSource(**LEASE, history_length=40)
+    opened = await stub.OpenSession(pb.OpenSessionRequest(session_id="t", epoch=1, fork_from=source))
+    assert opened == pb.OpenSessionResponse(lane=_lane(40), sink=4, window=64)
+    append = await stub.Append(pb.AppendRequest(session_id="t", epoch=1, history_length=40, token_ids=[1]))
+    assert append.lane == _lane(41)
+    late = await _reason(stub.OpenSession(pb.OpenSessionRequest(session_id="u", fork_from=pb.ForkSource(**LEASE))))
+    assert late == (grpc.StatusCode.ABORTED, "HISTORY_LENGTH_MISMATCH")
+
+
+@pytest.mark.parametrize("option", [{"sink": 4}, {"window": 64}, {"pin": 0}, {"refuse_overflow": True}], ids=str)
+async def test_a_fork_has_no_options_of_its_own(stub: Any, option: dict[str, Any]) -> None:
+    request = pb.OpenSessionRequest(session_id="t", fork_from=pb.ForkSource(**LEASE, history_length=40), **option)
+    assert await _reason(stub.OpenSession(request)) == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_FIELD")
+    assert (await stub.GetSlab(pb.GetSlabRequest())).num_lanes_in_use == 1
+
+
 async def test_opening_tells_what_was_chosen(stub: Any) -> None:
     opened = await stub.OpenSession(pb.OpenSessionRequest(session_id="t", pin=10))
     assert opened == pb.OpenSessionResponse(lane=pb.LaneState(), sink=10, window=58)

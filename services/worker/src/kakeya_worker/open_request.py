@@ -4,12 +4,14 @@ import re
 
 from kakeya_shared.errors import InvalidField
 from kakeya_stubs.worker.v1 import verifier_pb2 as pb
+from kakeya_worker.engine.operation import ForkSource
 from kakeya_worker.engine.retention import SessionOptions
 
 # What any router may give; a lane of another name could not be reported to one.
 _SESSION_ID = re.compile(r"[!-~]{1,128}")
 _TENANT = re.compile(r"[!-~]{0,64}")
 _MAX_EPOCH = 1 << 53
+_OPTIONS = frozenset({"sink", "window", "pin", "refuse_overflow"})
 
 
 def check(request: pb.OpenSessionRequest) -> None:
@@ -20,6 +22,10 @@ def check(request: pb.OpenSessionRequest) -> None:
         raise _invalid("tenant", "must be at most 64 visible ASCII characters")
     if request.epoch > _MAX_EPOCH:
         raise _invalid("epoch", f"must be at most {_MAX_EPOCH}")
+    if request.HasField("fork_from"):
+        for field, _ in request.ListFields():
+            if field.name in _OPTIONS:
+                raise _invalid(field.name, "a fork has its source's")
 
 
 def options(request: pb.OpenSessionRequest) -> SessionOptions:
@@ -29,6 +35,14 @@ def options(request: pb.OpenSessionRequest) -> SessionOptions:
         pin=request.pin,
         refuses_overflow=request.refuse_overflow,
     )
+
+
+def source(request: pb.OpenSessionRequest) -> ForkSource | None:
+    """The lane that the session begins as a copy of; None: it begins empty."""
+    if not request.HasField("fork_from"):
+        return None
+    given = request.fork_from
+    return ForkSource(given.session_id, given.epoch, given.history_length)
 
 
 def _invalid(field: str, why: str) -> InvalidField:

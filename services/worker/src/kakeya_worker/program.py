@@ -52,6 +52,8 @@ def load_engine(settings: WorkerSettings) -> Engine:
     # Read by OpenMP when the backend is imported: threads that wait spin briefly and then sleep. Spinning for long,
     # those of two processes on the same cores keep each other from working.
     os.environ.setdefault("GOMP_SPINCOUNT", "2000")
+    # Of the torch backend alone, and so no argument of the seam; without a worker it is read from the variable, too.
+    os.environ["KAKEYA_WORKER_KERNEL"] = settings.kernel
     _log.info("loading", model=settings.model, backend=settings.backend, weights=settings.weights)
     try:
         backend: type[Verifier] = plugins.load("kakeya.verifier", settings.backend, install=install)
@@ -74,9 +76,10 @@ def load_engine(settings: WorkerSettings) -> Engine:
         slab_bytes=settings.slab_bytes,
     )
     try:
-        engine = Engine(verifier, slab.geometry, slab.num_lanes, settings.step_tokens, retention)
+        engine = Engine(verifier, slab.geometry, slab.num_lanes, settings.step_tokens, retention, settings.step_seconds)
     except (MemoryError, RuntimeError) as error:
         raise StartError(f"a slab of {slab.num_lanes} lanes cannot be allocated: {error}") from error
+    engine.fit_step_costs()
     totals = engine.lanes.totals()
     _log.info(
         "loaded",

@@ -9,6 +9,7 @@ from pydantic import AfterValidator, SecretStr, model_validator
 
 from kakeya_shared.addresses import Address, HostPort, parse_list
 from kakeya_shared.settings import LONGEST_APPEND_TOKENS, RpcServerSettings, ServiceSettings, append_bytes, setting
+from kakeya_worker import processors
 
 
 def _addresses(text: str) -> str:
@@ -37,6 +38,11 @@ class WorkerSettings(RpcServerSettings):
     )
     kv_dtype: Literal["auto", "float32", "bfloat16"] = setting(
         "auto", "type of K and V", reason="that of the weights; bfloat16 beside int8, for half the memory"
+    )
+    kernel: Literal["auto", "avx512vnni", "avx2", "portable", "off"] = setting(
+        "auto",
+        "what computes int8 weights: a variant of the C++ kernel, or off for torch's operators alone",
+        reason="the fastest variant that this CPU runs; all give the same bits",
     )
     cache_dir: Path | None = setting(
         None,
@@ -69,11 +75,19 @@ class WorkerSettings(RpcServerSettings):
     step_tokens: int = setting(
         128, "most tokens of a forward pass", unit="tokens", reason="four chunks: others wait briefly", ge=2
     )
+    step_milliseconds: float | None = setting(
+        None,
+        "how long a step may take in which sessions generate beside prefills: these are cut short, to a fifth of the "
+        "step at the least",
+        unit="milliseconds",
+        reason="twice what those who generate take alone: each kind has half of the time",
+        gt=0,
+    )
     threads: int = setting(
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
+        processors.usable(),
         "compute threads",
         unit="threads",
-        reason="the processors this process may use",
+        reason="the processors this process may use, by affinity and quota",
         ge=1,
     )
     bind: Address = setting(
@@ -148,6 +162,11 @@ class WorkerSettings(RpcServerSettings):
     def _let_nobody_in_unnoticed(self) -> "WorkerSettings":
         self.refuse_open_bind("routers need no certificate (--tls-client-ca)" if self.tls_client_ca is None else "")
         return self
+
+    @property
+    def step_seconds(self) -> float | None:
+        """`step_milliseconds` in seconds."""
+        return None if self.step_milliseconds is None else self.step_milliseconds / 1e3
 
     @property
     def cache_directory(self) -> Path:

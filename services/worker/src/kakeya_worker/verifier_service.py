@@ -34,7 +34,11 @@ class VerifierService(VerifierServiceServicer):
     async def OpenSession(self, request: pb.OpenSessionRequest, context: Context) -> pb.OpenSessionResponse:
         engine = self._engine(request.session_id)
         open_request.check(request)
-        opening = engine.open(request.session_id, request.epoch, open_request.options(request), request.tenant)
+        source = open_request.source(request)
+        if source is None:
+            opening = engine.open(request.session_id, request.epoch, open_request.options(request), request.tenant)
+        else:
+            opening = engine.fork(request.session_id, request.epoch, source, request.tenant)
         opened = await asyncio.wrap_future(opening)
         return pb.OpenSessionResponse(lane=_lane_state(opened.state), sink=opened.sink, window=opened.window)
 

@@ -49,7 +49,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         if fixture in metafunc.fixturenames:
             fitting = [case for case in all_cases if case.mode.tolerance in tolerances]
             metafunc.parametrize(fixture, fitting, ids=str, indirect=True)
-    if "plugin" in metafunc.fixturenames:
+    if "environment" in metafunc.fixturenames:
+        plugins_and_names = [(p, name) for p in _plugins(metafunc.config) for name in declaration(p).environments]
+        metafunc.parametrize("plugin, environment", plugins_and_names)
+    elif "plugin" in metafunc.fixturenames:
         metafunc.parametrize("plugin", _plugins(metafunc.config))
     if "broken" in metafunc.fixturenames:
         pairs = [
@@ -135,8 +138,8 @@ def _plugin(item: pytest.Function) -> str | None:
     """The plugin that a test examines; None where it examines the suite itself."""
     parameters = item.callspec.params if hasattr(item, "callspec") else {}
     for name, value in parameters.items():
-        if name == "plugin":
-            return str(value)
+        if name == "plugin" and isinstance(value, str):  # none where no plugin declares an environment
+            return value
         case = value[0] if isinstance(value, tuple) else value
         if isinstance(case, Case):
             return case.plugin

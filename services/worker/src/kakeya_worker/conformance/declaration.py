@@ -57,6 +57,7 @@ class Declaration:
     Attributes:
         families: values of `model_type` that the plugin covers; what it leaves out is reported.
         modes: all of the plugin's.
+        environments: by name, the variables of a process in which an exact mode computes as it does on other machines.
         mutations: by name; an exact mode needs all of NUMERIC_MUTATIONS.
         expected_failures: reasons, by a pattern (as of fnmatch) of test ids such as
             "test_law.py::test_far_down_a_session*-qwen3-*". Such a test must fail.
@@ -64,6 +65,7 @@ class Declaration:
 
     families: tuple[str, ...]
     modes: tuple[Mode, ...]
+    environments: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     mutations: Mapping[str, Mutation] = field(default_factory=dict)
     expected_failures: Mapping[str, str] = field(default_factory=dict)
 

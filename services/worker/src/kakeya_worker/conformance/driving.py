@@ -46,6 +46,11 @@ class Session:
         for session, row in rows:
             session.lane.commit(row)
 
+    def fork(self, index: int) -> "Session":
+        """A session with the same history in another lane."""
+        self.verifier.copy_lane(self.lane.index, index, self.lane.num_used_slots)
+        return Session(self.verifier, self.lane.fork(index), self.told)
+
     def logits(self) -> Logits:
         logits: Logits = self.verifier.logits([self.lane.index])[0]
         return logits

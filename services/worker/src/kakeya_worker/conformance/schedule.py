@@ -60,13 +60,23 @@ class Close:
 
 
 @dataclass(frozen=True)
+class Fork:
+    """Opens the session as a copy of another, once that one's last operation has ended; where there is none, or the
+    session is open already, nothing happens.
+    """
+
+    session: int
+    source: int
+
+
+@dataclass(frozen=True)
 class Settle:
     """Waits for what runs on the session."""
 
     session: int
 
 
-Action = AppendTokens | GenerateTokens | Cancel | Close | Settle
+Action = AppendTokens | GenerateTokens | Cancel | Close | Fork | Settle
 
 
 @dataclass(frozen=True)
@@ -102,6 +112,7 @@ def _moves(draw: st.DrawFn, vocab_size: int) -> tuple[Action, ...]:
     generate = draw(_generates(session, vocab_size))
     cancel = Cancel(session, after, by_command=draw(st.booleans()))
     close = Close(session, after)
+    fork = Fork(session, draw(st.integers(0, NUM_SESSIONS - 1)))
     moves: tuple[tuple[Action, ...], ...] = (
         (append,),
         (append, generate),
@@ -112,6 +123,8 @@ def _moves(draw: st.DrawFn, vocab_size: int) -> tuple[Action, ...]:
         (generate,),
         (close,),
         (append, close),
+        (fork, append, generate),
+        (close, fork, generate),
     )
     return draw(st.sampled_from(moves))
 

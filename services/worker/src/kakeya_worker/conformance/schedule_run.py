@@ -1,5 +1,7 @@
 """Runs schedules on one engine, as a worker's sessions would over its life."""
 
+from concurrent.futures import Future
+
 import pytest
 
 from kakeya_shared.errors import NoCapacity
@@ -12,6 +14,7 @@ from kakeya_worker.conformance.schedule import (
     AppendTokens,
     Cancel,
     Close,
+    Fork,
     GenerateTokens,
     Schedule,
     Settle,
@@ -19,6 +22,7 @@ from kakeya_worker.conformance.schedule import (
 from kakeya_worker.conformance.scheduled_session import TIMEOUT_SECONDS, ScheduledSession
 from kakeya_worker.conformance.watched_verifier import WatchedVerifier
 from kakeya_worker.engine.engine import Engine
+from kakeya_worker.engine.operation import ForkSource, OpenLane
 from kakeya_worker.engine.retention import SessionOptions
 from kakeya_worker.engine.verifier import Verifier
 
@@ -60,6 +64,9 @@ class ScheduleRunner:
 
     def _act(self, action: Action, options: SessionOptions) -> None:
         session = self._sessions.get(action.session)
+        if isinstance(action, Fork):
+            self._fork(action)
+            return
         if isinstance(action, AppendTokens | GenerateTokens):
             session = session or self._open(action.session, options)
         if session is None:
@@ -81,12 +88,9 @@ class ScheduleRunner:
     def _open(self, number: int, options: SessionOptions) -> ScheduledSession | None:
         """None where there is no lane, which is where the other sessions hold them all."""
         self._epoch += 1
-        opened = self._engine.open(f"s{number}", self._epoch, options)
-        if len(self._sessions) == NUM_LANES:
-            with pytest.raises(NoCapacity):
-                opened.result(TIMEOUT_SECONDS)
+        lane = self._lane(self._engine.open(f"s{number}", self._epoch, options))
+        if lane is None:
             return None
-        lane = opened.result(TIMEOUT_SECONDS)
         self._sessions[number] = session = ScheduledSession(
             self._engine,
             self._verifier,
@@ -98,6 +102,23 @@ class ScheduleRunner:
             ReferenceSession(self._reference, lane.sink, lane.window),
         )
         return session
+
+    def _fork(self, fork: Fork) -> None:
+        source = self._sessions.get(fork.source)
+        if source is None or fork.session in self._sessions:
+            return
+        source.settle()
+        self._epoch += 1
+        point = ForkSource(source.session_id, source.epoch, source.length)
+        if self._lane(self._engine.fork(f"s{fork.session}", self._epoch, point)) is not None:
+            self._sessions[fork.session] = source.fork(f"s{fork.session}", self._epoch)
+
+    def _lane(self, opening: "Future[OpenLane]") -> OpenLane | None:
+        if len(self._sessions) == NUM_LANES:
+            with pytest.raises(NoCapacity):
+                opening.result(TIMEOUT_SECONDS)
+            return None
+        return opening.result(TIMEOUT_SECONDS)
 
     def _check_totals(self) -> None:
         totals = self._engine.lanes.totals()

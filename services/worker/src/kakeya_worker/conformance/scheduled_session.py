@@ -2,7 +2,7 @@
 
 import time
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
@@ -48,6 +48,12 @@ class ScheduledSession:
     @property
     def capacity(self) -> int:
         return self.sink + self.window
+
+    def fork(self, session_id: str, epoch: int) -> "ScheduledSession":
+        """A session that the engine has made a copy of this one; nothing runs on it."""
+        fork = replace(self, session_id=session_id, epoch=epoch, reference=self.reference.fork(), delivered=[])
+        fork._check_lane(self.engine.stop_operation(session_id, epoch).result(TIMEOUT_SECONDS))
+        return fork
 
     def append(self, action: AppendTokens) -> None:
         """Submits it and returns at once; one that does not fit is refused."""

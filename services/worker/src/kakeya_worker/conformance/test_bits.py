@@ -15,11 +15,6 @@ from kakeya_worker.conformance.declaration import Mode
 from kakeya_worker.conformance.subject import declaration
 from kakeya_worker.conformance.transcript_process import Job, run_elsewhere
 
-INSTRUCTION_SETS: dict[str, Mapping[str, str]] = {
-    "aten-default": {"ATEN_CPU_CAPABILITY": "default"},
-    "aten-avx2": {"ATEN_CPU_CAPABILITY": "avx2"},
-    "onednn-avx2": {"ONEDNN_MAX_CPU_ISA": "AVX2"},  # its int8 products saturate
-}
 # Threads that spin for one another on cores that others use take fifty times as long.
 _PATIENT = {"GOMP_SPINCOUNT": "2000"}
 
@@ -98,19 +93,21 @@ def test_two_threads(bench: Bench) -> None:
     assert bench.wrong_elsewhere(_one_each(bench, 2, offset=5)) == []
 
 
-@pytest.mark.parametrize("name", INSTRUCTION_SETS)
-def test_other_instruction_sets(bench: Bench, name: str) -> None:
-    num_threads = 2 if name == "aten-avx2" else 1
-    jobs = [bench.job(variant, Circumstances(64, 1, 32, num_threads)) for variant in bench.covered()]
-    assert bench.wrong_elsewhere(jobs, INSTRUCTION_SETS[name]) == []
+def test_as_on_other_machines(bench: Bench, plugin: str, environment: str) -> None:
+    jobs = [
+        bench.job(variant, Circumstances(64, 1, 32, num_threads=1 + number % 2))
+        for number, variant in enumerate(bench.covered())
+    ]
+    assert bench.wrong_elsewhere(jobs, declaration(plugin).environments[environment]) == []
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize("name", INSTRUCTION_SETS)
 @pytest.mark.parametrize("num_threads", [1, 2])
-def test_other_instruction_sets_under_more_circumstances(bench: Bench, name: str, num_threads: int) -> None:
+def test_as_on_other_machines_under_more_circumstances(
+    bench: Bench, plugin: str, environment: str, num_threads: int
+) -> None:
     jobs = [job for offset in (0, 3, 7) for job in _one_each(bench, num_threads, offset)]
-    assert bench.wrong_elsewhere(jobs, INSTRUCTION_SETS[name]) == []
+    assert bench.wrong_elsewhere(jobs, declaration(plugin).environments[environment]) == []
 
 
 @pytest.mark.heavy

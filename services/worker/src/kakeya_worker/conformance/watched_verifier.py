@@ -20,6 +20,11 @@ class WatchedVerifier:
         self.last_logits: dict[int, Logits] = {}
         self._verifier = verifier
 
+    def copy_lane(self, source: int, target: int, num_slots: int) -> None:
+        self._verifier.copy_lane(source, target, num_slots)
+        if num_slots:
+            self.last_logits[target] = self._verifier.logits([target])[0].copy()
+
     def forward(self, rows: Sequence[Row]) -> None:
         self._verifier.forward(rows)
         lanes = [row.lane for row in rows]

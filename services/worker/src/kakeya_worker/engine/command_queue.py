@@ -1,7 +1,9 @@
 """Commands for the engine's thread: anybody hands them in, the thread runs them between two steps."""
 
+import math
 import queue
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TypeVar
@@ -16,17 +18,23 @@ Command = Callable[[], None]
 
 
 class CommandQueue:
-    """First in, first out. After `close` commands run at once, in the caller's thread: there is nobody else."""
+    """First in, first out, but long commands wait for all others: a stop is not held up by copies.
+
+    After `close` commands run at once, in the caller's thread: there is nobody else.
+    """
 
     def __init__(self) -> None:
         self._commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
+        self._long_commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
         self._gate = threading.Lock()  # nothing is queued once the thread has ended
         self._is_closed = False
 
-    def put(self, command: Command) -> None:
+    def put(self, command: Command, *, is_long: bool = False) -> None:
         with self._gate:
             if not self._is_closed:
-                self._commands.put(command)
+                if is_long:
+                    self._long_commands.put(command)
+                self._commands.put(_nothing if is_long else command)
                 return
         command()
 
@@ -34,12 +42,19 @@ class CommandQueue:
         """Makes the thread look again."""
         self.put(_nothing)
 
-    def call(self, command: Callable[[], _T]) -> "Future[_T]":
-        """Queues a command whose result or KakeyaError somebody waits for."""
+    def call(self, command: Callable[[], _T], *, is_long: bool = False) -> "Future[_T]":
+        """Queues a command whose result or KakeyaError somebody waits for.
+
+        A long one does not run if its future was cancelled before. Others cannot be cancelled: a session is to be
+        closed even if nobody waits for the answer.
+        """
         future: Future[_T] = Future()
-        future.set_running_or_notify_cancel()
+        if not is_long:
+            future.set_running_or_notify_cancel()
 
         def run() -> None:
+            if is_long and not future.set_running_or_notify_cancel():
+                return
             try:
                 result = command()
             except KakeyaError as error:
@@ -51,16 +66,23 @@ class CommandQueue:
             else:
                 future.set_result(result)
 
-        self.put(run)
+        self.put(run, is_long=is_long)
         return future
 
-    def run_waiting(self) -> None:
-        """Runs what waits."""
-        while not self._commands.empty():
+    def run_waiting(self, max_long_seconds: float = math.inf) -> None:
+        """Runs what waits; of the long commands it begins one, and others until so much time has passed."""
+        for _ in range(self._commands.qsize()):
             self._commands.get()()
+        started = time.perf_counter()
+        while not self._long_commands.empty():
+            self._long_commands.get()()
+            if time.perf_counter() - started >= max_long_seconds:
+                break
 
     def run_next(self, timeout_seconds: float | None) -> None:
-        """Waits for a command and runs it; gives up after the timeout, or never for None."""
+        """Waits for a command and runs it, unless it is long; gives up after the timeout, or never for None."""
+        if not self._long_commands.empty():
+            timeout_seconds = 0.0
         try:
             command = self._commands.get(timeout=timeout_seconds)
         except queue.Empty:

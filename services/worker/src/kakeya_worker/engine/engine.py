@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from kakeya_shared.errors import (
     Draining,
+    HistoryLengthMismatch,
     Internal,
     InvariantViolated,
     KakeyaError,
@@ -22,7 +23,7 @@ from kakeya_shared.errors import (
 )
 from kakeya_worker.engine.command_queue import CommandQueue
 from kakeya_worker.engine.geometry import LaneGeometry
-from kakeya_worker.engine.lane import violation
+from kakeya_worker.engine.lane import Lane, violation
 from kakeya_worker.engine.lane_table import LaneTable, Occupant
 from kakeya_worker.engine.operation import (
     MAX_PAUSE_SECONDS,
@@ -30,6 +31,7 @@ from kakeya_worker.engine.operation import (
     Append,
     AppendResult,
     Finish,
+    ForkSource,
     Generate,
     GenerateResult,
     LaneState,
@@ -39,10 +41,13 @@ from kakeya_worker.engine.retention import RetentionPolicy, SessionOptions, sink
 from kakeya_worker.engine.row import Row
 from kakeya_worker.engine.sampling import TokenDetail, choose, token_detail
 from kakeya_worker.engine.scheduler import Scheduler, Step
+from kakeya_worker.engine.step_budget import StepBudget
+from kakeya_worker.engine.step_fitting import measure_steps
 from kakeya_worker.engine.verifier import Verifier
 
 _log = structlog.get_logger()
 _PAUSE_CHECK_SECONDS = 1.0
+_COPY_SECONDS = 0.01  # between two steps: a fork copies a lane, and many may come at once
 
 
 class Engine:
@@ -54,6 +59,7 @@ class Engine:
         num_lanes: in the slab.
         step_tokens: the most tokens in one forward pass.
         retention: what sessions keep.
+        step_seconds: of a step with prefills and generating sessions; see `StepBudget`.
 
     Attributes:
         lanes: what every lane holds; its `reports` and `totals` may be read at any time.
@@ -67,16 +73,39 @@ class Engine:
         num_lanes: int,
         step_tokens: int,
         retention: RetentionPolicy = sink_window,
+        step_seconds: float | None = None,
     ) -> None:
         verifier.allocate(geometry, num_lanes)
         self.facts = verifier.facts
         self.lanes = LaneTable(geometry, num_lanes, verifier.facts.kv_bytes_per_token, retention)
         self.crashed: Future[None] = Future()
         self._verifier = verifier
-        self._scheduler = Scheduler(step_tokens, geometry.chunk)
+        self._retention = retention
+        self._scheduler = Scheduler(StepBudget(step_tokens, step_seconds), geometry.chunk)
         self._commands = CommandQueue()
         self._ends_at: float | None = None  # perf_counter seconds, once it is asked to end
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
+
+    def fit_step_costs(self) -> None:
+        """Measures what steps take here, so that prefills hardly delay who generates; before `start`.
+
+        Without it, and where measuring fails, only the tokens of a step are bounded.
+        """
+        if self.lanes.num_lanes == 1:
+            return  # nobody waits for another's prefill
+        geometry = self.lanes.geometry
+        measures = self._scheduler.measures
+        try:
+            measures.start(measure_steps(self._verifier, geometry, self._retention(SessionOptions(), geometry)))
+        except Exception:  # of a backend: without costs a worker runs as well, only less evenly
+            _log.warning("steps were not measured, only their tokens are bounded", exc_info=True)
+            return
+        _log.info(
+            "step costs",
+            milliseconds_per_step=round(1e3 * measures.costs.step_seconds, 3),
+            milliseconds_per_token=round(1e3 * measures.costs.token_seconds, 3),
+            milliseconds_per_1000_visible_slots=round(1e6 * measures.costs.slot_seconds, 3),
+        )
 
     def start(self) -> None:
         self._thread.start()
@@ -92,6 +121,14 @@ class Engine:
     def open(self, session_id: str, epoch: int, options: SessionOptions, tenant: str = "") -> "Future[OpenLane]":
         """Takes a lane; fails with InvalidField, NoCapacity, StaleEpoch or Draining."""
         return self._commands.call(lambda: self._open(session_id, epoch, options, tenant))
+
+    def fork(self, session_id: str, epoch: int, source: ForkSource, tenant: str = "") -> "Future[OpenLane]":
+        """Takes a lane that begins as a copy of another, with its retention.
+
+        Fails with SessionNotFound or StaleEpoch (the source's), OperationRunning, HistoryLengthMismatch, NoCapacity,
+        Draining. Stands back for commands that take no time, and does not begin once its future is cancelled.
+        """
+        return self._commands.call(lambda: self._fork(session_id, epoch, source, tenant), is_long=True)
 
     def submit(self, operation: Append | Generate) -> None:
         """Runs an operation; its future fails with the error tree of kakeya_shared."""
@@ -146,7 +183,7 @@ class Engine:
         if not self._scheduler.has_work:
             has_paused = any(self._scheduler.operations)
             self._commands.run_next(timeout_seconds=_PAUSE_CHECK_SECONDS if has_paused else None)
-        self._commands.run_waiting()
+        self._commands.run_waiting(_COPY_SECONDS)
 
     def _step(self) -> None:
         started = time.perf_counter()
@@ -206,7 +243,30 @@ class Engine:
 
     def _open(self, session_id: str, epoch: int, options: SessionOptions, tenant: str) -> OpenLane:
         self._refuse_if_draining()
-        occupant = self.lanes.open(session_id, epoch, options, tenant)
+        return self._opened(self.lanes.open(session_id, epoch, options, tenant))
+
+    def _fork(self, session_id: str, epoch: int, source: ForkSource, tenant: str) -> OpenLane:
+        self._refuse_if_draining()
+        if session_id in self.lanes:
+            return self._opened(self.lanes.find(session_id, epoch))
+        lane = self._source_lane(source)
+        occupant = self.lanes.fork(session_id, epoch, lane, tenant)
+        try:
+            self._verifier.copy_lane(lane.index, occupant.lane.index, lane.num_used_slots)
+        except Exception:  # of a backend: the caller is told, and the lane is not lost
+            self.lanes.free(occupant)
+            raise
+        return self._opened(occupant)
+
+    def _source_lane(self, source: ForkSource) -> Lane:
+        occupant = self.lanes.find(source.session_id, source.epoch)
+        if occupant.operation is not None:
+            raise OperationRunning("an operation is running on the source")
+        if occupant.lane.length != source.history_length:
+            raise HistoryLengthMismatch(f"the source has {occupant.lane.length} tokens, not {source.history_length}")
+        return occupant.lane
+
+    def _opened(self, occupant: Occupant) -> OpenLane:
         return OpenLane(self.lanes.state(occupant), occupant.lane.retention.sink, occupant.lane.retention.window)
 
     def _begin(self, operation: Append | Generate) -> None:

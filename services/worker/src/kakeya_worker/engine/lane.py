@@ -59,6 +59,19 @@ class Lane:
         """Tokens that still fit; None where the oldest make room."""
         return self.retention.capacity - self.length if self.refuses_overflow else None
 
+    @property
+    def num_used_slots(self) -> int:
+        """The first slots, beyond which none was ever committed to."""
+        used = np.flatnonzero(self.slot_indices >= 0)
+        return int(used[-1]) + 1 if used.size else 0
+
+    def fork(self, index: int) -> "Lane":
+        """A lane of the same history at another place in the slab; what its slots hold is for the verifier to copy."""
+        lane = Lane(self.geometry, index, self.retention, self.refuses_overflow, self.length)
+        lane.slot_indices[:] = self.slot_indices
+        lane.slot_token_ids[:] = self.slot_token_ids
+        return lane
+
     def row(self, token_ids: tuple[int, ...]) -> Row:
         """The row that appends tokens to what is committed."""
         return Row(self.index, self.length, token_ids, self.retention)

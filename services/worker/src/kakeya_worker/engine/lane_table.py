@@ -78,9 +78,22 @@ class LaneTable:
         if session_id in self._occupants:
             return self.find(session_id, epoch)
         retention = self._retention(options, self.geometry)
+        lane = Lane(self.geometry, self._take(), retention, options.refuses_overflow)
+        return self._occupy(session_id, epoch, tenant, lane)
+
+    def fork(self, session_id: str, epoch: int, source: Lane, tenant: str) -> Occupant:
+        """Takes a lane for a session that has none, with the history of another; raises NoCapacity."""
+        return self._occupy(session_id, epoch, tenant, source.fork(self._take()))
+
+    def __contains__(self, session_id: str) -> bool:
+        return session_id in self._occupants
+
+    def _take(self) -> int:
         if not self._free:
             raise NoCapacity(f"all {self.num_lanes} lanes are in use")
-        lane = Lane(self.geometry, self._free.pop(), retention, options.refuses_overflow)
+        return self._free.pop()
+
+    def _occupy(self, session_id: str, epoch: int, tenant: str, lane: Lane) -> Occupant:
         self._occupants[session_id] = occupant = Occupant(session_id, epoch, tenant, lane)
         self.publish(occupant)
         return occupant

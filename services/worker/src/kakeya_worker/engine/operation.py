@@ -33,6 +33,15 @@ class OpenLane:
     window: int
 
 
+@dataclass(frozen=True)
+class ForkSource:
+    """A lane that another is to begin as a copy of; `epoch` and `history_length` as in an `Operation`."""
+
+    session_id: str
+    epoch: int
+    history_length: int
+
+
 class Finish(Enum):
     """Why a Generate ended by itself."""
 

@@ -1,8 +1,11 @@
-"""Which operations get how many tokens of the next step: plain integers, no arrays.
+"""Which operations get how many tokens of the next step: plain numbers, no arrays.
 
 Every running Generate gets its one token; what is left of the step's budget goes to prefills, a chunk at most
 each. Both kinds take turns, so nobody waits longer than a round: tenants first, then each tenant's sessions. Where
 several tenants have work, `tenant_shares` says which of them run.
+
+A prefill's turn is worth a chunk of tokens, in as many steps as that takes: deficit round robin (Shreedhar and
+Varghese 1995). Within a tenant all sessions are thus equal in tokens, those that prefill as those that generate.
 """
 
 from collections import Counter
@@ -11,6 +14,9 @@ from itertools import islice, zip_longest
 from typing import NamedTuple, TypeVar
 
 from kakeya_worker.engine.operation import Append, Generate
+from kakeya_worker.engine.step_budget import StepBudget
+from kakeya_worker.engine.step_cost import MeasuredStep
+from kakeya_worker.engine.step_measures import StepMeasures
 from kakeya_worker.engine.tenant_shares import Load, TenantShares
 
 _O = TypeVar("_O", Append, Generate)
@@ -24,7 +30,13 @@ class Step(NamedTuple):
 
     @property
     def load(self) -> Load:
-        return Load(len(self.generates), sum(num_tokens for _, num_tokens in self.appends))
+        return Load(len(self.generates), sum(num_tokens for _, num_tokens in self.appends), self.num_visible_slots)
+
+    @property
+    def num_visible_slots(self) -> int:
+        """Summed over all tokens."""
+        of_appends = sum(num_tokens * _visible_slots(append, num_tokens) for append, num_tokens in self.appends)
+        return of_appends + sum(_visible_slots(generate, 1) for generate in self.generates)
 
     @property
     def num_tokens(self) -> Counter[str]:
@@ -39,25 +51,30 @@ class Scheduler:
     """Round robin over tenants and their operations. A step costs time in proportion to the operations, once.
 
     Args:
-        step_tokens: the budget of one step.
+        budget: of one step.
         chunk: C, the most tokens a row may bring.
+
+    Attributes:
+        measures: what steps cost; without any, only the tokens of a step are bounded.
     """
 
-    def __init__(self, step_tokens: int, chunk: int) -> None:
-        self.step_tokens = step_tokens
+    def __init__(self, budget: StepBudget, chunk: int) -> None:
+        self.budget = budget
         self.chunk = chunk
-        # Sets in the order of turns: who had the latest comes last.
+        self.measures = StepMeasures()
+        # In the order of turns: who had the latest comes last. A prefill has tokens left of its turn.
         self._generates: dict[Generate, None] = {}
-        self._appends: dict[Append, None] = {}
+        self._appends: dict[Append, int] = {}
         self._shares = TenantShares()
         self._step = Step([], [])  # the latest
+        self._load = self._step.load  # when it was planned
         self._loads: dict[str, Load] = {}  # by tenant, when it was planned
 
     def add(self, operation: Append | Generate) -> None:
         if isinstance(operation, Generate):
             self._generates[operation] = None
         else:
-            self._appends[operation] = None
+            self._appends[operation] = self.chunk
 
     def remove(self, operation: Append | Generate) -> None:
         if isinstance(operation, Generate):
@@ -74,49 +91,52 @@ class Scheduler:
         return bool(self._appends) or any(not generate.is_paused for generate in self._generates)
 
     def next_step(self) -> Step:
-        """A prefill always gets a chunk, however many sessions generate, and the other way round."""
+        """Some prefill always gets on, however many sessions generate, and the other way round."""
         generates = _by_tenant(generate for generate in self._generates if not generate.is_paused)
         appends = _by_tenant(self._appends)
         self._loads = {
-            tenant: self._load(generates.get(tenant, []), appends.get(tenant, [])) for tenant in generates | appends
+            tenant: self._plan({tenant: generates.get(tenant, [])}, {tenant: appends.get(tenant, [])}).load
+            for tenant in generates | appends
         }
         chosen = self._shares.choose(self._loads)
         self._step = self._plan(_of(generates, chosen), _of(appends, chosen))
-        _to_the_end(self._generates, self._step.generates)
-        _to_the_end(self._appends, (append for append, _ in self._step.appends))
+        self._load = self._step.load
+        self._end_turns(self._step)
         return self._step
 
     def account(self, seconds: float, *, is_whole: bool = True) -> None:
         """Tells how long the latest step took, and whether all of it was forwarded."""
         self._shares.account(self._loads, self._step.num_tokens, seconds, is_whole=is_whole)
-
-    def _load(self, generates: list[Generate], appends: list[Append]) -> Load:
-        """Of one tenant: what `_plan` would make of these alone, in numbers."""
-        num_generates = min(len(generates), self._max_generates(bool(appends)))
-        budget = self.step_tokens - num_generates
-        num_prefill_tokens = 0
-        for append in appends:
-            if num_prefill_tokens >= budget:
-                break
-            num_prefill_tokens += self._chunk_tokens(append)
-        return Load(num_generates, min(num_prefill_tokens, budget))
+        if is_whole and self._load.num_generates:
+            self.measures.add(MeasuredStep(self._load.num_tokens, self._load.num_visible_slots, seconds))
 
     def _plan(self, generates: Mapping[str, list[Generate]], appends: Mapping[str, list[Append]]) -> Step:
         """A step of these, by tenant."""
-        step = Step(list(islice(_in_turns(generates), self._max_generates(bool(appends)))), [])
-        budget = self.step_tokens - len(step.generates)
+        step = Step(list(islice(_in_turns(generates), self._max_generates(any(appends.values())))), [])
+        budget = self.budget.for_prefills(self.measures.costs, len(step.generates), step.num_visible_slots)
         for append in _in_turns(appends):
-            if budget <= 0:
-                break
-            num_tokens = min(self._chunk_tokens(append), budget)
-            step.appends.append((append, num_tokens))
-            budget -= num_tokens
+            num_wanted = self._chunk_tokens(append)
+            num_tokens = budget.take(num_wanted, _visible_slots(append, num_wanted))
+            if num_tokens:
+                step.appends.append((append, num_tokens))
+            if num_tokens < num_wanted:
+                break  # a cheaper one that would still fit does not overtake
         return step
+
+    def _end_turns(self, step: Step) -> None:
+        """Who had a turn now has the next one last. A prefill that was cut short keeps its place for the rest."""
+        for generate in step.generates:
+            del self._generates[generate]
+            self._generates[generate] = None
+        for append, num_tokens in step.appends:
+            self._appends[append] -= num_tokens
+            if self._appends[append] <= 0:
+                self._appends[append] = self._appends.pop(append) + self.chunk
 
     def _max_generates(self, has_appends: bool) -> int:
         """In a step that leaves room for a chunk where one is wanted."""
-        reserve = min(self.chunk, self.step_tokens // 2) if has_appends else 0
-        return max(1, self.step_tokens - reserve)
+        reserve = min(self.chunk, self.budget.tokens // 2) if has_appends else 0
+        return max(1, self.budget.tokens - reserve)
 
     def _chunk_tokens(self, append: Append) -> int:
         return min(self.chunk, len(append.token_ids) - append.num_done)
@@ -144,8 +164,6 @@ def _in_turns(by_tenant: Mapping[str, list[_O]]) -> Iterator[_O]:
     return (each for one_of_each in rounds for each in one_of_each if each is not None)
 
 
-def _to_the_end(operations: dict[_O, None], taken: Iterable[_O]) -> None:
-    """Who had a turn now has the next one last."""
-    for operation in taken:
-        del operations[operation]
-        operations[operation] = None
+def _visible_slots(operation: Append | Generate, num_tokens: int) -> int:
+    """Of the last of an operation's next tokens; those before it see hardly fewer."""
+    return sum(map(len, operation.lane.retention.retained(operation.lane.length + num_tokens)))

@@ -19,24 +19,29 @@ from typing import NamedTuple
 MAX_LAG_SECONDS = 2.0  # a tenant may not save up time; a single step that took longer is made up for in full
 PROBE_STEPS = 32  # of these shared steps one is given to a single tenant, so that measures stay true
 NUM_SAMPLES = 4  # of a measure; the shortest counts, since whatever disturbs a step makes it longer
-MAX_MEASURES = 256  # sizes of load; more than there are for steps of up to 2^14 tokens
+MAX_MEASURES = 1024  # sizes of load; more than there are for steps of up to 2^8 tokens and windows of up to 2^12
 FORGET_SECONDS = 60.0  # of steps without a tenant, after which it is forgotten
 
 
 class Load(NamedTuple):
-    """What a tenant's operations would bring to a step for itself."""
+    """What a tenant's operations would bring to a step for itself; the slots are summed over all tokens."""
 
     num_generates: int
     num_prefill_tokens: int
+    num_visible_slots: int = 0
 
     @property
     def num_tokens(self) -> int:
         return self.num_generates + self.num_prefill_tokens
 
     @property
-    def size(self) -> tuple[int, int]:
+    def size(self) -> tuple[int, int, int]:
         """Loads of one size cost about the same: each number within a factor of two."""
-        return self.num_generates.bit_length(), self.num_prefill_tokens.bit_length()
+        return (
+            self.num_generates.bit_length(),
+            self.num_prefill_tokens.bit_length(),
+            self.num_visible_slots.bit_length(),
+        )
 
 
 @dataclass
@@ -80,7 +85,7 @@ class TenantShares:
 
     def __init__(self) -> None:
         self._tenants: dict[str, _Tenant] = {}
-        self._measures: dict[tuple[int, int], _Measure] = {}  # by size of load; the latest come last
+        self._measures: dict[tuple[int, int, int], _Measure] = {}  # by size of load; the latest come last
         self._num_steps = 0
         self._num_shared_steps = 0  # since the last probe
         self._seconds = 0.0  # of all steps
@@ -129,7 +134,8 @@ class TenantShares:
         if len(num_tokens) == 1:
             (alone,) = num_tokens
             at_work[alone].alone_step = self._num_steps
-            if is_whole:
+            # Alone it may be in a shared step too, with a part of its load: the others' did not fit.
+            if is_whole and num_tokens[alone] == loads[alone].num_tokens:
                 self._measure(loads[alone], seconds)
         self._settle(loads)
         self._forget()

@@ -86,6 +86,13 @@ class Verifier(Protocol):
         """The logits after the last token of each lane, from its final hidden vector; [lanes, vocab]."""
         ...
 
+    def copy_lane(self, source: int, target: int, num_slots: int) -> None:
+        """Makes a lane equal to another: the K and V of its first `num_slots` slots, and the final hidden vector.
+
+        What the target held before is gone. Slots of the source beyond those were never written.
+        """
+        ...
+
     def poison(self) -> None:
         """Fills the slab with NaN. For the conformance suite: whoever then reads a stale slot shows it."""
         ...

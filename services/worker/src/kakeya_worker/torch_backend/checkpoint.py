@@ -1,6 +1,7 @@
 """Checkpoints in Hugging Face's layout: config.json beside one or several safetensors files."""
 
 import json
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +92,10 @@ class Weights:
             raise ModelRefused(f"tensor {name} has shape {tuple(tensor.shape)}, the config demands {shape}")
         return tensor
 
+    def num_weights(self) -> int:
+        """How many numbers all matrices hold, those included that a model may not use."""
+        return sum(prod(shape) for file in self.files for shape in _shapes(file) if len(shape) == 2)
+
     def _read_index(self) -> dict[str, Path]:
         index = self._directory / _INDEX
         single = self._directory / _SINGLE
@@ -102,3 +107,12 @@ class Weights:
                 return dict.fromkeys(file.keys(), single)
         except (AttributeError, KeyError, OSError, RecursionError, SafetensorError, TypeError, ValueError) as error:
             raise ModelRefused(f"{self._directory} holds no readable {_SINGLE} or {_INDEX}: {error}") from error
+
+
+def _shapes(file: Path) -> list[list[int]]:
+    """Of all tensors. Raises ModelRefused."""
+    try:
+        with safe_open(file, framework="pt") as tensors:
+            return [tensors.get_slice(name).get_shape() for name in tensors.keys()]  # noqa: SIM118  # not a mapping
+    except (OSError, SafetensorError) as error:
+        raise ModelRefused(f"{file} cannot be read: {error}") from error

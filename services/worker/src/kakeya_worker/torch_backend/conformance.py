@@ -1,9 +1,10 @@
 """What the torch backend declares to the conformance suite, and how to break it."""
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 from unittest import mock
 
@@ -12,13 +13,14 @@ import torch
 from torch import Tensor
 
 from kakeya_worker.conformance.declaration import Declaration, Mode, Mutation
-from kakeya_worker.engine.geometry import LaneGeometry
+from kakeya_worker.engine.geometry import Integers, LaneGeometry
 from kakeya_worker.engine.row import Row
-from kakeya_worker.torch_backend import batch, families, verifier
+from kakeya_worker.torch_backend import batch, decoder, families
 from kakeya_worker.torch_backend.batch import Batch
-from kakeya_worker.torch_backend.exact import attention, numerics
+from kakeya_worker.torch_backend.exact import kernel_decoder, key_blocks, numerics
 from kakeya_worker.torch_backend.exact.arithmetic import fold, round_to
-from kakeya_worker.torch_backend.exact.attention import ExactRowView
+from kakeya_worker.torch_backend.exact.kernel.library import CHOICE_VARIABLE, variants
+from kakeya_worker.torch_backend.exact.key_blocks import KeyBlocks
 from kakeya_worker.torch_backend.rope import Rope, Rotation
 from kakeya_worker.torch_backend.verifier import TorchVerifier
 
@@ -28,6 +30,7 @@ INT8 = Mode("int8", "bfloat16", "exact")
 INT8_WIDE_KV = Mode("int8", "float32", "exact")
 
 _FEW_TOKENS = 4
+_EAGER = partial(mock.patch.dict, os.environ, {CHOICE_VARIABLE: "off"})  # what follows breaks what is in Python
 
 
 class _KeysOneAhead:
@@ -43,18 +46,26 @@ class _KeysOneAhead:
         return rotation(x)
 
 
-def _key_angle_plus_one() -> AbstractContextManager[Any]:
+@contextmanager
+def _key_angle_plus_one() -> Iterator[None]:
     def assemble(rows: Sequence[Row], rope: Rope, numerics: Any) -> Batch:
         whole = batch.assemble(rows, rope, numerics)
         ahead = rope.at(np.concatenate([row.positions for row in rows]) + 1)
         return replace(whole, own_angle=_KeysOneAhead(ahead, whole.own_angle))  # type: ignore[arg-type]  # broken
 
-    return mock.patch.object(verifier, "assemble", assemble)
+    def key_positions(rows: Sequence[Row]) -> Integers:
+        return np.concatenate([row.positions for row in rows]) + 1
+
+    with (
+        mock.patch.object(decoder, "assemble", assemble),
+        mock.patch.object(kernel_decoder, "key_positions", key_positions),
+    ):
+        yield
 
 
 @contextmanager
 def _unrounded_kv() -> Iterator[None]:
-    """A step reads its own K and V in float32; only later steps find them rounded."""
+    """A step of the eager form reads its own K and V in float32; only later steps find them rounded."""
     whole_allocate, whole_forward = TorchVerifier.allocate, TorchVerifier.forward
 
     def allocate(self: TorchVerifier, geometry: LaneGeometry, num_lanes: int) -> None:
@@ -67,6 +78,7 @@ def _unrounded_kv() -> Iterator[None]:
             tensor.copy_(round_to(tensor, torch.bfloat16))
 
     with (
+        _EAGER(),
         mock.patch.object(TorchVerifier, "allocate", allocate),
         mock.patch.object(TorchVerifier, "forward", forward),
         mock.patch.object(numerics.ExactNumerics, "round_kv", lambda _, x: x),
@@ -76,36 +88,52 @@ def _unrounded_kv() -> Iterator[None]:
 
 def _ring_order_sum() -> AbstractContextManager[Any]:
     """Keys are summed in blocks of neighbouring slots, as they lie in memory."""
-    whole = attention.view
+    whole = key_blocks.of
 
-    def view(row: Row) -> ExactRowView:
-        by_position = whole(row)
-        is_absent = torch.zeros(len(by_position.slots), dtype=torch.bool).index_fill_(0, by_position.absent, 1)
-        slots = by_position.slots.masked_fill(is_absent, torch.iinfo(torch.int64).max)
-        sinks, recent = slots[: by_position.num_sinks], slots[by_position.num_sinks :]
-        order = torch.cat([torch.arange(len(sinks)), recent.argsort() + len(sinks)])
-        return ExactRowView(
-            slots=by_position.slots[order],
-            absent=is_absent[order].nonzero().flatten(),
-            num_sinks=by_position.num_sinks,
-            visible=by_position.visible[:, order],
+    def of(row: Row) -> KeyBlocks:
+        blocks = whole(row)
+        slots = np.where(blocks.is_present, blocks.slots, np.iinfo(np.int64).max)
+        by_slot = np.argsort(slots[blocks.num_sinks :], kind="stable") + blocks.num_sinks
+        order = np.concatenate([np.arange(blocks.num_sinks), by_slot])
+        return KeyBlocks(
+            blocks.slots[order],
+            blocks.is_present[order],
+            blocks.num_sinks,
+            np.ascontiguousarray(blocks.visible[:, order]),
         )
 
-    return mock.patch.object(attention, "view", view)
+    return mock.patch.object(key_blocks, "of", of)
 
 
-def _batch_dependent_reduction() -> AbstractContextManager[Any]:
-    """Norms add in another order for a few tokens than for many, as a library's kernels do."""
+@contextmanager
+def _batch_dependent_reduction() -> Iterator[None]:
+    """Norms of the eager form add in another order for a few tokens than for many, as a library's kernels do."""
 
     def dependent_fold(x: Tensor, dim: int) -> Tensor:
         return fold(x, dim) if len(x) > _FEW_TOKENS else reduce(torch.add, x.unbind(dim))
 
-    return mock.patch.object(numerics, "fold", dependent_fold)
+    with _EAGER(), mock.patch.object(numerics, "fold", dependent_fold):
+        yield
+
+
+def _environments() -> dict[str, dict[str, str]]:
+    """The eager form as other processors run it, and every variant of the kernel but the one that is chosen anyway."""
+    eager = {
+        "eager": {},
+        "eager-aten-default": {"ATEN_CPU_CAPABILITY": "default"},
+        "eager-aten-avx2": {"ATEN_CPU_CAPABILITY": "avx2"},
+        "eager-onednn-avx2": {"ONEDNN_MAX_CPU_ISA": "AVX2"},  # its int8 products saturate
+    }
+    return {
+        **{name: {**variables, CHOICE_VARIABLE: "off"} for name, variables in eager.items()},
+        **{f"kernel-{variant}": {CHOICE_VARIABLE: variant} for variant in variants()[1:]},
+    }
 
 
 DECLARATION = Declaration(
     families=tuple(families.names()),
     modes=(FLOAT32, BFLOAT16, INT8, INT8_WIDE_KV),
+    environments=_environments(),
     mutations={
         "key-angle-plus-one": Mutation(_key_angle_plus_one, (FLOAT32, BFLOAT16, INT8, INT8_WIDE_KV)),
         "unrounded-kv": Mutation(_unrounded_kv, (INT8,)),

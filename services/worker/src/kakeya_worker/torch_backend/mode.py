@@ -10,11 +10,18 @@ import torch
 from kakeya_worker.engine.fingerprint import fingerprint
 from kakeya_worker.engine.verifier import ModelRefused
 from kakeya_worker.torch_backend.checkpoint import Weights
+from kakeya_worker.torch_backend.decoder import Decoder
 from kakeya_worker.torch_backend.exact import NUMERICS_VERSION, integer_product
+from kakeya_worker.torch_backend.exact.kernel import library
+from kakeya_worker.torch_backend.exact.kernel.interface import MAX_HEAD_DIM
+from kakeya_worker.torch_backend.exact.kernel.library import Kernel
+from kakeya_worker.torch_backend.exact.kernel.probe import check_kernel
+from kakeya_worker.torch_backend.exact.kernel_decoder import KernelDecoder
 from kakeya_worker.torch_backend.exact.numerics import ExactNumerics
 from kakeya_worker.torch_backend.exact.probe import problem_with_floats
 from kakeya_worker.torch_backend.exact.weight_cache import WeightCache
 from kakeya_worker.torch_backend.float_numerics import FloatNumerics
+from kakeya_worker.torch_backend.model_config import ModelConfig
 from kakeya_worker.torch_backend.numerics import Numerics
 
 _log = structlog.get_logger()
@@ -27,12 +34,14 @@ class Mode:
 
     Attributes:
         weights: int8, float32 or bfloat16.
-        product: of int8 matrices; None in float modes.
+        product: of int8 matrices in the eager form; None in float modes.
+        kernel: that computes instead of the eager form, if any.
     """
 
     weights: str
     kv_dtype: torch.dtype
     product: integer_product.IntegerProduct | None = None
+    kernel: Kernel | None = None
 
     def prepare(self, tensors: Weights, digest: str, cache_directory: Path | None) -> tuple[Numerics[Any], str]:
         """The numerics to load a model with, and the fingerprint of what it will compute."""
@@ -48,8 +57,17 @@ class Mode:
         parts |= {"numerics": NUMERICS_VERSION}
         # The matrices do not depend on the type of the KV, so that both share a file.
         name = fingerprint({"model": digest, "weights": self.weights, "numerics": NUMERICS_VERSION})
-        cache = WeightCache(cache_directory / "int8" / f"{name}.safetensors" if cache_directory else None)
+        cache = WeightCache(cache_directory / "int8" / name if cache_directory else None, tensors.num_weights())
         return ExactNumerics(tensors, self.kv_dtype, self.product, cache), fingerprint(parts)
+
+    def decoder(self, config: ModelConfig, numerics: Numerics[Any], num_threads: int) -> Decoder | KernelDecoder:
+        """Loads the model. Raises ModelRefused."""
+        if self.kernel is None or not isinstance(numerics, ExactNumerics):
+            return Decoder(config, numerics)
+        if config.head_dim > MAX_HEAD_DIM:
+            _log.warning("the kernel has no such heads; the eager form computes", head_dim=config.head_dim)
+            return Decoder(config, numerics)
+        return KernelDecoder(config, numerics, self.kernel, num_threads)
 
 
 def choose_mode(weights: str, kv_dtype: str, checkpoint_dtype: str) -> Mode:
@@ -58,7 +76,9 @@ def choose_mode(weights: str, kv_dtype: str, checkpoint_dtype: str) -> Mode:
         raise ModelRefused(f"weights {weights!r} cannot run; what can: int8, {', '.join(_FLOATS)}")
     if kv_dtype not in ("auto", *_FLOATS):
         raise ModelRefused(f"KV of type {kv_dtype!r} cannot run; what can: {', '.join(_FLOATS)}")
-    is_fast = weights in ("auto", "int8") and integer_product.is_exact(integer_product.native)
+    kernel = library.chosen_kernel() if weights in ("auto", "int8") else None
+    is_native = weights in ("auto", "int8") and integer_product.is_exact(integer_product.native)
+    is_fast = is_native or (kernel is not None and kernel.name != "portable")
     problem = problem_with_floats()
     if weights == "auto":
         weights = "int8" if is_fast and problem is None else _float_mode(kv_dtype, checkpoint_dtype)
@@ -66,13 +86,21 @@ def choose_mode(weights: str, kv_dtype: str, checkpoint_dtype: str) -> Mode:
     if weights == "int8":
         if problem is not None:
             raise ModelRefused(f"exact mode cannot run: {problem}")
-        if not is_fast:
-            _log.warning("this CPU's int8 products saturate; exact mode runs on float32 products and is slow")
-        product = integer_product.native if is_fast else integer_product.by_float_blocks
-        return Mode("int8", _FLOATS["bfloat16" if kv_dtype == "auto" else kv_dtype], product)
+        return _exact_mode("bfloat16" if kv_dtype == "auto" else kv_dtype, kernel, is_native=is_native)
     if kv_dtype not in ("auto", weights):
         raise ModelRefused(f"weights of {weights} keep their KV in {weights}, not {kv_dtype}")
     return Mode(weights, _FLOATS[weights])
+
+
+def _exact_mode(kv_dtype: str, kernel: Kernel | None, *, is_native: bool) -> Mode:
+    """The eager form's product is needed without a kernel, and for what that cannot do. Raises ModelRefused."""
+    if kernel is not None:
+        check_kernel(kernel)
+        _log.info("kernel chosen", kernel=kernel.name)
+    elif not is_native:
+        _log.warning("this CPU's int8 products saturate; exact mode runs on float32 products and is slow")
+    product = integer_product.native if is_native else integer_product.by_float_blocks
+    return Mode("int8", _FLOATS[kv_dtype], product, kernel)
 
 
 def _float_mode(kv_dtype: str, checkpoint_dtype: str) -> str:

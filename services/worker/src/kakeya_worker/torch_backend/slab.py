@@ -34,3 +34,9 @@ class Slab:
         self.keys = [torch.empty(shape, dtype=kv_dtype) for _ in range(num_layers)]
         self.values = [torch.empty(shape, dtype=kv_dtype) for _ in range(num_layers)]
         self.final_hidden = torch.empty((num_lanes, hidden_size), dtype=hidden_dtype)
+
+    def copy_lane(self, source: int, target: int, num_slots: int) -> None:
+        """Copies the first slots of a lane, and its final hidden vector. Memory beyond them stays untouched."""
+        for tensor in (*self.keys, *self.values):
+            tensor[target, :, :num_slots] = tensor[source, :, :num_slots]
+        self.final_hidden[target] = self.final_hidden[source]

@@ -11,12 +11,9 @@ from kakeya_worker.engine.geometry import LaneGeometry
 from kakeya_worker.engine.row import Row
 from kakeya_worker.engine.verifier import ModelFacts
 from kakeya_worker.torch_backend import checkpoint, families
-from kakeya_worker.torch_backend.batch import assemble
-from kakeya_worker.torch_backend.decoder import Decoder
 from kakeya_worker.torch_backend.mode import choose_mode
 from kakeya_worker.torch_backend.model_config import ModelConfig
 from kakeya_worker.torch_backend.model_digest import model_digest
-from kakeya_worker.torch_backend.rope import Rope
 from kakeya_worker.torch_backend.slab import Slab
 
 
@@ -39,9 +36,8 @@ class TorchVerifier:
         mode = choose_mode(weights, kv_dtype, self.config.dtype)
         digest = model_digest(self.config, tensors.files, cache_directory)
         self._numerics, fingerprint = mode.prepare(tensors, digest, cache_directory)
-        self._model = Decoder(self.config, self._numerics)
+        self._decoder = mode.decoder(self.config, self._numerics, num_threads)
         self._numerics.loaded()
-        self._rope = Rope(self.config.rope_scaling.frequencies(self.config.rope_theta, self.config.head_dim))
         tokenizer_digest = checkpoint.digest_tokenizer(directory)
         self.facts = _facts(self.config, mode.weights, mode.kv_dtype, fingerprint, tokenizer_digest)
 
@@ -57,18 +53,22 @@ class TorchVerifier:
             kv_dtype=self._numerics.kv_dtype,
             hidden_dtype=self._numerics.hidden_dtype,
         )
+        self._decoder.bind(self.slab)
 
     @torch.inference_mode()
     def forward(self, rows: Sequence[Row]) -> None:
         """Runs a step; see the seam."""
-        batch = assemble(rows, self._rope, self._numerics)
-        self.slab.final_hidden[batch.row_lanes] = self._model.forward(batch, self.slab)
+        self._decoder.forward(rows)
 
     @torch.inference_mode()
     def logits(self, lanes: Sequence[int]) -> NDArray[np.float32]:
         """The logits after each lane's last token; [lanes, vocab]."""
-        logits: NDArray[np.float32] = self._model.logits(self.slab.final_hidden[list(lanes)]).float().numpy()
-        return logits
+        return self._decoder.logits(lanes)
+
+    @torch.inference_mode()
+    def copy_lane(self, source: int, target: int, num_slots: int) -> None:
+        """A memcpy; see the seam."""
+        self.slab.copy_lane(source, target, num_slots)
 
     def poison(self) -> None:
         """Fills the slab with NaN."""

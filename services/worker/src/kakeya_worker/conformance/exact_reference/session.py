@@ -61,6 +61,13 @@ class ReferenceSession:
         self._last = np.zeros(0, np.float32)  # the last token's activation after all layers; [hidden]
         self.token_ids: list[int] = []
 
+    def fork(self) -> "ReferenceSession":
+        """One with the same history."""
+        fork = ReferenceSession(self._model, self._sink, self._window)
+        fork._kv = [kv.copy() for kv in self._kv]
+        fork._last, fork.token_ids = self._last, self.token_ids.copy()
+        return fork
+
     def extend(self, token_ids: Iterable[int]) -> None:
         """Appends tokens."""
         for token_id in token_ids:

@@ -1,7 +1,6 @@
-"""Attention in a fixed order: sinks first, then blocks of 16 keys aligned on absolute position, ascending.
+"""Attention in a fixed order, that of `key_blocks`.
 
-Never in the order of the ring, which depends on its slack; and a key that a query does not see adds an exact zero,
-so that it does not matter which other queries share the row.
+A key that a query does not see adds an exact zero, so that it does not matter which other queries share the row.
 """
 
 import math
@@ -11,12 +10,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kakeya_worker.engine.geometry import Integers
 from kakeya_worker.engine.row import Row
+from kakeya_worker.torch_backend.exact import key_blocks
 from kakeya_worker.torch_backend.exact.arithmetic import exp, fold
+from kakeya_worker.torch_backend.exact.key_blocks import BLOCK, KeyBlocks
 from kakeya_worker.torch_backend.numerics import RowQueries, grouped, ungrouped
 
-BLOCK = 16
 _TILE = 1 << 18  # elements of an intermediate tensor, so that it stays in a cache; queries are independent
 
 
@@ -38,16 +37,16 @@ class ExactRowView:
 
 
 def view(row: Row) -> ExactRowView:
-    """Lays a row's keys out in blocks."""
-    sinks, recent = _whole_blocks(row.sinks), _whole_blocks(row.recent)
-    indices = np.concatenate([sinks, recent])
-    is_present = np.concatenate([sinks < row.sinks.stop, (recent >= row.recent.start) & (recent < row.recent.stop)])
-    visible = row.retention.visible(row.positions[:, None], indices) & is_present
+    """A row's keys as tensors."""
+    return as_view(key_blocks.of(row))
+
+
+def as_view(blocks: KeyBlocks) -> ExactRowView:
     return ExactRowView(
-        slots=torch.from_numpy(np.where(is_present, row.retention.slots(indices), 0)),
-        absent=torch.from_numpy(np.flatnonzero(~is_present)),
-        num_sinks=len(sinks),
-        visible=torch.from_numpy(visible),
+        slots=torch.from_numpy(blocks.slots),
+        absent=torch.from_numpy(np.flatnonzero(~blocks.is_present)),
+        num_sinks=blocks.num_sinks,
+        visible=torch.from_numpy(blocks.visible),
     )
 
 
@@ -59,13 +58,6 @@ def attend(queries: RowQueries, keys: Tensor, values: Tensor, view: ExactRowView
     scores = torch.cat([_dots(to_sinks, k[:, : view.num_sinks]), _dots(to_recent, k[:, view.num_sinks :])], dim=-1)
     hidden = ~view.visible.repeat(to_recent.shape[1] // num_queries, 1)  # [group * queries, keys]
     return ungrouped(_mix(scores.masked_fill_(hidden, -torch.inf), v), num_queries)
-
-
-def _whole_blocks(keys: range) -> Integers:
-    """The history indices of the blocks that hold the keys."""
-    if not keys:
-        return np.arange(0)
-    return np.arange(keys.start // BLOCK * BLOCK, -(-keys.stop // BLOCK) * BLOCK)
 
 
 def _gather(lane: Tensor, view: ExactRowView) -> Tensor:

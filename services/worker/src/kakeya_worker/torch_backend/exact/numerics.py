@@ -11,6 +11,7 @@ from kakeya_worker.torch_backend.exact.arithmetic import divide, exp, fold, roun
 from kakeya_worker.torch_backend.exact.attention import ExactRowView
 from kakeya_worker.torch_backend.exact.integer_product import MAX_DEPTH, MIN_DEPTH, IntegerProduct
 from kakeya_worker.torch_backend.exact.linear import Int8Embedding, Int8Linear
+from kakeya_worker.torch_backend.exact.packing import PackedMatrix, unpack
 from kakeya_worker.torch_backend.exact.quantization import QuantizedMatrix, quantize_matrix
 from kakeya_worker.torch_backend.exact.weight_cache import WeightCache
 from kakeya_worker.torch_backend.numerics import LinearSpec, Norm, RowQueries
@@ -35,28 +36,41 @@ class ExactNumerics:
         self.kv_dtype = kv_dtype
 
     def norm(self, name: str, size: int, eps: float) -> Norm:
-        weight = self._weights(f"{name}.weight", (size,)).float()
+        weight = self.norm_weight(name, size)
         return lambda x: rms_norm(x, weight, eps)
 
     def linear(self, spec: LinearSpec) -> Int8Linear:
-        sizes = {name: size for name, (_, size) in zip(spec.tensor_names, spec.parts, strict=True)}
-        matrix = self._matrix({f"{name}.weight": size for name, size in sizes.items()}, spec.in_features)
-        bias = None
-        if spec.has_bias:
-            bias = torch.cat([self._weights(f"{name}.bias", (size,)).float() for name, size in sizes.items()])
-        return Int8Linear(matrix, bias, self._product)
+        return Int8Linear(unpack(self.packed(spec)), self.bias(spec), self._product)
 
     def embedding(self, name: str, vocab_size: int, hidden_size: int) -> Int8Embedding:
-        return Int8Embedding(self._matrix({f"{name}.weight": vocab_size}, hidden_size), self._product)
+        return Int8Embedding(unpack(self.packed_table(name, vocab_size, hidden_size)), self._product)
+
+    def norm_weight(self, name: str, size: int) -> Tensor:
+        """Float32 [size]. Raises ModelRefused where it is not finite."""
+        return self._vector(f"{name}.weight", size)
+
+    def packed(self, spec: LinearSpec) -> PackedMatrix:
+        """A linear layer's weights, all parts below one another."""
+        sizes = zip(spec.tensor_names, spec.parts, strict=True)
+        return self._matrix({f"{name}.weight": size for name, (_, size) in sizes}, spec.in_features)
+
+    def packed_table(self, name: str, vocab_size: int, hidden_size: int) -> PackedMatrix:
+        """A table of embeddings."""
+        return self._matrix({f"{name}.weight": vocab_size}, hidden_size)
+
+    def bias(self, spec: LinearSpec) -> Tensor | None:
+        """Float32 [out_features], if the layer has one. Raises ModelRefused where it is not finite."""
+        if not spec.has_bias:
+            return None
+        sizes = zip(spec.tensor_names, spec.parts, strict=True)
+        return torch.cat([self._vector(f"{name}.bias", size) for name, (_, size) in sizes])
 
     def swiglu(self, gate: Tensor, up: Tensor) -> Tensor:
-        e = exp(-gate.abs())
-        numerator = torch.where(gate >= 0, torch.ones_like(e), e)
-        return gate * torch.div(numerator, e + 1.0) * up
+        return swiglu(gate, up)
 
     def loaded(self) -> None:
         """Keeps the matrices for the next start."""
-        self._cache.write()
+        self._cache.finish()
 
     def round_kv(self, x: Tensor) -> Tensor:
         return round_to(x, self.kv_dtype)
@@ -67,18 +81,25 @@ class ExactNumerics:
     def attend(self, queries: RowQueries, keys: Tensor, values: Tensor, view: ExactRowView) -> Tensor:
         return attention.attend(queries, keys, values, view)
 
-    def _matrix(self, sizes: dict[str, int], in_features: int) -> QuantizedMatrix:
+    def _vector(self, name: str, size: int) -> Tensor:
+        """A copy, so that nothing points into the checkpoint's file; float32 [size]."""
+        vector = self._weights(name, (size,)).to(torch.float32, copy=True)
+        if not bool(vector.isfinite().all()):
+            raise ModelRefused(f"{name} holds infinities or what is not a number")
+        return vector
+
+    def _matrix(self, sizes: dict[str, int], in_features: int) -> PackedMatrix:
         """Tensors of these numbers of rows below one another, from the cache or else from the checkpoint."""
         if not MIN_DEPTH <= in_features <= MAX_DEPTH:
             raise ModelRefused(f"int8 needs {MIN_DEPTH} to {MAX_DEPTH} input features, not {in_features}")
-        key = "+".join(sizes)
-        kept = self._cache.get(key, (sum(sizes.values()), in_features))
-        if kept is not None:
-            return kept
+        shape = (sum(sizes.values()), in_features)
+        return self._cache.matrix("+".join(sizes), shape, lambda: self._quantize(sizes, in_features))
+
+    def _quantize(self, sizes: dict[str, int], in_features: int) -> QuantizedMatrix:
         matrix = quantize_matrix([self._weights(name, (size, in_features)) for name, size in sizes.items()])
         if not bool(matrix.scales.isfinite().all()):
-            raise ModelRefused(f"{key} holds infinities or what is not a number")
-        return self._cache.put(key, matrix)
+            raise ModelRefused(f"{'+'.join(sizes)} holds infinities or what is not a number")
+        return matrix
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
@@ -86,3 +107,10 @@ def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     sums = fold(x * x, dim=-1).unsqueeze(-1)
     mean = torch.div(sums, torch.full_like(sums, x.shape[-1]))
     return x * divide(1.0, sqrt(mean + eps)) * weight
+
+
+def swiglu(gate: Tensor, up: Tensor) -> Tensor:
+    """silu(gate) * up without overflow on either side; float32 of one shape."""
+    e = exp(-gate.abs())
+    numerator = torch.where(gate >= 0, torch.ones_like(e), e)
+    return gate * torch.div(numerator, e + 1.0) * up

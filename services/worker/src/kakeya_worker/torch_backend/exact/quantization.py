@@ -5,7 +5,7 @@ them and its activation up, which is exact and keeps the other columns' precisio
 2211.10438, in powers of two and without data).
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
@@ -16,7 +16,8 @@ from kakeya_worker.torch_backend.exact.arithmetic import divide, fold, power_of_
 
 WEIGHT_LIMIT = 127
 ACTIVATION_LIMIT = 32639  # 127 x 256 + 127: the largest whose upper and lower byte are both within int8
-_ROWS_AT_ONCE = 4096
+_ROWS_AT_ONCE = 4096  # of a sum over rows, so that its bits depend on it
+_ELEMENTS_AT_ONCE = 1 << 20  # of everything else, which is done piece by piece
 _LEAST_MAGNITUDE = 2.0**-100  # rows below it count as zero: their reciprocal would overflow
 _MAX_EXPONENT = 30
 _ROOT_HALF = 0.7071067811865476
@@ -42,13 +43,14 @@ def quantize_matrix(parts: Sequence[Tensor]) -> QuantizedMatrix:
     blocks = [block for part in parts for block in part.split(_ROWS_AT_ONCE)]
     exponents = _column_exponents(blocks)
     shrink = power_of_two(-exponents)
-    rows = (_quantize_rows(block.float() * shrink, WEIGHT_LIMIT) for block in blocks)
-    quantized = [(values.to(torch.int8), scales) for values, scales in rows]  # never all of it in floats
-    return QuantizedMatrix(
-        values=torch.cat([values for values, _ in quantized]),
-        scales=torch.cat([scales.squeeze(-1) for _, scales in quantized]),
-        exponents=exponents.to(torch.int8),
-    )
+    num_rows, num_columns = sum(len(block) for block in blocks), len(exponents)
+    values, scales = torch.empty(num_rows, num_columns, dtype=torch.int8), torch.empty(num_rows, 1)
+    first = 0
+    for piece in _pieces(blocks, dim=0):
+        rows = slice(first, first + len(piece))
+        values[rows], scales[rows] = _quantize_rows(piece.float() * shrink, WEIGHT_LIMIT)
+        first = rows.stop
+    return QuantizedMatrix(values, scales.squeeze(-1), exponents.to(torch.int8))
 
 
 def quantize_activations(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -75,7 +77,7 @@ def _column_exponents(blocks: Sequence[Tensor]) -> Tensor:
 
     A column's size is the root of its squares, each as a share of its row's, so that large rows do not drown others.
     """
-    sizes = sqrt(reduce(torch.add, (_square_shares(block.float()) for block in blocks)))
+    sizes = sqrt(reduce(torch.add, (_square_shares(block) for block in blocks)))
     mantissa, exponents = torch.frexp(_share(sizes, sizes.median()))
     rounded = exponents.to(torch.int32) - (mantissa < _ROOT_HALF).to(torch.int32)
     return rounded.clamp(-_MAX_EXPONENT, _MAX_EXPONENT).masked_fill(mantissa == 0.0, 0)
@@ -83,8 +85,19 @@ def _column_exponents(blocks: Sequence[Tensor]) -> Tensor:
 
 def _square_shares(block: Tensor) -> Tensor:
     """[rows, in_features] -> [in_features]."""
-    squares = block * block
-    return fold(_share(squares, fold(squares, dim=-1)[:, None]), dim=0)
+    totals = torch.cat([fold(_squares(piece), dim=-1) for piece in _pieces([block], dim=0)])
+    return torch.cat([fold(_share(_squares(piece), totals[:, None]), dim=0) for piece in _pieces([block], dim=1)])
+
+
+def _squares(piece: Tensor) -> Tensor:
+    return piece.float().square()
+
+
+def _pieces(blocks: Sequence[Tensor], dim: int) -> Iterator[Tensor]:
+    """Cuts matrices along a dimension, so that what is computed of one piece takes little memory."""
+    for block in blocks:
+        across = block.shape[1 - dim]
+        yield from block.split(max(_ELEMENTS_AT_ONCE // across, 1), dim)
 
 
 def _share(x: Tensor, of: Tensor) -> Tensor:

@@ -1,0 +1,200 @@
+// Attention in the order of docs/numerics.md: blocks of 16 keys aligned on the history, sinks first, each key in its place.
+//
+// A key that a query does not see counts with a weight of zero, so leaving it out changes nothing.
+#pragma once
+
+#include "variant.h"
+#include "vectors.h"
+
+namespace kakeya {
+namespace {
+
+#if defined(__AVX512F__)
+constexpr int kMixSums = 16;  // that registers hold
+#else
+constexpr int kMixSums = 4;
+#endif
+constexpr int kBlocksAhead = 1;  // that are fetched from memory while one is computed
+
+// Some queries (of one or several heads that share a KV head) over one lane; a head fills its vectors, or not.
+template <class KV, int kHeadVectors, bool kFills, int kQueries>
+class AttentionTile {
+ public:
+  AttentionTile(const HeadShape& shape, const Attention& row, int64_t first) : shape_(shape), row_(row) {
+    for (int q = 0; q < kQueries; ++q) {
+      const int64_t query = (first + q) / shape.group(), head = (first + q) % shape.group();
+      to_[q] = (query * shape.num_heads + head) * shape.padded_head_dim;
+      visible_[q] = row.visible + query * row.num_blocks;
+      mixed_[q] = row.mixed + (query * shape.num_heads + head) * shape.head_dim;
+      scores_[q] = row.scores + q * row.num_blocks * kBlock;
+    }
+  }
+
+  void run() {
+    F most[kQueries];
+    for (int q = 0; q < kQueries; ++q) most[q] = all(-__builtin_inff());
+    for (int block = 0; block < row_.num_blocks; ++block)
+      if (seen(block) != 0) score(block, most);
+    weigh(most);
+    mix();
+  }
+
+ private:
+  int64_t head_dim() const { return kFills ? kHeadVectors * kLanes : shape_.head_dim; }
+
+  // The keys of a block that any of the queries sees.
+  uint32_t seen(int block) const {
+    uint32_t keys = 0;
+    for (int q = 0; q < kQueries; ++q) keys |= visible_[q][block];
+    return keys;
+  }
+
+  const typename KV::Stored* slot(const char* lane, int block, int place) const {
+    return reinterpret_cast<const typename KV::Stored*>(lane) + row_.slots[block * kBlock + place] * head_dim();
+  }
+
+  // A lane is larger than the caches.
+  void fetch(const char* lane, int block, int place) const {
+    if (block >= row_.num_blocks) return;
+    const char* head = reinterpret_cast<const char*>(slot(lane, block, place));
+#pragma GCC unroll 8
+    for (int byte = 0; byte < kHeadVectors * kLanes * static_cast<int>(sizeof(typename KV::Stored)); byte += 64)
+      __builtin_prefetch(head + byte);
+  }
+
+  // Scaled products of the queries with a block's keys; -infinity where a query does not see the key.
+  void score(int block, F* most) const {
+    const float* queries = block < row_.num_sink_blocks ? row_.to_sinks : row_.to_recent;
+    alignas(64) F folded[kQueries][kBlock];  // all but the last 16 products of each, which are folded together
+    for (int place = 0; place < kBlock; ++place) {
+      const auto* key_at = slot(row_.keys, block, place);
+      fetch(row_.keys, block + kBlocksAhead, place);
+      F key[kHeadVectors];
+#pragma GCC unroll 16
+      for (int v = 0; v < kHeadVectors; ++v) key[v] = load_head<KV>(key_at, head_dim(), v);
+#pragma GCC unroll 4
+      for (int q = 0; q < kQueries; ++q) {
+        F product[kHeadVectors];
+#pragma GCC unroll 16
+        for (int v = 0; v < kHeadVectors; ++v) product[v] = load(queries + to_[q] + v * kLanes) * key[v];
+#pragma GCC unroll 4
+        for (int half = kHeadVectors / 2; half > 0; half /= 2)
+#pragma GCC unroll 8
+          for (int v = 0; v < half; ++v) product[v] = product[v] + product[v + half];
+        folded[q][place] = product[0];
+      }
+    }
+    for (int q = 0; q < kQueries; ++q) {
+      F scores = fold_all(folded[q]) * shape_.scale;
+      scores = select(in(visible_[q][block]), scores, all(-__builtin_inff()));
+      most[q] = larger(most[q], scores);
+      store(scores_[q] + block * kBlock, scores);
+    }
+  }
+
+  // A mask of a block's keys, one lane each.
+  static I in(uint16_t visible) {
+    const U bits = load(kLaneBits);
+    return differs(bits & static_cast<uint32_t>(visible), bits & 0u);
+  }
+
+  void weigh(const F* most) const {
+    for (int q = 0; q < kQueries; ++q) {
+      const float maximum = largest(most[q]);
+      for (int block = 0; block < row_.num_blocks; ++block)
+        if (seen(block) != 0) {
+          float* scores = scores_[q] + block * kBlock;
+          store(scores, exp_of(load(scores) - maximum));
+        }
+    }
+  }
+
+  // Weighted values, in a block place after place, then block after block, over the sum of the weights in the same order.
+  void mix() const {
+    constexpr int kMost = kMixSums / kQueries > 8 ? 8 : kMixSums / kQueries, kAtOnce = kMost < kHeadVectors ? kMost : kHeadVectors;
+    float weights[kQueries];
+    sum_weights(weights);
+    for (int v = 0; v < kHeadVectors; v += kAtOnce) {
+      F total[kQueries][kAtOnce], sum[kQueries][kAtOnce];
+      clear(total);
+      for (int block = 0; block < row_.num_blocks; ++block) {
+        uint32_t keys = seen(block);
+        if (keys == 0) continue;
+        clear(sum);
+        for (; keys != 0; keys &= keys - 1) {
+          const int place = __builtin_ctz(keys);
+          const auto* value_at = slot(row_.values, block, place);
+          if (v == 0) fetch(row_.values, block + kBlocksAhead, place);
+#pragma GCC unroll 8
+          for (int i = 0; i < kAtOnce; ++i) {
+            const F value = load_head<KV>(value_at, head_dim(), v + i);
+#pragma GCC unroll 4
+            for (int q = 0; q < kQueries; ++q) sum[q][i] = sum[q][i] + value * scores_[q][block * kBlock + place];
+          }
+        }
+        for (int q = 0; q < kQueries; ++q)
+          for (int i = 0; i < kAtOnce; ++i) total[q][i] = total[q][i] + sum[q][i];
+      }
+      for (int q = 0; q < kQueries; ++q)
+        for (int i = 0; i < kAtOnce; ++i)
+          store_some(mixed_[q] + (v + i) * kLanes, total[q][i] / weights[q], head_dim() - (v + i) * kLanes);
+    }
+  }
+
+  template <int kAtOnce>
+  static void clear(F (&sums)[kQueries][kAtOnce]) {
+    for (auto& of_query : sums)
+      for (F& sum : of_query) sum = all(0.0f);
+  }
+
+  void sum_weights(float* totals) const {
+    for (int q = 0; q < kQueries; ++q) totals[q] = 0.0f;
+    for (int block = 0; block < row_.num_blocks; ++block) {
+      if (seen(block) == 0) continue;
+      float sums[kQueries] = {};
+      for (int place = 0; place < kBlock; ++place)
+        for (int q = 0; q < kQueries; ++q) sums[q] += scores_[q][block * kBlock + place];
+      for (int q = 0; q < kQueries; ++q) totals[q] += sums[q];
+    }
+  }
+
+  const HeadShape& shape_;
+  const Attention& row_;
+  int64_t to_[kQueries];
+  const uint16_t* visible_[kQueries];
+  float* mixed_[kQueries];
+  float* scores_[kQueries];
+};
+
+template <class KV, int kHeadVectors, bool kFills>
+inline void attend_in_tiles(const HeadShape& shape, const Attention& row, int64_t first, int64_t num) {
+  const int64_t last = first + num;
+  for (; last - first >= 4; first += 4) AttentionTile<KV, kHeadVectors, kFills, 4>(shape, row, first).run();
+  for (; last - first >= 2; first += 2) AttentionTile<KV, kHeadVectors, kFills, 2>(shape, row, first).run();
+  for (; last - first >= 1; first += 1) AttentionTile<KV, kHeadVectors, kFills, 1>(shape, row, first).run();
+}
+
+template <class KV, int kHeadVectors>
+inline void attend_over(const HeadShape& shape, const Attention& row, int64_t first, int64_t num) {
+  if (shape.head_dim == kHeadVectors * kLanes) return attend_in_tiles<KV, kHeadVectors, true>(shape, row, first, num);
+  return attend_in_tiles<KV, kHeadVectors, false>(shape, row, first, num);
+}
+
+template <class KV>
+inline void attend_with(const HeadShape& shape, const Attention& row, int64_t first, int64_t num) {
+  switch (shape.padded_head_dim / kLanes) {
+    case 1: return attend_over<KV, 1>(shape, row, first, num);
+    case 2: return attend_over<KV, 2>(shape, row, first, num);
+    case 4: return attend_over<KV, 4>(shape, row, first, num);
+    case 8: return attend_over<KV, 8>(shape, row, first, num);
+    default: return attend_over<KV, 16>(shape, row, first, num);
+  }
+}
+
+void attend(const HeadShape& shape, const Attention& row, int64_t first, int64_t num) {
+  if (shape.kv_is_float32) attend_with<Float32>(shape, row, first, num);
+  else attend_with<BFloat16>(shape, row, first, num);
+}
+
+}  // namespace
+}  // namespace kakeya

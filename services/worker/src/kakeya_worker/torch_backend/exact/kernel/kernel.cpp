@@ -1,0 +1,107 @@
+// The C interface: what Python calls. Pointers are borrowed and must live as long as the decoder that got them.
+//
+// `kakeya_decoder_*` run a model. `kakeya_op_*` run one operation of docs/numerics.md by itself, to be compared with the
+// eager form.
+#include <exception>
+#include <new>
+#include <vector>
+
+#include "decoder.h"
+#include "variants.h"
+
+#define KAKEYA_API extern "C" __attribute__((visibility("default")))
+
+using namespace kakeya;
+
+KAKEYA_API const char* kakeya_variants() { return variant_names(); }
+
+// Null where the variant is unknown or does not run here.
+KAKEYA_API const Variant* kakeya_variant(const char* name) { return find_variant(name); }
+
+// Null where the system gives no more threads or memory.
+KAKEYA_API Decoder* kakeya_decoder_new(const Model* model, const Variant* variant, int num_threads) {
+  try {
+    return new Decoder(*model, *variant, num_threads);
+  } catch (const std::exception&) {
+    return nullptr;
+  }
+}
+
+KAKEYA_API void kakeya_decoder_free(Decoder* decoder) { delete decoder; }
+
+KAKEYA_API void kakeya_decoder_bind(Decoder* decoder, const Slab* slab) { decoder->bind(*slab); }
+
+// Whether there was memory for it.
+KAKEYA_API int kakeya_decoder_forward(Decoder* decoder, const Step* step) {
+  try {
+    decoder->forward(*step);
+    return 1;
+  } catch (const std::bad_alloc&) {
+    return 0;
+  }
+}
+
+// As kakeya_decoder_forward.
+KAKEYA_API int kakeya_decoder_logits(Decoder* decoder, const int64_t* lanes, int64_t num_lanes, float* logits) {
+  try {
+    decoder->logits(lanes, num_lanes, logits);
+    return 1;
+  } catch (const std::bad_alloc&) {
+    return 0;
+  }
+}
+
+// The sizes of the structs that Python fills, for it to compare.
+KAKEYA_API int64_t kakeya_struct_size(int index) {
+  const int64_t sizes[] = {sizeof(Matrix), sizeof(HeadShape), sizeof(Layer), sizeof(Model),    sizeof(Slab),
+                           sizeof(StepRow), sizeof(Step),     sizeof(Heads), sizeof(Attention)};
+  return sizes[index];
+}
+
+KAKEYA_API void kakeya_op_angle(const double* frequencies, int64_t half_head_dim, int64_t position, float* angle) {
+  set_angle(frequencies, half_head_dim, position, angle);
+}
+
+KAKEYA_API void kakeya_op_norm(const Variant* variant, const float* x, const float* weight, float eps, int64_t num_rows,
+                               int64_t size, float* y) {
+  int64_t power = 16;
+  while (power < size) power *= 2;
+  std::vector<float> scratch(power);
+  for (int64_t row = 0; row < num_rows; ++row)
+    variant->norm(x + row * size, weight, eps, size, y + row * size, scratch.data());
+}
+
+// y = (y +) matrix x on the caller's thread: a panel at a time, as threads take them.
+KAKEYA_API void kakeya_op_linear(const Variant* variant, const Matrix* matrix, const float* x, int64_t num_tokens, int adds,
+                                 float* y) {
+  const int64_t stride = (matrix->in * variant->activation_bytes + 63) / 64 * 64;
+  Buffer<char> values;
+  Buffer<float> scales;
+  Buffer<int32_t> corrections;
+  const Quantized quantized = {values.reserve(num_tokens * 2 * stride), scales.reserve(num_tokens),
+                               corrections.reserve(num_tokens * 2), stride};
+  for (int64_t token = 0; token < num_tokens; ++token) variant->quantize(x + token * matrix->in, *matrix, quantized, token);
+  for (int64_t panel = 0; panel * kPanel < matrix->out; ++panel)
+    variant->product(*matrix, quantized, num_tokens, panel, panel + 1, {y, matrix->out, adds != 0});
+}
+
+KAKEYA_API void kakeya_op_embed(const Variant* variant, const Matrix* table, const int64_t* rows, int64_t num_rows, float* y) {
+  for (int64_t i = 0; i < num_rows; ++i) variant->embed(*table, rows[i], y + i * table->in);
+}
+
+KAKEYA_API void kakeya_op_swiglu(const Variant* variant, const float* gate_up, int64_t num_rows, int64_t size, float* y) {
+  for (int64_t row = 0; row < num_rows; ++row) variant->swiglu(gate_up + row * 2 * size, size, y + row * size);
+}
+
+KAKEYA_API void kakeya_op_exp(const Variant* variant, float* x, int64_t size) { variant->exp(x, size); }
+
+KAKEYA_API void kakeya_op_heads(const Variant* variant, const HeadShape* shape, const Heads* heads) {
+  variant->heads(*shape, *heads);
+}
+
+// All queries of a row, for one kv head; scores [kMaxTileQueries, blocks * 16].
+KAKEYA_API void kakeya_op_attend(const Variant* variant, const HeadShape* shape, const Attention* row) {
+  const int64_t num = row->num_queries * shape->group();
+  for (int64_t first = 0; first < num; first += kMaxTileQueries)
+    variant->attend(*shape, *row, first, num - first < kMaxTileQueries ? num - first : kMaxTileQueries);
+}

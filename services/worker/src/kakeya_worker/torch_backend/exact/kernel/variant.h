@@ -1,0 +1,109 @@
+// What one instruction set brings: the operations of docs/numerics.md on raw memory.
+//
+// Every variant computes the same bits. `variant.cpp` is compiled once for each; `variants.cpp` knows them all.
+#pragma once
+
+#include <cstdint>
+
+// Never a symbol of its own: the linker would keep one variant's for all, with instructions that others must not meet.
+#define KAKEYA_LOCAL __attribute__((always_inline)) inline
+
+namespace kakeya {
+
+constexpr int64_t kPanel = 64;  // outputs that lie together in a packed matrix
+constexpr int64_t kBlock = 16;  // keys that are summed one after the other
+constexpr int64_t kMaxHeadDim = 256;
+constexpr int64_t kMaxTileQueries = 4;
+
+// A linear layer, packed: weight (o, i) + 128 is values[o / 64][i / 4][o % 64][i % 4]; beyond the matrix stands 128.
+struct Matrix {
+  const uint8_t* values;
+  const float* scales;   // [panels * 64], 0 beyond the matrix
+  const float* stretch;  // 2^exponent; [in]
+  const float* bias;     // [out], or null
+  int64_t out;
+  int64_t in;
+};
+
+// The activations of some tokens, quantized for one matrix. A token has two rows of `stride` bytes: upper and lower bytes.
+struct Quantized {
+  char* values;         // [tokens, 2, stride]
+  float* scales;        // [tokens]
+  int32_t* corrections; // -128 times the sum of each row, since weights are stored 128 too large; [tokens, 2]
+  int64_t stride;       // bytes
+};
+
+// Where a product goes: y = product, or y = y + product for a residual.
+struct Target {
+  float* y;        // [tokens, stride]
+  int64_t stride;  // floats
+  bool adds;
+};
+
+// The heads of one token, out of the product with q, k, v.
+struct Heads {
+  const float* qkv;          // [heads + 2 kv_heads, head_dim]
+  const float* q_norm;       // [head_dim], or null
+  const float* k_norm;
+  const float* key_angle;    // cosines, then sines: [2, head_dim / 2]; null where nothing is rotated
+  const float* recent_angle;
+  const float* sink_angle;
+  float* to_recent;          // queries; [heads, padded_head_dim], 0 beyond head_dim
+  float* to_sinks;
+  char* keys;                // of kv head 0 at the token's slot
+  char* values;
+  int64_t head_stride;       // bytes from one kv head to the next
+};
+
+// One row's queries against one kv head of its lane.
+struct Attention {
+  const float* to_recent;   // of the group's first head and the row's first query
+  const float* to_sinks;
+  const char* keys;         // of the lane and kv head: [slots, head_dim]
+  const char* values;
+  const int32_t* slots;     // [blocks, 16]
+  const uint16_t* visible;  // one bit a key: [queries, blocks]
+  int32_t num_blocks;
+  int32_t num_sink_blocks;  // the first ones
+  int32_t num_queries;
+  float* mixed;             // [queries, heads, head_dim], of the group's first head
+  float* scores;            // scratch: [kMaxTileQueries, blocks * 16]
+};
+
+// The shape of a model's attention.
+struct HeadShape {
+  int64_t num_heads;
+  int64_t num_kv_heads;
+  int64_t head_dim;
+  float eps;
+  float scale;  // 1 / sqrt(head_dim)
+  int32_t kv_is_float32;
+  int64_t padded_head_dim;  // a power of two, at least 16
+
+  KAKEYA_LOCAL int64_t group() const { return num_heads / num_kv_heads; }
+  KAKEYA_LOCAL int64_t kv_bytes() const { return kv_is_float32 ? 4 : 2; }
+};
+
+struct Variant {
+  const char* name;
+  int64_t activation_bytes;  // of one byte of a quantized activation, as the product reads it
+
+  // y = norm(x); scratch [size rounded up to a power of two, at least 16].
+  void (*norm)(const float* x, const float* weight, float eps, int64_t size, float* y, float* scratch);
+  // One token's row for a matrix; x [in].
+  void (*quantize)(const float* x, const Matrix& matrix, const Quantized& target, int64_t token);
+  // silu(gate) * up out of [2, size].
+  void (*swiglu)(const float* gate_up, int64_t size, float* y);
+  // An embedding's row; y [in].
+  void (*embed)(const Matrix& table, int64_t row, float* y);
+  // Panels first_panel .. last_panel - 1 of a matrix times all tokens.
+  void (*product)(const Matrix& matrix, const Quantized& x, int64_t num_tokens, int64_t first_panel, int64_t last_panel,
+                  const Target& target);
+  void (*heads)(const HeadShape& shape, const Heads& heads);
+  // Flat queries (query * group + head of the group) first .. first + num - 1, num <= kMaxTileQueries.
+  void (*attend)(const HeadShape& shape, const Attention& row, int64_t first, int64_t num);
+  // exp(x) for x <= 0, in place; for tests.
+  void (*exp)(float* x, int64_t size);
+};
+
+}  // namespace kakeya

@@ -1,0 +1,303 @@
+// Sixteen numbers at once, in as many of the processor's vectors as that takes: every instruction set computes the same bits.
+//
+// Plain IEEE operations only. Nothing here may be contracted or reassociated: -ffp-contract=off, never -ffast-math.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <utility>
+
+#include "variant.h"
+
+#if defined(__AVX2__)
+#include <immintrin.h>
+#endif
+
+namespace kakeya {
+namespace {
+
+constexpr int kLanes = 16;
+
+#if defined(__AVX512F__)
+constexpr int kVectorBytes = 64;
+#elif defined(__AVX2__)
+constexpr int kVectorBytes = 32;
+#else
+constexpr int kVectorBytes = 16;
+#endif
+constexpr int kParts = 64 / kVectorBytes;
+constexpr int kPartLanes = kLanes / kParts;
+
+typedef float FloatPart __attribute__((vector_size(kVectorBytes)));
+typedef int32_t IntPart __attribute__((vector_size(kVectorBytes)));
+typedef uint32_t UIntPart __attribute__((vector_size(kVectorBytes)));
+typedef uint16_t HalfPart __attribute__((vector_size(kVectorBytes / 2)));
+typedef int16_t ShortPart __attribute__((vector_size(kVectorBytes / 2)));
+typedef int8_t BytePart __attribute__((vector_size(kVectorBytes / 4)));
+
+// Compilers keep vectors that the processor has in registers, and wider ones in memory: hence parts.
+template <class Part, class Lane>
+struct Wide {
+  Part part[kParts];
+};
+
+typedef Wide<FloatPart, float> F;
+typedef Wide<IntPart, int32_t> I;
+typedef Wide<UIntPart, uint32_t> U;
+
+constexpr uint32_t kLaneBits[kLanes] = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384, 32768};
+
+// With p = 0, 1 .. as constants, not as a loop, of which compilers would keep the parts in memory.
+template <class Do, int... p>
+KAKEYA_LOCAL void each_part(const Do& act, std::integer_sequence<int, p...>) {
+  (act(std::integral_constant<int, p>{}), ...);
+}
+#define KAKEYA_EACH_PART(...) \
+  each_part([&](auto p) __attribute__((always_inline)) { __VA_ARGS__; }, std::make_integer_sequence<int, kParts>{})
+
+#define KAKEYA_OPERATOR(symbol)                                                  \
+  template <class Part, class Lane>                                              \
+  inline Wide<Part, Lane> operator symbol(Wide<Part, Lane> x, Wide<Part, Lane> y) { \
+    KAKEYA_EACH_PART(x.part[p] = x.part[p] symbol y.part[p]);                     \
+    return x;                                                                    \
+  }                                                                              \
+  template <class Part, class Lane>                                              \
+  inline Wide<Part, Lane> operator symbol(Wide<Part, Lane> x, Lane y) {          \
+    KAKEYA_EACH_PART(x.part[p] = x.part[p] symbol y);                             \
+    return x;                                                                    \
+  }
+KAKEYA_OPERATOR(+)
+KAKEYA_OPERATOR(-)
+KAKEYA_OPERATOR(*)
+KAKEYA_OPERATOR(/)
+KAKEYA_OPERATOR(&)
+KAKEYA_OPERATOR(<<)
+KAKEYA_OPERATOR(>>)
+#undef KAKEYA_OPERATOR
+
+// A mask: all bits of the lanes for which it is so.
+#define KAKEYA_COMPARISON(name, symbol)                                      \
+  template <class Part, class Lane>                                          \
+  inline I name(Wide<Part, Lane> x, Wide<Part, Lane> y) {                    \
+    I mask;                                                                  \
+    KAKEYA_EACH_PART(mask.part[p] = (IntPart)(x.part[p] symbol y.part[p]));   \
+    return mask;                                                             \
+  }
+KAKEYA_COMPARISON(is_below, <)
+KAKEYA_COMPARISON(is_above, >)
+KAKEYA_COMPARISON(is_at_least, >=)
+KAKEYA_COMPARISON(differs, !=)
+#undef KAKEYA_COMPARISON
+
+inline F all(float x) {
+  F all_of_it;
+  KAKEYA_EACH_PART(all_of_it.part[p] = FloatPart{} + x);
+  return all_of_it;
+}
+inline I all(int32_t x) {
+  I all_of_it;
+  KAKEYA_EACH_PART(all_of_it.part[p] = IntPart{} + x);
+  return all_of_it;
+}
+
+template <class Part, class Lane>
+inline Wide<Part, Lane> select(I mask, Wide<Part, Lane> x, Wide<Part, Lane> y) {
+  KAKEYA_EACH_PART(x.part[p] = mask.part[p] ? x.part[p] : y.part[p]);
+  return x;
+}
+
+// The same bits.
+template <class To, class From>
+inline To as(const From& x) {
+  To bits;
+  static_assert(sizeof bits == sizeof x);
+  std::memcpy(&bits, &x, sizeof bits);
+  return bits;
+}
+template <class To, class Part, class Lane>
+inline To as(Wide<Part, Lane> x) {
+  To bits;
+  KAKEYA_EACH_PART(bits.part[p] = (decltype(bits.part[p] + bits.part[p]))x.part[p]);
+  return bits;
+}
+
+inline F to_float(I x) {
+  F floats;
+  KAKEYA_EACH_PART(floats.part[p] = __builtin_convertvector(x.part[p], FloatPart));
+  return floats;
+}
+
+inline I towards_zero(F x) {
+  I whole;
+  KAKEYA_EACH_PART(whole.part[p] = __builtin_convertvector(x.part[p], IntPart));
+  return whole;
+}
+
+// To the nearest whole number, ties to even, for |x| < 2^22.
+inline I round_to_int(F x) {
+  const float ones = 12582912.0f;  // 1.5 * 2^23: the last bit of a sum counts ones
+  return as<I>(x + ones) - 0x4B400000;
+}
+
+inline F load(const float* from) {
+  F x;
+  KAKEYA_EACH_PART(std::memcpy(&x.part[p], from + p * kPartLanes, kVectorBytes));
+  return x;
+}
+inline U load(const uint32_t* from) {
+  U x;
+  KAKEYA_EACH_PART(std::memcpy(&x.part[p], from + p * kPartLanes, kVectorBytes));
+  return x;
+}
+inline void store(float* to, F x) { KAKEYA_EACH_PART(std::memcpy(to + p * kPartLanes, &x.part[p], kVectorBytes)); }
+
+// The first num of sixteen, zeros after them.
+inline F load_some(const float* p, int64_t num) {
+  if (num >= kLanes) return load(p);
+  float some[kLanes] = {};
+  if (num > 0) std::memcpy(some, p, num * sizeof(float));
+  return load(some);
+}
+
+inline void store_some(float* p, F x, int64_t num) {
+  if (num >= kLanes) return store(p, x);
+  float some[kLanes];
+  store(some, x);
+  if (num > 0) std::memcpy(p, some, num * sizeof(float));
+}
+
+inline F absolute(F x) { return as<F>(as<U>(x) & 0x7FFFFFFFu); }
+template <class Part, class Lane>
+inline Wide<Part, Lane> larger(Wide<Part, Lane> x, Wide<Part, Lane> y) {
+  return select(is_above(x, y), x, y);
+}
+
+template <class Part, class Lane>
+inline Lane largest(Wide<Part, Lane> x) {
+  Lane value = x.part[0][0];
+  for (int p = 0; p < kParts; ++p)
+    for (int lane = 0; lane < kPartLanes; ++lane) value = x.part[p][lane] > value ? x.part[p][lane] : value;
+  return value;
+}
+
+inline int32_t total(I x) {
+  int32_t sum = 0;
+  for (int p = 0; p < kParts; ++p)
+    for (int lane = 0; lane < kPartLanes; ++lane) sum += x.part[p][lane];
+  return sum;
+}
+
+#if defined(__AVX512F__)
+
+// Halves of two vectors added at once: [a0..a7 b0..b7] + [a8..a15 b8..b15], and so on in parts of 8, 4 and 2.
+inline FloatPart fold_8(FloatPart a, FloatPart b) {
+  return __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23) +
+         __builtin_shufflevector(a, b, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31);
+}
+inline FloatPart fold_4(FloatPart a, FloatPart b) {
+  return __builtin_shufflevector(a, b, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27) +
+         __builtin_shufflevector(a, b, 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31);
+}
+inline FloatPart fold_2(FloatPart a, FloatPart b) {
+  return __builtin_shufflevector(a, b, 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29) +
+         __builtin_shufflevector(a, b, 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31);
+}
+inline FloatPart fold_1(FloatPart a, FloatPart b) {
+  return __builtin_shufflevector(a, b, 0, 2, 16, 18, 4, 6, 20, 22, 8, 10, 24, 26, 12, 14, 28, 30) +
+         __builtin_shufflevector(a, b, 1, 3, 17, 19, 5, 7, 21, 23, 9, 11, 25, 27, 13, 15, 29, 31);
+}
+
+// The folds by halves of sixteen vectors, one in each lane.
+inline F fold_all(const F* x) {
+  FloatPart quarter[4];
+  for (int i = 0; i < 4; ++i)
+    quarter[i] = fold_4(fold_8(x[i].part[0], x[4 + i].part[0]), fold_8(x[8 + i].part[0], x[12 + i].part[0]));
+  return {{fold_1(fold_2(quarter[0], quarter[1]), fold_2(quarter[2], quarter[3]))}};
+}
+
+#else
+
+inline float fold_four(const float* x) { return (x[0] + x[2]) + (x[1] + x[3]); }
+
+inline F fold_all(const F* x) {
+  float folds[kLanes];
+  for (int i = 0; i < kLanes; ++i) {
+    float lanes[kLanes];
+    store(lanes, x[i]);
+    for (int lane = 0; lane < 8; ++lane) lanes[lane] += lanes[8 + lane];
+    for (int lane = 0; lane < 4; ++lane) lanes[lane] += lanes[4 + lane];
+    folds[i] = fold_four(lanes);
+  }
+  return load(folds);
+}
+
+#endif
+
+inline float fold(F x) {
+  float lanes[kLanes];
+  store(lanes, x);
+  for (int half = kLanes / 2; half > 0; half /= 2)
+    for (int lane = 0; lane < half; ++lane) lanes[lane] += lanes[half + lane];
+  return lanes[0];
+}
+
+// Cephes' expf for x <= 0; 0 below -86.
+inline F exp_of(F x) {
+  const I is_zero = is_below(x, all(-86.0f));
+  x = select(is_zero, all(-86.0f), x);
+  const F shifted = x * 1.44269504088896341f + 0.5f;
+  I whole = towards_zero(shifted);
+  whole = whole + is_above(to_float(whole), shifted);  // floor is one less where that went up: a mask is -1
+  const F n = to_float(whole);
+  x = x - n * 0.693359375f;
+  x = x - n * -2.12194440e-4f;
+  F y = x * 1.9875691500e-4f + 1.3981999507e-3f;
+  y = y * x + 8.3334519073e-3f;
+  y = y * x + 4.1665795894e-2f;
+  y = y * x + 1.6666665459e-1f;
+  y = y * x + 5.0000001201e-1f;
+  y = y * (x * x) + x;
+  y = y + 1.0f;
+  y = y * as<F>((whole + 127) << 23);
+  return select(is_zero, all(0.0f), y);
+}
+
+inline U widen(const uint16_t* x) {
+  U wide;
+#if defined(__AVX512F__)  // of the conversion below compilers make four instructions
+  wide.part[0] = (UIntPart)_mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(x)));
+#else
+  KAKEYA_EACH_PART(HalfPart half; std::memcpy(&half, x + p * kPartLanes, sizeof half);
+                   wide.part[p] = __builtin_convertvector(half, UIntPart));
+#endif
+  return wide;
+}
+
+// K and V as they lie in the slab.
+struct BFloat16 {
+  typedef uint16_t Stored;
+  static F load(const uint16_t* p) { return as<F>(widen(p) << 16u); }
+  static uint16_t round(float x) {  // to the nearest, ties to even, by its bits
+    const uint32_t bits = as<uint32_t>(x);
+    return static_cast<uint16_t>((bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16);
+  }
+};
+
+struct Float32 {
+  typedef float Stored;
+  static F load(const float* p) { return kakeya::load(p); }
+  static float round(float x) { return x; }
+};
+
+// Vector number v of a head's, zeros beyond head_dim.
+template <class KV>
+inline F load_head(const typename KV::Stored* head, int64_t head_dim, int v) {
+  const int64_t left = head_dim - v * kLanes;
+  if (left >= kLanes) return KV::load(head + v * kLanes);
+  typename KV::Stored some[kLanes] = {};
+  if (left > 0) std::memcpy(some, head + v * kLanes, left * sizeof some[0]);
+  return KV::load(some);
+}
+
+}  // namespace
+}  // namespace kakeya

@@ -1,0 +1,208 @@
+"""Files of packed matrices, made to be mapped: safetensors whose tensors all begin at multiples of 64 bytes.
+
+A matrix is one region of values, scales and exponents, these padded to 64 bytes. It is written as soon as it is there,
+so that converting a model holds one matrix at a time, and mapped at once: memory that belongs to the file and is shared
+by all who map it.
+"""
+
+import hashlib
+import json
+import mmap
+import os
+import warnings
+import weakref
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, replace
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from kakeya_worker.torch_backend.exact.packing import PANEL_ROWS, PackedMatrix, pack_scales, pack_values, packed_shape
+from kakeya_worker.torch_backend.exact.quantization import QuantizedMatrix
+
+FORMAT = "kakeya-packed-1"
+_HEADER_BYTES = 1 << 20  # reserved for the JSON, which is known at the end; a thousand matrices fit
+_MAPPED_AT_ONCE = 1 << 30  # bytes, since each mapping keeps a file open
+_ALIGNMENT = 64
+_TYPES = {"values": "U8", "scales": "F32", "exponents": "I8"}
+
+
+class DamagedFile(Exception):
+    """A file of packed matrices is not what was written."""
+
+
+@dataclass(frozen=True)
+class _Region:
+    """Where a matrix lies.
+
+    Attributes:
+        start: bytes from the beginning of the file.
+        sha256: of the title and the bytes; empty while they are being written.
+    """
+
+    start: int
+    out_features: int
+    in_features: int
+    sha256: str = ""
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Of the tensors, in their order."""
+        values = packed_shape(self.out_features, self.in_features)
+        exponents = -(-self.in_features // _ALIGNMENT) * _ALIGNMENT
+        return {"values": values, "scales": (values[0] * PANEL_ROWS,), "exponents": (exponents,)}
+
+    def spans(self) -> dict[str, tuple[int, int]]:
+        """From which byte of the file to which the tensors go."""
+        sizes = {"values": 1, "scales": 4, "exponents": 1}
+        at, spans = self.start, {}
+        for field, shape in self.shapes().items():
+            spans[field] = (at, at + prod(shape) * sizes[field])
+            at = spans[field][1]
+        return spans
+
+    @property
+    def end(self) -> int:
+        return self.spans()["exponents"][1]
+
+    def title(self, name: str) -> bytes:
+        """What the digest covers beside the bytes."""
+        return f"{name} {self.out_features} {self.in_features}\n".encode()
+
+    def matrix(self, mapping: mmap.mmap, offset: int) -> PackedMatrix:
+        """The views into a mapping that begins at `offset` of the file."""
+        spans, shapes = self.spans(), self.shapes()
+        return PackedMatrix(
+            values=_view(mapping, torch.uint8, spans["values"][0] - offset, shapes["values"]),
+            scales=_view(mapping, torch.float32, spans["scales"][0] - offset, shapes["scales"]),
+            exponents=_view(mapping, torch.int8, spans["exponents"][0] - offset, (self.in_features,)),
+            out_features=self.out_features,
+        )
+
+
+class PackedFileWriter:
+    """Writes a file matrix by matrix; it can be read after `finish`, and is closed with this object. Raises OSError.
+
+    Args:
+        path: a new file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
+        weakref.finalize(self, os.close, self._descriptor)
+        self._regions: dict[str, _Region] = {}
+        self._end = _HEADER_BYTES
+        self._mapped = range(0)  # bytes of the file
+
+    def add(self, name: str, matrix: QuantizedMatrix) -> PackedMatrix:
+        """Writes a matrix and returns it as views into the file."""
+        region = _Region(self._end, *matrix.values.shape)
+        digest = hashlib.sha256(region.title(name))
+        os.lseek(self._descriptor, region.start, os.SEEK_SET)
+        for tensor in _region_tensors(matrix):
+            data = tensor.contiguous().view(torch.uint8).flatten().numpy().data
+            digest.update(data)
+            self._write(data)
+        self._regions[name] = replace(region, sha256=digest.hexdigest())
+        self._end = region.end
+        if region.end > self._mapped.stop:
+            self._map_from(region)
+        return region.matrix(self._mapping, self._mapped.start)
+
+    def finish(self) -> None:
+        """Writes the header and cuts the file to its size; what is mapped stays so."""
+        entries: dict[str, Any] = {
+            f"{name}/{field}": {
+                "dtype": _TYPES[field],
+                "shape": region.shapes()[field],
+                "data_offsets": [byte - _HEADER_BYTES for byte in span],
+            }
+            for name, region in self._regions.items()
+            for field, span in region.spans().items()
+        }
+        matrices = {name: asdict(region) for name, region in self._regions.items()}
+        entries["__metadata__"] = {"format": FORMAT, "matrices": json.dumps(matrices)}
+        num_bytes = _HEADER_BYTES - 8
+        header = json.dumps(entries).encode().ljust(num_bytes)
+        if len(header) > num_bytes:
+            raise OSError(f"the header of {len(matrices)} matrices takes more than {num_bytes} bytes")
+        os.lseek(self._descriptor, 0, os.SEEK_SET)
+        self._write(memoryview(num_bytes.to_bytes(8, "little") + header))
+        os.ftruncate(self._descriptor, self._end)
+
+    def sync(self) -> None:
+        """Brings what was written to the disk. An error says that pages, mapped ones too, may have been lost."""
+        os.fsync(self._descriptor)
+
+    def _map_from(self, region: _Region) -> None:
+        """Maps a matrix and, beyond the end of the file, some that are still to come."""
+        start = region.start - region.start % mmap.ALLOCATIONGRANULARITY
+        self._mapped = range(start, max(region.end, start + _MAPPED_AT_ONCE))
+        os.ftruncate(self._descriptor, self._mapped.stop)  # takes no room
+        self._mapping = _map(self._descriptor, self._mapped)
+
+    def _write(self, data: memoryview) -> None:
+        while data:
+            data = data[os.write(self._descriptor, data) :]
+
+
+def read_packed(path: Path, num_threads: int) -> dict[str, PackedMatrix]:
+    """Maps the matrices of a file, once all digests fit.
+
+    Raises:
+        DamagedFile: they do not, or it is no such file.
+        OSError: it cannot be read.
+    """
+    with path.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        try:
+            mapping = _map(file.fileno(), range(size))
+            if hasattr(mmap, "MADV_WILLNEED"):  # not on every system
+                mapping.madvise(mmap.MADV_WILLNEED)
+            regions = _read_header(mapping)
+            with ThreadPoolExecutor(num_threads) as pool:  # hashing lets go of the interpreter
+                fits = list(pool.map(lambda each: _fits(mapping, *each), regions.items()))
+            if not all(fits):
+                raise DamagedFile(f"{fits.count(False)} of {len(fits)} matrices are damaged")
+            return {name: region.matrix(mapping, 0) for name, region in regions.items()}
+        except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
+            raise DamagedFile(f"not a file of packed matrices: {error}") from error
+
+
+def _read_header(mapping: mmap.mmap) -> dict[str, _Region]:
+    num_bytes = int.from_bytes(mapping[:8], "little")
+    if num_bytes > _HEADER_BYTES:
+        raise ValueError(f"its header has {num_bytes} bytes")
+    metadata = json.loads(mapping[8 : 8 + num_bytes])["__metadata__"]
+    if metadata["format"] != FORMAT:
+        raise ValueError(f"its format is {metadata['format']!r}")
+    return {name: _Region(**region) for name, region in json.loads(metadata["matrices"]).items()}
+
+
+def _fits(mapping: mmap.mmap, name: str, region: _Region) -> bool:
+    """Whether the bytes are those that were written; a region beyond the end has none."""
+    digest = hashlib.sha256(region.title(name))
+    digest.update(memoryview(mapping)[region.start : region.end])
+    return digest.hexdigest() == region.sha256
+
+
+def _region_tensors(matrix: QuantizedMatrix) -> Iterator[Tensor]:
+    """A matrix as it is written, with no more of it packed at a time than a few panels."""
+    yield from pack_values(matrix.values)
+    yield pack_scales(matrix.scales)
+    yield pad(matrix.exponents, (0, -matrix.exponents.shape[0] % _ALIGNMENT))
+
+
+def _map(descriptor: int, span: range) -> mmap.mmap:
+    """Maps these bytes of a file for reading. Raises OSError; ValueError where they are none."""
+    return mmap.mmap(descriptor, len(span), prot=mmap.PROT_READ, flags=mmap.MAP_SHARED, offset=span.start)
+
+
+def _view(mapping: mmap.mmap, dtype: torch.dtype, offset: int, shape: tuple[int, ...]) -> Tensor:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # that it may not be written to: nobody does
+        return torch.frombuffer(mapping, dtype=dtype, count=prod(shape), offset=offset).view(shape)
