@@ -4,16 +4,18 @@ import asyncio
 import itertools
 from collections import defaultdict
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import grpc
 
 from kakeya_shared.errors import (
     HistoryFull,
+    HistoryLengthMismatch,
     InvalidField,
     KakeyaError,
     NoCapacity,
+    OperationRunning,
     OperationStopped,
     SessionClosed,
     SessionNotFound,
@@ -85,6 +87,7 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
         num_cut_short: streams that were cancelled after their `done`.
         eos_after: length of a history whose next generated token is EOS.
         rss_bytes: what heartbeats say of its memory; 0, as of a worker that cannot tell.
+        forks: it knows `fork_from`.
     """
 
     def __init__(
@@ -121,6 +124,7 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
         self.acknowledging: list[pb.AcknowledgeRequest] = []
         self.prefill_seconds = 0.25
         self.rss_bytes = 0
+        self.forks = True
         self.server = RpcServer(
             "127.0.0.1:0", ("kakeya.worker.v1.VerifierService",), settings=settings, grace_seconds=0
         )
@@ -235,13 +239,27 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
         self._enter("OpenSession")
         while not self.flowing.is_set():
             await asyncio.sleep(0.002)
+        source = self._source(request.fork_from) if self.forks and request.HasField("fork_from") else None
         if len(self.lanes) >= self.num_lanes:
             raise NoCapacity("no lane")
+        if source is not None:
+            assert not {"sink", "window", "pin", "refuse_overflow"} & {field.name for field, _ in request.ListFields()}
+            lane = replace(source, epoch=request.epoch, tenant=request.tenant, token_ids=source.token_ids.copy())
+            self.lanes[request.session_id] = lane
+            return pb.OpenSessionResponse(lane=lane.state(), sink=lane.sink, window=lane.window)
         sink, window = self._geometry(request)
         lane = self.lanes[request.session_id] = Lane(
             request.epoch, sink, window, request.refuse_overflow, request.tenant
         )
         return pb.OpenSessionResponse(lane=lane.state(), sink=sink, window=window)
+
+    def _source(self, source: pb.ForkSource) -> Lane:
+        lane = self._lane(source.session_id, source.epoch)
+        if lane.busy:
+            raise OperationRunning("busy")
+        if len(lane.token_ids) != source.history_length:
+            raise HistoryLengthMismatch("another length")
+        return lane
 
     def _geometry(self, request: pb.OpenSessionRequest) -> tuple[int, int]:
         num_kept = self.sink + self.window

@@ -225,7 +225,7 @@ async def test_who_has_lost_its_turn_makes_no_room(stack: Stack, monkeypatch: py
             return Reply("wait")
         return await reserve(store, *args)
 
-    async def make_room(_: IdleLanes, tenant: str, turns: dict[str, set[str]]) -> bool:
+    async def make_room(_: IdleLanes, tenant: str, turns: dict[str, set[str]], *, spared: str) -> bool:
         if lost.is_set():
             made.put_nowait(set().union(*turns.values()))
         return False

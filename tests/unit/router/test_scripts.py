@@ -138,6 +138,51 @@ async def test_mark_open(sessions: SessionStore, workers: WorkerStore) -> None:
     assert (await sessions.mark_open(other, "create", 1, 4)).outcome == "gone"
 
 
+async def test_mark_open_of_a_fork(sessions: SessionStore, workers: WorkerStore) -> None:
+    await sessions.reserve(SESSION, "create")
+    opened = await sessions.mark_open(SESSION, "create", 1, 4, history_length=9, kv_live_bytes=50, retained="0-1,5-9")
+    assert opened.record is not None
+    assert (opened.record.history_length, opened.record.kv_live_bytes) == (9, 50)
+    assert opened.record.retained_ranges == [range(1), range(5, 9)]
+    assert await ledger(workers) == (100, 50, 1)
+
+
+async def test_use_source(sessions: SessionStore, hasty: SessionStore, workers: WorkerStore) -> None:
+    async def use(store: SessionStore = sessions) -> str:
+        return (await store.use_source(SESSION)).outcome
+
+    assert await use() == "missing"
+    await sessions.reserve(SESSION, "create")
+    assert await use() == "missing"
+    await sessions.mark_open(SESSION, "create", 1, 4)
+    assert await use() == "empty"
+    await sessions.begin_operation(SESSION, "first", APPEND)
+    await sessions.end_operation(SESSION, "first", 9, 50, "")
+    record = await sessions.get(SESSION.session_id)
+    await asyncio.sleep(0.01)
+    assert (await sessions.use_source(SESSION, 8)).rest == ("9",)
+    assert await sessions.get(SESSION.session_id) == record
+    reply = await sessions.use_source(SESSION, 9)
+    assert record is not None
+    assert reply.record is not None
+    assert (reply.outcome, reply.record.idle_since_ms > record.idle_since_ms) == ("present", True)
+    assert replace(reply.record, idle_since_ms=0) == replace(record, idle_since_ms=0)
+    await sessions.begin_operation(SESSION, "a", APPEND)
+    assert await use() == "busy"
+    await sessions.release_operation(SESSION, "a")
+    await hasty.begin_operation(SESSION, "b", APPEND)
+    assert await use() == "left"
+    await sessions.begin_operation(SESSION, "c", APPEND)
+    await sessions.fail(SESSION, "c", "inv1")
+    assert await use() == "failed"
+    await sessions.begin_close(SESSION, "close", Cause.REQUEST)
+    assert await use() == "missing"
+    await sessions.delete(SESSION, "close", 0)
+    await opened(sessions)
+    await workers.drop("p", "w", "i", lapsed_only=False)
+    assert await use() == "lost"
+
+
 async def test_share_session(sessions: SessionStore) -> None:
     assert (await sessions.share(SESSION)).outcome == "missing"
     await sessions.reserve(SESSION, "create")

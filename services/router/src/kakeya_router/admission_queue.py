@@ -3,7 +3,7 @@
 import asyncio
 import secrets
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Sequence
 from contextlib import aclosing, asynccontextmanager
 
 import structlog
@@ -70,7 +70,13 @@ class Waiter:
             list(self.refused),
             self.reserved_bytes,
             self.tickets.get(pool, ""),
+            self.wanted.source.incarnation if self.wanted.source else "",
         )
+
+    def is_stranded(self, incarnations: Collection[str]) -> bool:
+        """Whether it waits for a fork whose source's worker is not one of its pool's any more."""
+        source = self.wanted.source
+        return source is not None and source.incarnation not in incarnations
 
     def wake(self, error: KakeyaError | None = None) -> None:
         """`error` ends the wait."""
@@ -244,12 +250,19 @@ class AdmissionQueue:
         try:
             while pool in self._to_ask:
                 self._to_ask.discard(pool)
-                worker_ids = [worker.worker_id for worker in await self._worker_store.workers(pool)]
-                self._tell(pool, await self._store.turns(pool, worker_ids))
+                workers = await self._worker_store.workers(pool)
+                self._strand(pool, {worker.incarnation for worker in workers})
+                self._tell(pool, await self._store.turns(pool, [worker.worker_id for worker in workers]))
         except StoreUnavailable as error:
             _log.info("the queue waits for Redis", error=error.message)
         finally:
             self._asking.discard(pool)
+
+    def _strand(self, pool: str, incarnations: Collection[str]) -> None:
+        """Ends the waits of forks whose source is gone with its worker."""
+        for waiter in self._waiters.values():
+            if pool in waiter.in_line and waiter.is_stranded(incarnations):
+                waiter.wake(refusals.lost())
 
     def _tell(self, pool: str, turns: Iterable[Turn]) -> None:
         for waiter in self._waiters.values():

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from kakeya_router import refusals, validation
 from kakeya_router.store.records import WorkerRecord
+from kakeya_router.wanted import Wanted
 from kakeya_shared.errors import InvalidField, KakeyaError, NoCapacity, NoWorker
 
 _RETRY_AFTER_SECONDS = 1.0
@@ -27,13 +28,20 @@ def of_model(workers: Sequence[WorkerRecord], model: str) -> list[WorkerRecord]:
     return serving
 
 
-def of_fingerprint(workers: Sequence[WorkerRecord], fingerprint: str) -> list[WorkerRecord]:
-    """Those with this fingerprint; empty: all. Raises NoWorker."""
-    matching = [worker for worker in workers if not fingerprint or worker.fingerprint == fingerprint]
-    if not matching:
-        served = sorted({worker.fingerprint for worker in workers})
-        raise no_worker(f"the model with that fingerprint (served: {_listed(served)})")
-    return matching
+def of_wanted(workers: Sequence[WorkerRecord], wanted: Wanted) -> list[WorkerRecord]:
+    """Those that the session may be opened on, if they have room.
+
+    Raises:
+        NoWorker: none has the fingerprint that is asked for.
+        WorkerLost: it is a fork, and the worker of its source is gone.
+    """
+    fitting = list(filter(wanted.fits, workers))
+    if fitting:
+        return fitting
+    if wanted.source is not None:
+        raise refusals.lost()
+    served = sorted({worker.fingerprint for worker in workers if worker.model == wanted.model})
+    raise no_worker(f"the model with that fingerprint (served: {_listed(served)})")
 
 
 def no_worker(what: str) -> NoWorker:
@@ -48,11 +56,18 @@ def unreachable() -> NoWorker:
     return NoWorker("no worker that serves the model answers", retry_after_seconds=_RETRY_AFTER_SECONDS)
 
 
+def cannot_fork() -> InvalidField:
+    """Not worth another try: the source stays where it is."""
+    return validation.invalid("fork_from", "the worker that holds the source is of an older version, and cannot fork")
+
+
 def verdict(refused: Sequence[KakeyaError]) -> KakeyaError:
     """What the client is told when every candidate has refused.
 
     Invalid is only what is invalid everywhere: a worker that is full or away might have held the session.
     """
+    if len(refused) == 1:
+        return refused[0]
     if any(isinstance(refusal, NoCapacity) for refusal in refused):
         return no_capacity()
     if refused and all(isinstance(refusal, InvalidField) for refusal in refused):

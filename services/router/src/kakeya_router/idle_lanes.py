@@ -27,7 +27,7 @@ class IdleLanes:
         self._tasks = tasks
         self._idle_ms = round(idle_seconds * 1000)
 
-    async def make_room(self, tenant: str, turns: Mapping[str, Collection[str]]) -> bool:
+    async def make_room(self, tenant: str, turns: Mapping[str, Collection[str]], *, spared: str = "") -> bool:
         """Closes the session that has been idle for longest and may go; whether there was one.
 
         It is the tenant's own, or of a tenant that holds two lanes more at least: nobody takes from who then has less.
@@ -35,9 +35,12 @@ class IdleLanes:
         Args:
             tenant: wants a lane.
             turns: the workers on which one would help, by pool.
+            spared: id of a session that must stay.
         """
         found = [
-            record for pool, worker_ids in turns.items() for record in await self._oldest(pool, worker_ids, tenant)
+            record
+            for pool, worker_ids in turns.items()
+            for record in await self._oldest(pool, worker_ids, tenant, spared)
         ]
         for record in sorted(found, key=lambda record: record.idle_since_ms):
             closing = self._closing.close(record, Cause.IDLE, idle_ms=self._idle_ms, wanted_by=tenant)
@@ -46,11 +49,13 @@ class IdleLanes:
                 return True
         return False
 
-    async def _oldest(self, pool: str, worker_ids: Collection[str], tenant: str) -> list[SessionRecord]:
+    async def _oldest(self, pool: str, worker_ids: Collection[str], tenant: str, spared: str) -> list[SessionRecord]:
         """Of those that may go; at most one."""
         usage = await self._store.usage(pool)
         held = usage.get(tenant, TenantUsage()).reserved_bytes
         async for record in self._idle(pool):
+            if record.session_id == spared:
+                continue
             owner = usage.get(record.tenant, TenantUsage())
             if record.worker_id in worker_ids and (
                 record.tenant == tenant or owner.reserved_bytes >= held + 2 * record.reserved_bytes

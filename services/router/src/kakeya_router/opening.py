@@ -10,12 +10,14 @@ import structlog
 from kakeya_router import candidates, refusals
 from kakeya_router.closing import LANE_SECONDS, Closing
 from kakeya_router.detached_tasks import DetachedTasks, unheard
+from kakeya_router.store import token_ranges
 from kakeya_router.store.persistence import persist
 from kakeya_router.store.records import SessionRecord, State, WorkerRecord
 from kakeya_router.store.session_store import Cause, SessionStore
 from kakeya_router.wanted import Wanted
-from kakeya_router.worker_client import WorkerClients, WorkerError
+from kakeya_router.worker_client import LaneGone, WorkerClients, WorkerError
 from kakeya_shared.errors import DeadlineExceeded, Internal, InvalidField, NoCapacity, NoWorker, Unavailable
+from kakeya_stubs.worker.v1.verifier_pb2 import OpenSessionResponse
 
 _log = structlog.get_logger()
 
@@ -76,6 +78,7 @@ class Opening:
 
         Raises:
             InvalidField, NoCapacity, NoWorker: this worker does not take it, or not now.
+            SessionNotFound, OperationRunning, HistoryLengthMismatch: its source is not what it was.
             QuotaExceeded, StoreUnavailable
         """
         opening = self._tasks.start(self._reserve_and_open(attempt))
@@ -98,15 +101,32 @@ class Opening:
             await persist(lambda: self._closing.close(record, Cause.ABANDON))
             await asyncio.sleep(random.uniform(0, _GIVE_WAY_SECONDS))
             return None
-        try:
-            lane = await self._workers.at(record.address).open_session(record, LANE_SECONDS)
-        except (WorkerError, DeadlineExceeded, Unavailable, Internal) as error:
-            _log.info("worker does not open sessions", worker_id=record.worker_id, error=repr(error))
-            raise candidates.unreachable() from error
-        opened = await self._store.mark_open(record, attempt.op_id, lane.sink, lane.window)
+        answer = await self._open_lane(record, attempt.wanted.source)
+        lane = answer.lane
+        opened = await self._store.mark_open(
+            record,
+            attempt.op_id,
+            answer.sink,
+            answer.window,
+            history_length=lane.history_length,
+            kv_live_bytes=lane.kv_live_bytes,
+            retained=token_ranges.text(lane.retained),
+        )
         if opened.record is None:
             raise candidates.unreachable()
         return opened.record
+
+    async def _open_lane(self, record: SessionRecord, source: SessionRecord | None) -> OpenSessionResponse:
+        try:
+            answer = await self._workers.at(record.address).open_session(record, source, LANE_SECONDS)
+        except (WorkerError, DeadlineExceeded, Unavailable, Internal) as error:
+            if source is not None and isinstance(error, LaneGone):
+                raise refusals.not_found() from error  # closed since it was looked at
+            _log.info("worker does not open sessions", worker_id=record.worker_id, error=repr(error))
+            raise candidates.unreachable() from error
+        if source is not None and answer.lane.history_length != source.history_length:
+            raise candidates.cannot_fork()
+        return answer
 
     async def _reserve(self, attempt: Attempt) -> bool:
         """Whether the lane is reserved; False when the request id was answered before."""

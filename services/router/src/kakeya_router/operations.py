@@ -86,7 +86,7 @@ class Operations:
             SessionClosed, WorkerLost, OperationStopped, InvariantViolated: it was taken away in the middle.
             StoreUnavailable: the rest is done once Redis is back.
         """
-        operation = Operation(record, callers.current().quota.tokens_per_minute)
+        operation = Operation(record, callers.current().quota.tokens_per_minute if intent.is_charged else 0)
         await self._begin(operation, intent)
         renewal = self._tasks.start(self._renew(operation))
         try:
@@ -127,7 +127,7 @@ class Operations:
                 return
             if reply.outcome != "recover":
                 operation.over = True
-                raise _refusal(reply, operation.record)
+                raise refusal(reply, operation.record)
             await self._recover(operation)
 
     async def _recover(self, operation: Operation) -> None:
@@ -233,7 +233,8 @@ class Operations:
             _log.info("lane not freed yet", session_id=record.session_id, error=repr(error))
 
 
-def _refusal(reply: Reply, record: SessionRecord) -> KakeyaError:
+def refusal(reply: Reply, record: SessionRecord) -> KakeyaError:
+    """Why a session cannot be had, from what lua/begin_operation.lua or lua/use_source.lua answers."""
     match reply.outcome:
         case "busy":
             return refusals.busy()

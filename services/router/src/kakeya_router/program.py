@@ -30,6 +30,7 @@ from kakeya_router.runtime_service import RuntimeService
 from kakeya_router.session_pages import SessionPages
 from kakeya_router.sessions import Sessions
 from kakeya_router.settings import RouterSettings
+from kakeya_router.sources import Sources
 from kakeya_router.store.connection import RedisConnection
 from kakeya_router.store.credential_store import CredentialStore
 from kakeya_router.store.queue_store import QueueStore
@@ -95,23 +96,25 @@ class Router:
             redis_url=settings.redis,
             wakes_without_room=settings.admission == "close-idle",
         )
-        closing = Closing(session_store, self._workers)
-        sessions = Sessions(
-            session_store,
-            self._worker_store,
-            self._tasks,
-            self._admission(session_store, closing),
-            closing,
-            default_ttl_seconds=settings.session_ttl_seconds,
-            default_model=settings.default_model,
-            key_max_sessions=settings.key_max_sessions,
-        )
         operations = Operations(
             session_store,
             self._workers,
             self._tasks,
             lease_seconds=settings.operation_lease_seconds,
             lost_retention_seconds=settings.lost_retention_seconds,
+        )
+        closing = Closing(session_store, self._workers)
+        sources = Sources(session_store, operations)
+        sessions = Sessions(
+            session_store,
+            self._worker_store,
+            self._tasks,
+            self._admission(session_store, closing, sources),
+            closing,
+            sources,
+            default_ttl_seconds=settings.session_ttl_seconds,
+            default_model=settings.default_model,
+            key_max_sessions=settings.key_max_sessions,
         )
         sweep = WorkerSweep(session_store, self._worker_store, settings.lost_retention_seconds)
         self._reaper = Reaper(
@@ -201,7 +204,7 @@ class Router:
         await self._redis.aclose()
         _log.info("router stopped")
 
-    def _admission(self, session_store: SessionStore, closing: Closing) -> Admission:
+    def _admission(self, session_store: SessionStore, closing: Closing, sources: Sources) -> Admission:
         settings, order = self._settings, _placement(self._settings.placement)
         opening = Opening(session_store, self._workers, self._tasks, closing)
         if settings.admission == "reject":
@@ -212,6 +215,7 @@ class Router:
             self._worker_store,
             opening,
             order,
+            sources,
             queue_seconds=settings.queue_seconds,
             idle_lanes=idle_lanes if settings.admission == "close-idle" else None,
         )

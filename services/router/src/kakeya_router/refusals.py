@@ -4,6 +4,7 @@ import random
 
 from kakeya_router.store.records import SessionRecord, State
 from kakeya_shared.errors import (
+    BoundaryNotReachable,
     Draining,
     InvariantViolated,
     KakeyaError,
@@ -36,6 +37,13 @@ def crowd_retry_seconds() -> float:
 
 def not_found() -> SessionNotFound:
     return SessionNotFound("no such session: unknown, closed or expired")
+
+
+def boundary_not_reachable(boundary: int, reachable: int) -> BoundaryNotReachable:
+    return BoundaryNotReachable(
+        f"the session cannot be had at {boundary} tokens; it can at {reachable}",
+        metadata={"reachable": str(reachable)},
+    )
 
 
 def busy() -> OperationRunning:

@@ -7,7 +7,7 @@ from contextlib import aclosing
 
 import structlog
 
-from kakeya_router import callers, generation, refusals, validation
+from kakeya_router import generation, ownership, refusals, validation
 from kakeya_router.call_gate import CallGate
 from kakeya_router.models import Models
 from kakeya_router.operations import Operations
@@ -69,6 +69,8 @@ class RuntimeService(runtime_pb2_grpc.RuntimeServiceServicer):
             exact=record.exact,
             fingerprint=record.fingerprint,
             vocab_size=record.vocab_size,
+            history_length=record.history_length,
+            kv_live_bytes=record.kv_live_bytes,
         )
 
     async def AppendTokens(self, request: api.AppendTokensRequest, context: Context) -> api.AppendTokensResponse:
@@ -126,18 +128,18 @@ class RuntimeService(runtime_pb2_grpc.RuntimeServiceServicer):
 
     async def _session(self, session_id: str) -> SessionRecord:
         """The caller's session; raises SessionNotFound, StoreUnavailable."""
-        _check_issued(session_id)
+        ownership.check_issued(session_id)
         _observe(session_id)
-        return _callers_own(await self._store.get(session_id))
+        return ownership.callers_own(await self._store.get(session_id))
 
     async def _glance(self, session_id: str) -> Glance:
         """As `_session`, without touching it."""
-        _check_issued(session_id)
+        ownership.check_issued(session_id)
         _observe(session_id)
         glance = await self._store.glance(session_id)
         if glance is None:
             raise refusals.not_found()
-        _callers_own(glance.record)
+        ownership.callers_own(glance.record)
         return glance
 
     async def _append(
@@ -214,19 +216,6 @@ def _observe(session_id: str) -> None:
     """Puts the session on the call's span and log lines."""
     tracing.annotate_session(session_id)
     structlog.contextvars.bind_contextvars(session_id=session_id)
-
-
-def _check_issued(session_id: str) -> None:
-    """Raises SessionNotFound: no router issues such ids. Redis is not asked, and nothing is written down of it."""
-    if not validation.is_session_id(session_id):
-        raise refusals.not_found()
-
-
-def _callers_own(record: SessionRecord | None) -> SessionRecord:
-    """The record if it is the caller's; somebody else's session is as unknown as one that never was."""
-    if record is None or record.tenant != callers.current().tenant:
-        raise refusals.not_found()
-    return record
 
 
 def _digest(token_ids: Sequence[int]) -> str:

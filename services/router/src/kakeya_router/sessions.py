@@ -1,20 +1,22 @@
 """Sessions as a whole: made once for each request, closed by whoever may."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import structlog
 
-from kakeya_router import callers, candidates, refusals, validation
+from kakeya_router import callers, candidates, ownership, refusals, validation
 from kakeya_router.admission import Admission
 from kakeya_router.callers import Caller
 from kakeya_router.closing import Closing
 from kakeya_router.detached_tasks import DetachedTasks
 from kakeya_router.sharing import Sharing
+from kakeya_router.sources import Sources
+from kakeya_router.store.keys import pool_of
 from kakeya_router.store.limits import Limits
 from kakeya_router.store.records import SessionRecord, WorkerRecord
 from kakeya_router.store.session_store import Cause, SessionStore
 from kakeya_router.store.worker_store import WorkerStore
-from kakeya_router.wanted import Wanted
+from kakeya_router.wanted import Wanted, digest
 from kakeya_stubs.v1.runtime_pb2 import CreateSessionRequest
 
 _log = structlog.get_logger()
@@ -36,6 +38,7 @@ class Sessions:
         tasks: DetachedTasks,
         admission: Admission,
         closing: Closing,
+        sources: Sources,
         *,
         default_ttl_seconds: int,
         default_model: str,
@@ -46,6 +49,7 @@ class Sessions:
         self._tasks = tasks
         self._admission = admission
         self._closing = closing
+        self._sources = sources
         self._sharing = Sharing(store, tasks)
         self._default_ttl_seconds = default_ttl_seconds
         self._default_model = default_model
@@ -55,19 +59,30 @@ class Sessions:
         """Opens a session for the caller, or finds the one that its earlier request with the same request_id opened.
 
         Raises:
-            InvalidField, TokenOutOfVocabulary: the request can never succeed.
+            InvalidField, TokenOutOfVocabulary, EmptyHistory: the request can never succeed.
+            SessionNotFound, OperationRunning, HistoryLengthMismatch, BoundaryNotReachable, WorkerLost,
+                InvariantViolated: it is a fork, and its source cannot be had like that.
             NoWorker: no worker serves what is asked for.
             NoCapacity, QueueFull, QueueTimedOut, QuotaExceeded: there is no room for it.
             Draining: this router shuts down while the call waits.
             StoreUnavailable: Redis does not answer; what was reserved is released once it does.
         """
         validation.check_create(request)
-        serving = candidates.of_model(await self._worker_store.all_workers(), request.model or self._default_model)
-        fitting = candidates.of_fingerprint(serving, request.fingerprint)
+        source = None
+        if request.HasField("fork_from"):
+            ownership.check_issued(request.fork_from.session_id)
+            pool = pool_of(request.fork_from.session_id)
+            earlier = await self._earlier(request, {pool}) if pool else None
+            if earlier is not None:
+                return earlier  # whatever has become of the source since
+            source = await self._sources.find(request)
+        workers = await self._worker_store.all_workers()
+        model = source.model if source else request.model or self._default_model
+        wanted = self._wanted(request, source, candidates.of_model(workers, model), callers.current())
+        fitting = candidates.of_wanted(workers, wanted)
         validation.check_vocabulary("eos_token_ids", request.eos_token_ids, min(w.vocab_size for w in fitting))
-        wanted = self._wanted(request, serving, callers.current())
         while True:
-            record = await self._earlier(wanted) or await self._admission.admit(wanted, fitting)
+            record = await self._earlier(request, wanted.pools) or await self._admission.admit(wanted, fitting)
             if record is not None:
                 return record
 
@@ -90,29 +105,35 @@ class Sessions:
         if await self._closing.close(record, Cause.EXPIRY) is not None:
             _log.info("session expired", session_id=record.session_id, state=record.state.value)
 
-    async def _earlier(self, wanted: Wanted) -> SessionRecord | None:
-        request_id = wanted.request.request_id
-        if not request_id:
+    async def _earlier(self, request: CreateSessionRequest, pools: Collection[str]) -> SessionRecord | None:
+        """The open session that the caller's earlier request with the same request_id made; raises InvalidField."""
+        if not request.request_id:
             return None
-        for pool in sorted(wanted.pools):
-            session_id = await self._store.of_request(pool, wanted.caller.tenant, request_id)
-            found = await self._shared(session_id, wanted.digest) if session_id else None
+        for pool in sorted(pools):
+            session_id = await self._store.of_request(pool, callers.current().tenant, request.request_id)
+            found = await self._shared(session_id, digest(request)) if session_id else None
             if found is not None:
                 return found
         return None
 
-    async def _shared(self, session_id: str, digest: str) -> SessionRecord | None:
+    async def _shared(self, session_id: str, request_digest: str) -> SessionRecord | None:
         """Waits until the session of an earlier call is open; None when it never will be.
 
         Raises:
             InvalidField: that call asked for something else.
         """
         record = await self._store.get(session_id)
-        if record is not None and record.request_digest != digest:
+        if record is not None and record.request_digest != request_digest:
             raise validation.invalid("request_id", "an earlier request with this id asked for something else")
         return await self._sharing.opened(record) if record is not None else None
 
-    def _wanted(self, request: CreateSessionRequest, serving: Sequence[WorkerRecord], caller: Caller) -> Wanted:
+    def _wanted(
+        self,
+        request: CreateSessionRequest,
+        source: SessionRecord | None,
+        serving: Sequence[WorkerRecord],
+        caller: Caller,
+    ) -> Wanted:
         quota = caller.quota
         return Wanted(
             request,
@@ -121,4 +142,5 @@ class Sessions:
             {worker.pool for worker in serving},
             request.ttl_seconds if request.HasField("ttl_seconds") else self._default_ttl_seconds,
             Limits(quota.max_sessions, quota.max_reserved_bytes, self._key_max_sessions),
+            source,
         )

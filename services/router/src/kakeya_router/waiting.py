@@ -8,6 +8,7 @@ from kakeya_router.admission_queue import TICK_SECONDS, AdmissionQueue, Waiter
 from kakeya_router.idle_lanes import IdleLanes
 from kakeya_router.opening import Attempt, Opening
 from kakeya_router.placement import Placement
+from kakeya_router.sources import Sources
 from kakeya_router.store.records import SessionRecord, WorkerRecord
 from kakeya_router.store.worker_store import WorkerStore
 from kakeya_router.wanted import Wanted
@@ -28,6 +29,7 @@ class Waiting:
         worker_store: WorkerStore,
         opening: Opening,
         placement: Placement,
+        sources: Sources,
         *,
         queue_seconds: float,
         idle_lanes: IdleLanes | None,
@@ -36,6 +38,7 @@ class Waiting:
         self._worker_store = worker_store
         self._opening = opening
         self._placement = placement
+        self._sources = sources
         self._queue_seconds = queue_seconds
         self._idle_lanes = idle_lanes
 
@@ -58,7 +61,7 @@ class Waiting:
             InvalidField: no worker can hold it.
             QueueFull, QueueTimedOut, QuotaExceeded
             NoWorker: there is none any more when the time is over.
-            Draining, StoreUnavailable
+            Draining, StoreUnavailable, and what `Sources.find` raises
         """
         pools = {worker.pool for worker in fitting}
         waiter = Waiter(wanted, min(worker.lane_bytes for worker in fitting), dict(refused))
@@ -82,12 +85,16 @@ class Waiting:
         record = await self._open(waiter, pools)
         turns, waiter.turns = waiter.turns, {}
         if record is None and not waiter.answered and self._idle_lanes is not None:
-            made = await self._idle_lanes.make_room(waiter.wanted.caller.tenant, turns)
+            source = waiter.wanted.source
+            made = await self._idle_lanes.make_room(
+                waiter.wanted.caller.tenant, turns, spared=source.session_id if source else ""
+            )
             if made:
                 waiter.wake()
         return record
 
     async def _open(self, waiter: Waiter, pools: Collection[str]) -> SessionRecord | None:
+        waiter.wanted = await self._sources.renewed(waiter.wanted)
         workers = await self._fitting(waiter.wanted, pools)
         _check_possible(waiter, workers)
         now = asyncio.get_running_loop().time()
@@ -134,17 +141,12 @@ class Waiting:
 
     async def _fitting(self, wanted: Wanted, pools: Collection[str]) -> list[WorkerRecord]:
         workers = [worker for pool in sorted(pools) for worker in await self._worker_store.workers(pool)]
-        fingerprint = wanted.request.fingerprint
-        return [
-            worker
-            for worker in workers
-            if worker.model == wanted.model and (not fingerprint or worker.fingerprint == fingerprint)
-        ]
+        return list(filter(wanted.fits, workers))
 
     async def _too_late(self, waiter: Waiter, pools: Collection[str]) -> KakeyaError:
         workers = await self._fitting(waiter.wanted, pools)
         if not workers:
-            return candidates.no_worker("the model any more")
+            return refusals.lost() if waiter.wanted.source else candidates.no_worker("the model any more")
         _check_possible(waiter, workers)
         return refusals.queue_timed_out(self._queue_seconds)
 

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kakeya_router.callers import Caller
 from kakeya_router.store.keys import new_session_id
@@ -11,11 +11,16 @@ from kakeya_router.store.records import UNSET, Overflow, SessionRecord, State, W
 from kakeya_stubs.v1 import runtime_pb2
 from kakeya_stubs.v1.runtime_pb2 import CreateSessionRequest
 
-_OVERFLOW = {
+OVERFLOW = {
     runtime_pb2.OVERFLOW_POLICY_UNSPECIFIED: Overflow.EVICT,
     runtime_pb2.OVERFLOW_POLICY_EVICT: Overflow.EVICT,
     runtime_pb2.OVERFLOW_POLICY_REFUSE: Overflow.REFUSE,
 }
+
+
+def digest(request: CreateSessionRequest) -> str:
+    """Equal for equal requests."""
+    return hashlib.sha256(request.SerializeToString(deterministic=True)).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -27,6 +32,7 @@ class Wanted:
         pools: all whose workers serve it.
         ttl_seconds: as asked for, or the router's default.
         limits: quotas of the caller.
+        source: the session that it branches off from; None: it begins empty.
     """
 
     request: CreateSessionRequest
@@ -35,14 +41,29 @@ class Wanted:
     pools: Collection[str]
     ttl_seconds: int
     limits: Limits
+    source: SessionRecord | None = None
 
-    @property
-    def digest(self) -> str:
-        """Equal for equal requests."""
-        return hashlib.sha256(self.request.SerializeToString(deterministic=True)).hexdigest()
+    def fits(self, worker: WorkerRecord) -> bool:
+        """Whether the worker, if it has room, may take the session."""
+        if self.source is not None:
+            return worker.incarnation == self.source.incarnation
+        return worker.model == self.model and self.request.fingerprint in ("", worker.fingerprint)
 
     def record(self, worker: WorkerRecord) -> SessionRecord:
-        """Of a new session on this worker."""
+        """Of the new session on this worker."""
+        record = self._record(worker)
+        source = self.source
+        if source is None:
+            return record
+        return replace(
+            record,
+            sink=source.sink,
+            window=source.window,
+            on_overflow=source.on_overflow,
+            eos=record.eos or source.eos,
+        )
+
+    def _record(self, worker: WorkerRecord) -> SessionRecord:
         request = self.request
         return SessionRecord(
             session_id=new_session_id(worker.pool),
@@ -56,7 +77,7 @@ class Wanted:
             sink=request.sink if request.HasField("sink") else UNSET,
             window=request.window if request.HasField("window") else UNSET,
             pin=request.pin if request.HasField("pin") else UNSET,
-            on_overflow=_OVERFLOW[request.on_overflow],
+            on_overflow=OVERFLOW[request.on_overflow],
             exact=worker.exact,
             fingerprint=worker.fingerprint,
             vocab_size=worker.vocab_size,
@@ -67,5 +88,5 @@ class Wanted:
             label=request.client_label,
             eos=",".join(map(str, request.eos_token_ids)),
             request_id=request.request_id,
-            request_digest=self.digest,
+            request_digest=digest(request),
         )

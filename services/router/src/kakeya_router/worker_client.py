@@ -86,16 +86,12 @@ class WorkerClient:
         """Whether no call runs; closing the channel would cancel it."""
         return not self._num_calls
 
-    async def open_session(self, record: SessionRecord, timeout: float) -> pb.OpenSessionResponse:
-        request = pb.OpenSessionRequest(
-            session_id=record.session_id,
-            epoch=record.epoch,
-            sink=_given(record.sink),
-            window=_given(record.window),
-            pin=_given(record.pin),
-            refuse_overflow=record.on_overflow is Overflow.REFUSE,
-            tenant=record.tenant,
-        )
+    async def open_session(
+        self, record: SessionRecord, source: SessionRecord | None, timeout: float
+    ) -> pb.OpenSessionResponse:
+        """Opens a lane, empty or with the history of a source."""
+        request = pb.OpenSessionRequest(session_id=record.session_id, epoch=record.epoch, tenant=record.tenant)
+        request.MergeFrom(_options(record) if source is None else _fork(source))
         with self._calling("OpenSession") as metadata:
             return await self._stub.OpenSession(request, timeout=timeout, metadata=metadata)
 
@@ -200,6 +196,22 @@ class WorkerClients:
         await asyncio.gather(*(client.aclose() for client in (*self._clients.values(), *self._replaced)))
         self._clients.clear()
         self._replaced.clear()
+
+
+def _options(record: SessionRecord) -> pb.OpenSessionRequest:
+    return pb.OpenSessionRequest(
+        sink=_given(record.sink),
+        window=_given(record.window),
+        pin=_given(record.pin),
+        refuse_overflow=record.on_overflow is Overflow.REFUSE,
+    )
+
+
+def _fork(source: SessionRecord) -> pb.OpenSessionRequest:
+    """Beside a source there are no options: its lane has them."""
+    return pb.OpenSessionRequest(
+        fork_from=pb.ForkSource(session_id=source.session_id, epoch=source.epoch, history_length=source.history_length)
+    )
 
 
 def _given(number: int) -> int | None:

@@ -17,6 +17,7 @@ class Place:
         waiter_id: unguessable, so that two routers never make the same.
         model: that its workers serve.
         fingerprint: of the workers that it can use; empty: any.
+        incarnation: the only one that it can use; empty: any.
         refused: incarnations that cannot hold the session.
         reserved_bytes: of the lane.
         ticket: from an earlier time in this line; empty: at its end.
@@ -30,6 +31,7 @@ class Place:
     refused: Sequence[str]
     reserved_bytes: int
     ticket: str = ""
+    incarnation: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +88,14 @@ class QueueStore:
     async def enter(self, pool: str, place: Place, limits: Limits, *, returning: bool = False) -> Entry:
         """Lines up; who is `returning` from a worker that did not take it finds room in any case."""
         keys = PoolKeys(pool)
-        wants = json.dumps({"model": place.model, "fingerprint": place.fingerprint, "refused": list(place.refused)})
+        wants = json.dumps(
+            {
+                "model": place.model,
+                "fingerprint": place.fingerprint,
+                "incarnation": place.incarnation,
+                "refused": list(place.refused),
+            }
+        )
         outcome, *rest = await self._redis.script(
             "enter_line",
             [keys.queue, keys.waiters, keys.usage, keys.evicted],

@@ -82,15 +82,17 @@ class Intent:
     """What an operation is about to do, as its record says.
 
     Attributes:
-        kind: "append" or "generate".
+        kind: "append", "generate", or "fork": of one that only ends what a vanished router left on a fork's source.
         parameters: of the operation, as JSON holds them; never the tokens of an append.
         num_tokens, digest: of an append.
+        is_charged: whether the tenant's quota of tokens counts.
     """
 
     kind: str
     parameters: Mapping[str, Any]
     num_tokens: int = 0
     digest: str = ""
+    is_charged: bool = True
 
 
 class SessionStore:
@@ -171,9 +173,24 @@ class SessionStore:
             *record.to_hash(),
         )
 
-    async def mark_open(self, record: SessionRecord, op_id: str, sink: int, window: int) -> Reply:
-        """With what the worker chose; the reply's record is the open session's."""
-        return await self._run("mark_open", record, op_id, sink, window)
+    async def mark_open(
+        self,
+        record: SessionRecord,
+        op_id: str,
+        sink: int,
+        window: int,
+        *,
+        history_length: int = 0,
+        kv_live_bytes: int = 0,
+        retained: str = "",
+    ) -> Reply:
+        """With what the worker chose, and what its lane holds; the reply's record is the open session's."""
+        return await self._run("mark_open", record, op_id, sink, window, history_length, kv_live_bytes, retained)
+
+    async def use_source(self, record: SessionRecord, boundary: int | None = None) -> Reply:
+        """Looks at a session that another is to branch off from, at its end; the reply's record is as of now."""
+        may_take_over = int(self._redis.answers_for(self._grace_seconds))
+        return await self._run("use_source", record, may_take_over, "" if boundary is None else str(boundary))
 
     async def share(self, record: SessionRecord) -> Reply:
         return await self._run("share_session", record)

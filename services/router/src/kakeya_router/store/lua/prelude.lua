@@ -192,8 +192,11 @@ local function purge(queue, waiters, now)
 end
 
 -- Whether what a waiter wants, as JSON holds it, can be had from a worker {incarnation, fingerprint, model}. An older
--- router's waiter says no model.
+-- router's waiter says no model and no incarnation.
 local function can_use(wants, worker)
+  if (wants.incarnation or '') ~= '' and wants.incarnation ~= worker[1] then
+    return false
+  end
   if (wants.model and wants.model ~= worker[3]) or (wants.fingerprint ~= '' and wants.fingerprint ~= worker[2]) then
     return false
   end

@@ -1,0 +1,38 @@
+-- Looks at a session that another is to branch off from, which counts as use of it where it can: its idle time
+-- begins anew.
+-- KEYS    session, operation, worker, sessions, expiry, request, usage, queue, waiters, idle, tokens
+-- ARGV    session_id, may_take_over (0: a lapsed lease still counts), boundary ('': wherever it ends)
+-- returns {'present', record}
+--         {'left'} an operation was left behind by its router; what its worker has committed is not known yet
+--         {'elsewhere', history_length} it ends at another length than the boundary
+--         {'empty'} it has no history
+--         {'failed', record}
+--         {'missing'} | {'lost'} | {'busy'}
+local session_id = ARGV[1]
+local record = redis.call('HMGET', KEYS[1], 'state', 'incarnation', 'ttl_ms', 'history_length')
+local state = record[1]
+if not state or state == 'opening' or state == 'closing' then
+  return {'missing'}
+end
+if state == 'failed' then
+  return {'failed', redis.call('HGETALL', KEYS[1])}
+end
+if state == 'lost' or redis.call('HGET', KEYS[3], 'incarnation') ~= record[2] then
+  return {'lost'}
+end
+local now = now_ms()
+local lease_until = redis.call('HGET', KEYS[2], 'lease_until_ms')
+if lease_until then
+  return {(ARGV[2] == '0' or tonumber(lease_until) > now) and 'busy' or 'left'}
+end
+local history_length = record[4]
+if ARGV[3] ~= '' and ARGV[3] ~= history_length then
+  return {'elsewhere', history_length}
+end
+if history_length == '0' then
+  return {'empty'}
+end
+redis.call('HSET', KEYS[1], 'idle_since_ms', now)
+redis.call('ZADD', KEYS[5], now + record[3], session_id)
+redis.call('ZADD', KEYS[10], now, session_id)
+return {'present', redis.call('HGETALL', KEYS[1])}
