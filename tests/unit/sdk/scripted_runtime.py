@@ -111,6 +111,7 @@ class ScriptedRuntime(runtime_pb2_grpc.RuntimeServiceServicer):
         answers: tokens that the next Generates begin with, in place of counting.
         unusual_responses: what a Generate sends first.
         models: what it says that it serves.
+        forks: it knows `fork_from`.
         is_old: neither appends nor descriptions of a session say what is retained.
         token_seconds: how long each token of an answer takes.
         stop_seconds: how long a cancelled operation stays in the way.
@@ -137,6 +138,7 @@ class ScriptedRuntime(runtime_pb2_grpc.RuntimeServiceServicer):
         self.answers: deque[list[int]] = deque()
         self.unusual_responses: list[pb.GenerateResponse] = []
         self.models = [model("counter", is_default=True)]
+        self.forks = True
         self.is_old = False
         self._server = grpc.server(ThreadPoolExecutor(max_workers=16), options=[("grpc.so_reuseport", 0)])
         runtime_pb2_grpc.add_RuntimeServiceServicer_to_server(self, self._server)
@@ -160,8 +162,11 @@ class ScriptedRuntime(runtime_pb2_grpc.RuntimeServiceServicer):
 
     def CreateSession(self, request: pb.CreateSessionRequest, context: grpc.ServicerContext) -> Any:
         self._come("CreateSession", request, context)
+        source = self._source(request, context)
         session_id = self.by_request_id.setdefault(request.request_id, f"counter.{len(self.by_request_id)}")
-        self.sessions.setdefault(session_id, ScriptedSession(eos_token_ids=tuple(request.eos_token_ids)))
+        session = self.sessions.setdefault(
+            session_id, ScriptedSession(source.history.copy(), tuple(request.eos_token_ids))
+        )
         self._leave("CreateSession", context)
         return pb.CreateSessionResponse(
             session_id=session_id,
@@ -172,7 +177,18 @@ class ScriptedRuntime(runtime_pb2_grpc.RuntimeServiceServicer):
             exact=True,
             fingerprint=FINGERPRINT,
             vocab_size=VOCAB_SIZE,
+            history_length=len(session.history),
+            kv_live_bytes=session.kv_live_bytes,
         )
+
+    def _source(self, request: pb.CreateSessionRequest, context: grpc.ServicerContext) -> ScriptedSession:
+        """An empty one where there is none."""
+        if not self.forks or not request.HasField("fork_from"):
+            return ScriptedSession()
+        source = self._session(request.fork_from.session_id, context)
+        if source.running:
+            fails("OPERATION_RUNNING")(context)
+        return source
 
     def AppendTokens(self, request: pb.AppendTokensRequest, context: grpc.ServicerContext) -> Any:
         self._come("AppendTokens", request, context)

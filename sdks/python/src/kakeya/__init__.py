@@ -9,6 +9,7 @@ from kakeya._sync.session import Session
 from kakeya._tls import tls_credentials
 from kakeya.errors import (
     AppendTooLong,
+    BoundaryNotReachable,
     Cancelled,
     Conflict,
     ConnectionFailed,
@@ -68,7 +69,7 @@ __all__ = [
     "Conflict", "HistoryLengthMismatch", "OperationRunning",
     "Exhausted", "NoCapacity", "QueueFull", "QueueTimedOut", "QuotaExceeded", "TooManyCalls",
     "Unauthenticated", "PermissionDenied", "CredentialNotFound",
-    "HistoryFull", "InvariantViolated",
+    "HistoryFull", "BoundaryNotReachable", "InvariantViolated",
     "Unavailable", "ConnectionFailed", "Draining", "NoWorker", "StoreUnavailable", "WorkerLost",
     "Stopped", "Cancelled", "OperationStopped", "SessionClosed",
     "DeadlineExceeded",

@@ -52,6 +52,24 @@ def fill(request: M, **fields: object) -> M:
     return request
 
 
+def branch_off(request: runtime_pb2.CreateSessionRequest, source_id: str | None, boundary: int | None) -> None:
+    """Lets the session begin with another's history, if there is another. Raises InvalidField."""
+    if source_id is not None:
+        point = fill(runtime_pb2.ForkPoint(), session_id=source_id, boundary=boundary)
+        request.fork_from.CopyFrom(point)
+    elif boundary is not None:
+        raise InvalidField("boundary: of no session; there is no fork_from", metadata={"field": "boundary"})
+
+
+def has_branched_off(request: runtime_pb2.CreateSessionRequest, response: runtime_pb2.CreateSessionResponse) -> bool:
+    """Whether the session begins as asked for: a runtime that does not know `fork_from` opens an empty one."""
+    if not request.HasField("fork_from"):
+        return True
+    if request.fork_from.HasField("boundary"):
+        return response.history_length == request.fork_from.boundary
+    return response.history_length > 0
+
+
 def generate_request(
     session_id: str,
     *,

@@ -71,7 +71,7 @@ class TokenOutOfVocabulary(InvalidRequest, reason=ErrorReason.ERROR_REASON_TOKEN
 
 
 class EmptyHistory(InvalidRequest, reason=ErrorReason.ERROR_REASON_EMPTY_HISTORY):
-    """Generate before any append."""
+    """Generate, or a fork, before any append."""
 
 
 class AppendTooLong(InvalidRequest, reason=ErrorReason.ERROR_REASON_APPEND_TOO_LONG):
@@ -145,6 +145,12 @@ class HistoryFull(
 
     The session is unchanged.
     """
+
+
+class BoundaryNotReachable(
+    KakeyaError, status=grpc.StatusCode.FAILED_PRECONDITION, reason=ErrorReason.ERROR_REASON_BOUNDARY_NOT_REACHABLE
+):
+    """A session cannot branch off at this history length; `metadata["reachable"]` lists those at which it can."""
 
 
 class Unavailable(KakeyaError, status=grpc.StatusCode.UNAVAILABLE):

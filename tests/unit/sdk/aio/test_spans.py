@@ -57,7 +57,11 @@ async def test_spans_carry_lengths_and_bytes_and_no_tokens(runtime: ScriptedRunt
     names = {"rpc.system": "grpc", "rpc.service": SERVICE, "rpc.grpc.status_code": 0}
     conversation = {"gen_ai.conversation.id": session.id}
     (create,) = recorder.named(f"{SERVICE}/CreateSession")
-    assert dict(create.attributes or {}) == names | conversation | {"rpc.method": "CreateSession"}
+    assert dict(create.attributes or {}) == names | conversation | {
+        "rpc.method": "CreateSession",
+        "kakeya.history_length": 0,
+        "kakeya.kv_live_bytes": 0,
+    }
     (append,) = recorder.named(f"{SERVICE}/AppendTokens")
     assert dict(append.attributes or {}) == names | conversation | {
         "rpc.method": "AppendTokens",

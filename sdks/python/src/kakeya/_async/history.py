@@ -23,6 +23,7 @@ class AsyncHistory:
 
     Attributes:
         length: as above. It is None while an operation runs, and afterwards unless that succeeded.
+        settle_until: until then (`time.monotonic`) an operation of ours may still be being stopped.
     """
 
     def __init__(self, calls: AsyncCalls, session_id: str, length: int | None, check: bool) -> None:
@@ -30,7 +31,12 @@ class AsyncHistory:
         self._calls = calls
         self._session_id = session_id
         self._check = check
-        self._settle_until = 0.0
+        self.settle_until = 0.0
+
+    @property
+    def expected(self) -> int | None:
+        """The length to state beside a request; None where it is not known, or not to be checked."""
+        return self.length if self._check else None
 
     async def operate(
         self, attempt: Callable[[int | None], Eventual[T]], retry: Retry, *, parent: Span | None = None
@@ -40,8 +46,8 @@ class AsyncHistory:
 
         The attempt calls `settled` when it knows the new length.
         """
-        expected, self.length = self.length if self._check else None, None
-        retry.settling_until(self._settle_until)
+        expected, self.length = self.expected, None
+        retry.settling_until(self.settle_until)
 
         async def attempt_once() -> T:
             nonlocal expected
@@ -66,13 +72,13 @@ class AsyncHistory:
     def settled(self, length: int) -> None:
         """An operation ended and the session has this many tokens."""
         self.length = length
-        self._settle_until = 0.0
+        self.settle_until = 0.0
 
     def lost(self, error: BaseException) -> None:
         """An operation ended with an error, on the runtime's side or on this."""
         self.length = None
         if leaves_operation_running(error):
-            self._settle_until = monotonic() + SETTLE_SECONDS
+            self.settle_until = monotonic() + SETTLE_SECONDS
 
     async def _read_length(self, retry: Retry, parent: Span | None) -> int:
         request = runtime_pb2.GetSessionInfoRequest(session_id=self._session_id)

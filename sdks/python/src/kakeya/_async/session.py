@@ -52,7 +52,7 @@ class AsyncSession:
         self.vocab_size = opened.vocab_size if opened else None
         self._calls = calls
         self._check_history = check_history
-        self._history = AsyncHistory(calls, session_id, 0 if opened else None, check_history)
+        self._history = AsyncHistory(calls, session_id, opened.history_length if opened else None, check_history)
         self._is_closed = False
         self._final_length: int | None = None
 

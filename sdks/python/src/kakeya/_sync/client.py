@@ -9,11 +9,12 @@ from typing import Literal, Self
 import grpc
 
 from kakeya._api_key import choose as choose_key
-from kakeya._requests import TokenIds, fill, overflow_policy, token_list
+from kakeya._requests import TokenIds, branch_off, fill, has_branched_off, overflow_policy, token_list
 from kakeya._retry import Retry
 from kakeya._sync.calls import Calls, repeat
 from kakeya._sync.session import Session
 from kakeya._tracing import choose
+from kakeya.errors import RpcFailed
 from kakeya.results import OverflowPolicy, ServedModel
 from kakeya_stubs.v1 import runtime_pb2
 
@@ -90,6 +91,8 @@ class Client:
         on_overflow: OverflowPolicy | Literal["evict", "refuse"] | None = None,
         fingerprint: str | None = None,
         ttl_seconds: int | None = None,
+        fork_from: Session | str | None = None,
+        boundary: int | None = None,
         wait_for_capacity_seconds: float = 0.0,
         timeout_seconds: float | None = None,
     ) -> Session:
@@ -106,6 +109,10 @@ class Client:
             fingerprint: open it only on a worker of this fingerprint (`AsyncSession.fingerprint`), where the same
                 tokens, sink and window give the same bits if that worker is exact.
             ttl_seconds: idle time after which the session expires; None takes the router's.
+            fork_from: a session, or the id of one, with whose history the new one begins: its KV is copied, not
+                computed. Model, sink, window and on_overflow are the source's; EOS tokens too, unless some are given.
+            boundary: history length at which to branch off; None takes the source's present one, which is also the
+                only one that can be reached. For a session whose `history_length` is known that one is expected.
             wait_for_capacity_seconds: how long to try again, as late as the runtime asks, while it has no free lane,
                 its queue is full or a quota is used up; on top of the timeout.
             timeout_seconds: None takes the client's, math.inf is no limit. It should outlast the router's queue, in
@@ -115,6 +122,9 @@ class Client:
             KakeyaError: NoCapacity when no lane is free and the runtime has no queue, QueueTimedOut or QueueFull where
                 it has one, QuotaExceeded when the tenant or the key has used what it may, NoWorker when nobody serves
                 the model with that fingerprint, InvalidField when no worker can hold so many sinks or such a window.
+                With `fork_from`: SessionNotFound, OperationRunning while an operation runs on the source,
+                BoundaryNotReachable when it ends elsewhere, EmptyHistory when it has none, and RpcFailed with status
+                UNIMPLEMENTED from a runtime of an older version.
         """
         # The request id makes it safe to ask again: the same one gets the same session.
         request = runtime_pb2.CreateSessionRequest(
@@ -127,8 +137,18 @@ class Client:
             max_attempts=self._calls.max_attempts,
             wait_for_capacity_seconds=wait_for_capacity_seconds,
         )
+        if isinstance(fork_from, Session):
+            retry.settling_until(fork_from._history.settle_until)
+            boundary = fork_from._history.expected if boundary is None else boundary
+            fork_from = fork_from.id
+        branch_off(request, fork_from, boundary)
         response = repeat(lambda: self._calls.unary("CreateSession", request, retry.deadline), retry)
-        return Session(self._calls, response.session_id, response, check_history=self._check_history)
+        session = Session(self._calls, response.session_id, response, check_history=self._check_history)
+        if not has_branched_off(request, response):
+            with session:  # of no use to anybody
+                message = "the runtime is of an older version, and cannot fork"
+                raise RpcFailed(message, status=grpc.StatusCode.UNIMPLEMENTED)
+        return session
 
     def list_models(self, *, timeout_seconds: float | None = None) -> list[ServedModel]:
         """The models that are served now, by name. Raises KakeyaError."""

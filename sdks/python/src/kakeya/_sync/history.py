@@ -24,6 +24,7 @@ class History:
 
     Attributes:
         length: as above. It is None while an operation runs, and afterwards unless that succeeded.
+        settle_until: until then (`time.monotonic`) an operation of ours may still be being stopped.
     """
 
     def __init__(self, calls: Calls, session_id: str, length: int | None, check: bool) -> None:
@@ -31,7 +32,12 @@ class History:
         self._calls = calls
         self._session_id = session_id
         self._check = check
-        self._settle_until = 0.0
+        self.settle_until = 0.0
+
+    @property
+    def expected(self) -> int | None:
+        """The length to state beside a request; None where it is not known, or not to be checked."""
+        return self.length if self._check else None
 
     def operate(self, attempt: Callable[[int | None], Eventual[T]], retry: Retry, *, parent: Span | None = None) -> T:
         """Runs `attempt(expected_history_length)`; after an operation of ours that was cancelled or lost it waits
@@ -39,8 +45,8 @@ class History:
 
         The attempt calls `settled` when it knows the new length.
         """
-        expected, self.length = self.length if self._check else None, None
-        retry.settling_until(self._settle_until)
+        expected, self.length = self.expected, None
+        retry.settling_until(self.settle_until)
 
         def attempt_once() -> T:
             nonlocal expected
@@ -65,13 +71,13 @@ class History:
     def settled(self, length: int) -> None:
         """An operation ended and the session has this many tokens."""
         self.length = length
-        self._settle_until = 0.0
+        self.settle_until = 0.0
 
     def lost(self, error: BaseException) -> None:
         """An operation ended with an error, on the runtime's side or on this."""
         self.length = None
         if leaves_operation_running(error):
-            self._settle_until = monotonic() + SETTLE_SECONDS
+            self.settle_until = monotonic() + SETTLE_SECONDS
 
     def _read_length(self, retry: Retry, parent: Span | None) -> int:
         request = runtime_pb2.GetSessionInfoRequest(session_id=self._session_id)
