@@ -11,7 +11,7 @@ from typing import Any
 
 import gguf  # type: ignore[import-not-found]  # in the benchmark's environment only
 import numpy as np
-from safetensors.numpy import load_file
+from safetensors import deserialize
 
 ARCHITECTURE = gguf.MODEL_ARCH.QWEN3
 
@@ -60,11 +60,18 @@ def _add_vocabulary(writer: gguf.GGUFWriter, vocab_size: int) -> None:
 def _tensors(checkpoint: Path, num_layers: int) -> Iterator[tuple[str, np.ndarray]]:
     """GGUF's name of each tensor, and the tensor."""
     names = gguf.get_tensor_name_map(ARCHITECTURE, num_layers)
-    for name, tensor in load_file(checkpoint / "model.safetensors").items():
+    for name, tensor in _loaded(checkpoint / "model.safetensors"):
         gguf_name = names.get_name(name, try_suffixes=(".weight",))
         if gguf_name is None:
             raise SystemExit(f"{checkpoint}: GGUF has no place for the tensor {name}")
         yield gguf_name, tensor
+
+
+def _loaded(path: Path) -> Iterator[tuple[str, np.ndarray]]:
+    """Name and float32 values of each tensor; NumPy has no bfloat16, which is why `gguf` reads them."""
+    for name, tensor in deserialize(path.read_bytes()):
+        content = np.frombuffer(tensor["data"], dtype=np.uint8).reshape(*tensor["shape"][:-1], -1)
+        yield name, gguf.quants.dequantize(content, gguf.GGMLQuantizationType[tensor["dtype"]])
 
 
 def main() -> None:

@@ -17,7 +17,8 @@ from urllib.error import HTTPError
 import pytest
 
 from kakeya import AsyncClient, Unauthenticated
-from tests.default_mode import kv_item_bytes
+from kakeya_worker.torch_backend.exact.kernel import library
+from tests.default_mode import is_exact, kv_item_bytes
 
 ROOT = Path(__file__).parents[2]
 PROJECT = f"kakeya-test-{os.getpid()}"
@@ -114,6 +115,14 @@ async def test_a_conversation_on_each_worker(stack: Published) -> None:
                 assert (info.history_length, info.kv_live_bytes) == (120, (4 + WINDOW) * BYTES_PER_TOKEN)
                 workers.add(info.worker)
         assert workers == {"worker-1", "worker-2"}
+
+
+def test_the_image_brings_every_kernel_that_this_processor_runs(stack: Published) -> None:
+    ask = f"from {library.__name__} import variants; print(*variants())"
+    assert compose("exec", "-T", "worker-1", "python", "-c", ask).split() == list(library.variants())
+    if is_exact():
+        logs = compose("logs", "--no-color", "worker-1", "worker-2")
+        assert logs.count(f'"kernel": "{library.chosen_variant()}"') == 2
 
 
 def test_an_openai_client_is_answered(stack: Published) -> None:

@@ -132,6 +132,8 @@ class Caller:
     def _session_created(self, request: Any, answer: Any) -> None:
         if answer.session_id not in self._known.sessions:
             self._known.sessions.append(answer.session_id)
+        if request.fork_from.session_id in self._known.foreign:
+            self._tally.violate(f"{answer.session_id} branches off from another tenant's session")
         if request.HasField("ttl_seconds"):
             self._known.long_lived.add(answer.session_id)
 

@@ -39,7 +39,14 @@ class Orders:
             await self._lanes.run(chance)
             return
         order = chance.choice(
-            [self._generate_first, self._use_after_close, self._close_twice, self._all_at_once, self._close_in_mid]
+            [
+                self._generate_first,
+                self._use_after_close,
+                self._close_twice,
+                self._all_at_once,
+                self._close_in_mid,
+                self._fork_in_mid,
+            ]
         )
         created = await self._call("CreateSession", api.CreateSessionRequest(model=self._known.model), _OR_EXHAUSTED)
         if created.status == "OK":
@@ -78,6 +85,17 @@ class Orders:
         await asyncio.sleep(chance.uniform(0, 0.05))
         await self._close(session_id, {"OK"})
         await generating
+
+    async def _fork_in_mid(self, session_id: str, chance: random.Random) -> None:
+        """Whatever comes first: a source that moves on, or that is closed."""
+        await self._append(session_id, [1, 2], {"OK"})
+        fork = api.CreateSessionRequest(fork_from=api.ForkPoint(session_id=session_id))
+        calls = [self._call("CreateSession", fork, _OR_BUSY | _OR_GONE | _OR_EXHAUSTED) for _ in range(3)]
+        calls.append(self._append(session_id, [3] * 20, _OR_BUSY | _OR_GONE))
+        if chance.random() < 0.5:
+            calls.append(self._close(session_id, _OR_GONE))
+        chance.shuffle(calls)
+        await asyncio.gather(*calls)
 
     async def _append(self, session_id: str, tokens: list[int], expected: set[str]) -> Outcome:
         return await self._call(

@@ -50,6 +50,7 @@ def _create(known: Known, chance: random.Random) -> Fields:
         pin=chance.randrange(8),
         on_overflow=api.OVERFLOW_POLICY_REFUSE,
         ttl_seconds=chance.randrange(1, 4),
+        fork_from=api.ForkPoint(session_id=known.session_id(chance, may_be_foreign=True)),
     )
 
 
@@ -83,6 +84,9 @@ def _generate(known: Known, chance: random.Random) -> Fields:
 
 def _open_lane(known: Known, chance: random.Random) -> Fields:
     fresh = {"session_id": f"fuzz.{chance.getrandbits(64):016x}", "epoch": chance.randrange(1, 4)}
+    source = verifier_pb2.ForkSource(**_lane(known, chance), history_length=known.lane(chance).history_length)
+    if chance.random() < 0.1:
+        return fresh | {"fork_from": source}
     return fresh | _maybe(chance, 0.2, sink=chance.randrange(8), window=chance.randrange(1, 64), tenant="fuzz")
 
 
