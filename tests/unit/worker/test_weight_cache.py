@@ -1,10 +1,12 @@
 """The file of packed weights: its form, its integrity, and what happens where it cannot be written."""
 
+import ctypes
 import errno
 import fcntl
 import json
 import mmap
 import os
+import re
 import resource
 import shutil
 import subprocess
@@ -21,11 +23,10 @@ from safetensors import safe_open
 from safetensors.torch import load_file
 from structlog.testing import capture_logs
 
-from kakeya_worker.engine.verifier import ModelRefused
 from kakeya_worker.torch_backend.exact import packed_file, weight_cache
 from kakeya_worker.torch_backend.exact.packing import PackedMatrix, pack
 from kakeya_worker.torch_backend.exact.quantization import QuantizedMatrix
-from kakeya_worker.torch_backend.exact.weight_cache import WeightCache
+from kakeya_worker.torch_backend.exact.weight_cache import Conversion, WeightCache
 from kakeya_worker.torch_backend.file_lock import FileLock
 
 SHAPES = {"a": (130, 70), "b": (64, 128), "c": (1, 5), "d": (300, 64)}
@@ -60,7 +61,9 @@ def _load(directory: Path, names: str = "abcd") -> Loaded:
 
     with capture_logs() as logs:
         cache = WeightCache(directory / "model", num_weights=50_000)
-        matrices = {name: cache.matrix(name, SHAPES[name], partial(quantize, name)) for name in names}
+        conversions = [Conversion(name, SHAPES[name], partial(quantize, name)) for name in names]
+        cache.fill(conversions)
+        matrices = {conversion.name: cache.matrix(conversion) for conversion in conversions}
         cache.finish()
     for name, matrix in matrices.items():
         _assert_equal(matrix, pack(_matrix(name)))
@@ -104,23 +107,56 @@ def test_the_file_is_safetensors_and_aligned(tmp_path: Path) -> None:
 
 
 @linux_only
-@pytest.mark.parametrize(
-    ("start", "at_once", "num_mappings"), [("converting", 1 << 20, 1), ("converting", 1, 4), ("cached", 1, 1)]
-)
-def test_matrices_are_views_into_the_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start: str, at_once: int, num_mappings: int
-) -> None:
+@pytest.mark.parametrize("is_cached", [False, True])
+def test_matrices_are_views_into_the_file(tmp_path: Path, is_cached: bool) -> None:
     """Pages of the file itself, which all who map it share and nobody writes to."""
-    monkeypatch.setattr(packed_file, "_MAPPED_AT_ONCE", at_once)
-    if start == "cached":
+    if is_cached:
         _load(tmp_path)
     loaded = _load(tmp_path)
-    regions = _mappings(tmp_path / FILE)
-    assert len(regions) == num_mappings
+    ((start, end),) = _mappings(tmp_path / FILE)
     for matrix in loaded.matrices.values():
         for tensor in (matrix.values, matrix.scales, matrix.exponents):
             assert tensor.data_ptr() % 64 == 0
-            assert any(start <= tensor.data_ptr() < end for start, end in regions)
+            assert start <= tensor.data_ptr() < end
+
+
+@linux_only
+def test_huge_pages_are_asked_for(tmp_path: Path) -> None:
+    loaded = _load(tmp_path)
+    ((start, _),) = _mappings(tmp_path / FILE)
+    (flags,) = re.findall(rf"^{start:x}-.*?^VmFlags: ([^\n]*)", Path("/proc/self/smaps").read_text(), re.M | re.S)
+    assert "hg" in flags.split() or not Path("/sys/kernel/mm/transparent_hugepage").exists()
+    assert loaded.matrices
+
+
+@linux_only
+def test_what_was_written_in_small_pages_leaves_memory(tmp_path: Path) -> None:
+    """Or the file would be mapped in them for as long as it stays there."""
+    file = tmp_path / "file"
+    file.write_bytes(bytes(8 << 20))
+    os.sync()
+    assert _pages_in_memory(file) == (8 << 20) // mmap.PAGESIZE
+    packed_file.drop_pages(file)
+    assert _pages_in_memory(file) == 0 or _file_system(tmp_path) == "tmpfs"
+
+
+def test_a_system_that_drops_no_pages_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "posix_fadvise")
+    assert _load(tmp_path).warnings == []
+
+
+def _pages_in_memory(file: Path) -> int:
+    with file.open("r+b") as opened:
+        mapping = mmap.mmap(opened.fileno(), 0)
+    states = (ctypes.c_ubyte * -(-len(mapping) // mmap.PAGESIZE))()
+    address = ctypes.addressof(ctypes.c_char.from_buffer(mapping))
+    assert ctypes.CDLL(None).mincore(ctypes.c_void_p(address), ctypes.c_size_t(len(mapping)), states) == 0
+    return sum(state & 1 for state in states)
+
+
+def _file_system(directory: Path) -> str:
+    command = ["stat", "--file-system", "--format", "%T", str(directory)]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
 def _mappings(file: Path) -> list[tuple[int, int]]:
@@ -154,9 +190,19 @@ def test_a_damaged_length_reads_no_more_than_a_header(tmp_path: Path) -> None:
     ]
 
 
-def test_a_system_without_advice_on_memory_maps_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("missing", [["MADV_HUGEPAGE"], ["MADV_HUGEPAGE", "MADV_WILLNEED"]])
+def test_a_system_without_advice_on_memory_maps_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: list[str]
+) -> None:
     _load(tmp_path)
-    monkeypatch.delattr(mmap, "MADV_WILLNEED")
+    for name in missing:
+        monkeypatch.delattr(mmap, name, raising=False)
+    assert _load(tmp_path).converted == []
+
+
+def test_a_kernel_without_huge_pages_maps_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _load(tmp_path)
+    monkeypatch.setattr(mmap, "MADV_HUGEPAGE", 12345, raising=False)  # which no kernel knows
     assert _load(tmp_path).converted == []
 
 
@@ -185,8 +231,9 @@ def test_other_safetensors_are_written_anew(tmp_path: Path) -> None:
 def test_a_matrix_of_another_shape_is_converted(tmp_path: Path) -> None:
     _load(tmp_path)
     cache = WeightCache(tmp_path / "model", num_weights=0)
-    _assert_equal(cache.matrix("a", SHAPES["d"], lambda: _matrix("d")), pack(_matrix("d")))
-    _assert_equal(cache.matrix("e", SHAPES["b"], lambda: _matrix("b")), pack(_matrix("b")))
+    cache.fill([])
+    _assert_equal(cache.matrix(Conversion("a", SHAPES["d"], lambda: _matrix("d"))), pack(_matrix("d")))
+    _assert_equal(cache.matrix(Conversion("e", SHAPES["b"], lambda: _matrix("b"))), pack(_matrix("b")))
     cache.finish()
     assert _load(tmp_path).converted == []
 
@@ -203,13 +250,9 @@ def test_a_conversion_that_fails_leaves_nothing(tmp_path: Path) -> None:
         assert len([*tmp_path.iterdir()]) == 2, "the lock and what was written"
         raise LookupError("the checkpoint lacks it")
 
-    def load() -> None:
-        cache = WeightCache(tmp_path / "model", num_weights=0)
-        cache.matrix("a", SHAPES["a"], lambda: _matrix("a"))
-        with pytest.raises(LookupError):
-            cache.matrix("b", SHAPES["b"], failing)
-
-    load()
+    conversions = [Conversion("a", SHAPES["a"], lambda: _matrix("a")), Conversion("b", SHAPES["b"], failing)]
+    with pytest.raises(LookupError):
+        WeightCache(tmp_path / "model", num_weights=0).fill(conversions)
     assert [*tmp_path.iterdir()] == []
 
 
@@ -225,11 +268,10 @@ def _largest_file(num_bytes: int) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("num_bytes", [0, packed_file._HEADER_BYTES, packed_file._HEADER_BYTES + 15_000])
-def test_a_disk_that_becomes_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, num_bytes: int) -> None:
-    monkeypatch.setattr(packed_file, "_MAPPED_AT_ONCE", 1)
+def test_a_disk_that_becomes_full(tmp_path: Path, num_bytes: int) -> None:
     with _largest_file(num_bytes):
         loaded = _load(tmp_path)
-    assert loaded.converted == [*SHAPES]
+    assert loaded.converted[-len(SHAPES) :] == [*SHAPES], "into this process's memory"
     assert loaded.warnings == [str(OSError(errno.EFBIG, os.strerror(errno.EFBIG)))]
     assert [*tmp_path.iterdir()] == []
     assert _load(tmp_path).warnings == []
@@ -239,13 +281,10 @@ def _failing_sync(descriptor: int) -> None:
     raise OSError(errno.EIO, os.strerror(errno.EIO))
 
 
-@pytest.mark.parametrize("num_bytes", [1 << 30, packed_file._HEADER_BYTES + 15_000])
-def test_pages_that_may_be_lost_are_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, num_bytes: int) -> None:
-    """When all is written, and when the disk becomes full before."""
-    monkeypatch.setattr(packed_file, "_MAPPED_AT_ONCE", 1)
+def test_pages_that_may_be_lost_are_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "fsync", _failing_sync)
-    with _largest_file(num_bytes), pytest.raises(ModelRefused, match=r"may be lost .*Input/output error"):
-        _load(tmp_path)
+    assert _load(tmp_path).warnings == [str(OSError(errno.EIO, os.strerror(errno.EIO)))]
+    assert [*tmp_path.iterdir()] == []
 
 
 def test_a_file_that_cannot_get_its_name_is_used_all_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -275,7 +314,7 @@ def test_progress_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     cache = WeightCache(None, num_weights=20_000)
     with capture_logs() as logs:
         for name in "ab":
-            cache.matrix(name, SHAPES[name], partial(_matrix, name))
+            cache.matrix(Conversion(name, SHAPES[name], partial(_matrix, name)))
     assert [(line["matrices"], line["bytes"], line["of_bytes"]) for line in logs] == [
         (1, 9_100, 20_000),
         (2, 17_292, 20_000),
@@ -286,15 +325,13 @@ CONVERTING = """
 import sys
 from functools import partial
 from pathlib import Path
-from tests.unit.worker.test_weight_cache import FILE, SHAPES, WeightCache, _matrix
+from tests.unit.worker.test_weight_cache import FILE, SHAPES, Conversion, WeightCache, _matrix
 cache = WeightCache(Path(sys.argv[1]) / "model", 0)
 def quantize(name):
     print("converts", name, flush=True)
     sys.stdin.readline()
     return _matrix(name)
-for name in SHAPES:
-    cache.matrix(name, SHAPES[name], partial(quantize, name))
-cache.finish()
+cache.fill(Conversion(name, SHAPES[name], partial(quantize, name)) for name in SHAPES)
 print("loaded", flush=True)
 """
 

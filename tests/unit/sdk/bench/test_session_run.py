@@ -59,9 +59,14 @@ def read(file: Path) -> dict[str, Any]:
 
 def sends(number: signal.Signals, turn: int, runtime: ScriptedRuntime, process_id: int | None = None) -> None:
     """In the middle of a turn the bench gets a signal, and no answer."""
+    signals = iter([number])  # the turns of others may be held, too
+
+    def send() -> None:
+        for signal_number in signals:
+            os.kill(os.getpid() if process_id is None else process_id, signal_number)
 
     def fault(context: grpc.ServicerContext) -> None:
-        os.kill(os.getpid() if process_id is None else process_id, number)
+        runtime.on_hold = send
         runtime.hold_after = 0
 
     runtime.before["Generate"] += [*[passes] * (turn - 1), fault]
@@ -88,7 +93,7 @@ class TestInterrupted:
         assert 2 <= len(outcome.turns) < 10
         assert all(turn["error"] is None for turn in outcome.turns)
         assert outcome.gate("exact")["reason"] == "the run was interrupted"
-        assert runtime.num_cancelled >= 1
+        runtime.wait_for(lambda: runtime.num_cancelled >= 1)
         assert runtime.sessions == {}
         assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 

@@ -62,7 +62,10 @@ class Mode:
 
     def decoder(self, config: ModelConfig, numerics: Numerics[Any], num_threads: int) -> Decoder | KernelDecoder:
         """Loads the model. Raises ModelRefused."""
-        if self.kernel is None or not isinstance(numerics, ExactNumerics):
+        if not isinstance(numerics, ExactNumerics):
+            return Decoder(config, numerics)
+        numerics.convert(config)
+        if self.kernel is None:
             return Decoder(config, numerics)
         if config.head_dim > MAX_HEAD_DIM:
             _log.warning("the kernel has no such heads; the eager form computes", head_dim=config.head_dim)

@@ -34,9 +34,10 @@ class QuantizedLinear:
     def __call__(self, x: Floats) -> Floats:
         """[in_features] -> [out_features]."""
         whole, scale = _whole_numbers(x * self.stretch, _ACTIVATION_LIMIT)
-        upper = np.floor((whole + 128) / 256)
-        of_upper, of_lower = np.stack([upper, whole - 256 * upper]).astype(np.float64) @ self.values.T
-        y: Floats = (of_upper.astype(np.float32) * np.float32(256) + of_lower.astype(np.float32)) * scale * self.scales
+        product = whole.astype(np.float64) @ self.values.T
+        upper = np.floor(product / 256)
+        lower = product - 256 * upper
+        y: Floats = (upper.astype(np.float32) * np.float32(256) + lower.astype(np.float32)) * scale * self.scales
         return y if self.bias is None else y + self.bias
 
     def row(self, index: int) -> Floats:

@@ -9,7 +9,7 @@ from kakeya_worker.torch_backend.exact.quantization import QuantizedMatrix, quan
 
 
 class Int8Linear:
-    """y = ((256 * upper + lower) * scale of the row) * scale of the channel (+ bias); see docs/numerics.md.
+    """y = (product * scale of the row) * scale of the channel (+ bias); see docs/numerics.md.
 
     Args:
         bias: float32 [out_features].
@@ -24,9 +24,10 @@ class Int8Linear:
     def __call__(self, x: Tensor) -> Tensor:
         """[tokens, in_features] -> [tokens, out_features]; float32."""
         upper, lower, scales = quantize_activations(x * self._stretch)
-        products = self._product(torch.cat([upper, lower]), self._matrix.values).float()
-        of_upper, of_lower = products.split(x.shape[0])
-        y: Tensor = (of_upper * 256.0 + of_lower) * scales * self._matrix.scales
+        of_upper, of_lower = self._product(torch.cat([upper, lower]), self._matrix.values).split(x.shape[0])
+        # The product is 256 * of_upper + of_lower; in floats its bits must not depend on how it was cut.
+        product = (of_upper + (of_lower >> 8)).float() * 256.0 + (of_lower & 0xFF).float()
+        y: Tensor = product * scales * self._matrix.scales
         return y if self._bias is None else y + self._bias
 
 

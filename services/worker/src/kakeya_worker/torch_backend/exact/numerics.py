@@ -1,5 +1,8 @@
 """The exact numerics, as the decoder uses them."""
 
+from collections.abc import Iterator
+from functools import partial
+
 import torch
 from torch import Tensor
 
@@ -13,7 +16,9 @@ from kakeya_worker.torch_backend.exact.integer_product import MAX_DEPTH, MIN_DEP
 from kakeya_worker.torch_backend.exact.linear import Int8Embedding, Int8Linear
 from kakeya_worker.torch_backend.exact.packing import PackedMatrix, unpack
 from kakeya_worker.torch_backend.exact.quantization import QuantizedMatrix, quantize_matrix
-from kakeya_worker.torch_backend.exact.weight_cache import WeightCache
+from kakeya_worker.torch_backend.exact.weight_cache import Conversion, WeightCache
+from kakeya_worker.torch_backend.layer_tensors import EMBEDDING, HEAD, layer_tensors
+from kakeya_worker.torch_backend.model_config import ModelConfig
 from kakeya_worker.torch_backend.numerics import LinearSpec, Norm, RowQueries
 
 
@@ -35,6 +40,10 @@ class ExactNumerics:
         self._cache = cache
         self.kv_dtype = kv_dtype
 
+    def convert(self, config: ModelConfig) -> None:
+        """Maps all matrices from the cache's file; before that, where there is none yet, converts them into it."""
+        self._cache.fill(self._conversions(config))
+
     def norm(self, name: str, size: int, eps: float) -> Norm:
         weight = self.norm_weight(name, size)
         return lambda x: rms_norm(x, weight, eps)
@@ -51,12 +60,11 @@ class ExactNumerics:
 
     def packed(self, spec: LinearSpec) -> PackedMatrix:
         """A linear layer's weights, all parts below one another."""
-        sizes = zip(spec.tensor_names, spec.parts, strict=True)
-        return self._matrix({f"{name}.weight": size for name, (_, size) in sizes}, spec.in_features)
+        return self._cache.matrix(self._linear(spec))
 
     def packed_table(self, name: str, vocab_size: int, hidden_size: int) -> PackedMatrix:
         """A table of embeddings."""
-        return self._matrix({f"{name}.weight": vocab_size}, hidden_size)
+        return self._cache.matrix(self._table(name, vocab_size, hidden_size))
 
     def bias(self, spec: LinearSpec) -> Tensor | None:
         """Float32 [out_features], if the layer has one. Raises ModelRefused where it is not finite."""
@@ -69,7 +77,7 @@ class ExactNumerics:
         return swiglu(gate, up)
 
     def loaded(self) -> None:
-        """Keeps the matrices for the next start."""
+        """Returns what conversion has left of memory."""
         self._cache.finish()
 
     def round_kv(self, x: Tensor) -> Tensor:
@@ -88,12 +96,26 @@ class ExactNumerics:
             raise ModelRefused(f"{name} holds infinities or what is not a number")
         return vector
 
-    def _matrix(self, sizes: dict[str, int], in_features: int) -> PackedMatrix:
-        """Tensors of these numbers of rows below one another, from the cache or else from the checkpoint."""
+    def _conversions(self, config: ModelConfig) -> Iterator[Conversion]:
+        for table in (EMBEDDING,) if config.tied_head else (EMBEDDING, HEAD):
+            yield self._table(table, config.vocab_size, config.hidden_size)
+        for number in range(config.num_layers):
+            names = layer_tensors(config, number)
+            yield from map(self._linear, (names.qkv, names.out, names.gate_up, names.down))
+
+    def _linear(self, spec: LinearSpec) -> Conversion:
+        sizes = zip(spec.tensor_names, spec.parts, strict=True)
+        return self._conversion({f"{name}.weight": size for name, (_, size) in sizes}, spec.in_features)
+
+    def _table(self, name: str, vocab_size: int, hidden_size: int) -> Conversion:
+        return self._conversion({f"{name}.weight": vocab_size}, hidden_size)
+
+    def _conversion(self, sizes: dict[str, int], in_features: int) -> Conversion:
+        """Of tensors of these numbers of rows below one another."""
         if not MIN_DEPTH <= in_features <= MAX_DEPTH:
             raise ModelRefused(f"int8 needs {MIN_DEPTH} to {MAX_DEPTH} input features, not {in_features}")
         shape = (sum(sizes.values()), in_features)
-        return self._cache.matrix("+".join(sizes), shape, lambda: self._quantize(sizes, in_features))
+        return Conversion("+".join(sizes), shape, partial(self._quantize, sizes, in_features))
 
     def _quantize(self, sizes: dict[str, int], in_features: int) -> QuantizedMatrix:
         matrix = quantize_matrix([self._weights(name, (size, in_features)) for name, size in sizes.items()])

@@ -1,10 +1,10 @@
 """Files of packed matrices, made to be mapped: safetensors whose tensors all begin at multiples of 64 bytes.
 
 A matrix is one region of values, scales and exponents, these padded to 64 bytes. It is written as soon as it is there,
-so that converting a model holds one matrix at a time, and mapped at once: memory that belongs to the file and is shared
-by all who map it.
+so that converting a model holds one matrix at a time. Mapped memory belongs to the file and is shared by all who map it.
 """
 
+import contextlib
 import hashlib
 import json
 import mmap
@@ -27,7 +27,6 @@ from kakeya_worker.torch_backend.exact.quantization import QuantizedMatrix
 
 FORMAT = "kakeya-packed-1"
 _HEADER_BYTES = 1 << 20  # reserved for the JSON, which is known at the end; a thousand matrices fit
-_MAPPED_AT_ONCE = 1 << 30  # bytes, since each mapping keeps a file open
 _ALIGNMENT = 64
 _TYPES = {"values": "U8", "scales": "F32", "exponents": "I8"}
 
@@ -73,13 +72,13 @@ class _Region:
         """What the digest covers beside the bytes."""
         return f"{name} {self.out_features} {self.in_features}\n".encode()
 
-    def matrix(self, mapping: mmap.mmap, offset: int) -> PackedMatrix:
-        """The views into a mapping that begins at `offset` of the file."""
+    def matrix(self, mapping: mmap.mmap) -> PackedMatrix:
+        """The views into a mapping of the file."""
         spans, shapes = self.spans(), self.shapes()
         return PackedMatrix(
-            values=_view(mapping, torch.uint8, spans["values"][0] - offset, shapes["values"]),
-            scales=_view(mapping, torch.float32, spans["scales"][0] - offset, shapes["scales"]),
-            exponents=_view(mapping, torch.int8, spans["exponents"][0] - offset, (self.in_features,)),
+            values=_view(mapping, torch.uint8, spans["values"][0], shapes["values"]),
+            scales=_view(mapping, torch.float32, spans["scales"][0], shapes["scales"]),
+            exponents=_view(mapping, torch.int8, spans["exponents"][0], (self.in_features,)),
             out_features=self.out_features,
         )
 
@@ -92,14 +91,13 @@ class PackedFileWriter:
     """
 
     def __init__(self, path: Path) -> None:
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
+        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
         weakref.finalize(self, os.close, self._descriptor)
         self._regions: dict[str, _Region] = {}
         self._end = _HEADER_BYTES
-        self._mapped = range(0)  # bytes of the file
 
-    def add(self, name: str, matrix: QuantizedMatrix) -> PackedMatrix:
-        """Writes a matrix and returns it as views into the file."""
+    def add(self, name: str, matrix: QuantizedMatrix) -> None:
+        """Writes a matrix."""
         region = _Region(self._end, *matrix.values.shape)
         digest = hashlib.sha256(region.title(name))
         os.lseek(self._descriptor, region.start, os.SEEK_SET)
@@ -109,12 +107,9 @@ class PackedFileWriter:
             self._write(data)
         self._regions[name] = replace(region, sha256=digest.hexdigest())
         self._end = region.end
-        if region.end > self._mapped.stop:
-            self._map_from(region)
-        return region.matrix(self._mapping, self._mapped.start)
 
     def finish(self) -> None:
-        """Writes the header and cuts the file to its size; what is mapped stays so."""
+        """Writes the header."""
         entries: dict[str, Any] = {
             f"{name}/{field}": {
                 "dtype": _TYPES[field],
@@ -132,22 +127,20 @@ class PackedFileWriter:
             raise OSError(f"the header of {len(matrices)} matrices takes more than {num_bytes} bytes")
         os.lseek(self._descriptor, 0, os.SEEK_SET)
         self._write(memoryview(num_bytes.to_bytes(8, "little") + header))
-        os.ftruncate(self._descriptor, self._end)
-
-    def sync(self) -> None:
-        """Brings what was written to the disk. An error says that pages, mapped ones too, may have been lost."""
-        os.fsync(self._descriptor)
-
-    def _map_from(self, region: _Region) -> None:
-        """Maps a matrix and, beyond the end of the file, some that are still to come."""
-        start = region.start - region.start % mmap.ALLOCATIONGRANULARITY
-        self._mapped = range(start, max(region.end, start + _MAPPED_AT_ONCE))
-        os.ftruncate(self._descriptor, self._mapped.stop)  # takes no room
-        self._mapping = _map(self._descriptor, self._mapped)
 
     def _write(self, data: memoryview) -> None:
         while data:
             data = data[os.write(self._descriptor, data) :]
+
+
+def drop_pages(path: Path) -> None:
+    """Lets memory go that holds a file as it was written, in small pages; the next to map it gets large ones.
+
+    What is not on the disk yet stays, as does what anybody has mapped. Raises OSError.
+    """
+    if hasattr(os, "posix_fadvise"):  # not on every system
+        with path.open("rb") as file:
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def read_packed(path: Path, num_threads: int) -> dict[str, PackedMatrix]:
@@ -158,17 +151,15 @@ def read_packed(path: Path, num_threads: int) -> dict[str, PackedMatrix]:
         OSError: it cannot be read.
     """
     with path.open("rb") as file:
-        size = os.fstat(file.fileno()).st_size
         try:
-            mapping = _map(file.fileno(), range(size))
-            if hasattr(mmap, "MADV_WILLNEED"):  # not on every system
-                mapping.madvise(mmap.MADV_WILLNEED)
+            mapping = mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ, flags=mmap.MAP_SHARED)
+            _advise(mapping)
             regions = _read_header(mapping)
             with ThreadPoolExecutor(num_threads) as pool:  # hashing lets go of the interpreter
                 fits = list(pool.map(lambda each: _fits(mapping, *each), regions.items()))
             if not all(fits):
                 raise DamagedFile(f"{fits.count(False)} of {len(fits)} matrices are damaged")
-            return {name: region.matrix(mapping, 0) for name, region in regions.items()}
+            return {name: region.matrix(mapping) for name, region in regions.items()}
         except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
             raise DamagedFile(f"not a file of packed matrices: {error}") from error
 
@@ -197,9 +188,16 @@ def _region_tensors(matrix: QuantizedMatrix) -> Iterator[Tensor]:
     yield pad(matrix.exponents, (0, -matrix.exponents.shape[0] % _ALIGNMENT))
 
 
-def _map(descriptor: int, span: range) -> mmap.mmap:
-    """Maps these bytes of a file for reading. Raises OSError; ValueError where they are none."""
-    return mmap.mmap(descriptor, len(span), prot=mmap.PROT_READ, flags=mmap.MAP_SHARED, offset=span.start)
+def _advise(mapping: mmap.mmap) -> None:
+    """Asks for huge pages, which a decode step reads by a tenth faster; else for all of the file to be read at once.
+
+    Not both: what is read ahead of its use lies in small pages.
+    """
+    for advice in ("MADV_HUGEPAGE", "MADV_WILLNEED"):  # neither is on every system
+        if hasattr(mmap, advice):
+            with contextlib.suppress(OSError):  # a kernel without huge pages
+                mapping.madvise(getattr(mmap, advice))
+                return
 
 
 def _view(mapping: mmap.mmap, dtype: torch.dtype, offset: int, shape: tuple[int, ...]) -> Tensor:

@@ -50,7 +50,7 @@ Decoder::Decoder(const Model& model, const Variant& variant, int num_threads)
   for (const Layer& layer : layers_)
     for (const Matrix* matrix : {&layer.qkv, &layer.out, &layer.gate_up, &layer.down}) widest = std::max(widest, matrix->in);
   while (highest_power < widest) highest_power *= 2;
-  quantized_.stride = (widest * variant.activation_bytes + 63) / 64 * 64;
+  quantized_.stride = Quantized::stride_for(widest);
   scratch_size_ = 2 * highest_power;
   scratch_.reserve(num_threads * scratch_size_);
 }
@@ -70,7 +70,7 @@ void Decoder::forward(const Step& step) {
 }
 
 void Decoder::logits(const int64_t* lanes, int64_t num_lanes, float* target) {
-  quantized_.values = quantized_values_.reserve(num_lanes * 2 * quantized_.stride);
+  quantized_.values = quantized_values_.reserve(num_lanes * quantized_.stride);
   quantized_.scales = quantized_scales_.reserve(num_lanes);
   quantized_.corrections = quantized_corrections_.reserve(num_lanes * 2);
   threads_.run([&](int thread) {
@@ -91,7 +91,7 @@ void Decoder::reserve(const Step& step) {
   to_sinks_.reserve(num * query_floats);
   mixed_.reserve(num * std::max(heads.num_heads * heads.head_dim, model_.intermediate_size));
   angles_.reserve(num * kAngles * heads.head_dim);
-  quantized_.values = quantized_values_.reserve(num * 2 * quantized_.stride);
+  quantized_.values = quantized_values_.reserve(num * quantized_.stride);
   quantized_.scales = quantized_scales_.reserve(num);
   quantized_.corrections = quantized_corrections_.reserve(num * 2);
   int64_t most_blocks = 0;

@@ -74,11 +74,11 @@ KAKEYA_API void kakeya_op_norm(const Variant* variant, const float* x, const flo
 // y = (y +) matrix x on the caller's thread: a panel at a time, as threads take them.
 KAKEYA_API void kakeya_op_linear(const Variant* variant, const Matrix* matrix, const float* x, int64_t num_tokens, int adds,
                                  float* y) {
-  const int64_t stride = (matrix->in * variant->activation_bytes + 63) / 64 * 64;
+  const int64_t stride = Quantized::stride_for(matrix->in);
   Buffer<char> values;
   Buffer<float> scales;
   Buffer<int32_t> corrections;
-  const Quantized quantized = {values.reserve(num_tokens * 2 * stride), scales.reserve(num_tokens),
+  const Quantized quantized = {values.reserve(num_tokens * stride), scales.reserve(num_tokens),
                                corrections.reserve(num_tokens * 2), stride};
   for (int64_t token = 0; token < num_tokens; ++token) variant->quantize(x + token * matrix->in, *matrix, quantized, token);
   for (int64_t panel = 0; panel * kPanel < matrix->out; ++panel)

@@ -1,7 +1,7 @@
 // The integer product of packed weights with quantized activations, for each instruction set.
 //
 // Four weights of one output, unsigned, meet four activations, signed: a `quad`. Sums may wrap around on the way;
-// the corrections they start from bring them back.
+// the corrections bring them back.
 #pragma once
 
 #include "variant.h"
@@ -14,172 +14,254 @@ constexpr int kVectors = kPanel / kLanes;  // of a panel's outputs
 constexpr int kPrefetchBytes = 2048;       // ahead of what is read from memory: about its latency
 constexpr int kOwnLines = 2 * kVectors;    // of two quads in the panel itself
 
+// An activation has 16 bits: 256 * upper + lower, both signed. Some instructions multiply these bytes, some all of it.
+// A product is known by two sums, too: 256 * upper + lower.
 #if defined(__AVX512VNNI__)
 
-typedef int8_t Activation;
-typedef BytePart Narrow;
-inline IntPart in_quads(IntPart x) { return x; }
+constexpr int kTokenRows = 2;  // upper bytes, lower bytes
+constexpr int64_t kChunkQuads = INT64_MAX;
 
-struct Quad {
-  __m512i all;
-  explicit Quad(const Activation* a) : all(_mm512_set1_epi32(as<int32_t>(*reinterpret_cast<const Activation(*)[4]>(a)))) {}
-};
-
-inline IntPart multiply_add(IntPart sum, const uint8_t* weights, const Quad& quad) {
-  return (IntPart)_mm512_dpbusd_epi32((__m512i)sum, _mm512_load_si512(weights), quad.all);
+inline void store_activations(char* row, int64_t stride, int64_t i, I whole, I upper, I lower) {
+  const auto store = [&](char* to, I x) {
+    const BytePart bytes = __builtin_convertvector(x.part[0], BytePart);
+    std::memcpy(to + i, &bytes, sizeof bytes);
+  };
+  store(row, upper);
+  store(row + stride / 2, lower);
 }
 
-constexpr int kTileTokens = 3;  // 3 tokens x 2 bytes x 4 vectors are 24 of 32 registers
-constexpr int kTileVectors = 4;
-
-#elif defined(__AVX2__)
-
-// Pairs of 16 bits, of bytes 0 and 2 and of bytes 1 and 3: what multiplies bytes here saturates.
-typedef int16_t Activation;
-typedef ShortPart Narrow;
-inline IntPart in_quads(IntPart x) { return __builtin_shufflevector(x, x, 0, 2, 1, 3, 4, 6, 5, 7); }
-
-struct Quad {
-  __m256i even, odd;
-  explicit Quad(const Activation* a) {
-    int32_t pairs[2];
-    std::memcpy(pairs, a, sizeof pairs);
-    even = _mm256_set1_epi32(pairs[0]);
-    odd = _mm256_set1_epi32(pairs[1]);
+struct Activations {
+  __m512i all;
+  Activations(const char* row, int64_t quad) {
+    int32_t bytes;
+    std::memcpy(&bytes, row + 4 * quad, sizeof bytes);
+    all = _mm512_set1_epi32(bytes);
   }
 };
 
-inline IntPart multiply_add(IntPart sum, const uint8_t* weights, const Quad& quad) {
-  const __m256i w = _mm256_load_si256(reinterpret_cast<const __m256i*>(weights));
-  const __m256i even = _mm256_and_si256(w, _mm256_set1_epi32(0x00FF00FF)), odd = _mm256_srli_epi16(w, 8);
-  return sum + ((IntPart)_mm256_madd_epi16(even, quad.even) + (IntPart)_mm256_madd_epi16(odd, quad.odd));
+struct Weights {
+  __m512i all;
+  Weights() = default;
+  explicit Weights(const uint8_t* from) : all(_mm512_load_si512(from)) {}
+};
+
+inline IntPart multiply_add(IntPart sum, const Weights& weights, const Activations& x) {
+  return (IntPart)_mm512_dpbusd_epi32((__m512i)sum, weights.all, x.all);
 }
 
-constexpr int kTileTokens = 1;
-constexpr int kTileVectors = 2;  // 2 bytes x 2 vectors of two parts are 8 of 16 registers
+constexpr int kTileTokens = 3;  // 3 tokens x 2 rows x 4 vectors are 24 of 32 registers
+constexpr int tile_vectors(int) { return 4; }
 
 #else
 
-typedef int16_t Activation;
-typedef ShortPart Narrow;
-inline IntPart in_quads(IntPart x) { return x; }
+constexpr int kTokenRows = 1;
+constexpr int64_t kChunkQuads = 64;  // 64 x 4 x 255 x 32639 < 2^31
 
-struct Quad {
-  IntPart value[4];
-  explicit Quad(const Activation* a) {
-    for (int i = 0; i < 4; ++i) value[i] = IntPart{} + a[i];
+#if defined(__AVX2__)
+
+// Pairs, of numbers 0 and 2 and of numbers 1 and 3: a quad's weights become pairs of 16 bits by a mask and a shift.
+inline IntPart in_pairs(IntPart x) { return __builtin_shufflevector(x, x, 0, 2, 1, 3, 4, 6, 5, 7); }
+
+struct Activations {
+  __m256i even, odd;
+  Activations(const char* row, int64_t quad) {
+    int32_t pair;  // one by one: of both at once compilers make no broadcasts from memory
+    std::memcpy(&pair, row + 8 * quad, sizeof pair);
+    even = _mm256_set1_epi32(pair);
+    std::memcpy(&pair, row + 8 * quad + 4, sizeof pair);
+    odd = _mm256_set1_epi32(pair);
   }
 };
 
-inline IntPart multiply_add(IntPart sum, const uint8_t* weights, const Quad& quad) {
-  UIntPart w;  // little-endian: the first weight is the lowest byte
-  std::memcpy(&w, weights, sizeof w);
-  for (int i = 0; i < 4; ++i) sum += (IntPart)((w >> (8 * i)) & 0xFFu) * quad.value[i];
+struct Weights {
+  __m256i even, odd;
+  Weights() = default;
+  explicit Weights(const uint8_t* from) {
+    const __m256i quads = _mm256_load_si256(reinterpret_cast<const __m256i*>(from));
+    even = _mm256_and_si256(quads, _mm256_set1_epi32(0x00FF00FF));
+    odd = _mm256_srli_epi16(quads, 8);
+  }
+};
+
+inline IntPart multiply_add(IntPart sum, const Weights& weights, const Activations& x) {
+  return sum + (IntPart)_mm256_madd_epi16(weights.even, x.even) + (IntPart)_mm256_madd_epi16(weights.odd, x.odd);
+}
+
+constexpr int kTileTokens = 4;
+constexpr int tile_vectors(int num_tokens) { return num_tokens > 1 ? 1 : 2; }  // weights and sums fit 16 registers
+
+#else
+
+inline IntPart in_pairs(IntPart x) { return x; }
+
+struct Activations {
+  IntPart value[4];
+  Activations(const char* row, int64_t quad) {
+    int16_t values[4];
+    std::memcpy(values, row + 8 * quad, sizeof values);
+    for (int i = 0; i < 4; ++i) value[i] = IntPart{} + values[i];
+  }
+};
+
+struct Weights {
+  UIntPart quads;  // little-endian: the first weight is the lowest byte
+  Weights() = default;
+  explicit Weights(const uint8_t* from) { std::memcpy(&quads, from, sizeof quads); }
+};
+
+inline IntPart multiply_add(IntPart sum, const Weights& weights, const Activations& x) {
+  for (int i = 0; i < 4; ++i) sum += (IntPart)((weights.quads >> (8 * i)) & 0xFFu) * x.value[i];
   return sum;
 }
 
 constexpr int kTileTokens = 1;
-constexpr int kTileVectors = 1;
+constexpr int tile_vectors(int) { return 1; }
 
 #endif
 
-// Both sums of some tokens for kTileVectors vectors of a panel's outputs.
+inline void store_activations(char* row, int64_t, int64_t i, I whole, I, I) {
+  KAKEYA_EACH_PART(const ShortPart shorts = __builtin_convertvector(in_pairs(whole.part[p]), ShortPart);
+                   std::memcpy(row + (i + p * kPartLanes) * 2, &shorts, sizeof shorts));
+}
+
+#endif
+
+// Of a token's products with a panel.
+struct Sums {
+  I upper[kVectors], lower[kVectors];
+};
+
+// Adds what the tile of a token came to; one row's sum fits 32 bits, and is split.
+template <int kTileParts>
+inline void add_tile(const IntPart (*rows)[kTileParts], int first_vector, Sums& sums) {
+#pragma GCC unroll 8
+  for (int p = 0; p < kTileParts; ++p) {
+    IntPart& upper = sums.upper[first_vector + p / kParts].part[p % kParts];
+    IntPart& lower = sums.lower[first_vector + p / kParts].part[p % kParts];
+    if constexpr (kTokenRows == 2) {
+      upper += rows[0][p];
+      lower += rows[1][p];
+    } else {
+      upper += rows[0][p] >> 8;
+      lower += rows[0][p] & 0xFF;
+    }
+  }
+}
+
+// The sums of some tokens for some vectors of a panel's outputs.
 //
 // Meanwhile lines of 64 bytes are fetched that are needed soon: kLines in two quads.
 template <int kTokens, int kLines>
-inline void sum_tile(const uint8_t* weights, int64_t num_quads, const char* rows, int64_t stride, const int32_t* corrections,
-                     const char* lines, int first_vector, I (&sums)[2 * kTokens][kVectors]) {
-  constexpr int kRows = 2 * kTokens;
-  constexpr int kTileParts = kTileVectors * kParts;
-  IntPart tile[kRows][kTileParts];
-#pragma GCC unroll 6
-  for (int row = 0; row < kRows; ++row)
-#pragma GCC unroll 8
-    for (int p = 0; p < kTileParts; ++p) tile[row][p] = IntPart{} + corrections[row];
-  for (int64_t quad = 0; quad < num_quads; ++quad, weights += kPanel * 4) {
-    if (kLines == 1 && quad % 2 == 0) __builtin_prefetch(lines + quad / 2 * 64, 0, 2);
+inline void sum_tile(const uint8_t* weights, int64_t num_quads, const char* tokens, int64_t stride, const char* lines,
+                     int first_vector, Sums* sums) {
+  constexpr int kRows = kTokenRows * kTokens;
+  constexpr int kTileParts = tile_vectors(kTokens) * kParts;
+  for (int64_t quad = 0; quad < num_quads;) {
+    IntPart tile[kRows][kTileParts] = {};
+    const int64_t end = num_quads - quad > kChunkQuads ? quad + kChunkQuads : num_quads;
+    for (; quad < end; ++quad, weights += kPanel * 4) {
+      if (kLines == 1 && quad % 2 == 0) __builtin_prefetch(lines + quad / 2 * 64, 0, 2);
 #pragma GCC unroll 4
-    for (int line = 0; line < kLines / 2; ++line)
-      __builtin_prefetch(lines + (quad * (kLines / 2) + line) * 64, 0, kLines == kOwnLines ? 3 : 2);
-#pragma GCC unroll 6
-    for (int row = 0; row < kRows; ++row) {
-      const Quad activations(reinterpret_cast<const Activation*>(rows + row * stride) + 4 * quad);
+      for (int line = 0; line < kLines / 2; ++line)
+        __builtin_prefetch(lines + (quad * (kLines / 2) + line) * 64, 0, kLines == kOwnLines ? 3 : 2);
+      Weights parts[kTileParts];
 #pragma GCC unroll 8
-      for (int p = 0; p < kTileParts; ++p)
-        tile[row][p] = multiply_add(tile[row][p], weights + p * kVectorBytes, activations);
+      for (int p = 0; p < kTileParts; ++p) parts[p] = Weights(weights + p * kVectorBytes);
+#pragma GCC unroll 6
+      for (int row = 0; row < kRows; ++row) {
+        const Activations x(tokens + row * (stride / kTokenRows), quad);
+#pragma GCC unroll 8
+        for (int p = 0; p < kTileParts; ++p) tile[row][p] = multiply_add(tile[row][p], parts[p], x);
+      }
     }
+#pragma GCC unroll 4
+    for (int t = 0; t < kTokens; ++t) add_tile(tile + t * kTokenRows, first_vector, sums[t]);
   }
-#pragma GCC unroll 6
-  for (int row = 0; row < kRows; ++row)
-#pragma GCC unroll 8
-    for (int p = 0; p < kTileParts; ++p) sums[row][first_vector + p / kParts].part[p % kParts] = tile[row][p];
 }
 
-// ((upper * 256 + lower) * scale of the row) * scale of the channel (+ bias) (+ what is there).
-inline void dequantize(const Matrix& matrix, int64_t panel, const I (&upper)[kVectors], const I (&lower)[kVectors], float scale,
-                       float* y, bool adds) {
+// 256 * upper + lower as a float: one rounding where it has no more than 32 bits.
+inline F whole_product(I upper, I lower) { return to_float(upper + (lower >> 8)) * 256.0f + to_float(lower & 0xFF); }
+
+// (product * scale of the row) * scale of the channel (+ bias) (+ what is there).
+inline void dequantize(const Matrix& matrix, int64_t panel, const Sums& sums, float scale, float* y, bool adds) {
   for (int v = 0; v < kVectors; ++v) {
     int64_t first = panel * kPanel + v * kLanes, left = matrix.out - first;
     if (left <= 0) return;
-    F value = to_float(upper[v]) * 256.0f + to_float(lower[v]);
-    value = value * scale * load(matrix.scales + first);
+    F value = whole_product(sums.upper[v], sums.lower[v]) * scale * load(matrix.scales + first);
     if (matrix.bias != nullptr) value = value + load_some(matrix.bias + first, left);
     if (adds) value = load_some(y + first, left) + value;
     store_some(y + first, value, left);
   }
 }
 
+// Memory that is needed soon, of which tiles fetch some while they compute.
+struct Ahead {
+  const char* next;
+  const char* end;
+};
+
+// The products of some tokens with a panel. In two quads it fetches kLines lines of 64 bytes, as long as there are any.
 template <int kTokens, int kLines>
-inline int64_t tile(const Matrix& matrix, int64_t panel, const Quantized& x, int64_t token, const char* lines,
-                    const Target& target) {
+inline void tile(const Matrix& matrix, int64_t panel, const Quantized& x, int64_t token, Ahead& ahead, const Target& target) {
   const int64_t num_quads = (matrix.in + 3) / 4;
   const uint8_t* weights = matrix.values + panel * num_quads * kPanel * 4;
-  const char* rows = x.values + 2 * token * x.stride;
-  const int32_t* corrections = x.corrections + 2 * token;
-  I sums[2 * kTokens][kVectors];
-  sum_tile<kTokens, kLines>(weights, num_quads, rows, x.stride, corrections, lines, 0, sums);
-  for (int v = kTileVectors; v < kVectors; v += kTileVectors)
-    sum_tile<kTokens, 0>(weights + v * 64, num_quads, rows, x.stride, corrections, lines, v, sums);
+  const char* tokens = x.values + token * x.stride;
+  Sums sums[kTokens];
   for (int t = 0; t < kTokens; ++t)
-    dequantize(matrix, panel, sums[2 * t], sums[2 * t + 1], x.scales[token + t], target.y + (token + t) * target.stride,
-               target.adds);
-  return kTokens;
+    for (int v = 0; v < kVectors; ++v) {
+      sums[t].upper[v] = all(x.corrections[2 * (token + t)]);
+      sums[t].lower[v] = all(x.corrections[2 * (token + t) + 1]);
+    }
+  for (int v = 0; v < kVectors; v += tile_vectors(kTokens)) {
+    if (ahead.next < ahead.end) {
+      sum_tile<kTokens, kLines>(weights + v * 64, num_quads, tokens, x.stride, ahead.next, v, sums);
+      ahead.next += num_quads * kLines / 2 * 64;
+    } else {
+      sum_tile<kTokens, 0>(weights + v * 64, num_quads, tokens, x.stride, nullptr, v, sums);
+    }
+  }
+  for (int t = 0; t < kTokens; ++t)
+    dequantize(matrix, panel, sums[t], x.scales[token + t], target.y + (token + t) * target.stride, target.adds);
 }
 
-// Returns how many tokens it took.
+// The next tile of a panel. Returns after which token it ends.
 template <int kLines>
 inline int64_t next_tile(const Matrix& matrix, int64_t panel, const Quantized& x, int64_t token, int64_t num_tokens,
-                         const char* lines, const Target& target) {
+                         Ahead& ahead, const Target& target) {
   const int64_t left = num_tokens - token;
+  if constexpr (kTileTokens >= 4)
+    if (left >= 4) return tile<4, kLines>(matrix, panel, x, token, ahead, target), token + 4;
   if constexpr (kTileTokens >= 3)
-    if (left == 3 || left > 4) return tile<3, kLines>(matrix, panel, x, token, lines, target);
+    if (left == 3 || left > 4) return tile<3, kLines>(matrix, panel, x, token, ahead, target), token + 3;
   if constexpr (kTileTokens >= 2)
-    if (left >= 2) return tile<2, kLines>(matrix, panel, x, token, lines, target);
-  return tile<1, kLines>(matrix, panel, x, token, lines, target);
+    if (left >= 2) return tile<2, kLines>(matrix, panel, x, token, ahead, target), token + 2;
+  return tile<1, kLines>(matrix, panel, x, token, ahead, target), token + 1;
 }
 
-// All tiles of a panel but the first: they find it in a cache, and fetch the next panel while there is some of it left.
 template <int kLines>
-inline void other_tiles(const Matrix& matrix, int64_t panel, const Quantized& x, int64_t token, int64_t num_tokens,
-                        const Target& target) {
-  const int64_t num_quads = (matrix.in + 3) / 4, panel_bytes = num_quads * kPanel * 4;
-  const char* next = reinterpret_cast<const char*>(matrix.values) + (panel + 1) * panel_bytes;
-  for (int64_t fetched = 0; token < num_tokens; fetched += num_quads * kLines / 2 * 64)
-    token += fetched < panel_bytes ? next_tile<kLines>(matrix, panel, x, token, num_tokens, next + fetched, target)
-                                   : next_tile<0>(matrix, panel, x, token, num_tokens, next, target);
+inline void tiles(const Matrix& matrix, int64_t panel, const Quantized& x, int64_t token, int64_t num_tokens, Ahead ahead,
+                  const Target& target) {
+  while (token < num_tokens) token = next_tile<kLines>(matrix, panel, x, token, num_tokens, ahead, target);
 }
 
 void product(const Matrix& matrix, const Quantized& x, int64_t num_tokens, int64_t first_panel, int64_t last_panel,
              const Target& target) {
   if (num_tokens == 0) return;
   const int64_t panel_bytes = (matrix.in + 3) / 4 * kPanel * 4;
+  const int num_passes = kVectors / tile_vectors(static_cast<int>(num_tokens));  // over a panel, of a tile
   for (int64_t panel = first_panel; panel < last_panel; ++panel) {
     const char* own = reinterpret_cast<const char*>(matrix.values) + panel * panel_bytes;
-    const int64_t token = next_tile<kOwnLines>(matrix, panel, x, 0, num_tokens, own + kPrefetchBytes, target);
-    const int64_t num_others = (num_tokens - token) / kTileTokens;  // the next panel is fetched by all of them, or nearly
-    if (num_others >= 8) other_tiles<1>(matrix, panel, x, token, num_tokens, target);
-    else if (num_others >= 4) other_tiles<2>(matrix, panel, x, token, num_tokens, target);
-    else other_tiles<4>(matrix, panel, x, token, num_tokens, target);
+    Ahead next = {own + panel_bytes, own + 2 * panel_bytes};
+    int64_t token = 0;
+    if (num_passes == 1) {  // the first tile reads the panel from memory, just behind what it fetches
+      Ahead close = {own + kPrefetchBytes, next.end};
+      token = next_tile<kOwnLines>(matrix, panel, x, 0, num_tokens, close, target);
+    }
+    // The other ones find it in a cache. All passes together fetch the next panel.
+    const int64_t passes = (num_tokens - token + kTileTokens - 1) / kTileTokens * num_passes;
+    if (passes >= 8) tiles<1>(matrix, panel, x, token, num_tokens, next, target);
+    else if (passes >= 4) tiles<2>(matrix, panel, x, token, num_tokens, next, target);
+    else tiles<4>(matrix, panel, x, token, num_tokens, next, target);
   }
 }
 

@@ -41,12 +41,6 @@ void norm(const float* x, const float* weight, float eps, int64_t size, float* y
 constexpr float kActivationLimit = 32639.0f;     // 127 * 256 + 127
 constexpr float kLeastMagnitude = 0x1p-100f;     // rows below it count as zero: their reciprocal would overflow
 
-// As the product reads them.
-inline void store_narrow(char* row, I x) {
-  KAKEYA_EACH_PART(const Narrow narrow = __builtin_convertvector(in_quads(x.part[p]), Narrow);
-                   std::memcpy(row + p * sizeof narrow, &narrow, sizeof narrow));
-}
-
 void quantize(const float* x, const Matrix& matrix, const Quantized& target, int64_t token) {
   I most = all(0);  // as bits: they grow with the magnitude, and what is not a number is above all
   for (int64_t i = 0; i < matrix.in; i += kLanes)
@@ -55,16 +49,13 @@ void quantize(const float* x, const Matrix& matrix, const Quantized& target, int
   const float inverse = magnitude < kLeastMagnitude ? 0.0f : kActivationLimit / magnitude;
   // Not a number where an activation is none or infinite: so is then all that the row makes, as in the eager form.
   target.scales[token] = magnitude / kActivationLimit * (magnitude - magnitude == 0.0f ? 1.0f : __builtin_nanf(""));
-  char* upper_row = target.values + 2 * token * target.stride;
-  char* lower_row = upper_row + target.stride;
   I upper_sum = all(0), lower_sum = all(0);
   for (int64_t i = 0; i < matrix.in; i += kLanes) {  // rows have room for whole vectors
     I whole = round_to_int(load_some(x + i, matrix.in - i) * load_some(matrix.stretch + i, matrix.in - i) * inverse);
     const I upper = (whole + 128) >> 8, lower = whole - (upper << 8);
     upper_sum = upper_sum + upper;
     lower_sum = lower_sum + lower;
-    store_narrow(upper_row + i * sizeof(Activation), upper);
-    store_narrow(lower_row + i * sizeof(Activation), lower);
+    store_activations(target.values + token * target.stride, target.stride, i, whole, upper, lower);
   }
   target.corrections[2 * token] = -128 * total(upper_sum);
   target.corrections[2 * token + 1] = -128 * total(lower_sum);

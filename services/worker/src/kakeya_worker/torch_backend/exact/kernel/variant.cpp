@@ -13,7 +13,7 @@ namespace kakeya {
 
 extern const Variant KAKEYA_JOIN(variant_, KAKEYA_VARIANT);
 const Variant KAKEYA_JOIN(variant_, KAKEYA_VARIANT) = {
-    KAKEYA_TEXT(KAKEYA_VARIANT), sizeof(Activation), norm, quantize, swiglu, embed, product, heads, attend, exp_in_place,
+    KAKEYA_TEXT(KAKEYA_VARIANT), norm, quantize, swiglu, embed, product, heads, attend, exp_in_place,
 };
 
 }  // namespace kakeya

@@ -25,12 +25,14 @@ struct Matrix {
   int64_t in;
 };
 
-// The activations of some tokens, quantized for one matrix. A token has two rows of `stride` bytes: upper and lower bytes.
+// The activations of some tokens, 16 bits each, quantized for one matrix and laid out as a variant's product reads them.
 struct Quantized {
-  char* values;         // [tokens, 2, stride]
-  float* scales;        // [tokens]
-  int32_t* corrections; // -128 times the sum of each row, since weights are stored 128 too large; [tokens, 2]
-  int64_t stride;       // bytes
+  static KAKEYA_LOCAL int64_t stride_for(int64_t in) { return (in * 2 + 127) / 128 * 128; }
+
+  char* values;          // [tokens, stride]
+  float* scales;         // [tokens]
+  int32_t* corrections;  // -128 times the sums of upper and of lower bytes: weights are stored 128 too large; [tokens, 2]
+  int64_t stride;        // bytes
 };
 
 // Where a product goes: y = product, or y = y + product for a residual.
@@ -86,8 +88,6 @@ struct HeadShape {
 
 struct Variant {
   const char* name;
-  int64_t activation_bytes;  // of one byte of a quantized activation, as the product reads it
-
   // y = norm(x); scratch [size rounded up to a power of two, at least 16].
   void (*norm)(const float* x, const float* weight, float eps, int64_t size, float* y, float* scratch);
   // One token's row for a matrix; x [in].

@@ -187,51 +187,46 @@ inline int32_t total(I x) {
   return sum;
 }
 
-#if defined(__AVX512F__)
+// Halves of two vectors added at once, in groups of lanes: of a group's first half come a's sums, of its second b's.
+#define KAKEYA_FOLD(name, first, second)               \
+  inline FloatPart name(FloatPart a, FloatPart b) {    \
+    return KAKEYA_LANES first + KAKEYA_LANES second;   \
+  }
+#define KAKEYA_LANES(...) __builtin_shufflevector(a, b, __VA_ARGS__)
 
-// Halves of two vectors added at once: [a0..a7 b0..b7] + [a8..a15 b8..b15], and so on in parts of 8, 4 and 2.
-inline FloatPart fold_8(FloatPart a, FloatPart b) {
-  return __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23) +
-         __builtin_shufflevector(a, b, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31);
-}
-inline FloatPart fold_4(FloatPart a, FloatPart b) {
-  return __builtin_shufflevector(a, b, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27) +
-         __builtin_shufflevector(a, b, 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31);
-}
-inline FloatPart fold_2(FloatPart a, FloatPart b) {
-  return __builtin_shufflevector(a, b, 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29) +
-         __builtin_shufflevector(a, b, 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31);
-}
-inline FloatPart fold_1(FloatPart a, FloatPart b) {
-  return __builtin_shufflevector(a, b, 0, 2, 16, 18, 4, 6, 20, 22, 8, 10, 24, 26, 12, 14, 28, 30) +
-         __builtin_shufflevector(a, b, 1, 3, 17, 19, 5, 7, 21, 23, 9, 11, 25, 27, 13, 15, 29, 31);
-}
+// Vector number 0 and every fourth after it of as many as a part has lanes, each folded to four lanes.
+#if defined(__AVX512F__)
+KAKEYA_FOLD(fold_8, (0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23), (8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31))
+KAKEYA_FOLD(fold_4, (0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27), (4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31))
+KAKEYA_FOLD(fold_2, (0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29), (2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31))
+KAKEYA_FOLD(fold_1, (0, 2, 16, 18, 4, 6, 20, 22, 8, 10, 24, 26, 12, 14, 28, 30), (1, 3, 17, 19, 5, 7, 21, 23, 9, 11, 25, 27, 13, 15, 29, 31))
+
+inline FloatPart to_fours(const F* x) { return fold_4(fold_8(x[0].part[0], x[4].part[0]), fold_8(x[8].part[0], x[12].part[0])); }
+
+#elif defined(__AVX2__)
+KAKEYA_FOLD(fold_4, (0, 1, 2, 3, 8, 9, 10, 11), (4, 5, 6, 7, 12, 13, 14, 15))
+KAKEYA_FOLD(fold_2, (0, 1, 8, 9, 4, 5, 12, 13), (2, 3, 10, 11, 6, 7, 14, 15))
+KAKEYA_FOLD(fold_1, (0, 2, 8, 10, 4, 6, 12, 14), (1, 3, 9, 11, 5, 7, 13, 15))
+
+inline FloatPart to_fours(const F* x) { return fold_4(x[0].part[0] + x[0].part[1], x[4].part[0] + x[4].part[1]); }
+
+#else
+KAKEYA_FOLD(fold_2, (0, 1, 4, 5), (2, 3, 6, 7))
+KAKEYA_FOLD(fold_1, (0, 2, 4, 6), (1, 3, 5, 7))
+
+inline FloatPart to_fours(const F* x) { return (x->part[0] + x->part[2]) + (x->part[1] + x->part[3]); }
+
+#endif
+#undef KAKEYA_FOLD
+#undef KAKEYA_LANES
 
 // The folds by halves of sixteen vectors, one in each lane.
 inline F fold_all(const F* x) {
-  FloatPart quarter[4];
-  for (int i = 0; i < 4; ++i)
-    quarter[i] = fold_4(fold_8(x[i].part[0], x[4 + i].part[0]), fold_8(x[8 + i].part[0], x[12 + i].part[0]));
-  return {{fold_1(fold_2(quarter[0], quarter[1]), fold_2(quarter[2], quarter[3]))}};
+  F folds;
+  KAKEYA_EACH_PART(const F* own = x + p * kPartLanes;
+                   folds.part[p] = fold_1(fold_2(to_fours(own), to_fours(own + 1)), fold_2(to_fours(own + 2), to_fours(own + 3))));
+  return folds;
 }
-
-#else
-
-inline float fold_four(const float* x) { return (x[0] + x[2]) + (x[1] + x[3]); }
-
-inline F fold_all(const F* x) {
-  float folds[kLanes];
-  for (int i = 0; i < kLanes; ++i) {
-    float lanes[kLanes];
-    store(lanes, x[i]);
-    for (int lane = 0; lane < 8; ++lane) lanes[lane] += lanes[8 + lane];
-    for (int lane = 0; lane < 4; ++lane) lanes[lane] += lanes[4 + lane];
-    folds[i] = fold_four(lanes);
-  }
-  return load(folds);
-}
-
-#endif
 
 inline float fold(F x) {
   float lanes[kLanes];
