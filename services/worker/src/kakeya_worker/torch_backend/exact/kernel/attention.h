@@ -62,6 +62,29 @@ class AttentionTile {
       __builtin_prefetch(head + byte);
   }
 
+  struct OfQueries {
+    FloatPart part[kQueries];
+  };
+
+  // One part of the queries' products with a key: of vectors kFirst, kFirst + kStep .. the fold by halves. Depth first, so
+  // that few of them are alive at a time.
+  template <int kFirst, int kStep>
+  KAKEYA_LOCAL OfQueries products(const typename KV::Stored* key_at, const float* queries, int p) const {
+    OfQueries sums;
+    if constexpr (kStep == kHeadVectors) {
+      const FloatPart key = load_head_part<KV>(key_at, head_dim(), kFirst, p);
+#pragma GCC unroll 4
+      for (int q = 0; q < kQueries; ++q)
+        sums.part[q] = Float32::load_part(queries + to_[q] + kFirst * kLanes + p * kPartLanes) * key;
+    } else {
+      sums = products<kFirst, 2 * kStep>(key_at, queries, p);
+      const OfQueries others = products<kFirst + kStep, 2 * kStep>(key_at, queries, p);
+#pragma GCC unroll 4
+      for (int q = 0; q < kQueries; ++q) sums.part[q] = sums.part[q] + others.part[q];
+    }
+    return sums;
+  }
+
   // Scaled products of the queries with a block's keys; -infinity where a query does not see the key.
   void score(int block, F* most) const {
     const float* queries = block < row_.num_sink_blocks ? row_.to_sinks : row_.to_recent;
@@ -69,20 +92,12 @@ class AttentionTile {
     for (int place = 0; place < kBlock; ++place) {
       const auto* key_at = slot(row_.keys, block, place);
       fetch(row_.keys, block + kBlocksAhead, place);
-      F key[kHeadVectors];
-#pragma GCC unroll 16
-      for (int v = 0; v < kHeadVectors; ++v) key[v] = load_head<KV>(key_at, head_dim(), v);
+      const auto fold_vectors = [&](auto p) {
+        const OfQueries sums = products<0, 1>(key_at, queries, p);
 #pragma GCC unroll 4
-      for (int q = 0; q < kQueries; ++q) {
-        F product[kHeadVectors];
-#pragma GCC unroll 16
-        for (int v = 0; v < kHeadVectors; ++v) product[v] = load(queries + to_[q] + v * kLanes) * key[v];
-#pragma GCC unroll 4
-        for (int half = kHeadVectors / 2; half > 0; half /= 2)
-#pragma GCC unroll 8
-          for (int v = 0; v < half; ++v) product[v] = product[v] + product[v + half];
-        folded[q][place] = product[0];
-      }
+        for (int q = 0; q < kQueries; ++q) folded[q][place].part[p] = sums.part[q];
+      };
+      KAKEYA_EACH_PART(fold_vectors(p));
     }
     for (int q = 0; q < kQueries; ++q) {
       F scores = fold_all(folded[q]) * shape_.scale;
@@ -109,40 +124,67 @@ class AttentionTile {
     }
   }
 
+  // What a block brings to the sum of values: those that any of the queries sees, with their weights.
+  struct Values {
+    int num = 0;
+    const typename KV::Stored* at[kBlock];
+    const typename KV::Stored* next[kBlock];  // in the next block
+    float weights[kQueries][kBlock];
+  };
+
+  Values values_of(int block) const {
+    Values values;
+    const int next = block + kBlocksAhead < row_.num_blocks ? block + kBlocksAhead : block;
+    for (uint32_t keys = seen(block); keys != 0; keys &= keys - 1, ++values.num) {
+      const int place = __builtin_ctz(keys);
+      values.at[values.num] = slot(row_.values, block, place);
+      values.next[values.num] = slot(row_.values, next, place);
+#pragma GCC unroll 4
+      for (int q = 0; q < kQueries; ++q) values.weights[q][values.num] = scores_[q][block * kBlock + place];
+    }
+    return values;
+  }
+
   // Weighted values, in a block place after place, then block after block, over the sum of the weights in the same order.
   void mix() const {
     constexpr int kMost = kMixSums / kQueries > 8 ? 8 : kMixSums / kQueries, kAtOnce = kMost < kHeadVectors ? kMost : kHeadVectors;
+    F total[kQueries][kHeadVectors];
+    clear(total);
+    for (int block = 0; block < row_.num_blocks; ++block) {
+      const Values values = values_of(block);
+      for (int v = 0; v < kHeadVectors; v += kAtOnce) add_values<kAtOnce>(values, v, total);
+    }
     float weights[kQueries];
     sum_weights(weights);
-    for (int v = 0; v < kHeadVectors; v += kAtOnce) {
-      F total[kQueries][kAtOnce], sum[kQueries][kAtOnce];
-      clear(total);
-      for (int block = 0; block < row_.num_blocks; ++block) {
-        uint32_t keys = seen(block);
-        if (keys == 0) continue;
-        clear(sum);
-        for (; keys != 0; keys &= keys - 1) {
-          const int place = __builtin_ctz(keys);
-          const auto* value_at = slot(row_.values, block, place);
-          if (v == 0) fetch(row_.values, block + kBlocksAhead, place);
-#pragma GCC unroll 8
-          for (int i = 0; i < kAtOnce; ++i) {
-            const F value = load_head<KV>(value_at, head_dim(), v + i);
-#pragma GCC unroll 4
-            for (int q = 0; q < kQueries; ++q) sum[q][i] = sum[q][i] + value * scores_[q][block * kBlock + place];
-          }
-        }
-        for (int q = 0; q < kQueries; ++q)
-          for (int i = 0; i < kAtOnce; ++i) total[q][i] = total[q][i] + sum[q][i];
-      }
-      for (int q = 0; q < kQueries; ++q)
-        for (int i = 0; i < kAtOnce; ++i)
-          store_some(mixed_[q] + (v + i) * kLanes, total[q][i] / weights[q], head_dim() - (v + i) * kLanes);
-    }
+    for (int q = 0; q < kQueries; ++q)
+      for (int v = 0; v < kHeadVectors; ++v)
+        store_some(mixed_[q] + v * kLanes, total[q][v] / weights[q], head_dim() - v * kLanes);
   }
 
+  // Vectors v .. v + kAtOnce - 1 of them.
   template <int kAtOnce>
-  static void clear(F (&sums)[kQueries][kAtOnce]) {
+  void add_values(const Values& values, int v, F (&total)[kQueries][kHeadVectors]) const {
+    constexpr int kLineLanes = 64 / sizeof(typename KV::Stored);
+    F sum[kQueries][kAtOnce];
+    clear(sum);
+    for (int key = 0; key < values.num; ++key) {
+#pragma GCC unroll 8
+      for (int lane = 0; lane < kAtOnce * kLanes; lane += kLineLanes) __builtin_prefetch(values.next[key] + v * kLanes + lane);
+#pragma GCC unroll 8
+      for (int i = 0; i < kAtOnce; ++i) {
+        const F value = load_head<KV>(values.at[key], head_dim(), v + i);
+#pragma GCC unroll 4
+        for (int q = 0; q < kQueries; ++q) sum[q][i] = sum[q][i] + value * values.weights[q][key];
+      }
+    }
+#pragma GCC unroll 4
+    for (int q = 0; q < kQueries; ++q)
+#pragma GCC unroll 8
+      for (int i = 0; i < kAtOnce; ++i) total[q][v + i] = total[q][v + i] + sum[q][i];
+  }
+
+  template <int kNum>
+  static void clear(F (&sums)[kQueries][kNum]) {
     for (auto& of_query : sums)
       for (F& sum : of_query) sum = all(0.0f);
   }

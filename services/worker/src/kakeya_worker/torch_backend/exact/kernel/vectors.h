@@ -257,21 +257,22 @@ inline F exp_of(F x) {
   return select(is_zero, all(0.0f), y);
 }
 
-inline U widen(const uint16_t* x) {
-  U wide;
-#if defined(__AVX512F__)  // of the conversion below compilers make four instructions
-  wide.part[0] = (UIntPart)_mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(x)));
+inline UIntPart widen(const uint16_t* x) {
+#if defined(__AVX512F__)  // of the conversion below compilers make several instructions
+  return (UIntPart)_mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(x)));
+#elif defined(__AVX2__)
+  return (UIntPart)_mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(x)));
 #else
-  KAKEYA_EACH_PART(HalfPart half; std::memcpy(&half, x + p * kPartLanes, sizeof half);
-                   wide.part[p] = __builtin_convertvector(half, UIntPart));
+  HalfPart half;
+  std::memcpy(&half, x, sizeof half);
+  return __builtin_convertvector(half, UIntPart);
 #endif
-  return wide;
 }
 
 // K and V as they lie in the slab.
 struct BFloat16 {
   typedef uint16_t Stored;
-  static F load(const uint16_t* p) { return as<F>(widen(p) << 16u); }
+  static FloatPart load_part(const uint16_t* p) { return (FloatPart)(widen(p) << 16u); }
   static uint16_t round(float x) {  // to the nearest, ties to even, by its bits
     const uint32_t bits = as<uint32_t>(x);
     return static_cast<uint16_t>((bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16);
@@ -280,18 +281,29 @@ struct BFloat16 {
 
 struct Float32 {
   typedef float Stored;
-  static F load(const float* p) { return kakeya::load(p); }
+  static FloatPart load_part(const float* p) {
+    FloatPart x;
+    std::memcpy(&x, p, sizeof x);
+    return x;
+  }
   static float round(float x) { return x; }
 };
 
-// Vector number v of a head's, zeros beyond head_dim.
+// Part p of vector number v of a head's, zeros beyond head_dim.
+template <class KV>
+inline FloatPart load_head_part(const typename KV::Stored* head, int64_t head_dim, int v, int p) {
+  const int64_t first = v * kLanes + p * kPartLanes, left = head_dim - first;
+  if (left >= kPartLanes) return KV::load_part(head + first);
+  typename KV::Stored some[kPartLanes] = {};
+  if (left > 0) std::memcpy(some, head + first, left * sizeof some[0]);
+  return KV::load_part(some);
+}
+
 template <class KV>
 inline F load_head(const typename KV::Stored* head, int64_t head_dim, int v) {
-  const int64_t left = head_dim - v * kLanes;
-  if (left >= kLanes) return KV::load(head + v * kLanes);
-  typename KV::Stored some[kLanes] = {};
-  if (left > 0) std::memcpy(some, head + v * kLanes, left * sizeof some[0]);
-  return KV::load(some);
+  F x;
+  KAKEYA_EACH_PART(x.part[p] = load_head_part<KV>(head, head_dim, v, p));
+  return x;
 }
 
 }  // namespace
