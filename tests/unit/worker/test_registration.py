@@ -78,7 +78,7 @@ class Registry(RegistryServiceServicer):
         if self.heartbeat_refusal is not None:
             raise self.heartbeat_refusal
         await self.heartbeats.put(request)
-        return pb.HeartbeatResponse(orphans=self.orphans)
+        return pb.HeartbeatResponse(orphans=self.orphans, router_addresses=self.routers)
 
     async def Leave(self, request: pb.LeaveRequest, context: Context) -> pb.LeaveResponse:
         await self.leaves.put(request)
@@ -218,6 +218,7 @@ async def test_when_a_router_goes_the_next_is_tried_and_the_sessions_stay(engine
             registration = Registration(engine, IDENTITY, ["127.0.0.1:1", first_address])
             task = asyncio.create_task(registration.run())
             joined_first = await asyncio.wait_for(first.joins.get(), 10)
+            await asyncio.wait_for(registration.joined.wait(), 10)  # and knows of the second
         second.known = first.known
         joined_second = await asyncio.wait_for(second.joins.get(), 20)
         task.cancel()

@@ -21,13 +21,15 @@ COSTS = StepCosts(step_seconds=0.02, token_seconds=0.002, slot_seconds=0.000_02)
 
 @pytest.fixture
 def slow(verifier: TorchVerifier, monkeypatch: pytest.MonkeyPatch) -> TorchVerifier:
-    """A model that sleeps as long as the costs say."""
+    """A model that takes as long as the costs say."""
     forward = verifier.forward
 
     def slowly(rows: Sequence[Row]) -> None:
+        began = time.perf_counter()
         forward(rows)
         num_tokens = sum(len(row.token_ids) for row in rows)
-        time.sleep(COSTS.seconds(num_tokens, sum(int(row.visible.sum()) for row in rows)))
+        cost = COSTS.seconds(num_tokens, sum(int(row.visible.sum()) for row in rows))
+        time.sleep(max(cost - (time.perf_counter() - began), 0.0))
 
     monkeypatch.setattr(verifier, "forward", slowly)
     return verifier

@@ -12,6 +12,7 @@ from kakeya_worker.engine.verifier import ModelRefused
 from kakeya_worker.torch_backend.checkpoint import Weights
 from kakeya_worker.torch_backend.decoder import Decoder
 from kakeya_worker.torch_backend.exact import NUMERICS_VERSION, integer_product
+from kakeya_worker.torch_backend.exact.integer_product import IntegerProduct
 from kakeya_worker.torch_backend.exact.kernel import library
 from kakeya_worker.torch_backend.exact.kernel.interface import MAX_HEAD_DIM
 from kakeya_worker.torch_backend.exact.kernel.library import Kernel
@@ -40,7 +41,7 @@ class Mode:
 
     weights: str
     kv_dtype: torch.dtype
-    product: integer_product.IntegerProduct | None = None
+    product: IntegerProduct | None = None
     kernel: Kernel | None = None
 
     def prepare(self, tensors: Weights, digest: str, cache_directory: Path | None) -> tuple[Numerics[Any], str]:
@@ -80,7 +81,8 @@ def choose_mode(weights: str, kv_dtype: str, checkpoint_dtype: str) -> Mode:
     if kv_dtype not in ("auto", *_FLOATS):
         raise ModelRefused(f"KV of type {kv_dtype!r} cannot run; what can: {', '.join(_FLOATS)}")
     kernel = library.chosen_kernel() if weights in ("auto", "int8") else None
-    is_native = weights in ("auto", "int8") and integer_product.is_exact(integer_product.native)
+    product = _integer_product() if weights in ("auto", "int8") else None
+    is_native = product is integer_product.native
     is_fast = is_native or (kernel is not None and kernel.name != "portable")
     problem = problem_with_floats()
     if weights == "auto":
@@ -89,20 +91,28 @@ def choose_mode(weights: str, kv_dtype: str, checkpoint_dtype: str) -> Mode:
     if weights == "int8":
         if problem is not None:
             raise ModelRefused(f"exact mode cannot run: {problem}")
-        return _exact_mode("bfloat16" if kv_dtype == "auto" else kv_dtype, kernel, is_native=is_native)
+        return _exact_mode("bfloat16" if kv_dtype == "auto" else kv_dtype, kernel, product)
     if kv_dtype not in ("auto", weights):
         raise ModelRefused(f"weights of {weights} keep their KV in {weights}, not {kv_dtype}")
     return Mode(weights, _FLOATS[weights])
 
 
-def _exact_mode(kv_dtype: str, kernel: Kernel | None, *, is_native: bool) -> Mode:
-    """The eager form's product is needed without a kernel, and for what that cannot do. Raises ModelRefused."""
+def _integer_product() -> IntegerProduct:
+    """The eager form's: needed without a kernel, and for what that cannot do."""
+    if integer_product.native_is_fast() and integer_product.is_exact(integer_product.native):
+        return integer_product.native
+    return integer_product.by_float_blocks
+
+
+def _exact_mode(kv_dtype: str, kernel: Kernel | None, product: IntegerProduct | None) -> Mode:
+    """Raises ModelRefused."""
     if kernel is not None:
         check_kernel(kernel)
         _log.info("kernel chosen", kernel=kernel.name)
-    elif not is_native:
-        _log.warning("this CPU's int8 products saturate; exact mode runs on float32 products and is slow")
-    product = integer_product.native if is_native else integer_product.by_float_blocks
+    elif product is not integer_product.native:
+        _log.warning(
+            "torch has no fast and exact int8 products on this CPU; exact mode runs on float32 ones and is slow"
+        )
     return Mode("int8", _FLOATS[kv_dtype], product, kernel)
 
 
