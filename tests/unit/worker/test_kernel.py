@@ -16,7 +16,7 @@ from kakeya_worker.engine.retention import SessionOptions, SinkWindow, sink_wind
 from kakeya_worker.engine.row import Row
 from kakeya_worker.engine.verifier import ModelRefused
 from kakeya_worker.torch_backend import TorchVerifier, mode
-from kakeya_worker.torch_backend.exact import attention, integer_product, key_blocks
+from kakeya_worker.torch_backend.exact import attention, integer_product, key_blocks, quantization
 from kakeya_worker.torch_backend.exact.arithmetic import exp, round_to
 from kakeya_worker.torch_backend.exact.kernel import interface, probe
 from kakeya_worker.torch_backend.exact.kernel.library import CHOICE_VARIABLE, Kernel, load, variants
@@ -71,14 +71,17 @@ def test_linear_layers(
     assert same(operations.linear(packed, x, bias, onto), onto + biased)
 
 
-def test_sums_as_large_as_they_get(operations: Operations) -> None:
+@pytest.mark.parametrize("activation", [127 * 256 + 127, 127 * 256 - 128, -127 * 256 + 127, -127 * 256 - 127])
+def test_sums_as_large_as_they_get(operations: Operations, activation: int) -> None:
     """Weights are 128 too large on the way, so that sums wrap around 32 bits and back."""
     depth = integer_product.MAX_DEPTH
     matrix = quantize_matrix([torch.stack([torch.ones(depth), -torch.ones(depth)])])
-    for sign in (1.0, -1.0):
-        x = torch.full((1, depth), sign)
-        expected = Int8Linear(matrix, None, integer_product.by_float_blocks)(x)
-        assert same(operations.linear(pack(matrix), x), expected)
+    x = torch.full((5, depth), float(activation))
+    x[:, 0] = quantization.ACTIVATION_LIMIT  # so that its scale is 1
+    product = torch.tensor([127, -127]) * int(x[0].sum(dtype=torch.float64))
+    expected = (product // 256).float() * 256.0 + (product % 256).float()
+    assert same(operations.linear(pack(matrix), x), (expected * matrix.scales).expand(5, 2))
+    assert same(operations.linear(pack(matrix), x), Int8Linear(matrix, None, integer_product.by_float_blocks)(x))
 
 
 @pytest.mark.parametrize("place", [0, 21, 36])

@@ -16,7 +16,7 @@ from kakeya_shared.service_process import StartError
 from kakeya_worker.engine.verifier import ModelRefused
 from kakeya_worker.program import load_engine
 from kakeya_worker.settings import WorkerSettings
-from kakeya_worker.torch_backend.exact.kernel import build, library
+from kakeya_worker.torch_backend.exact.kernel import build, interface, library
 
 ROOT = Path(__file__).parents[3]
 KERNEL = "kakeya_worker/torch_backend/exact/kernel"
@@ -340,6 +340,19 @@ def test_a_file_that_only_claims_to_be_the_library_is_not_loaded(tmp_path: Path)
 def _choice(monkeypatch: pytest.MonkeyPatch, choice: str) -> str | None:
     monkeypatch.setenv(library.CHOICE_VARIABLE, choice)
     return library.chosen_variant()
+
+
+@needs_compiler
+def test_python_and_the_library_agree_on_structs_and_constants(monkeypatch: pytest.MonkeyPatch) -> None:
+    built = ctypes.CDLL(str(build.LIBRARY))
+    interface.declare(built)
+    for index, number in enumerate(interface._LAYOUT):
+        other = [*interface._LAYOUT]
+        other[index] = number + 1
+        monkeypatch.setattr(interface, "_LAYOUT", other)
+        with pytest.raises(OSError, match=r"not those of interface\.py"):
+            interface.declare(built)
+        monkeypatch.undo()
 
 
 def test_the_best_variant_runs_unless_another_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -217,7 +217,7 @@ def test_errors_count_and_the_next_turn_is_played(
         None, "QuotaExceeded: scripted QUOTA_EXCEEDED", None, "Internal: scripted INTERNAL", None,
     ]  # fmt: skip
     assert (level["num_errors"], level["num_within_limits"]) == (2, len(errors) - 2)
-    assert level["share_within_limits"] == 1 - 2 / len(errors)
+    assert level["share_within_limits"] == (len(errors) - 2) / len(errors)
     unanswered = level["turns"][1]
     assert (unanswered["num_new_tokens"], unanswered["num_tokens_out"], unanswered["kv_live_bytes"]) == (3, 0, None)
     assert outcome.status == 1

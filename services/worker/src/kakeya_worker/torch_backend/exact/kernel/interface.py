@@ -6,7 +6,11 @@ from typing import ClassVar
 
 from torch import Tensor
 
+from kakeya_worker.torch_backend.exact.key_blocks import BLOCK
+from kakeya_worker.torch_backend.exact.packing import PANEL_ROWS
+
 MAX_HEAD_DIM = 256
+TILE_QUERIES = 4  # that are attended to at a time
 
 
 class Matrix(Structure):
@@ -93,8 +97,9 @@ class Attention(Structure):
 
 
 _STRUCTS = (Matrix, HeadShape, Layer, Model, Slab, StepRow, Step, Heads, Attention)
+_LAYOUT = (*map(ctypes.sizeof, _STRUCTS), PANEL_ROWS, BLOCK, MAX_HEAD_DIM, TILE_QUERIES)
 _FUNCTIONS = {
-    "kakeya_struct_size": ([c_int], c_int64),
+    "kakeya_layout": ([c_int], c_int64),
     "kakeya_op_angle": ([c_void_p, c_int64, c_int64, c_void_p], None),
     "kakeya_variants": ([], c_char_p),
     "kakeya_variant": ([c_char_p], c_void_p),
@@ -117,13 +122,13 @@ def declare(library: ctypes.CDLL) -> ctypes.CDLL:
     """The library, with the types of its functions. Calls release the GIL.
 
     Raises:
-        OSError: its structs are not those of this file.
+        OSError: its structs or constants are not those of this file.
     """
     for name, (argument_types, result_type) in _FUNCTIONS.items():
         function = getattr(library, name)
         function.argtypes, function.restype = argument_types, result_type
-    if any(library.kakeya_struct_size(index) != ctypes.sizeof(struct) for index, struct in enumerate(_STRUCTS)):
-        raise OSError("the library's structs have other sizes than those of interface.py")
+    if any(library.kakeya_layout(index) != number for index, number in enumerate(_LAYOUT)):
+        raise OSError("the library's structs or constants are not those of interface.py")
     return library
 
 

@@ -51,11 +51,12 @@ KAKEYA_API int kakeya_decoder_logits(Decoder* decoder, const int64_t* lanes, int
   }
 }
 
-// The sizes of the structs that Python fills, for it to compare.
-KAKEYA_API int64_t kakeya_struct_size(int index) {
-  const int64_t sizes[] = {sizeof(Matrix), sizeof(HeadShape), sizeof(Layer), sizeof(Model),    sizeof(Slab),
-                           sizeof(StepRow), sizeof(Step),     sizeof(Heads), sizeof(Attention)};
-  return sizes[index];
+// What Python and this library must agree on, for Python to compare: the sizes of the structs that it fills, and constants.
+KAKEYA_API int64_t kakeya_layout(int index) {
+  const int64_t layout[] = {sizeof(Matrix), sizeof(HeadShape), sizeof(Layer), sizeof(Model),     sizeof(Slab),
+                            sizeof(StepRow), sizeof(Step),     sizeof(Heads), sizeof(Attention), kPanel,
+                            kBlock,          kMaxHeadDim,      kMaxTileQueries};
+  return layout[index];
 }
 
 KAKEYA_API void kakeya_op_angle(const double* frequencies, int64_t half_head_dim, int64_t position, float* angle) {

@@ -16,8 +16,6 @@ from kakeya_worker.torch_backend.exact.key_blocks import BLOCK, KeyBlocks
 from kakeya_worker.torch_backend.exact.packing import PackedMatrix
 from kakeya_worker.torch_backend.numerics import RowQueries
 
-_TILE_QUERIES = 4  # kMaxTileQueries
-
 
 @dataclass(frozen=True)
 class Operations:
@@ -111,7 +109,7 @@ class Operations:
         slots = torch.from_numpy(blocks.slots).to(torch.int32)
         visible = torch.from_numpy(blocks.visible_bits.view("<i2").copy())
         mixed = to_recent.new_empty(num_queries, num_heads, head_dim)
-        scores = to_recent.new_empty(_TILE_QUERIES, blocks.num_blocks * BLOCK)
+        scores = to_recent.new_empty(interface.TILE_QUERIES, blocks.num_blocks * BLOCK)
         group = num_heads // num_kv_heads
         for kv_head in range(num_kv_heads):
             row = interface.Attention(

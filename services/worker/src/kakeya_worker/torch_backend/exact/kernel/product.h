@@ -248,12 +248,12 @@ void product(const Matrix& matrix, const Quantized& x, int64_t num_tokens, int64
              const Target& target) {
   if (num_tokens == 0) return;
   const int64_t panel_bytes = (matrix.in + 3) / 4 * kPanel * 4;
-  const int num_passes = kVectors / tile_vectors(static_cast<int>(num_tokens));  // over a panel, of a tile
+  const int num_passes = kVectors / tile_vectors(num_tokens > 1 ? 2 : 1);  // over a panel, of a tile
   for (int64_t panel = first_panel; panel < last_panel; ++panel) {
     const char* own = reinterpret_cast<const char*>(matrix.values) + panel * panel_bytes;
     Ahead next = {own + panel_bytes, own + 2 * panel_bytes};
     int64_t token = 0;
-    if (num_passes == 1) {  // the first tile reads the panel from memory, just behind what it fetches
+    if constexpr (tile_vectors(1) == kVectors) {  // the first tile reads from memory, just behind what it fetches
       Ahead close = {own + kPrefetchBytes, next.end};
       token = next_tile<kOwnLines>(matrix, panel, x, 0, num_tokens, close, target);
     }
