@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from kakeya_worker.engine.geometry import LaneGeometry
+from kakeya_worker.engine.geometry import Integers, LaneGeometry
 from kakeya_worker.engine.row import Row
-from kakeya_worker.engine.verifier import ModelFacts
+from kakeya_worker.engine.verifier import LaneContents, ModelFacts
 from kakeya_worker.quality import facts, fillers
 from tests.random_checkpoint import CONFIG, save_random_checkpoint
 
@@ -92,6 +92,14 @@ class Oracle:
     def copy_lane(self, source: int, target: int, num_slots: int) -> None:
         self._slab[target, :num_slots] = self._slab[source, :num_slots]
         self._seen[target] = self._seen[source]
+
+    def read_lane(self, lane: int, slots: Integers) -> LaneContents:
+        token_ids = self._slab[lane, slots].astype(np.uint32)
+        return LaneContents(token_ids, token_ids, np.array(self._seen[lane], dtype=np.uint32))
+
+    def write_lane(self, lane: int, slots: Integers, contents: LaneContents) -> None:
+        self._slab[lane, slots] = contents.keys
+        self._seen[lane] = contents.final_hidden.tolist()
 
     def poison(self) -> None:
         self._slab[:] = -1

@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 
 from kakeya_worker.conformance.driving import Logits
+from kakeya_worker.engine.geometry import Integers
 from kakeya_worker.engine.row import Row
-from kakeya_worker.engine.verifier import Verifier
+from kakeya_worker.engine.verifier import LaneContents, Verifier
 
 
 class WatchedVerifier:
@@ -17,6 +18,7 @@ class WatchedVerifier:
     def __init__(self, verifier: Verifier) -> None:
         self.facts = verifier.facts
         self.allocate, self.logits, self.poison = verifier.allocate, verifier.logits, verifier.poison
+        self.read_lane = verifier.read_lane
         self.last_logits: dict[int, Logits] = {}
         self._verifier = verifier
 
@@ -24,6 +26,11 @@ class WatchedVerifier:
         self._verifier.copy_lane(source, target, num_slots)
         if num_slots:
             self.last_logits[target] = self._verifier.logits([target])[0].copy()
+
+    def write_lane(self, lane: int, slots: Integers, contents: LaneContents) -> None:
+        self._verifier.write_lane(lane, slots, contents)
+        if slots.size:
+            self.last_logits[lane] = self._verifier.logits([lane])[0].copy()
 
     def forward(self, rows: Sequence[Row]) -> None:
         self._verifier.forward(rows)

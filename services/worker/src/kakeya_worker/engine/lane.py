@@ -1,13 +1,25 @@
 """A lane: one session's part of the slab, as integers."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
+from hashlib import blake2b
 
 import numpy as np
 
 from kakeya_shared.errors import InvariantViolated
 from kakeya_worker.engine.geometry import Integers, LaneGeometry
-from kakeya_worker.engine.retention import Retention
+from kakeya_worker.engine.retention import Retention, indices
 from kakeya_worker.engine.row import Row
+
+EMPTY_HISTORY = bytes(16)
+"""The digest of no tokens."""
+
+
+def extended_digest(digest: bytes, token_ids: Iterable[int]) -> bytes:
+    """The digest of a history that tokens were added to, however many at a time: a BLAKE2b chain; 16 bytes."""
+    for token_id in token_ids:
+        digest = blake2b(digest + token_id.to_bytes(4, "little"), digest_size=16).digest()
+    return digest
 
 
 @dataclass
@@ -22,6 +34,7 @@ class Lane:
         prefill_seconds: of the appends since the last Generate.
         slot_indices: the history index that each slot holds, -1 where none; [num_slots].
         slot_token_ids: the token that each slot holds; [num_slots].
+        history_digest: of all tokens so far; see `extended_digest`.
     """
 
     geometry: LaneGeometry
@@ -32,6 +45,7 @@ class Lane:
     prefill_seconds: float = 0.0
     slot_indices: Integers = field(init=False, repr=False)
     slot_token_ids: Integers = field(init=False, repr=False)
+    history_digest: bytes = EMPTY_HISTORY
 
     def __post_init__(self) -> None:
         self.slot_indices = np.full(self.geometry.num_slots, -1, dtype=np.int64)
@@ -70,7 +84,25 @@ class Lane:
         lane = Lane(self.geometry, index, self.retention, self.refuses_overflow, self.length)
         lane.slot_indices[:] = self.slot_indices
         lane.slot_token_ids[:] = self.slot_token_ids
+        lane.history_digest = self.history_digest
         return lane
+
+    def held(self, start: int = 0) -> Integers:
+        """The history indices of what is kept, ascending, from one on."""
+        return indices(self.retained, start)
+
+    def restore(self, length: int, token_ids: Integers, history_digest: bytes) -> None:
+        """Makes this lane, of an empty history, hold what is kept of another; its K and V are for the verifier.
+
+        Args:
+            token_ids: of what is kept, ascending by history index.
+        """
+        self.length = length
+        positions = self.held()
+        slots = self.retention.slots(positions)
+        self.slot_indices[slots] = positions
+        self.slot_token_ids[slots] = token_ids
+        self.history_digest = history_digest
 
     def row(self, token_ids: tuple[int, ...]) -> Row:
         """The row that appends tokens to what is committed."""
@@ -88,6 +120,7 @@ class Lane:
         slots = self.retention.slots(row.positions)
         self.slot_indices[slots] = row.positions
         self.slot_token_ids[slots] = row.token_ids
+        self.history_digest = extended_digest(self.history_digest, row.token_ids)
         self.length = row.end
         demanded = sum(map(len, self.retained))
         if self.num_live_slots != demanded:

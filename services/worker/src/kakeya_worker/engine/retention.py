@@ -5,6 +5,7 @@ A policy is found by the entry point group `kakeya.retention`; the entry point n
 Integers only: every backend obeys every policy.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -69,6 +70,12 @@ class Retention(Protocol):
     def retained(self, length: int) -> tuple[range, ...]:
         """What is kept of a history of `length` tokens, ascending: V(length - 1), what its last token saw."""
         ...
+
+
+def indices(kept: Iterable[range], start: int = 0) -> Integers:
+    """Those of ranges, one after the other, from a history index on."""
+    parts = [np.arange(max(part.start, start), max(part.stop, start)) for part in kept]
+    return np.concatenate(parts) if parts else np.arange(0)
 
 
 class RetentionPolicy(Protocol):

@@ -7,13 +7,16 @@ constructor and methods of `Verifier`.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kakeya_worker.engine.geometry import LaneGeometry
+from kakeya_worker.engine.geometry import Integers, LaneGeometry
 from kakeya_worker.engine.row import Row
+
+RawNumbers = NDArray[np.unsignedinteger[Any]]
+"""Floats by their bits: float32 in 32, bfloat16 in 16."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,21 @@ class ModelFacts:
     max_positions_reason: str
     kv_bytes_per_token: int
     tokenizer_digest: str = ""
+
+
+@dataclass(frozen=True)
+class LaneContents:
+    """What some slots of a lane hold: copies, as raw numbers, bfloat16 as the 16 bits that it has.
+
+    Attributes:
+        keys: after norm and RoPE, rotated at their own index; [layers, kv_heads, slots, head_dim] uint16 or uint32.
+        values: as keys, without norm and RoPE.
+        final_hidden: after the last norm, of the lane's last token; [hidden] uint16 or uint32.
+    """
+
+    keys: RawNumbers
+    values: RawNumbers
+    final_hidden: RawNumbers
 
 
 class ModelRefused(Exception):
@@ -90,6 +108,21 @@ class Verifier(Protocol):
         """Makes a lane equal to another: the K and V of its first `num_slots` slots, and the final hidden vector.
 
         What the target held before is gone. Slots of the source beyond those were never written.
+        """
+        ...
+
+    def read_lane(self, lane: int, slots: Integers) -> LaneContents:
+        """Copies what the slots hold, in their order, and the final hidden vector.
+
+        Any thread may ask, as long as nothing writes to the lane meanwhile; steps of other lanes may go on.
+        """
+        ...
+
+    def write_lane(self, lane: int, slots: Integers, contents: LaneContents) -> None:
+        """Puts contents that were read, here or by another worker of the model, into the slots in their order.
+
+        Raises:
+            ValueError: their shape or type is not this slab's; nothing is written.
         """
         ...
 

@@ -1,8 +1,18 @@
 """The slab: all KV of a worker, allocated once."""
 
-import torch
+from typing import Any
 
-from kakeya_worker.engine.geometry import LaneGeometry
+import numpy as np
+import torch
+from torch import Tensor
+
+from kakeya_worker.engine.geometry import Integers, LaneGeometry
+from kakeya_worker.engine.verifier import LaneContents, RawNumbers
+
+_RAW: dict[int, tuple[torch.dtype, type[np.unsignedinteger[Any]]]] = {
+    2: (torch.uint16, np.uint16),
+    4: (torch.uint32, np.uint32),
+}
 
 
 class Slab:
@@ -40,3 +50,34 @@ class Slab:
         for tensor in (*self.keys, *self.values):
             tensor[target, :, :num_slots] = tensor[source, :, :num_slots]
         self.final_hidden[target] = self.final_hidden[source]
+
+    def read_lane(self, lane: int, slots: Integers) -> LaneContents:
+        """Copies what the slots hold, in their order."""
+        indices = torch.from_numpy(slots)
+        keys, values = (
+            torch.stack([tensor[lane][:, indices] for tensor in tensors]) for tensors in (self.keys, self.values)
+        )
+        return LaneContents(_raw(keys), _raw(values), _raw(self.final_hidden[lane].clone()))
+
+    def write_lane(self, lane: int, slots: Integers, contents: LaneContents) -> None:
+        """What `read_lane` returned, here or of another worker's slab. Raises ValueError where it does not fit."""
+        indices = torch.from_numpy(slots)
+        shape = (len(self.keys), self.keys[0].shape[1], len(slots), self.keys[0].shape[3])
+        keys, values = (_typed(raw, shape, self.keys[0].dtype) for raw in (contents.keys, contents.values))
+        final_hidden = _typed(contents.final_hidden, self.final_hidden.shape[1:], self.final_hidden.dtype)
+        for layer in range(len(self.keys)):
+            self.keys[layer][lane][:, indices] = keys[layer]
+            self.values[layer][lane][:, indices] = values[layer]
+        self.final_hidden[lane] = final_hidden
+
+
+def _raw(tensor: Tensor) -> RawNumbers:
+    raw: RawNumbers = tensor.view(_RAW[tensor.dtype.itemsize][0]).numpy()
+    return raw
+
+
+def _typed(raw: RawNumbers, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    """Raises ValueError."""
+    if raw.shape != tuple(shape) or raw.dtype != _RAW[dtype.itemsize][1]:
+        raise ValueError(f"{raw.dtype} {raw.shape} is not {dtype} {tuple(shape)}")
+    return torch.from_numpy(np.require(raw, requirements=["C", "W"])).view(dtype)

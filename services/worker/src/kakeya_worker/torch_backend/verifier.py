@@ -7,9 +7,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from kakeya_worker.engine.geometry import LaneGeometry
+from kakeya_worker.engine.geometry import Integers, LaneGeometry
 from kakeya_worker.engine.row import Row
-from kakeya_worker.engine.verifier import ModelFacts
+from kakeya_worker.engine.verifier import LaneContents, ModelFacts
 from kakeya_worker.torch_backend import checkpoint, families
 from kakeya_worker.torch_backend.mode import choose_mode
 from kakeya_worker.torch_backend.model_config import ModelConfig
@@ -69,6 +69,16 @@ class TorchVerifier:
     def copy_lane(self, source: int, target: int, num_slots: int) -> None:
         """A memcpy; see the seam."""
         self.slab.copy_lane(source, target, num_slots)
+
+    @torch.inference_mode()
+    def read_lane(self, lane: int, slots: Integers) -> LaneContents:
+        """Copies; see the seam."""
+        return self.slab.read_lane(lane, slots)
+
+    @torch.inference_mode()
+    def write_lane(self, lane: int, slots: Integers, contents: LaneContents) -> None:
+        """Copies; see the seam. Raises ValueError."""
+        self.slab.write_lane(lane, slots, contents)
 
     def poison(self) -> None:
         """Fills the slab with NaN."""

@@ -1,0 +1,69 @@
+"""Snapshots: a lane that was taken and restored is the same lane to the bit, wherever and however often."""
+
+import numpy as np
+import pytest
+
+from kakeya_worker import snapshot_file
+from kakeya_worker.conformance.driving import Session, open_session
+from kakeya_worker.conformance.measure import agree
+from kakeya_worker.conformance.subject import Subject
+from kakeya_worker.engine import snapshot
+from kakeya_worker.engine.geometry import LaneGeometry
+from kakeya_worker.engine.snapshot import Snapshot
+from kakeya_worker.engine.verifier import Verifier
+
+GEOMETRY = LaneGeometry(sink=4, window=40, chunk=32)
+OTHER = LaneGeometry(sink=4, window=40, chunk=16)
+SOURCE, TARGET, NUM_LANES = 2, 0, 3
+_each_length = pytest.mark.parametrize("num_tokens", [1, 30, 44, 150], ids=lambda number: f"{number}-tokens")
+
+
+def through_a_file(taken: Snapshot) -> Snapshot:
+    return snapshot_file.decode(snapshot_file.encode(taken))
+
+
+def restored(subject: Subject, verifier: Verifier, taken: Snapshot, geometry: LaneGeometry = GEOMETRY) -> Session:
+    """In a lane that was another session's before."""
+    open_session(verifier, geometry, TARGET).append(subject.variant.history(60, 1))
+    session = open_session(verifier, geometry, TARGET)
+    snapshot.restore(taken, session.lane, verifier)
+    return session
+
+
+@_each_length
+def test_a_restored_session_goes_on_with_the_same_bits(subject: Subject, num_tokens: int) -> None:
+    """In every mode: alone in a step, equal lanes are equal work."""
+    source = open_session(subject.verifier(GEOMETRY, NUM_LANES), GEOMETRY, SOURCE)
+    source.append(subject.variant.history(num_tokens))
+    taken = through_a_file(snapshot.take(source.lane, source.verifier))
+    expected = [source.logits().tobytes()]
+    expected += [source.append(subject.variant.history(number, number)).tobytes() for number in (100, 3)]
+    session = restored(subject, source.verifier, taken)
+    assert [
+        session.logits().tobytes(),
+        *(session.append(subject.variant.history(number, number)).tobytes() for number in (100, 3)),
+    ] == expected
+    assert (session.lane.length, session.lane.history_digest) == (source.lane.length, source.lane.history_digest)
+
+
+def test_snapshots_of_what_came_since_make_a_whole_one(subject: Subject) -> None:
+    source = open_session(subject.verifier(GEOMETRY, NUM_LANES), GEOMETRY, SOURCE)
+    taken, start = [], 0
+    for number in (3, 20, 40, 5, 90, 1):
+        source.append(subject.variant.history(number, number))
+        taken.append(through_a_file(snapshot.take(source.lane, source.verifier, start)))
+        start = source.lane.length
+    whole, joined = snapshot.take(source.lane, source.verifier), snapshot.joined(taken)
+    for field in ("keys", "values", "final_hidden"):
+        np.testing.assert_array_equal(getattr(joined.contents, field), getattr(whole.contents, field))
+    assert restored(subject, source.verifier, joined).append((1,)).tobytes() == source.append((1,)).tobytes()
+
+
+def test_a_lane_of_another_slack_takes_it(subject: Subject) -> None:
+    """Another worker's chunks may be other ones."""
+    source = open_session(subject.verifier(GEOMETRY, NUM_LANES), GEOMETRY, SOURCE)
+    source.append(subject.variant.history(150))
+    taken = snapshot.take(source.lane, source.verifier)
+    expected = source.append((1,))
+    other = restored(subject, subject.verifier(OTHER, NUM_LANES), taken, OTHER)
+    assert agree(subject.tolerance, other.append((1,)), expected)

@@ -1,0 +1,118 @@
+"""Snapshots: a session's lane and position, whole or since an earlier one, as values that go anywhere."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from kakeya_worker.engine.geometry import Booleans, Integers
+from kakeya_worker.engine.lane import Lane
+from kakeya_worker.engine.retention import indices
+from kakeya_worker.engine.verifier import LaneContents, RawNumbers, Verifier
+
+
+class SnapshotRefused(Exception):
+    """A snapshot cannot be restored here; the message says why."""
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """What a session kept at one length of its history, without what an earlier snapshot holds.
+
+    Attributes:
+        fingerprint: of the verifier that computed it.
+        sink: of the session's retention, as is `window`.
+        start: the history length of the snapshot before, 0 where this one is whole.
+        length: of the history.
+        history_digest: of all tokens; see `kakeya_worker.engine.lane.extended_digest`.
+        positions: history indices of what is in it, ascending; [tokens].
+        token_ids: [tokens].
+        contents: K and V of these tokens, and the final hidden vector of the last.
+    """
+
+    fingerprint: str
+    sink: int
+    window: int
+    refuses_overflow: bool
+    start: int
+    length: int
+    history_digest: bytes
+    positions: Integers
+    token_ids: Integers
+    contents: LaneContents
+
+
+def take(lane: Lane, verifier: Verifier, start: int = 0) -> Snapshot:
+    """Copies what a lane keeps of its history from an index on. Nothing may write to the lane meanwhile."""
+    positions = lane.held(start)
+    slots = lane.retention.slots(positions)
+    return Snapshot(
+        fingerprint=verifier.facts.fingerprint,
+        sink=lane.retention.sink,
+        window=lane.retention.window,
+        refuses_overflow=lane.refuses_overflow,
+        start=start,
+        length=lane.length,
+        history_digest=lane.history_digest,
+        positions=positions,
+        token_ids=lane.slot_token_ids[slots],
+        contents=verifier.read_lane(lane.index, slots),
+    )
+
+
+def joined(snapshots: Sequence[Snapshot]) -> Snapshot:
+    """The whole snapshot that one and all since it make, less what was forgotten by the last.
+
+    Raises:
+        SnapshotRefused: they do not follow one another, or are of different sessions' kinds.
+    """
+    last, length = snapshots[-1], 0
+    for snapshot in snapshots:
+        if snapshot.start != length:
+            raise SnapshotRefused(f"a snapshot from {snapshot.start} on does not follow one up to {length}")
+        if (snapshot.fingerprint, snapshot.sink, snapshot.window) != (last.fingerprint, last.sink, last.window):
+            raise SnapshotRefused("snapshots of different fingerprints or windows do not belong together")
+        length = snapshot.length
+    positions = np.concatenate([snapshot.positions for snapshot in snapshots])
+    is_kept = (positions < last.sink) | (positions >= last.length - last.window)
+    return replace(
+        last,
+        start=0,
+        positions=positions[is_kept],
+        token_ids=np.concatenate([snapshot.token_ids for snapshot in snapshots])[is_kept],
+        contents=LaneContents(
+            _joined_tokens([snapshot.contents.keys for snapshot in snapshots], is_kept),
+            _joined_tokens([snapshot.contents.values for snapshot in snapshots], is_kept),
+            last.contents.final_hidden,
+        ),
+    )
+
+
+def restore(snapshot: Snapshot, lane: Lane, verifier: Verifier, *, inexact: bool = False) -> None:
+    """Makes an empty lane of the same retention hold what a whole snapshot does.
+
+    Args:
+        inexact: a snapshot of another fingerprint will do.
+
+    Raises:
+        SnapshotRefused: it is of another fingerprint, retention or shape, or does not hold what is kept at its length.
+    """
+    here, retention = verifier.facts.fingerprint, lane.retention
+    if snapshot.fingerprint != here and not inexact:
+        raise SnapshotRefused(f"it was computed under fingerprint {snapshot.fingerprint}, this is {here}")
+    if (snapshot.sink, snapshot.window) != (retention.sink, retention.window):
+        kept = f"{snapshot.sink} + {snapshot.window} tokens, not {retention.sink} + {retention.window}"
+        raise SnapshotRefused(f"it keeps {kept}")
+    if snapshot.start or not np.array_equal(snapshot.positions, indices(retention.retained(snapshot.length))):
+        raise SnapshotRefused("it does not hold all that is kept at its length")
+    try:
+        verifier.write_lane(lane.index, retention.slots(snapshot.positions), snapshot.contents)
+    except ValueError as error:
+        raise SnapshotRefused(f"it is not of this model: {error}") from error
+    lane.restore(snapshot.length, snapshot.token_ids, snapshot.history_digest)
+
+
+def _joined_tokens(parts: Sequence[RawNumbers], is_kept: Booleans) -> RawNumbers:
+    """[layers, kv_heads, tokens, head_dim] each."""
+    whole: RawNumbers = np.concatenate(parts, axis=2)[:, :, is_kept]
+    return whole

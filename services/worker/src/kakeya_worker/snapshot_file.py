@@ -1,0 +1,107 @@
+"""Snapshots as files: safetensors with a checksum, read without trusting them."""
+
+import hashlib
+import json
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kakeya_worker.engine.snapshot import Snapshot, SnapshotRefused
+from kakeya_worker.engine.verifier import LaneContents, RawNumbers
+
+FORMAT = "kakeya-snapshot-1"
+_MAX_HEADER_BYTES = 1 << 20
+_TYPES: dict[str, np.dtype[Any]] = {
+    "BF16": np.dtype("<u2"),
+    "F32": np.dtype("<u4"),
+    "I64": np.dtype("<i8"),
+    "U32": np.dtype("<u4"),
+}
+_INTEGERS = ("sink", "window", "start", "length")
+
+
+def encode(snapshot: Snapshot) -> bytes:
+    """A file's content: little-endian, K and V [layers, kv_heads, tokens, head_dim] in the order of the history."""
+    contents = snapshot.contents
+    data = {  # the widest first, so that each is aligned to its numbers
+        "positions": ("I64", snapshot.positions),
+        "token_ids": ("U32", snapshot.token_ids),
+        "keys": (_float_type(contents.keys), contents.keys),
+        "values": (_float_type(contents.values), contents.values),
+        "final_hidden": (_float_type(contents.final_hidden), contents.final_hidden),
+    }
+    arrays = {name: np.ascontiguousarray(array, dtype=_TYPES[dtype]) for name, (dtype, array) in data.items()}
+    facts = {
+        "format": FORMAT,
+        "fingerprint": snapshot.fingerprint,
+        "refuses_overflow": json.dumps(snapshot.refuses_overflow),
+        "history_digest": snapshot.history_digest.hex(),
+        **{name: str(getattr(snapshot, name)) for name in _INTEGERS},
+    }
+    entries: dict[str, Any] = {"__metadata__": {**facts, "sha256": _checksum(facts, arrays)}}
+    at = 0
+    for name, array in arrays.items():
+        entries[name] = {"dtype": data[name][0], "shape": array.shape, "data_offsets": (at, at + array.nbytes)}
+        at += array.nbytes
+    header = json.dumps(entries).encode()
+    header = header.ljust(-(-len(header) // 8) * 8)
+    return b"".join([len(header).to_bytes(8, "little"), header, *(_bytes(array) for array in arrays.values())])
+
+
+def decode(content: bytes) -> Snapshot:
+    """What `encode` made a file of; its arrays are views of the content.
+
+    Raises:
+        SnapshotRefused: it is damaged, or no snapshot of this format.
+    """
+    try:
+        facts, data = _read(content)
+        if facts["format"] != FORMAT:
+            raise SnapshotRefused(f"its format is {facts['format']!r}, not {FORMAT!r}")
+        if facts.pop("sha256") != _checksum(facts, data):
+            raise SnapshotRefused("its checksum does not fit: it is damaged")
+        return Snapshot(
+            fingerprint=facts["fingerprint"],
+            refuses_overflow=bool(json.loads(facts["refuses_overflow"])),
+            history_digest=bytes.fromhex(facts["history_digest"]),
+            positions=data["positions"],
+            token_ids=data["token_ids"].astype(np.int64),
+            contents=LaneContents(data["keys"], data["values"], data["final_hidden"]),
+            **{name: int(facts[name]) for name in _INTEGERS},
+        )
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
+        raise SnapshotRefused(f"it is no snapshot: {error!r}") from error
+
+
+def _read(content: bytes) -> tuple[dict[str, str], dict[str, NDArray[Any]]]:
+    num_bytes = int.from_bytes(content[:8], "little")
+    if num_bytes > min(_MAX_HEADER_BYTES, len(content)):
+        raise ValueError(f"its header has {num_bytes} bytes")
+    header = json.loads(content[8 : 8 + num_bytes])
+    facts = dict(header.pop("__metadata__"))
+    body = memoryview(content)[8 + num_bytes :]
+    return facts, {name: _array(body, **entry) for name, entry in header.items()}
+
+
+def _array(body: memoryview, dtype: str, shape: list[int], data_offsets: list[int]) -> NDArray[Any]:
+    start, end = data_offsets
+    array: NDArray[Any] = np.frombuffer(body[start:end], dtype=_TYPES[dtype]).reshape(shape)
+    return array
+
+
+def _checksum(facts: dict[str, str], data: dict[str, NDArray[Any]]) -> str:
+    """SHA-256 of all facts, and of all tensors with their names and shapes."""
+    told = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
+    for name in sorted(data):
+        told.update(f"{name} {data[name].shape}".encode())
+        told.update(_bytes(data[name]))
+    return told.hexdigest()
+
+
+def _bytes(array: NDArray[Any]) -> memoryview:
+    return array.reshape(-1).view(np.uint8).data
+
+
+def _float_type(numbers: RawNumbers) -> str:
+    return "BF16" if numbers.dtype.itemsize == 2 else "F32"

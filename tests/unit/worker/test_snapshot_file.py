@@ -1,0 +1,160 @@
+"""Files of snapshots: what comes back, how large they are, and what is refused."""
+
+import json
+import random
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kakeya_worker import snapshot_file
+from kakeya_worker.conformance.driving import open_session
+from kakeya_worker.engine.geometry import LaneGeometry
+from kakeya_worker.engine.lane import EMPTY_HISTORY, Lane, extended_digest
+from kakeya_worker.engine.retention import SessionOptions, sink_window
+from kakeya_worker.engine.snapshot import Snapshot, SnapshotRefused, joined, restore, take
+from kakeya_worker.engine.verifier import LaneContents, RawNumbers
+from kakeya_worker.torch_backend import TorchVerifier
+
+GEOMETRY = LaneGeometry(sink=4, window=28, chunk=32)
+FINGERPRINT = "f" * 64
+
+
+def snapshot(num_tokens: int, dtype: type[np.unsignedinteger[Any]] = np.uint16, start: int = 0) -> Snapshot:
+    draw = np.random.default_rng(num_tokens)
+
+    def numbers(*shape: int) -> RawNumbers:
+        return draw.integers(0, np.iinfo(dtype).max, shape, dtype=dtype, endpoint=True)
+
+    return Snapshot(
+        fingerprint=FINGERPRINT,
+        sink=4,
+        window=28,
+        refuses_overflow=False,
+        start=start,
+        length=start + num_tokens,
+        history_digest=bytes(range(16)),
+        positions=np.arange(start, start + num_tokens),
+        token_ids=draw.integers(0, 1 << 32, num_tokens),
+        contents=LaneContents(numbers(3, 2, num_tokens, 8), numbers(3, 2, num_tokens, 8), numbers(16)),
+    )
+
+
+def same(one: Snapshot, other: Snapshot) -> bool:
+    arrays = (
+        *((one.positions, other.positions), (one.token_ids, other.token_ids)),
+        *((getattr(one.contents, f.name), getattr(other.contents, f.name)) for f in fields(LaneContents)),
+    )
+    plain = {f.name for f in fields(Snapshot)} - {"positions", "token_ids", "contents"}
+    return all(a.dtype == b.dtype and np.array_equal(a, b) for a, b in arrays) and all(
+        getattr(one, name) == getattr(other, name) for name in plain
+    )
+
+
+@pytest.mark.parametrize("num_tokens", [0, 1, 32])
+@pytest.mark.parametrize("dtype", [np.uint16, np.uint32])
+@pytest.mark.parametrize("start", [0, 100_000])
+def test_a_file_brings_the_snapshot_back(num_tokens: int, dtype: type[np.unsignedinteger[Any]], start: int) -> None:
+    whole = snapshot(num_tokens, dtype, start)
+    assert same(snapshot_file.decode(snapshot_file.encode(whole)), whole)
+
+
+@pytest.mark.parametrize("num_tokens", [1, 32, 4_000])
+def test_its_size_is_that_of_the_numbers(num_tokens: int) -> None:
+    taken = snapshot(num_tokens)
+    numbers = taken.contents.keys.nbytes + taken.contents.values.nbytes + taken.contents.final_hidden.nbytes
+    assert 0 < len(snapshot_file.encode(taken)) - numbers - 12 * num_tokens < 2_048
+
+
+def test_one_wrong_bit_anywhere_is_found() -> None:
+    content = snapshot_file.encode(snapshot(5))
+    for at in range(len(content)):
+        damaged = bytearray(content)
+        damaged[at] ^= 1 << at % 8
+        try:
+            found = snapshot_file.decode(bytes(damaged))
+        except SnapshotRefused:
+            continue
+        assert same(found, snapshot(5)), f"byte {at}"  # a space of the header's padding
+
+
+@pytest.mark.parametrize("cut", [0, 7, 8, 100, -1])
+def test_a_file_that_is_cut_short_is_refused(cut: int) -> None:
+    with pytest.raises(SnapshotRefused):
+        snapshot_file.decode(snapshot_file.encode(snapshot(5))[:cut])
+
+
+def test_what_is_no_snapshot_is_refused() -> None:
+    draw = random.Random(3)
+    header = json.dumps({"__metadata__": {"format": "another"}}).encode()
+    for content in (b"", draw.randbytes(500), b"\xff" * 500, len(header).to_bytes(8, "little") + header):
+        with pytest.raises(SnapshotRefused):
+            snapshot_file.decode(content)
+
+
+def test_a_digest_is_one_of_the_tokens_and_their_order() -> None:
+    assert extended_digest(extended_digest(EMPTY_HISTORY, (1, 2)), (3,)) == extended_digest(EMPTY_HISTORY, (1, 2, 3))
+    assert len({extended_digest(EMPTY_HISTORY, ids) for ids in ((), (0,), (0, 0), (1, 2), (2, 1), (513,))}) == 6
+
+
+def test_what_came_since_joins_to_a_whole_one(verifier: TorchVerifier) -> None:
+    verifier.allocate(GEOMETRY, 2)
+    session, target = open_session(verifier, GEOMETRY), open_session(verifier, GEOMETRY, 1)
+    taken: list[Snapshot] = []
+    for number in (1, 20, 40, 5, 33):
+        session.append(range(number))
+        taken.append(take(session.lane, verifier, taken[-1].length if taken else 0))
+    assert [len(each.positions) for each in taken] == [1, 20, 28, 5, 28], "what was forgotten meanwhile is in none"
+    whole = joined(taken)
+    assert same(whole, take(session.lane, verifier))
+    restore(whole, target.lane, verifier)
+    assert target.append((1,)).tobytes() == session.append((1,)).tobytes()
+
+
+class TestRefused:
+    """A lane is as it was, and the message says why."""
+
+    @pytest.fixture
+    def taken(self, verifier: TorchVerifier) -> Snapshot:
+        verifier.allocate(GEOMETRY, 2)
+        session = open_session(verifier, GEOMETRY)
+        session.append(range(1, 50))
+        return take(session.lane, verifier)
+
+    def refusal(self, verifier: TorchVerifier, taken: Snapshot, options: SessionOptions | None = None) -> str:
+        lane = Lane(GEOMETRY, 1, sink_window(options or SessionOptions(), GEOMETRY))
+        with pytest.raises(SnapshotRefused) as refused:
+            restore(taken, lane, verifier)
+        assert (lane.length, lane.num_live_slots, lane.history_digest) == (0, 0, EMPTY_HISTORY)
+        return str(refused.value)
+
+    def test_of_another_fingerprint(self, verifier: TorchVerifier, taken: Snapshot) -> None:
+        foreign = replace(taken, fingerprint=FINGERPRINT)
+        assert FINGERPRINT in self.refusal(verifier, foreign)
+        lane = Lane(GEOMETRY, 1, sink_window(SessionOptions(), GEOMETRY))
+        restore(foreign, lane, verifier, inexact=True)
+        assert lane.length == 49
+
+    def test_of_another_retention(self, verifier: TorchVerifier, taken: Snapshot) -> None:
+        assert "4 + 28 tokens, not 2 + 28" in self.refusal(verifier, taken, SessionOptions(sink=2, window=28))
+
+    def test_of_another_shape(self, verifier: TorchVerifier, taken: Snapshot) -> None:
+        contents = replace(taken.contents, values=taken.contents.values[:, :, :, 1:])
+        assert "not of this model" in self.refusal(verifier, replace(taken, contents=contents))
+        wide = replace(taken.contents, final_hidden=taken.contents.final_hidden.astype(np.uint16))
+        assert "not of this model" in self.refusal(verifier, replace(taken, contents=wide))
+
+    def test_that_lacks_a_token(self, verifier: TorchVerifier, taken: Snapshot) -> None:
+        assert "all that is kept" in self.refusal(verifier, replace(taken, length=50))
+        assert "all that is kept" in self.refusal(verifier, replace(taken, start=1))
+
+    def test_with_a_gap(self) -> None:
+        with pytest.raises(SnapshotRefused, match="from 7 on does not follow one up to 5"):
+            joined([snapshot(5), snapshot(3, start=7)])
+        with pytest.raises(SnapshotRefused, match="from 7 on does not follow one up to 0"):
+            joined([snapshot(3, start=7)])
+
+    def test_of_several_kinds(self) -> None:
+        with pytest.raises(SnapshotRefused, match="different"):
+            joined([snapshot(5), replace(snapshot(3, start=5), fingerprint="other")])
