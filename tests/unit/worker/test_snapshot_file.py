@@ -18,6 +18,7 @@ from kakeya_worker.engine.verifier import LaneContents, RawNumbers
 from kakeya_worker.torch_backend import TorchVerifier
 
 GEOMETRY = LaneGeometry(sink=4, window=28, chunk=32)
+RETENTION = sink_window(SessionOptions(), GEOMETRY)
 FINGERPRINT = "f" * 64
 
 
@@ -106,7 +107,7 @@ def test_what_came_since_joins_to_a_whole_one(verifier: TorchVerifier) -> None:
         session.append(range(number))
         taken.append(take(session.lane, verifier, taken[-1].length if taken else 0))
     assert [len(each.positions) for each in taken] == [1, 20, 28, 5, 28], "what was forgotten meanwhile is in none"
-    whole = joined(taken)
+    whole = joined(taken, session.lane.retention)
     assert same(whole, take(session.lane, verifier))
     restore(whole, target.lane, verifier)
     assert target.append((1,)).tobytes() == session.append((1,)).tobytes()
@@ -151,10 +152,10 @@ class TestRefused:
 
     def test_with_a_gap(self) -> None:
         with pytest.raises(SnapshotRefused, match="from 7 on does not follow one up to 5"):
-            joined([snapshot(5), snapshot(3, start=7)])
+            joined([snapshot(5), snapshot(3, start=7)], RETENTION)
         with pytest.raises(SnapshotRefused, match="from 7 on does not follow one up to 0"):
-            joined([snapshot(3, start=7)])
+            joined([snapshot(3, start=7)], RETENTION)
 
     def test_of_several_kinds(self) -> None:
         with pytest.raises(SnapshotRefused, match="different"):
-            joined([snapshot(5), replace(snapshot(3, start=5), fingerprint="other")])
+            joined([snapshot(5), replace(snapshot(3, start=5), fingerprint="other")], RETENTION)

@@ -53,7 +53,7 @@ def test_snapshots_of_what_came_since_make_a_whole_one(subject: Subject) -> None
         source.append(subject.variant.history(number, number))
         taken.append(through_a_file(snapshot.take(source.lane, source.verifier, start)))
         start = source.lane.length
-    whole, joined = snapshot.take(source.lane, source.verifier), snapshot.joined(taken)
+    whole, joined = snapshot.take(source.lane, source.verifier), snapshot.joined(taken, source.lane.retention)
     for field in ("keys", "values", "final_hidden"):
         np.testing.assert_array_equal(getattr(joined.contents, field), getattr(whole.contents, field))
     assert restored(subject, source.verifier, joined).append((1,)).tobytes() == source.append((1,)).tobytes()

@@ -7,7 +7,7 @@ import numpy as np
 
 from kakeya_worker.engine.geometry import Booleans, Integers
 from kakeya_worker.engine.lane import Lane
-from kakeya_worker.engine.retention import indices
+from kakeya_worker.engine.retention import Retention, indices
 from kakeya_worker.engine.verifier import LaneContents, RawNumbers, Verifier
 
 
@@ -60,8 +60,11 @@ def take(lane: Lane, verifier: Verifier, start: int = 0) -> Snapshot:
     )
 
 
-def joined(snapshots: Sequence[Snapshot]) -> Snapshot:
+def joined(snapshots: Sequence[Snapshot], retention: Retention) -> Snapshot:
     """The whole snapshot that one and all since it make, less what was forgotten by the last.
+
+    Args:
+        retention: of the session.
 
     Raises:
         SnapshotRefused: they do not follow one another, or are of different sessions' kinds.
@@ -74,7 +77,7 @@ def joined(snapshots: Sequence[Snapshot]) -> Snapshot:
             raise SnapshotRefused("snapshots of different fingerprints or windows do not belong together")
         length = snapshot.length
     positions = np.concatenate([snapshot.positions for snapshot in snapshots])
-    is_kept = (positions < last.sink) | (positions >= last.length - last.window)
+    is_kept = np.isin(positions, indices(retention.retained(last.length)))
     return replace(
         last,
         start=0,
