@@ -72,9 +72,9 @@ def test_linear_layers(
 
 
 @pytest.mark.parametrize("activation", [127 * 256 + 127, 127 * 256 - 128, -127 * 256 + 127, -127 * 256 - 127])
-def test_sums_as_large_as_they_get(operations: Operations, activation: int) -> None:
+@pytest.mark.parametrize("depth", [600, integer_product.MAX_DEPTH])  # of very many wraps, some cancel out
+def test_sums_as_large_as_they_get(operations: Operations, depth: int, activation: int) -> None:
     """Weights are 128 too large on the way, so that sums wrap around 32 bits and back."""
-    depth = integer_product.MAX_DEPTH
     matrix = quantize_matrix([torch.stack([torch.ones(depth), -torch.ones(depth)])])
     x = torch.full((5, depth), float(activation))
     x[:, 0] = quantization.ACTIVATION_LIMIT  # so that its scale is 1
