@@ -101,7 +101,7 @@ class _GeneratingSession:
         self.engine.submit(generate)
 
     def stop(self) -> None:
-        self.length = self.engine.stop_operation("g", 1).result(TIMEOUT_SECONDS).history_length
+        self.length = self.engine.stop_operation("g", 1).result(TIMEOUT_SECONDS).state.history_length
 
     def between(self, starts: float, ends: float) -> list[float]:
         return [moment for moment in self.times if starts <= moment < ends]

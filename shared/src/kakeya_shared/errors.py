@@ -113,6 +113,10 @@ class TooManyCalls(Exhausted, reason=ErrorReason.ERROR_REASON_TOO_MANY_CALLS):
     """Too many calls run at once."""
 
 
+class SnapshotStoreUnavailable(Exhausted, reason=ErrorReason.ERROR_REASON_SNAPSHOT_STORE_UNAVAILABLE):
+    """Snapshots cannot be read or written, and the journal is at its bound without them."""
+
+
 class Unauthenticated(
     KakeyaError, reason=ErrorReason.ERROR_REASON_UNAUTHENTICATED, status=grpc.StatusCode.UNAUTHENTICATED
 ):
@@ -144,6 +148,12 @@ class BoundaryNotReachable(
     KakeyaError, reason=ErrorReason.ERROR_REASON_BOUNDARY_NOT_REACHABLE, status=grpc.StatusCode.FAILED_PRECONDITION
 ):
     """The session cannot be had at this history length; `metadata["reachable"]` lists those at which it can."""
+
+
+class SnapshotRefused(
+    KakeyaError, reason=ErrorReason.ERROR_REASON_SNAPSHOT_REFUSED, status=grpc.StatusCode.FAILED_PRECONDITION
+):
+    """A snapshot cannot be restored here; the message says why."""
 
 
 class InvariantViolated(

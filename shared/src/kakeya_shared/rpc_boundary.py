@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass
 from typing import Any, NoReturn, TypeAlias
+from weakref import WeakKeyDictionary
 
 import grpc
 import structlog
@@ -88,6 +89,16 @@ class Served:
             yield span
 
 
+# By the task that serves a call. The message of a cancellation would not do: gRPC's client raises another one.
+_told: "WeakKeyDictionary[asyncio.Task[Any], KakeyaError]" = WeakKeyDictionary()
+
+
+def cancel(task: "asyncio.Task[Any]", why: KakeyaError) -> None:
+    """Cancels the task of a call that is served here; its client is told why."""
+    _told[task] = why
+    task.cancel(why)
+
+
 async def _let_in(_method: str, _metadata: tracing.Metadata) -> Mapping[str, str]:
     """The guard of a server that asks nobody for anything."""
     return {}
@@ -140,6 +151,7 @@ async def _write(context: Context, response: Any) -> None:
 
 
 async def _abort(span: Span, context: Context, error: BaseException) -> NoReturn:
+    error = _why_cancelled(error) or error
     if isinstance(error, asyncio.CancelledError | grpc.aio.AbortError):
         tracing.fail(span, type(error).__name__)
         raise error
@@ -148,6 +160,12 @@ async def _abort(span: Span, context: Context, error: BaseException) -> NoReturn
     span.set_attribute("rpc.grpc.status_code", error.status.value[0])
     tracing.fail(span, error.reason)
     await context.abort(error.status, error.message, ((error_details.DETAILS_KEY, error_details.encode(error)),))
+
+
+def _why_cancelled(error: BaseException) -> KakeyaError | None:
+    """What the client is to be told of a call that this process has cancelled."""
+    task = asyncio.current_task()
+    return _told.get(task) if isinstance(error, asyncio.CancelledError) and task is not None else None
 
 
 def _unforeseen(error: BaseException) -> Internal:

@@ -15,6 +15,7 @@ SINK, WINDOW, NUM_LANES = 4, 64, 3
 NUM_SLOTS = 114  # of a lane: sinks, window, and slack for chunks of 32 in blocks of 16
 BYTES = 2_048  # of one token: 4 layers x 2 KV heads x 32 x 4 bytes x K and V
 TIMEOUT = 20.0
+_OF_GENERATE = ("num_top_logprobs", "stop_token_sequences", "previous_token_ids", "number")
 
 
 @dataclass
@@ -44,8 +45,8 @@ def open_session(engine: Engine, session_id: str = "s", **options: Any) -> OpenL
     return engine.open(session_id, 1, SessionOptions(**options)).result(TIMEOUT)
 
 
-def start_append(engine: Engine, length: int, num_tokens: int, session_id: str = "s") -> Append:
-    append = Append(session_id, 1, length, tuple(range(100, 100 + num_tokens)))
+def start_append(engine: Engine, length: int, num_tokens: int, session_id: str = "s", number: int = 0) -> Append:
+    append = Append(session_id, 1, length, tuple(range(100, 100 + num_tokens)), number=number)
     engine.submit(append)
     return append
 
@@ -55,7 +56,7 @@ def start_generate(
 ) -> tuple[Generate, Tokens]:
     """Submits a generate; `kwargs` are its own, those of its sampling, and how many tokens are waited for."""
     tokens = Tokens(wanted=kwargs.pop("wanted", 1))
-    of_generate = {name: kwargs.pop(name) for name in ("num_top_logprobs", "stop_token_sequences") if name in kwargs}
+    of_generate = {name: kwargs.pop(name) for name in _OF_GENERATE if name in kwargs}
     eos_token_ids = frozenset(kwargs.pop("eos", ()))
     generate = Generate(
         session_id,

@@ -73,7 +73,7 @@ def test_a_stopped_generate_ends_the_turn_of_its_appends(engine: Engine) -> None
     start_append(engine, 0, 40).future.result(TIMEOUT)
     generate, tokens = start_generate(engine, 40, 10**6)
     assert tokens.enough.wait(TIMEOUT)
-    state = engine.stop_operation("s", 1).result(TIMEOUT)
+    state = engine.stop_operation("s", 1).result(TIMEOUT).state
     assert isinstance(error_of(generate.future), OperationStopped)
     assert start_generate(engine, state.history_length, 1)[0].future.result(TIMEOUT).prefill_seconds == 0.0
 
@@ -123,7 +123,7 @@ def test_a_cancelled_append_keeps_what_it_prefilled(engine: Engine) -> None:
         Event().wait(0.001)
     engine.cancel(append)
     assert isinstance(error_of(append.future), OperationStopped)
-    state = engine.stop_operation("s", 1).result(TIMEOUT)
+    state = engine.stop_operation("s", 1).result(TIMEOUT).state
     assert 0 < state.history_length < 100_000
     assert state.history_length % 32 == 0
     assert state == live_state(engine)
@@ -132,10 +132,10 @@ def test_a_cancelled_append_keeps_what_it_prefilled(engine: Engine) -> None:
 def test_stop_ends_what_runs_and_tells_the_truth(engine: Engine) -> None:
     open_session(engine)
     start_append(engine, 0, 20).future.result(TIMEOUT)
-    assert engine.stop_operation("s", 1).result(TIMEOUT) == state_of(20)
+    assert engine.stop_operation("s", 1).result(TIMEOUT).state == state_of(20)
     generate, tokens = start_generate(engine, 20, 10**6)
     assert tokens.enough.wait(TIMEOUT)
-    state = engine.stop_operation("s", 1).result(TIMEOUT)
+    state = engine.stop_operation("s", 1).result(TIMEOUT).state
     assert isinstance(error_of(generate.future), OperationStopped)
     assert state.history_length == 20 + len(tokens.ids)
 
@@ -152,11 +152,25 @@ def test_close_wins_over_what_runs(engine: Engine) -> None:
     assert isinstance(error_of(engine.close("s", 1)), SessionNotFound)
 
 
+def test_what_a_router_sends_late_changes_nothing(engine: Engine) -> None:
+    open_session(engine)
+    start_append(engine, 0, 20, number=3).future.result(TIMEOUT)
+    assert engine.stop_operation("s", 1, operation_number=5).result(TIMEOUT).state == state_of(20)
+    for late in (start_append(engine, 20, 1, number=4), start_generate(engine, 20, 1, number=4)[0]):
+        assert isinstance(error_of(late.future), StaleEpoch)
+    generate, tokens = start_generate(engine, 20, 10**6, number=5)
+    assert tokens.enough.wait(TIMEOUT)
+    assert isinstance(error_of(engine.stop_operation("s", 1, operation_number=4)), StaleEpoch)
+    assert not generate.future.done()
+    stopped = engine.stop_operation("s", 1).result(TIMEOUT).state  # by an older router, which numbers nothing
+    start_append(engine, stopped.history_length, 1, number=5).future.result(TIMEOUT)
+
+
 def test_refusals_change_nothing(engine: Engine) -> None:
     open_session(engine)
     assert isinstance(error_of(start_generate(engine, 0, 1)[0].future), EmptyHistory)
     start_append(engine, 0, 20).future.result(TIMEOUT)
-    assert isinstance(error_of(engine.open("s", 2, SessionOptions())), StaleEpoch)
+    assert isinstance(error_of(engine.open("s", 0, SessionOptions())), StaleEpoch)
     assert isinstance(error_of(engine.stop_operation("s", 2)), StaleEpoch)
     assert isinstance(error_of(engine.stop_operation("other", 1)), SessionNotFound)
     generate, tokens = start_generate(engine, 20, 10**6)

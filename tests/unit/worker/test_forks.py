@@ -97,7 +97,7 @@ def test_a_fork_that_is_repeated_changes_nothing(engine: Engine) -> None:
     prepare(engine, 30)
     start_append(engine, 30, 5).future.result(TIMEOUT)
     assert generated(engine, 35, "s") == expected
-    again = engine.fork("f", 2, ForkSource("s", 1, 47))
+    again = engine.fork("f", 0, ForkSource("s", 1, 47))
     assert isinstance(error_of(again), StaleEpoch)
 
 

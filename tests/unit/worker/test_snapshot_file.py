@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from kakeya_shared.errors import SnapshotRefused
 from kakeya_worker import snapshot_file
 from kakeya_worker.conformance.driving import open_session
 from kakeya_worker.engine.geometry import LaneGeometry
 from kakeya_worker.engine.lane import EMPTY_HISTORY, Lane, extended_digest
 from kakeya_worker.engine.retention import SessionOptions, sink_window
-from kakeya_worker.engine.snapshot import Snapshot, SnapshotRefused, joined, restore, take
+from kakeya_worker.engine.snapshot import Snapshot, joined, restore, take
 from kakeya_worker.engine.verifier import LaneContents, RawNumbers
 from kakeya_worker.torch_backend import TorchVerifier
 

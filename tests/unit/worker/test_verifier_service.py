@@ -4,6 +4,7 @@ import asyncio
 import math
 import threading
 from collections.abc import AsyncIterator, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -20,6 +21,8 @@ from kakeya_worker.engine.geometry import LaneGeometry
 from kakeya_worker.engine.operation import Generate
 from kakeya_worker.engine.row import Row
 from kakeya_worker.engine.sampling import Sampling, TokenDetail
+from kakeya_worker.snapshot_store import open_store
+from kakeya_worker.snapshots import Snapshots
 from kakeya_worker.torch_backend import TorchVerifier
 from kakeya_worker.verifier_service import SERVICE_NAME, VerifierService
 from tests.unit.worker.engine_calls import TIMEOUT, Tokens
@@ -55,13 +58,15 @@ def _lane(length: int) -> pb.LaneState:
 
 
 @pytest.fixture
-async def stub(service: tuple[VerifierService, Any], engine: Engine) -> Any:
-    """A stub of a service with a running engine, and one open session with 40 tokens."""
-    service[0].engine = engine
+async def stub(service: tuple[VerifierService, Any], engine: Engine, tmp_path: Path) -> AsyncIterator[Any]:
+    """A stub of a service with a running engine and a snapshot store, and one open session with 40 tokens."""
+    snapshots = Snapshots(engine, open_store(str(tmp_path)))
+    service[0].begin(engine, snapshots)
     stub = service[1]
     await stub.OpenSession(pb.OpenSessionRequest(**LEASE, sink=4, window=64, tenant="acme"))
     await stub.Append(pb.AppendRequest(**LEASE, history_length=0, token_ids=range(40)))
-    return stub
+    yield stub
+    snapshots.close()
 
 
 async def _reason(call: Any) -> tuple[grpc.StatusCode, str]:
@@ -110,6 +115,63 @@ async def test_a_fork_goes_on_where_its_source_ends(stub: Any) -> None:
     assert append.lane == _lane(41)
     late = await _reason(stub.OpenSession(pb.OpenSessionRequest(session_id="u", fork_from=pb.ForkSource(**LEASE))))
     assert late == (grpc.StatusCode.ABORTED, "HISTORY_LENGTH_MISMATCH")
+
+
+async def test_a_session_goes_on_from_a_snapshot(stub: Any) -> None:
+    written = await stub.WriteSnapshot(pb.WriteSnapshotRequest(**LEASE, prefix="tiny/tiny.s-3-0"))
+    assert (written.name, written.length) == ("tiny/tiny.s-3-0-40.safetensors", 40)
+    assert written.size_bytes > 40 * BYTES
+    opened = await stub.OpenSession(pb.OpenSessionRequest(session_id="r", epoch=4, snapshots=[written.name]))
+    assert opened == pb.OpenSessionResponse(lane=_lane(40), sink=4, window=64)
+    tokens = [await _generated(stub, session_id, epoch) for session_id, epoch in (("s", 3), ("r", 4))]
+    assert tokens[0] == tokens[1]
+    await stub.DeleteSnapshots(pb.DeleteSnapshotsRequest(names=[written.name]))
+    again = pb.OpenSessionRequest(session_id="u", snapshots=[written.name])
+    assert await _reason(stub.OpenSession(again)) == (
+        grpc.StatusCode.RESOURCE_EXHAUSTED,
+        "SNAPSHOT_STORE_UNAVAILABLE",
+    )
+
+
+async def _generated(stub: Any, session_id: str, epoch: int, **fields: Any) -> list[int]:
+    request = pb.GenerateRequest(session_id=session_id, epoch=epoch, history_length=40, max_tokens=9, **fields)
+    return [response.token_id async for response in stub.Generate(request) if response.HasField("token_id")]
+
+
+async def test_a_session_begins_with_one_thing_only(stub: Any) -> None:
+    source = pb.ForkSource(**LEASE, history_length=40)
+    for fields in ({"fork_from": source}, {"sink": 4}):
+        request = pb.OpenSessionRequest(session_id="t", snapshots=["tiny/t-1.safetensors"], **fields)
+        assert await _reason(stub.OpenSession(request)) == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_FIELD")
+
+
+async def test_a_rewind(stub: Any) -> None:
+    rewound = await stub.Rewind(pb.RewindRequest(**LEASE, history_length=40, target_length=30))
+    assert rewound.lane == _lane(30)
+    late = pb.RewindRequest(**LEASE, history_length=40, target_length=20)
+    assert await _reason(stub.Rewind(late)) == (grpc.StatusCode.ABORTED, "HISTORY_LENGTH_MISMATCH")
+
+
+async def test_a_stop_brings_what_is_not_journaled(stub: Any) -> None:
+    tokens = await _generated(stub, "s", 3)
+    stopped = await stub.Stop(pb.StopRequest(**LEASE, journaled_length=45))
+    assert (stopped.lane, list(stopped.token_ids)) == (_lane(49), tokens[5:])
+    assert not (await stub.Stop(pb.StopRequest(**LEASE))).token_ids
+
+
+async def test_a_generate_goes_on_after_what_it_has_produced_elsewhere(stub: Any) -> None:
+    tokens = await _generated(stub, "s", 3)
+    await stub.OpenSession(pb.OpenSessionRequest(session_id="t", epoch=1, sink=4, window=64))
+    begun = pb.AppendRequest(session_id="t", epoch=1, token_ids=[*range(40), *tokens[:4]])
+    await stub.Append(begun)
+    request = pb.GenerateRequest(
+        session_id="t", epoch=1, history_length=44, max_tokens=9, previous_token_ids=tokens[:4], acknowledges=True
+    )
+    *rest, done = [response async for response in stub.Generate(request)]
+    assert [response.token_id for response in rest] == tokens[4:]
+    assert done.done.generated_token_count == 9
+    too_many = pb.GenerateRequest(**LEASE, history_length=49, max_tokens=2, previous_token_ids=[1, 2, 3])
+    assert await _reason(stub.Generate(too_many)) == (grpc.StatusCode.INVALID_ARGUMENT, "INVALID_FIELD")
 
 
 @pytest.mark.parametrize("option", [{"sink": 4}, {"window": 64}, {"pin": 0}, {"refuse_overflow": True}], ids=str)
@@ -373,7 +435,7 @@ async def test_a_deadline_stops_an_append_and_keeps_its_prefix(stub: Any) -> Non
         ("OpenSession", pb.OpenSessionRequest(session_id="t", pin=68), "INVALID_ARGUMENT", "INVALID_FIELD"),
         ("OpenSession", pb.OpenSessionRequest(session_id="t", window=0), "INVALID_ARGUMENT", "INVALID_FIELD"),
         ("OpenSession", pb.OpenSessionRequest(session_id="t", window=65), "INVALID_ARGUMENT", "INVALID_FIELD"),
-        ("OpenSession", pb.OpenSessionRequest(session_id="s", epoch=4, window=9), "FAILED_PRECONDITION", "STALE_EPOCH"),
+        ("OpenSession", pb.OpenSessionRequest(session_id="s", epoch=2, window=9), "FAILED_PRECONDITION", "STALE_EPOCH"),
         ("Append", pb.AppendRequest(session_id="t"), "NOT_FOUND", "SESSION_NOT_FOUND"),
         (
             "Append",

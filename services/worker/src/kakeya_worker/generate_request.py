@@ -21,11 +21,14 @@ def operation(
 ) -> Generate:
     """Raises InvalidField or TokenOutOfVocabulary."""
     _require(request.max_tokens >= 1, "max_tokens", "must be at least 1")
+    _require(len(request.previous_token_ids) <= request.max_tokens, "previous_token_ids", "are more than max_tokens")
+    check_vocabulary(request.previous_token_ids, vocab_size)
     _require(request.logprobs <= MAX_LOGPROBS, "logprobs", f"must be at most {MAX_LOGPROBS}")
     return Generate(
         request.session_id,
         request.epoch,
         request.history_length,
+        number=request.operation_number,
         max_tokens=request.max_tokens,
         eos_token_ids=frozenset(request.eos_token_ids),
         sampling=_sampling(request.sampling, vocab_size) if request.HasField("sampling") else Sampling(),
@@ -33,6 +36,7 @@ def operation(
         num_top_logprobs=request.logprobs if request.HasField("logprobs") else None,
         stop_token_sequences=_stop_token_sequences(request, vocab_size),
         acknowledges=request.acknowledges,
+        previous_token_ids=tuple(request.previous_token_ids),
     )
 
 

@@ -22,10 +22,12 @@ def check(request: pb.OpenSessionRequest) -> None:
         raise _invalid("tenant", "must be at most 64 visible ASCII characters")
     if request.epoch > _MAX_EPOCH:
         raise _invalid("epoch", f"must be at most {_MAX_EPOCH}")
-    if request.HasField("fork_from"):
+    if request.HasField("fork_from") and request.snapshots:
+        raise _invalid("snapshots", "a session begins with a fork or with snapshots, not with both")
+    if request.HasField("fork_from") or request.snapshots:
         for field, _ in request.ListFields():
             if field.name in _OPTIONS:
-                raise _invalid(field.name, "a fork has its source's")
+                raise _invalid(field.name, "a fork has its source's, a snapshot its own")
 
 
 def options(request: pb.OpenSessionRequest) -> SessionOptions:

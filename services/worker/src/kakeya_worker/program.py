@@ -4,7 +4,9 @@ import asyncio
 import os
 import socket
 import threading
+from collections.abc import Coroutine, Sequence
 from concurrent.futures import Future
+from contextlib import closing
 from typing import Any
 
 import structlog
@@ -22,6 +24,9 @@ from kakeya_worker.registration import Registration, WorkerIdentity
 from kakeya_worker.router_link import JoinToken, RouterLink, TokenError
 from kakeya_worker.settings import WorkerSettings
 from kakeya_worker.sizing import plan
+from kakeya_worker.snapshot_store import SnapshotStore, SnapshotStoreError, open_store
+from kakeya_worker.snapshot_sweep import SnapshotSweep
+from kakeya_worker.snapshots import Snapshots
 from kakeya_worker.verifier_service import SERVICE_NAME, VerifierService
 
 _log = structlog.get_logger()
@@ -32,6 +37,7 @@ async def serve(settings: WorkerSettings, stop: asyncio.Event) -> None:
     """Runs a worker until `stop` is set or its engine dies. Raises StartError."""
     service = VerifierService()
     router_link = _router_link(settings)
+    store = _snapshot_store(settings)
     server = RpcServer(settings.bind, [SERVICE_NAME], settings=settings, grace_seconds=_LAST_ANSWERS_SECONDS)
     add_VerifierServiceServicer_to_server(service, server.grpc_server)
     try:
@@ -40,8 +46,15 @@ async def serve(settings: WorkerSettings, stop: asyncio.Event) -> None:
             if engine is None:
                 return
             engine.start()
-            service.engine = engine
-            await _serve_until(stop, engine, server, settings, router_link)
+            with closing(Snapshots(engine, store)) as snapshots:
+                service.begin(engine, snapshots)
+                identity = _identity(settings, server.address, store)
+                registration = Registration(engine, identity, parse_list(settings.join), router_link)
+                sweep = SnapshotSweep(
+                    registration, snapshots, identity.pool, interval_seconds=settings.snapshot_sweep_seconds
+                )
+                background = [registration.run(), *([sweep.run()] if store else [])] if settings.join else []
+                await _serve_until(stop, engine, server, settings, registration, background)
     except BindError as error:
         raise StartError(str(error)) from error
 
@@ -119,12 +132,15 @@ async def _load_unless_stopped(settings: WorkerSettings, stop: asyncio.Event) ->
 
 
 async def _serve_until(
-    stop: asyncio.Event, engine: Engine, server: RpcServer, settings: WorkerSettings, router_link: RouterLink
+    stop: asyncio.Event,
+    engine: Engine,
+    server: RpcServer,
+    settings: WorkerSettings,
+    registration: Registration,
+    background: Sequence[Coroutine[Any, Any, None]],
 ) -> None:
-    registration = Registration(engine, _identity(settings, server.address), parse_list(settings.join), router_link)
     tasks: list[asyncio.Future[Any]] = [asyncio.ensure_future(stop.wait()), asyncio.wrap_future(engine.crashed)]
-    if settings.join:
-        tasks.append(asyncio.ensure_future(registration.run()))
+    tasks += [asyncio.ensure_future(work) for work in background]
     try:
         await server.set_serving(True)
         _log.info("serving", address=server.address)
@@ -155,7 +171,17 @@ def _router_link(settings: WorkerSettings) -> RouterLink:
     return link
 
 
-def _identity(settings: WorkerSettings, bound: str) -> WorkerIdentity:
+def _snapshot_store(settings: WorkerSettings) -> SnapshotStore | None:
+    """Raises StartError: it cannot be used."""
+    if not settings.snapshots:
+        return None
+    try:
+        return open_store(settings.snapshots)
+    except (plugins.PluginError, SnapshotStoreError) as error:
+        raise StartError(f"--snapshots: {error}") from error
+
+
+def _identity(settings: WorkerSettings, bound: str, store: SnapshotStore | None) -> WorkerIdentity:
     address = HostPort.parse(settings.advertise or bound)
     if address.host in ("0.0.0.0", "::"):  # noqa: S104  # compared with, not bound to
         address = HostPort(socket.gethostname(), address.port)
@@ -165,4 +191,5 @@ def _identity(settings: WorkerSettings, bound: str) -> WorkerIdentity:
         model=settings.model_name,
         address=str(address),
         num_threads=settings.threads,
+        snapshot_store=store.identity if store else "",
     )

@@ -42,13 +42,14 @@ _log = structlog.get_logger()
 
 @dataclass(frozen=True)
 class WorkerIdentity:
-    """How a worker presents itself."""
+    """How a worker presents itself; `snapshot_store` is its store's identity."""
 
     worker_id: str
     pool: str
     model: str
     address: str
     num_threads: int
+    snapshot_store: str = ""
 
 
 class Registration:
@@ -94,6 +95,23 @@ class Registration:
                 self._incarnation = ""
             except (grpc.aio.AioRpcError, KakeyaError, TokenError) as error:
                 await self._try_the_next(error)
+
+    async def orphans(self, names: Sequence[str]) -> list[str]:
+        """Those of the snapshot files that no session needs.
+
+        Raises:
+            AioRpcError, KakeyaError, TokenError: the router in use does not say.
+        """
+        request = pb.SweepSnapshotsRequest(
+            pool=self._identity.pool,
+            worker_id=self._identity.worker_id,
+            incarnation=self._incarnation,
+            names=names,
+        )
+        async with self._link.open(self._routers[0]) as channel:
+            call = RegistryServiceStub(channel).SweepSnapshots
+            reply = await _answer(call(request, timeout=_CALL_SECONDS, metadata=self._link.token.metadata()))
+        return list(reply.orphans)
 
     async def leave(self) -> None:
         """Deregisters, as far as a router can be reached. Call after `run` was cancelled."""
@@ -198,6 +216,8 @@ class Registration:
             vocab_size=facts.vocab_size,
             num_threads=self._identity.num_threads,
             tokenizer_digest=facts.tokenizer_digest,
+            snapshot_store=self._identity.snapshot_store,
+            prefill_tokens_per_second=self._engine.prefill_tokens_per_second,
         )
 
     async def _try_the_next(self, error: _Failure) -> None:

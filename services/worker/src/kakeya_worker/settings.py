@@ -50,6 +50,20 @@ class WorkerSettings(RpcServerSettings):
         unit="directory",
         reason="$XDG_CACHE_HOME/kakeya: converting takes longer than loading",
     )
+    snapshots: str = setting(
+        "",
+        "where snapshots of sessions are kept: a directory, or a URL for fsspec (s3://BUCKET/FOLDER), the same for all "
+        "workers of a pool",
+        unit="directory or URL",
+        reason="none: a session lives as long as its worker",
+    )
+    snapshot_sweep_seconds: float = setting(
+        300.0,
+        "how often files are looked for in the snapshot store that no session needs, and how old they must be",
+        unit="seconds",
+        reason="they are rare: a process was killed between two steps",
+        gt=0,
+    )
     retention: str = setting(
         "sink-window",
         "retention policy plugin, one for all workers of a pool",

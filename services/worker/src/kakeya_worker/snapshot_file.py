@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kakeya_worker.engine.snapshot import Snapshot, SnapshotRefused
+from kakeya_shared.errors import SnapshotRefused
+from kakeya_worker.engine.snapshot import Snapshot
 from kakeya_worker.engine.verifier import LaneContents, RawNumbers
 
 FORMAT = "kakeya-snapshot-1"

@@ -12,8 +12,9 @@ from kakeya_stubs.worker.v1 import verifier_pb2 as pb
 from kakeya_stubs.worker.v1.verifier_pb2_grpc import VerifierServiceServicer
 from kakeya_worker import generate_request, open_request
 from kakeya_worker.engine.engine import Engine
-from kakeya_worker.engine.operation import Append, Finish, Generate, GenerateResult, LaneState
+from kakeya_worker.engine.operation import Append, Finish, Generate, GenerateResult, LaneState, OpenLane
 from kakeya_worker.engine.sampling import TokenDetail
+from kakeya_worker.snapshots import Snapshots
 
 SERVICE_NAME = "kakeya.worker.v1.VerifierService"
 
@@ -26,26 +27,31 @@ _FINISH_REASONS = {
 
 
 class VerifierService(VerifierServiceServicer):
-    """Set `engine` once the model is loaded; until then every call is UNAVAILABLE."""
+    """Until a model is loaded every call is UNAVAILABLE."""
 
     def __init__(self) -> None:
-        self.engine: Engine | None = None
+        self._serving: tuple[Engine, Snapshots] | None = None
+
+    def begin(self, engine: Engine, snapshots: Snapshots) -> None:
+        """From here on calls are answered."""
+        self._serving = engine, snapshots
 
     async def OpenSession(self, request: pb.OpenSessionRequest, context: Context) -> pb.OpenSessionResponse:
         engine = self._engine(request.session_id)
         open_request.check(request)
-        source = open_request.source(request)
-        if source is None:
-            opening = engine.open(request.session_id, request.epoch, open_request.options(request), request.tenant)
-        else:
-            opening = engine.fork(request.session_id, request.epoch, source, request.tenant)
-        opened = await asyncio.wrap_future(opening)
+        opened = await self._open(engine, request)
         return pb.OpenSessionResponse(lane=_lane_state(opened.state), sink=opened.sink, window=opened.window)
 
     async def Append(self, request: pb.AppendRequest, context: Context) -> pb.AppendResponse:
         engine = self._engine(request.session_id)
         generate_request.check_vocabulary(request.token_ids, engine.facts.vocab_size)
-        append = Append(request.session_id, request.epoch, request.history_length, tuple(request.token_ids))
+        append = Append(
+            request.session_id,
+            request.epoch,
+            request.history_length,
+            tuple(request.token_ids),
+            number=request.operation_number,
+        )
         engine.submit(append)
         try:
             result = await asyncio.wrap_future(append.future)
@@ -73,7 +79,7 @@ class VerifierService(VerifierServiceServicer):
         )
         generate.future.add_done_callback(lambda _: put(None))
         engine.submit(generate)
-        num_sent = 0
+        num_sent = len(generate.previous_token_ids)
         try:
             while (response := await unread.get()) is not None:
                 yield response
@@ -88,22 +94,38 @@ class VerifierService(VerifierServiceServicer):
 
     async def Stop(self, request: pb.StopRequest, context: Context) -> pb.StopResponse:
         engine = self._engine(request.session_id)
-        state = await asyncio.wrap_future(engine.stop_operation(request.session_id, request.epoch))
-        _annotate(state)
-        return pb.StopResponse(lane=_lane_state(state))
+        journaled_length = request.journaled_length if request.HasField("journaled_length") else None
+        stopping = engine.stop_operation(request.session_id, request.epoch, journaled_length, request.operation_number)
+        stopped = await asyncio.wrap_future(stopping)
+        _annotate(stopped.state)
+        return pb.StopResponse(lane=_lane_state(stopped.state), token_ids=stopped.token_ids)
 
     async def Acknowledge(self, request: pb.AcknowledgeRequest, context: Context) -> pb.AcknowledgeResponse:
         """Waits for no step. One that comes late may count for the next Generate: it then pauses later, once."""
         engine = self._engine(request.session_id)
         operation = engine.lanes.find(request.session_id, request.epoch).operation
         if isinstance(operation, Generate) and operation.acknowledges:
-            engine.acknowledge(operation, request.num_tokens)
+            engine.acknowledge(operation, request.num_tokens, request.journaled_length)
         return pb.AcknowledgeResponse()
 
     async def CloseSession(self, request: pb.CloseSessionRequest, context: Context) -> pb.CloseSessionResponse:
         engine = self._engine(request.session_id)
         length = await asyncio.wrap_future(engine.close(request.session_id, request.epoch))
         return pb.CloseSessionResponse(final_history_length=length)
+
+    async def Rewind(self, request: pb.RewindRequest, context: Context) -> pb.RewindResponse:
+        engine = self._engine(request.session_id)
+        rewinding = engine.rewind(request.session_id, request.epoch, request.history_length, request.target_length)
+        return pb.RewindResponse(lane=_lane_state(await asyncio.wrap_future(rewinding)))
+
+    async def WriteSnapshot(self, request: pb.WriteSnapshotRequest, context: Context) -> pb.WriteSnapshotResponse:
+        snapshots = self._snapshots(request.session_id)
+        written = await snapshots.write(request.session_id, request.epoch, request.start, request.prefix)
+        return pb.WriteSnapshotResponse(name=written.name, length=written.length, size_bytes=written.size_bytes)
+
+    async def DeleteSnapshots(self, request: pb.DeleteSnapshotsRequest, context: Context) -> pb.DeleteSnapshotsResponse:
+        await self._snapshots().delete(request.names)
+        return pb.DeleteSnapshotsResponse()
 
     async def GetSlab(self, request: pb.GetSlabRequest, context: Context) -> pb.GetSlabResponse:
         totals = self._engine().lanes.totals()
@@ -116,13 +138,29 @@ class VerifierService(VerifierServiceServicer):
             kv_bytes_per_token=totals.kv_bytes_per_token,
         )
 
+    async def _open(self, engine: Engine, request: pb.OpenSessionRequest) -> OpenLane:
+        session_id, epoch, tenant = request.session_id, request.epoch, request.tenant
+        if request.snapshots:
+            snapshots = self._snapshots()
+            return await snapshots.restore(session_id, epoch, request.snapshots, tenant, inexact=request.inexact)
+        source = open_request.source(request)
+        if source is None:
+            return await asyncio.wrap_future(engine.open(session_id, epoch, open_request.options(request), tenant))
+        return await asyncio.wrap_future(engine.fork(session_id, epoch, source, tenant))
+
     def _engine(self, session_id: str = "") -> Engine:
-        if self.engine is None:
+        return self._loaded(session_id)[0]
+
+    def _snapshots(self, session_id: str = "") -> Snapshots:
+        return self._loaded(session_id)[1]
+
+    def _loaded(self, session_id: str) -> tuple[Engine, Snapshots]:
+        if self._serving is None:
             raise NoWorker("the worker is still loading its model", retry_after_seconds=1.0)
         if session_id:
             structlog.contextvars.bind_contextvars(session_id=session_id)
             tracing.annotate_session(session_id)
-        return self.engine
+        return self._serving
 
 
 def _detail(detail: TokenDetail | None) -> pb.TokenDetail | None:

@@ -87,6 +87,12 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     """FAILED_PRECONDITION: the session cannot be had at this history length. Metadata `reachable` lists the lengths at
     which it can, separated by commas.
     """
+    ERROR_REASON_SNAPSHOT_REFUSED: _ErrorReason.ValueType  # 30
+    """FAILED_PRECONDITION: a snapshot of the session is damaged, or of another model."""
+    ERROR_REASON_SNAPSHOT_STORE_UNAVAILABLE: _ErrorReason.ValueType  # 31
+    """RESOURCE_EXHAUSTED: the snapshot store cannot be read or written, and what would have to be remembered without it
+    is at its bound.
+    """
 
 class ErrorReason(_ErrorReason, metaclass=_ErrorReasonEnumTypeWrapper):
     """Why a call failed, as `google.rpc.ErrorInfo.reason` (without the prefix ERROR_REASON_) in the domain
@@ -157,5 +163,11 @@ ERROR_REASON_CREDENTIAL_NOT_FOUND: ErrorReason.ValueType  # 28
 ERROR_REASON_BOUNDARY_NOT_REACHABLE: ErrorReason.ValueType  # 29
 """FAILED_PRECONDITION: the session cannot be had at this history length. Metadata `reachable` lists the lengths at
 which it can, separated by commas.
+"""
+ERROR_REASON_SNAPSHOT_REFUSED: ErrorReason.ValueType  # 30
+"""FAILED_PRECONDITION: a snapshot of the session is damaged, or of another model."""
+ERROR_REASON_SNAPSHOT_STORE_UNAVAILABLE: ErrorReason.ValueType  # 31
+"""RESOURCE_EXHAUSTED: the snapshot store cannot be read or written, and what would have to be remembered without it
+is at its bound.
 """
 Global___ErrorReason: _TypeAlias = ErrorReason  # noqa: Y015

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dkakeya_stubs/v1/runtime.proto\x12\tkakeya.v1\"\xe0\x02\n\x14\x43reateSessionRequest\x12\x14\n\x0c\x63lient_label\x18\x01 \x01(\t\x12\x15\n\reos_token_ids\x18\x02 \x03(\r\x12\r\n\x05model\x18\x03 \x01(\t\x12\x12\n\nrequest_id\x18\x04 \x01(\t\x12\x11\n\x04sink\x18\x05 \x01(\rH\x00\x88\x01\x01\x12\x13\n\x06window\x18\x06 \x01(\rH\x01\x88\x01\x01\x12\x10\n\x03pin\x18\x07 \x01(\rH\x02\x88\x01\x01\x12.\n\x0bon_overflow\x18\x08 \x01(\x0e\x32\x19.kakeya.v1.OverflowPolicy\x12\x18\n\x0bttl_seconds\x18\n \x01(\rH\x03\x88\x01\x01\x12\'\n\tfork_from\x18\x0b \x01(\x0b\x32\x14.kakeya.v1.ForkPoint\x12\x13\n\x0b\x66ingerprint\x18\r \x01(\tB\x07\n\x05_sinkB\t\n\x07_windowB\x06\n\x04_pinB\x0e\n\x0c_ttl_secondsJ\x04\x08\t\x10\nJ\x04\x08\x0c\x10\r\"C\n\tForkPoint\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x15\n\x08\x62oundary\x18\x02 \x01(\x04H\x00\x88\x01\x01\x42\x0b\n\t_boundary\"\xd7\x01\n\x15\x43reateSessionResponse\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\r\n\x05model\x18\x02 \x01(\t\x12\x0c\n\x04sink\x18\x03 \x01(\r\x12\x0e\n\x06window\x18\x04 \x01(\r\x12\x16\n\x0ereserved_bytes\x18\x05 \x01(\x04\x12\r\n\x05\x65xact\x18\x06 \x01(\x08\x12\x13\n\x0b\x66ingerprint\x18\x07 \x01(\t\x12\x12\n\nvocab_size\x18\x08 \x01(\r\x12\x16\n\x0ehistory_length\x18\t \x01(\x04\x12\x15\n\rkv_live_bytes\x18\n \x01(\x04\"~\n\x13\x41ppendTokensRequest\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x11\n\ttoken_ids\x18\x02 \x03(\r\x12$\n\x17\x65xpected_history_length\x18\x03 \x01(\x04H\x00\x88\x01\x01\x42\x1a\n\x18_expected_history_length\"\xad\x01\n\x14\x41ppendTokensResponse\x12\x16\n\x0ehistory_length\x18\x01 \x01(\x04\x12\x15\n\rkv_live_bytes\x18\x02 \x01(\x04\x12 \n\x18prefill_duration_seconds\x18\x03 \x01(\x01\x12\x1b\n\x13\x65victed_token_count\x18\x04 \x01(\x04\x12\'\n\x08retained\x18\x05 \x03(\x0b\x32\x15.kakeya.v1.TokenRange\"\xde\x04\n\x0fGenerateRequest\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x12\n\nmax_tokens\x18\x02 \x01(\r\x12\x11\n\x04seed\x18\x03 \x01(\x04H\x00\x88\x01\x01\x12\x18\n\x0btemperature\x18\x04 \x01(\x02H\x01\x88\x01\x01\x12\x12\n\x05top_p\x18\x05 \x01(\x02H\x02\x88\x01\x01\x12\x12\n\x05top_k\x18\x06 \x01(\rH\x03\x88\x01\x01\x12\x12\n\x05min_p\x18\x07 \x01(\x02H\x04\x88\x01\x01\x12\x1d\n\x10presence_penalty\x18\x08 \x01(\x02H\x05\x88\x01\x01\x12\x1e\n\x11\x66requency_penalty\x18\t \x01(\x02H\x06\x88\x01\x01\x12=\n\nlogit_bias\x18\n \x03(\x0b\x32).kakeya.v1.GenerateRequest.LogitBiasEntry\x12\x15\n\x08logprobs\x18\x0b \x01(\rH\x07\x88\x01\x01\x12$\n\x17\x65xpected_history_length\x18\r \x01(\x04H\x08\x88\x01\x01\x12\x36\n\x14stop_token_sequences\x18\x11 \x03(\x0b\x32\x18.kakeya.v1.TokenSequence\x1a\x30\n\x0eLogitBiasEntry\x12\x0b\n\x03key\x18\x01 \x01(\r\x12\r\n\x05value\x18\x02 \x01(\x02:\x02\x38\x01\x42\x07\n\x05_seedB\x0e\n\x0c_temperatureB\x08\n\x06_top_pB\x08\n\x06_top_kB\x08\n\x06_min_pB\x13\n\x11_presence_penaltyB\x14\n\x12_frequency_penaltyB\x0b\n\t_logprobsB\x1a\n\x18_expected_history_lengthJ\x04\x08\x0c\x10\rJ\x04\x08\x0e\x10\x11\"\"\n\rTokenSequence\x12\x11\n\ttoken_ids\x18\x01 \x03(\r\"1\n\x0cTokenLogprob\x12\x10\n\x08token_id\x18\x01 \x01(\r\x12\x0f\n\x07logprob\x18\x02 \x01(\x02\"M\n\x0bTokenDetail\x12\x0f\n\x07logprob\x18\x01 \x01(\x02\x12-\n\x0ctop_logprobs\x18\x02 \x03(\x0b\x32\x17.kakeya.v1.TokenLogprob\"\xb4\x01\n\x10GenerateResponse\x12\x12\n\x08token_id\x18\x01 \x01(\rH\x00\x12\'\n\x04\x64one\x18\x02 \x01(\x0b\x32\x17.kakeya.v1.GenerateDoneH\x00\x12\x30\n\ttruncated\x18\x03 \x01(\x0b\x32\x1b.kakeya.v1.HistoryTruncatedH\x00\x12&\n\x06\x64\x65tail\x18\x04 \x01(\x0b\x32\x16.kakeya.v1.TokenDetailB\t\n\x07payload\"\xad\x02\n\x0cGenerateDone\x12*\n\x0bstop_reason\x18\x01 \x01(\x0e\x32\x15.kakeya.v1.StopReason\x12\x1d\n\x15generated_token_count\x18\x02 \x01(\r\x12 \n\x18prefill_duration_seconds\x18\x03 \x01(\x01\x12\x1e\n\x16total_duration_seconds\x18\x04 \x01(\x01\x12\x0c\n\x04seed\x18\x05 \x01(\x04\x12\r\n\x05op_id\x18\x06 \x01(\t\x12\x1b\n\x13\x65victed_token_count\x18\x07 \x01(\x04\x12\x16\n\x0ehistory_length\x18\x08 \x01(\x04\x12\x15\n\rkv_live_bytes\x18\t \x01(\x04\x12\'\n\x08retained\x18\n \x03(\x0b\x32\x15.kakeya.v1.TokenRange\"(\n\nTokenRange\x12\r\n\x05start\x18\x01 \x01(\x04\x12\x0b\n\x03\x65nd\x18\x02 \x01(\x04\"X\n\x10HistoryTruncated\x12\x1b\n\x13\x64ropped_token_count\x18\x01 \x01(\x04\x12\'\n\x08retained\x18\x02 \x03(\x0b\x32\x15.kakeya.v1.TokenRange\")\n\x13\x43loseSessionRequest\x12\x12\n\nsession_id\x18\x01 \x01(\t\"4\n\x14\x43loseSessionResponse\x12\x1c\n\x14\x66inal_history_length\x18\x01 \x01(\x04\"+\n\x15GetSessionInfoRequest\x12\x12\n\nsession_id\x18\x01 \x01(\t\"\xf0\x02\n\x16GetSessionInfoResponse\x12\x16\n\x0ehistory_length\x18\x01 \x01(\x04\x12\x15\n\rkv_live_bytes\x18\x02 \x01(\x04\x12\'\n\x1f\x63\x61\x63he_invariant_inv1_violations\x18\x03 \x01(\x04\x12\'\n\x1f\x63\x61\x63he_invariant_inv2_violations\x18\x04 \x01(\x04\x12\x14\n\x0cidle_seconds\x18\x05 \x01(\x01\x12&\n\x05state\x18\x06 \x01(\x0e\x32\x17.kakeya.v1.SessionState\x12\x16\n\x0ereserved_bytes\x18\x07 \x01(\x04\x12\'\n\x08retained\x18\x08 \x03(\x0b\x32\x15.kakeya.v1.TokenRange\x12\r\n\x05\x65xact\x18\t \x01(\x08\x12\x13\n\x0b\x66ingerprint\x18\n \x01(\t\x12\r\n\x05model\x18\x0b \x01(\t\x12\x0e\n\x06worker\x18\x0c \x01(\t\x12\r\n\x05\x65poch\x18\r \x01(\x04J\x04\x08\x0e\x10\x0f\"\x13\n\x11ListModelsRequest\"6\n\x12ListModelsResponse\x12 \n\x06models\x18\x01 \x03(\x0b\x32\x10.kakeya.v1.Model\"q\n\x05Model\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x18\n\x10lane_token_count\x18\x02 \x01(\x04\x12\x12\n\nvocab_size\x18\x03 \x01(\r\x12\x12\n\nis_default\x18\x04 \x01(\x08\x12\x18\n\x10tokenizer_digest\x18\x05 \x01(\t*h\n\x0eOverflowPolicy\x12\x1f\n\x1bOVERFLOW_POLICY_UNSPECIFIED\x10\x00\x12\x19\n\x15OVERFLOW_POLICY_EVICT\x10\x01\x12\x1a\n\x16OVERFLOW_POLICY_REFUSE\x10\x02*\xaf\x01\n\nStopReason\x12\x1b\n\x17STOP_REASON_UNSPECIFIED\x10\x00\x12\x1a\n\x16STOP_REASON_MAX_TOKENS\x10\x01\x12\x13\n\x0fSTOP_REASON_EOS\x10\x02\x12\x19\n\x15STOP_REASON_CANCELLED\x10\x03\x12\x19\n\x15STOP_REASON_TRUNCATED\x10\x04\x12\x1d\n\x19STOP_REASON_STOP_SEQUENCE\x10\x05*\xad\x01\n\x0cSessionState\x12\x1d\n\x19SESSION_STATE_UNSPECIFIED\x10\x00\x12\x19\n\x15SESSION_STATE_OPENING\x10\x01\x12\x16\n\x12SESSION_STATE_OPEN\x10\x02\x12\x19\n\x15SESSION_STATE_CLOSING\x10\x03\x12\x18\n\x14SESSION_STATE_FAILED\x10\x04\x12\x16\n\x12SESSION_STATE_LOST\x10\x05\x32\xef\x03\n\x0eRuntimeService\x12R\n\rCreateSession\x12\x1f.kakeya.v1.CreateSessionRequest\x1a .kakeya.v1.CreateSessionResponse\x12O\n\x0c\x41ppendTokens\x12\x1e.kakeya.v1.AppendTokensRequest\x1a\x1f.kakeya.v1.AppendTokensResponse\x12\x45\n\x08Generate\x12\x1a.kakeya.v1.GenerateRequest\x1a\x1b.kakeya.v1.GenerateResponse0\x01\x12O\n\x0c\x43loseSession\x12\x1e.kakeya.v1.CloseSessionRequest\x1a\x1f.kakeya.v1.CloseSessionResponse\x12U\n\x0eGetSessionInfo\x12 .kakeya.v1.GetSessionInfoRequest\x1a!.kakeya.v1.GetSessionInfoResponse\x12I\n\nListModels\x12\x1c.kakeya.v1.ListModelsRequest\x1a\x1d.kakeya.v1.ListModelsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1dkakeya_stubs/v1/runtime.proto\x12\tkakeya.v1\"\xe0\x02\n\x14\x43reateSessionRequest\x12\x14\n\x0c\x63lient_label\x18\x01 \x01(\t\x12\x15\n\reos_token_ids\x18\x02 \x03(\r\x12\r\n\x05model\x18\x03 \x01(\t\x12\x12\n\nrequest_id\x18\x04 \x01(\t\x12\x11\n\x04sink\x18\x05 \x01(\rH\x00\x88\x01\x01\x12\x13\n\x06window\x18\x06 \x01(\rH\x01\x88\x01\x01\x12\x10\n\x03pin\x18\x07 \x01(\rH\x02\x88\x01\x01\x12.\n\x0bon_overflow\x18\x08 \x01(\x0e\x32\x19.kakeya.v1.OverflowPolicy\x12\x18\n\x0bttl_seconds\x18\n \x01(\rH\x03\x88\x01\x01\x12\'\n\tfork_from\x18\x0b \x01(\x0b\x32\x14.kakeya.v1.ForkPoint\x12\x13\n\x0b\x66ingerprint\x18\r \x01(\tB\x07\n\x05_sinkB\t\n\x07_windowB\x06\n\x04_pinB\x0e\n\x0c_ttl_secondsJ\x04\x08\t\x10\nJ\x04\x08\x0c\x10\r\"C\n\tForkPoint\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x15\n\x08\x62oundary\x18\x02 \x01(\x04H\x00\x88\x01\x01\x42\x0b\n\t_boundary\"\xd7\x01\n\x15\x43reateSessionResponse\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\r\n\x05model\x18\x02 \x01(\t\x12\x0c\n\x04sink\x18\x03 \x01(\r\x12\x0e\n\x06window\x18\x04 \x01(\r\x12\x16\n\x0ereserved_bytes\x18\x05 \x01(\x04\x12\r\n\x05\x65xact\x18\x06 \x01(\x08\x12\x13\n\x0b\x66ingerprint\x18\x07 \x01(\t\x12\x12\n\nvocab_size\x18\x08 \x01(\r\x12\x16\n\x0ehistory_length\x18\t \x01(\x04\x12\x15\n\rkv_live_bytes\x18\n \x01(\x04\"~\n\x13\x41ppendTokensRequest\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x11\n\ttoken_ids\x18\x02 \x03(\r\x12$\n\x17\x65xpected_history_length\x18\x03 \x01(\x04H\x00\x88\x01\x01\x42\x1a\n\x18_expected_history_length\"\xad\x01\n\x14\x41ppendTokensResponse\x12\x16\n\x0ehistory_length\x18\x01 \x01(\x04\x12\x15\n\rkv_live_bytes\x18\x02 \x01(\x04\x12 \n\x18prefill_duration_seconds\x18\x03 \x01(\x01\x12\x1b\n\x13\x65victed_token_count\x18\x04 \x01(\x04\x12\'\n\x08retained\x18\x05 \x03(\x0b\x32\x15.kakeya.v1.TokenRange\"\x87\x05\n\x0fGenerateRequest\x12\x12\n\nsession_id\x18\x01 \x01(\t\x12\x12\n\nmax_tokens\x18\x02 \x01(\r\x12\x11\n\x04seed\x18\x03 \x01(\x04H\x00\x88\x01\x01\x12\x18\n\x0btemperature\x18\x04 \x01(\x02H\x01\x88\x01\x01\x12\x12\n\x05top_p\x18\x05 \x01(\x02H\x02\x88\x01\x01\x12\x12\n\x05top_k\x18\x06 \x01(\rH\x03\x88\x01\x01\x12\x12\n\x05min_p\x18\x07 \x01(\x02H\x04\x88\x01\x01\x12\x1d\n\x10presence_penalty\x18\x08 \x01(\x02H\x05\x88\x01\x01\x12\x1e\n\x11\x66requency_penalty\x18\t \x01(\x02H\x06\x88\x01\x01\x12=\n\nlogit_bias\x18\n \x03(\x0b\x32).kakeya.v1.GenerateRequest.LogitBiasEntry\x12\x15\n\x08logprobs\x18\x0b \x01(\rH\x07\x88\x01\x01\x12$\n\x17\x65xpected_history_length\x18\r \x01(\x04H\x08\x88\x01\x01\x12\r\n\x05op_id\x18\x0e \x01(\t\x12\x18\n\x10resume_token_ids\x18\x0f \x03(\r\x12\x36\n\x14stop_token_sequences\x18\x11 \x03(\x0b\x32\x18.kakeya.v1.TokenSequence\x1a\x30\n\x0eLogitBiasEntry\x12\x0b\n\x03key\x18\x01 \x01(\r\x12\r\n\x05value\x18\x02 \x01(\x02:\x02\x38\x01\x42\x07\n\x05_seedB\x0e\n\x0c_temperatureB\x08\n\x06_top_pB\x08\n\x06_top_kB\x08\n\x06_min_pB\x13\n\x11_presence_penaltyB\x14\n\x12_frequency_penaltyB\x0b\n\t_logprobsB\x1a\n\x18_expected_history_lengthJ\x04\x08\x0c\x10\rJ\x04\x08\x10\x10\x11\"\"\n\rTokenSequence\x12\x11\n\ttoken_ids\x18\x01 \x03(\r\"1\n\x0cTokenLogprob\x12\x10\n\x08token_id\x18\x01 \x01(\r\x12\x0f\n\x07logprob\x18\x02 \x01(\x02\"M\n\x0bTokenDetail\x12\x0f\n\x07logprob\x18\x01 \x01(\x02\x12-\n\x0ctop_logprobs\x18\x02 \x03(\x0b\x32\x17.kakeya.v1.TokenLogprob\"\xb4\x01\n\x10GenerateResponse\x12\x12\n\x08token_id\x18\x01 \x01(\rH\x00\x12\'\n\x04\x64one\x18\x02 \x01(\x0b\x32\x17.kakeya.v1.GenerateDoneH\x00\x12\x30\n\ttruncated\x18\x03 \x01(\x0b\x32\x1b.kakeya.v1.HistoryTruncatedH\x00\x12&\n\x06\x64\x65tail\x18\x04 \x01(\x0b\x32\x16.kakeya.v1.TokenDetailB\t\n\x07payload\"\xad\x02\n\x0cGenerateDone\x12*\n\x0bstop_reason\x18\x01 \x01(\x0e\x32\x15.kakeya.v1.StopReason\x12\x1d\n\x15generated_token_count\x18\x02 \x01(\r\x12 \n\x18prefill_duration_seconds\x18\x03 \x01(\x01\x12\x1e\n\x16total_duration_seconds\x18\x04 \x01(\x01\x12\x0c\n\x04seed\x18\x05 \x01(\x04\x12\r\n\x05op_id\x18\x06 \x01(\t\x12\x1b\n\x13\x65victed_token_count\x18\x07 \x01(\x04\x12\x16\n\x0ehistory_length\x18\x08 \x01(\x04\x12\x15\n\rkv_live_bytes\x18\t \x01(\x04\x12\'\n\x08retained\x18\n \x03(\x0b\x32\x15.kakeya.v1.TokenRange\"(\n\nTokenRange\x12\r\n\x05start\x18\x01 \x01(\x04\x12\x0b\n\x03\x65nd\x18\x02 \x01(\x04\"X\n\x10HistoryTruncated\x12\x1b\n\x13\x64ropped_token_count\x18\x01 \x01(\x04\x12\'\n\x08retained\x18\x02 \x03(\x0b\x32\x15.kakeya.v1.TokenRange\")\n\x13\x43loseSessionRequest\x12\x12\n\nsession_id\x18\x01 \x01(\t\"4\n\x14\x43loseSessionResponse\x12\x1c\n\x14\x66inal_history_length\x18\x01 \x01(\x04\"+\n\x15GetSessionInfoRequest\x12\x12\n\nsession_id\x18\x01 \x01(\t\"\xf0\x02\n\x16GetSessionInfoResponse\x12\x16\n\x0ehistory_length\x18\x01 \x01(\x04\x12\x15\n\rkv_live_bytes\x18\x02 \x01(\x04\x12\'\n\x1f\x63\x61\x63he_invariant_inv1_violations\x18\x03 \x01(\x04\x12\'\n\x1f\x63\x61\x63he_invariant_inv2_violations\x18\x04 \x01(\x04\x12\x14\n\x0cidle_seconds\x18\x05 \x01(\x01\x12&\n\x05state\x18\x06 \x01(\x0e\x32\x17.kakeya.v1.SessionState\x12\x16\n\x0ereserved_bytes\x18\x07 \x01(\x04\x12\'\n\x08retained\x18\x08 \x03(\x0b\x32\x15.kakeya.v1.TokenRange\x12\r\n\x05\x65xact\x18\t \x01(\x08\x12\x13\n\x0b\x66ingerprint\x18\n \x01(\t\x12\r\n\x05model\x18\x0b \x01(\t\x12\x0e\n\x06worker\x18\x0c \x01(\t\x12\r\n\x05\x65poch\x18\r \x01(\x04J\x04\x08\x0e\x10\x0f\"\x13\n\x11ListModelsRequest\"6\n\x12ListModelsResponse\x12 \n\x06models\x18\x01 \x03(\x0b\x32\x10.kakeya.v1.Model\"q\n\x05Model\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x18\n\x10lane_token_count\x18\x02 \x01(\x04\x12\x12\n\nvocab_size\x18\x03 \x01(\r\x12\x12\n\nis_default\x18\x04 \x01(\x08\x12\x18\n\x10tokenizer_digest\x18\x05 \x01(\t*h\n\x0eOverflowPolicy\x12\x1f\n\x1bOVERFLOW_POLICY_UNSPECIFIED\x10\x00\x12\x19\n\x15OVERFLOW_POLICY_EVICT\x10\x01\x12\x1a\n\x16OVERFLOW_POLICY_REFUSE\x10\x02*\xaf\x01\n\nStopReason\x12\x1b\n\x17STOP_REASON_UNSPECIFIED\x10\x00\x12\x1a\n\x16STOP_REASON_MAX_TOKENS\x10\x01\x12\x13\n\x0fSTOP_REASON_EOS\x10\x02\x12\x19\n\x15STOP_REASON_CANCELLED\x10\x03\x12\x19\n\x15STOP_REASON_TRUNCATED\x10\x04\x12\x1d\n\x19STOP_REASON_STOP_SEQUENCE\x10\x05*\xc7\x01\n\x0cSessionState\x12\x1d\n\x19SESSION_STATE_UNSPECIFIED\x10\x00\x12\x19\n\x15SESSION_STATE_OPENING\x10\x01\x12\x16\n\x12SESSION_STATE_OPEN\x10\x02\x12\x19\n\x15SESSION_STATE_CLOSING\x10\x03\x12\x18\n\x14SESSION_STATE_FAILED\x10\x04\x12\x16\n\x12SESSION_STATE_LOST\x10\x05\x12\x18\n\x14SESSION_STATE_PARKED\x10\x06\x32\xef\x03\n\x0eRuntimeService\x12R\n\rCreateSession\x12\x1f.kakeya.v1.CreateSessionRequest\x1a .kakeya.v1.CreateSessionResponse\x12O\n\x0c\x41ppendTokens\x12\x1e.kakeya.v1.AppendTokensRequest\x1a\x1f.kakeya.v1.AppendTokensResponse\x12\x45\n\x08Generate\x12\x1a.kakeya.v1.GenerateRequest\x1a\x1b.kakeya.v1.GenerateResponse0\x01\x12O\n\x0c\x43loseSession\x12\x1e.kakeya.v1.CloseSessionRequest\x1a\x1f.kakeya.v1.CloseSessionResponse\x12U\n\x0eGetSessionInfo\x12 .kakeya.v1.GetSessionInfoRequest\x1a!.kakeya.v1.GetSessionInfoResponse\x12I\n\nListModels\x12\x1c.kakeya.v1.ListModelsRequest\x1a\x1d.kakeya.v1.ListModelsResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,12 +33,12 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_GENERATEREQUEST_LOGITBIASENTRY']._loaded_options = None
   _globals['_GENERATEREQUEST_LOGITBIASENTRY']._serialized_options = b'8\001'
-  _globals['_OVERFLOWPOLICY']._serialized_start=3089
-  _globals['_OVERFLOWPOLICY']._serialized_end=3193
-  _globals['_STOPREASON']._serialized_start=3196
-  _globals['_STOPREASON']._serialized_end=3371
-  _globals['_SESSIONSTATE']._serialized_start=3374
-  _globals['_SESSIONSTATE']._serialized_end=3547
+  _globals['_OVERFLOWPOLICY']._serialized_start=3130
+  _globals['_OVERFLOWPOLICY']._serialized_end=3234
+  _globals['_STOPREASON']._serialized_start=3237
+  _globals['_STOPREASON']._serialized_end=3412
+  _globals['_SESSIONSTATE']._serialized_start=3415
+  _globals['_SESSIONSTATE']._serialized_end=3614
   _globals['_CREATESESSIONREQUEST']._serialized_start=45
   _globals['_CREATESESSIONREQUEST']._serialized_end=397
   _globals['_FORKPOINT']._serialized_start=399
@@ -50,37 +50,37 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_APPENDTOKENSRESPONSE']._serialized_start=815
   _globals['_APPENDTOKENSRESPONSE']._serialized_end=988
   _globals['_GENERATEREQUEST']._serialized_start=991
-  _globals['_GENERATEREQUEST']._serialized_end=1597
-  _globals['_GENERATEREQUEST_LOGITBIASENTRY']._serialized_start=1398
-  _globals['_GENERATEREQUEST_LOGITBIASENTRY']._serialized_end=1446
-  _globals['_TOKENSEQUENCE']._serialized_start=1599
-  _globals['_TOKENSEQUENCE']._serialized_end=1633
-  _globals['_TOKENLOGPROB']._serialized_start=1635
-  _globals['_TOKENLOGPROB']._serialized_end=1684
-  _globals['_TOKENDETAIL']._serialized_start=1686
-  _globals['_TOKENDETAIL']._serialized_end=1763
-  _globals['_GENERATERESPONSE']._serialized_start=1766
-  _globals['_GENERATERESPONSE']._serialized_end=1946
-  _globals['_GENERATEDONE']._serialized_start=1949
-  _globals['_GENERATEDONE']._serialized_end=2250
-  _globals['_TOKENRANGE']._serialized_start=2252
-  _globals['_TOKENRANGE']._serialized_end=2292
-  _globals['_HISTORYTRUNCATED']._serialized_start=2294
-  _globals['_HISTORYTRUNCATED']._serialized_end=2382
-  _globals['_CLOSESESSIONREQUEST']._serialized_start=2384
-  _globals['_CLOSESESSIONREQUEST']._serialized_end=2425
-  _globals['_CLOSESESSIONRESPONSE']._serialized_start=2427
-  _globals['_CLOSESESSIONRESPONSE']._serialized_end=2479
-  _globals['_GETSESSIONINFOREQUEST']._serialized_start=2481
-  _globals['_GETSESSIONINFOREQUEST']._serialized_end=2524
-  _globals['_GETSESSIONINFORESPONSE']._serialized_start=2527
-  _globals['_GETSESSIONINFORESPONSE']._serialized_end=2895
-  _globals['_LISTMODELSREQUEST']._serialized_start=2897
-  _globals['_LISTMODELSREQUEST']._serialized_end=2916
-  _globals['_LISTMODELSRESPONSE']._serialized_start=2918
-  _globals['_LISTMODELSRESPONSE']._serialized_end=2972
-  _globals['_MODEL']._serialized_start=2974
-  _globals['_MODEL']._serialized_end=3087
-  _globals['_RUNTIMESERVICE']._serialized_start=3550
-  _globals['_RUNTIMESERVICE']._serialized_end=4045
+  _globals['_GENERATEREQUEST']._serialized_end=1638
+  _globals['_GENERATEREQUEST_LOGITBIASENTRY']._serialized_start=1439
+  _globals['_GENERATEREQUEST_LOGITBIASENTRY']._serialized_end=1487
+  _globals['_TOKENSEQUENCE']._serialized_start=1640
+  _globals['_TOKENSEQUENCE']._serialized_end=1674
+  _globals['_TOKENLOGPROB']._serialized_start=1676
+  _globals['_TOKENLOGPROB']._serialized_end=1725
+  _globals['_TOKENDETAIL']._serialized_start=1727
+  _globals['_TOKENDETAIL']._serialized_end=1804
+  _globals['_GENERATERESPONSE']._serialized_start=1807
+  _globals['_GENERATERESPONSE']._serialized_end=1987
+  _globals['_GENERATEDONE']._serialized_start=1990
+  _globals['_GENERATEDONE']._serialized_end=2291
+  _globals['_TOKENRANGE']._serialized_start=2293
+  _globals['_TOKENRANGE']._serialized_end=2333
+  _globals['_HISTORYTRUNCATED']._serialized_start=2335
+  _globals['_HISTORYTRUNCATED']._serialized_end=2423
+  _globals['_CLOSESESSIONREQUEST']._serialized_start=2425
+  _globals['_CLOSESESSIONREQUEST']._serialized_end=2466
+  _globals['_CLOSESESSIONRESPONSE']._serialized_start=2468
+  _globals['_CLOSESESSIONRESPONSE']._serialized_end=2520
+  _globals['_GETSESSIONINFOREQUEST']._serialized_start=2522
+  _globals['_GETSESSIONINFOREQUEST']._serialized_end=2565
+  _globals['_GETSESSIONINFORESPONSE']._serialized_start=2568
+  _globals['_GETSESSIONINFORESPONSE']._serialized_end=2936
+  _globals['_LISTMODELSREQUEST']._serialized_start=2938
+  _globals['_LISTMODELSREQUEST']._serialized_end=2957
+  _globals['_LISTMODELSRESPONSE']._serialized_start=2959
+  _globals['_LISTMODELSRESPONSE']._serialized_end=3013
+  _globals['_MODEL']._serialized_start=3015
+  _globals['_MODEL']._serialized_end=3128
+  _globals['_RUNTIMESERVICE']._serialized_start=3617
+  _globals['_RUNTIMESERVICE']._serialized_end=4112
 # @@protoc_insertion_point(module_scope)

@@ -95,7 +95,9 @@ class _SessionStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_SessionS
     SESSION_STATE_FAILED: _SessionState.ValueType  # 4
     """An invariant was violated; the lane is freed, only GetSessionInfo and CloseSession still answer."""
     SESSION_STATE_LOST: _SessionState.ValueType  # 5
-    """Its worker is gone."""
+    """Its worker is gone, and what it would take to have it again with it."""
+    SESSION_STATE_PARKED: _SessionState.ValueType  # 6
+    """It holds no lane; its next call gives it one again, with all that it had."""
 
 class SessionState(_SessionState, metaclass=_SessionStateEnumTypeWrapper): ...
 
@@ -107,7 +109,9 @@ SESSION_STATE_CLOSING: SessionState.ValueType  # 3
 SESSION_STATE_FAILED: SessionState.ValueType  # 4
 """An invariant was violated; the lane is freed, only GetSessionInfo and CloseSession still answer."""
 SESSION_STATE_LOST: SessionState.ValueType  # 5
-"""Its worker is gone."""
+"""Its worker is gone, and what it would take to have it again with it."""
+SESSION_STATE_PARKED: SessionState.ValueType  # 6
+"""It holds no lane; its next call gives it one again, with all that it had."""
 Global___SessionState: _TypeAlias = SessionState  # noqa: Y015
 
 @_typing.final
@@ -393,6 +397,8 @@ class GenerateRequest(_message.Message):
     LOGIT_BIAS_FIELD_NUMBER: _builtins.int
     LOGPROBS_FIELD_NUMBER: _builtins.int
     EXPECTED_HISTORY_LENGTH_FIELD_NUMBER: _builtins.int
+    OP_ID_FIELD_NUMBER: _builtins.int
+    RESUME_TOKEN_IDS_FIELD_NUMBER: _builtins.int
     STOP_TOKEN_SEQUENCES_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     max_tokens: _builtins.int
@@ -415,9 +421,19 @@ class GenerateRequest(_message.Message):
     """
     expected_history_length: _builtins.int
     """As in AppendTokensRequest; a different length is always ABORTED."""
+    op_id: _builtins.str
+    """Names the operation, so that it can be gone on with when its stream breaks off, on any router, whether it still runs,
+    was left behind, or came to its end: the other fields are then as they were, and the stream begins after the tokens that
+    `resume_token_ids` name. One that no operation has yet begins a new one; choose it as a UUID is chosen. Unset: the
+    router chooses it, and says it in the stream's initial metadata (kakeya-op-id). At most 128 bytes.
+    """
     @_builtins.property
     def logit_bias(self) -> _containers.ScalarMap[_builtins.int, _builtins.float]:
         """Added to logits by token id; finite, at most 1,024 entries."""
+
+    @_builtins.property
+    def resume_token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """The tokens of that Generate that have arrived. They stand, whatever became of the worker that produced them."""
 
     @_builtins.property
     def stop_token_sequences(self) -> _containers.RepeatedCompositeFieldContainer[Global___TokenSequence]:
@@ -440,11 +456,13 @@ class GenerateRequest(_message.Message):
         logit_bias: _abc.Mapping[_builtins.int, _builtins.float] | None = ...,
         logprobs: _builtins.int | None = ...,
         expected_history_length: _builtins.int | None = ...,
+        op_id: _builtins.str = ...,
+        resume_token_ids: _abc.Iterable[_builtins.int] | None = ...,
         stop_token_sequences: _abc.Iterable[Global___TokenSequence] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_expected_history_length", b"_expected_history_length", "_frequency_penalty", b"_frequency_penalty", "_logprobs", b"_logprobs", "_min_p", b"_min_p", "_presence_penalty", b"_presence_penalty", "_seed", b"_seed", "_temperature", b"_temperature", "_top_k", b"_top_k", "_top_p", b"_top_p", "expected_history_length", b"expected_history_length", "frequency_penalty", b"frequency_penalty", "logprobs", b"logprobs", "min_p", b"min_p", "presence_penalty", b"presence_penalty", "seed", b"seed", "temperature", b"temperature", "top_k", b"top_k", "top_p", b"top_p"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_expected_history_length", b"_expected_history_length", "_frequency_penalty", b"_frequency_penalty", "_logprobs", b"_logprobs", "_min_p", b"_min_p", "_presence_penalty", b"_presence_penalty", "_seed", b"_seed", "_temperature", b"_temperature", "_top_k", b"_top_k", "_top_p", b"_top_p", "expected_history_length", b"expected_history_length", "frequency_penalty", b"frequency_penalty", "logit_bias", b"logit_bias", "logprobs", b"logprobs", "max_tokens", b"max_tokens", "min_p", b"min_p", "presence_penalty", b"presence_penalty", "seed", b"seed", "session_id", b"session_id", "stop_token_sequences", b"stop_token_sequences", "temperature", b"temperature", "top_k", b"top_k", "top_p", b"top_p"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_expected_history_length", b"_expected_history_length", "_frequency_penalty", b"_frequency_penalty", "_logprobs", b"_logprobs", "_min_p", b"_min_p", "_presence_penalty", b"_presence_penalty", "_seed", b"_seed", "_temperature", b"_temperature", "_top_k", b"_top_k", "_top_p", b"_top_p", "expected_history_length", b"expected_history_length", "frequency_penalty", b"frequency_penalty", "logit_bias", b"logit_bias", "logprobs", b"logprobs", "max_tokens", b"max_tokens", "min_p", b"min_p", "op_id", b"op_id", "presence_penalty", b"presence_penalty", "resume_token_ids", b"resume_token_ids", "seed", b"seed", "session_id", b"session_id", "stop_token_sequences", b"stop_token_sequences", "temperature", b"temperature", "top_k", b"top_k", "top_p", b"top_p"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__expected_history_length: _TypeAlias = _typing.Literal["expected_history_length"]  # noqa: Y015
     _WhichOneofArgType__expected_history_length: _TypeAlias = _typing.Literal["_expected_history_length", b"_expected_history_length"]  # noqa: Y015
@@ -781,7 +799,7 @@ class GetSessionInfoResponse(_message.Message):
     fingerprint: _builtins.str
     model: _builtins.str
     worker: _builtins.str
-    """Id of the worker that holds the lane."""
+    """Id of the worker that holds the lane; empty while it is parked."""
     epoch: _builtins.int
     """Rises with each new lease on the session."""
     @_builtins.property

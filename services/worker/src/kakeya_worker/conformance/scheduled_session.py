@@ -52,7 +52,7 @@ class ScheduledSession:
     def fork(self, session_id: str, epoch: int) -> "ScheduledSession":
         """A session that the engine has made a copy of this one; nothing runs on it."""
         fork = replace(self, session_id=session_id, epoch=epoch, reference=self.reference.fork(), delivered=[])
-        fork._check_lane(self.engine.stop_operation(session_id, epoch).result(TIMEOUT_SECONDS))
+        fork._check_lane(self.engine.stop_operation(session_id, epoch).result(TIMEOUT_SECONDS).state)
         return fork
 
     def append(self, action: AppendTokens) -> None:
@@ -92,7 +92,7 @@ class ScheduledSession:
         if self.operation is None:
             return
         result = _result(self.operation, *[OperationStopped] * self.is_cancelled)
-        state = self.engine.stop_operation(self.session_id, self.epoch).result(TIMEOUT_SECONDS)
+        state = self.engine.stop_operation(self.session_id, self.epoch).result(TIMEOUT_SECONDS).state
         if result is not None:
             self._same("the lane in the answer", result.lane, state)
             num_evicted = self._num_evicted(state.history_length) - self._num_evicted(self.length)

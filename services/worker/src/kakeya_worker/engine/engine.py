@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from kakeya_shared.errors import (
     Draining,
-    HistoryLengthMismatch,
     Internal,
     InvariantViolated,
     KakeyaError,
@@ -23,7 +22,8 @@ from kakeya_shared.errors import (
 )
 from kakeya_worker.engine.command_queue import CommandQueue
 from kakeya_worker.engine.geometry import LaneGeometry
-from kakeya_worker.engine.lane import Lane, violation
+from kakeya_worker.engine.lane import violation
+from kakeya_worker.engine.lane_copies import LaneCopies
 from kakeya_worker.engine.lane_table import LaneTable, Occupant
 from kakeya_worker.engine.operation import (
     MAX_PAUSE_SECONDS,
@@ -36,11 +36,13 @@ from kakeya_worker.engine.operation import (
     GenerateResult,
     LaneState,
     OpenLane,
+    Stopped,
 )
 from kakeya_worker.engine.retention import RetentionPolicy, SessionOptions, sink_window
 from kakeya_worker.engine.row import Row
 from kakeya_worker.engine.sampling import TokenDetail, choose, token_detail
 from kakeya_worker.engine.scheduler import Scheduler, Step
+from kakeya_worker.engine.snapshot import Snapshot
 from kakeya_worker.engine.step_budget import StepBudget
 from kakeya_worker.engine.step_fitting import measure_steps
 from kakeya_worker.engine.verifier import Verifier
@@ -80,6 +82,7 @@ class Engine:
         self.lanes = LaneTable(geometry, num_lanes, verifier.facts.kv_bytes_per_token, retention)
         self.crashed: Future[None] = Future()
         self._verifier = verifier
+        self._copies = LaneCopies(self.lanes, verifier)
         self._retention = retention
         self._scheduler = Scheduler(StepBudget(step_tokens, step_seconds), geometry.chunk)
         self._commands = CommandQueue()
@@ -107,6 +110,13 @@ class Engine:
             milliseconds_per_1000_visible_slots=round(1e6 * measures.costs.slot_seconds, 3),
         )
 
+    @property
+    def prefill_tokens_per_second(self) -> float:
+        """Of a session alone whose lane is full, as measured; 0: not known."""
+        geometry = self.lanes.geometry
+        seconds = self._scheduler.measures.costs.seconds(geometry.chunk, geometry.chunk * geometry.capacity)
+        return geometry.chunk / seconds if seconds else 0.0
+
     def start(self) -> None:
         self._thread.start()
 
@@ -130,6 +140,36 @@ class Engine:
         """
         return self._commands.call(lambda: self._fork(session_id, epoch, source, tenant), is_long=True)
 
+    def restore(
+        self, session_id: str, epoch: int, whole: Snapshot, tenant: str = "", *, inexact: bool = False
+    ) -> "Future[OpenLane]":
+        """Takes a lane that begins with what a whole snapshot holds; stands back as `fork` does.
+
+        Fails with SnapshotRefused, InvalidField, NoCapacity, StaleEpoch or Draining.
+
+        Args:
+            inexact: a snapshot of another fingerprint will do.
+        """
+        return self._commands.call(
+            lambda: self._restore(session_id, epoch, whole, tenant, inexact=inexact), is_long=True
+        )
+
+    def take_snapshot(self, session_id: str, epoch: int, start: int = 0) -> "Future[Snapshot]":
+        """Copies what a session keeps from a history index on, also while an operation runs on it.
+
+        Fails with SessionNotFound, StaleEpoch or InvalidField; stands back as `fork` does.
+        """
+        return self._commands.call(lambda: self._copies.take(self.lanes.find(session_id, epoch), start), is_long=True)
+
+    def rewind(self, session_id: str, epoch: int, history_length: int, target_length: int) -> "Future[LaneState]":
+        """Takes the last tokens of a history back.
+
+        Fails with BoundaryNotReachable, OperationRunning, HistoryLengthMismatch, SessionNotFound or StaleEpoch.
+        """
+        return self._commands.call(
+            lambda: self._rewind(self.lanes.find(session_id, epoch), history_length, target_length)
+        )
+
     def submit(self, operation: Append | Generate) -> None:
         """Runs an operation; its future fails with the error tree of kakeya_shared."""
         operation.future.set_running_or_notify_cancel()
@@ -140,17 +180,30 @@ class Engine:
         operation.is_cancelled = True
         self._commands.wake()
 
-    def acknowledge(self, generate: Generate, num_tokens: int) -> None:
-        """Counts the first `num_tokens` as read, never fewer than before; a paused row goes on."""
+    def acknowledge(self, generate: Generate, num_tokens: int, journaled_length: int = 0) -> None:
+        """Counts the first `num_tokens` as read, never fewer than before; a paused row goes on.
+
+        Args:
+            journaled_length: history length up to which nobody will ask for generated tokens any more.
+        """
+        generate.journaled_length = max(generate.journaled_length, journaled_length)
         num_read = generate.num_read
         generate.num_read = max(num_read, min(num_tokens, generate.num_generated))
         # By the count before, and looked at after it: a row that the engine pauses at this moment is not missed.
         if generate.num_generated - num_read >= MAX_UNREAD_TOKENS:
             self._commands.wake()
 
-    def stop_operation(self, session_id: str, epoch: int) -> "Future[LaneState]":
-        """Ends what runs on the session, and tells what is committed."""
-        return self._commands.call(lambda: self._stop_operation(self.lanes.find(session_id, epoch)))
+    def stop_operation(
+        self, session_id: str, epoch: int, journaled_length: int | None = None, operation_number: int = 0
+    ) -> "Future[Stopped]":
+        """Ends what runs on the session, and tells what is committed, and what of it was generated after a length.
+
+        Args:
+            operation_number: of who asks; see `Operation.number`.
+        """
+        return self._commands.call(
+            lambda: self._stop_operation(self.lanes.find_for(session_id, epoch, operation_number), journaled_length)
+        )
 
     def close(self, session_id: str, epoch: int) -> "Future[int]":
         """Frees the lane and returns the final history length; a running operation fails with SessionClosed."""
@@ -239,32 +292,34 @@ class Engine:
         self.lanes.publish(occupant)
         if isinstance(operation, Append):
             operation.num_done += len(row.token_ids)
+        else:
+            occupant.generated.add(row.token_ids[0], operation.journaled_length)
         self._complete_if_done(occupant, operation)
 
     def _open(self, session_id: str, epoch: int, options: SessionOptions, tenant: str) -> OpenLane:
-        self._refuse_if_draining()
+        self._prepare_opening(session_id, epoch)
         return self._opened(self.lanes.open(session_id, epoch, options, tenant))
 
     def _fork(self, session_id: str, epoch: int, source: ForkSource, tenant: str) -> OpenLane:
+        self._prepare_opening(session_id, epoch)
+        return self._opened(self._copies.fork(session_id, epoch, source, tenant))
+
+    def _restore(self, session_id: str, epoch: int, whole: Snapshot, tenant: str, *, inexact: bool) -> OpenLane:
+        self._prepare_opening(session_id, epoch)
+        return self._opened(self._copies.restore(session_id, epoch, whole, tenant, inexact=inexact))
+
+    def _rewind(self, occupant: Occupant, history_length: int, target_length: int) -> LaneState:
+        self._copies.rewind(occupant, history_length, target_length)
+        occupant.generated.forget(target_length)
+        return self.lanes.state(occupant)
+
+    def _prepare_opening(self, session_id: str, epoch: int) -> None:
+        """A newer lease on the session fences an older one that is left here; raises Draining."""
         self._refuse_if_draining()
         if session_id in self.lanes:
-            return self._opened(self.lanes.find(session_id, epoch))
-        lane = self._source_lane(source)
-        occupant = self.lanes.fork(session_id, epoch, lane, tenant)
-        try:
-            self._verifier.copy_lane(lane.index, occupant.lane.index, lane.num_used_slots)
-        except Exception:  # of a backend: the caller is told, and the lane is not lost
-            self.lanes.free(occupant)
-            raise
-        return self._opened(occupant)
-
-    def _source_lane(self, source: ForkSource) -> Lane:
-        occupant = self.lanes.find(source.session_id, source.epoch)
-        if occupant.operation is not None:
-            raise OperationRunning("an operation is running on the source")
-        if occupant.lane.length != source.history_length:
-            raise HistoryLengthMismatch(f"the source has {occupant.lane.length} tokens, not {source.history_length}")
-        return occupant.lane
+            occupant = self.lanes.occupant(session_id)
+            if occupant.epoch < epoch:
+                self._close(occupant)
 
     def _opened(self, occupant: Occupant) -> OpenLane:
         return OpenLane(self.lanes.state(occupant), occupant.lane.retention.sink, occupant.lane.retention.window)
@@ -272,7 +327,7 @@ class Engine:
     def _begin(self, operation: Append | Generate) -> None:
         try:
             self._refuse_if_draining()
-            occupant = self.lanes.find(operation.session_id, operation.epoch)
+            occupant = self.lanes.find_for(operation.session_id, operation.epoch, operation.number)
             if occupant.operation is not None:
                 raise OperationRunning("another operation is running on the session")
             if occupant.lane.length != operation.history_length:
@@ -282,6 +337,7 @@ class Engine:
         except KakeyaError as error:
             operation.future.set_exception(error)
             return
+        occupant.generated.forget(occupant.lane.length)  # the caller has all of it on record
         operation.begin(occupant.lane, occupant.tenant)
         occupant.operation = operation
         self._scheduler.add(operation)
@@ -341,12 +397,15 @@ class Engine:
             if operation.is_cancelled:
                 self._fail(operation, OperationStopped("the operation was stopped"))
             elif isinstance(operation, Generate) and operation.paused_too_long():
-                self._fail(operation, OperationStopped(f"nobody read the tokens for {MAX_PAUSE_SECONDS:g} s"))
+                message = f"nobody read the tokens for {MAX_PAUSE_SECONDS:g} s"
+                self._fail(operation, OperationStopped(message, metadata={"cause": "unread"}))
 
-    def _stop_operation(self, occupant: Occupant) -> LaneState:
+    def _stop_operation(self, occupant: Occupant, journaled_length: int | None) -> Stopped:
         if occupant.operation is not None:
             self._fail(occupant.operation, OperationStopped("the operation was stopped"))
-        return self.lanes.state(occupant)
+        length = occupant.lane.length
+        start = length if journaled_length is None else journaled_length
+        return Stopped(self.lanes.state(occupant), occupant.generated.since(start, length))
 
     def _close(self, occupant: Occupant) -> int:
         if occupant.operation is not None:

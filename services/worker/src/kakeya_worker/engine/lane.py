@@ -104,6 +104,16 @@ class Lane:
         self.slot_token_ids[slots] = token_ids
         self.history_digest = history_digest
 
+    def rewind(self, length: int) -> None:
+        """Takes the last tokens back; only while all tokens are kept, since the others could not come back.
+
+        What the slots held beyond the length is stale. The final hidden vector is still the old last token's.
+        """
+        token_ids = self.slot_token_ids[self.retention.slots(np.arange(length))]
+        self.slot_indices[self.slot_indices >= length] = -1
+        self.history_digest = extended_digest(EMPTY_HISTORY, map(int, token_ids))
+        self.length = length
+
     def row(self, token_ids: tuple[int, ...]) -> Row:
         """The row that appends tokens to what is committed."""
         return Row(self.index, self.length, token_ids, self.retention)

@@ -4,13 +4,14 @@ The engine's thread changes the table; other threads read what it published, wit
 """
 
 import threading
-from dataclasses import dataclass
+from collections import deque
+from dataclasses import dataclass, field
 
 from kakeya_shared.errors import NoCapacity, SessionNotFound, StaleEpoch
 from kakeya_worker.engine.geometry import LaneGeometry
 from kakeya_worker.engine.lane import Lane
 from kakeya_worker.engine.operation import Append, Generate, LaneState
-from kakeya_worker.engine.retention import RetentionPolicy, SessionOptions
+from kakeya_worker.engine.retention import Retention, RetentionPolicy, SessionOptions
 
 
 @dataclass(frozen=True)
@@ -35,15 +36,50 @@ class SlabTotals:
     kv_bytes_per_token: int
 
 
+@dataclass
+class GeneratedTail:
+    """The last generated tokens of a history, as far as they may still be asked for; they end where the lane does."""
+
+    _token_ids: deque[int] = field(default_factory=deque)
+    _end: int = 0
+
+    def forget(self, length: int) -> None:
+        """All of them: the history, of `length` tokens, is on record."""
+        self._token_ids.clear()
+        self._end = length
+
+    def add(self, token_id: int, journaled_length: int) -> None:
+        """One more; those before `journaled_length` are forgotten."""
+        self._token_ids.append(token_id)
+        self._end += 1
+        while len(self._token_ids) > max(0, self._end - journaled_length):
+            self._token_ids.popleft()
+
+    def since(self, start: int, end: int) -> tuple[int, ...]:
+        """Those of start..end-1, where `end` is the lane's; none where they are not all known."""
+        num_wanted = end - start
+        if not 0 < num_wanted <= len(self._token_ids):
+            return ()
+        return tuple(self._token_ids)[-num_wanted:]
+
+
 @dataclass(eq=False)
 class Occupant:
-    """A session on its lane; `tenant` is its owner, empty where there are none."""
+    """A session on its lane.
+
+    Attributes:
+        tenant: its owner, empty where there are none.
+        operation_number: the highest that any caller has named.
+        generated: what its latest Generate produced and nobody has on record.
+    """
 
     session_id: str
     epoch: int
     tenant: str
     lane: Lane
     operation: Append | Generate | None = None
+    operation_number: int = 0
+    generated: GeneratedTail = field(default_factory=GeneratedTail)
 
 
 class LaneTable:
@@ -77,9 +113,13 @@ class LaneTable:
         """
         if session_id in self._occupants:
             return self.find(session_id, epoch)
-        retention = self._retention(options, self.geometry)
+        retention = self.retention(options)
         lane = Lane(self.geometry, self._take(), retention, options.refuses_overflow)
         return self._occupy(session_id, epoch, tenant, lane)
+
+    def retention(self, options: SessionOptions) -> Retention:
+        """What a session with these options keeps; raises InvalidField. Any thread may ask."""
+        return self._retention(options, self.geometry)
 
     def fork(self, session_id: str, epoch: int, source: Lane, tenant: str) -> Occupant:
         """Takes a lane for a session that has none, with the history of another; raises NoCapacity."""
@@ -87,6 +127,10 @@ class LaneTable:
 
     def __contains__(self, session_id: str) -> bool:
         return session_id in self._occupants
+
+    def occupant(self, session_id: str) -> Occupant:
+        """Of a session that is open, under whatever epoch."""
+        return self._occupants[session_id]
 
     def _take(self) -> int:
         if not self._free:
@@ -110,6 +154,23 @@ class LaneTable:
             raise SessionNotFound("no lane is open for this session")
         if occupant.epoch != epoch:
             raise StaleEpoch(f"the lane is leased under epoch {occupant.epoch}, not {epoch}")
+        return occupant
+
+    def find_for(self, session_id: str, epoch: int, operation_number: int) -> Occupant:
+        """As `find`, for an operation on the session; from now on those with a lower number are refused.
+
+        A router that was given up may wake up and go on. 0: not numbered, never refused.
+
+        Raises:
+            SessionNotFound, StaleEpoch
+        """
+        occupant = self.find(session_id, epoch)
+        if operation_number:
+            if operation_number < occupant.operation_number:
+                raise StaleEpoch(
+                    f"the lane is in the hands of operation {occupant.operation_number}, not {operation_number}"
+                )
+            occupant.operation_number = operation_number
         return occupant
 
     def free(self, occupant: Occupant) -> None:

@@ -34,6 +34,14 @@ class OpenLane:
 
 
 @dataclass(frozen=True)
+class Stopped:
+    """A session at rest; `token_ids` were generated since the length that was asked for, up to the lane's end."""
+
+    state: LaneState
+    token_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class ForkSource:
     """A lane that another is to begin as a copy of; `epoch` and `history_length` as in an `Operation`."""
 
@@ -77,6 +85,7 @@ class Operation:
     Attributes:
         epoch: of the caller's lease.
         history_length: what the caller has on record; a lane of another length violates INV-1.
+        number: in the order of the session's operations; a lower one than the lane has seen is refused, but for 0.
         lane: set when the engine takes the operation up.
         tenant: owner of the session, set likewise.
     """
@@ -84,6 +93,7 @@ class Operation:
     session_id: str
     epoch: int
     history_length: int
+    number: int = field(default=0, kw_only=True)
     lane: Lane = field(init=False)
     tenant: str = field(init=False)
     num_evicted_before: int = field(init=False)
@@ -146,7 +156,9 @@ class Generate(Operation):
             for no log-probabilities.
         stop_token_sequences: it ends once its tokens end with one of these.
         acknowledges: its reader says by and by how many tokens it has passed on; what was handed out does not count.
+        previous_token_ids: what it has produced before, elsewhere; they count as its own.
         num_read: how many of its first tokens were read; changed by one thread.
+        journaled_length: history length up to which its reader has its tokens for good; changed by that thread.
         counts: how often it has produced each id; kept where there are penalties.
     """
 
@@ -157,15 +169,20 @@ class Generate(Operation):
     num_top_logprobs: int | None = None
     stop_token_sequences: tuple[tuple[int, ...], ...] = ()
     acknowledges: bool = False
+    previous_token_ids: tuple[int, ...] = ()
     future: "Future[GenerateResult]" = field(init=False, default_factory=Future)
     num_generated: int = field(init=False, default=0)
     num_read: int = field(init=False, default=0)
+    journaled_length: int = field(init=False, default=0)
     counts: Counter[int] = field(init=False, default_factory=Counter)
     paused_since: float | None = field(init=False, default=None)
     _last_tokens: deque[int] = field(init=False)
 
     def __post_init__(self) -> None:
-        self._last_tokens = deque(maxlen=max([1, *map(len, self.stop_token_sequences)]))
+        self._last_tokens = deque(self.previous_token_ids, max([1, *map(len, self.stop_token_sequences)]))
+        self.num_generated = self.num_read = len(self.previous_token_ids)
+        if self.sampling.has_penalties:
+            self.counts.update(self.previous_token_ids)
 
     def check(self, lane: Lane) -> None:
         """Raises EmptyHistory where there is no logit to choose from."""

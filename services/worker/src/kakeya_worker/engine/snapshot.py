@@ -5,14 +5,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from kakeya_shared.errors import SnapshotRefused
 from kakeya_worker.engine.geometry import Booleans, Integers
 from kakeya_worker.engine.lane import Lane
 from kakeya_worker.engine.retention import Retention, indices
 from kakeya_worker.engine.verifier import LaneContents, RawNumbers, Verifier
-
-
-class SnapshotRefused(Exception):
-    """A snapshot cannot be restored here; the message says why."""
 
 
 @dataclass(frozen=True)

@@ -627,7 +627,7 @@ class Session(_message.Message):
     pool: _builtins.str
     worker_id: _builtins.str
     state: _builtins.str
-    """As the record says: opening, open, closing, failed or lost."""
+    """As the record says: opening, open, closing, failed, parked or lost."""
     history_length: _builtins.int
     reserved_bytes: _builtins.int
     kv_live_bytes: _builtins.int
@@ -765,6 +765,8 @@ class WorkerStatus(_message.Message):
     EXACT_FIELD_NUMBER: _builtins.int
     TOKENIZER_DIGEST_FIELD_NUMBER: _builtins.int
     RSS_BYTES_FIELD_NUMBER: _builtins.int
+    SNAPSHOT_STORE_FIELD_NUMBER: _builtins.int
+    PREFILL_TOKENS_PER_SECOND_FIELD_NUMBER: _builtins.int
     worker_id: _builtins.str
     incarnation: _builtins.str
     pool: _builtins.str
@@ -795,6 +797,9 @@ class WorkerStatus(_message.Message):
     """See kakeya.v1.Model; of this worker's own checkpoint."""
     rss_bytes: _builtins.int
     """The process's resident memory at its last heartbeat; 0: not known."""
+    snapshot_store: _builtins.str
+    """See kakeya.worker.v1.JoinRequest."""
+    prefill_tokens_per_second: _builtins.float
     def __init__(
         self,
         *,
@@ -823,10 +828,12 @@ class WorkerStatus(_message.Message):
         exact: _builtins.bool = ...,
         tokenizer_digest: _builtins.str = ...,
         rss_bytes: _builtins.int = ...,
+        snapshot_store: _builtins.str = ...,
+        prefill_tokens_per_second: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "backend", b"backend", "dtype", b"dtype", "exact", b"exact", "fingerprint", b"fingerprint", "incarnation", b"incarnation", "kv_bytes_per_token", b"kv_bytes_per_token", "kv_live_bytes", b"kv_live_bytes", "lane_bytes", b"lane_bytes", "last_heartbeat_age_seconds", b"last_heartbeat_age_seconds", "model", b"model", "num_lanes", b"num_lanes", "num_sessions", b"num_sessions", "num_threads", b"num_threads", "pool", b"pool", "reported_kv_live_bytes", b"reported_kv_live_bytes", "reserved_bytes", b"reserved_bytes", "rss_bytes", b"rss_bytes", "sink", b"sink", "slab_bytes", b"slab_bytes", "tokenizer_digest", b"tokenizer_digest", "vocab_size", b"vocab_size", "weights", b"weights", "window", b"window", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "backend", b"backend", "dtype", b"dtype", "exact", b"exact", "fingerprint", b"fingerprint", "incarnation", b"incarnation", "kv_bytes_per_token", b"kv_bytes_per_token", "kv_live_bytes", b"kv_live_bytes", "lane_bytes", b"lane_bytes", "last_heartbeat_age_seconds", b"last_heartbeat_age_seconds", "model", b"model", "num_lanes", b"num_lanes", "num_sessions", b"num_sessions", "num_threads", b"num_threads", "pool", b"pool", "prefill_tokens_per_second", b"prefill_tokens_per_second", "reported_kv_live_bytes", b"reported_kv_live_bytes", "reserved_bytes", b"reserved_bytes", "rss_bytes", b"rss_bytes", "sink", b"sink", "slab_bytes", b"slab_bytes", "snapshot_store", b"snapshot_store", "tokenizer_digest", b"tokenizer_digest", "vocab_size", b"vocab_size", "weights", b"weights", "window", b"window", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

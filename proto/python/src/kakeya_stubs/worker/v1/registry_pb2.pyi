@@ -42,6 +42,8 @@ class JoinRequest(_message.Message):
     FINGERPRINT_FIELD_NUMBER: _builtins.int
     EXACT_FIELD_NUMBER: _builtins.int
     TOKENIZER_DIGEST_FIELD_NUMBER: _builtins.int
+    SNAPSHOT_STORE_FIELD_NUMBER: _builtins.int
+    PREFILL_TOKENS_PER_SECOND_FIELD_NUMBER: _builtins.int
     contract_version: _builtins.int
     worker_id: _builtins.str
     """Stable name of the worker on its host."""
@@ -69,6 +71,10 @@ class JoinRequest(_message.Message):
     exact: _builtins.bool
     tokenizer_digest: _builtins.str
     """See kakeya.v1.Model; of this worker's own checkpoint."""
+    snapshot_store: _builtins.str
+    """Names the snapshot store; workers that say the same read each other's snapshots. Empty: it has none."""
+    prefill_tokens_per_second: _builtins.float
+    """What it prefills alone, as measured at its start; 0: not known."""
     def __init__(
         self,
         *,
@@ -92,10 +98,12 @@ class JoinRequest(_message.Message):
         fingerprint: _builtins.str = ...,
         exact: _builtins.bool = ...,
         tokenizer_digest: _builtins.str = ...,
+        snapshot_store: _builtins.str = ...,
+        prefill_tokens_per_second: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "backend", b"backend", "contract_version", b"contract_version", "dtype", b"dtype", "exact", b"exact", "fingerprint", b"fingerprint", "incarnation", b"incarnation", "kv_bytes_per_token", b"kv_bytes_per_token", "lane_bytes", b"lane_bytes", "model", b"model", "num_lanes", b"num_lanes", "num_threads", b"num_threads", "pool", b"pool", "sink", b"sink", "slab_bytes", b"slab_bytes", "tokenizer_digest", b"tokenizer_digest", "vocab_size", b"vocab_size", "weights", b"weights", "window", b"window", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "backend", b"backend", "contract_version", b"contract_version", "dtype", b"dtype", "exact", b"exact", "fingerprint", b"fingerprint", "incarnation", b"incarnation", "kv_bytes_per_token", b"kv_bytes_per_token", "lane_bytes", b"lane_bytes", "model", b"model", "num_lanes", b"num_lanes", "num_threads", b"num_threads", "pool", b"pool", "prefill_tokens_per_second", b"prefill_tokens_per_second", "sink", b"sink", "slab_bytes", b"slab_bytes", "snapshot_store", b"snapshot_store", "tokenizer_digest", b"tokenizer_digest", "vocab_size", b"vocab_size", "weights", b"weights", "window", b"window", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -284,6 +292,57 @@ class OrphanLane(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___OrphanLane: _TypeAlias = OrphanLane  # noqa: Y015
+
+@_typing.final
+class SweepSnapshotsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    POOL_FIELD_NUMBER: _builtins.int
+    WORKER_ID_FIELD_NUMBER: _builtins.int
+    INCARNATION_FIELD_NUMBER: _builtins.int
+    NAMES_FIELD_NUMBER: _builtins.int
+    pool: _builtins.str
+    worker_id: _builtins.str
+    incarnation: _builtins.str
+    @_builtins.property
+    def names(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Of files that were not written just now: what is being written belongs to no session yet. At most 1,024."""
+
+    def __init__(
+        self,
+        *,
+        pool: _builtins.str = ...,
+        worker_id: _builtins.str = ...,
+        incarnation: _builtins.str = ...,
+        names: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["incarnation", b"incarnation", "names", b"names", "pool", b"pool", "worker_id", b"worker_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SweepSnapshotsRequest: _TypeAlias = SweepSnapshotsRequest  # noqa: Y015
+
+@_typing.final
+class SweepSnapshotsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ORPHANS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def orphans(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def __init__(
+        self,
+        *,
+        orphans: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["orphans", b"orphans"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SweepSnapshotsResponse: _TypeAlias = SweepSnapshotsResponse  # noqa: Y015
 
 @_typing.final
 class LeaveRequest(_message.Message):

@@ -46,6 +46,11 @@ class RegistryServiceStub:
                 request_serializer=kakeya__stubs_dot_worker_dot_v1_dot_registry__pb2.HeartbeatRequest.SerializeToString,
                 response_deserializer=kakeya__stubs_dot_worker_dot_v1_dot_registry__pb2.HeartbeatResponse.FromString,
                 _registered_method=True)
+        self.SweepSnapshots = channel.unary_unary(
+                '/kakeya.worker.v1.RegistryService/SweepSnapshots',
+                request_serializer=kakeya__stubs_dot_worker_dot_v1_dot_registry__pb2.SweepSnapshotsRequest.SerializeToString,
+                response_deserializer=kakeya__stubs_dot_worker_dot_v1_dot_registry__pb2.SweepSnapshotsResponse.FromString,
+                _registered_method=True)
         self.Leave = channel.unary_unary(
                 '/kakeya.worker.v1.RegistryService/Leave',
                 request_serializer=kakeya__stubs_dot_worker_dot_v1_dot_registry__pb2.LeaveRequest.SerializeToString,
@@ -73,6 +78,13 @@ class RegistryServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def SweepSnapshots(self, request, context):
+        """Says which files of the worker's snapshot store no session needs; the worker removes them.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Leave(self, request, context):
         """Deregisters on a clean shutdown.
         """
@@ -92,6 +104,11 @@ def add_RegistryServiceServicer_to_server(servicer, server):
                     servicer.Heartbeat,
                     request_deserializer=kakeya__stubs_dot_worker_dot_v1_dot_registry__pb2.HeartbeatRequest.FromString,
                     response_serializer=kakeya__stubs_dot_worker_dot_v1_dot_registry__pb2.HeartbeatResponse.SerializeToString,
+            ),
+            'SweepSnapshots': grpc.unary_unary_rpc_method_handler(
+                    servicer.SweepSnapshots,
+                    request_deserializer=kakeya__stubs_dot_worker_dot_v1_dot_registry__pb2.SweepSnapshotsRequest.FromString,
+                    response_serializer=kakeya__stubs_dot_worker_dot_v1_dot_registry__pb2.SweepSnapshotsResponse.SerializeToString,
             ),
             'Leave': grpc.unary_unary_rpc_method_handler(
                     servicer.Leave,
@@ -155,6 +172,33 @@ class RegistryService:
             '/kakeya.worker.v1.RegistryService/Heartbeat',
             kakeya__stubs_dot_worker_dot_v1_dot_registry__pb2.HeartbeatRequest.SerializeToString,
             kakeya__stubs_dot_worker_dot_v1_dot_registry__pb2.HeartbeatResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SweepSnapshots(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kakeya.worker.v1.RegistryService/SweepSnapshots',
+            kakeya__stubs_dot_worker_dot_v1_dot_registry__pb2.SweepSnapshotsRequest.SerializeToString,
+            kakeya__stubs_dot_worker_dot_v1_dot_registry__pb2.SweepSnapshotsResponse.FromString,
             options,
             channel_credentials,
             insecure,

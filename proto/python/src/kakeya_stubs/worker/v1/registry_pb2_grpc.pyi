@@ -41,6 +41,8 @@ class RegistryServiceStub:
     """
     Heartbeat: _grpc.UnaryUnaryMultiCallable[_registry_pb2.HeartbeatRequest, _registry_pb2.HeartbeatResponse]
     """Keeps the incarnation's lease, reports what changed, and learns which lanes belong to no session any more."""
+    SweepSnapshots: _grpc.UnaryUnaryMultiCallable[_registry_pb2.SweepSnapshotsRequest, _registry_pb2.SweepSnapshotsResponse]
+    """Says which files of the worker's snapshot store no session needs; the worker removes them."""
     Leave: _grpc.UnaryUnaryMultiCallable[_registry_pb2.LeaveRequest, _registry_pb2.LeaveResponse]
     """Deregisters on a clean shutdown."""
 
@@ -57,6 +59,8 @@ class RegistryServiceAsyncStub(RegistryServiceStub):
     """
     Heartbeat: _aio.UnaryUnaryMultiCallable[_registry_pb2.HeartbeatRequest, _registry_pb2.HeartbeatResponse]  # type: ignore[assignment]
     """Keeps the incarnation's lease, reports what changed, and learns which lanes belong to no session any more."""
+    SweepSnapshots: _aio.UnaryUnaryMultiCallable[_registry_pb2.SweepSnapshotsRequest, _registry_pb2.SweepSnapshotsResponse]  # type: ignore[assignment]
+    """Says which files of the worker's snapshot store no session needs; the worker removes them."""
     Leave: _aio.UnaryUnaryMultiCallable[_registry_pb2.LeaveRequest, _registry_pb2.LeaveResponse]  # type: ignore[assignment]
     """Deregisters on a clean shutdown."""
 
@@ -82,6 +86,14 @@ class RegistryServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_registry_pb2.HeartbeatResponse, _abc.Awaitable[_registry_pb2.HeartbeatResponse]]:
         """Keeps the incarnation's lease, reports what changed, and learns which lanes belong to no session any more."""
+
+    @_abc_1.abstractmethod
+    def SweepSnapshots(
+        self,
+        request: _registry_pb2.SweepSnapshotsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_registry_pb2.SweepSnapshotsResponse, _abc.Awaitable[_registry_pb2.SweepSnapshotsResponse]]:
+        """Says which files of the worker's snapshot store no session needs; the worker removes them."""
 
     @_abc_1.abstractmethod
     def Leave(

@@ -60,6 +60,8 @@ class OpenSessionRequest(_message.Message):
     REFUSE_OVERFLOW_FIELD_NUMBER: _builtins.int
     TENANT_FIELD_NUMBER: _builtins.int
     FORK_FROM_FIELD_NUMBER: _builtins.int
+    SNAPSHOTS_FIELD_NUMBER: _builtins.int
+    INEXACT_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     epoch: _builtins.int
     sink: _builtins.int
@@ -69,12 +71,22 @@ class OpenSessionRequest(_message.Message):
     """Refuses tokens that do not fit (HISTORY_FULL, FINISH_REASON_TRUNCATED) instead of forgetting the oldest."""
     tenant: _builtins.str
     """Owner of the session: tenants share the worker's time equally. Empty where there are no keys."""
+    inexact: _builtins.bool
+    """A snapshot of another fingerprint will do."""
     @_builtins.property
     def fork_from(self) -> Global___ForkSource:
         """Begins with the history and KV of another lane of this worker instead of none. Sinks, window and what happens on
         overflow are then the source's; sink, window, pin or refuse_overflow beside it are INVALID_FIELD. A source that
         runs an operation is OPERATION_RUNNING. Who opens such a session looks at the history length that comes back:
         a worker that does not know this field opens an empty lane.
+        """
+
+    @_builtins.property
+    def snapshots(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Begins with what these snapshots hold instead of none: a whole one, and all since, each with what came after the one
+        before. Sinks, window and what happens on overflow are theirs, as with fork_from. SNAPSHOT_REFUSED where they are
+        damaged, or not of this worker's fingerprint, or do not follow one another; SNAPSHOT_STORE_UNAVAILABLE where they
+        cannot be read.
         """
 
     def __init__(
@@ -88,10 +100,12 @@ class OpenSessionRequest(_message.Message):
         refuse_overflow: _builtins.bool = ...,
         tenant: _builtins.str = ...,
         fork_from: Global___ForkSource | None = ...,
+        snapshots: _abc.Iterable[_builtins.str] | None = ...,
+        inexact: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_pin", b"_pin", "_sink", b"_sink", "_window", b"_window", "fork_from", b"fork_from", "pin", b"pin", "sink", b"sink", "window", b"window"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_pin", b"_pin", "_sink", b"_sink", "_window", b"_window", "epoch", b"epoch", "fork_from", b"fork_from", "pin", b"pin", "refuse_overflow", b"refuse_overflow", "session_id", b"session_id", "sink", b"sink", "tenant", b"tenant", "window", b"window"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_pin", b"_pin", "_sink", b"_sink", "_window", b"_window", "epoch", b"epoch", "fork_from", b"fork_from", "inexact", b"inexact", "pin", b"pin", "refuse_overflow", b"refuse_overflow", "session_id", b"session_id", "sink", b"sink", "snapshots", b"snapshots", "tenant", b"tenant", "window", b"window"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__pin: _TypeAlias = _typing.Literal["pin"]  # noqa: Y015
     _WhichOneofArgType__pin: _TypeAlias = _typing.Literal["_pin", b"_pin"]  # noqa: Y015
@@ -223,10 +237,15 @@ class AppendRequest(_message.Message):
     EPOCH_FIELD_NUMBER: _builtins.int
     HISTORY_LENGTH_FIELD_NUMBER: _builtins.int
     TOKEN_IDS_FIELD_NUMBER: _builtins.int
+    OPERATION_NUMBER_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     epoch: _builtins.int
     history_length: _builtins.int
     """The length the router has on record; a lane of another length violates INV-1."""
+    operation_number: _builtins.int
+    """Which of the session's operations this is. What comes later from one with a lower number, whose router was given up,
+    is refused as a stale epoch is. 0: not numbered, never refused.
+    """
     @_builtins.property
     def token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
     def __init__(
@@ -236,10 +255,11 @@ class AppendRequest(_message.Message):
         epoch: _builtins.int = ...,
         history_length: _builtins.int = ...,
         token_ids: _abc.Iterable[_builtins.int] | None = ...,
+        operation_number: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "history_length", b"history_length", "session_id", b"session_id", "token_ids", b"token_ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "history_length", b"history_length", "operation_number", b"operation_number", "session_id", b"session_id", "token_ids", b"token_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -371,6 +391,8 @@ class GenerateRequest(_message.Message):
     STOP_TOKEN_SEQUENCES_FIELD_NUMBER: _builtins.int
     LOGPROBS_FIELD_NUMBER: _builtins.int
     ACKNOWLEDGES_FIELD_NUMBER: _builtins.int
+    PREVIOUS_TOKEN_IDS_FIELD_NUMBER: _builtins.int
+    OPERATION_NUMBER_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     epoch: _builtins.int
     history_length: _builtins.int
@@ -379,12 +401,20 @@ class GenerateRequest(_message.Message):
     """Set: each token comes with its log-probability and those of this many likeliest ids."""
     acknowledges: _builtins.bool
     """The caller will Acknowledge what it passes on; otherwise what was sent counts as passed on."""
+    operation_number: _builtins.int
+    """as in AppendRequest"""
     @_builtins.property
     def eos_token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
     @_builtins.property
     def sampling(self) -> Global___Sampling: ...
     @_builtins.property
     def stop_token_sequences(self) -> _containers.RepeatedCompositeFieldContainer[Global___TokenSequence]: ...
+    @_builtins.property
+    def previous_token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Tokens that this Generate has produced before, elsewhere; the history ends with them. They are not sent again, and
+        count for max_tokens, penalties, EOS and stop sequences as if they had been produced here.
+        """
+
     def __init__(
         self,
         *,
@@ -397,10 +427,12 @@ class GenerateRequest(_message.Message):
         stop_token_sequences: _abc.Iterable[Global___TokenSequence] | None = ...,
         logprobs: _builtins.int | None = ...,
         acknowledges: _builtins.bool = ...,
+        previous_token_ids: _abc.Iterable[_builtins.int] | None = ...,
+        operation_number: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_logprobs", b"_logprobs", "logprobs", b"logprobs", "sampling", b"sampling"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_logprobs", b"_logprobs", "acknowledges", b"acknowledges", "eos_token_ids", b"eos_token_ids", "epoch", b"epoch", "history_length", b"history_length", "logprobs", b"logprobs", "max_tokens", b"max_tokens", "sampling", b"sampling", "session_id", b"session_id", "stop_token_sequences", b"stop_token_sequences"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_logprobs", b"_logprobs", "acknowledges", b"acknowledges", "eos_token_ids", b"eos_token_ids", "epoch", b"epoch", "history_length", b"history_length", "logprobs", b"logprobs", "max_tokens", b"max_tokens", "operation_number", b"operation_number", "previous_token_ids", b"previous_token_ids", "sampling", b"sampling", "session_id", b"session_id", "stop_token_sequences", b"stop_token_sequences"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__logprobs: _TypeAlias = _typing.Literal["logprobs"]  # noqa: Y015
     _WhichOneofArgType__logprobs: _TypeAlias = _typing.Literal["_logprobs", b"_logprobs"]  # noqa: Y015
@@ -524,19 +556,29 @@ class StopRequest(_message.Message):
 
     SESSION_ID_FIELD_NUMBER: _builtins.int
     EPOCH_FIELD_NUMBER: _builtins.int
+    JOURNALED_LENGTH_FIELD_NUMBER: _builtins.int
+    OPERATION_NUMBER_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     epoch: _builtins.int
+    journaled_length: _builtins.int
+    """History length up to which the caller has the tokens. Unset: it does not ask for those after."""
+    operation_number: _builtins.int
+    """as in AppendRequest"""
     def __init__(
         self,
         *,
         session_id: _builtins.str = ...,
         epoch: _builtins.int = ...,
+        journaled_length: _builtins.int | None = ...,
+        operation_number: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_journaled_length", b"_journaled_length", "journaled_length", b"journaled_length"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "session_id", b"session_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_journaled_length", b"_journaled_length", "epoch", b"epoch", "journaled_length", b"journaled_length", "operation_number", b"operation_number", "session_id", b"session_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__journaled_length: _TypeAlias = _typing.Literal["journaled_length"]  # noqa: Y015
+    _WhichOneofArgType__journaled_length: _TypeAlias = _typing.Literal["_journaled_length", b"_journaled_length"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__journaled_length) -> _WhichOneofReturnType__journaled_length | None: ...
 
 Global___StopRequest: _TypeAlias = StopRequest  # noqa: Y015
 
@@ -545,16 +587,24 @@ class StopResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     LANE_FIELD_NUMBER: _builtins.int
+    TOKEN_IDS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def lane(self) -> Global___LaneState: ...
+    @_builtins.property
+    def token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """What was generated beyond `journaled_length`, up to the lane's end; empty too where the worker does not remember all
+        of it (the lane is then longer than they say, and not to be trusted) and where the lane ends before.
+        """
+
     def __init__(
         self,
         *,
         lane: Global___LaneState | None = ...,
+        token_ids: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["lane", b"lane"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["lane", b"lane"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["lane", b"lane", "token_ids", b"token_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -567,20 +617,24 @@ class AcknowledgeRequest(_message.Message):
     SESSION_ID_FIELD_NUMBER: _builtins.int
     EPOCH_FIELD_NUMBER: _builtins.int
     NUM_TOKENS_FIELD_NUMBER: _builtins.int
+    JOURNALED_LENGTH_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     epoch: _builtins.int
     num_tokens: _builtins.int
     """Tokens of the running Generate since its start; never falls."""
+    journaled_length: _builtins.int
+    """History length up to which the caller has journaled: the worker may forget that it generated these tokens."""
     def __init__(
         self,
         *,
         session_id: _builtins.str = ...,
         epoch: _builtins.int = ...,
         num_tokens: _builtins.int = ...,
+        journaled_length: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "num_tokens", b"num_tokens", "session_id", b"session_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "journaled_length", b"journaled_length", "num_tokens", b"num_tokens", "session_id", b"session_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -641,6 +695,148 @@ class CloseSessionResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___CloseSessionResponse: _TypeAlias = CloseSessionResponse  # noqa: Y015
+
+@_typing.final
+class RewindRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SESSION_ID_FIELD_NUMBER: _builtins.int
+    EPOCH_FIELD_NUMBER: _builtins.int
+    HISTORY_LENGTH_FIELD_NUMBER: _builtins.int
+    TARGET_LENGTH_FIELD_NUMBER: _builtins.int
+    session_id: _builtins.str
+    epoch: _builtins.int
+    history_length: _builtins.int
+    """The length the router has on record; a lane of another length is HISTORY_LENGTH_MISMATCH."""
+    target_length: _builtins.int
+    """The length that it is to have, at most the present one."""
+    def __init__(
+        self,
+        *,
+        session_id: _builtins.str = ...,
+        epoch: _builtins.int = ...,
+        history_length: _builtins.int = ...,
+        target_length: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "history_length", b"history_length", "session_id", b"session_id", "target_length", b"target_length"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RewindRequest: _TypeAlias = RewindRequest  # noqa: Y015
+
+@_typing.final
+class RewindResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LANE_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def lane(self) -> Global___LaneState: ...
+    def __init__(
+        self,
+        *,
+        lane: Global___LaneState | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["lane", b"lane"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["lane", b"lane"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RewindResponse: _TypeAlias = RewindResponse  # noqa: Y015
+
+@_typing.final
+class WriteSnapshotRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SESSION_ID_FIELD_NUMBER: _builtins.int
+    EPOCH_FIELD_NUMBER: _builtins.int
+    START_FIELD_NUMBER: _builtins.int
+    PREFIX_FIELD_NUMBER: _builtins.int
+    session_id: _builtins.str
+    epoch: _builtins.int
+    start: _builtins.int
+    """History length of the snapshot that this one follows, of which it holds what came since; 0: it is whole."""
+    prefix: _builtins.str
+    """Beginning of its name in the store; the worker adds the length."""
+    def __init__(
+        self,
+        *,
+        session_id: _builtins.str = ...,
+        epoch: _builtins.int = ...,
+        start: _builtins.int = ...,
+        prefix: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "prefix", b"prefix", "session_id", b"session_id", "start", b"start"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WriteSnapshotRequest: _TypeAlias = WriteSnapshotRequest  # noqa: Y015
+
+@_typing.final
+class WriteSnapshotResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    LENGTH_FIELD_NUMBER: _builtins.int
+    SIZE_BYTES_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """Its name in the store."""
+    length: _builtins.int
+    """History length up to which it holds the session."""
+    size_bytes: _builtins.int
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        length: _builtins.int = ...,
+        size_bytes: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["length", b"length", "name", b"name", "size_bytes", b"size_bytes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WriteSnapshotResponse: _TypeAlias = WriteSnapshotResponse  # noqa: Y015
+
+@_typing.final
+class DeleteSnapshotsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAMES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def names(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+    def __init__(
+        self,
+        *,
+        names: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["names", b"names"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteSnapshotsRequest: _TypeAlias = DeleteSnapshotsRequest  # noqa: Y015
+
+@_typing.final
+class DeleteSnapshotsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteSnapshotsResponse: _TypeAlias = DeleteSnapshotsResponse  # noqa: Y015
 
 @_typing.final
 class GetSlabRequest(_message.Message):

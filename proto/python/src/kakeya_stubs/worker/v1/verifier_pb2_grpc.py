@@ -66,6 +66,21 @@ class VerifierServiceStub:
                 request_serializer=kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.CloseSessionRequest.SerializeToString,
                 response_deserializer=kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.CloseSessionResponse.FromString,
                 _registered_method=True)
+        self.Rewind = channel.unary_unary(
+                '/kakeya.worker.v1.VerifierService/Rewind',
+                request_serializer=kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.RewindRequest.SerializeToString,
+                response_deserializer=kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.RewindResponse.FromString,
+                _registered_method=True)
+        self.WriteSnapshot = channel.unary_unary(
+                '/kakeya.worker.v1.VerifierService/WriteSnapshot',
+                request_serializer=kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.WriteSnapshotRequest.SerializeToString,
+                response_deserializer=kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.WriteSnapshotResponse.FromString,
+                _registered_method=True)
+        self.DeleteSnapshots = channel.unary_unary(
+                '/kakeya.worker.v1.VerifierService/DeleteSnapshots',
+                request_serializer=kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.DeleteSnapshotsRequest.SerializeToString,
+                response_deserializer=kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.DeleteSnapshotsResponse.FromString,
+                _registered_method=True)
         self.GetSlab = channel.unary_unary(
                 '/kakeya.worker.v1.VerifierService/GetSlab',
                 request_serializer=kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.GetSlabRequest.SerializeToString,
@@ -101,8 +116,8 @@ class VerifierServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Stop(self, request, context):
-        """Ends the session's running operation within one step and reports what is committed. The way to cancel, and
-        to learn the truth about a session whose operation was left by a router that vanished.
+        """Ends the session's running operation within one step and reports what is committed, with the generated tokens that
+        the journal lacks. The way to cancel, and to reconcile a session whose operation was left by a router that vanished.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -117,6 +132,28 @@ class VerifierServiceServicer:
 
     def CloseSession(self, request, context):
         """Frees the lane; a running operation ends SESSION_CLOSED.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Rewind(self, request, context):
+        """Takes the last tokens of a history back. Only while nothing was forgotten yet (BOUNDARY_NOT_REACHABLE): later an
+        earlier place is had from a snapshot.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def WriteSnapshot(self, request, context):
+        """Copies what the lane keeps, between two steps, and writes it into the snapshot store; also while an operation runs.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteSnapshots(self, request, context):
+        """Removes snapshots from the store; names that are not there count as removed.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -161,6 +198,21 @@ def add_VerifierServiceServicer_to_server(servicer, server):
                     servicer.CloseSession,
                     request_deserializer=kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.CloseSessionRequest.FromString,
                     response_serializer=kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.CloseSessionResponse.SerializeToString,
+            ),
+            'Rewind': grpc.unary_unary_rpc_method_handler(
+                    servicer.Rewind,
+                    request_deserializer=kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.RewindRequest.FromString,
+                    response_serializer=kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.RewindResponse.SerializeToString,
+            ),
+            'WriteSnapshot': grpc.unary_unary_rpc_method_handler(
+                    servicer.WriteSnapshot,
+                    request_deserializer=kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.WriteSnapshotRequest.FromString,
+                    response_serializer=kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.WriteSnapshotResponse.SerializeToString,
+            ),
+            'DeleteSnapshots': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteSnapshots,
+                    request_deserializer=kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.DeleteSnapshotsRequest.FromString,
+                    response_serializer=kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.DeleteSnapshotsResponse.SerializeToString,
             ),
             'GetSlab': grpc.unary_unary_rpc_method_handler(
                     servicer.GetSlab,
@@ -332,6 +384,87 @@ class VerifierService:
             '/kakeya.worker.v1.VerifierService/CloseSession',
             kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.CloseSessionRequest.SerializeToString,
             kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.CloseSessionResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Rewind(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kakeya.worker.v1.VerifierService/Rewind',
+            kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.RewindRequest.SerializeToString,
+            kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.RewindResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def WriteSnapshot(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kakeya.worker.v1.VerifierService/WriteSnapshot',
+            kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.WriteSnapshotRequest.SerializeToString,
+            kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.WriteSnapshotResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteSnapshots(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kakeya.worker.v1.VerifierService/DeleteSnapshots',
+            kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.DeleteSnapshotsRequest.SerializeToString,
+            kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.DeleteSnapshotsResponse.FromString,
             options,
             channel_credentials,
             insecure,

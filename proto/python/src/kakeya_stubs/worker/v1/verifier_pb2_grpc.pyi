@@ -46,13 +46,21 @@ class VerifierServiceStub:
     otherwise may have sent one that it does not hold: Stop tells what is committed.
     """
     Stop: _grpc.UnaryUnaryMultiCallable[_verifier_pb2.StopRequest, _verifier_pb2.StopResponse]
-    """Ends the session's running operation within one step and reports what is committed. The way to cancel, and
-    to learn the truth about a session whose operation was left by a router that vanished.
+    """Ends the session's running operation within one step and reports what is committed, with the generated tokens that
+    the journal lacks. The way to cancel, and to reconcile a session whose operation was left by a router that vanished.
     """
     Acknowledge: _grpc.UnaryUnaryMultiCallable[_verifier_pb2.AcknowledgeRequest, _verifier_pb2.AcknowledgeResponse]
     """Says how many tokens of the running Generate have been passed on. A row pauses while 64 of its tokens are not."""
     CloseSession: _grpc.UnaryUnaryMultiCallable[_verifier_pb2.CloseSessionRequest, _verifier_pb2.CloseSessionResponse]
     """Frees the lane; a running operation ends SESSION_CLOSED."""
+    Rewind: _grpc.UnaryUnaryMultiCallable[_verifier_pb2.RewindRequest, _verifier_pb2.RewindResponse]
+    """Takes the last tokens of a history back. Only while nothing was forgotten yet (BOUNDARY_NOT_REACHABLE): later an
+    earlier place is had from a snapshot.
+    """
+    WriteSnapshot: _grpc.UnaryUnaryMultiCallable[_verifier_pb2.WriteSnapshotRequest, _verifier_pb2.WriteSnapshotResponse]
+    """Copies what the lane keeps, between two steps, and writes it into the snapshot store; also while an operation runs."""
+    DeleteSnapshots: _grpc.UnaryUnaryMultiCallable[_verifier_pb2.DeleteSnapshotsRequest, _verifier_pb2.DeleteSnapshotsResponse]
+    """Removes snapshots from the store; names that are not there count as removed."""
     GetSlab: _grpc.UnaryUnaryMultiCallable[_verifier_pb2.GetSlabRequest, _verifier_pb2.GetSlabResponse]
     """The worker's own count of its slab."""
 
@@ -72,13 +80,21 @@ class VerifierServiceAsyncStub(VerifierServiceStub):
     otherwise may have sent one that it does not hold: Stop tells what is committed.
     """
     Stop: _aio.UnaryUnaryMultiCallable[_verifier_pb2.StopRequest, _verifier_pb2.StopResponse]  # type: ignore[assignment]
-    """Ends the session's running operation within one step and reports what is committed. The way to cancel, and
-    to learn the truth about a session whose operation was left by a router that vanished.
+    """Ends the session's running operation within one step and reports what is committed, with the generated tokens that
+    the journal lacks. The way to cancel, and to reconcile a session whose operation was left by a router that vanished.
     """
     Acknowledge: _aio.UnaryUnaryMultiCallable[_verifier_pb2.AcknowledgeRequest, _verifier_pb2.AcknowledgeResponse]  # type: ignore[assignment]
     """Says how many tokens of the running Generate have been passed on. A row pauses while 64 of its tokens are not."""
     CloseSession: _aio.UnaryUnaryMultiCallable[_verifier_pb2.CloseSessionRequest, _verifier_pb2.CloseSessionResponse]  # type: ignore[assignment]
     """Frees the lane; a running operation ends SESSION_CLOSED."""
+    Rewind: _aio.UnaryUnaryMultiCallable[_verifier_pb2.RewindRequest, _verifier_pb2.RewindResponse]  # type: ignore[assignment]
+    """Takes the last tokens of a history back. Only while nothing was forgotten yet (BOUNDARY_NOT_REACHABLE): later an
+    earlier place is had from a snapshot.
+    """
+    WriteSnapshot: _aio.UnaryUnaryMultiCallable[_verifier_pb2.WriteSnapshotRequest, _verifier_pb2.WriteSnapshotResponse]  # type: ignore[assignment]
+    """Copies what the lane keeps, between two steps, and writes it into the snapshot store; also while an operation runs."""
+    DeleteSnapshots: _aio.UnaryUnaryMultiCallable[_verifier_pb2.DeleteSnapshotsRequest, _verifier_pb2.DeleteSnapshotsResponse]  # type: ignore[assignment]
+    """Removes snapshots from the store; names that are not there count as removed."""
     GetSlab: _aio.UnaryUnaryMultiCallable[_verifier_pb2.GetSlabRequest, _verifier_pb2.GetSlabResponse]  # type: ignore[assignment]
     """The worker's own count of its slab."""
 
@@ -119,8 +135,8 @@ class VerifierServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _verifier_pb2.StopRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_verifier_pb2.StopResponse, _abc.Awaitable[_verifier_pb2.StopResponse]]:
-        """Ends the session's running operation within one step and reports what is committed. The way to cancel, and
-        to learn the truth about a session whose operation was left by a router that vanished.
+        """Ends the session's running operation within one step and reports what is committed, with the generated tokens that
+        the journal lacks. The way to cancel, and to reconcile a session whose operation was left by a router that vanished.
         """
 
     @_abc_1.abstractmethod
@@ -138,6 +154,32 @@ class VerifierServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_verifier_pb2.CloseSessionResponse, _abc.Awaitable[_verifier_pb2.CloseSessionResponse]]:
         """Frees the lane; a running operation ends SESSION_CLOSED."""
+
+    @_abc_1.abstractmethod
+    def Rewind(
+        self,
+        request: _verifier_pb2.RewindRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_verifier_pb2.RewindResponse, _abc.Awaitable[_verifier_pb2.RewindResponse]]:
+        """Takes the last tokens of a history back. Only while nothing was forgotten yet (BOUNDARY_NOT_REACHABLE): later an
+        earlier place is had from a snapshot.
+        """
+
+    @_abc_1.abstractmethod
+    def WriteSnapshot(
+        self,
+        request: _verifier_pb2.WriteSnapshotRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_verifier_pb2.WriteSnapshotResponse, _abc.Awaitable[_verifier_pb2.WriteSnapshotResponse]]:
+        """Copies what the lane keeps, between two steps, and writes it into the snapshot store; also while an operation runs."""
+
+    @_abc_1.abstractmethod
+    def DeleteSnapshots(
+        self,
+        request: _verifier_pb2.DeleteSnapshotsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_verifier_pb2.DeleteSnapshotsResponse, _abc.Awaitable[_verifier_pb2.DeleteSnapshotsResponse]]:
+        """Removes snapshots from the store; names that are not there count as removed."""
 
     @_abc_1.abstractmethod
     def GetSlab(

@@ -14,11 +14,11 @@ from typing import NamedTuple
 import structlog
 import torch
 
+from kakeya_worker.replacing import replacing
 from kakeya_worker.torch_backend.exact.packed_file import FORMAT, DamagedFile, PackedFileWriter, drop_pages, read_packed
 from kakeya_worker.torch_backend.exact.packing import PackedMatrix, pack
 from kakeya_worker.torch_backend.exact.quantization import QuantizedMatrix
 from kakeya_worker.torch_backend.file_lock import FileLock
-from kakeya_worker.torch_backend.replacing import replacing
 
 _log = structlog.get_logger()
 _REPORT_SECONDS = 5.0

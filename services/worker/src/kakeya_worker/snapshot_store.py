@@ -1,0 +1,74 @@
+"""The snapshot store seam: where snapshots are kept, as named files that are written once.
+
+A store is found by the entry point group `kakeya.snapshot_store`; the entry point names a class with the constructor
+and methods of `SnapshotStore`.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Protocol
+from urllib.parse import urlsplit
+
+from kakeya_shared import plugins
+
+GROUP = "kakeya.snapshot_store"
+INSTALL = "pip install 'kakeya-worker[snapshots]'"
+
+
+class SnapshotStoreError(Exception):
+    """The store cannot be used now; the message says why."""
+
+
+@dataclass(frozen=True)
+class StoredFile:
+    """A file in the store; `age_seconds` since it was last written, by the store's clock where it has one."""
+
+    name: str
+    size_bytes: int
+    age_seconds: float
+
+
+class SnapshotStore(Protocol):
+    """Files by name, such as "POOL/SESSION-1-500.safetensors". Any thread may call, several at once.
+
+    Every method raises SnapshotStoreError.
+
+    Args:
+        url: as the user gave it; a path for the store `file`.
+
+    Attributes:
+        identity: equal for stores that hold the same files, wherever they were opened; at most 256 letters.
+    """
+
+    identity: str
+
+    def __init__(self, url: str) -> None: ...
+
+    def write(self, name: str, content: bytes) -> None:
+        """Keeps a file, for good once this returns: whoever reads meanwhile finds all of it or nothing."""
+        ...
+
+    def read(self, name: str) -> bytes:
+        """The content of a file."""
+        ...
+
+    def delete(self, names: Iterable[str]) -> None:
+        """Removes files; one that is not there is removed already."""
+        ...
+
+    def files(self, prefix: str) -> list[StoredFile]:
+        """Files whose names begin with a folder's, such as "POOL/"."""
+        ...
+
+
+def open_store(url: str) -> SnapshotStore:
+    """The store for a URL: the plugin of its scheme's name, else `fsspec`; a path is for `file`.
+
+    Raises:
+        PluginError: what it needs is not installed.
+        SnapshotStoreError: it cannot be used.
+    """
+    scheme = urlsplit(url).scheme if "://" in url else "file"
+    name = scheme if scheme in plugins.names(GROUP) else "fsspec"
+    store: type[SnapshotStore] = plugins.load(GROUP, name, install=INSTALL)
+    return store(url)

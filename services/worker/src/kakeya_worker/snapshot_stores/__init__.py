@@ -1,0 +1,1 @@
+"""The snapshot stores that come with the worker."""

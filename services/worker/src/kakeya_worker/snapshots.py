@@ -1,0 +1,146 @@
+"""Snapshots between the engine and the store: copied by the engine's thread, written and read by others."""
+
+import asyncio
+import hashlib
+import re
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TypeVar
+
+from kakeya_shared.errors import InvalidField, SnapshotRefused, SnapshotStoreUnavailable
+from kakeya_worker import snapshot_file
+from kakeya_worker.engine.engine import Engine
+from kakeya_worker.engine.operation import OpenLane
+from kakeya_worker.engine.retention import SessionOptions
+from kakeya_worker.engine.snapshot import Snapshot, joined
+from kakeya_worker.snapshot_store import SnapshotStore, SnapshotStoreError
+
+# What routers make of pools and session ids; no name leaves the store's root.
+_PREFIX = re.compile(r"[a-z0-9][a-z0-9-]{0,62}/[A-Za-z0-9_][A-Za-z0-9._-]{0,159}")
+_NAME = re.compile(rf"{_PREFIX.pattern}\.safetensors")
+_SUFFIX = ".safetensors"
+_MAX_NAMES = 1024
+# One writes while the other reads for a session that somebody waits for.
+_NUM_THREADS = 2
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class WrittenSnapshot:
+    """A snapshot that is in the store, and was read back."""
+
+    name: str
+    length: int
+    size_bytes: int
+
+
+class Snapshots:
+    """Writes and restores sessions.
+
+    Args:
+        store: None: there is none, and every call fails with SnapshotStoreUnavailable.
+    """
+
+    def __init__(self, engine: Engine, store: SnapshotStore | None) -> None:
+        self._engine = engine
+        self._store = store
+        self._threads = ThreadPoolExecutor(_NUM_THREADS, thread_name_prefix="snapshots")
+
+    def close(self) -> None:
+        """Waits for what is being written."""
+        self._threads.shutdown(cancel_futures=True)
+
+    async def write(self, session_id: str, epoch: int, start: int, prefix: str) -> WrittenSnapshot:
+        """Copies what a session keeps since `start`, writes it as PREFIX-LENGTH.safetensors and reads it back.
+
+        Raises:
+            SessionNotFound, StaleEpoch, InvalidField
+            SnapshotStoreUnavailable: it is not in the store.
+        """
+        if not _PREFIX.fullmatch(prefix):
+            raise _invalid("prefix", f"must match {_PREFIX.pattern}")
+        store = self._usable_store()
+        taken = await asyncio.wrap_future(self._engine.take_snapshot(session_id, epoch, start))
+        return await self._in_thread(lambda: _written(store, prefix, taken))
+
+    async def restore(
+        self, session_id: str, epoch: int, names: Sequence[str], tenant: str, *, inexact: bool
+    ) -> OpenLane:
+        """Opens a session with what snapshots hold: a whole one, and all since.
+
+        Raises:
+            SnapshotRefused: one is damaged, or they do not belong together, or not here.
+            SnapshotStoreUnavailable: one cannot be read.
+            InvalidField, NoCapacity, StaleEpoch, Draining
+        """
+        _check_names(names)
+        store = self._usable_store()
+        whole = await self._in_thread(lambda: self._read(store, names))
+        return await asyncio.wrap_future(self._engine.restore(session_id, epoch, whole, tenant, inexact=inexact))
+
+    async def delete(self, names: Sequence[str]) -> None:
+        """Removes snapshots; raises InvalidField or SnapshotStoreUnavailable."""
+        _check_names(names)
+        store = self._usable_store()
+        await self._in_thread(lambda: store.delete(names))
+
+    async def old_files(self, pool: str, seconds: float) -> list[str]:
+        """Names of a pool's files that were not written to for so long; raises SnapshotStoreUnavailable."""
+        store = self._usable_store()
+        files = await self._in_thread(lambda: store.files(f"{pool}/"))
+        return [file.name for file in files if file.age_seconds >= seconds]
+
+    async def remove(self, names: Sequence[str]) -> None:
+        """As `delete`, of files that the store itself has named."""
+        store = self._usable_store()
+        await self._in_thread(lambda: store.delete(names))
+
+    def _read(self, store: SnapshotStore, names: Iterable[str]) -> Snapshot:
+        snapshots = [_read_one(store, name) for name in names]
+        last = snapshots[-1]
+        options = SessionOptions(sink=last.sink, window=last.window, refuses_overflow=last.refuses_overflow)
+        return joined(snapshots, self._engine.lanes.retention(options))
+
+    def _usable_store(self) -> SnapshotStore:
+        if self._store is None:
+            raise SnapshotStoreUnavailable("this worker has no snapshot store (--snapshots)")
+        return self._store
+
+    async def _in_thread(self, work: Callable[[], _T]) -> _T:
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+        except SnapshotStoreError as error:
+            raise SnapshotStoreUnavailable(f"the snapshot store does not work: {error}") from error
+
+
+def _written(store: SnapshotStore, prefix: str, snapshot: Snapshot) -> WrittenSnapshot:
+    content = snapshot_file.encode(snapshot)
+    name = f"{prefix}-{snapshot.length}{_SUFFIX}"
+    store.write(name, content)
+    if _digest(store.read(name)) != _digest(content):
+        raise SnapshotStoreError(f"{name}: what was read back is not what was written")
+    return WrittenSnapshot(name, snapshot.length, len(content))
+
+
+def _read_one(store: SnapshotStore, name: str) -> Snapshot:
+    try:
+        return snapshot_file.decode(store.read(name))
+    except SnapshotRefused as refused:
+        raise SnapshotRefused(f"{name}: {refused.message}") from refused
+
+
+def _digest(content: bytes) -> bytes:
+    return hashlib.sha256(content).digest()
+
+
+def _check_names(names: Sequence[str]) -> None:
+    if not 0 < len(names) <= _MAX_NAMES:
+        raise _invalid("names", f"must be 1 to {_MAX_NAMES}")
+    if not all(map(_NAME.fullmatch, names)):
+        raise _invalid("names", f"each must match {_NAME.pattern}")
+
+
+def _invalid(field: str, why: str) -> InvalidField:
+    return InvalidField(f"{field}: {why}", metadata={"field": field})
