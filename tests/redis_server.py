@@ -43,6 +43,9 @@ class RedisServer(Protocol):
     def stop(self) -> None:
         """Connections are refused from now on."""
 
+    def kill(self) -> None:
+        """As `stop`, by SIGKILL."""
+
     def pause(self) -> None:
         """It still accepts connections and answers nothing."""
 
@@ -68,6 +71,10 @@ class LocalRedis:
             self._process.terminate()
             self._process.wait()
             self._process = None
+
+    def kill(self) -> None:
+        self._signal(signal.SIGKILL)
+        self.stop()
 
     def pause(self) -> None:
         self._signal(signal.SIGSTOP)
@@ -102,6 +109,9 @@ class ContainerRedis:
 
     def stop(self) -> None:
         self._container.get_wrapped_container().stop(timeout=5)
+
+    def kill(self) -> None:
+        self._container.get_wrapped_container().kill()
 
     def pause(self) -> None:
         self._container.get_wrapped_container().pause()

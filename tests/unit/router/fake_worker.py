@@ -19,6 +19,8 @@ from kakeya_shared.errors import (
     OperationStopped,
     SessionClosed,
     SessionNotFound,
+    SnapshotRefused,
+    SnapshotStoreUnavailable,
     StaleEpoch,
 )
 from kakeya_shared.rpc_server import RpcServer
@@ -39,6 +41,14 @@ _incarnations = itertools.count(1)
 
 
 @dataclass
+class SnapshotFiles:
+    """A snapshot store of several workers: for each name the retention, where it starts, and the tokens since."""
+
+    identity: str = "store"
+    contents: dict[str, tuple[int, int, bool, int, list[int]]] = field(default_factory=dict)
+
+
+@dataclass
 class Lane:
     epoch: int
     sink: int
@@ -49,6 +59,7 @@ class Lane:
     busy: bool = False
     end: KakeyaError | None = None
     num_acknowledged: int = 0  # tokens of the running Generate
+    operation_number: int = 0
 
     @property
     def room(self) -> int:
@@ -61,6 +72,10 @@ class Lane:
         if length <= self.sink + self.window:
             return [(0, length)] if length else []
         return [(0, self.sink), (length - self.window, length)]
+
+    def num_evicted_since(self, length: int) -> int:
+        num_kept = self.sink + self.window
+        return max(0, len(self.token_ids) - num_kept) - max(0, length - num_kept)
 
     def state(self) -> pb.LaneState:
         return pb.LaneState(
@@ -81,13 +96,17 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
         sink, window: of a session that does not ask; together they fill the lane.
         flowing: clear it and no step takes place.
         failures: by method name, what the next calls raise instead of doing anything.
+        late: of the next calls of Append and Generate, what comes about before they do.
         calls: how often each method was called.
         forgets_done: end streams without `done`.
+        forgets_generated: say in Stop where the lane ends, and no token.
         ending_seconds: from `done` to the end of a stream.
         num_cut_short: streams that were cancelled after their `done`.
         eos_after: length of a history whose next generated token is EOS.
         rss_bytes: what heartbeats say of its memory; 0, as of a worker that cannot tell.
         forks: it knows `fork_from`.
+        files: its snapshot store; None: it has none.
+        prefill_tokens_per_second: what it says of that.
     """
 
     def __init__(
@@ -101,6 +120,7 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
         fingerprint: str = FINGERPRINT,
         tokenizer_digest: str = TOKENIZER_DIGEST,
         settings: RpcServerSettings | None = None,
+        files: "SnapshotFiles | None" = None,
     ) -> None:
         self.worker_id = worker_id
         self.incarnation = f"incarnation-{next(_incarnations)}"
@@ -114,9 +134,11 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
         self.flowing = asyncio.Event()
         self.flowing.set()
         self.failures: defaultdict[str, list[BaseException]] = defaultdict(list)
+        self.late: list[asyncio.Event] = []
         self.calls: defaultdict[str, int] = defaultdict(int)
         self.eos_after = -1
         self.forgets_done = False
+        self.forgets_generated = False
         self.ending_seconds = 0.0
         self.num_cut_short = 0
         self.opening: list[str] = []
@@ -125,6 +147,8 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
         self.prefill_seconds = 0.25
         self.rss_bytes = 0
         self.forks = True
+        self.files = files
+        self.prefill_tokens_per_second = 0.0
         self.server = RpcServer(
             "127.0.0.1:0", ("kakeya.worker.v1.VerifierService",), settings=settings, grace_seconds=0
         )
@@ -168,6 +192,8 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
             fingerprint=self.fingerprint,
             exact=True,
             tokenizer_digest=self.tokenizer_digest,
+            snapshot_store="" if self.files is None else self.files.identity,
+            prefill_tokens_per_second=self.prefill_tokens_per_second,
         )
 
     def heartbeat_request(self, *, complete: bool = True) -> registry_pb2.HeartbeatRequest:
@@ -227,6 +253,22 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
             raise StaleEpoch("another epoch")
         return lane
 
+    def _lane_for(self, request: pb.AppendRequest | pb.GenerateRequest | pb.StopRequest) -> Lane:
+        lane = self._lane(request.session_id, request.epoch)
+        if request.operation_number < lane.operation_number:
+            raise StaleEpoch("a later operation")
+        lane.operation_number = request.operation_number
+        return lane
+
+    async def _begin(self, request: pb.AppendRequest | pb.GenerateRequest) -> Lane:
+        if self.late:
+            await self.late.pop(0).wait()
+        lane = self._lane_for(request)
+        if lane.busy:
+            raise OperationRunning("busy")
+        assert len(lane.token_ids) == request.history_length, "INV-1"
+        return lane
+
     async def _step(self, lane: Lane) -> None:
         while not self.flowing.is_set() and lane.end is None:
             await asyncio.sleep(0.002)
@@ -240,8 +282,15 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
         while not self.flowing.is_set():
             await asyncio.sleep(0.002)
         source = self._source(request.fork_from) if self.forks and request.HasField("fork_from") else None
+        left = self.lanes.get(request.session_id)
+        if left is not None and left.epoch < request.epoch:
+            left.end = SessionClosed("a newer lease")
+            del self.lanes[request.session_id]
         if len(self.lanes) >= self.num_lanes:
             raise NoCapacity("no lane")
+        if request.snapshots:
+            lane = self.lanes[request.session_id] = self._restored(request)
+            return pb.OpenSessionResponse(lane=lane.state(), sink=lane.sink, window=lane.window)
         if source is not None:
             assert not {"sink", "window", "pin", "refuse_overflow"} & {field.name for field, _ in request.ListFields()}
             lane = replace(source, epoch=request.epoch, tenant=request.tenant, token_ids=source.token_ids.copy())
@@ -252,6 +301,35 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
             request.epoch, sink, window, request.refuse_overflow, request.tenant
         )
         return pb.OpenSessionResponse(lane=lane.state(), sink=sink, window=window)
+
+    def _restored(self, request: pb.OpenSessionRequest) -> Lane:
+        token_ids: list[int] = []
+        for name in request.snapshots:
+            if self.files is None or name not in self.files.contents:
+                raise SnapshotStoreUnavailable("no such file")
+            sink, window, refuses, start, since = self.files.contents[name]
+            if start != len(token_ids):
+                raise SnapshotRefused("does not follow")
+            token_ids += since
+        return Lane(request.epoch, sink, window, refuses, request.tenant, token_ids)
+
+    async def WriteSnapshot(self, request: pb.WriteSnapshotRequest, context: object) -> pb.WriteSnapshotResponse:
+        self._enter("WriteSnapshot")
+        lane = self._lane(request.session_id, request.epoch)
+        if self.files is None:
+            raise SnapshotStoreUnavailable("no store")
+        length = len(lane.token_ids)
+        name = f"{request.prefix}-{length}.safetensors"
+        since = lane.token_ids[request.start :]
+        self.files.contents[name] = (lane.sink, lane.window, lane.refuses, request.start, since)
+        return pb.WriteSnapshotResponse(name=name, length=length, size_bytes=100 * len(since))
+
+    async def DeleteSnapshots(self, request: pb.DeleteSnapshotsRequest, context: object) -> pb.DeleteSnapshotsResponse:
+        self._enter("DeleteSnapshots")
+        assert self.files is not None
+        for name in request.names:
+            self.files.contents.pop(name, None)
+        return pb.DeleteSnapshotsResponse()
 
     def _source(self, source: pb.ForkSource) -> Lane:
         lane = self._lane(source.session_id, source.epoch)
@@ -271,8 +349,7 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
 
     async def Append(self, request: pb.AppendRequest, context: object) -> pb.AppendResponse:
         self._enter("Append")
-        lane = self._lane(request.session_id, request.epoch)
-        assert len(lane.token_ids) == request.history_length
+        lane = await self._begin(request)
         if lane.refuses and len(request.token_ids) > lane.room:
             raise HistoryFull("does not fit", metadata={"room": str(lane.room)})
         lane.busy = True
@@ -282,8 +359,7 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
                 lane.token_ids.append(token_id)
         finally:
             lane.busy = False
-        evicted = max(0, len(lane.token_ids) - lane.sink - lane.window)
-        evicted -= max(0, request.history_length - lane.sink - lane.window)
+        evicted = lane.num_evicted_since(request.history_length)
         return pb.AppendResponse(
             lane=lane.state(), prefill_duration_seconds=self.prefill_seconds, evicted_token_count=evicted
         )
@@ -291,12 +367,13 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
     async def Generate(self, request: pb.GenerateRequest, context: object) -> AsyncIterator[pb.GenerateResponse]:
         self._enter("Generate")
         self.generating.append(request)
-        lane = self._lane(request.session_id, request.epoch)
-        assert len(lane.token_ids) == request.history_length
+        lane = await self._begin(request)
         lane.busy = True
         lane.num_acknowledged = 0
         generated: list[int] = []
         try:
+            generated += request.previous_token_ids
+            lane.num_acknowledged = len(generated)
             while (reason := _finish_reason(request, lane, generated)) is None:
                 await self._credit(request, lane, len(generated))
                 await self._step(lane)
@@ -315,7 +392,7 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
                 lane=lane.state(),
                 prefill_duration_seconds=self.prefill_seconds,
                 total_duration_seconds=1.5,
-                evicted_token_count=3,
+                evicted_token_count=lane.num_evicted_since(request.history_length),
             )
         )
         try:
@@ -338,12 +415,14 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
 
     async def Stop(self, request: pb.StopRequest, context: object) -> pb.StopResponse:
         self._enter("Stop")
-        lane = self._lane(request.session_id, request.epoch)
+        lane = self._lane_for(request)
         lane.end = OperationStopped("stopped")
         while lane.busy:
             await asyncio.sleep(0.002)
         lane.end = None
-        return pb.StopResponse(lane=lane.state())
+        knows = request.HasField("journaled_length") and not self.forgets_generated
+        tail = lane.token_ids[request.journaled_length :] if knows else []
+        return pb.StopResponse(lane=lane.state(), token_ids=tail)
 
     async def CloseSession(self, request: pb.CloseSessionRequest, context: object) -> pb.CloseSessionResponse:
         self._enter("CloseSession")

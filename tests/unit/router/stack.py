@@ -32,6 +32,9 @@ FAST: dict[str, Any] = {
     "max_generate_tokens": 1_000_000,  # some tests want a Generate that does not end
 }
 
+FORGETFUL: dict[str, Any] = {"max_append_tokens": 2, "journal_tokens": 1}
+"""Of a router that cannot restore a session of more than two tokens without a snapshot."""
+
 
 async def answer(call: Awaitable[T]) -> T:
     """The answer, or the tree's error that came over the wire."""

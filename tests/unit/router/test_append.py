@@ -156,7 +156,7 @@ async def test_a_violated_invariant_fails_the_session_and_frees_its_lane(
         with pytest.raises(InvariantViolated) as raised:
             await call
         assert raised.value.metadata == {"invariant": "inv1"}
-    assert await client.close(session_id) == 3
+    assert await client.close(session_id) == 4
     assert not await stack.session_keys()
     assert (await client.workers())["worker-a"].reserved_bytes == 0
 

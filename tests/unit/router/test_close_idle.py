@@ -8,9 +8,11 @@ import pytest
 
 from kakeya_router.closing import Closing
 from kakeya_router.detached_tasks import DetachedTasks
+from kakeya_router.fleet import Fleet
 from kakeya_router.idle_lanes import IdleLanes
+from kakeya_router.snapshotting import Snapshotting
 from kakeya_router.store.records import SessionRecord
-from kakeya_router.store.session_store import Cause, Intent, Reply, SessionStore
+from kakeya_router.store.session_store import Cause, Intent, LaneAtRest, Reply, Retention, SessionStore
 from kakeya_router.worker_client import WorkerClients
 from kakeya_shared.errors import QueueTimedOut, SessionNotFound
 from tests.unit.router.admission_stores import KEYS, Stores, stores_on, worker_record
@@ -21,6 +23,7 @@ from tests.unit.router.test_queue import waiting
 
 CLOSE_IDLE: dict[str, Any] = {"admission": "close-idle", "close_idle_after_seconds": 0.0}
 GENERATE = Intent("generate", {})
+RETENTION = Retention(lost_ms=1000, parked_ms=3_600_000)
 IDLE = "kakeya:{tiny}:idle"
 
 
@@ -50,17 +53,24 @@ async def test_only_open_sessions_without_an_operation_are_idle(stores: Stores) 
     for record in (one, two, three):
         await stores.sessions.begin_operation(record, "run", GENERATE)
     assert await idle_ids(stores) == []
-    await stores.sessions.end_operation(one, "run", 3, 30, "0-3")
+    await stores.sessions.end_operation(one, "run", LaneAtRest(3, 30, "0-3", 0, [1, 2, 3]))
     await stores.sessions.release_operation(two, "run")
     await stores.sessions.fail(three, "run", "inv1")
     assert await idle_ids(stores) == ["p.two", "p.one"]  # a release changes nothing
     await stores.sessions.begin_operation(one, "run", GENERATE)
-    await stores.sessions.lose(one, "run", 1000)
+    assert (await stores.sessions.lose(one, "run", RETENTION, 3, [])).outcome == "parked"
     await stores.close(two)
     assert await idle_ids(stores) == []
-    four = await stores.opened("four")
+    assert (await stores.sessions.begin_operation(one, "run", GENERATE)).outcome == "homeless"
+    assert (await stores.sessions.release_operation(one, "run")).outcome == "released"
+    assert await idle_ids(stores) == []
+    four, five = await stores.opened("four"), await stores.opened("five")
+    await stores.sessions.begin_operation(five, "run", GENERATE)
+    await stores.sessions.extend_journal(five, "run", 0, [1, 2, 3], 2)
+    await stores.sessions.end_operation(five, "run", LaneAtRest(3, 30, "0-3", 3))
+    assert set(await idle_ids(stores)) == {"p.four", "p.five"}
     await stores.workers.drop("p", "w", "i-w", lapsed_only=False)
-    assert await stores.sessions.lose_all([four], 1000) == ["lost"]
+    assert await stores.sessions.lose_all([four, five], RETENTION) == ["parked", "lost"]
     assert await idle_ids(stores) == []
 
 
@@ -249,8 +259,10 @@ async def test_a_session_that_is_used_at_the_last_moment_is_kept(stores: Stores)
                 await stores.sessions.begin_operation(record, "run", GENERATE)
             return await super().close(record, cause, **fields)
 
-    workers = WorkerClients()
-    idle_lanes = IdleLanes(stores.sessions, Late(stores.sessions, workers), DetachedTasks(), idle_seconds=0)
+    workers, tasks = WorkerClients(), DetachedTasks()
+    fleet = Fleet(stores.workers, lambda _: None, interval_seconds=3600)
+    snapshotting = Snapshotting(stores.sessions, workers, fleet, tasks, turns=1, recovery_seconds=1)
+    idle_lanes = IdleLanes(stores.sessions, Late(stores.sessions, workers, snapshotting), tasks, idle_seconds=0)
     await stores.opened("one")
     assert not await idle_lanes.make_room("", {"p": {"w"}})
     await stores.opened("two")

@@ -19,6 +19,11 @@ from tests.unit.router.fake_worker import CREDITS, FakeWorker, Lane
 from tests.unit.router.stack import Client, eventually
 
 GENERATE = pb.GenerateRequest(session_id="s", epoch=1, max_tokens=1000)
+NUM_JOURNALED = 7
+
+
+def journaled() -> int:
+    return NUM_JOURNALED
 
 
 class OldWorker(FakeWorker):
@@ -93,6 +98,20 @@ async def test_few_tokens_wait_for_company_but_not_for_long() -> None:
         assert await ear.next() == 15
 
 
+async def test_what_was_taken_before_the_stream_counts() -> None:
+    ear = Ear()
+    async with Acknowledgements(ear, 40).sending() as acknowledgements:
+        await asyncio.sleep(0.1)
+        assert ear.called.empty()
+        acknowledgements.pass_on()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert ear.called.empty()
+        for _ in range(15):
+            acknowledgements.pass_on()
+        assert await ear.next() == 56
+
+
 async def test_what_was_not_heard_is_said_again() -> None:
     ear = Ear()
     async with Acknowledgements(ear).sending() as acknowledgements:
@@ -120,7 +139,7 @@ async def test_what_nobody_foresaw_is_logged_and_leaves_the_stream_alone() -> No
 
 async def test_a_worker_pauses_when_its_tokens_are_not_taken() -> None:
     async with worker_and_client(FakeWorker()) as (worker, client):
-        async with aclosing(client.generate(GENERATE, None, RunningCall())) as responses:
+        async with aclosing(client.generate(GENERATE, None, RunningCall(), journaled)) as responses:
             for _ in range(10):
                 await anext(responses)
 
@@ -134,22 +153,32 @@ async def test_a_worker_pauses_when_its_tokens_are_not_taken() -> None:
                 await anext(responses)
         numbers = [request.num_tokens for request in worker.acknowledging]
         assert numbers == sorted(set(numbers))
-        assert {(request.session_id, request.epoch) for request in worker.acknowledging} == {("s", 1)}
+        said = {(request.session_id, request.epoch, request.journaled_length) for request in worker.acknowledging}
+        assert said == {("s", 1, NUM_JOURNALED)}
         assert len(numbers) < 40  # in batches
+
+
+async def test_tokens_of_the_stream_before_are_acknowledged_with_those_of_this_one() -> None:
+    request = pb.GenerateRequest(session_id="s", epoch=1, max_tokens=1000, previous_token_ids=[1] * 40)
+    async with worker_and_client(FakeWorker()) as (worker, client):
+        responses = [response async for response in client.generate(request, None, RunningCall(), journaled)]
+        assert len(responses) == 960 + 1
+        assert 40 < worker.acknowledging[0].num_tokens <= 40 + CREDITS
+        assert 1000 - CREDITS <= worker.acknowledging[-1].num_tokens <= 1000
 
 
 @pytest.mark.parametrize("failure", [StoreUnavailable("not now"), ValueError("broken")])
 async def test_an_acknowledgement_that_fails_is_no_error_of_the_stream(failure: Exception) -> None:
     async with worker_and_client(FakeWorker()) as (worker, client):
         worker.failures["Acknowledge"] = [failure, failure]
-        responses = [response async for response in client.generate(GENERATE, None, RunningCall())]
+        responses = [response async for response in client.generate(GENERATE, None, RunningCall(), journaled)]
         assert responses[-1].done.generated_token_count == 1000
         assert worker.acknowledging[0].num_tokens <= worker.acknowledging[1].num_tokens
 
 
 async def test_a_worker_without_acknowledgements_is_not_asked_again() -> None:
     async with worker_and_client(OldWorker()) as (worker, client):
-        responses = [response async for response in client.generate(GENERATE, None, RunningCall())]
+        responses = [response async for response in client.generate(GENERATE, None, RunningCall(), journaled)]
         assert responses[-1].done.generated_token_count == 1000
         assert len(worker.acknowledging) == 1
 
@@ -157,7 +186,7 @@ async def test_a_worker_without_acknowledgements_is_not_asked_again() -> None:
 async def test_a_lane_that_is_gone_hears_no_more() -> None:
     async with worker_and_client(FakeWorker()) as (worker, client):
         worker.failures["Acknowledge"] = [StaleEpoch("another has it")]
-        async with aclosing(client.generate(GENERATE, None, RunningCall())) as responses:
+        async with aclosing(client.generate(GENERATE, None, RunningCall(), journaled)) as responses:
             for _ in range(CREDITS):
                 await anext(responses)
             worker.flowing.clear()

@@ -61,7 +61,7 @@ async def test_a_session_whose_router_vanished_while_opening_is_taken_away(
 ) -> None:
     session_id = await client.session()
     await stack.redis.hset(SESSION.format(session_id), "state", "opening")
-    await stack.redis.hset(OPERATION.format(session_id), mapping={"op_id": "x", "lease_until_ms": 1})
+    await stack.redis.hset(OPERATION.format(session_id), mapping={"claim": "x", "lease_until_ms": 1})
     await stack.redis.zadd("kakeya:{tiny}:expiry", {session_id: 1})
     await eventually(lambda: _nothing(stack, worker))
 
@@ -71,7 +71,7 @@ async def test_a_close_that_its_router_did_not_finish_is_finished(
 ) -> None:
     session_id = await client.session()
     await stack.redis.hset(SESSION.format(session_id), "state", "closing")
-    await stack.redis.hset(OPERATION.format(session_id), mapping={"op_id": "x", "lease_until_ms": 1})
+    await stack.redis.hset(OPERATION.format(session_id), mapping={"claim": "x", "lease_until_ms": 1})
     await stack.redis.zadd("kakeya:{tiny}:expiry", {session_id: 1})
     await eventually(lambda: _nothing(stack, worker))
 

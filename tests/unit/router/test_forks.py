@@ -25,7 +25,7 @@ from kakeya_shared.errors import (
 from kakeya_stubs.v1 import runtime_pb2 as api
 from tests.unit.router.fake_worker import BYTES_PER_TOKEN, EOS, FINGERPRINT, LANE_BYTES, SINK, WINDOW, FakeWorker
 from tests.unit.router.keyed import keyed_on
-from tests.unit.router.stack import Client, Stack, answer, eventually
+from tests.unit.router.stack import FORGETFUL, Client, Stack, answer, eventually
 from tests.unit.router.test_foreign_sessions import _everything
 from tests.unit.router.test_queue import QUEUE, nothing, stand, waiting
 from tests.unit.router.test_takeover import _leave_behind
@@ -255,9 +255,23 @@ async def test_what_was_left_behind_is_ended_also_for_who_has_no_tokens_left(red
         assert (await eventually(lambda: _forked(client, source))).history_length == 10
 
 
-async def test_a_lost_source(stack: Stack, client: Client) -> None:
+async def test_a_source_whose_lane_is_gone_gets_another_one_first(stack: Stack, client: Client) -> None:
     worker = await stack.worker(client, beating=False)
     source = await prepared(client)
+    worker.incarnation += "-reborn"
+    worker.lanes.clear()
+    await client.join(worker)
+    fork = await client.create(**fork_of(source))
+    assert worker.lanes[fork.session_id].token_ids == worker.lanes[source].token_ids
+    assert worker.lanes[source].epoch == 2
+
+
+async def test_a_lost_source(stack: Stack) -> None:
+    client = await stack.router(**FORGETFUL)
+    worker = await stack.worker(client, beating=False)
+    source = await client.session()
+    for token_ids in ([1, 2], [3]):
+        await client.append(source, token_ids)
     worker.incarnation += "-reborn"
     await client.join(worker)
     with pytest.raises(WorkerLost):

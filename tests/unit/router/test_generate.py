@@ -28,10 +28,11 @@ async def test_tokens_then_done(client: Client, worker: FakeWorker) -> None:
     assert done.stop_reason == api.STOP_REASON_MAX_TOKENS
     assert (done.generated_token_count, done.history_length, done.kv_live_bytes) == (5, 8, 8 * BYTES_PER_TOKEN)
     assert (done.prefill_duration_seconds, done.total_duration_seconds) == (worker.prefill_seconds, 1.5)
-    assert (done.seed, done.evicted_token_count) == (11, 3)
+    assert (done.seed, done.evicted_token_count) == (11, 0)
     assert list(done.retained) == [api.TokenRange(start=0, end=8)]
     assert done.op_id
     assert dict(await call.initial_metadata())["kakeya-op-id"] == done.op_id
+    assert (await client.generate(session_id, 17))[-1].done.evicted_token_count == 25 - SINK - WINDOW
 
 
 async def test_the_session_is_free_and_its_record_true_when_done_arrives(client: Client, worker: FakeWorker) -> None:
@@ -160,6 +161,7 @@ async def test_every_parameter_reaches_the_worker(client: Client, worker: FakeWo
             stop_token_sequences=[worker_api.TokenSequence(token_ids=ids) for ids in ([4, 5], [6])],
             logprobs=0,
             acknowledges=True,
+            operation_number=2,
         )
     ]
 

@@ -12,7 +12,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from kakeya_shared.errors import OperationRunning, StoreUnavailable
 from kakeya_stubs.v1 import runtime_pb2 as api
 from tests.redis_server import RedisServer
-from tests.unit.router.fake_worker import BYTES_PER_TOKEN, SINK, WINDOW, FakeWorker
+from tests.unit.router.fake_worker import FakeWorker
 from tests.unit.router.stack import Client, Stack, answer, eventually, stack_on
 
 
@@ -104,8 +104,9 @@ async def test_what_a_generate_committed_is_written_through_when_redis_is_back(
         await answer(_drained(call))
     await asyncio.to_thread(own_redis.start)
     await eventually(lambda: _free(stack, session_id))
-    info = await client.info(session_id)
-    assert (info.history_length, info.kv_live_bytes) == (401, (SINK + WINDOW) * BYTES_PER_TOKEN)
+    info, lane = await client.info(session_id), worker.lanes[session_id]
+    assert (info.history_length, info.kv_live_bytes) == (len(lane.token_ids), lane.state().kv_live_bytes)
+    assert len(lane.token_ids) > 1
 
 
 async def _drained(call: Any) -> None:

@@ -89,10 +89,26 @@ async def test_the_gate_waits_for_those_inside_and_lets_nobody_in() -> None:
     await closing
 
 
-async def test_the_gate_waits_no_longer_than_the_grace() -> None:
-    gate = CallGate()
-    with gate.inside():
-        await asyncio.wait_for(gate.close(0.01), 1)
+async def test_who_outlasts_the_grace_is_told_to_go_elsewhere() -> None:
+    gate, leaving = CallGate(), asyncio.Event()
+
+    async def call(*, stubborn: bool) -> None:
+        with gate.inside():
+            try:
+                await asyncio.sleep(60)
+            finally:
+                if stubborn:
+                    await leaving.wait()
+
+    calls = [asyncio.create_task(call(stubborn=stubborn)) for stubborn in (False, True)]
+    await asyncio.sleep(0)
+    await asyncio.wait_for(gate.close(0.01), 5)
+    assert [call.done() for call in calls] == [True, False]
+    leaving.set()
+    for each in calls:
+        with pytest.raises(asyncio.CancelledError) as caught:
+            await each
+        assert isinstance(caught.value.args[0], Draining)
 
 
 async def test_detached_work_goes_on_when_its_caller_is_cancelled() -> None:

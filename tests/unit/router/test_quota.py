@@ -10,8 +10,8 @@ import pytest
 
 from kakeya_router.settings import RouterSettings
 from kakeya_router.store.limits import Limits
-from kakeya_router.store.records import SessionRecord
-from kakeya_router.store.session_store import Cause, Intent, SessionStore, TenantUsage
+from kakeya_router.store.records import SessionRecord, State
+from kakeya_router.store.session_store import Cause, Intent, LaneAtRest, Retention, SessionStore, TenantUsage
 from kakeya_router.worker_sweep import WorkerSweep
 from kakeya_shared.errors import QuotaExceeded
 from tests.unit.router.admission_stores import (
@@ -28,6 +28,7 @@ from tests.unit.router.stack import eventually
 from tests.unit.router.test_queue import stand
 
 GENERATE = Intent("generate", {"max_tokens": 3})
+RETENTION = Retention(lost_ms=1000, parked_ms=3_600_000)
 MINUTE_MS = 60_000
 
 
@@ -102,7 +103,9 @@ async def _churn(stores: Stores, store: SessionStore, draw: random.Random) -> No
     await stores.sessions.mark_open(record, "op", 1, 4)
     if draw.random() < 0.5:
         await stores.sessions.begin_operation(record, "run", GENERATE)
-    match draw.choice(["stay", "close", "fail", "lose", "claim"]):
+        # One that has forgotten a token is lost with its lane, else it is parked.
+        await stores.sessions.extend_journal(record, "run", 0, (1, 2, 3), draw.choice([2, 3]))
+    match draw.choice(["stay", "close", "fail", "lose", "lose", "move", "claim"]):
         case "close":
             await stores.sessions.begin_close(record, "close", Cause.REQUEST)
             await stores.sessions.delete(record, "close", 3)
@@ -110,7 +113,11 @@ async def _churn(stores: Stores, store: SessionStore, draw: random.Random) -> No
         case "fail":
             await stores.sessions.fail(record, "run", "inv1")
         case "lose":
-            await stores.sessions.lose(record, "run", 1000)
+            await stores.sessions.lose(record, "run", RETENTION, 3, (4,))
+        case "move":
+            unseated = (await stores.sessions.unseat(record, "run")).record
+            if unseated is not None:
+                await stores.sessions.seat(unseated, "run", worker_record(draw.choice("wv"), 40))
         case "claim":
             await stores.sessions.begin_close(record, "close", Cause.REQUEST)
 
@@ -132,9 +139,12 @@ async def test_after_any_churn_usage_is_the_sum_over_the_sessions(stores: Stores
         for worker in await stores.workers.workers("p"):
             assert worker.reserved_bytes == await _expected(stores, worker.worker_id)
     await stores.workers.drop("p", "w", "i-w", lapsed_only=False)
-    await WorkerSweep(stores.sessions, stores.workers, 1.0).sweep("p", "i-w")
+    await WorkerSweep(stores.sessions, stores.workers, RETENTION).sweep("p", "i-w")
     assert await stores.kept_usage() == await stores.true_usage()
-    for record in (await stores.sessions.page("p", 0, 1000)).records:
+    records = (await stores.sessions.page("p", 0, 1000)).records
+    assert {record.state for record in records} >= {State.OPEN, State.PARKED, State.LOST, State.FAILED, State.CLOSING}
+    assert any(record.epoch == 2 and record.holds_lane for record in records)
+    for record in records:
         await stores.sessions.begin_close(record, "end", Cause.ABANDON)
         await stores.sessions.delete(record, "end", 0)
         await stores.sessions.delete(record, "close", 0)  # those that were being closed
@@ -155,14 +165,18 @@ async def _spent(stores: Stores, tenant: str = "a") -> float | None:
     return None if bucket is None else bucket[0]
 
 
+def _grown(record: SessionRecord, num_tokens: int) -> LaneAtRest:
+    """A lane with so many tokens more, none of which is journaled yet."""
+    return LaneAtRest(record.history_length + num_tokens, 0, "", record.journal_length, range(num_tokens))
+
+
 async def _run(stores: Stores, name: str, num_tokens: int, rate: int) -> str:
     """One operation that makes the history grow."""
     record = await stores.sessions.get(f"p.{name}")
     assert record is not None
     reply = await stores.sessions.begin_operation(record, "run", GENERATE, rate)
     if reply.outcome == "begun":
-        length = record.history_length + num_tokens
-        assert (await stores.sessions.end_operation(record, "run", length, 0, "")).outcome == "ended"
+        assert (await stores.sessions.end_operation(record, "run", _grown(record, num_tokens))).outcome == "ended"
     return reply.outcome
 
 
@@ -243,7 +257,8 @@ async def test_over_a_long_time_the_rate_holds(stores: Stores) -> None:
             continue
         used += num_tokens
         assert reply.record is not None
-        await stores.sessions.end_operation(record, "run", reply.record.history_length + num_tokens, 0, "")
+        end = _grown(reply.record, num_tokens)
+        assert (await stores.sessions.end_operation(record, "run", end)).outcome == "ended"
     assert used > 5 * rate
     assert abs(used - rate * elapsed_ms / MINUTE_MS - rate) <= 300 + 60  # one operation's debt, and the test's own time
 
@@ -253,8 +268,8 @@ async def test_an_operation_that_is_taken_over_is_charged_once(stores: Stores) -
     record = await stores.opened("one", "a")
     assert (await hasty.begin_operation(record, "lost", GENERATE, 600)).outcome == "begun"
     assert (await stores.sessions.begin_operation(record, "mine", GENERATE, 600)).outcome == "recover"
-    assert (await hasty.end_operation(record, "lost", 100, 0, "")).outcome == "gone"
-    assert (await stores.sessions.end_operation(record, "mine", 100, 0, "")).outcome == "ended"
+    assert (await hasty.end_operation(record, "lost", _grown(record, 100))).outcome == "gone"
+    assert (await stores.sessions.end_operation(record, "mine", _grown(record, 100))).outcome == "ended"
     spent = await _spent(stores)
     assert spent is not None
     assert 99 < spent <= 100
@@ -271,10 +286,25 @@ async def test_an_operation_is_taken_over_also_when_the_tokens_are_used_up(store
     assert (await stores.sessions.begin_operation(record, "mine", GENERATE, 600)).outcome == "recover"
 
 
-@pytest.mark.parametrize("end", ["close", "reclaim", "fail", "lose"])
+async def test_tokens_that_were_journaled_on_the_way_are_charged_once(stores: Stores) -> None:
+    record = await stores.opened("one", "a")
+    await stores.sessions.begin_operation(record, "run", GENERATE, 600)
+    await stores.sessions.extend_journal(record, "run", 0, range(70), 1000)
+    assert await _spent(stores) is None
+    end = LaneAtRest(90, 0, "", 60, range(60, 100))  # the lane has not come to the last ten
+    assert (await stores.sessions.end_operation(record, "run", end)).outcome == "ended"
+    spent = await _spent(stores)
+    assert spent is not None
+    assert 99 < spent <= 100
+    assert await _run(stores, "one", 0, 600) == "begun"
+    assert (await _spent(stores) or 0) <= spent
+
+
+@pytest.mark.parametrize("end", ["close", "reclaim", "fail", "lose", "sweep"])
 async def test_an_operation_that_does_not_end_well_is_charged_too(stores: Stores, end: str) -> None:
     record = await stores.opened("one", "a")
     await stores.sessions.begin_operation(record, "run", GENERATE, 600)
+    await stores.sessions.extend_journal(record, "run", 0, range(40), 1000)
     await stores.redis.call(lambda redis: redis.hset(KEYS.session("p.one"), "history_length", 60))
     if end in ("close", "reclaim"):
         await stores.sessions.begin_close(record, "close", Cause.REQUEST)
@@ -284,9 +314,15 @@ async def test_an_operation_that_does_not_end_well_is_charged_too(stores: Stores
             assert (await stores.sessions.begin_close(record, "close", Cause.EXPIRY)).outcome == "claimed"
         assert (await stores.sessions.delete(record, "close", 60)).outcome == "deleted"
     elif end == "fail":
+        await stores.sessions.extend_journal(record, "run", 40, range(40, 60), 1000)
         await stores.sessions.fail(record, "run", "inv1")
+    elif end == "lose":
+        assert (await stores.sessions.lose(record, "run", RETENTION, 40, range(40, 60))).outcome == "parked"
     else:
-        await stores.sessions.lose(record, "run", 1000)
+        await stores.sessions.extend_journal(record, "run", 40, range(40, 60), 1000)
+        await stores.redis.call(lambda redis: redis.hset(KEYS.operation("p.one"), "lease_until_ms", 1))
+        await stores.workers.drop("p", "w", "i-w", lapsed_only=False)
+        assert await stores.sessions.lose_all([record], RETENTION) == ["parked"]
     spent = await _spent(stores)
     assert spent is not None
     assert 59 < spent <= 60

@@ -1,16 +1,26 @@
 """Every outcome of every Lua script, one by one; the other tests show them at work."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from importlib import resources
 
 import pytest
 
+from kakeya_router.snapshot_plan import StoredSnapshot, text
 from kakeya_router.store.connection import RedisConnection
 from kakeya_router.store.keys import PoolKeys
+from kakeya_router.store.packed_tokens import unpack
 from kakeya_router.store.records import UNSET, SessionRecord, State, WorkerRecord
-from kakeya_router.store.session_store import Cause, Intent, SessionStore
+from kakeya_router.store.session_store import (
+    Cause,
+    Intent,
+    LaneAtRest,
+    Reply,
+    Retention,
+    SessionStore,
+    TenantUsage,
+)
 from kakeya_router.store.worker_store import Lane, WorkerStore
 from kakeya_router.worker_sweep import WorkerSweep
 from kakeya_shared.errors import StoreUnavailable
@@ -49,6 +59,9 @@ SESSION = SessionRecord(
 )
 APPEND = Intent("append", {"num_tokens": 3}, 3, "digest")
 GENERATE = Intent("generate", {"max_tokens": 3})
+RETENTION = Retention(lost_ms=1_000, parked_ms=3_600_000)
+OTHER_WORKER = replace(WORKER, worker_id="v", incarnation="j", address="127.0.0.1:2", lane_bytes=70)
+SNAPSHOT = StoredSnapshot("p/one-1-0", 0, 2, 20)
 KEYS = PoolKeys("p")
 LUA = resources.files("kakeya_router.store").joinpath("lua")
 
@@ -86,15 +99,53 @@ async def opened(sessions: SessionStore, record: SessionRecord = SESSION) -> Ses
     return reply.record
 
 
-async def ledger(workers: WorkerStore) -> tuple[int, int, int]:
-    (worker,) = await workers.workers("p")
+async def ledger(workers: WorkerStore, worker_id: str = "w") -> tuple[int, int, int]:
+    (worker,) = [worker for worker in await workers.workers("p") if worker.worker_id == worker_id]
     return worker.reserved_bytes, worker.kv_live_bytes, worker.num_sessions
 
 
-async def fields(sessions: SessionStore) -> SessionRecord:
-    record = await sessions.get(SESSION.session_id)
+async def fields(sessions: SessionStore, session_id: str = SESSION.session_id) -> SessionRecord:
+    record = await sessions.get(session_id)
     assert record is not None
     return record
+
+
+async def journaled(connection: RedisConnection, session_id: str = SESSION.session_id) -> list[int]:
+    """All that the journal holds."""
+    return unpack(await connection.read_bytes(KEYS.journal(session_id), 0, 1 << 20))
+
+
+async def score(connection: RedisConnection, key: str, session_id: str = SESSION.session_id) -> float | None:
+    found: float | None = await connection.call(lambda redis: redis.zscore(key, session_id))
+    return found
+
+
+async def run(sessions: SessionStore, num_tokens: int, intent: Intent = GENERATE) -> None:
+    """An operation that makes the history grow, by tokens that are one more than their history index."""
+    reply = await sessions.begin_operation(SESSION, "run", intent)
+    assert reply.record is not None
+    start = reply.record.journal_length
+    end = LaneAtRest(start + num_tokens, 0, "", start, range(start + 1, start + num_tokens + 1))
+    assert (await sessions.end_operation(SESSION, "run", end)).outcome == "ended"
+
+
+async def forget(sessions: SessionStore, record: SessionRecord = SESSION) -> None:
+    """An operation after which a part of the history is nowhere but in its lane."""
+    await sessions.begin_operation(record, "forget", GENERATE)
+    assert (await sessions.extend_journal(record, "forget", 0, [1, 2, 3], 2)).outcome == "extended"
+    assert (await sessions.end_operation(record, "forget", LaneAtRest(3, 30, "0-3", 3))).outcome == "ended"
+
+
+def seated(reply: Reply) -> SessionRecord:
+    assert reply.outcome == "seated"
+    assert reply.record is not None
+    return reply.record
+
+
+def parked(reply: Reply) -> SessionRecord:
+    assert reply.outcome == "parked"
+    assert reply.record is not None
+    return reply.record
 
 
 def test_each_script_says_its_keys_arguments_and_answers() -> None:
@@ -147,6 +198,59 @@ async def test_mark_open_of_a_fork(sessions: SessionStore, workers: WorkerStore)
     assert await ledger(workers) == (100, 50, 1)
 
 
+@pytest.mark.parametrize(
+    ("start", "end", "forked_start", "tokens"),
+    [
+        (0, 5, 0, [1, 2, 3, 4, 5]),
+        (2, 5, 2, [3, 4, 5]),
+        (0, 7, 0, [1, 2, 3, 4, 5]),
+        (2, 7, 2, [3, 4, 5]),
+        (4, 7, 4, [5]),
+        (5, 7, 5, []),
+        (6, 7, 5, []),
+        (0, 4, 5, []),
+        (2, 4, 5, []),
+    ],
+)
+async def test_a_fork_has_what_its_sources_journal_still_holds(
+    sessions: SessionStore, connection: RedisConnection, start: int, end: int, forked_start: int, tokens: list[int]
+) -> None:
+    source = await opened(sessions)
+    await sessions.begin_operation(source, "a", GENERATE)
+    await sessions.extend_journal(source, "a", 0, range(1, end + 1), end - start)
+    before = await fields(sessions)
+    assert (before.journal_start, before.journal_length) == (start, end)
+    fork = replace(SESSION, session_id="p.two")
+    await sessions.reserve(fork, "create")
+    reply = await sessions.mark_open(
+        fork, "create", 1, 4, history_length=5, kv_live_bytes=50, retained="0-5", source=source
+    )
+    assert reply.record == await fields(sessions, "p.two")
+    assert (reply.record.journal_start, reply.record.journal_length) == (forked_start, 5)
+    assert (reply.record.history_length, reply.record.kv_live_bytes, reply.record.retained) == (5, 50, "0-5")
+    assert reply.record.is_recoverable == (forked_start == 0)
+    assert await journaled(connection, "p.two") == tokens
+    assert await fields(sessions) == before
+    await sessions.extend_journal(source, "a", end, [99], 100)
+    assert await journaled(connection, "p.two") == tokens
+
+
+async def test_nobody_knows_the_history_of_a_fork_whose_source_is_closed(
+    sessions: SessionStore, connection: RedisConnection
+) -> None:
+    source = await opened(sessions)
+    await run(sessions, 5)
+    fork = replace(SESSION, session_id="p.two")
+    await sessions.reserve(fork, "create")
+    await sessions.begin_close(source, "close", Cause.REQUEST)
+    assert (await sessions.delete(source, "close", 5)).outcome == "deleted"
+    reply = await sessions.mark_open(fork, "create", 1, 4, history_length=5, kv_live_bytes=50, source=source)
+    assert reply.record is not None
+    assert (reply.record.journal_start, reply.record.journal_length) == (5, 5)
+    assert not reply.record.is_recoverable
+    assert not await connection.call(lambda redis: redis.exists(KEYS.journal("p.two")))
+
+
 async def test_use_source(sessions: SessionStore, hasty: SessionStore, workers: WorkerStore) -> None:
     async def use(store: SessionStore = sessions) -> str:
         return (await store.use_source(SESSION)).outcome
@@ -157,7 +261,7 @@ async def test_use_source(sessions: SessionStore, hasty: SessionStore, workers: 
     await sessions.mark_open(SESSION, "create", 1, 4)
     assert await use() == "empty"
     await sessions.begin_operation(SESSION, "first", APPEND)
-    await sessions.end_operation(SESSION, "first", 9, 50, "")
+    await sessions.end_operation(SESSION, "first", LaneAtRest(9, 50, "", 0, range(9)))
     record = await sessions.get(SESSION.session_id)
     await asyncio.sleep(0.01)
     assert (await sessions.use_source(SESSION, 8)).rest == ("9",)
@@ -180,10 +284,28 @@ async def test_use_source(sessions: SessionStore, hasty: SessionStore, workers: 
     await sessions.delete(SESSION, "close", 0)
     await opened(sessions)
     await workers.drop("p", "w", "i", lapsed_only=False)
-    assert await use() == "lost"
+    assert await use() == "left"
 
 
-async def test_share_session(sessions: SessionStore) -> None:
+async def test_a_source_whose_lane_has_not_all_of_its_history_is_left(
+    sessions: SessionStore, workers: WorkerStore
+) -> None:
+    await opened(sessions)
+    await sessions.begin_operation(SESSION, "a", APPEND)
+    await sessions.extend_journal(SESSION, "a", 0, [1, 2, 3], 100)
+    await sessions.end_operation(SESSION, "a", LaneAtRest(2, 20, "0-2", 3))
+    behind = await fields(sessions)
+    assert (behind.history_length, behind.journal_length) == (2, 3)
+    for boundary in (None, 2, 3):
+        assert (await sessions.use_source(SESSION, boundary)).outcome == "left"
+    assert await fields(sessions) == behind
+    await workers.report_lanes("p", "w", "i", [Lane(SESSION.session_id, 1, 3, 30, "0-3")])
+    assert (await sessions.use_source(SESSION)).outcome == "present"
+    await workers.report_lanes("p", "w", "i", [Lane(SESSION.session_id, 1, 4, 40, "0-4")])
+    assert (await sessions.use_source(SESSION)).outcome == "left"
+
+
+async def test_share_session(sessions: SessionStore, workers: WorkerStore) -> None:
     assert (await sessions.share(SESSION)).outcome == "missing"
     await sessions.reserve(SESSION, "create")
     opening = await sessions.share(SESSION)
@@ -195,6 +317,16 @@ async def test_share_session(sessions: SessionStore) -> None:
     assert (opened_now.record.state, opened_now.record.shared) == (State.OPEN, True)
     await sessions.begin_close(SESSION, "close", Cause.REQUEST)
     assert (await sessions.share(SESSION)).outcome == "missing"
+    await sessions.delete(SESSION, "close", 0)
+    gone = await opened(sessions)
+    forgotten = await opened(sessions, replace(SESSION, session_id="p.two"))
+    await forget(sessions, forgotten)
+    await workers.drop("p", "w", "i", lapsed_only=False)
+    assert await sessions.lose_all([gone, forgotten], RETENTION) == ["parked", "lost"]
+    parked_now = await sessions.share(gone)
+    assert parked_now.record is not None
+    assert (parked_now.record.state, parked_now.record.shared) == (State.PARKED, True)
+    assert (await sessions.share(forgotten)).outcome == "missing"
 
 
 async def test_begin_operation(sessions: SessionStore, hasty: SessionStore, workers: WorkerStore) -> None:
@@ -208,7 +340,7 @@ async def test_begin_operation(sessions: SessionStore, hasty: SessionStore, work
     assert await begin(hasty, "a") == "begun"
     assert await begin(sessions, "b") == "recover"
     assert await begin(sessions, "c") == "busy"
-    assert (await sessions.end_operation(SESSION, "b", 3, 30, "0-3")).outcome == "ended"
+    assert (await sessions.end_operation(SESSION, "b", LaneAtRest(3, 30, "0-3", 0, [1, 2, 3]))).outcome == "ended"
     assert (await fields(sessions)).append_end == 3
     assert await begin(sessions, "d") == "begun"
     await sessions.fail(SESSION, "d", "inv1")
@@ -217,8 +349,71 @@ async def test_begin_operation(sessions: SessionStore, hasty: SessionStore, work
     assert await begin(sessions, "f") == "missing"
     other = replace(SESSION, session_id="p.two")
     await opened(sessions, other)
+    await forget(sessions, other)
     await workers.drop("p", "w", "i", lapsed_only=False)
     assert (await sessions.begin_operation(other, "g", GENERATE)).outcome == "lost"
+    assert await sessions.lose_all([other], RETENTION) == ["lost"]
+    assert (await sessions.begin_operation(other, "g", GENERATE)).outcome == "lost"
+
+
+async def test_a_session_whose_lane_is_gone_begins_homeless_where_it_can_be_had_again(
+    sessions: SessionStore, hasty: SessionStore, workers: WorkerStore, connection: RedisConnection
+) -> None:
+    await opened(sessions)
+    await run(sessions, 3)
+    idle_since_ms = (await fields(sessions)).idle_since_ms
+    await workers.drop("p", "w", "i", lapsed_only=False)
+    reply = await sessions.begin_operation(SESSION, "a", APPEND)
+    assert reply.record is not None
+    assert (reply.outcome, reply.record) == ("homeless", await fields(sessions))
+    assert reply.record.state is State.OPEN
+    assert (await sessions.begin_operation(SESSION, "b", APPEND)).outcome == "busy"
+    assert (await sessions.renew_operation(SESSION, "a")).outcome == "renewed"
+    assert (await sessions.release_operation(SESSION, "a")).outcome == "released"
+    assert await sessions.lose_all([SESSION], RETENTION) == ["parked"]
+    record = await fields(sessions)
+    await workers.join(replace(WORKER, incarnation="new"))
+    for number, known in enumerate((SESSION, record), 3):
+        reply = await sessions.begin_operation(known, "c", APPEND)
+        begun = replace(record, operation_number=number, operation_id="c", operation_start=record.journal_length)
+        assert (reply.outcome, reply.record) == ("homeless", begun)
+        assert (await sessions.begin_operation(known, "d", APPEND)).outcome == "busy"
+        assert (await sessions.release_operation(known, "c")).outcome == "released"
+        assert await score(connection, KEYS.idle) is None  # it has no lane that somebody could want
+        assert await score(connection, KEYS.expiry) == record.idle_since_ms + record.ttl_ms
+    assert record.idle_since_ms >= idle_since_ms
+    assert (await hasty.begin_operation(record, "e", APPEND)).outcome == "homeless"
+    assert (await sessions.begin_operation(record, "f", APPEND)).outcome == "recover"
+
+
+async def test_a_session_that_is_in_snapshots_begins_homeless_though_its_journal_was_trimmed(
+    sessions: SessionStore, workers: WorkerStore
+) -> None:
+    record = await opened(sessions)
+    await forget(sessions)
+    await sessions.set_snapshots(record, (SNAPSHOT,), 0, "store")
+    await workers.drop("p", "w", "i", lapsed_only=False)
+    assert (await sessions.begin_operation(SESSION, "a", GENERATE)).outcome == "homeless"
+
+
+async def test_who_takes_an_operation_over_has_a_claim_of_its_own(
+    sessions: SessionStore, hasty: SessionStore, connection: RedisConnection
+) -> None:
+    async def operation() -> list[str]:
+        names = ("op_id", "claim", "kind", "start_length", "append_end")
+        values: list[str] = await connection.call(lambda redis: redis.hmget(KEYS.operation("p.one"), *names))
+        return values
+
+    await opened(sessions)
+    await run(sessions, 2)
+    await hasty.begin_operation(SESSION, "a", APPEND)
+    assert await operation() == ["a", "a", "append", "2", "5"]
+    assert (await sessions.begin_operation(SESSION, "b", GENERATE)).outcome == "recover"
+    assert await operation() == ["a", "b", "append", "2", "5"]
+    assert (await sessions.extend_journal(SESSION, "a", 2, [3, 4, 5], 100)).outcome == "gone"
+    assert (await sessions.extend_journal(SESSION, "b", 2, [3, 4, 5], 100)).outcome == "extended"
+    record = await fields(sessions)
+    assert (record.append_start, record.append_end, record.append_digest) == (2, 5, "digest")
 
 
 async def test_a_lapsed_operation_is_not_taken_over_in_the_grace_period(
@@ -230,6 +425,77 @@ async def test_a_lapsed_operation_is_not_taken_over_in_the_grace_period(
     assert (await patient.begin_operation(SESSION, "b", GENERATE)).outcome == "busy"
 
 
+async def test_the_latest_operation_can_be_gone_on_with(sessions: SessionStore, connection: RedisConnection) -> None:
+    async def latest() -> tuple[str, int, int]:
+        record = await fields(sessions)
+        return record.operation_id, record.operation_start, record.operation_seed
+
+    async def go_on(claim: str, op_id: str) -> str:
+        return (
+            await sessions.begin_operation(SESSION, claim, replace(GENERATE, seed=8, op_id=op_id, may_begin=False))
+        ).outcome
+
+    await opened(sessions)
+    assert await go_on("r", "a") == "unknown"
+    await run(sessions, 2, APPEND)
+    await sessions.begin_operation(SESSION, "a", replace(GENERATE, seed=7))
+    assert await latest() == ("a", 2, 7)
+    await sessions.end_operation(SESSION, "a", LaneAtRest(5, 50, "0-5", 2, [3, 4, 5]))
+    before = await fields(sessions)
+    assert await go_on("r", "run") == "unknown"
+    assert await fields(sessions) == before
+    for number in range(2):
+        assert await go_on(f"r{number}", "a") == "begun"
+        assert await latest() == ("a", 2, 7)
+        operation = await connection.call(lambda redis: redis.hgetall(KEYS.operation("p.one")))
+        assert (operation["op_id"], operation["claim"], operation["start_length"]) == ("a", f"r{number}", "5")
+        assert (await sessions.release_operation(SESSION, f"r{number}")).outcome == "released"
+    assert (await sessions.begin_operation(SESSION, "f", Intent("fork", {}))).outcome == "begun"
+    assert await latest() == ("a", 2, 7)
+    await sessions.release_operation(SESSION, "f")
+    assert await go_on("r", "a") == "begun"
+    await sessions.release_operation(SESSION, "r")
+    await run(sessions, 1, APPEND)
+    assert await latest() == ("run", 5, 0)
+    assert await go_on("r", "a") == "unknown"
+
+
+async def test_who_goes_on_with_a_running_operation_takes_it_over_at_once(
+    connection: RedisConnection, sessions: SessionStore
+) -> None:
+    patient = SessionStore(connection, "router", operation_lease_seconds=10, lane_lease_seconds=10, grace_seconds=60)
+    await opened(sessions)
+    await sessions.begin_operation(SESSION, "a", GENERATE)
+    await sessions.extend_journal(SESSION, "a", 0, [1], 100)
+    assert (
+        await patient.begin_operation(SESSION, "b", replace(GENERATE, op_id="other", may_begin=False))
+    ).outcome == "busy"
+    assert (
+        await patient.begin_operation(SESSION, "b", replace(GENERATE, op_id="a", may_begin=False))
+    ).outcome == "recover"
+    assert (await sessions.extend_journal(SESSION, "a", 1, [2], 100)).outcome == "gone"
+    assert (await sessions.end_operation(SESSION, "b", LaneAtRest(2, 20, "0-2", 1, [2]))).outcome == "ended"
+    assert (
+        await sessions.begin_operation(SESSION, "b", replace(GENERATE, op_id="a", may_begin=False))
+    ).outcome == "begun"
+    assert (
+        await patient.begin_operation(SESSION, "c", replace(GENERATE, op_id="b", may_begin=False))
+    ).outcome == "busy"
+    assert (
+        await patient.begin_operation(SESSION, "c", replace(GENERATE, op_id="a", may_begin=False))
+    ).outcome == "recover"
+
+
+async def test_an_operation_is_gone_on_with_although_the_tokens_are_used_up(sessions: SessionStore) -> None:
+    await opened(sessions)
+    await sessions.begin_operation(SESSION, "a", GENERATE, 1)
+    await sessions.end_operation(SESSION, "a", LaneAtRest(9, 90, "0-9", 0, range(9)))
+    assert (await sessions.begin_operation(SESSION, "b", GENERATE, 1)).outcome == "quota"
+    assert (
+        await sessions.begin_operation(SESSION, "b", replace(GENERATE, op_id="a", may_begin=False), 1)
+    ).outcome == "begun"
+
+
 async def test_renew_operation(sessions: SessionStore, hasty: SessionStore, connection: RedisConnection) -> None:
     await opened(sessions)
     assert (await sessions.renew_operation(SESSION, "a")).outcome == "gone"
@@ -239,22 +505,358 @@ async def test_renew_operation(sessions: SessionStore, hasty: SessionStore, conn
     assert (await sessions.begin_operation(SESSION, "b", GENERATE)).outcome == "busy"
 
 
-async def test_end_operation(sessions: SessionStore, workers: WorkerStore) -> None:
+async def test_end_operation(sessions: SessionStore, workers: WorkerStore, connection: RedisConnection) -> None:
     await opened(sessions)
-    assert (await sessions.end_operation(SESSION, "a", 3, 30, "0-3")).outcome == "gone"
+    at_three = LaneAtRest(3, 30, "0-3", 0, [1, 2, 3])
+    assert (await sessions.end_operation(SESSION, "a", at_three)).outcome == "gone"
     await sessions.begin_operation(SESSION, "a", APPEND)
-    assert (await sessions.end_operation(replace(SESSION, epoch=2), "a", 3, 30, "0-3")).outcome == "gone"
-    assert (await sessions.end_operation(SESSION, "a", 3, 30, "0-3")).outcome == "ended"
+    assert (await sessions.end_operation(replace(SESSION, epoch=2), "a", at_three)).outcome == "gone"
+    assert await journaled(connection) == []
+    assert (await sessions.end_operation(SESSION, "a", at_three)).outcome == "ended"
     record = await fields(sessions)
     assert (record.history_length, record.kv_live_bytes, record.retained) == (3, 30, "0-3")
+    assert (record.journal_start, record.journal_length) == (0, 3)
     assert (record.append_start, record.append_end, record.append_digest) == (0, 3, "digest")
     assert await ledger(workers) == (100, 30, 1)
     await sessions.begin_operation(SESSION, "b", APPEND)
-    assert (await sessions.end_operation(SESSION, "b", 2, 20, "0-2")).outcome == "regressed"
-    assert (await sessions.end_operation(SESSION, "b", 7, 50, "0-1,3-7")).outcome == "ended"
+    before = await fields(sessions)
+    assert (await sessions.end_operation(SESSION, "b", LaneAtRest(2, 20, "0-2", 3, [4]))).outcome == "regressed"
+    assert (await fields(sessions), await journaled(connection)) == (before, [1, 2, 3])
+    at_seven = LaneAtRest(7, 50, "0-1,3-7", 3, [4, 5, 6, 7])
+    assert (await sessions.end_operation(SESSION, "b", at_seven)).outcome == "ended"
+    assert await journaled(connection) == [1, 2, 3, 4, 5, 6, 7]
     record = await fields(sessions)
     assert (record.append_end, record.retained, record.num_dropped_tokens) == (3, "0-1,3-7", 2)
     assert await ledger(workers) == (100, 50, 1)
+
+
+async def test_a_lane_with_tokens_that_nobody_knows_ends_no_operation(
+    sessions: SessionStore, connection: RedisConnection
+) -> None:
+    async def end(end: LaneAtRest) -> str:
+        return (await sessions.end_operation(SESSION, "a", end)).outcome
+
+    await opened(sessions)
+    await sessions.begin_operation(SESSION, "a", GENERATE)
+    await sessions.extend_journal(SESSION, "a", 0, [1, 2], 100)
+    before = await fields(sessions)
+    assert await end(LaneAtRest(3, 30, "0-3", 2)) == "unknown"
+    assert await end(LaneAtRest(4, 40, "0-4", 2, [3])) == "unknown"
+    assert await end(LaneAtRest(2, 20, "0-2", 3)) == "unknown"  # what is at 2 is missing
+    assert await end(LaneAtRest(4, 40, "0-4", 3, [4])) == "unknown"
+    assert (await fields(sessions), await journaled(connection)) == (before, [1, 2])
+    assert (await sessions.renew_operation(SESSION, "a")).outcome == "renewed"
+    assert await end(LaneAtRest(4, 40, "0-4", 2, [3, 4])) == "ended"
+    assert await journaled(connection) == [1, 2, 3, 4]
+
+
+async def test_the_end_of_an_operation_journals_what_is_not_journaled_yet(
+    sessions: SessionStore, workers: WorkerStore, connection: RedisConnection
+) -> None:
+    await opened(sessions)
+    await sessions.begin_operation(SESSION, "a", GENERATE)
+    await sessions.extend_journal(SESSION, "a", 0, [1, 2], 100)
+    assert (await sessions.end_operation(SESSION, "a", LaneAtRest(2, 20, "0-2", 1, [2, 3]))).outcome == "ended"
+    record = await fields(sessions)
+    assert (record.history_length, record.journal_length, record.kv_live_bytes) == (2, 3, 20)
+    assert await journaled(connection) == [1, 2, 3]
+    assert await ledger(workers) == (100, 20, 1)
+    reply = await sessions.begin_operation(SESSION, "b", APPEND)
+    assert reply.record is not None
+    assert await connection.call(lambda redis: redis.hget(KEYS.operation("p.one"), "start_length")) == "3"
+
+
+async def test_the_last_four_turns_are_remembered(sessions: SessionStore) -> None:
+    await opened(sessions)
+    await run(sessions, 3, APPEND)
+    assert (await fields(sessions)).turn_boundaries == []
+    boundaries = []
+    for num_tokens in (1, 2, 10, 1, 1):
+        await run(sessions, num_tokens)
+        boundaries.append((await fields(sessions)).journal_length)
+        await run(sessions, 0)  # no turn
+        await run(sessions, 5, APPEND)
+        assert (await fields(sessions)).turn_boundaries == boundaries[-4:]
+    assert len(boundaries) == 5
+
+
+async def test_extend_journal(sessions: SessionStore, connection: RedisConnection) -> None:
+    async def extend(claim: str, start: int, token_ids: Sequence[int], epoch: int = 1) -> tuple[str, ...]:
+        reply = await sessions.extend_journal(replace(SESSION, epoch=epoch), claim, start, token_ids, 100)
+        return reply.outcome, *reply.rest
+
+    await opened(sessions)
+    assert await extend("a", 0, [1]) == ("gone",)
+    await sessions.begin_operation(SESSION, "a", GENERATE)
+    before = await fields(sessions)
+    assert await extend("b", 0, [1]) == ("gone",)
+    assert await extend("a", 0, [1], epoch=2) == ("gone",)
+    assert await extend("a", 1, [1]) == ("gone",)  # what comes before is missing
+    assert (await fields(sessions), await journaled(connection)) == (before, [])
+    assert await extend("a", 0, [70_000, 2]) == ("extended", "2")
+    assert await extend("a", 0, [70_000, 2]) == ("extended", "2")
+    assert await extend("a", 1, [2, 3, 2**32 - 1]) == ("extended", "4")
+    assert await extend("a", 4, []) == ("extended", "4")
+    assert await extend("a", 1, [2]) == ("extended", "4")  # its router does not know how far an attempt has come
+    assert await extend("a", 5, [6]) == ("gone",)
+    assert await journaled(connection) == [70_000, 2, 3, 2**32 - 1]
+    record = await fields(sessions)
+    assert record == replace(before, journal_length=4)
+    assert await sessions.journal(record, 1, 3) == [2, 3]
+    assert await sessions.journal(record, 2, 9) == [3, 2**32 - 1]
+    assert await sessions.journal(record, 4, 9) == await sessions.journal(record, 2, 2) == []
+    await sessions.begin_close(SESSION, "close", Cause.REQUEST)
+    assert await extend("a", 4, [5]) == ("gone",)
+
+
+async def test_an_append_is_remembered_with_its_last_token(sessions: SessionStore) -> None:
+    async def append() -> tuple[int, int, str]:
+        record = await fields(sessions)
+        return record.append_start, record.append_end, record.append_digest
+
+    await opened(sessions)
+    await run(sessions, 4)
+    await sessions.begin_operation(SESSION, "a", APPEND)
+    await sessions.extend_journal(SESSION, "a", 4, [5, 6], 100)
+    assert await append() == (-1, -1, "")
+    await sessions.extend_journal(SESSION, "a", 6, [7], 100)
+    assert await append() == (4, 7, "digest")
+    await sessions.extend_journal(SESSION, "a", 6, [7], 1)
+    assert await append() == (4, 7, "digest")
+    await sessions.end_operation(SESSION, "a", LaneAtRest(7, 0, "", 7))
+    await run(sessions, 1)
+    assert await append() == (4, 7, "digest")
+    await sessions.begin_operation(SESSION, "b", replace(APPEND, digest="another"))
+    await sessions.extend_journal(SESSION, "b", 8, [9, 10, 11, 12], 100)
+    assert await append() == (4, 7, "digest")
+
+
+async def test_the_oldest_tokens_leave_a_journal_that_is_too_long(
+    sessions: SessionStore, connection: RedisConnection
+) -> None:
+    async def extend(start: int, token_ids: Sequence[int], max_tokens: int) -> tuple[tuple[str, ...], int, list[int]]:
+        reply = await sessions.extend_journal(SESSION, "a", start, token_ids, max_tokens)
+        assert reply.outcome == "extended"
+        return reply.rest, (await fields(sessions)).journal_start, await journaled(connection)
+
+    await opened(sessions)
+    await sessions.begin_operation(SESSION, "a", GENERATE)
+    assert await extend(0, [1, 2, 3], 3) == (("3",), 0, [1, 2, 3])
+    assert await extend(3, [4, 5], 3) == (("5",), 2, [3, 4, 5])
+    assert await extend(3, [4, 5], 3) == (("5",), 2, [3, 4, 5])
+    assert await extend(5, [6], 100) == (("6",), 2, [3, 4, 5, 6])
+    record = await fields(sessions)
+    assert await sessions.journal(record, 3, 5) == [4, 5]
+    assert await extend(6, [7, 8, 9, 10], 3) == (("10",), 7, [8, 9, 10])
+    assert await extend(6, [7, 8, 9, 10], 3) == (("10",), 7, [8, 9, 10])
+    assert not (await fields(sessions)).is_recoverable
+
+
+async def test_retract_journal(sessions: SessionStore, connection: RedisConnection) -> None:
+    async def retract(claim: str, length: int, epoch: int = 1) -> str:
+        return (await sessions.retract(replace(SESSION, epoch=epoch), claim, length)).outcome
+
+    await opened(sessions)
+    await run(sessions, 2)
+    assert await retract("a", 1) == "gone"
+    await sessions.begin_operation(SESSION, "a", APPEND)
+    await sessions.extend_journal(SESSION, "a", 2, [3, 4, 5], 4)
+    before = await fields(sessions)
+    assert (before.journal_start, before.journal_length, before.append_end) == (1, 5, 5)
+    assert await retract("b", 3) == "gone"
+    assert await retract("a", 3, epoch=2) == "gone"
+    assert (await fields(sessions), await journaled(connection)) == (before, [2, 3, 4, 5])
+    for _ in range(2):
+        assert await retract("a", 2) == "retracted"
+        record = await fields(sessions)
+        assert (record.journal_start, record.journal_length, record.append_end) == (1, 2, -1)
+        assert await journaled(connection) == [2]
+    assert (await sessions.extend_journal(SESSION, "a", 2, [6, 7, 8], 100)).rest == ("5",)
+    assert await journaled(connection) == [2, 6, 7, 8]
+    assert (await fields(sessions)).append_end == 5
+    assert await retract("a", 1) == "retracted"
+    assert ((await fields(sessions)).journal_start, (await fields(sessions)).journal_length) == (1, 1)
+    assert not await connection.call(lambda redis: redis.exists(KEYS.journal("p.one")))
+
+
+async def test_unseat_session(sessions: SessionStore, workers: WorkerStore, connection: RedisConnection) -> None:
+    owned = replace(SESSION, tenant="a", key_id="k")
+    await opened(sessions, owned)
+    assert (await sessions.unseat(owned, "a")).outcome == "gone"
+    await sessions.begin_operation(owned, "a", GENERATE)
+    before = await fields(sessions)
+    await sessions.extend_journal(owned, "a", 0, [1, 2], 100)
+    await workers.report_lanes("p", "w", "i", [Lane(SESSION.session_id, 1, 3, 30, "0-3")])
+    assert (await sessions.unseat(owned, "b")).outcome == "gone"
+    assert await ledger(workers) == (100, 30, 1)
+    record = parked(await sessions.unseat(owned, "a"))
+    assert record == await fields(sessions)
+    assert record == replace(
+        before,
+        state=State.PARKED,
+        worker_id="",
+        incarnation="",
+        address="",
+        reserved_bytes=0,
+        history_length=2,
+        journal_length=2,
+    )
+    assert await journaled(connection) == [1, 2]
+    assert await ledger(workers) == (0, 0, 0)
+    assert await connection.call(lambda redis: redis.hgetall(KEYS.usage)) == {}
+    assert await sessions.of_incarnation("p", "i", 10) == []
+    assert (await sessions.renew_operation(record, "a")).outcome == "renewed"
+    assert parked(await sessions.unseat(record, "a")) == record
+    assert await ledger(workers) == (0, 0, 0)
+
+
+async def test_what_a_session_lacks_in_its_journal_must_be_in_a_snapshot_to_unseat_it(
+    sessions: SessionStore, workers: WorkerStore
+) -> None:
+    await opened(sessions)
+    await forget(sessions)
+    await sessions.begin_operation(SESSION, "a", GENERATE)
+    before = await fields(sessions)
+    assert (await sessions.unseat(SESSION, "a")).outcome == "lost"
+    assert await fields(sessions) == before
+    assert await ledger(workers) == (100, 30, 1)
+    assert (await sessions.set_snapshots(before, (SNAPSHOT,), 0, "store")).outcome == "set"
+    record = parked(await sessions.unseat(SESSION, "a"))
+    assert (record.journal_start, record.history_length, record.snapshot_store) == (1, 3, "store")
+    assert await ledger(workers) == (0, 0, 0)
+
+
+async def test_seat_session(sessions: SessionStore, workers: WorkerStore, connection: RedisConnection) -> None:
+    async def seat(record: SessionRecord, claim: str = "a", worker: WorkerRecord = OTHER_WORKER) -> str:
+        return (await sessions.seat(record, claim, worker)).outcome
+
+    owned = await opened(sessions, replace(SESSION, tenant="a", key_id="k"))
+    await sessions.begin_operation(owned, "a", GENERATE)
+    await sessions.extend_journal(owned, "a", 0, [1, 2], 100)
+    await workers.report_lanes("p", "w", "i", [Lane(SESSION.session_id, 1, 2, 20, "0-2")])
+    assert await seat(owned) == "gone"  # it has a lane
+    unseated = parked(await sessions.unseat(owned, "a"))
+    assert await seat(unseated) == "away"
+    await workers.join(OTHER_WORKER)
+    assert await seat(unseated, worker=replace(OTHER_WORKER, incarnation="old")) == "away"
+    assert await seat(unseated, "b") == "gone"
+    blocking = replace(SESSION, session_id="p.two", worker_id="v", incarnation="j", reserved_bytes=131)
+    await opened(sessions, blocking)
+    assert await seat(unseated) == "full"
+    assert await fields(sessions) == unseated
+    assert await ledger(workers, "v") == (131, 0, 1)
+    await sessions.begin_close(blocking, "close", Cause.REQUEST)
+    await sessions.delete(blocking, "close", 0)
+    await opened(sessions, replace(blocking, reserved_bytes=130))
+    await connection.call(lambda redis: redis.zadd(KEYS.expiry, {"p.one": 1}))
+    record = seated(await sessions.seat(unseated, "a", OTHER_WORKER))
+    assert record == await fields(sessions)
+    assert 0 < (await score(connection, KEYS.expiry) or 0) - await connection.now_ms() <= record.ttl_ms
+    assert (record.state, record.epoch, record.reserved_bytes) == (State.OPEN, 2, 70)
+    assert (record.worker_id, record.incarnation, record.address) == ("v", "j", "127.0.0.1:2")
+    assert (record.journal_length, record.kv_live_bytes, record.retained) == (2, 0, "")
+    assert await ledger(workers) == (0, 0, 0)
+    assert await ledger(workers, "v") == (200, 0, 2)
+    assert (await sessions.usage("p"))["a"] == TenantUsage(1, 70, 0)
+    assert await connection.call(lambda redis: redis.hget(KEYS.usage, "key:k|sessions")) == "1"
+    assert "p.one" in [found.session_id for found in await sessions.of_incarnation("p", "j", 10)]
+    assert await seat(unseated) == "gone"  # it has a lane
+    assert await ledger(workers, "v") == (200, 0, 2)
+
+
+async def test_a_session_goes_on_with_its_new_lane_and_not_with_the_one_before(
+    sessions: SessionStore, workers: WorkerStore, connection: RedisConnection
+) -> None:
+    await workers.join(OTHER_WORKER)
+    before = await opened(sessions)
+    await sessions.begin_operation(before, "a", GENERATE)
+    await sessions.extend_journal(before, "a", 0, [1, 2], 100)
+    record = seated(await sessions.seat(parked(await sessions.unseat(before, "a")), "a", OTHER_WORKER))
+    late = Lane(SESSION.session_id, 1, 2, 20, "0-2")
+    assert await workers.report_lanes("p", "w", "i", [late]) == [late]
+    assert (await sessions.extend_journal(before, "a", 2, [3], 100)).outcome == "gone"
+    assert (await sessions.retract(before, "a", 0)).outcome == "gone"
+    assert (await sessions.end_operation(before, "a", LaneAtRest(2, 20, "0-2", 2))).outcome == "gone"
+    assert (await sessions.set_snapshots(before, (SNAPSHOT,), 0, "store")).outcome == "gone"
+    assert (await sessions.extend_journal(record, "a", 2, [3], 100)).outcome == "extended"
+    assert (await sessions.end_operation(record, "a", LaneAtRest(3, 30, "0-3", 3))).outcome == "ended"
+    assert await ledger(workers, "v") == (70, 30, 1)
+    assert await ledger(workers) == (0, 0, 0)
+    assert (await sessions.begin_operation(record, "b", GENERATE)).outcome == "begun"
+    await sessions.release_operation(record, "b")
+    await workers.drop("p", "v", "j", lapsed_only=False)
+    assert await sessions.lose_all(await sessions.of_incarnation("p", "j", 10), RETENTION) == ["parked"]
+    assert (await fields(sessions)).history_length == 3
+
+
+async def test_set_snapshots(sessions: SessionStore, connection: RedisConnection) -> None:
+    async def put(*snapshots: StoredSnapshot, before: SessionRecord, start: int = 0) -> str:
+        return (await sessions.set_snapshots(before, snapshots, start, "store")).outcome
+
+    later = replace(SNAPSHOT, name="p/one-1-2", start=2, length=5)
+    assert await put(SNAPSHOT, before=SESSION) == "gone"
+    await sessions.reserve(SESSION, "create")
+    assert await put(SNAPSHOT, before=SESSION) == "gone"
+    await sessions.mark_open(SESSION, "create", 1, 4)
+    await run(sessions, 4)
+    record = await fields(sessions)
+    assert await put(SNAPSHOT, before=replace(record, epoch=2)) == "gone"
+    assert await put(SNAPSHOT, later, before=record) == "ahead"
+    assert await put(later, before=record) == "ahead"
+    assert await fields(sessions) == record
+    assert await put(SNAPSHOT, before=record) == "set"
+    first = await fields(sessions)
+    assert first == replace(record, snapshots=text((SNAPSHOT,)), snapshot_store="store")
+    assert await put(SNAPSHOT, before=record) == "changed"
+    await run(sessions, 1)
+    assert await put(SNAPSHOT, later, before=first) == "set"
+    second = await fields(sessions)
+    assert second.snapshots == text((SNAPSHOT, later))
+    assert await put(before=first) == "changed"
+    assert await fields(sessions) == second
+    assert await put(before=second) == "set"
+    assert (await fields(sessions)).snapshots == ""
+    assert await journaled(connection) == [1, 2, 3, 4, 5]
+    await sessions.begin_operation(SESSION, "a", GENERATE)
+    await sessions.fail(SESSION, "a", "inv1")
+    assert await put(SNAPSHOT, before=await fields(sessions)) == "gone"
+
+
+async def test_snapshots_make_a_part_of_the_journal_superfluous(
+    sessions: SessionStore, connection: RedisConnection
+) -> None:
+    async def trim(start: int) -> tuple[int, list[int]]:
+        reply = await sessions.set_snapshots(await fields(sessions), (SNAPSHOT,), start, "store")
+        assert reply.outcome == "set"
+        record = await fields(sessions)
+        assert record.journal_length == len(await journaled(connection)) + record.journal_start
+        return record.journal_start, await journaled(connection)
+
+    await opened(sessions)
+    await run(sessions, 4)
+    assert await trim(3) == (0, [1, 2, 3, 4])  # the latest operation's may still be asked for
+    await run(sessions, 2)
+    assert await trim(2) == (2, [3, 4, 5, 6])
+    assert await trim(1) == (2, [3, 4, 5, 6])
+    assert await trim(5) == (4, [5, 6])
+    await sessions.begin_operation(SESSION, "a", GENERATE)
+    await sessions.extend_journal(SESSION, "a", 6, [7], 100)
+    assert await trim(7) == (6, [7])
+    await sessions.release_operation(SESSION, "a")
+    await run(sessions, 0)
+    assert await trim(7) == (7, [])
+    assert not await connection.call(lambda redis: redis.exists(KEYS.journal("p.one")))
+
+
+async def test_a_parked_session_gets_the_snapshot_that_was_being_written(
+    sessions: SessionStore, workers: WorkerStore
+) -> None:
+    await opened(sessions)
+    await run(sessions, 4)
+    await workers.drop("p", "w", "i", lapsed_only=False)
+    assert await sessions.lose_all([SESSION], RETENTION) == ["parked"]
+    assert (await sessions.set_snapshots(SESSION, (SNAPSHOT,), 0, "store")).outcome == "set"
+    assert (await fields(sessions)).snapshots == text((SNAPSHOT,))
 
 
 async def test_release_operation(sessions: SessionStore, connection: RedisConnection) -> None:
@@ -264,18 +866,23 @@ async def test_release_operation(sessions: SessionStore, connection: RedisConnec
     await sessions.begin_operation(SESSION, "a", GENERATE)
     assert (await sessions.release_operation(SESSION, "b")).outcome == "gone"
     assert (await sessions.release_operation(SESSION, "a")).outcome == "released"
-    assert await fields(sessions) == before
+    assert await fields(sessions) == replace(before, operation_number=1)
     expires_at = await connection.call(lambda redis: redis.zscore(KEYS.expiry, SESSION.session_id))
     assert expires_at == before.idle_since_ms + before.ttl_ms
 
 
 @pytest.mark.parametrize("invariant", ["inv1", "inv2"])
-async def test_fail_session(sessions: SessionStore, workers: WorkerStore, invariant: str) -> None:
+async def test_fail_session(
+    sessions: SessionStore, workers: WorkerStore, connection: RedisConnection, invariant: str
+) -> None:
     await opened(sessions)
     assert (await sessions.fail(SESSION, "a", invariant)).outcome == "gone"
     await workers.report_lanes("p", "w", "i", [Lane(SESSION.session_id, 1, 3, 30, "0-3")])
     await sessions.begin_operation(SESSION, "a", GENERATE)
+    await sessions.extend_journal(SESSION, "a", 0, [1, 2], 100)
     assert (await sessions.fail(SESSION, "a", invariant)).outcome == "failed"
+    assert not await connection.call(lambda redis: redis.exists(KEYS.journal("p.one")))
+    assert await sessions.of_incarnation("p", "i", 10) == []
     record = await fields(sessions)
     assert (record.state, record.reserved_bytes, record.kv_live_bytes) == (State.FAILED, 0, 0)
     assert record.retained == ""
@@ -284,26 +891,127 @@ async def test_fail_session(sessions: SessionStore, workers: WorkerStore, invari
     assert await ledger(workers) == (0, 0, 0)
 
 
-async def test_lose_session(sessions: SessionStore, workers: WorkerStore) -> None:
+async def test_lose_session(sessions: SessionStore, workers: WorkerStore, connection: RedisConnection) -> None:
     await opened(sessions, replace(SESSION, request_id="r"))
     record = await fields(sessions)
-    assert await sessions.lose_all([record], 1000) == ["alive"]
-    await WorkerSweep(sessions, workers, 1.0).sweep("p", "i")  # ends, and takes nothing from a living incarnation
+    assert await sessions.lose_all([record], RETENTION) == ["alive"]
+    await WorkerSweep(sessions, workers, RETENTION).sweep("p", "i")  # ends, and takes nothing from a living incarnation
     assert (await fields(sessions)).state is State.OPEN
     await workers.report_lanes("p", "w", "i", [Lane(SESSION.session_id, 1, 3, 30, "0-3")])
     await sessions.begin_operation(record, "a", GENERATE)
-    assert (await sessions.lose(record, "b", 1000)).outcome == "gone"
-    assert (await sessions.lose(record, "a", 1000)).outcome == "lost"
+    await sessions.extend_journal(record, "a", 0, [1, 2, 3], 2)
+    before = await fields(sessions)
+    assert (await sessions.lose(record, "b", RETENTION, 3, [4])).outcome == "gone"
+    assert (await fields(sessions), await journaled(connection)) == (before, [2, 3])
+    assert (await sessions.lose(record, "a", RETENTION, 3, [4])).outcome == "lost"
     assert await ledger(workers) == (0, 0, 0)
+    assert await sessions.of_incarnation("p", "i", 10) == []
     record = await fields(sessions)
     assert (record.state, record.kv_live_bytes, record.retained) == (State.LOST, 0, "")
     assert await sessions.of_request("p", "", "r") is None
+    assert not await connection.call(lambda redis: redis.exists(KEYS.journal("p.one"), KEYS.operation("p.one")))
+    assert 0 < (await score(connection, KEYS.expiry) or 0) - await connection.now_ms() <= RETENTION.lost_ms
     other = await opened(sessions, replace(SESSION, session_id="p.two"))
+    await forget(sessions, other)
     closing = await opened(sessions, replace(SESSION, session_id="p.three"))
     await sessions.begin_close(closing, "close", Cause.REQUEST)
     await workers.drop("p", "w", "i", lapsed_only=False)
-    assert await sessions.lose_all([record, other, closing], 1000) == ["gone", "lost", "gone"]
+    assert await sessions.lose_all([record, other, closing], RETENTION) == ["gone", "lost", "gone"]
     assert not await sessions.of_incarnation("p", "i", 10)
+
+
+async def test_a_session_that_can_be_had_again_is_parked(
+    sessions: SessionStore, workers: WorkerStore, connection: RedisConnection
+) -> None:
+    before = await opened(sessions, replace(SESSION, request_id="r", tenant="a", key_id="k"))
+    await workers.report_lanes("p", "w", "i", [Lane(SESSION.session_id, 1, 3, 30, "0-3")])
+    await sessions.begin_operation(before, "a", GENERATE)
+    await sessions.extend_journal(before, "a", 0, [1, 2], 100)
+    await asyncio.sleep(0.01)
+    assert (await sessions.lose(before, "b", RETENTION, 2, [3])).outcome == "gone"
+    assert (await sessions.lose(before, "a", RETENTION, 1, [2, 3, 4, 5])).outcome == "parked"
+    record = await fields(sessions)
+    assert record == replace(
+        before,
+        state=State.PARKED,
+        operation_number=1,
+        worker_id="",
+        incarnation="",
+        address="",
+        reserved_bytes=0,
+        history_length=5,
+        journal_length=5,
+        operation_id="a",
+        idle_since_ms=record.idle_since_ms,
+    )
+    assert record.idle_since_ms > before.idle_since_ms
+    assert await journaled(connection) == [1, 2, 3, 4, 5]
+    assert await ledger(workers) == (0, 0, 0)
+    assert await connection.call(lambda redis: redis.hgetall(KEYS.usage)) == {}
+    assert await sessions.of_request("p", "a", "r") == "p.one"
+    assert await score(connection, KEYS.expiry) == record.idle_since_ms + RETENTION.parked_ms
+    assert await score(connection, KEYS.idle) is None
+    assert (await sessions.renew_operation(before, "a")).outcome == "gone"
+    assert (await sessions.lose(before, "a", RETENTION, 5, [6])).outcome == "gone"
+    assert await sessions.lose_all([before, record], RETENTION) == ["gone", "gone"]
+    assert (await fields(sessions), await journaled(connection)) == (record, [1, 2, 3, 4, 5])
+
+
+async def test_a_session_that_finds_no_other_lane_is_parked_once_more(
+    sessions: SessionStore, workers: WorkerStore, connection: RedisConnection
+) -> None:
+    await opened(sessions)
+    await sessions.begin_operation(SESSION, "a", GENERATE)
+    await sessions.extend_journal(SESSION, "a", 0, [1, 2], 100)
+    record = parked(await sessions.unseat(SESSION, "a"))
+    assert (await sessions.lose(record, "b", RETENTION, 2, ())).outcome == "gone"
+    assert (await sessions.lose(record, "a", RETENTION, 2, [3])).outcome == "parked"
+    assert await journaled(connection) == [1, 2, 3]
+    assert (await fields(sessions)).history_length == 3
+    assert await ledger(workers) == (0, 0, 0)
+    assert (await sessions.renew_operation(record, "a")).outcome == "gone"
+
+
+@pytest.mark.parametrize("state", [State.CLOSING, State.FAILED, State.LOST])
+async def test_what_is_over_is_not_lost(sessions: SessionStore, connection: RedisConnection, state: State) -> None:
+    await opened(sessions)
+    await sessions.begin_operation(SESSION, "a", GENERATE)
+    await connection.call(lambda redis: redis.hset(KEYS.session("p.one"), "state", state.value))
+    before = await fields(sessions)
+    assert (await sessions.lose(SESSION, "a", RETENTION, 0, [1])).outcome == "gone"
+    assert (await fields(sessions), await journaled(connection)) == (before, [])
+
+
+async def test_a_session_that_was_not_open_yet_is_lost(sessions: SessionStore, workers: WorkerStore) -> None:
+    await sessions.reserve(SESSION, "create")
+    other = replace(SESSION, session_id="p.two")
+    await sessions.reserve(other, "create")
+    assert (await sessions.lose(SESSION, "create", RETENTION, 0, ())).outcome == "lost"
+    assert await ledger(workers) == (100, 0, 1)
+    await workers.drop("p", "w", "i", lapsed_only=False)
+    assert await sessions.lose_all([other], RETENTION) == ["lost"]
+
+
+async def test_a_sweep_leaves_a_session_to_its_running_operation(
+    sessions: SessionStore, hasty: SessionStore, workers: WorkerStore, connection: RedisConnection
+) -> None:
+    other = await opened(sessions, replace(SESSION, session_id="p.two"))
+    await opened(sessions)
+    await sessions.begin_operation(SESSION, "a", GENERATE)
+    await sessions.extend_journal(SESSION, "a", 0, [1], 100)
+    await hasty.begin_operation(other, "b", GENERATE)  # of a router that vanished
+    before = await fields(sessions)
+    await workers.drop("p", "w", "i", lapsed_only=False)
+    await WorkerSweep(sessions, workers, RETENTION).sweep("p", "i")
+    assert (await fields(sessions), await journaled(connection)) == (before, [1])
+    assert await sessions.lose_all([SESSION], RETENTION) == ["busy"]
+    assert (await sessions.renew_operation(SESSION, "a")).outcome == "renewed"
+    assert (await fields(sessions, "p.two")).state is State.PARKED
+    assert (await sessions.renew_operation(other, "b")).outcome == "gone"
+    assert await workers.lost("p") == []
+    assert await sessions.of_incarnation("p", "i", 10) == []
+    assert (await sessions.lose(SESSION, "a", RETENTION, 1, [2])).outcome == "parked"
+    assert await journaled(connection) == [1, 2]
 
 
 async def test_begin_close(sessions: SessionStore, hasty: SessionStore, connection: RedisConnection) -> None:
@@ -344,12 +1052,37 @@ async def test_abandon_takes_a_session_that_is_still_being_opened(sessions: Sess
 
 async def test_delete_session(sessions: SessionStore, workers: WorkerStore, connection: RedisConnection) -> None:
     await opened(sessions)
+    await run(sessions, 3)
     assert (await sessions.delete(SESSION, "close", 0)).outcome == "gone"
     await sessions.begin_close(SESSION, "close", Cause.REQUEST)
     assert (await sessions.delete(SESSION, "other", 0)).outcome == "gone"
     assert (await sessions.delete(SESSION, "close", 0)).outcome == "deleted"
     assert (await sessions.delete(SESSION, "close", 0)).outcome == "gone"
     assert await ledger(workers) == (0, 0, 0)
+    keys = await connection.call(lambda redis: redis.keys("*"))
+    assert set(keys) == {"kakeya:pools", KEYS.workers, KEYS.worker("w")}
+
+
+async def test_a_parked_session_is_closed_without_a_lane(
+    sessions: SessionStore, workers: WorkerStore, connection: RedisConnection
+) -> None:
+    before = await opened(sessions)
+    await run(sessions, 3)
+    await sessions.begin_operation(before, "a", GENERATE)
+    await sessions.lose(before, "a", RETENTION, 3, ())
+    other = await opened(sessions, replace(SESSION, session_id="p.two"))
+    await sessions.begin_operation(other, "a", GENERATE)
+    await sessions.lose(other, "a", RETENTION, 0, ())
+    third = await opened(sessions, replace(SESSION, session_id="p.three"))
+    assert (await sessions.begin_close(other, "close", Cause.EXPIRY)).outcome == "kept"
+    for record in (before, await fields(sessions, "p.two")):
+        claimed = (await sessions.begin_close(record, "close", Cause.REQUEST)).record
+        assert claimed is not None
+        assert (claimed.state, claimed.holds_lane) == (State.PARKED, False)
+        assert (await sessions.delete(claimed, "close", 3)).outcome == "deleted"
+        assert await ledger(workers) == (100, 0, 1)
+    await sessions.begin_close(third, "close", Cause.REQUEST)
+    await sessions.delete(third, "close", 0)
     keys = await connection.call(lambda redis: redis.keys("*"))
     assert set(keys) == {"kakeya:pools", KEYS.workers, KEYS.worker("w")}
 
@@ -445,3 +1178,16 @@ async def test_a_lack_of_connections_is_no_outage(redis_url: str, monkeypatch: p
     await pool.release(taken)
     await busy.now_ms()
     await busy.aclose()
+
+
+async def test_an_operation_may_end_without_knowing_what_was_journaled(
+    sessions: SessionStore, connection: RedisConnection
+) -> None:
+    """Its client left in the middle of the write: the tokens are in the history, and the lane lacks them."""
+    await opened(sessions)
+    await sessions.begin_operation(SESSION, "a", APPEND)
+    await sessions.extend_journal(SESSION, "a", 0, [1, 2, 3], 100)
+    assert (await sessions.end_operation(SESSION, "a", LaneAtRest(0, 0, "", 0))).outcome == "ended"
+    record = await fields(sessions)
+    assert (record.history_length, record.journal_length) == (0, 3)
+    assert await journaled(connection) == [1, 2, 3]

@@ -161,7 +161,9 @@ async def _length(clients: WorkerClients, worker: FakeWorker) -> int:
     """The length of a history after one more token, generated on the connection of now."""
     lane = worker.lanes.setdefault("s", Lane(1, 4, 16, refuses=False))
     request = worker_api.GenerateRequest(session_id="s", epoch=1, history_length=len(lane.token_ids), max_tokens=1)
-    responses = [response async for response in clients.at(worker.address).generate(request, 10, RunningCall())]
+    responses = [
+        response async for response in clients.at(worker.address).generate(request, 10, RunningCall(), lambda: 0)
+    ]
     return int(responses[-1].done.lane.history_length)
 
 
@@ -174,7 +176,7 @@ async def test_a_worker_is_called_with_the_certificate_of_now(authority: Authori
         assert await _length(clients, worker) == 1
         before = clients.at(worker.address)
         long = worker_api.GenerateRequest(session_id="t", epoch=1, max_tokens=100)
-        stream = before.generate(long, None, RunningCall())
+        stream = before.generate(long, None, RunningCall(), lambda: 0)
         await anext(stream)
         second = authority.pair("second")
         os.replace(second.cert, first.cert)
@@ -185,7 +187,7 @@ async def test_a_worker_is_called_with_the_certificate_of_now(authority: Authori
         assert len([response async for response in stream]) == 100
         await clients.retain([worker.address])
         with pytest.raises(grpc.aio.UsageError):  # closed
-            await anext(before.generate(long, None, RunningCall()))
+            await anext(before.generate(long, None, RunningCall(), lambda: 0))
         assert await _length(clients, worker) == 3
         await clients.aclose()
 

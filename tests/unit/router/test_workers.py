@@ -8,7 +8,7 @@ import pytest
 from kakeya_shared.errors import IncompatibleContract, InvalidField, SessionNotFound, UnknownIncarnation, WorkerLost
 from kakeya_stubs.worker.v1 import registry_pb2 as pb
 from tests.unit.router.fake_worker import BYTES_PER_TOKEN, LANE_BYTES, FakeWorker
-from tests.unit.router.stack import FAST, Client, Stack, answer, eventually
+from tests.unit.router.stack import FAST, FORGETFUL, Client, Stack, answer, eventually
 
 
 async def test_join_tells_how_to_go_on(stack: Stack, client: Client) -> None:
@@ -190,10 +190,10 @@ async def _unlisted(client: Client, worker: FakeWorker) -> bool:
 
 @pytest.mark.parametrize("die", [_die_by_lapse, _die_by_leaving, _die_by_restart])
 async def test_the_sessions_of_a_gone_worker_are_lost_then_unknown(
-    stack: Stack, client: Client, worker: FakeWorker, die: Callable[[Client, FakeWorker], Awaitable[None]]
+    stack: Stack, worker: FakeWorker, die: Callable[[Client, FakeWorker], Awaitable[None]]
 ) -> None:
-    session_ids = [await client.session(request_id=f"r{i}") for i in range(3)]
-    await client.append(session_ids[0], [1])
+    client = await stack.router(**FORGETFUL)
+    session_ids = [await _unrestorable(client, request_id=f"r{i}") for i in range(3)]
     await die(client, worker)
     status = (await client.workers()).get("worker-a")
     assert status is None or (status.reserved_bytes, status.kv_live_bytes, status.num_sessions) == (0, 0, 0)
@@ -204,6 +204,13 @@ async def test_the_sessions_of_a_gone_worker_are_lost_then_unknown(
     await eventually(lambda: _nothing(stack))
     with pytest.raises(SessionNotFound):
         await client.info(session_ids[0])
+
+
+async def _unrestorable(client: Client, **fields: str) -> str:
+    session_id = await client.session(**fields)
+    for token_ids in ([1, 2], [3]):
+        await client.append(session_id, token_ids)
+    return session_id
 
 
 async def _nothing(stack: Stack) -> bool:
@@ -217,10 +224,9 @@ async def test_a_lost_session_can_be_closed(stack: Stack, client: Client, worker
     assert await client.close(session_id) == 2
 
 
-async def test_a_request_is_served_anew_after_its_session_was_lost(
-    stack: Stack, client: Client, worker: FakeWorker
-) -> None:
-    first = await client.session(request_id="once")
+async def test_a_request_is_served_anew_after_its_session_was_lost(stack: Stack, worker: FakeWorker) -> None:
+    client = await stack.router(**FORGETFUL)
+    first = await _unrestorable(client, request_id="once")
     await _die_by_restart(client, worker)
     await eventually(lambda: _state(stack, first, "lost"))
     assert await client.session(request_id="once") != first
@@ -230,10 +236,9 @@ async def _state(stack: Stack, session_id: str, state: str) -> bool:
     return bool(await stack.redis.hget(f"kakeya:{{tiny}}:session:{session_id}", "state") == state)
 
 
-async def test_an_operation_on_a_silent_host_ends_when_the_worker_is_lost(
-    stack: Stack, client: Client, worker: FakeWorker
-) -> None:
-    session_id = await client.session()
+async def test_an_operation_on_a_silent_host_ends_when_the_worker_is_lost(stack: Stack, worker: FakeWorker) -> None:
+    client = await stack.router(**FORGETFUL)
+    session_id = await _unrestorable(client)
     worker.flowing.clear()
     appending = asyncio.create_task(client.append(session_id, [1]))
     await eventually(lambda: _appending(worker))
@@ -242,13 +247,13 @@ async def test_an_operation_on_a_silent_host_ends_when_the_worker_is_lost(
         await appending
 
 
-async def _appending(worker: FakeWorker) -> int:
-    return worker.calls["Append"]
+async def _appending(worker: FakeWorker) -> bool:
+    return worker.calls["Append"] == 3
 
 
 async def test_a_worker_that_was_lost_by_mistake_joins_with_an_empty_ledger(stack: Stack, worker: FakeWorker) -> None:
-    client = await stack.router()
-    session_id = await client.session()
+    client = await stack.router(**FORGETFUL)
+    session_id = await _unrestorable(client)
     await _die_by_leaving(client, worker)
     await client.join(worker)
     status = (await client.workers())["worker-a"]
@@ -259,9 +264,9 @@ async def test_a_worker_that_was_lost_by_mistake_joins_with_an_empty_ledger(stac
 
 
 async def test_joining_again_sweeps_what_the_reaper_has_not(stack: Stack) -> None:
-    client = await stack.router(reap_interval_seconds=60)
+    client = await stack.router(reap_interval_seconds=60, **FORGETFUL)
     worker = await stack.worker(client)
-    session_id = await client.session()
+    session_id = await _unrestorable(client)
     await _die_by_leaving(client, worker)
     assert await stack.redis.smembers("kakeya:{tiny}:lost") == {worker.incarnation}
     await client.join(worker)

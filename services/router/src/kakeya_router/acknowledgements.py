@@ -20,13 +20,14 @@ class Acknowledgements:
     """Of one stream. One call at a time, each with the latest number; what fails is sent again with the next.
 
     Args:
-        send: tells the worker the number of tokens passed on since the stream began; raises AioRpcError.
+        send: tells the worker how many of the Generate's tokens have been passed on; raises AioRpcError.
+        num_before: how many were before the stream began.
     """
 
-    def __init__(self, send: Callable[[int], Awaitable[object]]) -> None:
+    def __init__(self, send: Callable[[int], Awaitable[object]], num_before: int = 0) -> None:
         self._send = send
-        self._num_passed_on = 0
-        self._num_sent = 0
+        self._num_passed_on = num_before
+        self._num_sent = num_before
         self._any = asyncio.Event()
         self._batch = asyncio.Event()
 

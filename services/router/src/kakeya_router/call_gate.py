@@ -4,12 +4,16 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from kakeya_router import callers, refusals
+from kakeya_shared import rpc_boundary
 from kakeya_shared.errors import TooManyCalls
 
 # Most calls end sooner; a client that keeps to it comes back in a trickle.
 _RETRY_SECONDS = 1.0
+# For calls that are told to go elsewhere, to say so.
+_LEAVE_SECONDS = 1.0
 
 
 class CallGate:
@@ -25,6 +29,7 @@ class CallGate:
         self._max_calls_per_tenant = max_calls_per_tenant
         self._num_inside: Counter[str] = Counter()  # by tenant; no zeros
         self._closed = False
+        self._tasks: set[asyncio.Task[Any]] = set()
         self._empty = asyncio.Event()
         self._empty.set()
 
@@ -41,18 +46,31 @@ class CallGate:
             self._check_limits(tenant)
         self._num_inside[tenant] += 1
         self._empty.clear()
+        task = asyncio.current_task()
+        if task is not None:
+            self._tasks.add(task)
         try:
             yield
         finally:
+            if task is not None:
+                self._tasks.discard(task)
             self._leave(tenant)
 
     async def close(self, grace_seconds: float) -> None:
-        """Lets nobody in any more and waits for those inside, at most `grace_seconds`."""
+        """Lets nobody in any more and waits for those inside, at most `grace_seconds`; then they are told to go."""
         self._closed = True
+        if await self._is_left_within(grace_seconds):
+            return
+        for task in self._tasks:
+            rpc_boundary.cancel(task, refusals.draining())
+        await self._is_left_within(_LEAVE_SECONDS)  # gRPC cancels what is left
+
+    async def _is_left_within(self, seconds: float) -> bool:
         try:
-            await asyncio.wait_for(self._empty.wait(), grace_seconds)
+            await asyncio.wait_for(self._empty.wait(), seconds)
         except TimeoutError:
-            return  # gRPC cancels what is left
+            return False
+        return True
 
     def _check_open(self) -> None:
         if self._closed:

@@ -4,6 +4,7 @@ import secrets
 
 import structlog
 
+from kakeya_router.snapshotting import Snapshotting
 from kakeya_router.store.records import SessionRecord
 from kakeya_router.store.session_store import Cause, SessionStore
 from kakeya_router.worker_client import WorkerClients, WorkerError
@@ -20,9 +21,10 @@ LANE_LEASE_SECONDS = 1.5 * LANE_SECONDS
 class Closing:
     """Closes sessions."""
 
-    def __init__(self, store: SessionStore, workers: WorkerClients) -> None:
+    def __init__(self, store: SessionStore, workers: WorkerClients, snapshotting: Snapshotting) -> None:
         self._store = store
         self._workers = workers
+        self._snapshotting = snapshotting
 
     async def close(self, record: SessionRecord, cause: Cause, *, idle_ms: int = 0, wanted_by: str = "") -> int | None:
         """Takes the session for good, frees its lane and gives it back; the last two are of Cause.IDLE.
@@ -33,17 +35,19 @@ class Closing:
         Raises:
             StoreUnavailable
         """
-        op_id = secrets.token_hex(8)
-        reply = await self._store.begin_close(record, op_id, cause, idle_ms=idle_ms, wanted_by=wanted_by)
+        claim = secrets.token_hex(8)
+        reply = await self._store.begin_close(record, claim, cause, idle_ms=idle_ms, wanted_by=wanted_by)
         claimed = reply.record
         if claimed is None:
             return None
-        final_length = claimed.history_length
+        final_length = max(claimed.history_length, claimed.journal_length)
         if claimed.holds_lane:
             try:
-                final_length = await self._workers.at(record.address).close_session(record, LANE_SECONDS)
+                lane_length = await self._workers.at(claimed.address).close_session(claimed, LANE_SECONDS)
+                final_length = max(final_length, lane_length)
             except (WorkerError, KakeyaError) as error:
                 # It frees the lane when it finds it among the orphans of a heartbeat, or it is gone.
                 _log.info("worker did not close the lane", session_id=record.session_id, error=repr(error))
-        await self._store.delete(record, op_id, final_length)
+        await self._store.delete(claimed, claim, final_length)
+        await self._snapshotting.delete_all(claimed)
         return final_length

@@ -13,6 +13,10 @@ T = TypeVar("T")
 _log = structlog.get_logger()
 
 
+class Outcome(Exception):
+    """Base of what may become of detached work without anything being wrong with it."""
+
+
 def unheard(task: asyncio.Task[Any]) -> None:
     """Says that nobody will hear what a task raises: an answer to a client who has gone is dropped, all else logged."""
     task.add_done_callback(_drop_answer)
@@ -20,7 +24,7 @@ def unheard(task: asyncio.Task[Any]) -> None:
 
 def _drop_answer(task: asyncio.Task[Any]) -> None:
     error = None if task.cancelled() else task.exception()
-    if error is not None and not isinstance(error, KakeyaError):
+    if error is not None and not isinstance(error, KakeyaError | Outcome):
         _log.error("detached work failed", exc_info=error)
 
 

@@ -1,6 +1,7 @@
 """A Generate in the words of the public contract and of the worker's: each function turns one into the other."""
 
 import secrets
+from collections.abc import Sequence
 from typing import Any
 
 from kakeya_router.store.records import SessionRecord
@@ -45,13 +46,19 @@ def intent(request: api.GenerateRequest, sampling: worker_api.Sampling) -> Inten
         "logprobs": _logprobs(request),
         "stop_token_sequences": [list(sequence.token_ids) for sequence in request.stop_token_sequences],
     }
-    return Intent("generate", parameters)
+    return Intent(
+        "generate", parameters, seed=sampling.seed, op_id=request.op_id, may_begin=not request.resume_token_ids
+    )
 
 
 def worker_request(
-    record: SessionRecord, request: api.GenerateRequest, sampling: worker_api.Sampling, max_tokens: int
+    record: SessionRecord,
+    request: api.GenerateRequest,
+    sampling: worker_api.Sampling,
+    max_tokens: int,
+    produced: Sequence[int],
 ) -> worker_api.GenerateRequest:
-    """`max_tokens` as far as the history has room for it."""
+    """`max_tokens` as far as the history has room for it; `produced` are the operation's tokens so far."""
     return worker_api.GenerateRequest(
         session_id=record.session_id,
         epoch=record.epoch,
@@ -63,6 +70,8 @@ def worker_request(
             worker_api.TokenSequence(token_ids=sequence.token_ids) for sequence in request.stop_token_sequences
         ],
         logprobs=_logprobs(request),
+        previous_token_ids=produced,
+        operation_number=record.operation_number,
     )
 
 

@@ -47,7 +47,7 @@ class Attempt:
         self.record = wanted.record(worker)
         self.waiter_id = waiter_id
         self.when_reserved = when_reserved
-        self.op_id = secrets.token_hex(8)
+        self.claim = secrets.token_hex(8)
         self.outcome = ""
 
     @property
@@ -105,12 +105,13 @@ class Opening:
         lane = answer.lane
         opened = await self._store.mark_open(
             record,
-            attempt.op_id,
+            attempt.claim,
             answer.sink,
             answer.window,
             history_length=lane.history_length,
             kv_live_bytes=lane.kv_live_bytes,
             retained=token_ranges.text(lane.retained),
+            source=attempt.wanted.source,
         )
         if opened.record is None:
             raise candidates.unreachable()
@@ -130,7 +131,7 @@ class Opening:
 
     async def _reserve(self, attempt: Attempt) -> bool:
         """Whether the lane is reserved; False when the request id was answered before."""
-        reply = await self._store.reserve(attempt.record, attempt.op_id, attempt.wanted.limits, attempt.waiter_id)
+        reply = await self._store.reserve(attempt.record, attempt.claim, attempt.wanted.limits, attempt.waiter_id)
         attempt.outcome = reply.outcome
         match reply.outcome:
             case "quota":

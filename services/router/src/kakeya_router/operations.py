@@ -1,23 +1,25 @@
 """Operations: who may use a session now, and what is written through when that ends, however it ends."""
 
 import asyncio
-import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 import structlog
 
 from kakeya_router import callers, refusals
 from kakeya_router.detached_tasks import DetachedTasks, unheard
+from kakeya_router.journal import Journal, Taken
+from kakeya_router.lanes import Lanes
+from kakeya_router.operation import Operation
+from kakeya_router.snapshotting import Snapshotting
 from kakeya_router.store import token_ranges
 from kakeya_router.store.persistence import persist
-from kakeya_router.store.records import SessionRecord
-from kakeya_router.store.session_store import Intent, Reply, SessionStore
-from kakeya_router.worker_client import LaneGone, RunningCall, WorkerClients, WorkerError, WorkerUnreachable
+from kakeya_router.store.records import SessionRecord, State
+from kakeya_router.store.session_store import Intent, LaneAtRest, Reply, Retention, SessionStore
+from kakeya_router.worker_client import WorkerClients, WorkerError
 from kakeya_shared.errors import (
     InvariantViolated,
     KakeyaError,
-    OperationStopped,
     StoreUnavailable,
 )
 from kakeya_stubs.worker.v1.verifier_pb2 import LaneState
@@ -29,33 +31,13 @@ _log = structlog.get_logger()
 _STOP_SECONDS = 10.0
 
 
-class Operation:
-    """One running Append or Generate.
-
-    Attributes:
-        record: the session as it was when the operation began.
-        tokens_per_minute: quota of the caller; 0 for none.
-        op_id: names it in the store, in logs and to the client.
-        call: the worker's call; ended when the session is taken away.
-        at_worker: set before the worker is called; from then on its lane may differ from the record.
-    """
-
-    def __init__(self, record: SessionRecord, tokens_per_minute: int) -> None:
-        self.record = record
-        self.tokens_per_minute = tokens_per_minute
-        self.op_id = secrets.token_hex(8)
-        self.call = RunningCall()
-        self.at_worker = False
-        self.over = False
-        self.ending: asyncio.Task[KakeyaError | None] | None = None
-
-
 class Operations:
     """Runs operations.
 
     Args:
         lease_seconds: renewed three times in its length, so that one lost renewal does no harm.
-        lost_retention_seconds: how long a lost session's record answers.
+        journal_tokens: the most that a session's journal holds.
+        retention: of sessions whose lane is gone.
     """
 
     def __init__(
@@ -63,22 +45,37 @@ class Operations:
         store: SessionStore,
         workers: WorkerClients,
         tasks: DetachedTasks,
+        lanes: Lanes,
+        snapshotting: Snapshotting,
         *,
         lease_seconds: float,
-        lost_retention_seconds: float,
+        journal_tokens: int,
+        retention: Retention,
     ) -> None:
         self._store = store
         self._workers = workers
         self._tasks = tasks
         self._renew_seconds = lease_seconds * 0.3
-        self._lost_retention_ms = round(lost_retention_seconds * 1000)
+        self._journal_tokens = journal_tokens
+        self._retention = retention
+        self._lanes = lanes
+        self._snapshotting = snapshotting
+        self._running: set[Operation] = set()
+
+    def see_workers(self, incarnations: frozenset[str]) -> None:
+        """Ends the calls to workers that are gone, which may hang otherwise; told which are alive."""
+        for operation in self._running:
+            if operation.record.incarnation and operation.record.incarnation not in incarnations:
+                operation.call.lose_worker()
 
     @asynccontextmanager
     async def running(self, record: SessionRecord, intent: Intent) -> AsyncIterator[Operation]:
-        """Holds the session; on the way out, what the worker has committed is in the store and the session free.
+        """Holds the session, whose lane has all of its history; on the way out, what the worker has committed is in the
+        store and the session free.
 
-        Leave it with `finish`, or by an error: then the worker is told to stop and asked what is committed. An
-        operation that never came to the worker leaves no trace.
+        Leave it with `finish`, or by an error: then the worker is told to stop and asked what is committed; only a
+        prefill goes on, since its tokens are in the history. An operation that never came to the worker leaves no
+        trace.
 
         Raises:
             SessionNotFound, OperationRunning, InvariantViolated, WorkerLost: the session cannot be had.
@@ -86,20 +83,33 @@ class Operations:
             SessionClosed, WorkerLost, OperationStopped, InvariantViolated: it was taken away in the middle.
             StoreUnavailable: the rest is done once Redis is back.
         """
-        operation = Operation(record, callers.current().quota.tokens_per_minute if intent.is_charged else 0)
+        tokens_per_minute = callers.current().quota.tokens_per_minute if intent.is_charged else 0
+        operation = Operation(record, intent, tokens_per_minute)
         await self._begin(operation, intent)
         renewal = self._tasks.start(self._renew(operation))
+        self._running.add(operation)
         try:
+            await self._lanes.make_ready(operation)
             yield operation
         except BaseException as error:
-            instead = await self._leave(operation, error)
-            shown = instead or _broken_off(error)
-            if shown is None or _client_is_gone(error):
+            if _client_is_gone(error):
+                self._tasks.start(self._end(operation, renewal, error))
                 raise
-            raise shown from error
+            instead = await self._end(operation, renewal, error)
+            if instead is None:
+                raise
+            raise instead from error
         else:
-            await self._leave(operation, None)
+            await self._end(operation, renewal, None)
+
+    async def _end(
+        self, operation: Operation, renewal: "asyncio.Task[None]", error: BaseException | None
+    ) -> KakeyaError | None:
+        """Settles, and then lets go of the operation, also where nobody waits for that any more."""
+        try:
+            return await self._leave(operation, error)
         finally:
+            self._running.discard(operation)
             renewal.cancel()
 
     async def finish(self, operation: Operation, lane: LaneState) -> None:
@@ -120,15 +130,23 @@ class Operations:
     async def _take(self, operation: Operation, intent: Intent) -> None:
         while True:
             reply = await self._store.begin_operation(
-                operation.record, operation.op_id, intent, operation.tokens_per_minute
+                operation.record, operation.claim, intent, operation.tokens_per_minute
             )
             operation.record = reply.record or operation.record
-            if reply.outcome == "begun":
+            operation.journal = self._journal(operation)
+            operation.homeless = reply.outcome == "homeless"
+            if reply.outcome in ("begun", "homeless"):
                 return
             if reply.outcome != "recover":
                 operation.over = True
                 raise refusal(reply, operation.record)
             await self._recover(operation)
+
+    def _journal(self, operation: Operation) -> Journal:
+        def written(length: int) -> None:
+            self._snapshotting.consider(operation.record, length, is_turn=False)
+
+        return Journal(self._store, operation.record, operation.claim, self._journal_tokens, written)
 
     async def _recover(self, operation: Operation) -> None:
         """Ends the operation of a router that vanished with what its worker has committed."""
@@ -148,7 +166,7 @@ class Operations:
         while True:
             await asyncio.sleep(self._renew_seconds)
             try:
-                reply = await self._store.renew_operation(operation.record, operation.op_id)
+                reply = await self._store.renew_operation(operation.record, operation.claim)
             except StoreUnavailable:
                 continue  # while Redis is away nobody can take the session over
             if reply.outcome == "gone":
@@ -176,47 +194,77 @@ class Operations:
             await asyncio.wait([operation.ending])
         if operation.over:
             return None
+        if operation.work is not None:
+            unheard(operation.work)
+            await asyncio.wait([operation.work])
         record = operation.record
-        if operation.call.cancelled:
+        if operation.call.cancelled or isinstance(error, Taken):
             return await self._over(operation, "gone", None)
         if not operation.at_worker:
-            await self._store.release_operation(record, operation.op_id)
+            await self._store.release_operation(record, operation.claim)
             return None
         if isinstance(error, InvariantViolated):
             return await self._fail(operation, error.metadata.get("invariant", "inv1"))
+        if record.state is State.PARKED:
+            return await self._lose(operation)
+        if await self._is_taken(operation):
+            return await self._over(operation, "gone", None)
         try:
-            lane = await self._workers.at(record.address).stop(record, _STOP_SECONDS)
+            stopped = await self._workers.at(record.address).stop(record, operation.journal.length, _STOP_SECONDS)
         except InvariantViolated as violated:
             return await self._fail(operation, violated.metadata.get("invariant", "inv1"))
         except (WorkerError, KakeyaError) as stop_error:
             # Without the truth about its lane the session cannot go on.
             _log.warning("worker does not stop", session_id=record.session_id, error=repr(stop_error))
             return await self._lose(operation)
-        return await self._write_through(operation, lane)
+        return await self._write_through(operation, stopped.lane, stopped.token_ids)
 
-    async def _write_through(self, operation: Operation, lane: LaneState) -> KakeyaError | None:
-        retained = token_ranges.text(lane.retained)
-        reply = await self._store.end_operation(
-            operation.record, operation.op_id, lane.history_length, lane.kv_live_bytes, retained
+    async def _is_taken(self, operation: Operation) -> bool:
+        """A router that is late must not stop what another one has gone on with; while Redis is away nobody has."""
+        try:
+            reply = await self._store.renew_operation(operation.record, operation.claim)
+        except StoreUnavailable:
+            return False
+        return reply.outcome == "gone"
+
+    async def _write_through(
+        self, operation: Operation, lane: LaneState, generated: Sequence[int] = ()
+    ) -> KakeyaError | None:
+        """`generated`: what the worker says that it generated and the journal lacks."""
+        journal = operation.journal
+        # Of equal tokens, those that the client has seen and those that the worker has committed: all of both.
+        token_ids = max(tuple(journal.pending), tuple(generated), key=len)
+        at_rest = LaneAtRest(
+            lane.history_length, lane.kv_live_bytes, token_ranges.text(lane.retained), journal.length, token_ids
         )
+        reply = await self._store.end_operation(operation.record, operation.claim, at_rest)
         if reply.outcome == "regressed":
             return await self._fail(operation, "inv2")
+        if reply.outcome == "unknown":
+            _log.error("a lane has tokens that nobody knows", session_id=operation.record.session_id)
+            return await self._lose(operation)
+        if reply.outcome == "ended":
+            self._snapshotting.consider(
+                operation.record, journal.length + len(token_ids), is_turn=operation.kind == "generate"
+            )
         return await self._over(operation, reply.outcome, None)
 
     async def _fail(self, operation: Operation, invariant: str) -> KakeyaError | None:
         record = operation.record
-        reply = await self._store.fail(record, operation.op_id, invariant)
+        reply = await self._store.fail(record, operation.claim, invariant)
         if reply.outcome == "failed":
             _log.error("session failed", session_id=record.session_id, op_id=operation.op_id, invariant=invariant)
             self._tasks.start(self._free_lane(record))
         return await self._over(operation, reply.outcome, refusals.failed(invariant))
 
     async def _lose(self, operation: Operation) -> KakeyaError | None:
-        record = operation.record
-        reply = await self._store.lose(record, operation.op_id, self._lost_retention_ms)
-        if reply.outcome == "lost":
-            _log.info("session lost", session_id=record.session_id, worker_id=record.worker_id)
-        return await self._over(operation, reply.outcome, refusals.lost())
+        """Its lane is gone, or nobody knows what it holds: the session is parked where it can be had again."""
+        journal = operation.journal
+        record = await self._store.get(operation.record.session_id) or operation.record
+        reply = await self._store.lose(record, operation.claim, self._retention, journal.length, journal.pending)
+        if reply.outcome in ("lost", "parked"):
+            _log.info(f"session {reply.outcome}", session_id=record.session_id, worker_id=record.worker_id)
+        return await self._over(operation, reply.outcome, refusals.lost() if reply.outcome == "lost" else None)
 
     async def _over(self, operation: Operation, outcome: str, error: KakeyaError | None) -> KakeyaError | None:
         """`error`, unless somebody else has taken the session: then that is what the client should know."""
@@ -242,6 +290,8 @@ def refusal(reply: Reply, record: SessionRecord) -> KakeyaError:
             return refusals.lost()
         case "failed":
             return refusals.failed_before(record)
+        case "unknown":
+            return refusals.unknown_operation(record)
         case "quota":
             quota, limit, retry_ms = reply.rest
             return refusals.quota_exceeded(quota, limit, record.tenant, record.key_id, int(retry_ms) / 1000)
@@ -254,9 +304,3 @@ def _client_is_gone(error: BaseException) -> bool:
         return True
     task = asyncio.current_task()
     return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
-
-
-def _broken_off(error: BaseException) -> OperationStopped | None:
-    if isinstance(error, WorkerUnreachable | LaneGone | asyncio.CancelledError):
-        return OperationStopped("the call to the worker broke off; what was committed stays")
-    return None

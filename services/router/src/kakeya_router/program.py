@@ -19,22 +19,27 @@ from kakeya_router.call_gate import CallGate
 from kakeya_router.callers import Quota
 from kakeya_router.closing import LANE_LEASE_SECONDS, Closing
 from kakeya_router.detached_tasks import DetachedTasks
+from kakeya_router.fleet import Fleet
 from kakeya_router.idle_lanes import IdleLanes
+from kakeya_router.lanes import Lanes
 from kakeya_router.models import Models
 from kakeya_router.opening import Opening
 from kakeya_router.operations import Operations
+from kakeya_router.placement import Placement
 from kakeya_router.reaper import Reaper
 from kakeya_router.registry_service import RegistryService
 from kakeya_router.request_limits import RequestLimits
+from kakeya_router.resuming import Resuming
 from kakeya_router.runtime_service import RuntimeService
 from kakeya_router.session_pages import SessionPages
 from kakeya_router.sessions import Sessions
 from kakeya_router.settings import RouterSettings
+from kakeya_router.snapshotting import Snapshotting
 from kakeya_router.sources import Sources
 from kakeya_router.store.connection import RedisConnection
 from kakeya_router.store.credential_store import CredentialStore
 from kakeya_router.store.queue_store import QueueStore
-from kakeya_router.store.session_store import SessionStore
+from kakeya_router.store.session_store import Retention, SessionStore
 from kakeya_router.store.worker_store import WorkerStore
 from kakeya_router.store_watch import StoreWatch
 from kakeya_router.tenants import Tenants
@@ -96,27 +101,51 @@ class Router:
             redis_url=settings.redis,
             wakes_without_room=settings.admission == "close-idle",
         )
+        order = _placement(settings.placement)
+        self._fleet = Fleet(
+            self._worker_store,
+            lambda incarnations: operations.see_workers(incarnations),
+            interval_seconds=settings.heartbeat_interval_seconds,
+        )
+        snapshotting = Snapshotting(
+            session_store,
+            self._workers,
+            self._fleet,
+            self._tasks,
+            turns=settings.snapshot_turns,
+            recovery_seconds=settings.recovery_seconds,
+        )
+        resuming = Resuming(
+            session_store, self._worker_store, self._workers, order, wait_seconds=_wait_seconds(settings)
+        )
+        lanes = Lanes(session_store, self._workers, resuming, self._tasks)
+        retention = Retention(
+            lost_ms=round(settings.lost_retention_seconds * 1000), parked_ms=settings.parked_ttl_seconds * 1000
+        )
         operations = Operations(
             session_store,
             self._workers,
             self._tasks,
+            lanes,
+            snapshotting,
             lease_seconds=settings.operation_lease_seconds,
-            lost_retention_seconds=settings.lost_retention_seconds,
+            journal_tokens=max(settings.journal_tokens, settings.max_append_tokens),
+            retention=retention,
         )
-        closing = Closing(session_store, self._workers)
+        closing = Closing(session_store, self._workers, snapshotting)
         sources = Sources(session_store, operations)
         sessions = Sessions(
             session_store,
             self._worker_store,
             self._tasks,
-            self._admission(session_store, closing, sources),
+            self._admission(session_store, order, closing, sources),
             closing,
             sources,
             default_ttl_seconds=settings.session_ttl_seconds,
             default_model=settings.default_model,
             key_max_sessions=settings.key_max_sessions,
         )
-        sweep = WorkerSweep(session_store, self._worker_store, settings.lost_retention_seconds)
+        sweep = WorkerSweep(session_store, self._worker_store, retention)
         self._reaper = Reaper(
             self._redis,
             session_store,
@@ -133,6 +162,7 @@ class Router:
             sessions,
             Models(self._worker_store, settings.default_model),
             operations,
+            lanes,
             self._workers,
             self._gate,
             _request_limits(settings),
@@ -140,6 +170,7 @@ class Router:
         self._registry_service = RegistryService(
             self._worker_store,
             sweep,
+            snapshotting,
             heartbeat_interval_seconds=settings.heartbeat_interval_seconds,
             worker_lease_seconds=settings.worker_lease_seconds,
         )
@@ -184,7 +215,7 @@ class Router:
             self._server.set_serving,
             interval_seconds=self._settings.heartbeat_interval_seconds,
         )
-        loops = (watch.run(), self._reaper.run(), self._queue.run(), self._queue.listen())
+        loops = (watch.run(), self._fleet.run(), self._reaper.run(), self._queue.run(), self._queue.listen())
         self._loops = [asyncio.create_task(loop) for loop in loops]
         _log.info("router listens", address=self.address, advertised=self._advertised)
         return self
@@ -204,8 +235,10 @@ class Router:
         await self._redis.aclose()
         _log.info("router stopped")
 
-    def _admission(self, session_store: SessionStore, closing: Closing, sources: Sources) -> Admission:
-        settings, order = self._settings, _placement(self._settings.placement)
+    def _admission(
+        self, session_store: SessionStore, order: Placement, closing: Closing, sources: Sources
+    ) -> Admission:
+        settings = self._settings
         opening = Opening(session_store, self._workers, self._tasks, closing)
         if settings.admission == "reject":
             return Admission(opening, order, None)
@@ -258,6 +291,13 @@ def _request_limits(settings: RouterSettings) -> RequestLimits:
         max_history_tokens=settings.max_history_tokens,
         max_label_bytes=settings.max_label_bytes,
     )
+
+
+def _wait_seconds(settings: RouterSettings) -> float | None:
+    """How long a session that has lost its lane waits for one; None: for ever."""
+    if settings.admission == "reject":
+        return 0.0
+    return settings.queue_seconds or None
 
 
 def _placement(name: str) -> placement.Placement:

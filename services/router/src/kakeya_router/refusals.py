@@ -6,6 +6,7 @@ from kakeya_router.store.records import SessionRecord, State
 from kakeya_shared.errors import (
     BoundaryNotReachable,
     Draining,
+    HistoryLengthMismatch,
     InvariantViolated,
     KakeyaError,
     OperationRunning,
@@ -79,6 +80,14 @@ def draining() -> Draining:
     return Draining(
         "this router is shutting down; another one serves the same sessions",
         retry_after_seconds=random.uniform(*_NEIGHBOUR_RETRY_SECONDS),
+    )
+
+
+def unknown_operation(record: SessionRecord) -> HistoryLengthMismatch:
+    """Of a Generate that cannot be gone on with: it never began, or another operation has come since."""
+    return HistoryLengthMismatch(
+        "that operation is not the session's latest one",
+        metadata={"history_length": str(record.journal_length)},
     )
 
 

@@ -3,6 +3,7 @@
 import structlog
 
 from kakeya_router import join_permits, validation, worker_claims
+from kakeya_router.snapshotting import Snapshotting
 from kakeya_router.store import token_ranges
 from kakeya_router.store.records import WorkerRecord
 from kakeya_router.store.worker_store import Lane, WorkerStore
@@ -28,12 +29,14 @@ class RegistryService(registry_pb2_grpc.RegistryServiceServicer):
         self,
         store: WorkerStore,
         sweep: WorkerSweep,
+        snapshotting: Snapshotting,
         *,
         heartbeat_interval_seconds: float,
         worker_lease_seconds: float,
     ) -> None:
         self._store = store
         self._sweep = sweep
+        self._snapshotting = snapshotting
         self._heartbeat_interval_seconds = heartbeat_interval_seconds
         self._worker_lease_seconds = worker_lease_seconds
 
@@ -76,6 +79,11 @@ class RegistryService(registry_pb2_grpc.RegistryServiceServicer):
             orphans=[pb.OrphanLane(session_id=o.session_id, epoch=o.epoch) for o in orphans if request.complete],
             router_addresses=await self._store.routers(),
         )
+
+    async def SweepSnapshots(self, request: pb.SweepSnapshotsRequest, context: Context) -> pb.SweepSnapshotsResponse:
+        worker_claims.check_sweep(request)
+        join_permits.check(request.pool, request.worker_id)
+        return pb.SweepSnapshotsResponse(orphans=await self._snapshotting.orphans(request.pool, request.names))
 
     async def Leave(self, request: pb.LeaveRequest, context: Context) -> pb.LeaveResponse:
         worker_claims.check_leave(request)
@@ -120,4 +128,6 @@ def _record(request: pb.JoinRequest) -> WorkerRecord:
         fingerprint=request.fingerprint,
         exact=request.exact,
         tokenizer_digest=request.tokenizer_digest,
+        snapshot_store=request.snapshot_store,
+        prefill_tokens_per_second=round(request.prefill_tokens_per_second),
     )

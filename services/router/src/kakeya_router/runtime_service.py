@@ -1,7 +1,6 @@
 """kakeya.v1.RuntimeService: the public API, in terms of sessions and operations."""
 
 import hashlib
-import struct
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
@@ -9,13 +8,16 @@ import structlog
 
 from kakeya_router import generation, ownership, refusals, validation
 from kakeya_router.call_gate import CallGate
+from kakeya_router.generate_stream import GenerateStream
+from kakeya_router.lanes import Lanes
 from kakeya_router.models import Models
 from kakeya_router.operations import Operations
 from kakeya_router.request_limits import RequestLimits
 from kakeya_router.sessions import Sessions
+from kakeya_router.store.packed_tokens import pack
 from kakeya_router.store.records import SessionRecord, State
 from kakeya_router.store.session_store import Glance, Intent, SessionStore
-from kakeya_router.worker_client import WorkerClients, WorkerFault
+from kakeya_router.worker_client import WorkerClients
 from kakeya_shared import tracing
 from kakeya_shared.errors import EmptyHistory
 from kakeya_shared.rpc_boundary import Context
@@ -33,6 +35,7 @@ _STATES = {
     State.CLOSING: api.SESSION_STATE_CLOSING,
     State.FAILED: api.SESSION_STATE_FAILED,
     State.LOST: api.SESSION_STATE_LOST,
+    State.PARKED: api.SESSION_STATE_PARKED,
 }
 
 
@@ -43,6 +46,7 @@ class RuntimeService(runtime_pb2_grpc.RuntimeServiceServicer):
         sessions: Sessions,
         models: Models,
         operations: Operations,
+        lanes: Lanes,
         workers: WorkerClients,
         gate: CallGate,
         limits: RequestLimits,
@@ -51,6 +55,7 @@ class RuntimeService(runtime_pb2_grpc.RuntimeServiceServicer):
         self._sessions = sessions
         self._models = models
         self._operations = operations
+        self._lanes = lanes
         self._workers = workers
         self._gate = gate
         self._limits = limits
@@ -75,7 +80,7 @@ class RuntimeService(runtime_pb2_grpc.RuntimeServiceServicer):
 
     async def AppendTokens(self, request: api.AppendTokensRequest, context: Context) -> api.AppendTokensResponse:
         with self._gate.inside():
-            response = await self._append(request, context.time_remaining())
+            response = await self._append(request)
         tracing.annotate(
             history_length=response.history_length,
             kv_live_bytes=response.kv_live_bytes,
@@ -102,11 +107,13 @@ class RuntimeService(runtime_pb2_grpc.RuntimeServiceServicer):
         record = glance.record
         if record.state is State.CLOSING:
             raise refusals.not_found()
-        if record.state is State.LOST or (record.holds_lane and not glance.alive):
+        if record.holds_lane and not glance.alive:
+            record = record.without_lane()
+        if record.state is State.LOST:
             raise refusals.lost()
         tracing.annotate(history_length=record.history_length, kv_live_bytes=record.kv_live_bytes)
         return api.GetSessionInfoResponse(
-            history_length=record.history_length,
+            history_length=max(record.history_length, record.journal_length),
             kv_live_bytes=record.kv_live_bytes,
             cache_invariant_inv1_violations=record.inv1_violations,
             cache_invariant_inv2_violations=record.inv2_violations,
@@ -142,9 +149,7 @@ class RuntimeService(runtime_pb2_grpc.RuntimeServiceServicer):
         ownership.callers_own(glance.record)
         return glance
 
-    async def _append(
-        self, request: api.AppendTokensRequest, timeout_seconds: float | None
-    ) -> api.AppendTokensResponse:
+    async def _append(self, request: api.AppendTokensRequest) -> api.AppendTokensResponse:
         token_ids = request.token_ids
         self._limits.check_append(len(token_ids))
         record = await self._session(request.session_id)
@@ -161,9 +166,7 @@ class RuntimeService(runtime_pb2_grpc.RuntimeServiceServicer):
             if not token_ids:
                 return _unchanged(record)
             self._limits.check_room(record.history_length, len(token_ids))
-            operation.at_worker = True
-            worker = self._workers.at(record.address)
-            answer = await worker.append(record, token_ids, timeout_seconds, operation.call)
+            answer = await self._lanes.append(operation, token_ids)
             await self._operations.finish(operation, answer.lane)
         return api.AppendTokensResponse(
             history_length=answer.lane.history_length,
@@ -182,27 +185,26 @@ class RuntimeService(runtime_pb2_grpc.RuntimeServiceServicer):
         async with self._operations.running(record, generation.intent(request, sampling)) as operation:
             record = operation.record
             if request.HasField("expected_history_length"):
-                validation.check_history_length(request.expected_history_length, record.history_length)
-            if not record.history_length:
+                validation.check_history_length(request.expected_history_length, record.operation_start)
+            if not record.operation_start:
                 raise EmptyHistory("append tokens before generating")
-            max_tokens = self._limits.within_room(record.history_length, request.max_tokens)
+            if request.op_id:
+                sampling.seed = record.operation_seed
+            max_tokens = self._limits.within_room(record.operation_start, request.max_tokens)
             await context.send_initial_metadata(((OP_ID_KEY, operation.op_id),))
             tracing.annotate(op_id=operation.op_id)
-            if record.num_dropped_tokens:
+            produced = await self._lanes.produced(operation, request.resume_token_ids) if request.op_id else []
+            if record.num_dropped_tokens and not produced:
                 yield generation.truncated(record)
-            timeout_seconds = context.time_remaining()
-            operation.at_worker = True
-            worker = self._workers.at(record.address)
-            worker_request = generation.worker_request(record, request, sampling, max_tokens)
-            async with aclosing(worker.generate(worker_request, timeout_seconds, operation.call)) as responses:
-                done = None
-                async for response in responses:
-                    if response.HasField("done"):
-                        done = response.done
-                        break
-                    yield generation.token(response)
-            if done is None:
-                raise WorkerFault("the worker's stream ended without `done`")
+            for token_id in produced[len(request.resume_token_ids) :]:
+                yield api.GenerateResponse(token_id=token_id)
+            stream = GenerateStream(
+                self._workers, self._lanes, operation, request, sampling, max_tokens, context.time_remaining, produced
+            )
+            async with aclosing(stream.tokens()) as tokens:
+                async for response in tokens:
+                    yield response
+            done = stream.done
             await self._operations.finish(operation, done.lane)
         tracing.annotate(
             history_length=done.lane.history_length,
@@ -219,7 +221,7 @@ def _observe(session_id: str) -> None:
 
 
 def _digest(token_ids: Sequence[int]) -> str:
-    return hashlib.sha256(struct.pack(f"<{len(token_ids)}I", *token_ids)).hexdigest()
+    return hashlib.sha256(pack(token_ids)).hexdigest()
 
 
 def _is_repeated(record: SessionRecord, expected_history_length: int, digest: str) -> bool:

@@ -138,6 +138,14 @@ class RouterSettings(RpcServerSettings):
         reason="longer than any pause of a healthy router, short for a person who waits",
         gt=0,
     )
+    journal_tokens: int = setting(
+        262_144,
+        "how much of a session's history, the latest part, is journaled in Redis; at least one append of the "
+        "largest size",
+        unit="tokens",
+        reason="four appends of the largest size; a MiB for the few sessions that are so long",
+        ge=1,
+    )
     heartbeat_interval_seconds: float = setting(
         1.0,
         "how often workers report",
@@ -158,6 +166,28 @@ class RouterSettings(RpcServerSettings):
         unit="seconds",
         reason="every client that is at work asks again within that time",
         ge=0,
+    )
+    parked_ttl_seconds: int = setting(
+        86_400,
+        "how long a session without a lane, such as one whose worker was lost, is kept for its next call",
+        unit="seconds",
+        reason="a day: it costs no memory of a worker",
+        ge=1,
+    )
+    snapshot_turns: int = setting(
+        1,
+        "after how many turns a session is written to its worker's snapshot store",
+        unit="turns",
+        reason="any turn can be gone back to; what is written is what the turn added",
+        ge=1,
+        le=4,
+    )
+    recovery_seconds: float = setting(
+        2.0,
+        "a session is also written when prefilling anew what came since the last time would take so long",
+        unit="seconds",
+        reason="the pause that a client notices when a worker is lost",
+        gt=0,
     )
     max_append_tokens: int = setting(
         65536,

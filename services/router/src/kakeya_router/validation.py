@@ -85,6 +85,15 @@ def check_generate(request: runtime_pb2.GenerateRequest) -> None:
     if request.logprobs > MAX_LOGPROBS:
         raise invalid("logprobs", f"must be at most {MAX_LOGPROBS}")
     _check_stop_sequences(request.stop_token_sequences)
+    _check_resumption(request)
+
+
+def _check_resumption(request: runtime_pb2.GenerateRequest) -> None:
+    check_text("op_id", request.op_id, MAX_REQUEST_ID_BYTES)
+    if request.resume_token_ids and not request.op_id:
+        raise invalid("resume_token_ids", "of no operation; there is no op_id")
+    if len(request.resume_token_ids) > request.max_tokens:
+        raise invalid("resume_token_ids", "are more than max_tokens")
 
 
 def _check_stop_sequences(sequences: Sequence[runtime_pb2.TokenSequence]) -> None:
@@ -97,6 +106,7 @@ def _check_stop_sequences(sequences: Sequence[runtime_pb2.TokenSequence]) -> Non
 def check_generate_vocabulary(request: runtime_pb2.GenerateRequest, vocab_size: int) -> None:
     """Raises TokenOutOfVocabulary."""
     check_vocabulary("logit_bias", request.logit_bias, vocab_size)
+    check_vocabulary("resume_token_ids", request.resume_token_ids, vocab_size)
     for sequence in request.stop_token_sequences:
         check_vocabulary("stop_token_sequences", sequence.token_ids, vocab_size)
 

@@ -16,13 +16,14 @@ MAX_COUNT = 1 << 53
 MAX_LANE_BYTES = 1 << 46
 MAX_LANES = 1 << 16
 MAX_RETAINED_RANGES = 1024
+MAX_SWEPT_NAMES = 1024
 MAX_POOL_BYTES = 63  # a DNS label, as Kubernetes wants it
 
 MAX_WORKER_ID_BYTES = 128
 
 _NAMES = {"worker_id": MAX_WORKER_ID_BYTES, "incarnation": 64, "model": validation.MAX_MODEL_BYTES, "address": 256}
 _NAMES |= {"fingerprint": validation.MAX_FINGERPRINT_BYTES}
-_NOTES = {"backend": 64, "dtype": 64, "weights": 64, "tokenizer_digest": 64}
+_NOTES = {"backend": 64, "dtype": 64, "weights": 64, "tokenizer_digest": 64, "snapshot_store": 256}
 _SIZES = ("slab_bytes", "lane_bytes", "num_lanes", "window", "kv_bytes_per_token", "vocab_size")
 
 
@@ -37,6 +38,8 @@ def check_join(request: pb.JoinRequest) -> None:
         if not getattr(request, field):
             raise validation.invalid(field, "must be at least 1")
     _check_counts(request, ("slab_bytes", "kv_bytes_per_token"))
+    if not 0 <= request.prefill_tokens_per_second <= MAX_COUNT:
+        raise validation.invalid("prefill_tokens_per_second", f"must be at least 0 and at most {MAX_COUNT}")
     _check_lanes(request)
     try:
         HostPort.parse(request.address)
@@ -65,6 +68,13 @@ def may_be_leased(lane: pb.LaneReport) -> bool:
 def check_leave(request: pb.LeaveRequest) -> None:
     """Raises InvalidField."""
     _check_identity(request.pool, request.worker_id, request.incarnation)
+
+
+def check_sweep(request: pb.SweepSnapshotsRequest) -> None:
+    """Raises InvalidField."""
+    _check_identity(request.pool, request.worker_id, request.incarnation)
+    if len(request.names) > MAX_SWEPT_NAMES:
+        raise validation.invalid("names", f"{len(request.names)} of them; at most {MAX_SWEPT_NAMES}")
 
 
 def check_pool(pool: str) -> None:

@@ -1,13 +1,14 @@
 """Calls to the workers' VerifierService; gRPC's errors end here."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Collection, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
 import grpc
 
 from kakeya_router.acknowledgements import Acknowledgements
+from kakeya_router.detached_tasks import Outcome
 from kakeya_router.store.records import UNSET, Overflow, SessionRecord
 from kakeya_shared import error_details, tracing
 from kakeya_shared.errors import DeadlineExceeded, SessionNotFound, StaleEpoch
@@ -22,6 +23,7 @@ _END_SECONDS = 0.5
 
 # A worker that vanished without a goodbye is noticed by keepalive; one that came back is found within a second.
 _OPTIONS = [
+    ("grpc.use_local_subchannel_pool", 1),  # a new worker at an old one's address does not inherit its back-off
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 5_000),
     ("grpc.http2.ping_timeout_ms", 5_000),  # a minute, else
@@ -31,7 +33,7 @@ _OPTIONS = [
 ]
 
 
-class WorkerError(Exception):
+class WorkerError(Outcome):
     """Base of what can go wrong with a call beside the errors of the tree."""
 
 
@@ -48,16 +50,29 @@ class WorkerFault(WorkerError):
 
 
 class RunningCall:
-    """A call that another task may end; it then raises `asyncio.CancelledError` where it is awaited."""
+    """A call that another task may end; it then raises `asyncio.CancelledError` where it is awaited.
+
+    Attributes:
+        cancelled: nothing is called any more.
+        worker_lost: this call was ended since its worker is gone.
+    """
 
     def __init__(self) -> None:
         self._call: grpc.aio.Call | None = None
         self.cancelled = False
+        self.worker_lost = False
 
     def started(self, call: grpc.aio.Call) -> None:
         self._call = call
+        self.worker_lost = False
         if self.cancelled:
             call.cancel()
+
+    def lose_worker(self) -> None:
+        """Ends the call that runs now; there may be others."""
+        if self._call is not None:
+            self.worker_lost = True
+            self._call.cancel()
 
     def cancel(self) -> None:
         self.cancelled = True
@@ -95,26 +110,33 @@ class WorkerClient:
         with self._calling("OpenSession") as metadata:
             return await self._stub.OpenSession(request, timeout=timeout, metadata=metadata)
 
-    async def append(
-        self, record: SessionRecord, token_ids: Sequence[int], timeout: float | None, running: RunningCall
-    ) -> pb.AppendResponse:
+    async def append(self, record: SessionRecord, token_ids: Sequence[int], running: RunningCall) -> pb.AppendResponse:
+        """Without a time limit: the tokens are in the history, and somebody has to prefill them."""
         request = pb.AppendRequest(
             session_id=record.session_id,
             epoch=record.epoch,
             history_length=record.history_length,
             token_ids=token_ids,
+            operation_number=record.operation_number,
         )
         with self._calling("Append") as metadata:
-            call = self._stub.Append(request, timeout=timeout, metadata=metadata)
+            call = self._stub.Append(request, metadata=metadata)
             running.started(call)
             return await call
 
     async def generate(
-        self, request: pb.GenerateRequest, timeout: float | None, running: RunningCall
+        self,
+        request: pb.GenerateRequest,
+        timeout: float | None,
+        running: RunningCall,
+        journaled_length: Callable[[], int],
     ) -> AsyncGenerator[pb.GenerateResponse, None]:
         """Tokens, then `done`. Close the iterator (`contextlib.aclosing`) to end the call.
 
         Whoever asks for the next token has passed on the one before: the worker is told, and pauses when nobody asks.
+
+        Args:
+            journaled_length: what the worker need not remember.
         """
         request.acknowledges = True
         with self._calling("Generate") as metadata:
@@ -122,7 +144,7 @@ class WorkerClient:
             running.started(call)
             is_done = False
             try:
-                async with self._acknowledgements(request).sending() as acknowledgements:
+                async with self._acknowledgements(request, journaled_length).sending() as acknowledgements:
                     async for response in call:
                         is_done = response.HasField("done")
                         yield response
@@ -130,10 +152,40 @@ class WorkerClient:
             finally:
                 await _end(call, _END_SECONDS if is_done else 0.0)
 
-    async def stop(self, record: SessionRecord, timeout: float) -> pb.LaneState:
-        request = pb.StopRequest(session_id=record.session_id, epoch=record.epoch)
+    async def stop(self, record: SessionRecord, journaled_length: int, timeout: float) -> pb.StopResponse:
+        """What is committed, and what of it was generated after `journaled_length`."""
+        request = pb.StopRequest(
+            session_id=record.session_id,
+            epoch=record.epoch,
+            journaled_length=journaled_length,
+            operation_number=record.operation_number,
+        )
         with self._calling("Stop") as metadata:
-            return (await self._stub.Stop(request, timeout=timeout, metadata=metadata)).lane
+            return await self._stub.Stop(request, timeout=timeout, metadata=metadata)
+
+    async def restore_session(
+        self, record: SessionRecord, names: Sequence[str], timeout: float
+    ) -> pb.OpenSessionResponse:
+        """Opens a lane with what snapshots hold; without names, an empty one."""
+        request = pb.OpenSessionRequest(session_id=record.session_id, epoch=record.epoch, tenant=record.tenant)
+        if names:
+            request.snapshots.extend(names)
+        else:
+            request.MergeFrom(_options(record))
+        with self._calling("OpenSession") as metadata:
+            return await self._stub.OpenSession(request, timeout=timeout, metadata=metadata)
+
+    async def write_snapshot(
+        self, record: SessionRecord, start: int, prefix: str, timeout: float
+    ) -> pb.WriteSnapshotResponse:
+        """Writes what came since `start`, under a name that begins with the prefix."""
+        request = pb.WriteSnapshotRequest(session_id=record.session_id, epoch=record.epoch, start=start, prefix=prefix)
+        with self._calling("WriteSnapshot") as metadata:
+            return await self._stub.WriteSnapshot(request, timeout=timeout, metadata=metadata)
+
+    async def delete_snapshots(self, names: Collection[str], timeout: float) -> None:
+        with self._calling("DeleteSnapshots") as metadata:
+            await self._stub.DeleteSnapshots(pb.DeleteSnapshotsRequest(names=names), timeout=timeout, metadata=metadata)
 
     async def close_session(self, record: SessionRecord, timeout: float) -> int:
         """Returns the final history length."""
@@ -141,14 +193,17 @@ class WorkerClient:
         with self._calling("CloseSession") as metadata:
             return (await self._stub.CloseSession(request, timeout=timeout, metadata=metadata)).final_history_length
 
-    def _acknowledgements(self, request: pb.GenerateRequest) -> Acknowledgements:
+    def _acknowledgements(self, request: pb.GenerateRequest, journaled_length: Callable[[], int]) -> Acknowledgements:
         async def send(num_tokens: int) -> None:
             acknowledge = pb.AcknowledgeRequest(
-                session_id=request.session_id, epoch=request.epoch, num_tokens=num_tokens
+                session_id=request.session_id,
+                epoch=request.epoch,
+                num_tokens=num_tokens,
+                journaled_length=journaled_length(),
             )
             await self._stub.Acknowledge(acknowledge, timeout=_ACKNOWLEDGE_SECONDS)
 
-        return Acknowledgements(send)
+        return Acknowledgements(send, len(request.previous_token_ids))
 
     @contextmanager
     def _calling(self, method: str) -> Iterator[tracing.Metadata]:

@@ -12,13 +12,14 @@ from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.client import Pipeline
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
+from redis.client import NEVER_DECODE
 from redis.commands.core import AsyncScript
 
 from kakeya_router.detached_tasks import DetachedTasks
 from kakeya_shared.errors import StoreUnavailable
 
 T = TypeVar("T")
-Argument = str | int
+Argument = str | int | bytes
 
 # All calls are one short command or script. A busy disk may delay an answer for some hundred milliseconds where
 # each write is synced; what takes longer than this is an outage.
@@ -85,6 +86,15 @@ class RedisConnection:
         """Runs lua/`name`.lua; raises StoreUnavailable."""
         call = self._scripts[name](keys=list(keys), args=list(arguments))
         return await self._calls.complete(self._guarded(call))
+
+    async def read_bytes(self, name: str, start: int, end: int) -> bytes:
+        """Bytes start..end-1 of a string; empty where there is none. Raises StoreUnavailable."""
+        if start >= end:
+            return b""
+        read: bytes = await self.call(
+            lambda redis: redis.execute_command("GETRANGE", name, start, end - 1, **{NEVER_DECODE: True})
+        )
+        return read
 
     async def pipeline(self, add: Callable[["Batch"], Awaitable[None]]) -> list[Any]:
         """Sends the commands that `add` queues in one round trip; not atomic. Raises StoreUnavailable."""

@@ -68,6 +68,10 @@ class PoolKeys:
         """Hash: a `SessionRecord`."""
         return self._key(f"session:{session_id}")
 
+    def journal(self, session_id: str) -> str:
+        """String: the last tokens of the session's history, 4 bytes each, little-endian; see `SessionRecord`."""
+        return self._key(f"journal:{session_id}")
+
     def operation(self, session_id: str) -> str:
         """Hash: the session's running operation; that it exists is the session's busy flag."""
         return self._key(f"op:{session_id}")

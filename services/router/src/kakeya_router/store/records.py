@@ -1,7 +1,7 @@
 """What the hashes in Redis say."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from typing import Any, Self
 
@@ -19,6 +19,7 @@ class State(StrEnum):
     OPEN = "open"
     CLOSING = "closing"
     FAILED = "failed"
+    PARKED = "parked"
     LOST = "lost"
 
 
@@ -63,6 +64,8 @@ class WorkerRecord(Hash):
         weights: mode of the weights; `dtype` is the KV's.
         exact, fingerprint: see `kakeya.v1.CreateSessionResponse`.
         tokenizer_digest: of its checkpoint's tokenizer, see `kakeya.v1.Model`.
+        snapshot_store: of its snapshot store, equal for workers that read each other's; empty: it has none.
+        prefill_tokens_per_second: as it measured at its start; 0: not known.
         reserved_bytes: lanes reserved for sessions.
         kv_live_bytes: the sum over the session records, kept by their changes.
         reported_kv_live_bytes: the worker's own sum at its last heartbeat.
@@ -89,6 +92,8 @@ class WorkerRecord(Hash):
     fingerprint: str = ""
     exact: bool = False
     tokenizer_digest: str = ""
+    snapshot_store: str = ""
+    prefill_tokens_per_second: int = 0
     reserved_bytes: int = 0
     kv_live_bytes: int = 0
     reported_kv_live_bytes: int = 0
@@ -115,7 +120,17 @@ class SessionRecord(Hash):
         sink, window: as asked for, UNSET where left to the worker; once open, as the worker chose.
         pin: as asked for, or UNSET; once open, `sink` covers it.
         exact, fingerprint: the worker's.
+        history_length: what the worker has committed, as it last said; `kv_live_bytes` and `retained` with it.
+        journal_length: tokens of the history, of which the lane may lack the last: they are journaled first.
+        journal_start: history index of the first token that the journal still holds.
         retained: the part of the history that is kept, see `token_ranges`.
+        boundaries: history lengths at which the last turns ended, separated by commas; at most four.
+        snapshots: see `snapshot_plan`.
+        snapshot_store: the one that they are in.
+        operation_number: rises with each operation and each router that takes one over; workers refuse what comes from
+            one before.
+        operation_id, operation_start, operation_seed: the latest operation, by the id that its client knows, the
+            history length that it began at, and the seed of a Generate.
         tenant, key_id: whose it is, and the key that made it; empty where no keys are asked for.
         eos: EOS token ids, separated by commas.
         reserved_bytes: of its lane; 0 once the lane is given back.
@@ -150,8 +165,17 @@ class SessionRecord(Hash):
     request_id: str = ""
     request_digest: str = ""
     history_length: int = 0
+    journal_length: int = 0
+    journal_start: int = 0
     kv_live_bytes: int = 0
     retained: str = ""
+    boundaries: str = ""
+    snapshots: str = ""
+    snapshot_store: str = ""
+    operation_number: int = 0
+    operation_id: str = ""
+    operation_start: int = 0
+    operation_seed: int = 0
     inv1_violations: int = 0
     inv2_violations: int = 0
     idle_since_ms: int = 0
@@ -174,12 +198,33 @@ class SessionRecord(Hash):
         return self.history_length - sum(map(len, self.retained_ranges))
 
     @property
+    def turn_boundaries(self) -> list[int]:
+        return [int(length) for length in self.boundaries.split(",") if length]
+
+    @property
+    def is_recoverable(self) -> bool:
+        """Whether it can be had again when its lane is gone."""
+        return self.journal_start == 0 or bool(self.snapshots)
+
+    @property
     def holds_lane(self) -> bool:
         return self.reserved_bytes > 0
 
+    def without_lane(self) -> Self:
+        """What becomes of it now that its lane is gone."""
+        return replace(
+            self,
+            state=State.PARKED if self.is_recoverable and self.state is State.OPEN else State.LOST,
+            worker_id="",
+            reserved_bytes=0,
+            kv_live_bytes=0,
+            retained="",
+            history_length=self.journal_length,
+        )
+
     @property
     def keys(self) -> list[str]:
-        """The KEYS of every script on a session, always these eleven in this order; lua/prelude.lua names them too."""
+        """The KEYS of every script on a session, always these twelve in this order; lua/prelude.lua names them too."""
         pool = PoolKeys(self.pool)
         return [
             pool.session(self.session_id),
@@ -193,4 +238,5 @@ class SessionRecord(Hash):
             pool.waiters,
             pool.idle,
             pool.tokens(self.tenant),
+            pool.journal(self.session_id),
         ]

@@ -3,14 +3,16 @@
 import json
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
+from kakeya_router.snapshot_plan import Snapshots, text
 from kakeya_router.store.connection import Argument, RedisConnection
 from kakeya_router.store.keys import PoolKeys, pool_of
 from kakeya_router.store.limits import UNLIMITED, Limits
-from kakeya_router.store.records import SessionRecord
+from kakeya_router.store.packed_tokens import BYTES_PER_TOKEN, pack, unpack
+from kakeya_router.store.records import SessionRecord, WorkerRecord
 
 _REQUEST_TTL_MS = 600_000
 
@@ -44,11 +46,13 @@ class Glance:
 
     Attributes:
         alive: whether the incarnation that holds its lane is registered.
+        busy: whether an operation runs.
         idle_seconds: since the last operation ended; 0 while one runs.
     """
 
     record: SessionRecord
     alive: bool
+    busy: bool
     idle_seconds: float
 
 
@@ -78,6 +82,31 @@ class TenantUsage:
 
 
 @dataclass(frozen=True, slots=True)
+class Retention:
+    """How long a session without a lane is kept: one that cannot be had again, and one that can."""
+
+    lost_ms: int
+    parked_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class LaneAtRest:
+    """What the worker holds when an operation has ended.
+
+    Attributes:
+        retained: as in the record.
+        journal_length: history length up to which everything is journaled.
+        token_ids: those after it.
+    """
+
+    history_length: int
+    kv_live_bytes: int
+    retained: str
+    journal_length: int
+    token_ids: Sequence[int] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Intent:
     """What an operation is about to do, as its record says.
 
@@ -86,6 +115,9 @@ class Intent:
         parameters: of the operation, as JSON holds them; never the tokens of an append.
         num_tokens, digest: of an append.
         is_charged: whether the tenant's quota of tokens counts.
+        seed: of a Generate.
+        op_id: that its client has given to a Generate; empty: none.
+        may_begin: it need not be the session's latest operation.
     """
 
     kind: str
@@ -93,6 +125,9 @@ class Intent:
     num_tokens: int = 0
     digest: str = ""
     is_charged: bool = True
+    seed: int = 0
+    op_id: str = ""
+    may_begin: bool = True
 
 
 class SessionStore:
@@ -148,7 +183,7 @@ class SessionStore:
         now_ms = seconds * 1000 + microseconds // 1000
         busy = lease_until_ms is not None and int(lease_until_ms) > now_ms
         idle_seconds = 0.0 if busy else max(0, now_ms - record.idle_since_ms) / 1000
-        return Glance(record, incarnation == record.incarnation, idle_seconds)
+        return Glance(record, incarnation == record.incarnation, busy, idle_seconds)
 
     async def of_request(self, pool: str, tenant: str, request_id: str) -> str | None:
         """The session that the tenant's earlier CreateSession with this request id made."""
@@ -157,13 +192,13 @@ class SessionStore:
         return found
 
     async def reserve(
-        self, record: SessionRecord, op_id: str, limits: Limits = UNLIMITED, waiter_id: str = ""
+        self, record: SessionRecord, claim: str, limits: Limits = UNLIMITED, waiter_id: str = ""
     ) -> Reply:
         """`waiter_id` of who stands in the line; see lua/reserve_session.lua."""
         return await self._run(
             "reserve_session",
             record,
-            op_id,
+            claim,
             self._router_id,
             self._lane_lease_ms,
             _REQUEST_TTL_MS if record.request_id else 0,
@@ -176,16 +211,32 @@ class SessionStore:
     async def mark_open(
         self,
         record: SessionRecord,
-        op_id: str,
+        claim: str,
         sink: int,
         window: int,
         *,
         history_length: int = 0,
         kv_live_bytes: int = 0,
         retained: str = "",
+        source: SessionRecord | None = None,
     ) -> Reply:
-        """With what the worker chose, and what its lane holds; the reply's record is the open session's."""
-        return await self._run("mark_open", record, op_id, sink, window, history_length, kv_live_bytes, retained)
+        """With what the worker chose, and what its lane holds; the reply's record is the open session's.
+
+        Args:
+            source: of a fork.
+        """
+        keys = PoolKeys(record.pool)
+        return await self._run(
+            "mark_open",
+            record,
+            claim,
+            sink,
+            window,
+            history_length,
+            kv_live_bytes,
+            retained,
+            more_keys=() if source is None else (keys.session(source.session_id), keys.journal(source.session_id)),
+        )
 
     async def use_source(self, record: SessionRecord, boundary: int | None = None) -> Reply:
         """Looks at a session that another is to branch off from, at its end; the reply's record is as of now."""
@@ -196,13 +247,13 @@ class SessionStore:
         return await self._run("share_session", record)
 
     async def begin_operation(
-        self, record: SessionRecord, op_id: str, intent: Intent, tokens_per_minute: int = 0
+        self, record: SessionRecord, claim: str, intent: Intent, tokens_per_minute: int = 0
     ) -> Reply:
         """The reply's record is as of the begin; `tokens_per_minute` is the tenant's quota, 0 for none."""
         return await self._run(
             "begin_operation",
             record,
-            op_id,
+            claim,
             intent.kind,
             self._router_id,
             self._lease_ms,
@@ -211,52 +262,122 @@ class SessionStore:
             intent.num_tokens,
             intent.digest,
             tokens_per_minute,
+            intent.seed,
+            intent.op_id,
+            int(intent.may_begin),
         )
 
-    async def renew_operation(self, record: SessionRecord, op_id: str) -> Reply:
-        return await self._run("renew_operation", record, op_id, self._lease_ms)
+    async def renew_operation(self, record: SessionRecord, claim: str) -> Reply:
+        return await self._run("renew_operation", record, claim, self._lease_ms)
 
-    async def end_operation(
-        self, record: SessionRecord, op_id: str, history_length: int, kv_live_bytes: int, retained: str
+    async def extend_journal(
+        self, record: SessionRecord, claim: str, start: int, token_ids: Sequence[int], max_tokens: int
     ) -> Reply:
-        """`retained` as in the record."""
-        return await self._run("end_operation", record, op_id, record.epoch, history_length, kv_live_bytes, retained)
+        """Adds tokens to the history, of which the first has the index `start`; see lua/extend_journal.lua.
 
-    async def release_operation(self, record: SessionRecord, op_id: str) -> Reply:
-        return await self._run("release_operation", record, op_id)
+        Args:
+            max_tokens: the oldest beyond so many leave the journal.
+        """
+        return await self._run("extend_journal", record, claim, record.epoch, start, pack(token_ids), max_tokens)
 
-    async def fail(self, record: SessionRecord, op_id: str, invariant: str) -> Reply:
+    async def retract(self, record: SessionRecord, claim: str, length: int) -> Reply:
+        """Takes the last tokens out of the history again, down to a length; see lua/retract_journal.lua."""
+        return await self._run("retract_journal", record, claim, record.epoch, length)
+
+    async def journal(self, record: SessionRecord, start: int, end: int) -> list[int]:
+        """Tokens start..end-1 of a history; none where the journal does not reach back to the first."""
+        keys = PoolKeys(record.pool)
+        key = keys.journal(record.session_id)
+        first, now_first = -1, record.journal_start
+        while now_first != first:  # it may be trimmed at any time
+            first = now_first
+            packed = await self._redis.read_bytes(
+                key, BYTES_PER_TOKEN * max(0, start - first), BYTES_PER_TOKEN * max(0, end - first)
+            )
+            field = await self._redis.call(lambda redis: redis.hget(keys.session(record.session_id), "journal_start"))
+            now_first = int(field or 0)
+        return unpack(packed) if start >= first else []
+
+    async def end_operation(self, record: SessionRecord, claim: str, end: LaneAtRest) -> Reply:
+        return await self._run(
+            "end_operation",
+            record,
+            claim,
+            record.epoch,
+            end.history_length,
+            end.kv_live_bytes,
+            end.retained,
+            end.journal_length,
+            pack(end.token_ids),
+        )
+
+    async def release_operation(self, record: SessionRecord, claim: str) -> Reply:
+        return await self._run("release_operation", record, claim)
+
+    async def fail(self, record: SessionRecord, claim: str, invariant: str) -> Reply:
         """`invariant` is "inv1" or "inv2"."""
-        return await self._run("fail_session", record, op_id, f"{invariant}_violations")
+        return await self._run("fail_session", record, claim, f"{invariant}_violations")
 
-    async def lose(self, record: SessionRecord, op_id: str, retention_ms: int) -> Reply:
-        return await self._run("lose_session", record, op_id, retention_ms)
+    async def lose(
+        self, record: SessionRecord, claim: str, retention: Retention, start: int, token_ids: Sequence[int]
+    ) -> Reply:
+        """Ends an operation whose lane is gone; `token_ids`, from the history index `start` on, are in the history."""
+        return await self._run(
+            "lose_session", record, claim, retention.lost_ms, retention.parked_ms, start, pack(token_ids), ""
+        )
+
+    async def unseat(self, record: SessionRecord, claim: str) -> Reply:
+        """Parks a session whose lane is gone, while the operation goes on."""
+        return await self._run("unseat_session", record, claim)
+
+    async def seat(self, record: SessionRecord, claim: str, worker: WorkerRecord) -> Reply:
+        """Reserves a lane for a parked session; the reply's record has it."""
+        seated = replace(record, worker_id=worker.worker_id, incarnation=worker.incarnation, address=worker.address)
+        return await self._run(
+            "seat_session", seated, claim, worker.worker_id, worker.incarnation, worker.address, worker.lane_bytes
+        )
+
+    async def set_snapshots(
+        self, record: SessionRecord, snapshots: Snapshots, journal_start: int, snapshot_store: str
+    ) -> Reply:
+        """Replaces those of the record by others, of which some may be new."""
+        length = snapshots[-1].length if snapshots else 0
+        return await self._run(
+            "set_snapshots",
+            record,
+            record.epoch,
+            record.snapshots,
+            text(snapshots),
+            length,
+            journal_start,
+            snapshot_store,
+        )
 
     async def begin_close(
-        self, record: SessionRecord, op_id: str, cause: Cause, *, idle_ms: int = 0, wanted_by: str = ""
+        self, record: SessionRecord, claim: str, cause: Cause, *, idle_ms: int = 0, wanted_by: str = ""
     ) -> Reply:
         """The last two are of Cause.IDLE: how long it must have been idle, and the tenant that wants its lane."""
         return await self._run(
-            "begin_close", record, op_id, self._router_id, self._lane_lease_ms, cause.value, idle_ms, wanted_by
+            "begin_close", record, claim, self._router_id, self._lane_lease_ms, cause.value, idle_ms, wanted_by
         )
 
-    async def delete(self, record: SessionRecord, op_id: str, history_length: int) -> Reply:
+    async def delete(self, record: SessionRecord, claim: str, history_length: int) -> Reply:
         """`history_length` is the final one."""
-        return await self._run("delete_session", record, op_id, history_length)
+        return await self._run("delete_session", record, claim, history_length)
 
     async def expired(self, pool: str, limit: int) -> list[SessionRecord]:
         """Sessions whose time has come, longest overdue first."""
         expiry = PoolKeys(pool).expiry
         now_ms = await self._redis.now_ms()
         ids = await self._redis.call(lambda redis: redis.zrangebyscore(expiry, "-inf", now_ms, 0, limit))
-        return await self._records(pool, ids)
+        return await self.records(pool, ids)
 
     async def idle(self, pool: str, idle_ms: int, start: int, limit: int) -> list[SessionRecord]:
         """Sessions that have been idle for so long, the longest first, from the `start`th on."""
         key = PoolKeys(pool).idle
         until_ms = await self._redis.now_ms() - idle_ms
         ids = await self._redis.call(lambda redis: redis.zrangebyscore(key, "-inf", until_ms, start, limit))
-        return await self._records(pool, ids)
+        return await self.records(pool, ids)
 
     async def page(self, pool: str, cursor: int, limit: int) -> SessionPage:
         """Some of a pool's sessions; the first page has cursor 0.
@@ -266,7 +387,7 @@ class SessionStore:
         """
         keys = PoolKeys(pool)
         next_cursor, found = await self._redis.call(lambda redis: redis.zscan(keys.expiry, cursor, count=limit))
-        records = await self._records(pool, [session_id for session_id, _ in found])
+        records = await self.records(pool, [session_id for session_id, _ in found])
 
         async def read(batch: Any) -> None:
             batch.redis.time()
@@ -298,24 +419,31 @@ class SessionStore:
     async def of_incarnation(self, pool: str, incarnation: str, limit: int) -> list[SessionRecord]:
         """Some of the sessions whose lanes an incarnation holds, or held."""
         key = PoolKeys(pool).sessions(incarnation)
-        return await self._records(pool, await self._redis.call(lambda redis: redis.srandmember(key, limit)))
+        return await self.records(pool, await self._redis.call(lambda redis: redis.srandmember(key, limit)))
 
-    async def lose_all(self, records: Sequence[SessionRecord], retention_ms: int) -> list[str]:
-        """Marks the sessions of a gone incarnation LOST; returns each one's outcome, see lua/lose_session.lua."""
+    async def lose_all(self, records: Sequence[SessionRecord], retention: Retention) -> list[str]:
+        """Takes sessions off the lanes of a gone incarnation; returns each one's outcome, see lua/lose_session.lua."""
 
         async def lose(batch: Any) -> None:
             for record in records:
-                await batch.script("lose_session", record.keys, (record.session_id, "", retention_ms))
+                arguments = (
+                    *(record.session_id, "", retention.lost_ms, retention.parked_ms, 0, ""),
+                    record.incarnation,
+                )
+                await batch.script("lose_session", record.keys, arguments)
 
         outcomes: list[str] = await self._redis.pipeline(lose)
         return outcomes
 
-    async def _records(self, pool: str, session_ids: Sequence[str]) -> list[SessionRecord]:
+    async def records(self, pool: str, session_ids: Sequence[str]) -> list[SessionRecord]:
+        """Those of the sessions that there are."""
         found = await self._redis.hashes([PoolKeys(pool).session(session_id) for session_id in session_ids])
         return [SessionRecord.from_hash(values) for values in found if values]
 
-    async def _run(self, script: str, record: SessionRecord, *arguments: Argument) -> Reply:
-        answer = await self._redis.script(script, record.keys, (record.session_id, *arguments))
+    async def _run(
+        self, script: str, record: SessionRecord, *arguments: Argument, more_keys: Sequence[str] = ()
+    ) -> Reply:
+        answer = await self._redis.script(script, [*record.keys, *more_keys], (record.session_id, *arguments))
         if isinstance(answer, str):
             return Reply(answer)
         outcome, *rest = answer

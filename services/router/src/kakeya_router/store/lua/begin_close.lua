@@ -1,7 +1,7 @@
 -- Takes the session for good, also from a running operation. Should this router vanish before delete_session,
 -- the reaper closes the session again once the lease has lapsed.
--- KEYS    session, operation, worker, sessions, expiry, request, usage, queue, waiters, idle, tokens
--- ARGV    session_id, op_id, router, lease_ms,
+-- KEYS    session, operation, worker, sessions, expiry, request, usage, queue, waiters, idle, tokens, journal
+-- ARGV    session_id, claim, router, lease_ms,
 --         cause: 'request' (a client's CloseSession), 'expiry' (the reaper), 'abandon' (the CreateSession that
 --         made it cannot answer any more), 'idle' (its lane is wanted),
 --         then for 'idle': how long it must have been idle in milliseconds, the tenant that wants the lane
@@ -10,7 +10,7 @@
 --         {'kept'}            not expired, or busy; or wanted by another CreateSession; or not idle for so long, or
 --                             of a tenant that holds less than two lanes more than the one that wants the lane: with
 --                             one more, the two would take it from each other in turn
-local session_id, op_id, router, lease_ms, cause = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local session_id, claim, router, lease_ms, cause = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local record = redis.call('HGETALL', KEYS[1])
 if #record == 0 then
   redis.call('ZREM', KEYS[5], session_id)
@@ -37,14 +37,14 @@ elseif cause == 'idle' then
   end
 elseif state == 'closing' or (state == 'opening' and cause == 'request') then
   return {'missing'}
-elseif cause == 'abandon' and state == 'open' and redis.call('HGET', KEYS[1], 'shared') == '1' then
+elseif cause == 'abandon' and (state == 'open' or state == 'parked') and redis.call('HGET', KEYS[1], 'shared') == '1' then
   return {'kept'}
 end
 redis.call('HSET', KEYS[1], 'state', 'closing')
 -- What the operation that is closed with it has used is charged when the final length is known.
 local running = redis.call('HMGET', KEYS[2], 'start_length', 'tokens_per_minute')
 redis.call('DEL', KEYS[2])
-redis.call('HSET', KEYS[2], 'op_id', op_id, 'kind', 'close', 'router', router, 'lease_until_ms', now + lease_ms)
+redis.call('HSET', KEYS[2], 'claim', claim, 'kind', 'close', 'router', router, 'lease_until_ms', now + lease_ms)
 if running[1] then
   redis.call('HSET', KEYS[2], 'start_length', running[1], 'tokens_per_minute', running[2] or 0)
 end

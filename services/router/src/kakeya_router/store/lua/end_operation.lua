@@ -1,28 +1,38 @@
 -- Ends an operation, writes through what the worker has committed, and charges it.
--- KEYS    session, operation, worker, sessions, expiry, request, usage, queue, waiters, idle, tokens
--- ARGV    session_id, op_id, epoch, history_length, kv_live_bytes, retained
+-- KEYS    session, operation, worker, sessions, expiry, request, usage, queue, waiters, idle, tokens, journal
+-- ARGV    session_id, claim, epoch, history_length, kv_live_bytes and retained of the lane,
+--         start and tokens: what was generated and is not journaled yet, as extend_journal.lua takes it
 -- returns 'ended'
 --         'gone'      closed, lost, taken over or under another lease; nothing is changed
 --         'regressed' the committed position fell (INV-2); nothing is changed
+--         'unknown'   the lane ends beyond the journal and those tokens; nothing is changed
 local record = redis.call('HMGET', KEYS[1], 'epoch', 'incarnation', 'history_length', 'kv_live_bytes', 'ttl_ms')
-local operation = redis.call('HMGET', KEYS[2],
-  'op_id', 'start_length', 'append_end', 'append_digest', 'tokens_per_minute')
+local operation = redis.call('HMGET', KEYS[2], 'claim', 'start_length', 'tokens_per_minute', 'kind')
 if operation[1] ~= ARGV[2] or record[1] ~= ARGV[3] then
   return 'gone'
 end
-if tonumber(ARGV[4]) < tonumber(record[3]) then
+local history_length = tonumber(ARGV[4])
+if history_length < tonumber(record[3]) then
   return 'regressed'
+end
+local journaled = tonumber(redis.call('HGET', KEYS[1], 'journal_length') or 0)
+if history_length > math.max(journaled, ARGV[7] + #ARGV[8] / 4) then
+  return 'unknown'
+end
+local journal_length = extend_journal(tonumber(ARGV[7]), ARGV[8])
+if not journal_length then
+  return 'unknown'
 end
 local now = now_ms()
 redis.call('HSET', KEYS[1],
   'history_length', ARGV[4], 'kv_live_bytes', ARGV[5], 'retained', ARGV[6], 'idle_since_ms', now)
-if operation[3] == ARGV[4] then
-  redis.call('HSET', KEYS[1], 'append_start', operation[2], 'append_end', operation[3], 'append_digest', operation[4])
-end
 if redis.call('HGET', KEYS[3], 'incarnation') == record[2] then
   redis.call('HINCRBY', KEYS[3], 'kv_live_bytes', ARGV[5] - record[4])
 end
-charge(operation[2], operation[5], ARGV[4], now)
+charge(operation[2], operation[3], journal_length, now)
+if operation[4] == 'generate' and journal_length > tonumber(operation[2]) then
+  add_boundary(journal_length)
+end
 redis.call('DEL', KEYS[2])
 redis.call('ZADD', KEYS[5], now + record[5], ARGV[1])
 redis.call('ZADD', KEYS[10], now, ARGV[1])

@@ -1,25 +1,47 @@
--- Marks a session LOST; the record answers until its retention ends.
--- KEYS    session, operation, worker, sessions, expiry, request, usage, queue, waiters, idle, tokens
--- ARGV    session_id, op_id ('' in a sweep: the incarnation is gone, whatever runs), retention_ms
--- returns 'lost' | 'gone' (closed, being closed, failed, lost before, or taken over)
+-- Takes a session off a lane that is gone: it is PARKED where it can be had again, else LOST, and its record answers
+-- until its retention ends.
+-- KEYS    session, operation, worker, sessions, expiry, request, usage, queue, waiters, idle, tokens, journal
+-- ARGV    session_id, claim ('' in a sweep: the incarnation is gone), lost_ms and parked_ms (how long it is kept then),
+--         start and tokens: what was generated and is not journaled yet, as extend_journal.lua takes it,
+--         incarnation that is gone (in a sweep)
+-- returns 'lost' | 'parked' | 'gone' (closed, being closed, failed, lost or parked before, or taken over)
+--         'busy'  in a sweep: an operation runs, and sees to it itself
 --         'alive' in a sweep: its incarnation has joined again; nothing is changed
-local record = redis.call('HMGET', KEYS[1], 'state', 'incarnation', 'history_length')
+local record = redis.call('HMGET', KEYS[1], 'state', 'incarnation')
+local now = now_ms()
 if ARGV[2] == '' then
-  if record[2] and redis.call('HGET', KEYS[3], 'incarnation') == record[2] then
+  if record[2] ~= ARGV[7] then
+    redis.call('SREM', KEYS[4], ARGV[1])
+    return 'gone'  -- it has another lane by now
+  end
+  if redis.call('HGET', KEYS[3], 'incarnation') == record[2] then
     return 'alive'
   end
   redis.call('SREM', KEYS[4], ARGV[1])
-elseif redis.call('HGET', KEYS[2], 'op_id') ~= ARGV[2] then
+  local lease_until = redis.call('HGET', KEYS[2], 'lease_until_ms')
+  if record[1] == 'open' and lease_until and tonumber(lease_until) > now then
+    return 'busy'
+  end
+elseif redis.call('HGET', KEYS[2], 'claim') ~= ARGV[2] then
   return 'gone'
 end
-if record[1] ~= 'open' and record[1] ~= 'opening' then
+if record[1] ~= 'open' and record[1] ~= 'opening' and (record[1] ~= 'parked' or ARGV[2] == '') then
   return 'gone'
 end
-local now = now_ms()
-charge_operation(record[3], now)
+if ARGV[6] ~= '' then
+  extend_journal(tonumber(ARGV[5]), ARGV[6])
+end
+charge_operation(redis.call('HGET', KEYS[1], 'journal_length') or 0, now)
+redis.call('DEL', KEYS[2])
+if record[1] ~= 'opening' and is_recoverable() then
+  park()
+  redis.call('HSET', KEYS[1], 'idle_since_ms', now)
+  redis.call('ZADD', KEYS[5], now + ARGV[4], ARGV[1])
+  return 'parked'
+end
 give_back()
 redis.call('HSET', KEYS[1], 'state', 'lost', 'reserved_bytes', 0, 'kv_live_bytes', 0, 'retained', '')
-redis.call('DEL', KEYS[2])
+redis.call('DEL', KEYS[12])
 redis.call('SREM', KEYS[4], ARGV[1])
 redis.call('ZADD', KEYS[5], now + ARGV[3], ARGV[1])
 redis.call('ZREM', KEYS[10], ARGV[1])

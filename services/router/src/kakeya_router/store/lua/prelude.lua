@@ -1,6 +1,6 @@
 -- Stands before every other script: what several of them do. Functions say which keys they are given; those
--- "of a session script" use its KEYS, which are always the same eleven (`SessionRecord.keys`):
--- session, operation, worker, sessions, expiry, request, usage, queue, waiters, idle, tokens.
+-- "of a session script" use its KEYS, which are always the same twelve (`SessionRecord.keys`):
+-- session, operation, worker, sessions, expiry, request, usage, queue, waiters, idle, tokens, journal.
 
 -- Redis's clock in milliseconds, the only one that leases and time-outs go by.
 local function now_ms()
@@ -97,6 +97,82 @@ end
 local function charge_operation(history_length, now)
   local operation = redis.call('HMGET', KEYS[2], 'start_length', 'tokens_per_minute')
   charge(operation[1], operation[2], history_length, now)
+end
+
+-- Whether a session script's session can be had again when its lane is gone: all of its history is journaled, or what
+-- the journal lacks is in snapshots.
+local function is_recoverable()
+  local record = redis.call('HMGET', KEYS[1], 'journal_start', 'snapshots')
+  return tonumber(record[1] or 0) == 0 or (record[2] or '') ~= ''
+end
+
+-- Takes a session script's session off its lane, which is given back. Its history is what is journaled.
+local function park()
+  give_back()
+  redis.call('HSET', KEYS[1], 'state', 'parked', 'worker_id', '', 'incarnation', '', 'address', '',
+    'reserved_bytes', 0, 'kv_live_bytes', 0, 'retained', '',
+    'history_length', redis.call('HGET', KEYS[1], 'journal_length') or 0)
+  redis.call('SREM', KEYS[4], ARGV[1])
+  redis.call('ZREM', KEYS[10], ARGV[1])
+end
+
+-- Adds tokens, of 4 bytes each, to the journal of a session script's session; the first has the history index `start`.
+-- Those that are in it already, by an attempt whose answer was lost, are skipped; it may have more. With the last token of
+-- an append the session remembers it, so that its repetition is recognised.
+-- Returns the journal's length; nil: they do not follow what is in it.
+local function extend_journal(start, tokens)
+  local length = tonumber(redis.call('HGET', KEYS[1], 'journal_length') or 0)
+  local known = length - start
+  if known < 0 then
+    return nil
+  end
+  if known * 4 < #tokens then
+    redis.call('APPEND', KEYS[12], string.sub(tokens, 4 * known + 1))
+    length = start + #tokens / 4
+    redis.call('HSET', KEYS[1], 'journal_length', string.format('%.0f', length))
+  end
+  local append = redis.call('HMGET', KEYS[2], 'append_end', 'append_digest', 'start_length')
+  if append[1] and tonumber(append[1]) == length then
+    redis.call('HSET', KEYS[1], 'append_start', append[3], 'append_end', append[1], 'append_digest', append[2])
+  end
+  return length
+end
+
+-- Takes the tokens of a session script's journal from a history index on out of it.
+local function cut_journal(length)
+  local first = tonumber(redis.call('HGET', KEYS[1], 'journal_start') or 0)
+  local rest = length > first and redis.call('GETRANGE', KEYS[12], 0, 4 * (length - first) - 1) or ''
+  redis.call('DEL', KEYS[12])
+  if rest ~= '' then
+    redis.call('SET', KEYS[12], rest)
+  end
+  redis.call('HSET', KEYS[1], 'journal_length', string.format('%.0f', length),
+    'journal_start', string.format('%.0f', math.min(first, length)))
+  redis.call('HDEL', KEYS[1], 'append_end')
+end
+
+-- Remembers that a turn of a session script's session ended here, and the three before.
+local function add_boundary(length)
+  local boundaries = {}
+  for boundary in string.gmatch(redis.call('HGET', KEYS[1], 'boundaries') or '', '%d+') do
+    boundaries[#boundaries + 1] = boundary
+  end
+  boundaries[#boundaries + 1] = string.format('%.0f', length)
+  redis.call('HSET', KEYS[1], 'boundaries', table.concat(boundaries, ',', math.max(1, #boundaries - 3)))
+end
+
+-- Forgets the tokens of a session script's journal before a history index.
+local function trim_journal(start)
+  local first = tonumber(redis.call('HGET', KEYS[1], 'journal_start') or 0)
+  if start <= first then
+    return
+  end
+  local rest = redis.call('GETRANGE', KEYS[12], 4 * (start - first), -1)
+  redis.call('DEL', KEYS[12])
+  if rest ~= '' then
+    redis.call('SET', KEYS[12], rest)
+  end
+  redis.call('HSET', KEYS[1], 'journal_start', string.format('%.0f', start))
 end
 
 -- Takes waiters {member, id} out of the line.

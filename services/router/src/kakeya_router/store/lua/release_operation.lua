@@ -1,12 +1,20 @@
 -- Ends an operation that changed nothing; the session's idle time goes on.
--- KEYS    session, operation, worker, sessions, expiry, request, usage, queue, waiters, idle, tokens
--- ARGV    session_id, op_id
+-- KEYS    session, operation, worker, sessions, expiry, request, usage, queue, waiters, idle, tokens, journal
+-- ARGV    session_id, claim
 -- returns 'released' | 'gone' (closed, lost or taken over)
-if redis.call('HGET', KEYS[2], 'op_id') ~= ARGV[2] then
+if redis.call('HGET', KEYS[2], 'claim') ~= ARGV[2] then
   return 'gone'
 end
 local record = redis.call('HMGET', KEYS[1], 'idle_since_ms', 'ttl_ms')
+local before = redis.call('HGET', KEYS[2], 'before')
+if before then
+  local latest = cjson.decode(before)
+  redis.call('HSET', KEYS[1],
+    'operation_id', latest[1], 'operation_start', latest[2], 'operation_seed', latest[3])
+end
 redis.call('DEL', KEYS[2])
 redis.call('ZADD', KEYS[5], record[1] + record[2], ARGV[1])
-redis.call('ZADD', KEYS[10], record[1], ARGV[1])
+if redis.call('HGET', KEYS[1], 'state') ~= 'parked' then
+  redis.call('ZADD', KEYS[10], record[1], ARGV[1])
+end
 return 'released'

@@ -1,8 +1,8 @@
 -- Renews an operation's lease; a session with a running operation does not expire.
--- KEYS    session, operation, worker, sessions, expiry, request, usage, queue, waiters, idle, tokens
--- ARGV    session_id, op_id, lease_ms
+-- KEYS    session, operation, worker, sessions, expiry, request, usage, queue, waiters, idle, tokens, journal
+-- ARGV    session_id, claim, lease_ms
 -- returns 'renewed' | 'gone' (closed, lost or taken over)
-if redis.call('HGET', KEYS[2], 'op_id') ~= ARGV[2] then
+if redis.call('HGET', KEYS[2], 'claim') ~= ARGV[2] then
   return 'gone'
 end
 local now = now_ms()

@@ -1,7 +1,7 @@
 -- Reserves a lane for a new session, if its worker is alive, has the bytes, and nobody in the line comes first. A
 -- waiter leaves the line with it.
--- KEYS    session, operation, worker, sessions, expiry, request, usage, queue, waiters, idle, tokens
--- ARGV    session_id, op_id, router, lease_ms, request_ttl_ms (0: no request id), waiter_id ('': not in the line),
+-- KEYS    session, operation, worker, sessions, expiry, request, usage, queue, waiters, idle, tokens, journal
+-- ARGV    session_id, claim, router, lease_ms, request_ttl_ms (0: no request id), waiter_id ('': not in the line),
 --         max_sessions, max_reserved_bytes, key_max_sessions (0: no limit),
 --         may_clear (0: a waiter whose lease has lapsed still counts),
 --         then field, value, ... of the session record
@@ -11,7 +11,7 @@
 --         {'full'}                  the worker has not the bytes
 --         {'wait'}                  somebody else has the turn at this worker
 --         {'gone'}                  the incarnation is not alive
-local session_id, op_id, router, lease_ms, request_ttl_ms = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local session_id, claim, router, lease_ms, request_ttl_ms = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local waiter_id = ARGV[6]
 local function step_out()
   if waiter_id ~= '' and leave_line(KEYS[8], KEYS[9], waiter_id) then
@@ -61,7 +61,7 @@ elseif waiter_id ~= '' and not (first and first[3] == waiter_id) then
 end
 redis.call('HSET', KEYS[1], unpack(ARGV, 11))
 redis.call('HSET', KEYS[1], 'idle_since_ms', now)
-redis.call('HSET', KEYS[2], 'op_id', op_id, 'kind', 'create', 'router', router, 'lease_until_ms', now + lease_ms)
+redis.call('HSET', KEYS[2], 'claim', claim, 'kind', 'create', 'router', router, 'lease_until_ms', now + lease_ms)
 redis.call('HINCRBY', KEYS[3], 'reserved_bytes', bytes)
 redis.call('HINCRBY', KEYS[3], 'num_sessions', 1)
 count_lane(KEYS[7], tenant, key_id, bytes, 1)

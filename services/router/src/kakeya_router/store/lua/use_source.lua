@@ -1,15 +1,16 @@
 -- Looks at a session that another is to branch off from, which counts as use of it where it can: its idle time
 -- begins anew.
--- KEYS    session, operation, worker, sessions, expiry, request, usage, queue, waiters, idle, tokens
+-- KEYS    session, operation, worker, sessions, expiry, request, usage, queue, waiters, idle, tokens, journal
 -- ARGV    session_id, may_take_over (0: a lapsed lease still counts), boundary ('': wherever it ends)
 -- returns {'present', record}
---         {'left'} an operation was left behind by its router; what its worker has committed is not known yet
+--         {'left'} an operation was left behind by its router, or did not come to its end, or its lane is gone: what its
+--                  worker has committed is not known yet, or not all of its history
 --         {'elsewhere', history_length} it ends at another length than the boundary
 --         {'empty'} it has no history
 --         {'failed', record}
 --         {'missing'} | {'lost'} | {'busy'}
 local session_id = ARGV[1]
-local record = redis.call('HMGET', KEYS[1], 'state', 'incarnation', 'ttl_ms', 'history_length')
+local record = redis.call('HMGET', KEYS[1], 'state', 'incarnation', 'ttl_ms', 'history_length', 'journal_length')
 local state = record[1]
 if not state or state == 'opening' or state == 'closing' then
   return {'missing'}
@@ -17,7 +18,8 @@ end
 if state == 'failed' then
   return {'failed', redis.call('HGETALL', KEYS[1])}
 end
-if state == 'lost' or redis.call('HGET', KEYS[3], 'incarnation') ~= record[2] then
+local homeless = redis.call('HGET', KEYS[3], 'incarnation') ~= record[2]
+if state == 'lost' or (homeless and not is_recoverable()) then
   return {'lost'}
 end
 local now = now_ms()
@@ -26,6 +28,9 @@ if lease_until then
   return {(ARGV[2] == '0' or tonumber(lease_until) > now) and 'busy' or 'left'}
 end
 local history_length = record[4]
+if homeless or history_length ~= record[5] then
+  return {'left'}
+end
 if ARGV[3] ~= '' and ARGV[3] ~= history_length then
   return {'elsewhere', history_length}
 end

@@ -1,0 +1,57 @@
+"""The workers as this router saw them last."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+import structlog
+
+from kakeya_router.store.records import WorkerRecord
+from kakeya_router.store.worker_store import WorkerStore
+from kakeya_shared.errors import StoreUnavailable
+
+_log = structlog.get_logger()
+
+
+class Fleet:
+    """Looks at the registered workers once in a while.
+
+    Args:
+        on_look: told the incarnations that are alive, each time Redis has answered.
+    """
+
+    def __init__(
+        self, store: WorkerStore, on_look: Callable[[frozenset[str]], None], *, interval_seconds: float
+    ) -> None:
+        self._store = store
+        self._on_look = on_look
+        self._interval_seconds = interval_seconds
+        self._by_incarnation: dict[str, WorkerRecord] = {}
+
+    def worker(self, incarnation: str) -> WorkerRecord | None:
+        """None where there is none, or a new one that was not seen yet."""
+        return self._by_incarnation.get(incarnation)
+
+    def with_store(self, pool: str, snapshot_store: str) -> Sequence[WorkerRecord]:
+        """Workers of a pool that read this snapshot store."""
+        return [
+            worker
+            for worker in self._by_incarnation.values()
+            if worker.pool == pool and worker.snapshot_store == snapshot_store
+        ]
+
+    async def run(self) -> None:
+        """Looks until it is cancelled."""
+        while True:
+            try:
+                await self.look()
+            except StoreUnavailable as error:
+                _log.debug("the workers cannot be seen", error=error.message)
+            except Exception:  # whatever one look stumbles over, the next must take place
+                _log.exception("looking at the workers failed")
+            await asyncio.sleep(self._interval_seconds)
+
+    async def look(self) -> None:
+        """Sees the workers as they are now; raises StoreUnavailable."""
+        workers = await self._store.all_workers()
+        self._by_incarnation = {worker.incarnation: worker for worker in workers}
+        self._on_look(frozenset(self._by_incarnation))

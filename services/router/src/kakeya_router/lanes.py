@@ -1,0 +1,268 @@
+"""Has the lane of an operation's session hold all of its history, wherever that lane is."""
+
+import asyncio
+import time
+from collections.abc import Coroutine, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+import structlog
+
+from kakeya_router import validation
+from kakeya_router.detached_tasks import DetachedTasks
+from kakeya_router.operation import Operation
+from kakeya_router.resuming import Resuming
+from kakeya_router.store import token_ranges
+from kakeya_router.store.records import SessionRecord, State
+from kakeya_router.store.session_store import SessionStore
+from kakeya_router.worker_client import LaneGone, WorkerClients, WorkerError, WorkerUnreachable
+from kakeya_shared.errors import (
+    Draining,
+    HistoryFull,
+    InvariantViolated,
+    KakeyaError,
+    OperationStopped,
+    SessionClosed,
+    WorkerLost,
+)
+from kakeya_shared.settings import LONGEST_APPEND_TOKENS
+from kakeya_stubs.worker.v1.verifier_pb2 import AppendResponse, LaneState, TokenRange
+
+T = TypeVar("T")
+
+_log = structlog.get_logger()
+
+# A worker that lives answers within a step. While it is asked, somebody waits for tokens.
+_ASK_SECONDS = 1.0
+_CLOSE_SECONDS = 10.0
+
+
+def is_broken(operation: Operation, error: BaseException) -> bool:
+    """Whether a call failed since its worker or the session's lane is gone, and not for another reason."""
+    if isinstance(error, asyncio.CancelledError):
+        task = asyncio.current_task()
+        client_is_gone = task is not None and task.cancelling() > 0
+        return operation.call.worker_lost and not operation.call.cancelled and not client_is_gone
+    if isinstance(error, OperationStopped):  # by a router that had the operation before, and is late
+        return error.metadata.get("cause") != "unread"
+    # A lane that was closed although its session was not: its worker had to give all of them up.
+    return isinstance(error, WorkerUnreachable | LaneGone | Draining | SessionClosed)
+
+
+class Lanes:
+    """What is begun here is completed although the caller is cancelled; see `Operation.work`.
+
+    Every method raises, beside what it names:
+        WorkerLost: the session cannot be had again.
+        NoWorker, NoCapacity: no worker has a lane for it.
+        Taken, StoreUnavailable
+    """
+
+    def __init__(self, store: SessionStore, workers: WorkerClients, resuming: Resuming, tasks: DetachedTasks) -> None:
+        self._store = store
+        self._workers = workers
+        self._resuming = resuming
+        self._tasks = tasks
+
+    async def make_ready(self, operation: Operation) -> None:
+        """Finds a lane for a session that has none, and has it hold what an append did not come to prefill."""
+        if operation.homeless:
+            await self._detached(operation, self._rehouse(operation))
+        elif operation.record.history_length < operation.journal.length:
+            await self._detached(operation, self._caught_up(operation))
+
+    async def append(self, operation: Operation, token_ids: Sequence[int]) -> AppendResponse:
+        """Adds tokens to the history and prefills them.
+
+        Raises:
+            HistoryFull: they do not fit, and are not in the history.
+            WorkerError, KakeyaError: they are in the history, whatever became of the lane.
+        """
+        operation.at_worker = True
+        await operation.journal.write(token_ids)
+        return await self._detached(operation, self._appended(operation, token_ids))
+
+    async def produced(self, operation: Operation, seen: Sequence[int]) -> list[int]:
+        """The tokens of a Generate that is gone on with; those that the client has seen stand.
+
+        Raises:
+            InvalidField: the client has seen others.
+            OperationStopped: the journal does not reach back to where it began.
+        """
+        start = operation.record.operation_start
+        known = await self._store.journal(operation.record, start, operation.journal.length)
+        if operation.record.journal_start > start:
+            raise OperationStopped("the journal does not reach back to where the operation began")
+        num_common = min(len(known), len(seen))
+        if known[:num_common] != list(seen[:num_common]):
+            raise validation.invalid("resume_token_ids", "these are not the tokens of that operation")
+        if missing := seen[num_common:]:
+            await self.append(operation, missing)
+        return [*known, *missing]
+
+    async def regain(self, operation: Operation, error: BaseException) -> list[int]:
+        """Has an operation whose call has broken off go on, on the same lane where that is there.
+
+        Returns:
+            What its Generate has produced beyond what the client has seen.
+        """
+        return await self._detached(operation, self._regain(operation, error))
+
+    async def _detached(self, operation: Operation, work: Coroutine[Any, Any, T]) -> T:
+        task = self._tasks.start(work)
+        operation.work = task
+        return await asyncio.shield(task)
+
+    async def _appended(self, operation: Operation, token_ids: Sequence[int]) -> AppendResponse:
+        started, num_dropped = time.monotonic(), operation.record.num_dropped_tokens
+        start = operation.append_start = operation.journal.length - len(token_ids)
+        try:
+            return await self._prefill(operation, token_ids)
+        except HistoryFull:
+            await self._retract(operation, operation.record.history_length)
+            raise
+        except BaseException as error:
+            if not is_broken(operation, error):
+                raise
+            await self._regain(operation, error)
+        if operation.record.history_length < start + len(token_ids):
+            raise HistoryFull("the tokens do not fit, and the session refuses to forget")
+        return AppendResponse(
+            lane=_lane(operation.record),
+            prefill_duration_seconds=time.monotonic() - started,
+            evicted_token_count=operation.record.num_dropped_tokens - num_dropped,
+        )
+
+    async def _caught_up(self, operation: Operation) -> None:
+        try:
+            await self._catch_up(operation)
+        except BaseException as error:
+            if not is_broken(operation, error):
+                raise
+            await self._regain(operation, error)
+
+    async def _regain(self, operation: Operation, error: BaseException) -> list[int]:
+        await operation.journal.flush()
+        # A worker that shuts down still has the lane, and does nothing with it any more.
+        may_be_there = not isinstance(error, Draining)
+        produced = await self._found(operation) if may_be_there else None
+        try:
+            if produced is not None:
+                await self._catch_up(operation)
+                return produced
+        except BaseException as broken:
+            if not is_broken(operation, broken):
+                raise
+        await self._rehouse(operation)
+        return produced or []
+
+    async def _found(self, operation: Operation) -> list[int] | None:
+        """Asks the worker for its lane, and takes over what that holds; None: it is not there, or not to be trusted."""
+        record, journal = operation.record, operation.journal
+        if operation.call.worker_lost:
+            return None
+        try:
+            stopped = await self._workers.at(record.address).stop(record, journal.length, _ASK_SECONDS)
+        except InvariantViolated:
+            raise
+        except (WorkerError, KakeyaError):
+            return None
+        if stopped.lane.history_length > journal.length + len(stopped.token_ids):
+            return None
+        await journal.write(stopped.token_ids)
+        operation.record = _with_lane(record, stopped.lane)
+        return list(stopped.token_ids)
+
+    async def _rehouse(self, operation: Operation) -> None:
+        """Moves the session to a lane that it does not have yet."""
+        operation.at_worker = True
+        while True:
+            try:
+                await self._move(operation)
+                await self._catch_up(operation)
+            except BaseException as error:
+                if not is_broken(operation, error):
+                    raise
+            else:
+                return
+
+    async def _move(self, operation: Operation) -> None:
+        record, left = operation.record, operation.record.incarnation
+        if record.state is not State.PARKED:
+            parked = await self._resuming.unseat(record, operation.claim)
+            self._tasks.start(self._close_lane(record))  # not before: another router may have the session now
+            record = parked
+        operation.record = record
+        seated, lane = await self._resuming.seat(record, operation.claim, left)
+        operation.record = operation.journal.record = _with_lane(seated, lane)
+        operation.homeless = False
+        _log.info(
+            "session resumed",
+            session_id=record.session_id,
+            worker_id=seated.worker_id,
+            epoch=seated.epoch,
+            restored_tokens=lane.history_length,
+            journaled_tokens=operation.journal.length - lane.history_length,
+        )
+
+    async def _catch_up(self, operation: Operation) -> None:
+        """Has the worker prefill what the history has and its lane lacks; raises WorkerLost: nobody knows it."""
+        while (record := operation.record).history_length < operation.journal.length:
+            operation.at_worker = True
+            end = min(operation.journal.length, record.history_length + LONGEST_APPEND_TOKENS)
+            token_ids = await self._store.journal(record, record.history_length, end)
+            if len(token_ids) < end - record.history_length:
+                raise WorkerLost("the journal does not reach back to what the session's lane holds")
+            try:
+                await self._prefill(operation, token_ids)
+            except HistoryFull as error:  # whoever appended them was told, or has gone
+                fitting = record.history_length + int(error.metadata.get("room", 0))
+                await self._retract(operation, min(fitting, _last_append(operation)))
+
+    async def _prefill(self, operation: Operation, token_ids: Sequence[int]) -> AppendResponse:
+        record = operation.record
+        answer = await self._workers.at(record.address).append(record, token_ids, operation.call)
+        operation.record = _with_lane(record, answer.lane)
+        return answer
+
+    async def _retract(self, operation: Operation, length: int) -> None:
+        """Takes back what does not fit a session that refuses to forget."""
+        await self._store.retract(operation.record, operation.claim, length)
+        operation.journal.length = length
+        begun = min(operation.record.operation_start, length)
+        operation.record = replace(operation.record, operation_start=begun)
+
+    async def _close_lane(self, record: SessionRecord) -> None:
+        """Tells a worker that may be alive; else it learns it from the orphans of a heartbeat."""
+        try:
+            await self._workers.at(record.address).close_session(record, _CLOSE_SECONDS)
+        except (WorkerError, KakeyaError) as error:
+            _log.debug("a lane was left behind", session_id=record.session_id, error=repr(error))
+
+
+def _last_append(operation: Operation) -> int:
+    """Where the last append of the history begins, so that it is taken back as a whole; where it ends, if it is another
+    operation that is there.
+    """
+    record, length = operation.record, operation.journal.length
+    if operation.append_start is not None:
+        return operation.append_start
+    return record.append_start if record.append_end == length else length
+
+
+def _with_lane(record: SessionRecord, lane: LaneState) -> SessionRecord:
+    """With what the worker has committed."""
+    return replace(
+        record,
+        history_length=lane.history_length,
+        kv_live_bytes=lane.kv_live_bytes,
+        retained=token_ranges.text(lane.retained),
+    )
+
+
+def _lane(record: SessionRecord) -> LaneState:
+    return LaneState(
+        history_length=record.history_length,
+        kv_live_bytes=record.kv_live_bytes,
+        retained=[TokenRange(start=part.start, end=part.stop) for part in record.retained_ranges],
+    )

@@ -1,0 +1,139 @@
+"""A session whose lane is gone gets another one, in the middle of an operation on it."""
+
+import asyncio
+from collections.abc import Sequence
+
+import structlog
+
+from kakeya_router import candidates, refusals, snapshot_plan
+from kakeya_router.journal import Taken
+from kakeya_router.placement import Placement
+from kakeya_router.snapshot_plan import Snapshots
+from kakeya_router.store.records import SessionRecord, WorkerRecord
+from kakeya_router.store.session_store import Reply, SessionStore
+from kakeya_router.store.worker_store import WorkerStore
+from kakeya_router.worker_client import WorkerClients, WorkerError
+from kakeya_shared.errors import (
+    InvalidField,
+    KakeyaError,
+    SnapshotRefused,
+    SnapshotStoreUnavailable,
+    StoreUnavailable,
+    WorkerLost,
+)
+from kakeya_stubs.worker.v1.verifier_pb2 import LaneState
+
+_log = structlog.get_logger()
+
+_PAUSE_SECONDS = 0.1
+# A snapshot is read and checked before its lane is there.
+_RESTORE_SECONDS = 60.0
+
+
+class Resuming:
+    """Finds lanes for sessions that had one.
+
+    Args:
+        wait_seconds: how long one looks for a free lane; None: for ever.
+    """
+
+    def __init__(
+        self,
+        store: SessionStore,
+        worker_store: WorkerStore,
+        workers: WorkerClients,
+        placement: Placement,
+        *,
+        wait_seconds: float | None,
+    ) -> None:
+        self._store = store
+        self._worker_store = worker_store
+        self._workers = workers
+        self._placement = placement
+        self._wait_seconds = wait_seconds
+
+    async def unseat(self, record: SessionRecord, claim: str) -> SessionRecord:
+        """Parks a session whose lane is gone; raises WorkerLost, Taken or StoreUnavailable."""
+        return _record(await self._store.unseat(record, claim))
+
+    async def seat(self, record: SessionRecord, claim: str, left: str = "") -> tuple[SessionRecord, LaneState]:
+        """Opens a lane for a parked session, with the newest snapshot that can be had, and says what it holds.
+
+        Args:
+            left: the incarnation that it had its lane on until now, which is tried last.
+
+        Raises:
+            WorkerLost: what a worker would have to know of its history is nowhere.
+            NoWorker: none has its fingerprint.
+            NoCapacity: none has had a free lane for so long.
+            Taken, StoreUnavailable
+        """
+        loop = asyncio.get_running_loop()
+        shunned = {left}
+        until = None if self._wait_seconds is None else loop.time() + self._wait_seconds
+        while True:
+            refusal = await self._try_all(record, claim, shunned)
+            if not isinstance(refusal, KakeyaError):
+                return refusal
+            if until is not None and loop.time() >= until:
+                raise refusal
+            await asyncio.sleep(_PAUSE_SECONDS)
+
+    async def _try_all(
+        self, record: SessionRecord, claim: str, shunned: set[str]
+    ) -> tuple[SessionRecord, LaneState] | KakeyaError:
+        """Tries all workers with room; adds those that do not answer to the shunned, which come last."""
+        workers = [w for w in await self._worker_store.workers(record.pool) if w.fingerprint == record.fingerprint]
+        refused: list[KakeyaError] = []
+        roomy = [worker for worker in workers if worker.has_room]
+        order = self._placement.order(roomy) if roomy else []
+        for worker in sorted(order, key=lambda worker: worker.incarnation in shunned):
+            reply = await self._store.seat(record, claim, worker)
+            if reply.outcome in ("full", "away"):
+                continue
+            seated = _record(reply)
+            try:
+                return seated, await self._restored(seated, worker)
+            except (StoreUnavailable, WorkerLost):
+                raise
+            except (WorkerError, KakeyaError) as error:
+                shunned.add(worker.incarnation)
+                _log.info("a worker does not resume a session", worker_id=worker.worker_id, error=repr(error))
+                refused.append(error if isinstance(error, InvalidField) else candidates.unreachable())
+                record = await self.unseat(seated, claim)
+        if not workers:
+            return candidates.no_worker("the model with the session's fingerprint")
+        return refused[0] if refused else candidates.no_capacity()
+
+    async def _restored(self, record: SessionRecord, worker: WorkerRecord) -> LaneState:
+        """Opens the lane with the newest chain of snapshots that is whole."""
+        for chain in _chains(record, worker):
+            names = [each.name for each in chain]
+            try:
+                answer = await self._workers.at(worker.address).restore_session(record, names, _RESTORE_SECONDS)
+            except (SnapshotRefused, SnapshotStoreUnavailable) as error:
+                _log.warning("a snapshot cannot be used", session_id=record.session_id, error=error.message)
+                continue
+            return answer.lane
+        raise refusals.lost()
+
+
+def _chains(record: SessionRecord, worker: WorkerRecord) -> Sequence[Snapshots]:
+    """From which the session can be had together with its journal, the newest first; the last may be none at all."""
+    snapshots = snapshot_plan.parse(record.snapshots) if worker.snapshot_store == record.snapshot_store else ()
+    chains = []
+    for last in reversed(snapshots):
+        chain = snapshot_plan.chain(snapshots, last.length)
+        if chain and chain[-1] is last and last.length >= record.journal_start:
+            chains.append(chain)
+    if record.journal_start == 0:
+        chains.append(())
+    return chains
+
+
+def _record(reply: Reply) -> SessionRecord:
+    if reply.outcome == "lost":
+        raise refusals.lost()
+    if reply.record is None:
+        raise Taken
+    return reply.record

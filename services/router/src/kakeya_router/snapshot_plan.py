@@ -1,0 +1,84 @@
+"""Which snapshots of a session are worth keeping, and how much of its journal: integers only.
+
+A snapshot is whole (start 0), or holds what came since another one that ends where it starts.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import astuple, dataclass
+
+# As many files as a restore should have to read at most.
+_LONGEST_CHAIN = 32
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSnapshot:
+    """A file in the snapshot store that was verified; it holds the session at `length`."""
+
+    name: str
+    start: int
+    length: int
+    size_bytes: int
+
+
+Snapshots = tuple[StoredSnapshot, ...]
+"""Ascending by length."""
+
+
+def text(snapshots: Snapshots) -> str:
+    """As a session record keeps them; empty for none."""
+    return json.dumps([astuple(each) for each in snapshots], separators=(",", ":")) if snapshots else ""
+
+
+def parse(text: str) -> Snapshots:
+    """The reverse of `text`."""
+    return tuple(StoredSnapshot(*fields) for fields in json.loads(text)) if text else ()
+
+
+def chain(snapshots: Snapshots, length: int) -> Snapshots:
+    """The files that together hold the session at the greatest length up to this one; none where there is no such."""
+    by_length = {each.length: each for each in snapshots}
+    for last in reversed(snapshots):
+        if last.length > length:
+            continue
+        found = [last]
+        while found[0].start and found[0].start in by_length:
+            found.insert(0, by_length[found[0].start])
+        if not found[0].start:
+            return tuple(found)
+    return ()
+
+
+def next_start(snapshots: Snapshots, num_kept: int) -> int:
+    """Where the next snapshot is to start: at the newest one, or at 0 once a whole one costs no more than what came
+    since the last whole one.
+
+    Args:
+        num_kept: tokens that a session keeps, and a whole snapshot holds.
+    """
+    if not snapshots:
+        return 0
+    newest = chain(snapshots, snapshots[-1].length)
+    if not newest or len(newest) >= _LONGEST_CHAIN or newest[-1].length - newest[0].length >= num_kept:
+        return 0
+    return newest[-1].length
+
+
+def kept(snapshots: Snapshots, boundaries: Sequence[int]) -> Snapshots:
+    """Those from which the session can be had at its two newest snapshots, and at or before each boundary."""
+    wanted = [each.length for each in snapshots[-2:]] + list(boundaries)
+    needed = {each for length in wanted for each in chain(snapshots, length)}
+    return tuple(each for each in snapshots if each in needed)
+
+
+def journal_start(snapshots: Snapshots, boundaries: Sequence[int]) -> int:
+    """The history index from which on tokens are needed: beyond the second-newest snapshot, and beyond the one before
+    each boundary that has none of its own. Should the newest file be damaged, nothing is lost.
+    """
+    starts = [snapshots[-2].length if len(snapshots) > 1 else 0]
+    for boundary in boundaries:
+        before = chain(snapshots, boundary)
+        length = before[-1].length if before else 0
+        if length != boundary:
+            starts.append(length)
+    return min(starts)

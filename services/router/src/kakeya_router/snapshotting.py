@@ -1,0 +1,208 @@
+"""When a session is written to the snapshot store, and what is removed from there."""
+
+import asyncio
+import re
+import secrets
+from collections.abc import Collection, Iterable
+
+import structlog
+
+from kakeya_router import snapshot_plan
+from kakeya_router.detached_tasks import DetachedTasks
+from kakeya_router.fleet import Fleet
+from kakeya_router.snapshot_plan import StoredSnapshot
+from kakeya_router.store.keys import pool_of
+from kakeya_router.store.records import SessionRecord, State, WorkerRecord
+from kakeya_router.store.session_store import SessionStore
+from kakeya_router.worker_client import WorkerClients, WorkerError
+from kakeya_shared.errors import KakeyaError, StoreUnavailable
+
+_log = structlog.get_logger()
+
+# Where a worker does not know how fast it prefills.
+_TOKENS = 256
+_FEWEST_TOKENS, _MOST_TOKENS = 32, 4096
+# A step copies, then disks and networks are slow.
+_WRITE_SECONDS = 60.0
+_DELETE_SECONDS = 10.0
+# What the worker has generated is journaled within a group's time.
+_AHEAD_SECONDS = 0.05
+_NUM_ATTEMPTS = 100
+
+
+# As `write_now` and the worker name them, and what a store leaves of one that was not written to its end.
+_NAME = re.compile(r"(?P<pool>[^/]+)/(?P<session>[^/]+)-\d+-\d+-[0-9a-f]{8}-\d+\.safetensors(\.[0-9a-f]{16}\.part)?")
+
+
+def _owner(pool: str, name: str) -> str:
+    """The session that a file belongs to; empty: none of the pool's."""
+    match = _NAME.fullmatch(name)
+    return match["session"] if match and match["pool"] == pool and pool_of(match["session"]) == pool else ""
+
+
+def _newest(record: SessionRecord) -> int:
+    """History length of the newest snapshot."""
+    snapshots = snapshot_plan.parse(record.snapshots)
+    return snapshots[-1].length if snapshots else 0
+
+
+class Snapshotting:
+    """Writes snapshots in the background, one of a session at a time.
+
+    Args:
+        turns: write one after so many turns.
+        recovery_seconds: and whenever prefilling what came since the last would take longer than that.
+    """
+
+    def __init__(
+        self,
+        store: SessionStore,
+        workers: WorkerClients,
+        fleet: Fleet,
+        tasks: DetachedTasks,
+        *,
+        turns: int,
+        recovery_seconds: float,
+    ) -> None:
+        self._store = store
+        self._workers = workers
+        self._fleet = fleet
+        self._tasks = tasks
+        self._turns = turns
+        self._recovery_seconds = recovery_seconds
+        self._writing: set[str] = set()
+        self._written: dict[str, int] = {}  # history length by session, in the middle of an operation
+        self._troubled: set[str] = set()
+
+    def consider(self, record: SessionRecord, journal_length: int, *, is_turn: bool) -> None:
+        """Writes a snapshot if it is time for one.
+
+        Args:
+            record: the session as the operation began; its lane is where it says.
+            journal_length: of its history now.
+            is_turn: a turn has ended.
+        """
+        worker = self._fleet.worker(record.incarnation)
+        if worker is None:
+            self._tasks.start(self._look_and_consider(record, journal_length, is_turn=is_turn))
+        elif worker.snapshot_store and record.session_id not in self._writing:
+            self._consider(record, worker, journal_length, is_turn=is_turn)
+
+    async def _look_and_consider(self, record: SessionRecord, journal_length: int, *, is_turn: bool) -> None:
+        """Its worker has joined just now, or is gone."""
+        try:
+            await self._fleet.look()
+        except StoreUnavailable as error:
+            _log.info("a snapshot waits for Redis", session_id=record.session_id, error=error.message)
+        if self._fleet.worker(record.incarnation) is not None:
+            self.consider(record, journal_length, is_turn=is_turn)
+
+    def _consider(self, record: SessionRecord, worker: WorkerRecord, journal_length: int, *, is_turn: bool) -> None:
+        session_id = record.session_id
+        since = self._written.pop(session_id, 0) if is_turn else self._written.get(session_id, 0)
+        if is_turn or journal_length - max(since, _newest(record)) >= self._tokens(worker):
+            self._writing.add(session_id)
+            self._tasks.start(self._write(session_id, worker, is_turn=is_turn))
+
+    def _is_due(self, record: SessionRecord, worker: WorkerRecord) -> bool:
+        newest = _newest(record)
+        num_turns = sum(boundary > newest for boundary in record.turn_boundaries)
+        return num_turns >= self._turns or record.journal_length - newest >= self._tokens(worker)
+
+    async def write_now(self, record: SessionRecord, worker: WorkerRecord) -> bool:
+        """Writes what a session has gained since its last snapshot; whether all of it is in the store then.
+
+        Raises:
+            WorkerError, KakeyaError
+        """
+        snapshots = snapshot_plan.parse(record.snapshots)
+        if snapshots and snapshots[-1].length >= record.journal_length:
+            return True
+        usable = record.snapshot_store in ("", worker.snapshot_store)
+        start = snapshot_plan.next_start(snapshots, record.sink + record.window) if usable else 0
+        # Of two routers that write the same at once, one removes its own file.
+        prefix = f"{record.pool}/{record.session_id}-{record.epoch}-{start}-{secrets.token_hex(4)}"
+        client = self._workers.at(record.address)
+        written = await client.write_snapshot(record, start, prefix, _WRITE_SECONDS)
+        new = StoredSnapshot(written.name, start, written.length, written.size_bytes)
+        if await self._keep(record.session_id, record.epoch, new, worker):
+            return True
+        await self.delete([new.name], [worker])
+        return False
+
+    async def delete_all(self, record: SessionRecord) -> None:
+        """Removes the files of a session that is closed."""
+        names = [each.name for each in snapshot_plan.parse(record.snapshots)]
+        if names:
+            await self.delete(names, self._fleet.with_store(record.pool, record.snapshot_store))
+
+    async def orphans(self, pool: str, names: Iterable[str]) -> list[str]:
+        """Those of the files that belong to a session of the pool, as their names say, and that it does not need.
+
+        Raises StoreUnavailable.
+        """
+        owners = {name: session_id for name in names if (session_id := _owner(pool, name))}
+        records = await self._store.records(pool, sorted(set(owners.values())))
+        needed = {each.name for record in records for each in snapshot_plan.parse(record.snapshots)}
+        return [name for name in owners if name not in needed]
+
+    async def delete(self, names: Collection[str], workers: Iterable[WorkerRecord]) -> None:
+        """By one of these workers; what none of them removes is swept later."""
+        for worker in workers:
+            try:
+                await self._workers.at(worker.address).delete_snapshots(names, _DELETE_SECONDS)
+            except (WorkerError, KakeyaError) as error:
+                _log.info("snapshots not removed yet", worker_id=worker.worker_id, error=repr(error))
+            else:
+                return
+
+    def _tokens(self, worker: WorkerRecord) -> int:
+        tokens = round(self._recovery_seconds * worker.prefill_tokens_per_second) or _TOKENS
+        return min(max(tokens, _FEWEST_TOKENS), _MOST_TOKENS)
+
+    async def _write(self, session_id: str, worker: WorkerRecord, *, is_turn: bool) -> None:
+        try:
+            record = await self._store.get(session_id)
+            is_there = record is not None and record.state is State.OPEN and record.incarnation == worker.incarnation
+            if record is not None and is_there and self._is_due(record, worker):
+                if not is_turn:  # there may be many more of this operation
+                    self._written[session_id] = record.journal_length
+                await self.write_now(record, worker)
+            self._troubled.discard(worker.incarnation)
+        except StoreUnavailable as error:
+            _log.info("a snapshot waits for Redis", session_id=session_id, error=error.message)
+        except (WorkerError, KakeyaError) as error:
+            self._warn(worker, error)
+        finally:
+            self._writing.discard(session_id)
+
+    def _warn(self, worker: WorkerRecord, error: Exception) -> None:
+        """Once, until it works again: it would be said with each turn of each session."""
+        if worker.incarnation not in self._troubled:
+            self._troubled.add(worker.incarnation)
+            _log.warning("no snapshot is written", worker_id=worker.worker_id, error=repr(error))
+
+    async def _keep(self, session_id: str, epoch: int, new: StoredSnapshot, worker: WorkerRecord) -> bool:
+        """Makes a snapshot one of the session's; False where it is not wanted any more."""
+        for _ in range(_NUM_ATTEMPTS):
+            record = await self._store.get(session_id)
+            if record is None or record.epoch != epoch:
+                return False
+            before = snapshot_plan.parse(record.snapshots) if record.snapshot_store == worker.snapshot_store else ()
+            if before and before[-1].length >= new.length:
+                return False
+            kept = snapshot_plan.kept((*before, new), record.turn_boundaries)
+            if new not in kept:
+                return False  # what it follows was removed meanwhile
+            start = snapshot_plan.journal_start(kept, record.turn_boundaries)
+            reply = await self._store.set_snapshots(record, kept, start, worker.snapshot_store)
+            match reply.outcome:
+                case "set":
+                    names = [each.name for each in before if each not in kept]
+                    if names:
+                        await self.delete(names, [worker])
+                    return True
+                case "gone":
+                    return False
+            await asyncio.sleep(_AHEAD_SECONDS)
+        return False

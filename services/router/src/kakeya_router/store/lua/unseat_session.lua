@@ -1,0 +1,14 @@
+-- Takes a session off its lane, whose worker is gone or does not have it, in the middle of an operation that goes on.
+-- KEYS    session, operation, worker, sessions, expiry, request, usage, queue, waiters, idle, tokens, journal
+-- ARGV    session_id, claim
+-- returns {'parked', record}
+--         {'lost'} what its journal lacks is in no snapshot
+--         {'gone'} closed, lost or taken over
+if redis.call('HGET', KEYS[2], 'claim') ~= ARGV[2] then
+  return {'gone'}
+end
+if not is_recoverable() then
+  return {'lost'}
+end
+park()
+return {'parked', redis.call('HGETALL', KEYS[1])}
