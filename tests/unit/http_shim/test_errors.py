@@ -35,6 +35,7 @@ from tests.unit.sdk.scripted_runtime import ScriptedRuntime, fails, fails_plainl
         ("CreateSession", "QUEUE_TIMED_OUT", {}, 429, "rate_limit_exceeded", None),
         ("CreateSession", "TOO_MANY_CALLS", {}, 429, "rate_limit_exceeded", None),
         ("CreateSession", "QUOTA_EXCEEDED", {"quota": "sessions"}, 429, "quota_exceeded", None),
+        ("AppendTokens", "SNAPSHOT_STORE_UNAVAILABLE", {}, 503, "snapshot_store_unavailable", None),
         ("CreateSession", "NO_WORKER", {}, 503, "no_worker", None),
         ("CreateSession", "INVALID_FIELD", {"field": "pin"}, 400, "context_length_exceeded", "messages"),
         ("CreateSession", "INVALID_FIELD", {"field": "window"}, 400, "invalid_value", "window"),
@@ -51,6 +52,7 @@ from tests.unit.sdk.scripted_runtime import ScriptedRuntime, fails, fails_plainl
         ("Generate", "INVALID_FIELD", {"field": "max_tokens"}, 400, "invalid_value", "max_tokens"),
         ("Generate", "SESSION_CLOSED", {}, 503, "session_closed", None),
         ("Generate", "INVARIANT_VIOLATED", {}, 500, "internal_error", None),
+        ("Generate", "SNAPSHOT_REFUSED", {}, 500, "internal_error", None),
         ("Generate", "INTERNAL", {"trace_id": "cafe"}, 500, "internal_error", None),
     ],
 )

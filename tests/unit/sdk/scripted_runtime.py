@@ -81,6 +81,8 @@ class ScriptedSession:
     eos_token_ids: tuple[int, ...] = ()
     running: set[str] = field(default_factory=set)
     last_append: tuple[int, list[int]] = (0, [])
+    last_request: str = ""  # op_id that the latest Generate was asked for with
+    last_generate: tuple[str, int] = ("", 0)  # the one that it was told, and the history length at its start
 
     @property
     def kv_live_bytes(self) -> int:
@@ -217,6 +219,9 @@ class ScriptedRuntime(runtime_pb2_grpc.RuntimeServiceServicer):
     def Generate(self, request: pb.GenerateRequest, context: grpc.ServicerContext) -> Iterator[Any]:
         self._come("Generate", request, context)
         session = self._session(request.session_id, context)
+        if request.op_id and request.op_id == session.last_request:
+            yield from self._resumed(session, request, context)
+            return
         if session.running:
             fails("OPERATION_RUNNING")(context)
         if not session.history:
@@ -227,6 +232,31 @@ class ScriptedRuntime(runtime_pb2_grpc.RuntimeServiceServicer):
             fails("HISTORY_LENGTH_MISMATCH")(context)
         op_id = f"op-{len(self.requests['Generate'])}"
         context.send_initial_metadata((("kakeya-op-id", op_id),))
+        session.last_request, session.last_generate = request.op_id, (op_id, len(session.history))
+        yield from self._running(session, request, op_id, context)
+
+    def _resumed(
+        self, session: ScriptedSession, request: pb.GenerateRequest, context: grpc.ServicerContext
+    ) -> Iterator[Any]:
+        """Goes on with the latest Generate, which is stopped if it runs; what its client has seen stands."""
+        op_id, start = session.last_generate
+        if request.expected_history_length != start:
+            fails("HISTORY_LENGTH_MISMATCH")(context)
+        while session.running:
+            time.sleep(0.001)
+        seen = list(request.resume_token_ids)
+        produced = session.history[start:]
+        assert produced[: len(seen)] == seen[: len(produced)]
+        session.history += seen[len(produced) :]
+        context.send_initial_metadata((("kakeya-op-id", op_id),))
+        for token_id in session.history[start + len(seen) :]:
+            yield pb.GenerateResponse(token_id=token_id)
+        request.max_tokens -= len(session.history) - start
+        yield from self._running(session, request, op_id, context)
+
+    def _running(
+        self, session: ScriptedSession, request: pb.GenerateRequest, op_id: str, context: grpc.ServicerContext
+    ) -> Iterator[Any]:
         session.running.add(op_id)
         gone = threading.Event()
         context.add_callback(gone.set)
@@ -302,7 +332,7 @@ class ScriptedRuntime(runtime_pb2_grpc.RuntimeServiceServicer):
         yield pb.GenerateResponse(
             done=pb.GenerateDone(
                 stop_reason=stop_reason,
-                generated_token_count=num_tokens,
+                generated_token_count=len(session.history) - session.last_generate[1],
                 prefill_duration_seconds=0.25,
                 total_duration_seconds=0.5,
                 seed=request.seed,

@@ -16,6 +16,7 @@ from kakeya.errors import (
     HistoryLengthMismatch,
     KakeyaError,
     OperationRunning,
+    OperationStopped,
     RpcFailed,
     TooManyCalls,
     Unavailable,
@@ -51,15 +52,24 @@ class Retry:
         max_attempts: how often UNAVAILABLE, or a runtime with too many calls, may be met; 1 for a call that is not
             safe to repeat.
         wait_for_capacity_seconds: how long it may be waited out that something is used up.
+        may_go_on: the call is a Generate, which goes on when it was stopped by nobody's wish.
 
     Attributes:
         may_have_taken_effect: an attempt got lost, and nobody here knows what it did.
     """
 
-    def __init__(self, deadline: Deadline, *, max_attempts: int = 1, wait_for_capacity_seconds: float = 0.0) -> None:
+    def __init__(
+        self,
+        deadline: Deadline,
+        *,
+        max_attempts: int = 1,
+        wait_for_capacity_seconds: float = 0.0,
+        may_go_on: bool = False,
+    ) -> None:
         self.deadline = deadline
         self.may_have_taken_effect = False
         self._max_attempts = max_attempts
+        self._may_go_on = may_go_on
         self._capacity_until = monotonic() + wait_for_capacity_seconds
         self._settle_until = 0.0
         self._num_failures = 0
@@ -68,7 +78,7 @@ class Retry:
     def delay_seconds(self, error: KakeyaError) -> float | None:
         """How long to wait before the next attempt; None to give up and raise `error`."""
         self._num_failures += 1
-        self._num_turned_away += isinstance(error, Unavailable | TooManyCalls)
+        self._num_turned_away += isinstance(error, Unavailable | TooManyCalls | OperationStopped)
         backoff = min(_MAX_BACKOFF_SECONDS, _FIRST_BACKOFF_SECONDS * 2 ** (self._num_failures - 1))
         delay = (error.retry_after_seconds or 0.0) + backoff * random.uniform(0.5, 1.0)
         return delay if self._allowed(error, delay) and self.deadline.allows(delay) else None
@@ -91,6 +101,9 @@ class Retry:
             # Not after a lost attempt of this call: part of its tokens are in the history, and it is not for
             # us to guess what to do about that.
             return monotonic() + delay <= self._settle_until and not self.may_have_taken_effect
+        if isinstance(error, OperationStopped):
+            is_unread = error.metadata.get("cause") == "unread"
+            return self._may_go_on and not is_unread and self._num_turned_away < self._max_attempts
         if isinstance(error, Unavailable | TooManyCalls) and not isinstance(error, WorkerLost):
             return self._num_turned_away < self._max_attempts
         return False

@@ -114,6 +114,10 @@ class TooManyCalls(Exhausted, reason=ErrorReason.ERROR_REASON_TOO_MANY_CALLS):
     """Too many calls run at once."""
 
 
+class SnapshotStoreUnavailable(Exhausted, reason=ErrorReason.ERROR_REASON_SNAPSHOT_STORE_UNAVAILABLE):
+    """The runtime's snapshot store does not answer, and no more is remembered of the session without it."""
+
+
 class Unauthenticated(
     KakeyaError, status=grpc.StatusCode.UNAUTHENTICATED, reason=ErrorReason.ERROR_REASON_UNAUTHENTICATED
 ):
@@ -151,6 +155,12 @@ class BoundaryNotReachable(
     KakeyaError, status=grpc.StatusCode.FAILED_PRECONDITION, reason=ErrorReason.ERROR_REASON_BOUNDARY_NOT_REACHABLE
 ):
     """A session cannot branch off at this history length; `metadata["reachable"]` lists those at which it can."""
+
+
+class SnapshotRefused(
+    KakeyaError, status=grpc.StatusCode.FAILED_PRECONDITION, reason=ErrorReason.ERROR_REASON_SNAPSHOT_REFUSED
+):
+    """A snapshot of the session is damaged, or of another model."""
 
 
 class Unavailable(KakeyaError, status=grpc.StatusCode.UNAVAILABLE):

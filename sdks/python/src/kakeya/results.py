@@ -49,6 +49,7 @@ class SessionState(StrEnum):
     CLOSING = "closing"
     FAILED = "failed"
     LOST = "lost"
+    PARKED = "parked"
 
     @classmethod
     def from_wire(cls, value: int) -> "SessionState":
@@ -74,7 +75,7 @@ class Sight:
     def num_forgotten_tokens(self) -> int | None:
         """Tokens of the history that the model cannot see any more; 0: it sees all of it.
 
-        None: the router, an older one, did not say what is retained.
+        None: the session is parked and nothing is held of it now, or the router, an older one, did not say what is.
         """
         if self.history_length and not self.retained:
             return None
@@ -209,7 +210,7 @@ class SessionInfo(Sight):
         exact: whether its bits depend on its tokens, sink, window and the fingerprint alone.
         fingerprint: digest of all that the bits depend on.
         model: what serves it.
-        worker: id of the worker that holds its lane.
+        worker: id of the worker that holds its lane; empty while it is parked.
         epoch: rises with each new lease on the session.
     """
 

@@ -17,6 +17,7 @@ from kakeya import (
     PermissionDenied,
     QuotaExceeded,
     SessionNotFound,
+    SnapshotStoreUnavailable,
     Stopped,
     Unauthenticated,
     Unavailable,
@@ -114,6 +115,8 @@ def from_kakeya(error: KakeyaError, fields: Mapping[str, str] | None = None) -> 
             return ApiError(403, error.message, type=PERMISSION, code="permission_denied")
         case QuotaExceeded():
             return too_many(error.message, "quota_exceeded", error.retry_after_seconds)
+        case SnapshotStoreUnavailable():  # of everybody, not this client's share of it
+            return unavailable(error.message, "snapshot_store_unavailable", error.retry_after_seconds)
         case Exhausted():
             return too_many(error.message, retry_after_seconds=error.retry_after_seconds)
         case HistoryFull():

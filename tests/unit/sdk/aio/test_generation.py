@@ -1,6 +1,7 @@
 """Leaving a generation early, and what the session does afterwards."""
 
 import gc
+import time
 
 import pytest
 
@@ -142,24 +143,93 @@ async def test_a_stream_that_fails_in_the_middle_raises(session: AsyncSession, r
     assert session.history_length is None
 
 
-async def test_a_generate_is_never_repeated(
+async def test_a_generate_that_got_lost_takes_place_once(
     cuttable_session: AsyncSession, runtime: ScriptedRuntime, link: CuttableLink
 ) -> None:
+    """The client cannot know whether it came through: the runtime does, by its name."""
     await cuttable_session.append([1])
     runtime.before["Generate"].append(lambda _: link.cut())
-    with pytest.raises(kakeya.ConnectionFailed):
-        await cuttable_session.generate(max_tokens=1).all()
+    assert await cuttable_session.generate(max_tokens=1).all() == [2]
+    assert (await cuttable_session.info()).history_length == 2
+    first, *repeated = runtime.requests["Generate"]
+    assert [request.op_id for request in repeated] == [first.op_id]
+
+
+@pytest.mark.parametrize("num_sent", [0, 2, 8])
+async def test_a_cut_in_the_middle_goes_unnoticed(
+    cuttable_session: AsyncSession, runtime: ScriptedRuntime, link: CuttableLink, num_sent: int
+) -> None:
+    def cut_once() -> None:
+        runtime.hold_after = None
+        time.sleep(0.1)  # what was sent arrives
+        link.cut()
+
+    runtime.hold_after, runtime.on_hold = num_sent, cut_once
+    generation = cuttable_session.turn([1], max_tokens=9)
+    assert await generation.all() == list(range(2, 11))
+    assert generation.done is not None
+    assert (generation.done.num_tokens, generation.done.history_length) == (9, 10)
+    assert cuttable_session.history_length == 10
+    resumed = runtime.requests["Generate"][-1]
+    assert resumed.op_id == runtime.requests["Generate"][0].op_id
+    assert resumed.expected_history_length == 1
+    assert list(resumed.resume_token_ids) == list(range(2, 2 + num_sent))
+
+
+async def test_a_cut_after_the_last_token_is_gone_on_with_for_the_result(
+    cuttable_session: AsyncSession, runtime: ScriptedRuntime, link: CuttableLink
+) -> None:
+    def cut(context: object) -> None:
+        time.sleep(0.1)
+        link.cut()
+
+    runtime.after["Generate"].append(cut)
+    generation = cuttable_session.turn([1], max_tokens=3)
+    assert await generation.all() == [2, 3, 4]
+    assert generation.done is not None
+    assert generation.done.num_tokens == 3
+
+
+async def test_without_retries_a_cut_in_the_middle_raises(runtime: ScriptedRuntime, link: CuttableLink) -> None:
+    async with AsyncClient(link.address, max_attempts=1) as client:
+        session = await client.create_session()
+        runtime.hold_after, runtime.on_hold = 2, link.cut
+        with pytest.raises(kakeya.ConnectionFailed):
+            await session.turn([1], max_tokens=9).all()
+        runtime.hold_after = None
     assert len(runtime.requests["Generate"]) == 1
 
 
-async def test_a_cut_in_the_middle_raises(
+async def test_a_generation_that_was_left_is_not_gone_on_with(
     cuttable_session: AsyncSession, runtime: ScriptedRuntime, link: CuttableLink
 ) -> None:
-    runtime.hold_after, runtime.on_hold = 2, link.cut
-    with pytest.raises(kakeya.ConnectionFailed):
+    generation = cuttable_session.turn([1], max_tokens=9)
+
+    def leave_and_cut() -> None:
+        runtime.hold_after = None
+        time.sleep(0.1)
+        generation.cancel()
+        link.cut()
+
+    runtime.hold_after, runtime.on_hold = 2, leave_and_cut
+    with pytest.raises(kakeya.Cancelled):
+        await generation.all()
+    assert len(runtime.requests["Generate"]) == 1
+
+
+async def test_an_operation_that_the_runtime_does_not_know_any_more_is_told(
+    cuttable_session: AsyncSession, runtime: ScriptedRuntime, link: CuttableLink
+) -> None:
+    def cut_and_forget() -> None:
+        runtime.hold_after = None
+        runtime.before["Generate"].append(fails("HISTORY_LENGTH_MISMATCH"))
+        time.sleep(0.1)
+        link.cut()
+
+    runtime.hold_after, runtime.on_hold = 2, cut_and_forget
+    with pytest.raises(kakeya.HistoryLengthMismatch):
         await cuttable_session.turn([1], max_tokens=9).all()
-    runtime.hold_after = None
-    assert (await cuttable_session.append([7])).history_length == 4
+    assert cuttable_session.history_length is None
 
 
 async def test_what_befalls_the_stream_after_its_result_changes_nothing(
@@ -194,3 +264,16 @@ async def test_a_stream_without_a_result_is_an_error(session: AsyncSession, runt
     runtime.breaks_off = True
     with pytest.raises(kakeya.RpcFailed, match="without a result"):
         await session.generate(max_tokens=1).all()
+
+
+async def test_a_generation_that_somebody_stopped_goes_on(session: AsyncSession, runtime: ScriptedRuntime) -> None:
+    """As when a router that was late has ended it."""
+    runtime.before["Generate"].append(fails("OPERATION_STOPPED"))
+    assert await session.turn([1], max_tokens=3).all() == [2, 3, 4]
+
+
+async def test_a_generation_that_was_not_read_stays_stopped(session: AsyncSession, runtime: ScriptedRuntime) -> None:
+    runtime.before["Generate"].append(fails("OPERATION_STOPPED", cause="unread"))
+    with pytest.raises(kakeya.OperationStopped):
+        await session.turn([1], max_tokens=3).all()
+    assert len(runtime.requests["Generate"]) == 1

@@ -75,15 +75,19 @@ def test_generate_and_turn_send_every_option(session: Session, runtime: Scripted
             seed=9,
             stop_token_sequences=[runtime_pb2.TokenSequence(token_ids=ids) for ids in ([1, 2], [3])],
             logprobs=0,
+            op_id=request.op_id,
         )
+    assert len({request.op_id for request in runtime.requests["Generate"]}) == 2
 
 
 def test_options_of_generate_left_out_stay_unset(session: Session, runtime: ScriptedRuntime) -> None:
     session.append([10])
     assert session.generate(max_tokens=1).all() == [11]
-    assert runtime.requests["Generate"] == [
-        runtime_pb2.GenerateRequest(session_id=session.id, max_tokens=1, expected_history_length=1)
-    ]
+    (request,) = runtime.requests["Generate"]
+    assert len(request.op_id) == 16
+    assert request == runtime_pb2.GenerateRequest(
+        session_id=session.id, max_tokens=1, expected_history_length=1, op_id=request.op_id
+    )
 
 
 def test_details_come_with_the_tokens(session: Session) -> None:

@@ -2,6 +2,7 @@
 """Leaving a generation early, and what the session does afterwards."""
 
 import gc
+import time
 
 import pytest
 
@@ -137,20 +138,93 @@ def test_a_stream_that_fails_in_the_middle_raises(session: Session, runtime: Scr
     assert session.history_length is None
 
 
-def test_a_generate_is_never_repeated(cuttable_session: Session, runtime: ScriptedRuntime, link: CuttableLink) -> None:
+def test_a_generate_that_got_lost_takes_place_once(
+    cuttable_session: Session, runtime: ScriptedRuntime, link: CuttableLink
+) -> None:
+    """The client cannot know whether it came through: the runtime does, by its name."""
     cuttable_session.append([1])
     runtime.before["Generate"].append(lambda _: link.cut())
-    with pytest.raises(kakeya.ConnectionFailed):
-        cuttable_session.generate(max_tokens=1).all()
+    assert cuttable_session.generate(max_tokens=1).all() == [2]
+    assert (cuttable_session.info()).history_length == 2
+    first, *repeated = runtime.requests["Generate"]
+    assert [request.op_id for request in repeated] == [first.op_id]
+
+
+@pytest.mark.parametrize("num_sent", [0, 2, 8])
+def test_a_cut_in_the_middle_goes_unnoticed(
+    cuttable_session: Session, runtime: ScriptedRuntime, link: CuttableLink, num_sent: int
+) -> None:
+    def cut_once() -> None:
+        runtime.hold_after = None
+        time.sleep(0.1)  # what was sent arrives
+        link.cut()
+
+    runtime.hold_after, runtime.on_hold = num_sent, cut_once
+    generation = cuttable_session.turn([1], max_tokens=9)
+    assert generation.all() == list(range(2, 11))
+    assert generation.done is not None
+    assert (generation.done.num_tokens, generation.done.history_length) == (9, 10)
+    assert cuttable_session.history_length == 10
+    resumed = runtime.requests["Generate"][-1]
+    assert resumed.op_id == runtime.requests["Generate"][0].op_id
+    assert resumed.expected_history_length == 1
+    assert list(resumed.resume_token_ids) == list(range(2, 2 + num_sent))
+
+
+def test_a_cut_after_the_last_token_is_gone_on_with_for_the_result(
+    cuttable_session: Session, runtime: ScriptedRuntime, link: CuttableLink
+) -> None:
+    def cut(context: object) -> None:
+        time.sleep(0.1)
+        link.cut()
+
+    runtime.after["Generate"].append(cut)
+    generation = cuttable_session.turn([1], max_tokens=3)
+    assert generation.all() == [2, 3, 4]
+    assert generation.done is not None
+    assert generation.done.num_tokens == 3
+
+
+def test_without_retries_a_cut_in_the_middle_raises(runtime: ScriptedRuntime, link: CuttableLink) -> None:
+    with Client(link.address, max_attempts=1) as client:
+        session = client.create_session()
+        runtime.hold_after, runtime.on_hold = 2, link.cut
+        with pytest.raises(kakeya.ConnectionFailed):
+            session.turn([1], max_tokens=9).all()
+        runtime.hold_after = None
     assert len(runtime.requests["Generate"]) == 1
 
 
-def test_a_cut_in_the_middle_raises(cuttable_session: Session, runtime: ScriptedRuntime, link: CuttableLink) -> None:
-    runtime.hold_after, runtime.on_hold = 2, link.cut
-    with pytest.raises(kakeya.ConnectionFailed):
+def test_a_generation_that_was_left_is_not_gone_on_with(
+    cuttable_session: Session, runtime: ScriptedRuntime, link: CuttableLink
+) -> None:
+    generation = cuttable_session.turn([1], max_tokens=9)
+
+    def leave_and_cut() -> None:
+        runtime.hold_after = None
+        time.sleep(0.1)
+        generation.cancel()
+        link.cut()
+
+    runtime.hold_after, runtime.on_hold = 2, leave_and_cut
+    with pytest.raises(kakeya.Cancelled):
+        generation.all()
+    assert len(runtime.requests["Generate"]) == 1
+
+
+def test_an_operation_that_the_runtime_does_not_know_any_more_is_told(
+    cuttable_session: Session, runtime: ScriptedRuntime, link: CuttableLink
+) -> None:
+    def cut_and_forget() -> None:
+        runtime.hold_after = None
+        runtime.before["Generate"].append(fails("HISTORY_LENGTH_MISMATCH"))
+        time.sleep(0.1)
+        link.cut()
+
+    runtime.hold_after, runtime.on_hold = 2, cut_and_forget
+    with pytest.raises(kakeya.HistoryLengthMismatch):
         cuttable_session.turn([1], max_tokens=9).all()
-    runtime.hold_after = None
-    assert (cuttable_session.append([7])).history_length == 4
+    assert cuttable_session.history_length is None
 
 
 def test_what_befalls_the_stream_after_its_result_changes_nothing(session: Session, runtime: ScriptedRuntime) -> None:
@@ -183,3 +257,16 @@ def test_a_stream_without_a_result_is_an_error(session: Session, runtime: Script
     runtime.breaks_off = True
     with pytest.raises(kakeya.RpcFailed, match="without a result"):
         session.generate(max_tokens=1).all()
+
+
+def test_a_generation_that_somebody_stopped_goes_on(session: Session, runtime: ScriptedRuntime) -> None:
+    """As when a router that was late has ended it."""
+    runtime.before["Generate"].append(fails("OPERATION_STOPPED"))
+    assert session.turn([1], max_tokens=3).all() == [2, 3, 4]
+
+
+def test_a_generation_that_was_not_read_stays_stopped(session: Session, runtime: ScriptedRuntime) -> None:
+    runtime.before["Generate"].append(fails("OPERATION_STOPPED", cause="unread"))
+    with pytest.raises(kakeya.OperationStopped):
+        session.turn([1], max_tokens=3).all()
+    assert len(runtime.requests["Generate"]) == 1
