@@ -68,6 +68,7 @@ def test_only_what_was_asked_for_is_passed_on(model: str, tmp_path: Path) -> Non
         "--join": str(made.router),
         "--bind": "127.0.0.1:0",
         "--worker-id": "worker-2",
+        "--snapshots": str(tmp_path / "snapshots"),
     }
 
 
@@ -88,7 +89,7 @@ def test_programs_survive_the_configuration_file(model: str, tmp_path: Path) -> 
     odd = tmp_path / "100% 'odd' name"
     made = make_plan(settings(model=model, workers=2))
     with open_directory(odd, ephemeral=False) as directory:
-        programs = made.programs(directory.redis)
+        programs = made.programs(directory.path)
         parser = configparser.ConfigParser(interpolation=None)
         parser.read_string(render(programs, directory, stop_grace_seconds=9))
     for program in programs:
@@ -133,7 +134,7 @@ def test_keys_are_made_for_the_run_and_stay_off_command_lines(
     router = made.programs(tmp_path)[1]
     assert flags(router.command).get("--auth") == (None if by_variable else "keys")
     with open_directory(tmp_path, ephemeral=False) as directory:
-        programs = made.programs(directory.redis)
+        programs = made.programs(directory.path)
         shown = f"{made!r} {programs!r} {render(programs, directory, stop_grace_seconds=9)}"
     assert key not in shown
     assert token not in shown

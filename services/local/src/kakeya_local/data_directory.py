@@ -19,7 +19,7 @@ class DataDirectory:
     """An open data directory.
 
     Attributes:
-        path: holds `redis/` and `logs/`.
+        path: holds `redis/`, `snapshots/` and `logs/`.
         runtime: for sockets and generated configuration; short, private, gone after the run.
         lock_fd: holding it open holds the lock; a child that inherits it prolongs the lock.
     """

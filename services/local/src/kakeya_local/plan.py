@@ -54,8 +54,8 @@ class Plan:
     def worker_names(self) -> list[str]:
         return [f"worker-{number}" for number in range(1, self.settings.workers + 1)]
 
-    def programs(self, redis_directory: Path) -> list[Program]:
-        """The processes to run, Redis with its data in `redis_directory`."""
+    def programs(self, data: Path) -> list[Program]:
+        """The processes to run, with Redis' data and the snapshots of sessions in a directory."""
         settings = self.settings
         workers = [
             worker_program(
@@ -66,10 +66,11 @@ class Plan:
                 window=settings.window,
                 lanes=settings.lanes,
                 threads=settings.threads or max(1, num_processors() // settings.workers),
+                snapshots=data / "snapshots",
             )
             for name in self.worker_names
         ]
-        redis = redis_program(self.redis_server, self.redis.port, redis_directory, persistent=not settings.ephemeral)
+        redis = redis_program(self.redis_server, self.redis.port, data / "redis", persistent=not settings.ephemeral)
         router = router_program(self.bind, self.redis.port, auth=settings.auth, insecure=settings.insecure)
         http = [self.http.program(self.router)] if self.http else []
         return [redis, router, *workers, *http]

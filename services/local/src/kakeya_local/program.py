@@ -56,8 +56,13 @@ def worker_program(
     window: int | None,
     lanes: int | None,
     threads: int,
+    snapshots: Path,
 ) -> Program:
-    """The worker takes a free port by itself and tells it to the router."""
+    """The worker takes a free port by itself and tells it to the router.
+
+    Args:
+        snapshots: directory of the snapshot store, the same for all workers.
+    """
     command = _kakeya(
         "worker",
         model=model,
@@ -65,6 +70,7 @@ def worker_program(
         window=window,
         lanes=lanes,
         threads=threads,
+        snapshots=snapshots,
         join=router,
         bind="127.0.0.1:0",
         worker_id=name,

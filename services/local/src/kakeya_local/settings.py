@@ -60,7 +60,9 @@ class UpSettings(ServiceSettings):
         reason="this machine only; where OpenAI clients are looked for",
     )
     data_dir: Path | None = setting(
-        None, "directory of Redis' data and the logs", reason="${XDG_STATE_HOME:-~/.local/state}/kakeya"
+        None,
+        "directory of Redis' data, snapshots of sessions, and the logs",
+        reason="${XDG_STATE_HOME:-~/.local/state}/kakeya",
     )
     ephemeral: bool = setting(
         False, "keep nothing: a temporary data directory, removed at the end", reason="logs and records are kept"

@@ -176,7 +176,7 @@ async def running(settings: UpSettings, report: Report) -> AsyncIterator[Stack]:
     """
     with open_directory(settings.data_dir, ephemeral=settings.ephemeral) as directory:
         plan = make_plan(settings)
-        programs = plan.programs(directory.redis)
+        programs = plan.programs(directory.path)
         async with Supervisor(
             programs, directory, stop_grace_seconds=settings.stop_grace_seconds, environment=plan.environment
         ) as supervisor:
