@@ -13,8 +13,8 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PHONY: help install kernel demo up test check lint types contracts proto proto-check vectors docs test-parts test-compose \
-        test-heavy test-conformance bench-latency bench-int8 bench-memory fuzz overload bench-slow-clients \
-        bench-admission bench-fairness bench-interference bench-fork bench-quality bench-session bench-qwen3 bench-load bench-compare bench-engine evidence fuzz-http leavers-http overload-http bench-http nano nano-held-out
+        test-heavy test-conformance bench-latency bench-int8 bench-memory fuzz overload chaos bench-slow-clients \
+        bench-admission bench-fairness bench-interference bench-fork bench-recovery bench-quality bench-session bench-qwen3 bench-load bench-compare bench-engine evidence fuzz-http leavers-http overload-http bench-http nano nano-held-out
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -100,6 +100,10 @@ overload: install ## four times the clients that there is room for (OVERLOAD_SEC
 	@$(BIN)/python -m tests.overload --seconds $(or $(OVERLOAD_SECONDS),300) \
 	  $(if $(OVERLOAD_SEED),--seed $(OVERLOAD_SEED)) $(if $(JSON),--json '$(JSON)')
 
+chaos: install ## processes killed, stopped and ended under load, answers held against undisturbed ones (CHAOS_FAULTS=200, CHAOS_SESSIONS=500, CHAOS_SEED=N, JSON=FILE)
+	@$(BIN)/python -m tests.chaos --faults $(or $(CHAOS_FAULTS),200) --sessions $(or $(CHAOS_SESSIONS),500) \
+	  $(if $(CHAOS_SEED),--seed $(CHAOS_SEED)) $(if $(JSON),--json '$(JSON)')
+
 fuzz-http: install ## requests that the HTTP shim's document allows and forbids (FUZZ_HTTP_CASES=2400, FUZZ_HTTP_SEED=N, JSON=FILE)
 	@$(BIN)/python -m tests.fuzz_http --cases $(or $(FUZZ_HTTP_CASES),2400) \
 	  $(if $(FUZZ_HTTP_SEED),--seed $(FUZZ_HTTP_SEED)) $(if $(JSON),--json '$(JSON)')
@@ -141,6 +145,9 @@ bench-interference: install ## a session's tokens beside a long prefill, two wor
 
 bench-fork: install ## time to first token of 50 sessions on one 2,000-token prefix, by fork_from and prefilled (JSON=FILE; 4 GB)
 	@$(BIN)/python -m tests.benchmarks.fork_prefix $(if $(JSON),--json '$(JSON)')
+
+bench-recovery: install ## what a client notices when its worker is killed or stopped, and of a resume (ROUNDS=5, JSON=FILE)
+	@$(BIN)/python -m tests.benchmarks.recovery $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(JSON),--json '$(JSON)')
 
 bench-quality: install ## what a bounded cache costs a model (MODEL=NAME_OR_DIR, OUTPUT=DIR, QUALITY_FLAGS='--quick ...')
 	@$(BIN)/kakeya bench quality --model '$(or $(MODEL),kakeya-nano)' $(if $(OUTPUT),--output '$(OUTPUT)') $(QUALITY_FLAGS)

@@ -73,6 +73,7 @@ class Runtime:
     workers: list[Process] = field(default_factory=list)
     shims: list[Process] = field(default_factory=list)
     credentials: grpc.ChannelCredentials | None = None  # of a runtime over TLS
+    _num_started: dict[str, int] = field(default_factory=dict)
 
     @property
     def address(self) -> str:
@@ -85,10 +86,11 @@ class Runtime:
         key = self.environment.get(ADMIN_KEY_VARIABLE)
         return bearer(key) if key else ()
 
-    def start_router(self, *flags: str) -> Process:
-        address = f"127.0.0.1:{free_port()}"
+    def start_router(self, *flags: str, address: str = "") -> Process:
+        """A further one; `address` of one that has ended, to take its place."""
+        address = address or f"127.0.0.1:{free_port()}"
         arguments = ["kakeya_router", "--redis", self.redis.url, "--bind", address, *flags]
-        router = self._start(f"router-{len(self.routers)}", address, arguments)
+        router = self._start("router", address, arguments)
         self.routers.append(router)
         wait_until(
             lambda: check(address, credentials=self.credentials) == "SERVING", f"the router serves; see {router.log}"
@@ -100,7 +102,7 @@ class Runtime:
         joins = ",".join(router.address for router in self.routers)
         shape = ["--sink", str(SINK), "--window", str(WINDOW), "--lanes", str(lanes), "--threads", "1"]
         arguments = ["kakeya_worker", "--model", str(self.model), "--join", joins, "--bind", address, *shape, *flags]
-        worker = self._start(f"worker-{len(self.workers)}", address, arguments)
+        worker = self._start("worker", address, arguments)
         self.workers.append(worker)
         return worker
 
@@ -108,7 +110,7 @@ class Runtime:
         """An HTTP shim of the first router, once it finds that."""
         address = f"127.0.0.1:{free_port()}"
         arguments = ["kakeya_http_shim", "--router", self.address, "--bind", address, *flags]
-        shim = self._start(f"http-{len(self.shims)}", address, arguments)
+        shim = self._start("http", address, arguments)
         self.shims.append(shim)
         wait_until(lambda: http_status(address, "/readyz") == 200, f"the HTTP shim is ready; see {shim.log}")
         return shim
@@ -131,8 +133,10 @@ class Runtime:
             return grpc.insecure_channel(self.address)
         return grpc.secure_channel(self.address, self.credentials)
 
-    def _start(self, name: str, address: str, arguments: list[str]) -> Process:
-        log = self.directory / f"{name}.log"
+    def _start(self, kind: str, address: str, arguments: list[str]) -> Process:
+        number = self._num_started.get(kind, 0)
+        self._num_started[kind] = number + 1
+        log = self.directory / f"{kind}-{number}.log"
         with log.open("wb") as output:
             process = subprocess.Popen(
                 [sys.executable, "-m", *arguments], stdout=output, stderr=output, env={**os.environ, **self.environment}

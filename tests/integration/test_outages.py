@@ -28,45 +28,31 @@ def fragile(model: Path, tmp_path: Path) -> Iterator[Runtime]:
         yield made
 
 
-async def test_a_worker_that_dies_takes_its_sessions_and_returns_their_bytes(fragile: Runtime) -> None:
+async def test_a_worker_that_dies_returns_its_bytes_and_its_sessions_go_on_at_the_next(fragile: Runtime) -> None:
     async with kakeya.AsyncClient(fragile.address) as client:
         idle, busy = await client.create_session(), await client.create_session()
         await idle.append(range(10))
         await busy.append(range(10))
-        generation = busy.generate(max_tokens=65_536)
-        async with generation:
+        async with busy.generate(max_tokens=200) as generation:
             await generation.next_token()
             fragile.workers[0].kill()
-            with pytest.raises(kakeya.WorkerLost):
-                await _drain(generation)
-        with pytest.raises(kakeya.Unavailable):
-            await busy.append([1])
-        await eventually(lambda: _raises(kakeya.WorkerLost, idle), "the idle session is lost")
-        await eventually(lambda: _raises(kakeya.SessionNotFound, idle), "then unknown")
-        await asyncio.to_thread(wait_until, lambda: not fragile.list_workers(), "the worker's lease lapses")
-        with pytest.raises(kakeya.NoWorker):
-            await client.create_session()
-        fragile.start_worker()
-        await asyncio.to_thread(fragile.wait_for_workers, 1)
+            await asyncio.to_thread(wait_until, lambda: not fragile.list_workers(), "the worker's lease lapses")
+            fragile.start_worker()
+            await asyncio.to_thread(fragile.wait_for_workers, 1)
+            assert await _drain(generation) == 199
+        assert (await busy.info()).history_length == 210
+        assert (await idle.append([1])).history_length == 11
+        (worker,) = fragile.list_workers()
+        assert worker.num_sessions == 2
+        for session in (idle, busy):
+            await session.close()
         (worker,) = fragile.list_workers()
         assert (worker.reserved_bytes, worker.kv_live_bytes, worker.num_sessions) == (0, 0, 0)
-        async with await client.create_session() as session:
-            assert (await session.append(range(5))).history_length == 5
 
 
-async def _drain(generation: kakeya.AsyncGeneration) -> None:
-    async for _ in generation:
-        pass
-
-
-async def _raises(kind: type[kakeya.KakeyaError], session: kakeya.AsyncSession) -> bool:
-    try:
-        await session.append([1])
-    except kind:
-        return True
-    except kakeya.Unavailable:
-        return False
-    return False
+async def _drain(generation: kakeya.AsyncGeneration) -> int:
+    """How many tokens came."""
+    return len([token_id async for token_id in generation])
 
 
 async def test_a_worker_that_leaves_cleanly_is_gone_at_once(fragile: Runtime) -> None:
@@ -89,10 +75,9 @@ async def test_a_worker_that_was_stopped_too_long_comes_back_empty(fragile: Runt
         (after,) = fragile.list_workers()
         assert after.incarnation != before.incarnation
         assert after.reserved_bytes == 0
-        with pytest.raises((kakeya.WorkerLost, kakeya.SessionNotFound)):
-            await session.append([1])
         for _ in range(8):  # all lanes are free again
-            await client.create_session()
+            await (await client.create_session()).close()
+        assert (await session.append([1])).history_length == 11
 
 
 async def test_without_redis_calls_fail_fast_and_then_go_on(fragile: Runtime) -> None:

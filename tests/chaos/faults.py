@@ -1,0 +1,102 @@
+"""What is done to a runtime: each fault is healed before the next of its kind."""
+
+import asyncio
+import os
+import random
+import signal
+import time
+from collections.abc import Awaitable, Callable
+
+from tests.integration.processes import Process, Runtime, wait_until
+
+_SIGKILL, _SIGSTOP, _SIGCONT, _SIGTERM = signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT, signal.SIGTERM
+_PAUSES_SECONDS = (0.2, 6.0)  # shorter and longer than a worker's lease
+_REDIS_ECHO_SECONDS = 40.0
+
+
+class Faults:
+    """Kills, stops and ends the processes of a runtime, and starts others in their place.
+
+    Attributes:
+        counts: how often each fault was caused.
+        last_redis_fault: `time.monotonic` of the latest one.
+    """
+
+    def __init__(
+        self, made: Runtime, draw: random.Random, router_flags: tuple[str, ...], *, lanes: int, with_redis: bool
+    ) -> None:
+        self._made = made
+        self._draw = draw
+        self._router_flags = router_flags
+        self._lanes = lanes
+        kinds: dict[str, tuple[int, Callable[[], Awaitable[None]]]] = {
+            "kill -9 a worker": (4, lambda: self._end_worker(_SIGKILL)),
+            "SIGTERM a worker": (3, lambda: self._end_worker(_SIGTERM)),
+            "SIGSTOP a worker": (3, self._pause_worker),
+            "kill -9 a router": (2, lambda: self._end_router(_SIGKILL)),
+            "SIGTERM a router": (2, lambda: self._end_router(_SIGTERM)),
+        }
+        if with_redis:
+            kinds["kill -9 Redis"] = (1, self._restart_redis)
+        self._kinds = kinds
+        self.counts: dict[str, int] = dict.fromkeys(kinds, 0)
+        self.last_redis_fault = -_REDIS_ECHO_SECONDS
+
+    @property
+    def redis_is_to_blame(self) -> bool:
+        """Whether an error that a client sees now may come from a Redis that was away."""
+        return time.monotonic() - self.last_redis_fault < _REDIS_ECHO_SECONDS
+
+    async def cause(self) -> str:
+        """One at random, and its cure; returns its name."""
+        names = list(self._kinds)
+        name = self._draw.choices(names, [self._kinds[each][0] for each in names])[0]
+        self.counts[name] += 1
+        await self._kinds[name][1]()
+        return name
+
+    async def _end_worker(self, number: signal.Signals) -> None:
+        worker = self._draw.choice(self._made.workers)
+        self._made.workers.remove(worker)
+        await _end(worker, number)
+        await self._joined(self._made.start_worker(lanes=self._lanes))
+
+    async def _pause_worker(self) -> None:
+        worker = self._draw.choice(self._made.workers)
+        os.kill(worker.process.pid, _SIGSTOP)
+        try:
+            await asyncio.sleep(self._draw.uniform(*_PAUSES_SECONDS))
+        finally:
+            os.kill(worker.process.pid, _SIGCONT)
+        await self._joined(worker)
+
+    async def _joined(self, worker: Process) -> None:
+        def is_listed() -> bool:
+            return worker.address in {each.address for each in self._made.list_workers()}
+
+        await asyncio.to_thread(wait_until, is_listed, f"a worker joins; see {worker.log}")
+
+    async def _end_router(self, number: signal.Signals) -> None:
+        """Its successor listens on the same port, as behind a supervisor."""
+        at = self._draw.randrange(len(self._made.routers))
+        router = self._made.routers.pop(at)
+        await _end(router, number)
+        restarted = await asyncio.to_thread(
+            lambda: self._made.start_router(*self._router_flags, address=router.address)
+        )
+        self._made.routers.remove(restarted)
+        self._made.routers.insert(at, restarted)
+
+    async def _restart_redis(self) -> None:
+        self.last_redis_fault = time.monotonic()
+        await asyncio.to_thread(self._made.redis.kill)
+        await asyncio.sleep(self._draw.uniform(0.0, 2.0))
+        await asyncio.to_thread(self._made.redis.start)
+        self.last_redis_fault = time.monotonic()
+
+
+async def _end(process: Process, number: signal.Signals) -> None:
+    process.process.send_signal(number)
+    status = await asyncio.to_thread(process.process.wait, 30)
+    if number is _SIGTERM:
+        assert status == 0, f"{process.log.stem} ended with status {status}"

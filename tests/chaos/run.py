@@ -1,0 +1,144 @@
+"""Many sessions at once, and faults in the middle of them."""
+
+import asyncio
+import itertools
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import kakeya
+from tests.chaos.conversation import Heard, Script, hold
+from tests.chaos.faults import Faults
+from tests.integration.leftovers import Pool, leftovers
+from tests.integration.processes import Runtime
+
+NUM_WORKERS, NUM_ROUTERS, LANES_PER_WORKER = 3, 2, 12
+ROUTER_FLAGS = (
+    "--heartbeat-interval-seconds=0.3",
+    "--worker-lease-seconds=2.5",
+    "--operation-lease-seconds=1.5",
+    "--reap-interval-seconds=0.2",
+    "--recovery-seconds=0.2",
+)
+# With one worker lost, the others have lanes for all of them.
+_NUM_AT_ONCE = (NUM_WORKERS - 1) * LANES_PER_WORKER
+_NUM_SCRIPTS = 24
+_BETWEEN_SECONDS = (0.2, 1.5)
+_SETTLE_SECONDS = 30.0
+
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How much of it; runs of one seed cause the same faults in the same order, at times that differ."""
+
+    num_sessions: int
+    num_faults: int
+    seed: int
+    with_redis: bool
+
+
+@dataclass
+class Outcome:
+    """What became of the sessions.
+
+    Attributes:
+        faults: how often each was caused.
+        differing: sessions whose tokens are not those of an undisturbed one.
+        errors: what clients saw while Redis was well.
+        excused: what they saw when it was not.
+        leaks: what was left at the end.
+    """
+
+    num_sessions: int = 0
+    faults: dict[str, int] = field(default_factory=dict)
+    differing: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+    excused: list[str] = field(default_factory=list)
+    leaks: list[str] = field(default_factory=list)
+
+    @property
+    def is_well(self) -> bool:
+        return not (self.differing or self.errors or self.leaks)
+
+
+async def run(made: Runtime, plan: Plan, snapshots: Path, progress: Progress) -> Outcome:
+    """Holds every conversation undisturbed first, then often and disturbed."""
+    target = "ipv4:" + ",".join(router.address for router in made.routers)
+    draw = random.Random(plan.seed)
+    scripts = [Script.of(plan.seed + number) for number in range(_NUM_SCRIPTS)]
+    async with kakeya.AsyncClient(target) as client:
+        expected = await _undisturbed(client, scripts, progress)
+    faults = Faults(made, draw, ROUTER_FLAGS, lanes=LANES_PER_WORKER, with_redis=plan.with_redis)
+    outcome = Outcome(faults=faults.counts)
+    async with asyncio.TaskGroup() as group:
+        causing = group.create_task(_cause(faults, plan.num_faults, draw, progress))
+        numbers = itertools.count()
+        for _ in range(_NUM_AT_ONCE):
+            group.create_task(_converse(target, scripts, expected, numbers, plan, causing, faults, outcome))
+    outcome.leaks = await _leaks(made, snapshots)
+    return outcome
+
+
+async def _undisturbed(client: kakeya.AsyncClient, scripts: list[Script], progress: Progress) -> list[Heard]:
+    progress("undisturbed conversations", 0, len(scripts))
+    return list(await asyncio.gather(*(hold(client, script) for script in scripts)))
+
+
+async def _cause(faults: Faults, num_faults: int, draw: random.Random, progress: Progress) -> None:
+    for number in range(num_faults):
+        await asyncio.sleep(draw.uniform(*_BETWEEN_SECONDS))
+        progress(await faults.cause(), number + 1, num_faults)
+
+
+async def _converse(
+    target: str,
+    scripts: list[Script],
+    expected: list[Heard],
+    numbers: Iterator[int],
+    plan: Plan,
+    causing: "asyncio.Task[None]",
+    faults: Faults,
+    outcome: Outcome,
+) -> None:
+    """One session after the other, as long as there are faults to come and sessions wanted."""
+    async with kakeya.AsyncClient(target, max_attempts=12) as client:
+        while outcome.num_sessions < plan.num_sessions or not causing.done():
+            number = next(numbers)
+            which = number % len(scripts)
+            outcome.num_sessions += 1
+            try:
+                heard = await hold(client, scripts[which])
+            except kakeya.KakeyaError as error:
+                seen = outcome.excused if faults.redis_is_to_blame else outcome.errors
+                seen.append(f"session {number}: {type(error).__name__}: {error}")
+                await asyncio.sleep(0.2)
+            else:
+                if heard != expected[which]:
+                    difference = _difference(heard, expected[which])
+                    outcome.differing.append(f"session {number} (script {which}): {difference}")
+
+
+def _difference(heard: Heard, expected: Heard) -> str:
+    for turn, (one, other) in enumerate(zip(heard.token_ids, expected.token_ids, strict=True)):
+        if one != other:
+            pairs = zip(one, other, strict=False)
+            num_equal = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
+            return f"turn {turn} differs from token {num_equal} on ({len(one)} tokens, expected {len(other)})"
+    return f"the history has {heard.history_length} tokens, expected {expected.history_length}"
+
+
+async def _leaks(made: Runtime, snapshots: Path) -> list[str]:
+    """What is left once everything has had time to settle."""
+    (pool,) = {worker.pool for worker in made.list_workers()}
+    found: list[str] = []
+    for _ in range(round(_SETTLE_SECONDS)):
+        files = await asyncio.to_thread(lambda: [str(path) for path in snapshots.rglob("*") if "-" in path.stem])
+        found = await asyncio.to_thread(leftovers, made, Pool(pool))
+        found += [f"a snapshot file is left: {Path(name).name}" for name in files if not name.endswith("store-id")]
+        if not found:
+            break
+        await asyncio.sleep(1.0)
+    return found
