@@ -217,8 +217,8 @@ class ForkPoint(_message.Message):
     in the queue the history is what the source has when its turn comes. Its idle time begins anew.
     """
     boundary: _builtins.int
-    """History length at which to branch off. Unset: the present one, which is also the only one that can be reached: any
-    other is refused (BOUNDARY_NOT_REACHABLE).
+    """History length at which to branch off. Unset: the present one. GetSessionInfoResponse.boundaries can always be had
+    where workers have a snapshot store or the journal reaches back; one that cannot is refused (BOUNDARY_NOT_REACHABLE).
     """
     def __init__(
         self,
@@ -785,6 +785,7 @@ class GetSessionInfoResponse(_message.Message):
     MODEL_FIELD_NUMBER: _builtins.int
     WORKER_FIELD_NUMBER: _builtins.int
     EPOCH_FIELD_NUMBER: _builtins.int
+    BOUNDARIES_FIELD_NUMBER: _builtins.int
     history_length: _builtins.int
     kv_live_bytes: _builtins.int
     cache_invariant_inv1_violations: _builtins.int
@@ -806,6 +807,10 @@ class GetSessionInfoResponse(_message.Message):
     def retained(self) -> _containers.RepeatedCompositeFieldContainer[Global___TokenRange]:
         """The part of the history that is kept: what its last token saw, and the next is chosen from; ascending."""
 
+    @_builtins.property
+    def boundaries(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """History lengths at which its last turns ended, at most four, ascending: where it can be rewound to and forked at."""
+
     def __init__(
         self,
         *,
@@ -822,14 +827,268 @@ class GetSessionInfoResponse(_message.Message):
         model: _builtins.str = ...,
         worker: _builtins.str = ...,
         epoch: _builtins.int = ...,
+        boundaries: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cache_invariant_inv1_violations", b"cache_invariant_inv1_violations", "cache_invariant_inv2_violations", b"cache_invariant_inv2_violations", "epoch", b"epoch", "exact", b"exact", "fingerprint", b"fingerprint", "history_length", b"history_length", "idle_seconds", b"idle_seconds", "kv_live_bytes", b"kv_live_bytes", "model", b"model", "reserved_bytes", b"reserved_bytes", "retained", b"retained", "state", b"state", "worker", b"worker"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["boundaries", b"boundaries", "cache_invariant_inv1_violations", b"cache_invariant_inv1_violations", "cache_invariant_inv2_violations", b"cache_invariant_inv2_violations", "epoch", b"epoch", "exact", b"exact", "fingerprint", b"fingerprint", "history_length", b"history_length", "idle_seconds", b"idle_seconds", "kv_live_bytes", b"kv_live_bytes", "model", b"model", "reserved_bytes", b"reserved_bytes", "retained", b"retained", "state", b"state", "worker", b"worker"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GetSessionInfoResponse: _TypeAlias = GetSessionInfoResponse  # noqa: Y015
+
+@_typing.final
+class ListSessionsRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    page_size: _builtins.int
+    """About how many sessions to look at; 0: the router chooses; at most 1,000. A page may hold fewer, also none, and not
+    be the last, and up to some hundred more.
+    """
+    page_token: _builtins.str
+    """Empty: the first page."""
+    def __init__(
+        self,
+        *,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListSessionsRequest: _TypeAlias = ListSessionsRequest  # noqa: Y015
+
+@_typing.final
+class Session(_message.Message):
+    """What a list says of a session; GetSessionInfo says more."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SESSION_ID_FIELD_NUMBER: _builtins.int
+    CLIENT_LABEL_FIELD_NUMBER: _builtins.int
+    MODEL_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    HISTORY_LENGTH_FIELD_NUMBER: _builtins.int
+    KV_LIVE_BYTES_FIELD_NUMBER: _builtins.int
+    RESERVED_BYTES_FIELD_NUMBER: _builtins.int
+    IDLE_SECONDS_FIELD_NUMBER: _builtins.int
+    session_id: _builtins.str
+    client_label: _builtins.str
+    model: _builtins.str
+    state: Global___SessionState.ValueType
+    history_length: _builtins.int
+    kv_live_bytes: _builtins.int
+    reserved_bytes: _builtins.int
+    idle_seconds: _builtins.float
+    """0 while an operation runs."""
+    def __init__(
+        self,
+        *,
+        session_id: _builtins.str = ...,
+        client_label: _builtins.str = ...,
+        model: _builtins.str = ...,
+        state: Global___SessionState.ValueType = ...,
+        history_length: _builtins.int = ...,
+        kv_live_bytes: _builtins.int = ...,
+        reserved_bytes: _builtins.int = ...,
+        idle_seconds: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["client_label", b"client_label", "history_length", b"history_length", "idle_seconds", b"idle_seconds", "kv_live_bytes", b"kv_live_bytes", "model", b"model", "reserved_bytes", b"reserved_bytes", "session_id", b"session_id", "state", b"state"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Session: _TypeAlias = Session  # noqa: Y015
+
+@_typing.final
+class ListSessionsResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SESSIONS_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """Empty: that was the last page."""
+    @_builtins.property
+    def sessions(self) -> _containers.RepeatedCompositeFieldContainer[Global___Session]: ...
+    def __init__(
+        self,
+        *,
+        sessions: _abc.Iterable[Global___Session] | None = ...,
+        next_page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_page_token", b"next_page_token", "sessions", b"sessions"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListSessionsResponse: _TypeAlias = ListSessionsResponse  # noqa: Y015
+
+@_typing.final
+class ForkSessionRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SOURCE_FIELD_NUMBER: _builtins.int
+    CLIENT_LABEL_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    EOS_TOKEN_IDS_FIELD_NUMBER: _builtins.int
+    TTL_SECONDS_FIELD_NUMBER: _builtins.int
+    client_label: _builtins.str
+    """The rest as in CreateSessionRequest."""
+    request_id: _builtins.str
+    ttl_seconds: _builtins.int
+    @_builtins.property
+    def source(self) -> Global___ForkPoint: ...
+    @_builtins.property
+    def eos_token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    def __init__(
+        self,
+        *,
+        source: Global___ForkPoint | None = ...,
+        client_label: _builtins.str = ...,
+        request_id: _builtins.str = ...,
+        eos_token_ids: _abc.Iterable[_builtins.int] | None = ...,
+        ttl_seconds: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_ttl_seconds", b"_ttl_seconds", "source", b"source", "ttl_seconds", b"ttl_seconds"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_ttl_seconds", b"_ttl_seconds", "client_label", b"client_label", "eos_token_ids", b"eos_token_ids", "request_id", b"request_id", "source", b"source", "ttl_seconds", b"ttl_seconds"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__ttl_seconds: _TypeAlias = _typing.Literal["ttl_seconds"]  # noqa: Y015
+    _WhichOneofArgType__ttl_seconds: _TypeAlias = _typing.Literal["_ttl_seconds", b"_ttl_seconds"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__ttl_seconds) -> _WhichOneofReturnType__ttl_seconds | None: ...
+
+Global___ForkSessionRequest: _TypeAlias = ForkSessionRequest  # noqa: Y015
+
+@_typing.final
+class ForkSessionResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SESSION_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def session(self) -> Global___CreateSessionResponse:
+        """As CreateSession answers."""
+
+    def __init__(
+        self,
+        *,
+        session: Global___CreateSessionResponse | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["session", b"session"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["session", b"session"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ForkSessionResponse: _TypeAlias = ForkSessionResponse  # noqa: Y015
+
+@_typing.final
+class RewindSessionRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SESSION_ID_FIELD_NUMBER: _builtins.int
+    TARGET_LENGTH_FIELD_NUMBER: _builtins.int
+    EXPECTED_HISTORY_LENGTH_FIELD_NUMBER: _builtins.int
+    session_id: _builtins.str
+    target_length: _builtins.int
+    """The length that the history is to have. GetSessionInfoResponse.boundaries can always be had where workers have a snapshot
+    store or the journal reaches back, and any length as long as nothing was evicted; else BOUNDARY_NOT_REACHABLE, which
+    says which can.
+    """
+    expected_history_length: _builtins.int
+    """As in AppendTokensRequest; the target's length is accepted too: an earlier attempt of this call got through."""
+    def __init__(
+        self,
+        *,
+        session_id: _builtins.str = ...,
+        target_length: _builtins.int = ...,
+        expected_history_length: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_expected_history_length", b"_expected_history_length", "expected_history_length", b"expected_history_length"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_expected_history_length", b"_expected_history_length", "expected_history_length", b"expected_history_length", "session_id", b"session_id", "target_length", b"target_length"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__expected_history_length: _TypeAlias = _typing.Literal["expected_history_length"]  # noqa: Y015
+    _WhichOneofArgType__expected_history_length: _TypeAlias = _typing.Literal["_expected_history_length", b"_expected_history_length"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__expected_history_length) -> _WhichOneofReturnType__expected_history_length | None: ...
+
+Global___RewindSessionRequest: _TypeAlias = RewindSessionRequest  # noqa: Y015
+
+@_typing.final
+class RewindSessionResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HISTORY_LENGTH_FIELD_NUMBER: _builtins.int
+    KV_LIVE_BYTES_FIELD_NUMBER: _builtins.int
+    RETAINED_FIELD_NUMBER: _builtins.int
+    history_length: _builtins.int
+    kv_live_bytes: _builtins.int
+    @_builtins.property
+    def retained(self) -> _containers.RepeatedCompositeFieldContainer[Global___TokenRange]:
+        """As in AppendTokensResponse."""
+
+    def __init__(
+        self,
+        *,
+        history_length: _builtins.int = ...,
+        kv_live_bytes: _builtins.int = ...,
+        retained: _abc.Iterable[Global___TokenRange] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["history_length", b"history_length", "kv_live_bytes", b"kv_live_bytes", "retained", b"retained"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RewindSessionResponse: _TypeAlias = RewindSessionResponse  # noqa: Y015
+
+@_typing.final
+class ParkSessionRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SESSION_ID_FIELD_NUMBER: _builtins.int
+    session_id: _builtins.str
+    def __init__(
+        self,
+        *,
+        session_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["session_id", b"session_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ParkSessionRequest: _TypeAlias = ParkSessionRequest  # noqa: Y015
+
+@_typing.final
+class ParkSessionResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HISTORY_LENGTH_FIELD_NUMBER: _builtins.int
+    FREED_BYTES_FIELD_NUMBER: _builtins.int
+    history_length: _builtins.int
+    freed_bytes: _builtins.int
+    """Bytes of KV that another session may have now; 0 where it was parked already."""
+    def __init__(
+        self,
+        *,
+        history_length: _builtins.int = ...,
+        freed_bytes: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["freed_bytes", b"freed_bytes", "history_length", b"history_length"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ParkSessionResponse: _TypeAlias = ParkSessionResponse  # noqa: Y015
 
 @_typing.final
 class ListModelsRequest(_message.Message):

@@ -65,6 +65,26 @@ class RuntimeServiceStub:
                 request_serializer=kakeya__stubs_dot_v1_dot_runtime__pb2.ListModelsRequest.SerializeToString,
                 response_deserializer=kakeya__stubs_dot_v1_dot_runtime__pb2.ListModelsResponse.FromString,
                 _registered_method=True)
+        self.ListSessions = channel.unary_unary(
+                '/kakeya.v1.RuntimeService/ListSessions',
+                request_serializer=kakeya__stubs_dot_v1_dot_runtime__pb2.ListSessionsRequest.SerializeToString,
+                response_deserializer=kakeya__stubs_dot_v1_dot_runtime__pb2.ListSessionsResponse.FromString,
+                _registered_method=True)
+        self.ForkSession = channel.unary_unary(
+                '/kakeya.v1.RuntimeService/ForkSession',
+                request_serializer=kakeya__stubs_dot_v1_dot_runtime__pb2.ForkSessionRequest.SerializeToString,
+                response_deserializer=kakeya__stubs_dot_v1_dot_runtime__pb2.ForkSessionResponse.FromString,
+                _registered_method=True)
+        self.RewindSession = channel.unary_unary(
+                '/kakeya.v1.RuntimeService/RewindSession',
+                request_serializer=kakeya__stubs_dot_v1_dot_runtime__pb2.RewindSessionRequest.SerializeToString,
+                response_deserializer=kakeya__stubs_dot_v1_dot_runtime__pb2.RewindSessionResponse.FromString,
+                _registered_method=True)
+        self.ParkSession = channel.unary_unary(
+                '/kakeya.v1.RuntimeService/ParkSession',
+                request_serializer=kakeya__stubs_dot_v1_dot_runtime__pb2.ParkSessionRequest.SerializeToString,
+                response_deserializer=kakeya__stubs_dot_v1_dot_runtime__pb2.ParkSessionResponse.FromString,
+                _registered_method=True)
 
 
 class RuntimeServiceServicer:
@@ -113,6 +133,34 @@ class RuntimeServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListSessions(self, request, context):
+        """The caller's sessions, a page at a time, in no order. One that changes meanwhile may come twice.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ForkSession(self, request, context):
+        """Opens a session with the history of another, as CreateSession does with `fork_from`.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RewindSession(self, request, context):
+        """Takes the last tokens of a history back, as if they had never been.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ParkSession(self, request, context):
+        """Gives a session's lane to others until its next call, which gives it one again. Its history is kept elsewhere.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_RuntimeServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -145,6 +193,26 @@ def add_RuntimeServiceServicer_to_server(servicer, server):
                     servicer.ListModels,
                     request_deserializer=kakeya__stubs_dot_v1_dot_runtime__pb2.ListModelsRequest.FromString,
                     response_serializer=kakeya__stubs_dot_v1_dot_runtime__pb2.ListModelsResponse.SerializeToString,
+            ),
+            'ListSessions': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListSessions,
+                    request_deserializer=kakeya__stubs_dot_v1_dot_runtime__pb2.ListSessionsRequest.FromString,
+                    response_serializer=kakeya__stubs_dot_v1_dot_runtime__pb2.ListSessionsResponse.SerializeToString,
+            ),
+            'ForkSession': grpc.unary_unary_rpc_method_handler(
+                    servicer.ForkSession,
+                    request_deserializer=kakeya__stubs_dot_v1_dot_runtime__pb2.ForkSessionRequest.FromString,
+                    response_serializer=kakeya__stubs_dot_v1_dot_runtime__pb2.ForkSessionResponse.SerializeToString,
+            ),
+            'RewindSession': grpc.unary_unary_rpc_method_handler(
+                    servicer.RewindSession,
+                    request_deserializer=kakeya__stubs_dot_v1_dot_runtime__pb2.RewindSessionRequest.FromString,
+                    response_serializer=kakeya__stubs_dot_v1_dot_runtime__pb2.RewindSessionResponse.SerializeToString,
+            ),
+            'ParkSession': grpc.unary_unary_rpc_method_handler(
+                    servicer.ParkSession,
+                    request_deserializer=kakeya__stubs_dot_v1_dot_runtime__pb2.ParkSessionRequest.FromString,
+                    response_serializer=kakeya__stubs_dot_v1_dot_runtime__pb2.ParkSessionResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -310,6 +378,114 @@ class RuntimeService:
             '/kakeya.v1.RuntimeService/ListModels',
             kakeya__stubs_dot_v1_dot_runtime__pb2.ListModelsRequest.SerializeToString,
             kakeya__stubs_dot_v1_dot_runtime__pb2.ListModelsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListSessions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kakeya.v1.RuntimeService/ListSessions',
+            kakeya__stubs_dot_v1_dot_runtime__pb2.ListSessionsRequest.SerializeToString,
+            kakeya__stubs_dot_v1_dot_runtime__pb2.ListSessionsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ForkSession(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kakeya.v1.RuntimeService/ForkSession',
+            kakeya__stubs_dot_v1_dot_runtime__pb2.ForkSessionRequest.SerializeToString,
+            kakeya__stubs_dot_v1_dot_runtime__pb2.ForkSessionResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RewindSession(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kakeya.v1.RuntimeService/RewindSession',
+            kakeya__stubs_dot_v1_dot_runtime__pb2.RewindSessionRequest.SerializeToString,
+            kakeya__stubs_dot_v1_dot_runtime__pb2.RewindSessionResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ParkSession(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kakeya.v1.RuntimeService/ParkSession',
+            kakeya__stubs_dot_v1_dot_runtime__pb2.ParkSessionRequest.SerializeToString,
+            kakeya__stubs_dot_v1_dot_runtime__pb2.ParkSessionResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -50,6 +50,14 @@ class RuntimeServiceStub:
     """Describes a session without touching it: does not refresh its idle time and never waits for a forward pass."""
     ListModels: _grpc.UnaryUnaryMultiCallable[_runtime_pb2.ListModelsRequest, _runtime_pb2.ListModelsResponse]
     """Says which models are served, now."""
+    ListSessions: _grpc.UnaryUnaryMultiCallable[_runtime_pb2.ListSessionsRequest, _runtime_pb2.ListSessionsResponse]
+    """The caller's sessions, a page at a time, in no order. One that changes meanwhile may come twice."""
+    ForkSession: _grpc.UnaryUnaryMultiCallable[_runtime_pb2.ForkSessionRequest, _runtime_pb2.ForkSessionResponse]
+    """Opens a session with the history of another, as CreateSession does with `fork_from`."""
+    RewindSession: _grpc.UnaryUnaryMultiCallable[_runtime_pb2.RewindSessionRequest, _runtime_pb2.RewindSessionResponse]
+    """Takes the last tokens of a history back, as if they had never been."""
+    ParkSession: _grpc.UnaryUnaryMultiCallable[_runtime_pb2.ParkSessionRequest, _runtime_pb2.ParkSessionResponse]
+    """Gives a session's lane to others until its next call, which gives it one again. Its history is kept elsewhere."""
 
 @_typing.type_check_only
 class RuntimeServiceAsyncStub(RuntimeServiceStub):
@@ -68,6 +76,14 @@ class RuntimeServiceAsyncStub(RuntimeServiceStub):
     """Describes a session without touching it: does not refresh its idle time and never waits for a forward pass."""
     ListModels: _aio.UnaryUnaryMultiCallable[_runtime_pb2.ListModelsRequest, _runtime_pb2.ListModelsResponse]  # type: ignore[assignment]
     """Says which models are served, now."""
+    ListSessions: _aio.UnaryUnaryMultiCallable[_runtime_pb2.ListSessionsRequest, _runtime_pb2.ListSessionsResponse]  # type: ignore[assignment]
+    """The caller's sessions, a page at a time, in no order. One that changes meanwhile may come twice."""
+    ForkSession: _aio.UnaryUnaryMultiCallable[_runtime_pb2.ForkSessionRequest, _runtime_pb2.ForkSessionResponse]  # type: ignore[assignment]
+    """Opens a session with the history of another, as CreateSession does with `fork_from`."""
+    RewindSession: _aio.UnaryUnaryMultiCallable[_runtime_pb2.RewindSessionRequest, _runtime_pb2.RewindSessionResponse]  # type: ignore[assignment]
+    """Takes the last tokens of a history back, as if they had never been."""
+    ParkSession: _aio.UnaryUnaryMultiCallable[_runtime_pb2.ParkSessionRequest, _runtime_pb2.ParkSessionResponse]  # type: ignore[assignment]
+    """Gives a session's lane to others until its next call, which gives it one again. Its history is kept elsewhere."""
 
 class RuntimeServiceServicer(metaclass=_abc_1.ABCMeta):
     """Sessions of one runtime. Every call is token-level: the runtime applies no chat template."""
@@ -119,5 +135,37 @@ class RuntimeServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_runtime_pb2.ListModelsResponse, _abc.Awaitable[_runtime_pb2.ListModelsResponse]]:
         """Says which models are served, now."""
+
+    @_abc_1.abstractmethod
+    def ListSessions(
+        self,
+        request: _runtime_pb2.ListSessionsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_runtime_pb2.ListSessionsResponse, _abc.Awaitable[_runtime_pb2.ListSessionsResponse]]:
+        """The caller's sessions, a page at a time, in no order. One that changes meanwhile may come twice."""
+
+    @_abc_1.abstractmethod
+    def ForkSession(
+        self,
+        request: _runtime_pb2.ForkSessionRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_runtime_pb2.ForkSessionResponse, _abc.Awaitable[_runtime_pb2.ForkSessionResponse]]:
+        """Opens a session with the history of another, as CreateSession does with `fork_from`."""
+
+    @_abc_1.abstractmethod
+    def RewindSession(
+        self,
+        request: _runtime_pb2.RewindSessionRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_runtime_pb2.RewindSessionResponse, _abc.Awaitable[_runtime_pb2.RewindSessionResponse]]:
+        """Takes the last tokens of a history back, as if they had never been."""
+
+    @_abc_1.abstractmethod
+    def ParkSession(
+        self,
+        request: _runtime_pb2.ParkSessionRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_runtime_pb2.ParkSessionResponse, _abc.Awaitable[_runtime_pb2.ParkSessionResponse]]:
+        """Gives a session's lane to others until its next call, which gives it one again. Its history is kept elsewhere."""
 
 def add_RuntimeServiceServicer_to_server(servicer: RuntimeServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

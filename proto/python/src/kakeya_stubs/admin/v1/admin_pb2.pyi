@@ -767,6 +767,7 @@ class WorkerStatus(_message.Message):
     RSS_BYTES_FIELD_NUMBER: _builtins.int
     SNAPSHOT_STORE_FIELD_NUMBER: _builtins.int
     PREFILL_TOKENS_PER_SECOND_FIELD_NUMBER: _builtins.int
+    DRAINING_FIELD_NUMBER: _builtins.int
     worker_id: _builtins.str
     incarnation: _builtins.str
     pool: _builtins.str
@@ -800,6 +801,8 @@ class WorkerStatus(_message.Message):
     snapshot_store: _builtins.str
     """See kakeya.worker.v1.JoinRequest."""
     prefill_tokens_per_second: _builtins.float
+    draining: _builtins.bool
+    """It is being emptied: by DrainWorker, or since it shuts down."""
     def __init__(
         self,
         *,
@@ -830,10 +833,11 @@ class WorkerStatus(_message.Message):
         rss_bytes: _builtins.int = ...,
         snapshot_store: _builtins.str = ...,
         prefill_tokens_per_second: _builtins.float = ...,
+        draining: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "backend", b"backend", "dtype", b"dtype", "exact", b"exact", "fingerprint", b"fingerprint", "incarnation", b"incarnation", "kv_bytes_per_token", b"kv_bytes_per_token", "kv_live_bytes", b"kv_live_bytes", "lane_bytes", b"lane_bytes", "last_heartbeat_age_seconds", b"last_heartbeat_age_seconds", "model", b"model", "num_lanes", b"num_lanes", "num_sessions", b"num_sessions", "num_threads", b"num_threads", "pool", b"pool", "prefill_tokens_per_second", b"prefill_tokens_per_second", "reported_kv_live_bytes", b"reported_kv_live_bytes", "reserved_bytes", b"reserved_bytes", "rss_bytes", b"rss_bytes", "sink", b"sink", "slab_bytes", b"slab_bytes", "snapshot_store", b"snapshot_store", "tokenizer_digest", b"tokenizer_digest", "vocab_size", b"vocab_size", "weights", b"weights", "window", b"window", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "backend", b"backend", "draining", b"draining", "dtype", b"dtype", "exact", b"exact", "fingerprint", b"fingerprint", "incarnation", b"incarnation", "kv_bytes_per_token", b"kv_bytes_per_token", "kv_live_bytes", b"kv_live_bytes", "lane_bytes", b"lane_bytes", "last_heartbeat_age_seconds", b"last_heartbeat_age_seconds", "model", b"model", "num_lanes", b"num_lanes", "num_sessions", b"num_sessions", "num_threads", b"num_threads", "pool", b"pool", "prefill_tokens_per_second", b"prefill_tokens_per_second", "reported_kv_live_bytes", b"reported_kv_live_bytes", "reserved_bytes", b"reserved_bytes", "rss_bytes", b"rss_bytes", "sink", b"sink", "slab_bytes", b"slab_bytes", "snapshot_store", b"snapshot_store", "tokenizer_digest", b"tokenizer_digest", "vocab_size", b"vocab_size", "weights", b"weights", "window", b"window", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -858,3 +862,50 @@ class ListWorkersResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ListWorkersResponse: _TypeAlias = ListWorkersResponse  # noqa: Y015
+
+@_typing.final
+class DrainWorkerRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WORKER_ID_FIELD_NUMBER: _builtins.int
+    POOL_FIELD_NUMBER: _builtins.int
+    UNDO_FIELD_NUMBER: _builtins.int
+    worker_id: _builtins.str
+    pool: _builtins.str
+    """Empty: the only pool that has a worker of this name."""
+    undo: _builtins.bool
+    """It takes sessions again."""
+    def __init__(
+        self,
+        *,
+        worker_id: _builtins.str = ...,
+        pool: _builtins.str = ...,
+        undo: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["pool", b"pool", "undo", b"undo", "worker_id", b"worker_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DrainWorkerRequest: _TypeAlias = DrainWorkerRequest  # noqa: Y015
+
+@_typing.final
+class DrainWorkerResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    WORKER_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def worker(self) -> Global___WorkerStatus: ...
+    def __init__(
+        self,
+        *,
+        worker: Global___WorkerStatus | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["worker", b"worker"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["worker", b"worker"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DrainWorkerResponse: _TypeAlias = DrainWorkerResponse  # noqa: Y015

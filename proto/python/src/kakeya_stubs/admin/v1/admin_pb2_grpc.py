@@ -90,6 +90,11 @@ class AdminServiceStub:
                 request_serializer=kakeya__stubs_dot_admin_dot_v1_dot_admin__pb2.ListWorkersRequest.SerializeToString,
                 response_deserializer=kakeya__stubs_dot_admin_dot_v1_dot_admin__pb2.ListWorkersResponse.FromString,
                 _registered_method=True)
+        self.DrainWorker = channel.unary_unary(
+                '/kakeya.admin.v1.AdminService/DrainWorker',
+                request_serializer=kakeya__stubs_dot_admin_dot_v1_dot_admin__pb2.DrainWorkerRequest.SerializeToString,
+                response_deserializer=kakeya__stubs_dot_admin_dot_v1_dot_admin__pb2.DrainWorkerResponse.FromString,
+                _registered_method=True)
 
 
 class AdminServiceServicer:
@@ -171,6 +176,14 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DrainWorker(self, request, context):
+        """Empties a worker, or lets it have sessions again: none is placed on it, idle ones are parked, busy ones once they are
+        idle. The worker goes on running; ListWorkers says when it is empty.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -228,6 +241,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.ListWorkers,
                     request_deserializer=kakeya__stubs_dot_admin_dot_v1_dot_admin__pb2.ListWorkersRequest.FromString,
                     response_serializer=kakeya__stubs_dot_admin_dot_v1_dot_admin__pb2.ListWorkersResponse.SerializeToString,
+            ),
+            'DrainWorker': grpc.unary_unary_rpc_method_handler(
+                    servicer.DrainWorker,
+                    request_deserializer=kakeya__stubs_dot_admin_dot_v1_dot_admin__pb2.DrainWorkerRequest.FromString,
+                    response_serializer=kakeya__stubs_dot_admin_dot_v1_dot_admin__pb2.DrainWorkerResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -528,6 +546,33 @@ class AdminService:
             '/kakeya.admin.v1.AdminService/ListWorkers',
             kakeya__stubs_dot_admin_dot_v1_dot_admin__pb2.ListWorkersRequest.SerializeToString,
             kakeya__stubs_dot_admin_dot_v1_dot_admin__pb2.ListWorkersResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DrainWorker(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kakeya.admin.v1.AdminService/DrainWorker',
+            kakeya__stubs_dot_admin_dot_v1_dot_admin__pb2.DrainWorkerRequest.SerializeToString,
+            kakeya__stubs_dot_admin_dot_v1_dot_admin__pb2.DrainWorkerResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -55,6 +55,10 @@ class AdminServiceStub:
     """Closes anybody's session."""
     ListWorkers: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ListWorkersRequest, _admin_pb2.ListWorkersResponse]
     """The workers of all pools and the byte ledger."""
+    DrainWorker: _grpc.UnaryUnaryMultiCallable[_admin_pb2.DrainWorkerRequest, _admin_pb2.DrainWorkerResponse]
+    """Empties a worker, or lets it have sessions again: none is placed on it, idle ones are parked, busy ones once they are
+    idle. The worker goes on running; ListWorkers says when it is empty.
+    """
 
 @_typing.type_check_only
 class AdminServiceAsyncStub(AdminServiceStub):
@@ -81,6 +85,10 @@ class AdminServiceAsyncStub(AdminServiceStub):
     """Closes anybody's session."""
     ListWorkers: _aio.UnaryUnaryMultiCallable[_admin_pb2.ListWorkersRequest, _admin_pb2.ListWorkersResponse]  # type: ignore[assignment]
     """The workers of all pools and the byte ledger."""
+    DrainWorker: _aio.UnaryUnaryMultiCallable[_admin_pb2.DrainWorkerRequest, _admin_pb2.DrainWorkerResponse]  # type: ignore[assignment]
+    """Empties a worker, or lets it have sessions again: none is placed on it, idle ones are parked, busy ones once they are
+    idle. The worker goes on running; ListWorkers says when it is empty.
+    """
 
 class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
     """Served by every router."""
@@ -170,5 +178,15 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.ListWorkersResponse, _abc.Awaitable[_admin_pb2.ListWorkersResponse]]:
         """The workers of all pools and the byte ledger."""
+
+    @_abc_1.abstractmethod
+    def DrainWorker(
+        self,
+        request: _admin_pb2.DrainWorkerRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_pb2.DrainWorkerResponse, _abc.Awaitable[_admin_pb2.DrainWorkerResponse]]:
+        """Empties a worker, or lets it have sessions again: none is placed on it, idle ones are parked, busy ones once they are
+        idle. The worker goes on running; ListWorkers says when it is empty.
+        """
 
 def add_AdminServiceServicer_to_server(servicer: AdminServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

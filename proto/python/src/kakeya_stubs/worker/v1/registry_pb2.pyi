@@ -209,6 +209,7 @@ class HeartbeatRequest(_message.Message):
     LANES_FIELD_NUMBER: _builtins.int
     COMPLETE_FIELD_NUMBER: _builtins.int
     RSS_BYTES_FIELD_NUMBER: _builtins.int
+    DRAINING_FIELD_NUMBER: _builtins.int
     pool: _builtins.str
     worker_id: _builtins.str
     incarnation: _builtins.str
@@ -219,6 +220,8 @@ class HeartbeatRequest(_message.Message):
     """All lanes are reported: the router compares them with its leases."""
     rss_bytes: _builtins.int
     """Resident memory of the worker's process; 0: it cannot tell, or it is an older worker."""
+    draining: _builtins.bool
+    """It shuts down: nobody is to be placed on it, and whoever is idle on it should be taken away."""
     @_builtins.property
     def lanes(self) -> _containers.RepeatedCompositeFieldContainer[Global___LaneReport]:
         """Lanes that changed since the last heartbeat that was answered, or all of them."""
@@ -234,10 +237,11 @@ class HeartbeatRequest(_message.Message):
         lanes: _abc.Iterable[Global___LaneReport] | None = ...,
         complete: _builtins.bool = ...,
         rss_bytes: _builtins.int = ...,
+        draining: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["complete", b"complete", "incarnation", b"incarnation", "kv_live_bytes", b"kv_live_bytes", "lanes", b"lanes", "num_lanes_in_use", b"num_lanes_in_use", "pool", b"pool", "rss_bytes", b"rss_bytes", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["complete", b"complete", "draining", b"draining", "incarnation", b"incarnation", "kv_live_bytes", b"kv_live_bytes", "lanes", b"lanes", "num_lanes_in_use", b"num_lanes_in_use", "pool", b"pool", "rss_bytes", b"rss_bytes", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
