@@ -192,6 +192,22 @@ async def test_a_worker_is_called_with_the_certificate_of_now(authority: Authori
         await clients.aclose()
 
 
+class LeavingWorker(FakeWorker):
+    """Resets calls, as gRPC does with those that come in while it shuts down."""
+
+    async def Generate(self, request: worker_api.GenerateRequest, context: Any) -> Any:
+        await context.abort(grpc.StatusCode.CANCELLED)
+        yield
+
+
+async def test_a_call_that_a_leaving_worker_resets_is_one_to_a_worker_that_is_gone() -> None:
+    async with LeavingWorker() as worker:
+        clients = WorkerClients()
+        with pytest.raises(WorkerUnreachable):
+            await _length(clients, worker)
+        await clients.aclose()
+
+
 async def test_a_worker_that_asks_for_certificates_knows_no_others(authority: Authority, tmp_path: Path) -> None:
     async with FakeWorker(settings=_asking(authority.pair("worker"), authority)) as worker:
         (tmp_path / "stranger").mkdir()

@@ -10,6 +10,7 @@ from google.protobuf.message import Message
 from kakeya import _channel
 from kakeya._rpc_errors import translate
 from kakeya._tracing import Metadata
+from kakeya.errors import Cancelled, KakeyaError
 from kakeya_stubs.v1 import runtime_pb2_grpc
 
 T = TypeVar("T")
@@ -22,15 +23,16 @@ sleep = time.sleep
 class Stream:
     """A running call with a stream of responses."""
 
-    def __init__(self, call: Any) -> None:
+    def __init__(self, call: Any, translated: Callable[[grpc.RpcError], KakeyaError]) -> None:
         self._call = call
+        self._translated = translated
 
     def read(self) -> Any:
         """The next response, None at the end. Raises KakeyaError."""
         try:
             return next(self._call, None)
         except grpc.RpcError as error:
-            raise translate(error) from error
+            raise self._translated(error) from error
         except BaseException:  # Ctrl-C, above all, while this waits
             self._call.cancel()
             raise
@@ -68,6 +70,7 @@ class Transport:
         else:
             self._channel = grpc.secure_channel(address, credentials, options)
         self._stub = service(self._channel)
+        self._is_closed = False
 
     def unary(self, method: str, request: Message, *, timeout_seconds: float | None, metadata: Metadata) -> Any:
         """One response. Raises KakeyaError."""
@@ -76,15 +79,23 @@ class Transport:
         try:
             return call.result()
         except grpc.RpcError as error:
-            raise translate(error) from error
+            raise self._translated(error) from error
         except BaseException:
             call.cancel()
             raise
 
     def stream(self, method: str, request: Message, *, timeout_seconds: float | None, metadata: Metadata) -> Stream:
         """Starts a call with a stream of responses."""
-        return Stream(getattr(self._stub, method)(request, timeout=timeout_seconds, metadata=metadata))
+        call = getattr(self._stub, method)(request, timeout=timeout_seconds, metadata=metadata)
+        return Stream(call, self._translated)
 
     def close(self) -> None:
         """Cancels what is running and disconnects."""
+        self._is_closed = True
         self._channel.close()
+
+    def _translated(self, error: grpc.RpcError) -> KakeyaError:
+        was_ours = self._is_closed or (isinstance(error, grpc.Future) and error.cancelled())
+        if was_ours and error.code() is grpc.StatusCode.CANCELLED:
+            return Cancelled("the call was cancelled from this side")
+        return translate(error)

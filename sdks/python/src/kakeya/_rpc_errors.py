@@ -7,7 +7,7 @@ import grpc
 from google.protobuf.message import DecodeError
 from google.rpc import error_details_pb2, status_pb2
 
-from kakeya.errors import Cancelled, ConnectionFailed, DeadlineExceeded, KakeyaError, RpcFailed
+from kakeya.errors import ConnectionFailed, DeadlineExceeded, KakeyaError, RpcFailed
 
 _DOMAIN = "kakeya"
 _DETAILS_KEY = "grpc-status-details-bin"
@@ -16,7 +16,8 @@ _DETAILS_KEY = "grpc-status-details-bin"
 _WITHOUT_DETAILS: dict[grpc.StatusCode, type[KakeyaError]] = {
     grpc.StatusCode.UNAVAILABLE: ConnectionFailed,
     grpc.StatusCode.DEADLINE_EXCEEDED: DeadlineExceeded,
-    grpc.StatusCode.CANCELLED: Cancelled,
+    # A server that shuts down resets calls that come in the same moment. A runtime that ends one says why.
+    grpc.StatusCode.CANCELLED: ConnectionFailed,
 }
 
 

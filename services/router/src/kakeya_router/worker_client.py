@@ -279,7 +279,9 @@ def _translated(error: grpc.aio.AioRpcError) -> Exception:
         return LaneGone(raised.message)
     if raised is not None:
         return raised
-    if error.code() is grpc.StatusCode.UNAVAILABLE:
+    # CANCELLED: a server that shuts down resets calls that come in the same moment; what is cancelled here raises
+    # CancelledError.
+    if error.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED):
         return WorkerUnreachable(error.details())
     if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
         return DeadlineExceeded("the deadline passed; what was committed stays")

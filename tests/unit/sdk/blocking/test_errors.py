@@ -41,7 +41,7 @@ def test_no_two_reasons_share_an_exception() -> None:
     [
         (grpc.StatusCode.UNAVAILABLE, kakeya.ConnectionFailed),
         (grpc.StatusCode.DEADLINE_EXCEEDED, kakeya.DeadlineExceeded),
-        (grpc.StatusCode.CANCELLED, kakeya.Cancelled),
+        (grpc.StatusCode.CANCELLED, kakeya.ConnectionFailed),
         (grpc.StatusCode.UNIMPLEMENTED, kakeya.RpcFailed),
         (grpc.StatusCode.NOT_FOUND, kakeya.RpcFailed),
     ],
@@ -56,6 +56,13 @@ def test_a_status_without_details(
             with pytest.raises(kind) as raised:
                 client.create_session()
             assert (type(raised.value), raised.value.status, raised.value.message) == (kind, status, "plain")
+
+
+def test_a_call_that_a_leaving_router_resets_is_repeated(session: Session, runtime: ScriptedRuntime) -> None:
+    runtime.before["AppendTokens"].append(fails_plainly(grpc.StatusCode.CANCELLED))
+    runtime.before["Generate"].append(fails_plainly(grpc.StatusCode.CANCELLED))
+    assert len(session.turn([1], max_tokens=3).all()) == 3
+    assert session.history_length == 4
 
 
 @pytest.mark.parametrize(
