@@ -10,6 +10,7 @@ from typing import Any
 import grpc
 
 from kakeya_shared.errors import (
+    BoundaryNotReachable,
     HistoryFull,
     HistoryLengthMismatch,
     InvalidField,
@@ -253,7 +254,7 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
             raise StaleEpoch("another epoch")
         return lane
 
-    def _lane_for(self, request: pb.AppendRequest | pb.GenerateRequest | pb.StopRequest) -> Lane:
+    def _lane_for(self, request: pb.AppendRequest | pb.GenerateRequest | pb.StopRequest | pb.RewindRequest) -> Lane:
         lane = self._lane(request.session_id, request.epoch)
         if request.operation_number < lane.operation_number:
             raise StaleEpoch("a later operation")
@@ -423,6 +424,15 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
         knows = request.HasField("journaled_length") and not self.forgets_generated
         tail = lane.token_ids[request.journaled_length :] if knows else []
         return pb.StopResponse(lane=lane.state(), token_ids=tail)
+
+    async def Rewind(self, request: pb.RewindRequest, context: object) -> pb.RewindResponse:
+        self._enter("Rewind")
+        lane = self._lane_for(request)
+        assert (lane.busy, len(lane.token_ids)) == (False, request.history_length)
+        if request.target_length > len(lane.token_ids) or lane.retained[1:]:
+            raise BoundaryNotReachable("forgotten")
+        del lane.token_ids[request.target_length :]
+        return pb.RewindResponse(lane=lane.state())
 
     async def CloseSession(self, request: pb.CloseSessionRequest, context: object) -> pb.CloseSessionResponse:
         self._enter("CloseSession")

@@ -101,6 +101,10 @@ class Client:
         response = await answer(self.runtime.CloseSession(api.CloseSessionRequest(session_id=session_id)))
         return int(response.final_history_length)
 
+    async def rewind(self, session_id: str, target_length: int, **fields: Any) -> api.RewindSessionResponse:
+        request = api.RewindSessionRequest(session_id=session_id, target_length=target_length, **fields)
+        return await answer(self.runtime.RewindSession(request))
+
     async def info(self, session_id: str) -> api.GetSessionInfoResponse:
         return await answer(self.runtime.GetSessionInfo(api.GetSessionInfoRequest(session_id=session_id)))
 

@@ -7,7 +7,7 @@ from importlib import resources
 
 import pytest
 
-from kakeya_router.snapshot_plan import StoredSnapshot, text
+from kakeya_router.snapshot_plan import Snapshots, StoredSnapshot, text
 from kakeya_router.store.connection import RedisConnection
 from kakeya_router.store.keys import PoolKeys
 from kakeya_router.store.packed_tokens import unpack
@@ -391,7 +391,7 @@ async def test_a_session_that_is_in_snapshots_begins_homeless_though_its_journal
 ) -> None:
     record = await opened(sessions)
     await forget(sessions)
-    await sessions.set_snapshots(record, (SNAPSHOT,), 0, "store")
+    await sessions.set_snapshots(record, (SNAPSHOT,), 0, "store", 0)
     await workers.drop("p", "w", "i", lapsed_only=False)
     assert (await sessions.begin_operation(SESSION, "a", GENERATE)).outcome == "homeless"
 
@@ -720,7 +720,7 @@ async def test_what_a_session_lacks_in_its_journal_must_be_in_a_snapshot_to_unse
     assert (await sessions.unseat(SESSION, "a")).outcome == "lost"
     assert await fields(sessions) == before
     assert await ledger(workers) == (100, 30, 1)
-    assert (await sessions.set_snapshots(before, (SNAPSHOT,), 0, "store")).outcome == "set"
+    assert (await sessions.set_snapshots(before, (SNAPSHOT,), 0, "store", 0)).outcome == "set"
     record = parked(await sessions.unseat(SESSION, "a"))
     assert (record.journal_start, record.history_length, record.snapshot_store) == (1, 3, "store")
     assert await ledger(workers) == (0, 0, 0)
@@ -777,7 +777,7 @@ async def test_a_session_goes_on_with_its_new_lane_and_not_with_the_one_before(
     assert (await sessions.extend_journal(before, "a", 2, [3], 100)).outcome == "gone"
     assert (await sessions.retract(before, "a", 0)).outcome == "gone"
     assert (await sessions.end_operation(before, "a", LaneAtRest(2, 20, "0-2", 2))).outcome == "gone"
-    assert (await sessions.set_snapshots(before, (SNAPSHOT,), 0, "store")).outcome == "gone"
+    assert (await sessions.set_snapshots(before, (SNAPSHOT,), 0, "store", 0)).outcome == "gone"
     assert (await sessions.extend_journal(record, "a", 2, [3], 100)).outcome == "extended"
     assert (await sessions.end_operation(record, "a", LaneAtRest(3, 30, "0-3", 3))).outcome == "ended"
     assert await ledger(workers, "v") == (70, 30, 1)
@@ -791,7 +791,7 @@ async def test_a_session_goes_on_with_its_new_lane_and_not_with_the_one_before(
 
 async def test_set_snapshots(sessions: SessionStore, connection: RedisConnection) -> None:
     async def put(*snapshots: StoredSnapshot, before: SessionRecord, start: int = 0) -> str:
-        return (await sessions.set_snapshots(before, snapshots, start, "store")).outcome
+        return (await sessions.set_snapshots(before, snapshots, start, "store", 0)).outcome
 
     later = replace(SNAPSHOT, name="p/one-1-2", start=2, length=5)
     assert await put(SNAPSHOT, before=SESSION) == "gone"
@@ -826,7 +826,7 @@ async def test_snapshots_make_a_part_of_the_journal_superfluous(
     sessions: SessionStore, connection: RedisConnection
 ) -> None:
     async def trim(start: int) -> tuple[int, list[int]]:
-        reply = await sessions.set_snapshots(await fields(sessions), (SNAPSHOT,), start, "store")
+        reply = await sessions.set_snapshots(await fields(sessions), (SNAPSHOT,), start, "store", 0)
         assert reply.outcome == "set"
         record = await fields(sessions)
         assert record.journal_length == len(await journaled(connection)) + record.journal_start
@@ -855,7 +855,7 @@ async def test_a_parked_session_gets_the_snapshot_that_was_being_written(
     await run(sessions, 4)
     await workers.drop("p", "w", "i", lapsed_only=False)
     assert await sessions.lose_all([SESSION], RETENTION) == ["parked"]
-    assert (await sessions.set_snapshots(SESSION, (SNAPSHOT,), 0, "store")).outcome == "set"
+    assert (await sessions.set_snapshots(SESSION, (SNAPSHOT,), 0, "store", 0)).outcome == "set"
     assert (await fields(sessions)).snapshots == text((SNAPSHOT,))
 
 
@@ -1191,3 +1191,47 @@ async def test_an_operation_may_end_without_knowing_what_was_journaled(
     record = await fields(sessions)
     assert (record.history_length, record.journal_length) == (0, 3)
     assert await journaled(connection) == [1, 2, 3]
+
+
+async def test_rewind_session(sessions: SessionStore, workers: WorkerStore, connection: RedisConnection) -> None:
+    async def rewound(length: int, snapshots: Snapshots = (), *, known: SessionRecord, parks: bool = False) -> str:
+        reply = await sessions.rewind(known, "a", length, snapshots, "store", gives_up_lane=parks)
+        assert reply.record == (await fields(sessions) if reply.outcome != "gone" else None)
+        return reply.outcome
+
+    await opened(sessions)
+    for length in (2, 4, 6):
+        await run(sessions, 2)
+        assert (await fields(sessions)).turn_boundaries[-1] == length
+    begun = await fields(sessions)
+    later = replace(SNAPSHOT, name="p/one-1-2", start=2, length=5)
+    await sessions.set_snapshots(begun, (SNAPSHOT, later), 0, "store", 0)
+    assert await rewound(4, known=await fields(sessions)) == "gone"
+    await sessions.begin_operation(SESSION, "a", Intent("rewind", {}))
+    record = await fields(sessions)
+    assert await rewound(4, known=replace(record, epoch=2)) == "gone"
+    assert await rewound(4, known=begun) == "changed"
+    assert (await fields(sessions), await journaled(connection)) == (record, [1, 2, 3, 4, 5, 6])
+    assert await rewound(4, (SNAPSHOT,), known=record) == "rewound"
+    record = await fields(sessions)
+    assert (record.history_length, record.journal_length, record.boundaries) == (4, 4, "2,4")
+    assert (record.snapshots, record.operation_start, record.state) == (text((SNAPSHOT,)), 4, State.OPEN)
+    assert await journaled(connection) == [1, 2, 3, 4]
+    # What was begun before holds other tokens than those that come now.
+    await sessions.extend_journal(SESSION, "a", 4, [7, 7], 100)
+    assert (await sessions.set_snapshots(record, (SNAPSHOT, later), 0, "store", 0)).outcome == "gone"
+    assert (await sessions.set_snapshots(record, (SNAPSHOT, later), 0, "store", 1)).outcome == "set"
+    assert await rewound(2, (SNAPSHOT,), known=await fields(sessions), parks=True) == "rewound"
+    record = await fields(sessions)
+    assert (record.state, record.history_length, record.journal_length) == (State.PARKED, 2, 2)
+    assert await ledger(workers) == (0, 0, 0)
+    assert (await sessions.begin_operation(record, "b", APPEND)).outcome == "busy"
+
+
+async def test_a_lane_behind_its_history_is_only_taken_where_a_rewind_began(sessions: SessionStore) -> None:
+    await opened(sessions)
+    await run(sessions, 4)
+    for kind, outcome in (("append", "regressed"), ("rewind", "unknown")):
+        await sessions.begin_operation(SESSION, "a", Intent(kind, {}))
+        assert (await sessions.end_operation(SESSION, "a", LaneAtRest(3, 30, "0-3", 4))).outcome == outcome
+        await sessions.release_operation(SESSION, "a")

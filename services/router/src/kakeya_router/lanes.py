@@ -67,9 +67,9 @@ class Lanes:
     async def make_ready(self, operation: Operation) -> None:
         """Finds a lane for a session that has none, and has it hold what an append did not come to prefill."""
         if operation.homeless:
-            await self._detached(operation, self._rehouse(operation))
+            await self.detached(operation, self._rehouse(operation))
         elif operation.record.history_length < operation.journal.length:
-            await self._detached(operation, self._caught_up(operation))
+            await self.detached(operation, self._caught_up(operation))
 
     async def append(self, operation: Operation, token_ids: Sequence[int]) -> AppendResponse:
         """Adds tokens to the history and prefills them.
@@ -80,7 +80,7 @@ class Lanes:
         """
         operation.at_worker = True
         await operation.journal.write(token_ids)
-        return await self._detached(operation, self._appended(operation, token_ids))
+        return await self.detached(operation, self._appended(operation, token_ids))
 
     async def produced(self, operation: Operation, seen: Sequence[int]) -> list[int]:
         """The tokens of a Generate that is gone on with; those that the client has seen stand.
@@ -106,9 +106,17 @@ class Lanes:
         Returns:
             What its Generate has produced beyond what the client has seen.
         """
-        return await self._detached(operation, self._regain(operation, error))
+        return await self.detached(operation, self._regain(operation, error))
 
-    async def _detached(self, operation: Operation, work: Coroutine[Any, Any, T]) -> T:
+    async def leave(self, operation: Operation, parked: SessionRecord) -> None:
+        """Gives a session that the store has parked another lane, with all of its history as it is now."""
+        self._tasks.start(self._close_lane(operation.record))
+        operation.record = operation.journal.record = parked
+        operation.journal.length = parked.journal_length
+        await self._rehouse(operation)
+
+    async def detached(self, operation: Operation, work: Coroutine[Any, Any, T]) -> T:
+        """Completes what works on the session's lane although the caller is cancelled."""
         task = self._tasks.start(work)
         operation.work = task
         return await asyncio.shield(task)
@@ -128,7 +136,7 @@ class Lanes:
         if operation.record.history_length < start + len(token_ids):
             raise HistoryFull("the tokens do not fit, and the session refuses to forget")
         return AppendResponse(
-            lane=_lane(operation.record),
+            lane=lane_state(operation.record),
             prefill_duration_seconds=time.monotonic() - started,
             evicted_token_count=operation.record.num_dropped_tokens - num_dropped,
         )
@@ -170,7 +178,7 @@ class Lanes:
         if stopped.lane.history_length > journal.length + len(stopped.token_ids):
             return None
         await journal.write(stopped.token_ids)
-        operation.record = _with_lane(record, stopped.lane)
+        operation.record = with_lane(record, stopped.lane)
         return list(stopped.token_ids)
 
     async def _rehouse(self, operation: Operation) -> None:
@@ -194,7 +202,7 @@ class Lanes:
             record = parked
         operation.record = record
         seated, lane = await self._resuming.seat(record, operation.claim, left)
-        operation.record = operation.journal.record = _with_lane(seated, lane)
+        operation.record = operation.journal.record = with_lane(seated, lane)
         operation.homeless = False
         _log.info(
             "session resumed",
@@ -222,7 +230,7 @@ class Lanes:
     async def _prefill(self, operation: Operation, token_ids: Sequence[int]) -> AppendResponse:
         record = operation.record
         answer = await self._workers.at(record.address).append(record, token_ids, operation.call)
-        operation.record = _with_lane(record, answer.lane)
+        operation.record = with_lane(record, answer.lane)
         return answer
 
     async def _retract(self, operation: Operation, length: int) -> None:
@@ -250,8 +258,8 @@ def _last_append(operation: Operation) -> int:
     return record.append_start if record.append_end == length else length
 
 
-def _with_lane(record: SessionRecord, lane: LaneState) -> SessionRecord:
-    """With what the worker has committed."""
+def with_lane(record: SessionRecord, lane: LaneState) -> SessionRecord:
+    """The session with what the worker has committed."""
     return replace(
         record,
         history_length=lane.history_length,
@@ -260,7 +268,8 @@ def _with_lane(record: SessionRecord, lane: LaneState) -> SessionRecord:
     )
 
 
-def _lane(record: SessionRecord) -> LaneState:
+def lane_state(record: SessionRecord) -> LaneState:
+    """What the worker has committed, as the record has it."""
     return LaneState(
         history_length=record.history_length,
         kv_live_bytes=record.kv_live_bytes,

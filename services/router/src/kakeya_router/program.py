@@ -30,6 +30,7 @@ from kakeya_router.reaper import Reaper
 from kakeya_router.registry_service import RegistryService
 from kakeya_router.request_limits import RequestLimits
 from kakeya_router.resuming import Resuming
+from kakeya_router.rewinding import Rewinding
 from kakeya_router.runtime_service import RuntimeService
 from kakeya_router.session_pages import SessionPages
 from kakeya_router.sessions import Sessions
@@ -163,6 +164,7 @@ class Router:
             Models(self._worker_store, settings.default_model),
             operations,
             lanes,
+            Rewinding(session_store, self._workers, self._fleet, operations, lanes, snapshotting, self._tasks),
             self._workers,
             self._gate,
             _request_limits(settings),

@@ -40,10 +40,10 @@ def not_found() -> SessionNotFound:
     return SessionNotFound("no such session: unknown, closed or expired")
 
 
-def boundary_not_reachable(boundary: int, reachable: int) -> BoundaryNotReachable:
+def boundary_not_reachable(boundary: int, *reachable: int) -> BoundaryNotReachable:
     return BoundaryNotReachable(
-        f"the session cannot be had at {boundary} tokens; it can at {reachable}",
-        metadata={"reachable": str(reachable)},
+        f"the session cannot be had at {boundary} tokens; it can at {', '.join(map(str, reachable))}",
+        metadata={"reachable": ",".join(map(str, reachable))},
     )
 
 

@@ -13,6 +13,7 @@ from kakeya_router.lanes import Lanes
 from kakeya_router.models import Models
 from kakeya_router.operations import Operations
 from kakeya_router.request_limits import RequestLimits
+from kakeya_router.rewinding import Rewinding
 from kakeya_router.sessions import Sessions
 from kakeya_router.store.packed_tokens import pack
 from kakeya_router.store.records import SessionRecord, State
@@ -47,6 +48,7 @@ class RuntimeService(runtime_pb2_grpc.RuntimeServiceServicer):
         models: Models,
         operations: Operations,
         lanes: Lanes,
+        rewinding: Rewinding,
         workers: WorkerClients,
         gate: CallGate,
         limits: RequestLimits,
@@ -56,6 +58,7 @@ class RuntimeService(runtime_pb2_grpc.RuntimeServiceServicer):
         self._models = models
         self._operations = operations
         self._lanes = lanes
+        self._rewinding = rewinding
         self._workers = workers
         self._gate = gate
         self._limits = limits
@@ -132,6 +135,18 @@ class RuntimeService(runtime_pb2_grpc.RuntimeServiceServicer):
         with self._gate.inside():
             served = await self._models.served()
         return api.ListModelsResponse(models=served)
+
+    async def RewindSession(self, request: api.RewindSessionRequest, context: Context) -> api.RewindSessionResponse:
+        expected = request.expected_history_length if request.HasField("expected_history_length") else None
+        with self._gate.inside():
+            record = await self._session(request.session_id)
+            record = await self._rewinding.rewind(record, request.target_length, expected)
+        tracing.annotate(history_length=record.history_length, kv_live_bytes=record.kv_live_bytes)
+        return api.RewindSessionResponse(
+            history_length=record.history_length,
+            kv_live_bytes=record.kv_live_bytes,
+            retained=generation.retained(record),
+        )
 
     async def _session(self, session_id: str) -> SessionRecord:
         """The caller's session; raises SessionNotFound, StoreUnavailable."""

@@ -49,6 +49,13 @@ def chain(snapshots: Snapshots, length: int) -> Snapshots:
     return ()
 
 
+def reaches(snapshots: Snapshots, journal_start: int, length: int) -> bool:
+    """Whether the session can be had at a length, given that its journal goes on from `journal_start`."""
+    before = chain(snapshots, length)
+    nearest = before[-1].length if before else 0
+    return nearest == length or nearest >= journal_start
+
+
 def next_start(snapshots: Snapshots, num_kept: int) -> int:
     """Where the next snapshot is to start: at the newest one, or at 0 once a whole one costs no more than what came
     since the last whole one.

@@ -120,15 +120,22 @@ class Snapshotting:
             return True
         usable = record.snapshot_store in ("", worker.snapshot_store)
         start = snapshot_plan.next_start(snapshots, record.sink + record.window) if usable else 0
-        # Of two routers that write the same at once, one removes its own file.
-        prefix = f"{record.pool}/{record.session_id}-{record.epoch}-{start}-{secrets.token_hex(4)}"
-        client = self._workers.at(record.address)
-        written = await client.write_snapshot(record, start, prefix, _WRITE_SECONDS)
-        new = StoredSnapshot(written.name, start, written.length, written.size_bytes)
-        if await self._keep(record.session_id, record.epoch, new, worker):
+        new = await self.write(record, start)
+        if await self._keep(record, new, worker):
             return True
         await self.delete([new.name], [worker])
         return False
+
+    async def write(self, record: SessionRecord, start: int) -> StoredSnapshot:
+        """Writes what a session has gained since a history index into a file that is not one of its snapshots yet.
+
+        Raises:
+            WorkerError, KakeyaError
+        """
+        # Of two routers that write the same at once, one removes its own file.
+        prefix = f"{record.pool}/{record.session_id}-{record.epoch}-{start}-{secrets.token_hex(4)}"
+        written = await self._workers.at(record.address).write_snapshot(record, start, prefix, _WRITE_SECONDS)
+        return StoredSnapshot(written.name, start, written.length, written.size_bytes)
 
     async def delete_all(self, record: SessionRecord) -> None:
         """Removes the files of a session that is closed."""
@@ -182,11 +189,13 @@ class Snapshotting:
             self._troubled.add(worker.incarnation)
             _log.warning("no snapshot is written", worker_id=worker.worker_id, error=repr(error))
 
-    async def _keep(self, session_id: str, epoch: int, new: StoredSnapshot, worker: WorkerRecord) -> bool:
-        """Makes a snapshot one of the session's; False where it is not wanted any more."""
+    async def _keep(self, begun: SessionRecord, new: StoredSnapshot, worker: WorkerRecord) -> bool:
+        """Makes a snapshot one of the session's, which was as `begun` says before it was taken; False where it is not
+        wanted any more.
+        """
         for _ in range(_NUM_ATTEMPTS):
-            record = await self._store.get(session_id)
-            if record is None or record.epoch != epoch:
+            record = await self._store.get(begun.session_id)
+            if record is None or record.epoch != begun.epoch:
                 return False
             before = snapshot_plan.parse(record.snapshots) if record.snapshot_store == worker.snapshot_store else ()
             if before and before[-1].length >= new.length:
@@ -195,7 +204,7 @@ class Snapshotting:
             if new not in kept:
                 return False  # what it follows was removed meanwhile
             start = snapshot_plan.journal_start(kept, record.turn_boundaries)
-            reply = await self._store.set_snapshots(record, kept, start, worker.snapshot_store)
+            reply = await self._store.set_snapshots(record, kept, start, worker.snapshot_store, begun.num_rewinds)
             match reply.outcome:
                 case "set":
                     names = [each.name for each in before if each not in kept]

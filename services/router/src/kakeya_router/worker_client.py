@@ -163,6 +163,18 @@ class WorkerClient:
         with self._calling("Stop") as metadata:
             return await self._stub.Stop(request, timeout=timeout, metadata=metadata)
 
+    async def rewind(self, record: SessionRecord, length: int, timeout: float) -> pb.LaneState:
+        """Takes the lane back to a length; raises BoundaryNotReachable where it has forgotten what was there."""
+        request = pb.RewindRequest(
+            session_id=record.session_id,
+            epoch=record.epoch,
+            history_length=record.history_length,
+            target_length=length,
+            operation_number=record.operation_number,
+        )
+        with self._calling("Rewind") as metadata:
+            return (await self._stub.Rewind(request, timeout=timeout, metadata=metadata)).lane
+
     async def restore_session(
         self, record: SessionRecord, names: Sequence[str], timeout: float
     ) -> pb.OpenSessionResponse:

@@ -115,7 +115,13 @@ class VerifierService(VerifierServiceServicer):
 
     async def Rewind(self, request: pb.RewindRequest, context: Context) -> pb.RewindResponse:
         engine = self._engine(request.session_id)
-        rewinding = engine.rewind(request.session_id, request.epoch, request.history_length, request.target_length)
+        rewinding = engine.rewind(
+            request.session_id,
+            request.epoch,
+            request.history_length,
+            request.target_length,
+            request.operation_number,
+        )
         return pb.RewindResponse(lane=_lane_state(await asyncio.wrap_future(rewinding)))
 
     async def WriteSnapshot(self, request: pb.WriteSnapshotRequest, context: Context) -> pb.WriteSnapshotResponse:

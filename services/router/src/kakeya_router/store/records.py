@@ -125,6 +125,7 @@ class SessionRecord(Hash):
         journal_start: history index of the first token that the journal still holds.
         retained: the part of the history that is kept, see `token_ranges`.
         boundaries: history lengths at which the last turns ended, separated by commas; at most four.
+        num_rewinds: how often its history was taken back; a snapshot that was begun before is of no use.
         snapshots: see `snapshot_plan`.
         snapshot_store: the one that they are in.
         operation_number: rises with each operation and each router that takes one over; workers refuse what comes from
@@ -170,6 +171,7 @@ class SessionRecord(Hash):
     kv_live_bytes: int = 0
     retained: str = ""
     boundaries: str = ""
+    num_rewinds: int = 0
     snapshots: str = ""
     snapshot_store: str = ""
     operation_number: int = 0

@@ -337,10 +337,37 @@ class SessionStore:
             "seat_session", seated, claim, worker.worker_id, worker.incarnation, worker.address, worker.lane_bytes
         )
 
-    async def set_snapshots(
-        self, record: SessionRecord, snapshots: Snapshots, journal_start: int, snapshot_store: str
+    async def rewind(
+        self,
+        record: SessionRecord,
+        claim: str,
+        length: int,
+        snapshots: Snapshots,
+        snapshot_store: str,
+        *,
+        gives_up_lane: bool,
     ) -> Reply:
-        """Replaces those of the record by others, of which some may be new."""
+        """Takes the history back to a length; see lua/rewind_session.lua."""
+        return await self._run(
+            "rewind_session",
+            record,
+            claim,
+            record.epoch,
+            length,
+            record.snapshots,
+            text(snapshots),
+            snapshot_store,
+            int(gives_up_lane),
+        )
+
+    async def set_snapshots(
+        self, record: SessionRecord, snapshots: Snapshots, journal_start: int, snapshot_store: str, num_rewinds: int
+    ) -> Reply:
+        """Replaces those of the record by others, of which some may be new.
+
+        Args:
+            num_rewinds: of the session when the newest was begun.
+        """
         length = snapshots[-1].length if snapshots else 0
         return await self._run(
             "set_snapshots",
@@ -351,6 +378,7 @@ class SessionStore:
             length,
             journal_start,
             snapshot_store,
+            num_rewinds,
         )
 
     async def begin_close(

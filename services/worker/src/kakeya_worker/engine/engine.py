@@ -161,13 +161,17 @@ class Engine:
         """
         return self._commands.call(lambda: self._copies.take(self.lanes.find(session_id, epoch), start), is_long=True)
 
-    def rewind(self, session_id: str, epoch: int, history_length: int, target_length: int) -> "Future[LaneState]":
+    def rewind(
+        self, session_id: str, epoch: int, history_length: int, target_length: int, operation_number: int = 0
+    ) -> "Future[LaneState]":
         """Takes the last tokens of a history back.
 
         Fails with BoundaryNotReachable, OperationRunning, HistoryLengthMismatch, SessionNotFound or StaleEpoch.
         """
         return self._commands.call(
-            lambda: self._rewind(self.lanes.find(session_id, epoch), history_length, target_length)
+            lambda: self._rewind(
+                self.lanes.find_for(session_id, epoch, operation_number), history_length, target_length
+            )
         )
 
     def submit(self, operation: Append | Generate) -> None:

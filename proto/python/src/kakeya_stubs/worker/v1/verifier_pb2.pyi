@@ -704,12 +704,15 @@ class RewindRequest(_message.Message):
     EPOCH_FIELD_NUMBER: _builtins.int
     HISTORY_LENGTH_FIELD_NUMBER: _builtins.int
     TARGET_LENGTH_FIELD_NUMBER: _builtins.int
+    OPERATION_NUMBER_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     epoch: _builtins.int
     history_length: _builtins.int
     """The length the router has on record; a lane of another length is HISTORY_LENGTH_MISMATCH."""
     target_length: _builtins.int
     """The length that it is to have, at most the present one."""
+    operation_number: _builtins.int
+    """as in AppendRequest"""
     def __init__(
         self,
         *,
@@ -717,10 +720,11 @@ class RewindRequest(_message.Message):
         epoch: _builtins.int = ...,
         history_length: _builtins.int = ...,
         target_length: _builtins.int = ...,
+        operation_number: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "history_length", b"history_length", "session_id", b"session_id", "target_length", b"target_length"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "history_length", b"history_length", "operation_number", b"operation_number", "session_id", b"session_id", "target_length", b"target_length"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

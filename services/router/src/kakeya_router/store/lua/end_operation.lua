@@ -5,7 +5,8 @@
 -- returns 'ended'
 --         'gone'      closed, lost, taken over or under another lease; nothing is changed
 --         'regressed' the committed position fell (INV-2); nothing is changed
---         'unknown'   the lane ends beyond the journal and those tokens; nothing is changed
+--         'unknown'   the lane ends beyond the journal and those tokens, or a rewind took it back and the history not;
+--                     nothing is changed
 local record = redis.call('HMGET', KEYS[1], 'epoch', 'incarnation', 'history_length', 'kv_live_bytes', 'ttl_ms')
 local operation = redis.call('HMGET', KEYS[2], 'claim', 'start_length', 'tokens_per_minute', 'kind')
 if operation[1] ~= ARGV[2] or record[1] ~= ARGV[3] then
@@ -13,7 +14,7 @@ if operation[1] ~= ARGV[2] or record[1] ~= ARGV[3] then
 end
 local history_length = tonumber(ARGV[4])
 if history_length < tonumber(record[3]) then
-  return 'regressed'
+  return operation[4] == 'rewind' and 'unknown' or 'regressed'
 end
 local journaled = tonumber(redis.call('HGET', KEYS[1], 'journal_length') or 0)
 if history_length > math.max(journaled, ARGV[7] + #ARGV[8] / 4) then

@@ -1,0 +1,127 @@
+"""Taking the last tokens of a history back: `RewindSession`."""
+
+from kakeya_router import candidates, refusals, snapshot_plan, validation
+from kakeya_router.detached_tasks import DetachedTasks
+from kakeya_router.fleet import Fleet
+from kakeya_router.journal import Taken
+from kakeya_router.lanes import Lanes, lane_state, with_lane
+from kakeya_router.operation import Operation
+from kakeya_router.operations import Operations
+from kakeya_router.snapshot_plan import Snapshots
+from kakeya_router.snapshotting import Snapshotting
+from kakeya_router.store.records import SessionRecord
+from kakeya_router.store.session_store import Intent, SessionStore
+from kakeya_router.worker_client import WorkerClients, WorkerError
+from kakeya_shared.errors import BoundaryNotReachable, DeadlineExceeded, Internal, Unavailable
+from kakeya_stubs.worker.v1.verifier_pb2 import LaneState
+
+_INTENT = Intent("rewind", {}, is_charged=False)
+# One token is forwarded, after the step that runs.
+_REWIND_SECONDS = 10.0
+
+
+class Rewinding:
+    """Rewinds sessions: in their lanes while those have forgotten nothing, else with a snapshot from before and the
+    journal since.
+    """
+
+    def __init__(
+        self,
+        store: SessionStore,
+        workers: WorkerClients,
+        fleet: Fleet,
+        operations: Operations,
+        lanes: Lanes,
+        snapshotting: Snapshotting,
+        tasks: DetachedTasks,
+    ) -> None:
+        self._store = store
+        self._workers = workers
+        self._fleet = fleet
+        self._operations = operations
+        self._lanes = lanes
+        self._snapshotting = snapshotting
+        self._tasks = tasks
+
+    async def rewind(self, record: SessionRecord, length: int, expected_length: int | None) -> SessionRecord:
+        """Takes a history back to a length; returns the session as it is then.
+
+        Args:
+            expected_length: of the history before; None: whatever it is.
+
+        Raises:
+            HistoryLengthMismatch: it is neither that long nor as long as it is to be.
+            BoundaryNotReachable: it cannot be had there; says where it can.
+            NoWorker: its worker did not answer; nothing has changed.
+            SnapshotStoreUnavailable: it could not be had again there if its worker were lost; nothing has changed.
+            as `Operations.running`
+        """
+        async with self._operations.running(record, _INTENT) as operation:
+            record = operation.record
+            if record.history_length == length:
+                return record
+            if expected_length is not None:
+                validation.check_history_length(expected_length, record.history_length)
+            if length > record.history_length:
+                raise _not_reachable(record, length)
+            lane = await self._lanes.detached(operation, self._taken_back(operation, length))
+            await self._operations.finish(operation, lane)
+        return operation.record
+
+    async def _taken_back(self, operation: Operation, length: int) -> LaneState:
+        if operation.record.num_dropped_tokens == 0 and await self._in_its_lane(operation, length):
+            return lane_state(operation.record)
+        parked = await self._committed(operation, length, gives_up_lane=True)
+        await self._lanes.leave(operation, parked)
+        return lane_state(operation.record)
+
+    async def _in_its_lane(self, operation: Operation, length: int) -> bool:
+        """Whether the lane could go back. It goes first: should nothing more come of it, the session is had again as it
+        was.
+        """
+        record = operation.record
+        operation.at_worker = True
+        try:
+            lane = await self._workers.at(record.address).rewind(record, length, _REWIND_SECONDS)
+        except BoundaryNotReachable:
+            return False
+        except (WorkerError, DeadlineExceeded, Unavailable, Internal) as error:
+            raise candidates.unreachable() from error
+        operation.record = with_lane(await self._committed(operation, length, gives_up_lane=False), lane)
+        return True
+
+    async def _committed(self, operation: Operation, length: int, *, gives_up_lane: bool) -> SessionRecord:
+        """Has the store take the history back; returns the session as it is there then."""
+        record, new = operation.record, None
+        worker = self._fleet.worker(record.incarnation)
+        while True:
+            before, store = snapshot_plan.parse(record.snapshots), record.snapshot_store
+            kept: Snapshots = tuple(each for each in before if each.length <= length)
+            if not snapshot_plan.reaches(kept, record.journal_start, length):
+                if gives_up_lane:
+                    raise _not_reachable(record, length)
+                if worker is not None and worker.snapshot_store:
+                    new = new or await self._snapshotting.write(record, 0)
+                    kept, store = (new,), worker.snapshot_store
+            reply = await self._store.rewind(record, operation.claim, length, kept, store, gives_up_lane=gives_up_lane)
+            if reply.record is None:
+                raise Taken
+            if reply.outcome == "rewound":
+                break
+            record = reply.record
+        operation.journal.length = length
+        names = [each.name for each in before if each not in kept]
+        if names:
+            readers = self._fleet.with_store(record.pool, record.snapshot_store)
+            self._tasks.start(self._snapshotting.delete(names, readers))
+        return reply.record
+
+
+def _not_reachable(record: SessionRecord, length: int) -> BoundaryNotReachable:
+    snapshots = snapshot_plan.parse(record.snapshots)
+    reachable = {
+        boundary
+        for boundary in record.turn_boundaries
+        if snapshot_plan.reaches(snapshots, record.journal_start, boundary)
+    }
+    return refusals.boundary_not_reachable(length, *sorted(reachable | {record.history_length}))

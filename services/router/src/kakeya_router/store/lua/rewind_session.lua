@@ -1,0 +1,33 @@
+-- Takes the history back to a length, in the middle of an operation; the session's snapshots beyond it are forgotten.
+-- KEYS    session, operation, worker, sessions, expiry, request, usage, queue, waiters, idle, tokens, journal
+-- ARGV    session_id, claim, epoch, length, the list of snapshots as the caller knows it, the new one (see
+--         snapshot_plan.py), snapshot_store that they are in, gives_up_lane (1: it does not go back with the history)
+-- returns {'rewound', record} PARKED if the lane is given up
+--         {'changed', record} the list is another one; nothing is changed
+--         {'gone'} closed, lost, taken over or under another lease; nothing is changed
+local record = redis.call('HMGET', KEYS[1], 'epoch', 'snapshots', 'boundaries')
+if redis.call('HGET', KEYS[2], 'claim') ~= ARGV[2] or record[1] ~= ARGV[3] then
+  return {'gone'}
+end
+if (record[2] or '') ~= ARGV[5] then
+  return {'changed', redis.call('HGETALL', KEYS[1])}
+end
+local length = tonumber(ARGV[4])
+cut_journal(length)
+local boundaries = {}
+for boundary in string.gmatch(record[3] or '', '%d+') do
+  if tonumber(boundary) <= length then
+    boundaries[#boundaries + 1] = boundary
+  end
+end
+-- What is being written now holds tokens that are not in the history any more, whatever comes after it.
+redis.call('HINCRBY', KEYS[1], 'num_rewinds', 1)
+redis.call('HSET', KEYS[1], 'boundaries', table.concat(boundaries, ','), 'snapshots', ARGV[6],
+  'snapshot_store', ARGV[7], 'operation_start', ARGV[4])
+redis.call('HSET', KEYS[2], 'start_length', ARGV[4])
+if ARGV[8] == '1' then
+  park()
+else
+  redis.call('HSET', KEYS[1], 'history_length', ARGV[4])
+end
+return {'rewound', redis.call('HGETALL', KEYS[1])}

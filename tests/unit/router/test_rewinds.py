@@ -1,0 +1,204 @@
+"""RewindSession: the last tokens of a history are taken back as if they had never been."""
+
+from typing import Any
+
+import pytest
+
+from kakeya_shared.errors import (
+    BoundaryNotReachable,
+    HistoryLengthMismatch,
+    Internal,
+    NoWorker,
+    OperationRunning,
+    SessionNotFound,
+    SnapshotStoreUnavailable,
+)
+from tests.unit.router.fake_worker import BYTES_PER_TOKEN, LANE_BYTES, SINK, WINDOW, FakeWorker, SnapshotFiles
+from tests.unit.router.stack import FORGETFUL, Client, Stack, eventually
+from tests.unit.router.test_recovery import Pair, die, expected, files, has_snapshot, ledgers, pair
+from tests.unit.router.test_takeover import OPERATION
+
+__all__ = ["files", "pair"]  # fixtures
+
+
+async def turn(stack: Stack, client: Client, session_id: str, num_tokens: int, max_tokens: int) -> int:
+    """One turn, and its snapshot; the history length at its end."""
+    await client.append(session_id, range(num_tokens))
+    (*_, done) = await client.generate(session_id, max_tokens)
+    length = int(done.done.history_length)
+    await eventually(lambda: has_snapshot(stack, session_id, length))
+    return length
+
+
+async def record_of(stack: Stack, session_id: str) -> dict[str, str]:
+    record: dict[str, str] = await stack.redis.hgetall(f"kakeya:{{tiny}}:session:{session_id}")
+    return record
+
+
+async def only_up_to(files: SnapshotFiles, length: int) -> bool:
+    return all(int(name.rsplit("-", 1)[1].split(".")[0]) <= length for name in files.contents)
+
+
+async def test_a_lane_that_has_forgotten_nothing_goes_back_itself(client: Client, worker: FakeWorker) -> None:
+    session_id = await client.session()
+    await client.append(session_id, range(6))
+    first = await client.generate(session_id, 5)
+    for target in (8, 6):
+        rewound = await client.rewind(session_id, target)
+        assert (rewound.history_length, rewound.kv_live_bytes) == (target, target * BYTES_PER_TOKEN)
+        assert [(part.start, part.end) for part in rewound.retained] == [(0, target)]
+        info = await client.info(session_id)
+        assert (info.history_length, info.kv_live_bytes) == (target, target * BYTES_PER_TOKEN)
+        assert (await ledgers(client))["worker-a"] == (LANE_BYTES, target * BYTES_PER_TOKEN, 1)
+    assert (await client.rewind(session_id, 6, expected_history_length=11)).history_length == 6  # it is there already
+    assert (worker.calls["Rewind"], worker.calls["OpenSession"]) == (2, 1)
+    again = await client.generate(session_id, 5)
+    assert [each.token_id for each in again] == [each.token_id for each in first]
+    assert (await client.rewind(session_id, 0)).history_length == 0
+    assert worker.lanes[session_id].token_ids == []
+    assert (await client.append(session_id, [7], expected_history_length=0)).history_length == 1
+
+
+@pytest.mark.parametrize("back", [1, 2, 3])
+@pytest.mark.parametrize("is_parked", [False, True])
+async def test_what_was_forgotten_is_had_from_a_snapshot(
+    stack: Stack, client: Client, pair: Pair, files: SnapshotFiles, back: int, is_parked: bool
+) -> None:
+    session_id = await client.session()
+    lengths = [await turn(stack, client, session_id, 9 + number, WINDOW) for number in range(6)]
+    history = list(pair.of(session_id).lanes[session_id].token_ids)
+    if is_parked:
+        await die(pair.of(session_id))
+    target = lengths[-1 - back]
+    rewound = await client.rewind(session_id, target, expected_history_length=lengths[-1])
+    assert (rewound.history_length, rewound.kv_live_bytes) == (target, (SINK + WINDOW) * BYTES_PER_TOKEN)
+    assert pair.of(session_id).lanes[session_id].token_ids == history[:target]
+    assert (await record_of(stack, session_id))["boundaries"] == ",".join(map(str, lengths[-4 : len(lengths) - back]))
+    await eventually(lambda: only_up_to(files, target))
+    tokens = [each.token_id for each in await client.generate(session_id, 5) if each.HasField("token_id")]
+    assert tokens == expected(target, target + 5)
+    assert pair.of(session_id).lanes[session_id].token_ids == [*history[:target], *tokens]
+
+
+async def test_a_place_between_two_turns_is_had_from_the_journal(stack: Stack, client: Client, pair: Pair) -> None:
+    session_id = await client.session()
+    lengths = [await turn(stack, client, session_id, 30, 5) for _ in range(3)]
+    history = list(pair.of(session_id).lanes[session_id].token_ids)
+    target = lengths[-1] - 7
+    assert (await client.rewind(session_id, target)).history_length == target
+    assert pair.of(session_id).lanes[session_id].token_ids == history[:target]
+
+
+async def test_a_place_that_cannot_be_had_changes_nothing(stack: Stack, client: Client, pair: Pair) -> None:
+    session_id = await client.session()
+    lengths = [await turn(stack, client, session_id, 30, 5) for _ in range(6)]
+    history = list(pair.of(session_id).lanes[session_id].token_ids)
+    for target in (lengths[1], lengths[-4] + 1, lengths[-1] + 1, 2**63):
+        with pytest.raises(BoundaryNotReachable) as refused:
+            await client.rewind(session_id, target)
+        assert refused.value.metadata == {"reachable": ",".join(map(str, lengths[-4:]))}
+    with pytest.raises(HistoryLengthMismatch):
+        await client.rewind(session_id, lengths[-2], expected_history_length=lengths[-1] - 1)
+    with pytest.raises(SessionNotFound):
+        await client.rewind(session_id[:-2] + "AA", 1)
+    assert (await client.append(session_id, [1])).history_length == lengths[-1] + 1
+    assert pair.of(session_id).lanes[session_id].token_ids == [*history, 1]
+    assert await has_snapshot(stack, session_id, lengths[-4])
+
+
+async def test_a_busy_session_is_not_taken_back(client: Client, worker: FakeWorker) -> None:
+    session_id = await client.session()
+    await client.append(session_id, [1, 2])
+    worker.flowing.clear()
+    call = client.generating(session_id, 3)
+    await call.initial_metadata()
+    with pytest.raises(OperationRunning):
+        await client.rewind(session_id, 1)
+    call.cancel()
+
+
+@pytest.mark.parametrize("store_fails", [False, True])
+async def test_a_place_that_only_the_lane_has_is_written_before_it_counts(
+    stack: Stack, client: Client, pair: Pair, store_fails: bool
+) -> None:
+    session_id = await client.session()
+    for _ in range(3):
+        length = await turn(stack, client, session_id, 4, 2)
+    worker = pair.of(session_id)
+    history = list(worker.lanes[session_id].token_ids)
+    if store_fails:
+        worker.failures["WriteSnapshot"] = [SnapshotStoreUnavailable("disk full")]
+        with pytest.raises(SnapshotStoreUnavailable):
+            await client.rewind(session_id, 3)
+        target = length
+    else:
+        target = (await client.rewind(session_id, 3)).history_length
+        assert (worker.calls["Rewind"], target) == (1, 3)
+        assert await has_snapshot(stack, session_id, 3)
+    await die(worker)
+    assert (await client.append(session_id, [9])).history_length == target + 1
+    assert pair.of(session_id).lanes[session_id].token_ids == [*history[:target], 9]
+
+
+async def test_without_a_store_a_lane_goes_back_to_what_its_journal_has_forgotten(
+    stack: Stack, worker: FakeWorker
+) -> None:
+    client = await stack.router(**FORGETFUL)
+    session_id = await client.session()
+    for _ in range(3):
+        await client.append(session_id, [1, 2])
+    assert (await client.rewind(session_id, 3)).history_length == 3
+    assert (await client.append(session_id, [5])).history_length == 4
+    assert worker.lanes[session_id].token_ids == [1, 2, 1, 5]
+
+
+async def test_a_worker_that_does_not_answer(stack: Stack, client: Client, pair: Pair) -> None:
+    session_id = await client.session()
+    length = await turn(stack, client, session_id, 4, 2)
+    worker = pair.of(session_id)
+    worker.failures["Rewind"] = [Internal("a bug")]
+    with pytest.raises(NoWorker):
+        await client.rewind(session_id, 3)
+    assert (await client.rewind(session_id, 3, expected_history_length=length)).history_length == 3
+
+
+async def test_a_rewind_whose_router_died_before_it_counted_did_not_take_place(
+    stack: Stack, client: Client, pair: Pair
+) -> None:
+    session_id = await client.session()
+    length = await turn(stack, client, session_id, 4, 2)
+    lane = pair.of(session_id).lanes[session_id]
+    history = list(lane.token_ids)
+    del lane.token_ids[3:]
+    left: dict[str, Any] = {"claim": "theirs", "op_id": "theirs", "kind": "rewind", "router": "dead"}
+    left |= {"start_length": str(length), "lease_until_ms": "1"}
+    await stack.redis.hset(OPERATION.format(session_id), mapping=left)
+    appended = await eventually(lambda: appended_now(client, session_id))
+    assert appended.history_length == length + 1
+    assert pair.of(session_id).lanes[session_id].token_ids == [*history, 9]
+    assert (await client.info(session_id)).cache_invariant_inv2_violations == 0
+
+
+async def appended_now(client: Client, session_id: str) -> Any:
+    try:
+        return await client.append(session_id, [9])
+    except OperationRunning:
+        return None
+
+
+async def test_the_list_of_snapshots_may_change_meanwhile(
+    stack: Stack, client: Client, pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session_id = await client.session()
+    await client.append(session_id, range(6))
+    worker, key = pair.of(session_id), f"kakeya:{{tiny}}:session:{session_id}"
+    rewind = worker.Rewind
+
+    async def rewind_late(request: Any, context: object) -> Any:
+        name = f"tiny/{session_id}-1-0-00000000-5.safetensors"
+        await stack.redis.hset(key, mapping={"snapshots": f'[["{name}",0,5,500]]', "snapshot_store": "store"})
+        return await rewind(request, context)
+
+    monkeypatch.setattr(worker, "Rewind", rewind_late)
+    assert (await client.rewind(session_id, 4)).history_length == 4
+    assert (await record_of(stack, session_id))["snapshots"] == ""
