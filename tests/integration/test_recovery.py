@@ -110,6 +110,35 @@ async def test_a_client_goes_on_at_another_router(fragile: Runtime, number: sign
             assert await converse(session, end_router) == expected
 
 
+async def test_what_is_taken_back_comes_again_with_the_same_tokens(
+    fragile: Runtime, client: kakeya.AsyncClient
+) -> None:
+    """By the lane itself as long as nothing is forgotten, by snapshots and journal afterwards, on another worker too."""
+
+    async def answer(session: kakeya.AsyncSession) -> list[int]:
+        return await session.generate(max_tokens=60, **OPTIONS).all()
+
+    async with await client.create_session() as session:
+        ends, answers = [], []
+        for turn in range(9):
+            question = (await session.append(range(turn * 10, turn * 10 + 10))).history_length
+            answers.append(await answer(session))
+            await session.rewind(question)
+            assert await answer(session) == answers[-1]
+            ends.append(question + 60)
+        forgotten = (await session.info()).num_forgotten_tokens
+        assert forgotten is not None and forgotten > 200
+        for turn, kill in ((7, False), (6, True), (5, False)):
+            if kill:
+                await Disturbance(fragile, signal.SIGKILL)(session)
+            assert (await session.rewind(ends[turn])).history_length == ends[turn]
+            await session.append(range((turn + 1) * 10, (turn + 1) * 10 + 10))
+            assert await answer(session) == answers[turn + 1]
+            await session.rewind(ends[turn])
+        with pytest.raises(kakeya.BoundaryNotReachable):
+            await session.rewind(ends[1])
+
+
 async def test_nothing_is_left_of_closed_sessions(
     fragile: Runtime, client: kakeya.AsyncClient, snapshots: Path
 ) -> None:

@@ -13,6 +13,7 @@ from kakeya_router.snapshot_plan import (
     kept,
     next_start,
     parse,
+    reaches,
     text,
 )
 
@@ -101,6 +102,13 @@ def test_a_chain_ends_as_late_as_it_can(snapshots: Snapshots, length: int) -> No
     assert set(found) <= set(snapshots)
     assert [each.start for each in found] == [0, *lengths(found)][: len(found)]
     assert max([0, *lengths(found)]) == max(end for end in ends(snapshots) if end <= length)
+
+
+@given(forests(), st.integers(0, 45), st.integers(0, 45))
+def test_a_length_is_reached_from_a_snapshot_before_it_and_the_journal_since(
+    snapshots: Snapshots, first: int, length: int
+) -> None:
+    assert reaches(snapshots, first, length) == can_be_had(snapshots, first, length)
 
 
 def test_the_first_snapshot_is_whole() -> None:

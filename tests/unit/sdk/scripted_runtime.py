@@ -216,6 +216,20 @@ class ScriptedRuntime(runtime_pb2_grpc.RuntimeServiceServicer):
             retained=[] if self.is_old else session.retained,
         )
 
+    def RewindSession(self, request: pb.RewindSessionRequest, context: grpc.ServicerContext) -> Any:
+        self._come("RewindSession", request, context)
+        session = self._session(request.session_id, context)
+        length = len(session.history)
+        if request.target_length > length:
+            fails("BOUNDARY_NOT_REACHABLE", reachable=str(length))(context)
+        if length not in (request.target_length, request.expected_history_length):
+            fails("HISTORY_LENGTH_MISMATCH")(context)
+        del session.history[request.target_length :]
+        self._leave("RewindSession", context)
+        return pb.RewindSessionResponse(
+            history_length=len(session.history), kv_live_bytes=session.kv_live_bytes, retained=session.retained
+        )
+
     def Generate(self, request: pb.GenerateRequest, context: grpc.ServicerContext) -> Iterator[Any]:
         self._come("Generate", request, context)
         session = self._session(request.session_id, context)

@@ -112,6 +112,23 @@ class AppendResult(Sight):
 
 
 @dataclass(frozen=True, slots=True)
+class RewindResult(Sight):
+    """After a rewind; attributes as in AppendResult."""
+
+    history_length: int
+    kv_live_bytes: int
+    retained: tuple[range, ...]
+
+    @classmethod
+    def from_wire(cls, response: runtime_pb2.RewindSessionResponse) -> Self:
+        return cls(
+            history_length=response.history_length,
+            kv_live_bytes=response.kv_live_bytes,
+            retained=_ranges(response.retained),
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Truncation:
     """What the model cannot see any more at the start of a generation.
 

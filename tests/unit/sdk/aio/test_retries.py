@@ -52,6 +52,15 @@ async def test_a_repeated_append_waits_for_the_lost_attempt_to_stop(
     assert not runtime.requests["GetSessionInfo"]
 
 
+async def test_a_rewind_whose_answer_was_lost_takes_place_once(
+    cuttable_session: AsyncSession, runtime: ScriptedRuntime, link: CuttableLink
+) -> None:
+    await cuttable_session.append([1, 2, 3])
+    runtime.after["RewindSession"].append(lambda _: link.cut())
+    assert (await cuttable_session.rewind(2)).history_length == 2
+    assert [request.expected_history_length for request in runtime.requests["RewindSession"]] == [3, 3]
+
+
 async def test_an_append_without_a_length_is_not_repeated(runtime: ScriptedRuntime, link: CuttableLink) -> None:
     async with AsyncClient(link.address, check_history=False) as client:
         session = await client.create_session()

@@ -81,6 +81,22 @@ async def test_append_reports_and_tracks_the_history(session: AsyncSession, runt
     assert [request.expected_history_length for request in runtime.requests["AppendTokens"]] == [0, 3]
 
 
+async def test_rewind_tells_where_the_history_ends_now(session: AsyncSession, runtime: ScriptedRuntime) -> None:
+    await session.append(range(1, 9))
+    rewound = await session.rewind(3)
+    assert (rewound.history_length, rewound.kv_live_bytes) == (3, 3 * BYTES_PER_TOKEN)
+    assert (rewound.retained, rewound.num_forgotten_tokens) == ((range(3),), 0)
+    assert session.history_length == 3
+    assert runtime.requests["RewindSession"][0].expected_history_length == 8
+    await session.append([7])
+    assert runtime.sessions[session.id].history == [1, 2, 3, 7]
+    with pytest.raises(kakeya.BoundaryNotReachable) as refused:
+        await session.rewind(5)
+    assert refused.value.metadata == {"reachable": "4"}
+    with pytest.raises(kakeya.InvalidField):
+        await session.rewind(-1)
+
+
 async def test_info(session: AsyncSession) -> None:
     await session.append([1, 2])
     assert await session.info() == kakeya.SessionInfo(

@@ -51,6 +51,15 @@ def test_a_repeated_append_waits_for_the_lost_attempt_to_stop(
     assert not runtime.requests["GetSessionInfo"]
 
 
+def test_a_rewind_whose_answer_was_lost_takes_place_once(
+    cuttable_session: Session, runtime: ScriptedRuntime, link: CuttableLink
+) -> None:
+    cuttable_session.append([1, 2, 3])
+    runtime.after["RewindSession"].append(lambda _: link.cut())
+    assert (cuttable_session.rewind(2)).history_length == 2
+    assert [request.expected_history_length for request in runtime.requests["RewindSession"]] == [3, 3]
+
+
 def test_an_append_without_a_length_is_not_repeated(runtime: ScriptedRuntime, link: CuttableLink) -> None:
     with Client(link.address, check_history=False) as client:
         session = client.create_session()

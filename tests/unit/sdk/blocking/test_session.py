@@ -80,6 +80,22 @@ def test_append_reports_and_tracks_the_history(session: Session, runtime: Script
     assert [request.expected_history_length for request in runtime.requests["AppendTokens"]] == [0, 3]
 
 
+def test_rewind_tells_where_the_history_ends_now(session: Session, runtime: ScriptedRuntime) -> None:
+    session.append(range(1, 9))
+    rewound = session.rewind(3)
+    assert (rewound.history_length, rewound.kv_live_bytes) == (3, 3 * BYTES_PER_TOKEN)
+    assert (rewound.retained, rewound.num_forgotten_tokens) == ((range(3),), 0)
+    assert session.history_length == 3
+    assert runtime.requests["RewindSession"][0].expected_history_length == 8
+    session.append([7])
+    assert runtime.sessions[session.id].history == [1, 2, 3, 7]
+    with pytest.raises(kakeya.BoundaryNotReachable) as refused:
+        session.rewind(5)
+    assert refused.value.metadata == {"reachable": "4"}
+    with pytest.raises(kakeya.InvalidField):
+        session.rewind(-1)
+
+
 def test_info(session: Session) -> None:
     session.append([1, 2])
     assert session.info() == kakeya.SessionInfo(

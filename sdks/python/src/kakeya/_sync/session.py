@@ -12,7 +12,7 @@ from kakeya._sync.generation import Generation
 from kakeya._sync.history import History
 from kakeya._tracing import Span
 from kakeya.errors import KakeyaError, SessionNotFound
-from kakeya.results import AppendResult, SessionInfo
+from kakeya.results import AppendResult, RewindResult, SessionInfo
 from kakeya_stubs.v1 import runtime_pb2
 
 
@@ -183,6 +183,26 @@ class Session:
             timeout_seconds=timeout_seconds,
             append=lambda span: self._append(ids, timeout_seconds, parent=span),
         )
+
+    def rewind(self, history_length: int, *, timeout_seconds: float | None = None) -> RewindResult:
+        """Takes the last tokens of the history back, down to a length, as if they had never been.
+
+        Any length is reachable while the session has forgotten nothing, later at least the ends of its last four turns.
+
+        Raises:
+            KakeyaError: BoundaryNotReachable, whose `metadata` lists what is reachable; nothing has changed then.
+        """
+        request = runtime_pb2.RewindSessionRequest(session_id=self.id)
+        fill(request, target_length=history_length)
+        retry = Retry(self._calls.operation_deadline(timeout_seconds), max_attempts=self._calls.max_attempts)
+
+        def attempt(expected: int | None) -> RewindResult:
+            fill(request, expected_history_length=expected)
+            response = self._calls.unary("RewindSession", request, retry.deadline)
+            self._history.settled(response.history_length)
+            return RewindResult.from_wire(response)
+
+        return self._history.operate(attempt, retry)
 
     def info(self, *, timeout_seconds: float | None = None) -> SessionInfo:
         """Describes the session: waits for no running operation, does not count as use. Raises KakeyaError."""
