@@ -113,7 +113,7 @@ async def test_a_client_goes_on_at_another_router(fragile: Runtime, number: sign
 async def test_what_is_taken_back_comes_again_with_the_same_tokens(
     fragile: Runtime, client: kakeya.AsyncClient
 ) -> None:
-    """By the lane itself as long as nothing is forgotten, by snapshots and journal afterwards, on another worker too."""
+    """By the lane itself while nothing is forgotten, by snapshots and journal afterwards, on another worker too."""
 
     async def answer(session: kakeya.AsyncSession) -> list[int]:
         return await session.generate(max_tokens=60, **OPTIONS).all()
@@ -127,7 +127,8 @@ async def test_what_is_taken_back_comes_again_with_the_same_tokens(
             assert await answer(session) == answers[-1]
             ends.append(question + 60)
         forgotten = (await session.info()).num_forgotten_tokens
-        assert forgotten is not None and forgotten > 200
+        assert forgotten is not None
+        assert forgotten > 200
         for turn, kill in ((7, False), (6, True), (5, False)):
             if kill:
                 await Disturbance(fragile, signal.SIGKILL)(session)

@@ -565,7 +565,7 @@ async def test_a_long_generate_is_written_now_and_then(stack: Stack, files: Snap
         await asyncio.sleep(0.001)
         await step(lane)
 
-    worker._step = slow  # type: ignore[method-assign]
+    worker._step = slow  # type: ignore[method-assign]  # so that some writes come while it runs
     await client.generate(session_id, 1_000)
     assert 1 <= worker.calls["WriteSnapshot"] <= 5
 

@@ -10,8 +10,8 @@ import pytest
 import structlog
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from kakeya_shared import error_details, health_command
-from kakeya_shared.errors import NoCapacity
+from kakeya_shared import error_details, health_command, rpc_boundary
+from kakeya_shared.errors import Draining, NoCapacity
 from kakeya_shared.rpc_server import BindError, RpcServer
 from kakeya_stubs.v1 import runtime_pb2 as pb
 from kakeya_stubs.v1.runtime_pb2_grpc import RuntimeServiceStub
@@ -95,6 +95,18 @@ async def test_a_client_that_leaves_a_unary_call(stub: Any) -> None:
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await stub.CloseSession(pb.CloseSessionRequest(session_id="slow"), timeout=0.2)
     assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
+
+
+async def test_a_call_that_is_cancelled_here_says_why(served: tuple[RpcServer, Toy], stub: Any) -> None:
+    _, toy = served
+    call = stub.CloseSession(pb.CloseSessionRequest(session_id="slow"))
+    while toy.sleeping is None:
+        await asyncio.sleep(0.01)
+    rpc_boundary.cancel(toy.sleeping, Draining("go elsewhere"))
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await call
+    raised = error_details.decode(caught.value)
+    assert (type(raised), str(raised)) == (Draining, "go elsewhere")
 
 
 async def test_health_follows_the_service(served: tuple[RpcServer, Toy], capsys: pytest.CaptureFixture[str]) -> None:

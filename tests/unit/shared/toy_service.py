@@ -22,6 +22,7 @@ class Toy(RuntimeServiceServicer):
 
     def __init__(self) -> None:
         self.closed = asyncio.Event()
+        self.sleeping: asyncio.Task[Any] | None = None
 
     async def CloseSession(self, request: pb.CloseSessionRequest, context: Context) -> pb.CloseSessionResponse:
         if request.session_id == "full":
@@ -31,6 +32,7 @@ class Toy(RuntimeServiceServicer):
         if request.session_id == "abort":
             await context.abort(grpc.StatusCode.DATA_LOSS, "by hand")
         if request.session_id == "slow":
+            self.sleeping = asyncio.current_task()
             await asyncio.sleep(60)
         return pb.CloseSessionResponse(final_history_length=7)
 

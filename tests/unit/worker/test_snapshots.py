@@ -254,7 +254,7 @@ async def test_writing_holds_up_no_step(engine: Engine, store: FileSnapshotStore
         assert freed.wait(TIMEOUT)
         write_file(name, content)
 
-    store.write = slow  # type: ignore[method-assign]
+    store.write = slow  # type: ignore[method-assign]  # a disk that hangs cannot be had otherwise
     snapshots = Snapshots(engine, store)
     writing = asyncio.create_task(write(snapshots))
     await asyncio.to_thread(stuck.wait, TIMEOUT)
