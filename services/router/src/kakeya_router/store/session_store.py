@@ -62,12 +62,14 @@ class SessionPage:
 
     Attributes:
         busy: ids of those with a running operation.
+        alive: ids of those whose lane's worker is there.
         now_ms: Redis time, for their idle times.
         next_cursor: where the next page begins; 0: this was the last.
     """
 
     records: list[SessionRecord]
     busy: set[str]
+    alive: set[str]
     now_ms: int
     next_cursor: int
 
@@ -388,20 +390,25 @@ class SessionStore:
         keys = PoolKeys(pool)
         next_cursor, found = await self._redis.call(lambda redis: redis.zscan(keys.expiry, cursor, count=limit))
         records = await self.records(pool, [session_id for session_id, _ in found])
+        worker_ids = sorted({record.worker_id for record in records})
 
         async def read(batch: Any) -> None:
             batch.redis.time()
+            for worker_id in worker_ids:
+                batch.redis.hget(keys.worker(worker_id), "incarnation")
             for record in records:
                 batch.redis.hget(keys.operation(record.session_id), "lease_until_ms")
 
-        (seconds, microseconds), *leases = await self._redis.pipeline(read)
+        (seconds, microseconds), *rest = await self._redis.pipeline(read)
+        incarnations, leases = set(rest[: len(worker_ids)]), rest[len(worker_ids) :]
         now_ms = seconds * 1000 + microseconds // 1000
         busy = {
             record.session_id
             for record, lease_until_ms in zip(records, leases, strict=True)
             if lease_until_ms is not None and int(lease_until_ms) > now_ms
         }
-        return SessionPage(records, busy, now_ms, int(next_cursor))
+        alive = {record.session_id for record in records if record.incarnation in incarnations}
+        return SessionPage(records, busy, alive, now_ms, int(next_cursor))
 
     async def usage(self, pool: str) -> dict[str, TenantUsage]:
         """By tenant; "" is who calls without a key."""
