@@ -49,6 +49,21 @@ def chain(snapshots: Snapshots, length: int) -> Snapshots:
     return ()
 
 
+def chains(snapshots: Snapshots, journal_start: int, length: int) -> list[Snapshots]:
+    """From which the session can be had at a length together with its journal, which begins there; the newest first,
+    and the last may be none at all.
+    """
+    found = []
+    for last in reversed(snapshots):
+        if last.length == length or journal_start <= last.length < length:
+            each = chain(snapshots, last.length)
+            if each and each[-1] is last:
+                found.append(each)
+    if journal_start == 0:
+        found.append(())
+    return found
+
+
 def next_start(snapshots: Snapshots, num_kept: int) -> int:
     """Where the next snapshot is to start: at the newest one, or at 0 once a whole one costs no more than what came
     since the last whole one.
