@@ -10,7 +10,7 @@ import pytest
 from kakeya_router.snapshot_plan import Snapshots, StoredSnapshot, text
 from kakeya_router.store.connection import RedisConnection
 from kakeya_router.store.keys import PoolKeys
-from kakeya_router.store.packed_tokens import unpack
+from kakeya_router.store.packed_tokens import pack, unpack
 from kakeya_router.store.records import UNSET, SessionRecord, State, WorkerRecord
 from kakeya_router.store.session_store import (
     Cause,
@@ -264,7 +264,8 @@ async def test_use_source(sessions: SessionStore, hasty: SessionStore, workers: 
     await sessions.end_operation(SESSION, "first", LaneAtRest(9, 50, "", 0, range(9)))
     record = await sessions.get(SESSION.session_id)
     await asyncio.sleep(0.01)
-    assert (await sessions.use_source(SESSION, 8)).rest == ("9",)
+    assert (await sessions.use_source(SESSION, 8)) == Reply("elsewhere", record)
+    assert (await sessions.use_source(SESSION, 8, is_reachable=False)) == Reply("elsewhere", record)
     assert await sessions.get(SESSION.session_id) == record
     reply = await sessions.use_source(SESSION, 9)
     assert record is not None
@@ -303,6 +304,82 @@ async def test_a_source_whose_lane_has_not_all_of_its_history_is_left(
     assert (await sessions.use_source(SESSION)).outcome == "present"
     await workers.report_lanes("p", "w", "i", [Lane(SESSION.session_id, 1, 4, 40, "0-4")])
     assert (await sessions.use_source(SESSION)).outcome == "left"
+
+
+async def test_use_of_a_source_that_needs_no_lane(
+    sessions: SessionStore, connection: RedisConnection, workers: WorkerStore
+) -> None:
+    async def use() -> Reply:
+        return await sessions.use_source(SESSION, 3, is_reachable=True)
+
+    assert (await use()).outcome == "missing"
+    await opened(sessions)
+    await run(sessions, 9)
+    before, expires_at = await fields(sessions), await score(connection, KEYS.expiry)
+    await asyncio.sleep(0.01)
+    reply = await use()
+    assert reply == Reply("present", await fields(sessions))
+    assert replace(reply.record, idle_since_ms=0) == replace(before, idle_since_ms=0)
+    assert reply.record.idle_since_ms == await score(connection, KEYS.idle) > before.idle_since_ms
+    assert await score(connection, KEYS.expiry) == reply.record.idle_since_ms + SESSION.ttl_ms > (expires_at or 0)
+    await sessions.begin_operation(SESSION, "a", APPEND)
+    busy, expires_at = await fields(sessions), await score(connection, KEYS.expiry)
+    assert await use() == Reply("present", busy)
+    assert (await score(connection, KEYS.expiry), await score(connection, KEYS.idle)) == (expires_at, None)
+    await sessions.release_operation(SESSION, "a")
+    await workers.drop("p", "w", "i", lapsed_only=False)
+    await sessions.lose_all([busy], RETENTION)
+    parked_until = await score(connection, KEYS.expiry)
+    reply = await use()
+    assert reply.record is not None
+    assert (reply.outcome, reply.record.state) == ("present", State.PARKED)
+    assert (await score(connection, KEYS.expiry), await score(connection, KEYS.idle)) == (parked_until, None)
+
+
+async def test_no_use_of_a_source_that_is_lost(sessions: SessionStore, workers: WorkerStore) -> None:
+    record = await opened(sessions)
+    await forget(sessions, record)
+    await workers.drop("p", "w", "i", lapsed_only=False)
+    for is_reachable in (True, False):
+        assert (await sessions.use_source(SESSION, 2, is_reachable=is_reachable)).outcome == "lost"
+
+
+@pytest.mark.parametrize(
+    ("length", "tokens"),
+    [(0, []), (1, []), (2, []), (3, [3]), (5, [3, 4, 5]), (7, [3, 4, 5, 6, 7]), (8, [3, 4, 5, 6, 7])],
+)
+async def test_read_past(sessions: SessionStore, connection: RedisConnection, length: int, tokens: list[int]) -> None:
+    assert await sessions.past(SESSION, length) is None
+    source = await opened(sessions)
+    await sessions.begin_operation(source, "a", GENERATE)
+    await sessions.extend_journal(source, "a", 0, range(1, 8), 5)
+    await connection.call(lambda redis: redis.script_flush())
+    found = await sessions.past(SESSION, length)
+    assert found == (await fields(sessions), pack(tokens))
+
+
+async def test_renew_opening(sessions: SessionStore, connection: RedisConnection, hasty: SessionStore) -> None:
+    await hasty.reserve(SESSION, "create")
+    assert (await sessions.renew_opening(SESSION, "other")).outcome == "gone"
+    lapsed = await score(connection, KEYS.expiry)
+    assert (await sessions.renew_opening(SESSION, "create")).outcome == "renewed"
+    lease = await connection.call(lambda redis: redis.hget(KEYS.operation(SESSION.session_id), "lease_until_ms"))
+    assert await score(connection, KEYS.expiry) == float(lease) > (lapsed or 0) + 10_000
+    assert (await sessions.begin_close(SESSION, "close", Cause.EXPIRY)).outcome == "kept"
+
+
+@pytest.mark.parametrize(("journal", "tokens"), [((0, [1, 2, 3]), [1, 2, 3]), ((3, []), [])])
+async def test_mark_open_of_a_fork_with_a_journal(
+    sessions: SessionStore, connection: RedisConnection, journal: tuple[int, list[int]], tokens: list[int]
+) -> None:
+    start, token_ids = journal
+    await sessions.reserve(SESSION, "create")
+    reply = await sessions.mark_open(SESSION, "create", 1, 4, history_length=3, journal=(start, pack(token_ids)))
+    assert reply.record == await fields(sessions)
+    assert (reply.record.journal_start, reply.record.journal_length, reply.record.history_length) == (start, 3, 3)
+    assert reply.record.is_recoverable == (start == 0)
+    assert await journaled(connection) == tokens
+    assert await connection.call(lambda redis: redis.exists(KEYS.journal(SESSION.session_id))) == bool(tokens)
 
 
 async def test_share_session(sessions: SessionStore, workers: WorkerStore) -> None:

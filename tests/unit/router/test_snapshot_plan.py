@@ -9,11 +9,11 @@ from kakeya_router.snapshot_plan import (
     Snapshots,
     StoredSnapshot,
     chain,
+    chains,
     journal_start,
     kept,
     next_start,
     parse,
-    reaches,
     text,
 )
 
@@ -102,13 +102,6 @@ def test_a_chain_ends_as_late_as_it_can(snapshots: Snapshots, length: int) -> No
     assert set(found) <= set(snapshots)
     assert [each.start for each in found] == [0, *lengths(found)][: len(found)]
     assert max([0, *lengths(found)]) == max(end for end in ends(snapshots) if end <= length)
-
-
-@given(forests(), st.integers(0, 45), st.integers(0, 45))
-def test_a_length_is_reached_from_a_snapshot_before_it_and_the_journal_since(
-    snapshots: Snapshots, first: int, length: int
-) -> None:
-    assert reaches(snapshots, first, length) == can_be_had(snapshots, first, length)
 
 
 def test_the_first_snapshot_is_whole() -> None:
@@ -223,3 +216,12 @@ def test_a_session_can_be_had_all_its_life_and_a_few_files_are_enough(
             boundaries = [*boundaries, length][-NUM_BOUNDARIES:]
         check_session(snapshots, first, boundaries, length)
         assert len(snapshots) <= (2 + NUM_BOUNDARIES) * (num_kept + 1)
+
+
+@given(forests(), st.integers(0, 45), st.integers(1, 45))
+def test_all_chains_from_which_a_length_can_be_had_are_found(snapshots: Snapshots, first: int, length: int) -> None:
+    found = chains(snapshots, first, length)
+    assert bool(found) == can_be_had(snapshots, first, length)
+    assert all(not each or each == chain(snapshots, each[-1].length) for each in found)
+    reached = [each[-1].length if each else 0 for each in found]
+    assert reached == sorted((end for end in ends(snapshots) if end == length or first <= end < length), reverse=True)

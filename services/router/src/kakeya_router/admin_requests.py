@@ -6,17 +6,15 @@ from kakeya_router import credentials, validation, worker_claims
 from kakeya_router.callers import Scope
 from kakeya_router.credentials import Minted
 from kakeya_router.store.credential_records import Key, QuotaRecord, Token
-from kakeya_shared.errors import CredentialNotFound, InvalidField
+from kakeya_shared.errors import CredentialNotFound
 from kakeya_stubs.admin.v1 import admin_pb2 as pb
 
 MAX_LABEL_BYTES = 256
-MAX_PAGE_SIZE = 1000
 # What never expires says so by leaving it unset.
 MAX_EXPIRY_SECONDS = 100 * 365 * 86_400
 # Scripts compare quotas as doubles.
 MAX_QUOTA = 1 << 53
 
-_DEFAULT_PAGE_SIZE = 100
 _TENANT = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 _SCOPES = {pb.SCOPE_SESSIONS: Scope.SESSIONS, pb.SCOPE_ADMIN: Scope.ADMIN}
 
@@ -50,8 +48,6 @@ def check_list_sessions(request: pb.ListSessionsRequest) -> None:
         check_tenant(request.tenant)
     if request.pool:
         worker_claims.check_pool(request.pool)
-    if request.page_size > MAX_PAGE_SIZE:
-        raise validation.invalid("page_size", f"must be at most {MAX_PAGE_SIZE}")
 
 
 def check_credential_id(credential_id: str) -> None:
@@ -115,11 +111,3 @@ def quota(request: pb.SetQuotaRequest) -> QuotaRecord | None:
         max_reserved_bytes=asked.max_reserved_bytes,
         tokens_per_minute=asked.tokens_per_minute,
     )
-
-
-def page_size(request: pb.ListSessionsRequest) -> int:
-    return request.page_size or _DEFAULT_PAGE_SIZE
-
-
-def bad_page_token() -> InvalidField:
-    return validation.invalid("page_token", "is not one that this service gave")

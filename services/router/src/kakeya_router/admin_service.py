@@ -66,8 +66,7 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
 
     async def ListSessions(self, request: pb.ListSessionsRequest, context: Context) -> pb.ListSessionsResponse:
         admin_requests.check_list_sessions(request)
-        size = admin_requests.page_size(request)
-        page, next_token = await self._pages.page(request.pool, request.page_token, size)
+        page, next_token = await self._pages.page(request.pool, request.page_token, request.page_size)
         return pb.ListSessionsResponse(
             sessions=[
                 admin_messages.session(record, busy=record.session_id in page.busy, now_ms=page.now_ms)

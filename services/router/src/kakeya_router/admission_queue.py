@@ -66,17 +66,17 @@ class Waiter:
             caller.tenant,
             caller.key_id,
             self.wanted.model,
-            self.wanted.request.fingerprint,
+            self.wanted.fingerprint,
             list(self.refused),
             self.reserved_bytes,
             self.tickets.get(pool, ""),
-            self.wanted.source.incarnation if self.wanted.source else "",
+            self.wanted.incarnation,
+            self.wanted.snapshot_store,
         )
 
     def is_stranded(self, incarnations: Collection[str]) -> bool:
         """Whether it waits for a fork whose source's worker is not one of its pool's any more."""
-        source = self.wanted.source
-        return source is not None and source.incarnation not in incarnations
+        return bool(self.wanted.incarnation) and self.wanted.incarnation not in incarnations
 
     def wake(self, error: KakeyaError | None = None) -> None:
         """`error` ends the wait."""

@@ -32,16 +32,23 @@ def of_wanted(workers: Sequence[WorkerRecord], wanted: Wanted) -> list[WorkerRec
     """Those that the session may be opened on, if they have room.
 
     Raises:
-        NoWorker: none has the fingerprint that is asked for.
+        NoWorker: none has the fingerprint that is asked for, or reads the snapshots that are needed.
         WorkerLost: it is a fork, and the worker of its source is gone.
     """
     fitting = list(filter(wanted.fits, workers))
     if fitting:
         return fitting
+    raise none_fits(workers, wanted)
+
+
+def none_fits(workers: Sequence[WorkerRecord], wanted: Wanted) -> KakeyaError:
+    """Why none of the workers may take the session."""
+    if wanted.incarnation:
+        return refusals.lost()
     if wanted.source is not None:
-        raise refusals.lost()
+        return no_worker("the model with the fingerprint of that session, and reads its snapshots")
     served = sorted({worker.fingerprint for worker in workers if worker.model == wanted.model})
-    raise no_worker(f"the model with that fingerprint (served: {_listed(served)})")
+    return no_worker(f"the model with that fingerprint (served: {_listed(served)})")
 
 
 def no_worker(what: str) -> NoWorker:

@@ -8,21 +8,34 @@ from collections.abc import Awaitable, Callable
 import structlog
 
 from kakeya_router import candidates, refusals
-from kakeya_router.closing import LANE_SECONDS, Closing
+from kakeya_router.closing import LANE_LEASE_SECONDS, LANE_SECONDS, Closing
 from kakeya_router.detached_tasks import DetachedTasks, unheard
+from kakeya_router.past import Past
+from kakeya_router.past_lanes import PastLanes
 from kakeya_router.store import token_ranges
 from kakeya_router.store.persistence import persist
 from kakeya_router.store.records import SessionRecord, State, WorkerRecord
 from kakeya_router.store.session_store import Cause, SessionStore
 from kakeya_router.wanted import Wanted
-from kakeya_router.worker_client import LaneGone, WorkerClients, WorkerError
-from kakeya_shared.errors import DeadlineExceeded, Internal, InvalidField, NoCapacity, NoWorker, Unavailable
+from kakeya_router.worker_client import LaneGone, RunningCall, WorkerClients, WorkerError
+from kakeya_shared.errors import (
+    DeadlineExceeded,
+    Internal,
+    InvalidField,
+    NoCapacity,
+    NoWorker,
+    SessionClosed,
+    StoreUnavailable,
+    Unavailable,
+)
 from kakeya_stubs.worker.v1.verifier_pb2 import OpenSessionResponse
 
 _log = structlog.get_logger()
 
 # Some round trips to Redis, in which who draws less is done.
 _GIVE_WAY_SECONDS = 0.1
+# Two lost renewals do no harm.
+RENEW_SECONDS = LANE_LEASE_SECONDS * 0.3
 
 
 class Attempt:
@@ -33,6 +46,8 @@ class Attempt:
         record: of it, on a worker.
         waiter_id: of who stands in the line for it; empty: nobody does.
         when_reserved: awaited before the worker is called.
+        snapshot_store: of the worker.
+        running: the prefill of what it is to begin with; ended when the client leaves.
         outcome: of reserving its lane; see lua/reserve_session.lua. Empty: not known, so that it may be.
     """
 
@@ -47,6 +62,8 @@ class Attempt:
         self.record = wanted.record(worker)
         self.waiter_id = waiter_id
         self.when_reserved = when_reserved
+        self.snapshot_store = worker.snapshot_store
+        self.running = RunningCall()
         self.claim = secrets.token_hex(8)
         self.outcome = ""
 
@@ -65,6 +82,7 @@ class Opening:
     """Opens sessions."""
 
     def __init__(self, store: SessionStore, workers: WorkerClients, tasks: DetachedTasks, closing: Closing) -> None:
+        self._past_lanes = PastLanes(store, workers)
         self._store = store
         self._workers = workers
         self._tasks = tasks
@@ -78,7 +96,8 @@ class Opening:
 
         Raises:
             InvalidField, NoCapacity, NoWorker: this worker does not take it, or not now.
-            SessionNotFound, OperationRunning, HistoryLengthMismatch: its source is not what it was.
+            SessionNotFound, OperationRunning, HistoryLengthMismatch, BoundaryNotReachable: its source is not what it
+                was.
             QuotaExceeded, StoreUnavailable
         """
         opening = self._tasks.start(self._reserve_and_open(attempt))
@@ -92,6 +111,9 @@ class Opening:
             raise
 
     async def _reserve_and_open(self, attempt: Attempt) -> SessionRecord | None:
+        source, earlier, begin = attempt.wanted.source, attempt.wanted.earlier, None
+        if source is not None and earlier is not None:
+            begin = await self._past_lanes.read(source, earlier)
         if not await self._reserve(attempt):
             return None
         if attempt.when_reserved is not None:
@@ -101,7 +123,7 @@ class Opening:
             await persist(lambda: self._closing.close(record, Cause.ABANDON))
             await asyncio.sleep(random.uniform(0, _GIVE_WAY_SECONDS))
             return None
-        answer = await self._open_lane(record, attempt.wanted.source)
+        answer = await (self._open_lane(record, source) if begin is None else self._open_past_lane(attempt, begin))
         lane = answer.lane
         opened = await self._store.mark_open(
             record,
@@ -111,7 +133,8 @@ class Opening:
             history_length=lane.history_length,
             kv_live_bytes=lane.kv_live_bytes,
             retained=token_ranges.text(lane.retained),
-            source=attempt.wanted.source,
+            source=source if begin is None else None,
+            journal=None if begin is None else begin.journal,
         )
         if opened.record is None:
             raise candidates.unreachable()
@@ -128,6 +151,25 @@ class Opening:
         if source is not None and answer.lane.history_length != source.history_length:
             raise candidates.cannot_fork()
         return answer
+
+    async def _open_past_lane(self, attempt: Attempt, begin: Past) -> OpenSessionResponse:
+        record, renewal = attempt.record, self._tasks.start(self._renew(attempt))
+        try:
+            return await self._past_lanes.open(record, begin, attempt.snapshot_store, attempt.running)
+        except (WorkerError, DeadlineExceeded, Unavailable, Internal, SessionClosed) as error:
+            _log.info("worker does not open a fork", worker_id=record.worker_id, error=repr(error))
+            raise candidates.unreachable() from error
+        finally:
+            renewal.cancel()
+
+    async def _renew(self, attempt: Attempt) -> None:
+        """A prefill may take longer than opening a lane."""
+        while True:
+            await asyncio.sleep(RENEW_SECONDS)
+            try:
+                await self._store.renew_opening(attempt.record, attempt.claim)
+            except StoreUnavailable:
+                continue
 
     async def _reserve(self, attempt: Attempt) -> bool:
         """Whether the lane is reserved; False when the request id was answered before."""
@@ -161,6 +203,7 @@ class Opening:
 
     async def _abandon(self, attempt: Attempt, opening: "asyncio.Task[SessionRecord | None]") -> None:
         unheard(opening)
+        attempt.running.cancel()
         await asyncio.wait([opening])
         if attempt.outcome in ("", "reserved"):
             await persist(lambda: self._closing.close(attempt.record, Cause.ABANDON))

@@ -12,6 +12,10 @@ def check_issued(session_id: str) -> None:
 
 def callers_own(record: SessionRecord | None) -> SessionRecord:
     """The record if it is the caller's; raises SessionNotFound for somebody else's as for one that never was."""
-    if record is None or record.tenant != callers.current().tenant:
+    if record is None or not is_callers(record):
         raise refusals.not_found()
     return record
+
+
+def is_callers(record: SessionRecord) -> bool:
+    return record.tenant == callers.current().tenant

@@ -158,6 +158,7 @@ class Router:
             interval_seconds=settings.reap_interval_seconds,
             grace_seconds=grace_seconds,
         )
+        pages = SessionPages(session_store, self._worker_store)
         self._runtime_service = RuntimeService(
             session_store,
             sessions,
@@ -168,6 +169,7 @@ class Router:
             self._workers,
             self._gate,
             _request_limits(settings),
+            pages,
         )
         self._registry_service = RegistryService(
             self._worker_store,
@@ -180,7 +182,7 @@ class Router:
         self._admin_service = AdminService(
             credential_store,
             Tenants(credential_store, session_store, self._worker_store, _default_quota(settings)),
-            SessionPages(session_store, self._worker_store),
+            pages,
             sessions,
             self._worker_store,
             self._tasks,

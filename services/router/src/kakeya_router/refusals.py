@@ -1,6 +1,7 @@
 """The errors that say what has become of a session, and why there is none."""
 
 import random
+from collections.abc import Iterable
 
 from kakeya_router.store.records import SessionRecord, State
 from kakeya_shared.errors import (
@@ -40,10 +41,11 @@ def not_found() -> SessionNotFound:
     return SessionNotFound("no such session: unknown, closed or expired")
 
 
-def boundary_not_reachable(boundary: int, *reachable: int) -> BoundaryNotReachable:
+def boundary_not_reachable(boundary: int, reachable: Iterable[int]) -> BoundaryNotReachable:
+    listed = list(map(str, reachable))
     return BoundaryNotReachable(
-        f"the session cannot be had at {boundary} tokens; it can at {', '.join(map(str, reachable))}",
-        metadata={"reachable": ",".join(map(str, reachable))},
+        f"the session cannot be had at {boundary} tokens; it can at {', '.join(listed)}",
+        metadata={"reachable": ",".join(listed)},
     )
 
 

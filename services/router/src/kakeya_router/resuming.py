@@ -27,7 +27,7 @@ _log = structlog.get_logger()
 
 _PAUSE_SECONDS = 0.1
 # A snapshot is read and checked before its lane is there.
-_RESTORE_SECONDS = 60.0
+RESTORE_SECONDS = 60.0
 
 
 class Resuming:
@@ -110,7 +110,7 @@ class Resuming:
         for chain in _chains(record, worker):
             names = [each.name for each in chain]
             try:
-                answer = await self._workers.at(worker.address).restore_session(record, names, _RESTORE_SECONDS)
+                answer = await self._workers.at(worker.address).restore_session(record, names, RESTORE_SECONDS)
             except (SnapshotRefused, SnapshotStoreUnavailable) as error:
                 _log.warning("a snapshot cannot be used", session_id=record.session_id, error=error.message)
                 continue
@@ -121,14 +121,7 @@ class Resuming:
 def _chains(record: SessionRecord, worker: WorkerRecord) -> Sequence[Snapshots]:
     """From which the session can be had together with its journal, the newest first; the last may be none at all."""
     snapshots = snapshot_plan.parse(record.snapshots) if worker.snapshot_store == record.snapshot_store else ()
-    chains = []
-    for last in reversed(snapshots):
-        chain = snapshot_plan.chain(snapshots, last.length)
-        if chain and chain[-1] is last and last.length >= record.journal_start:
-            chains.append(chain)
-    if record.journal_start == 0:
-        chains.append(())
-    return chains
+    return snapshot_plan.chains(snapshots, record.journal_start, record.journal_length)
 
 
 def _record(reply: Reply) -> SessionRecord:

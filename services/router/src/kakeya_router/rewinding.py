@@ -1,6 +1,6 @@
 """Taking the last tokens of a history back: `RewindSession`."""
 
-from kakeya_router import candidates, refusals, snapshot_plan, validation
+from kakeya_router import candidates, past, snapshot_plan, validation
 from kakeya_router.detached_tasks import DetachedTasks
 from kakeya_router.fleet import Fleet
 from kakeya_router.journal import Taken
@@ -63,7 +63,7 @@ class Rewinding:
             if expected_length is not None:
                 validation.check_history_length(expected_length, record.history_length)
             if length > record.history_length:
-                raise _not_reachable(record, length)
+                raise past.not_reachable(record, length)
             lane = await self._lanes.detached(operation, self._taken_back(operation, length))
             await self._operations.finish(operation, lane)
         return operation.record
@@ -97,9 +97,9 @@ class Rewinding:
         while True:
             before, store = snapshot_plan.parse(record.snapshots), record.snapshot_store
             kept: Snapshots = tuple(each for each in before if each.length <= length)
-            if not snapshot_plan.reaches(kept, record.journal_start, length):
+            if length and not past.is_reachable(record, length):
                 if gives_up_lane:
-                    raise _not_reachable(record, length)
+                    raise past.not_reachable(record, length)
                 if worker is not None and worker.snapshot_store:
                     new = new or await self._snapshotting.write(record, 0)
                     kept, store = (new,), worker.snapshot_store
@@ -115,13 +115,3 @@ class Rewinding:
             readers = self._fleet.with_store(record.pool, record.snapshot_store)
             self._tasks.start(self._snapshotting.delete(names, readers))
         return reply.record
-
-
-def _not_reachable(record: SessionRecord, length: int) -> BoundaryNotReachable:
-    snapshots = snapshot_plan.parse(record.snapshots)
-    reachable = {
-        boundary
-        for boundary in record.turn_boundaries
-        if snapshot_plan.reaches(snapshots, record.journal_start, boundary)
-    }
-    return refusals.boundary_not_reachable(length, *sorted(reachable | {record.history_length}))

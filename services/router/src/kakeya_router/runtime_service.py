@@ -6,7 +6,7 @@ from contextlib import aclosing
 
 import structlog
 
-from kakeya_router import generation, ownership, refusals, validation
+from kakeya_router import generation, ownership, refusals, session_messages, validation
 from kakeya_router.call_gate import CallGate
 from kakeya_router.generate_stream import GenerateStream
 from kakeya_router.lanes import Lanes
@@ -14,6 +14,7 @@ from kakeya_router.models import Models
 from kakeya_router.operations import Operations
 from kakeya_router.request_limits import RequestLimits
 from kakeya_router.rewinding import Rewinding
+from kakeya_router.session_pages import SessionPages
 from kakeya_router.sessions import Sessions
 from kakeya_router.store.packed_tokens import pack
 from kakeya_router.store.records import SessionRecord, State
@@ -30,15 +31,6 @@ OP_ID_KEY = "kakeya-op-id"
 
 Responses = AsyncGenerator[api.GenerateResponse, None]
 
-_STATES = {
-    State.OPENING: api.SESSION_STATE_OPENING,
-    State.OPEN: api.SESSION_STATE_OPEN,
-    State.CLOSING: api.SESSION_STATE_CLOSING,
-    State.FAILED: api.SESSION_STATE_FAILED,
-    State.LOST: api.SESSION_STATE_LOST,
-    State.PARKED: api.SESSION_STATE_PARKED,
-}
-
 
 class RuntimeService(runtime_pb2_grpc.RuntimeServiceServicer):
     def __init__(
@@ -52,6 +44,7 @@ class RuntimeService(runtime_pb2_grpc.RuntimeServiceServicer):
         workers: WorkerClients,
         gate: CallGate,
         limits: RequestLimits,
+        pages: SessionPages,
     ) -> None:
         self._store = store
         self._sessions = sessions
@@ -62,24 +55,24 @@ class RuntimeService(runtime_pb2_grpc.RuntimeServiceServicer):
         self._workers = workers
         self._gate = gate
         self._limits = limits
+        self._pages = pages
 
     async def CreateSession(self, request: api.CreateSessionRequest, context: Context) -> api.CreateSessionResponse:
         with self._gate.inside():
             self._limits.check_label(request.client_label)
             record = await self._sessions.create(request)
         _observe(record.session_id)
-        return api.CreateSessionResponse(
-            session_id=record.session_id,
-            model=record.model,
-            sink=record.sink,
-            window=record.window,
-            reserved_bytes=record.reserved_bytes,
-            exact=record.exact,
-            fingerprint=record.fingerprint,
-            vocab_size=record.vocab_size,
-            history_length=record.history_length,
-            kv_live_bytes=record.kv_live_bytes,
+        return session_messages.created(record)
+
+    async def ForkSession(self, request: api.ForkSessionRequest, context: Context) -> api.ForkSessionResponse:
+        create = api.CreateSessionRequest(
+            fork_from=request.source,
+            client_label=request.client_label,
+            request_id=request.request_id,
+            eos_token_ids=request.eos_token_ids,
+            ttl_seconds=request.ttl_seconds if request.HasField("ttl_seconds") else None,
         )
+        return api.ForkSessionResponse(session=await self.CreateSession(create, context))
 
     async def AppendTokens(self, request: api.AppendTokensRequest, context: Context) -> api.AppendTokensResponse:
         with self._gate.inside():
@@ -107,28 +100,20 @@ class RuntimeService(runtime_pb2_grpc.RuntimeServiceServicer):
     async def GetSessionInfo(self, request: api.GetSessionInfoRequest, context: Context) -> api.GetSessionInfoResponse:
         with self._gate.inside():
             glance = await self._glance(request.session_id)
-        record = glance.record
-        if record.state is State.CLOSING:
+        if glance.record.state is State.CLOSING:
             raise refusals.not_found()
-        if record.holds_lane and not glance.alive:
-            record = record.without_lane()
+        record = session_messages.seen(glance.record, alive=glance.alive)
         if record.state is State.LOST:
             raise refusals.lost()
         tracing.annotate(history_length=record.history_length, kv_live_bytes=record.kv_live_bytes)
-        return api.GetSessionInfoResponse(
-            history_length=max(record.history_length, record.journal_length),
-            kv_live_bytes=record.kv_live_bytes,
-            cache_invariant_inv1_violations=record.inv1_violations,
-            cache_invariant_inv2_violations=record.inv2_violations,
-            idle_seconds=glance.idle_seconds,
-            state=_STATES[record.state],
-            reserved_bytes=record.reserved_bytes,
-            retained=generation.retained(record),
-            exact=record.exact,
-            fingerprint=record.fingerprint,
-            model=record.model,
-            worker=record.worker_id,
-            epoch=record.epoch,
+        return session_messages.info(record, glance)
+
+    async def ListSessions(self, request: api.ListSessionsRequest, context: Context) -> api.ListSessionsResponse:
+        with self._gate.inside():
+            page, next_token = await self._pages.page("", request.page_token, request.page_size)
+        own = [each for each in page.records if ownership.is_callers(each) and each.state is not State.CLOSING]
+        return api.ListSessionsResponse(
+            sessions=[session_messages.listed(record, page) for record in own], next_page_token=next_token
         )
 
     async def ListModels(self, request: api.ListModelsRequest, context: Context) -> api.ListModelsResponse:

@@ -3,12 +3,15 @@
 import re
 from collections.abc import Sequence
 
-from kakeya_router import admin_requests
+from kakeya_router import validation
 from kakeya_router.store.session_store import SessionPage, SessionStore
 from kakeya_router.store.worker_store import WorkerStore
 
 # "POOL.CURSOR": where the next page goes on; names of pools have no dot, cursors are Redis's 64-bit numbers.
 _TOKEN = re.compile(r"(?P<pool>[a-z0-9][a-z0-9-]{0,62})\.(?P<cursor>[0-9]{1,19})")
+
+_DEFAULT_SIZE = 100
+_MAX_SIZE = 1000
 
 
 class SessionPages:
@@ -22,18 +25,20 @@ class SessionPages:
         Args:
             pool: the only one; empty: all.
             token: the previous page's; empty: begin.
-            size: about how many sessions to look at.
+            size: about how many sessions to look at; 0: as many as are good for a page.
 
         Raises:
-            InvalidField: nobody gave that token.
+            InvalidField: nobody gave that token, or too many are wanted.
             StoreUnavailable
         """
+        if size > _MAX_SIZE:
+            raise validation.invalid("page_size", f"must be at most {_MAX_SIZE}")
         at, cursor = _place(token)
         # A pool may have gone since the last page; then the next one is begun.
         pools = [name for name in await self._workers.pools() if name >= at and pool in ("", name)]
         if not pools:
-            return SessionPage([], set(), now_ms=0, next_cursor=0), ""
-        page = await self._sessions.page(pools[0], cursor if pools[0] == at else 0, size)
+            return SessionPage([], set(), set(), now_ms=0, next_cursor=0), ""
+        page = await self._sessions.page(pools[0], cursor if pools[0] == at else 0, size or _DEFAULT_SIZE)
         return page, _next_token(pools, page.next_cursor)
 
 
@@ -42,7 +47,7 @@ def _place(token: str) -> tuple[str, int]:
         return "", 0
     match = _TOKEN.fullmatch(token)
     if match is None:
-        raise admin_requests.bad_page_token()
+        raise validation.invalid("page_token", "is not one that this service gave")
     return match["pool"], int(match["cursor"])
 
 

@@ -68,17 +68,18 @@ class Sessions:
             StoreUnavailable: Redis does not answer; what was reserved is released once it does.
         """
         validation.check_create(request)
-        source = None
+        source: SessionRecord | None = None
+        length: int | None = None
         if request.HasField("fork_from"):
             ownership.check_issued(request.fork_from.session_id)
             pool = pool_of(request.fork_from.session_id)
             earlier = await self._earlier(request, {pool}) if pool else None
             if earlier is not None:
                 return earlier  # whatever has become of the source since
-            source = await self._sources.find(request)
+            source, length = await self._sources.find(request)
         workers = await self._worker_store.all_workers()
         model = source.model if source else request.model or self._default_model
-        wanted = self._wanted(request, source, candidates.of_model(workers, model), callers.current())
+        wanted = self._wanted(request, source, length, candidates.of_model(workers, model), callers.current())
         fitting = candidates.of_wanted(workers, wanted)
         validation.check_vocabulary("eos_token_ids", request.eos_token_ids, min(w.vocab_size for w in fitting))
         while True:
@@ -131,6 +132,7 @@ class Sessions:
         self,
         request: CreateSessionRequest,
         source: SessionRecord | None,
+        length: int | None,
         serving: Sequence[WorkerRecord],
         caller: Caller,
     ) -> Wanted:
@@ -143,4 +145,5 @@ class Sessions:
             request.ttl_seconds if request.HasField("ttl_seconds") else self._default_ttl_seconds,
             Limits(quota.max_sessions, quota.max_reserved_bytes, self._key_max_sessions),
             source,
+            length,
         )

@@ -49,11 +49,19 @@ def chain(snapshots: Snapshots, length: int) -> Snapshots:
     return ()
 
 
-def reaches(snapshots: Snapshots, journal_start: int, length: int) -> bool:
-    """Whether the session can be had at a length, given that its journal goes on from `journal_start`."""
-    before = chain(snapshots, length)
-    nearest = before[-1].length if before else 0
-    return nearest == length or nearest >= journal_start
+def chains(snapshots: Snapshots, journal_start: int, length: int) -> list[Snapshots]:
+    """From which the session can be had at a length together with its journal, which begins there; the newest first,
+    and the last may be none at all.
+    """
+    found = []
+    for last in reversed(snapshots):
+        if last.length == length or journal_start <= last.length < length:
+            each = chain(snapshots, last.length)
+            if each and each[-1] is last:
+                found.append(each)
+    if journal_start == 0:
+        found.append(())
+    return found
 
 
 def next_start(snapshots: Snapshots, num_kept: int) -> int:

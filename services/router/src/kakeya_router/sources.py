@@ -2,10 +2,10 @@
 
 from dataclasses import replace
 
-from kakeya_router import ownership, refusals, validation
+from kakeya_router import ownership, past, refusals, validation
 from kakeya_router.operations import Operations, refusal
 from kakeya_router.store.records import SessionRecord, State
-from kakeya_router.store.session_store import Intent, SessionStore
+from kakeya_router.store.session_store import Intent, Reply, SessionStore
 from kakeya_router.wanted import OVERFLOW, Wanted
 from kakeya_shared.errors import EmptyHistory
 from kakeya_stubs.v1.runtime_pb2 import CreateSessionRequest, ForkPoint
@@ -17,20 +17,27 @@ class Sources:
     """Finds the sources of forks.
 
     A source is not held meanwhile, so that any number of forks are made of it at once. The worker, which copies
-    between two steps, refuses one that has changed since.
+    between two steps, refuses one that has changed since. At an earlier length than its present one only its
+    snapshots and journal are needed, and its lane is let alone.
     """
 
     def __init__(self, store: SessionStore, operations: Operations) -> None:
         self._store = store
         self._operations = operations
 
-    async def find(self, request: CreateSessionRequest) -> SessionRecord:
-        """The source as it is now, which refreshes its idle time; a refusal does not.
+    async def find(
+        self, request: CreateSessionRequest, *, of_history: bool = False
+    ) -> tuple[SessionRecord, int | None]:
+        """The source as it is now, and the earlier length that is wanted of it, or None. Its idle time begins anew; not
+        where it is refused.
+
+        Args:
+            of_history: a boundary may be at the source's end by now, and it goes by its history nevertheless.
 
         Raises:
             SessionNotFound: there is none, or none of the caller's.
             OperationRunning, WorkerLost, InvariantViolated: it cannot be had.
-            BoundaryNotReachable: it ends elsewhere.
+            BoundaryNotReachable: it has no such length, or what it was like then is nowhere any more.
             EmptyHistory: there is nothing to branch off from.
             InvalidField: what is asked for is not the source's.
             StoreUnavailable
@@ -41,26 +48,46 @@ class Sources:
         if record.state is State.OPENING:
             raise refusals.not_found()
         _check_options(request, record)
-        return await self._present(record, point)
+        if not (point.HasField("boundary") and (of_history or point.boundary < record.journal_length)):
+            reply = await self._at_its_end(record, point)
+            if reply.outcome != "elsewhere" or reply.record is None or reply.record.journal_length < point.boundary:
+                return _source(reply, record, point), None
+            record = reply.record  # it has gone on since
+        return await self._earlier(record, point), point.boundary
 
     async def renewed(self, wanted: Wanted) -> Wanted:
         """With the source, if there is one, as it is now; raises as `find`."""
-        return wanted if wanted.source is None else replace(wanted, source=await self.find(wanted.request))
+        if wanted.source is None:
+            return wanted
+        source, earlier = await self.find(wanted.request, of_history=wanted.earlier is not None)
+        return replace(wanted, source=source, earlier=earlier)
 
-    async def _present(self, record: SessionRecord, point: ForkPoint) -> SessionRecord:
+    async def _at_its_end(self, record: SessionRecord, point: ForkPoint) -> Reply:
         boundary = point.boundary if point.HasField("boundary") else None
         reply = await self._store.use_source(record, boundary)
         while reply.outcome == "left":
             async with self._operations.running(record, _INTENT):
                 pass  # on the way in, what was left behind is ended
             reply = await self._store.use_source(record, boundary)
-        if reply.outcome == "elsewhere":
-            raise refusals.boundary_not_reachable(point.boundary, int(reply.rest[0]))
         if reply.outcome == "empty":
             raise EmptyHistory("append tokens before branching off")
-        if reply.outcome != "present" or reply.record is None:
-            raise refusal(reply, record)
-        return reply.record
+        return reply
+
+    async def _earlier(self, record: SessionRecord, point: ForkPoint) -> SessionRecord:
+        if not point.boundary:
+            raise EmptyHistory("no session branches off before the first token of another")
+        is_reachable = past.is_reachable(record, point.boundary)
+        reply = await self._store.use_source(record, point.boundary, is_reachable=is_reachable)
+        return _source(reply, record, point)
+
+
+def _source(reply: Reply, record: SessionRecord, point: ForkPoint) -> SessionRecord:
+    """What lua/use_source.lua answers, or raises the refusal."""
+    if reply.outcome == "elsewhere" and reply.record is not None:
+        raise past.not_reachable(reply.record, point.boundary)
+    if reply.outcome != "present" or reply.record is None:
+        raise refusal(reply, record)
+    return reply.record
 
 
 def _check_options(request: CreateSessionRequest, source: SessionRecord) -> None:

@@ -146,7 +146,7 @@ class Waiting:
     async def _too_late(self, waiter: Waiter, pools: Collection[str]) -> KakeyaError:
         workers = await self._fitting(waiter.wanted, pools)
         if not workers:
-            return refusals.lost() if waiter.wanted.source else candidates.no_worker("the model any more")
+            return refusals.lost() if waiter.wanted.incarnation else candidates.no_worker("the model any more")
         _check_possible(waiter, workers)
         return refusals.queue_timed_out(self._queue_seconds)
 

@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
+from kakeya_router import past
 from kakeya_router.callers import Caller
 from kakeya_router.store.keys import new_session_id
 from kakeya_router.store.limits import Limits
@@ -33,6 +34,8 @@ class Wanted:
         ttl_seconds: as asked for, or the router's default.
         limits: quotas of the caller.
         source: the session that it branches off from; None: it begins empty.
+        earlier: the length at which it does, where that needs only the source's history; None: at its end, from lane to
+            lane.
     """
 
     request: CreateSessionRequest
@@ -42,12 +45,36 @@ class Wanted:
     ttl_seconds: int
     limits: Limits
     source: SessionRecord | None = None
+    earlier: int | None = None
 
     def fits(self, worker: WorkerRecord) -> bool:
         """Whether the worker, if it has room, may take the session."""
-        if self.source is not None:
-            return worker.incarnation == self.source.incarnation
-        return worker.model == self.model and self.request.fingerprint in ("", worker.fingerprint)
+        if self.incarnation:
+            return worker.incarnation == self.incarnation
+        if self.source is not None and worker.pool != self.source.pool:
+            return False
+        return (
+            worker.model == self.model
+            and self.fingerprint in ("", worker.fingerprint)
+            and self.snapshot_store in ("", worker.snapshot_store)
+        )
+
+    @property
+    def incarnation(self) -> str:
+        """The only one that can take it; empty: others may."""
+        return self.source.incarnation if self.source is not None and self.earlier is None else ""
+
+    @property
+    def fingerprint(self) -> str:
+        """Of the workers that can take it; empty: any."""
+        return self.request.fingerprint if self.source is None else self.source.fingerprint
+
+    @property
+    def snapshot_store(self) -> str:
+        """The one that its worker has to read; empty: none."""
+        if self.source is None or self.earlier is None:
+            return ""
+        return self.source.snapshot_store if all(past.chains(self.source, self.earlier)) else ""
 
     def record(self, worker: WorkerRecord) -> SessionRecord:
         """Of the new session on this worker."""

@@ -87,6 +87,10 @@ class RedisConnection:
         call = self._scripts[name](keys=list(keys), args=list(arguments))
         return await self._calls.complete(self._guarded(call))
 
+    async def script_bytes(self, name: str, keys: Sequence[str], arguments: Iterable[Argument]) -> Any:
+        """As `script`; every text of the answer comes as bytes."""
+        return await self._calls.complete(self._guarded(self._raw(self._scripts[name], [*keys], [*arguments])))
+
     async def read_bytes(self, name: str, start: int, end: int) -> bytes:
         """Bytes start..end-1 of a string; empty where there is none. Raises StoreUnavailable."""
         if start >= end:
@@ -113,6 +117,14 @@ class RedisConnection:
     def answers_for(self, seconds: float) -> bool:
         """Whether Redis has answered without a failure for so long."""
         return self._answers_since is not None and time.monotonic() - self._answers_since >= seconds
+
+    async def _raw(self, script: AsyncScript, keys: Sequence[str], arguments: Sequence[Argument]) -> Any:
+        redis: Any = self._redis
+        rest = (len(keys), *keys, *arguments)
+        try:
+            return await redis.execute_command("EVALSHA", script.sha, *rest, **{NEVER_DECODE: True})
+        except exceptions.NoScriptError:
+            return await redis.execute_command("EVAL", script.script, *rest, **{NEVER_DECODE: True})
 
     async def _execute(self, add: Callable[["Batch"], Awaitable[None]]) -> list[Any]:
         async with self._redis.pipeline(transaction=False) as pipe:

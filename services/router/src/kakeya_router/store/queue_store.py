@@ -18,6 +18,7 @@ class Place:
         model: that its workers serve.
         fingerprint: of the workers that it can use; empty: any.
         incarnation: the only one that it can use; empty: any.
+        snapshot_store: the one that its worker has to read; empty: none.
         refused: incarnations that cannot hold the session.
         reserved_bytes: of the lane.
         ticket: from an earlier time in this line; empty: at its end.
@@ -32,6 +33,7 @@ class Place:
     reserved_bytes: int
     ticket: str = ""
     incarnation: str = ""
+    snapshot_store: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +95,7 @@ class QueueStore:
                 "model": place.model,
                 "fingerprint": place.fingerprint,
                 "incarnation": place.incarnation,
+                "snapshot_store": place.snapshot_store,
                 "refused": list(place.refused),
             }
         )

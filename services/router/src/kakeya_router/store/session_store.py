@@ -62,12 +62,14 @@ class SessionPage:
 
     Attributes:
         busy: ids of those with a running operation.
+        alive: ids of those whose lane's worker is there.
         now_ms: Redis time, for their idle times.
         next_cursor: where the next page begins; 0: this was the last.
     """
 
     records: list[SessionRecord]
     busy: set[str]
+    alive: set[str]
     now_ms: int
     next_cursor: int
 
@@ -219,11 +221,13 @@ class SessionStore:
         kv_live_bytes: int = 0,
         retained: str = "",
         source: SessionRecord | None = None,
+        journal: tuple[int, bytes] | None = None,
     ) -> Reply:
         """With what the worker chose, and what its lane holds; the reply's record is the open session's.
 
         Args:
-            source: of a fork.
+            source: of a fork from lane to lane, whose journal begins with what is in the source's.
+            journal: of a fork at an earlier length: where its own begins, and the packed tokens that are in it.
         """
         keys = PoolKeys(record.pool)
         return await self._run(
@@ -235,13 +239,35 @@ class SessionStore:
             history_length,
             kv_live_bytes,
             retained,
+            *(journal or ()),
             more_keys=() if source is None else (keys.session(source.session_id), keys.journal(source.session_id)),
         )
 
-    async def use_source(self, record: SessionRecord, boundary: int | None = None) -> Reply:
-        """Looks at a session that another is to branch off from, at its end; the reply's record is as of now."""
+    async def renew_opening(self, record: SessionRecord, claim: str) -> Reply:
+        return await self._run("renew_opening", record, claim, self._lane_lease_ms)
+
+    async def use_source(
+        self, record: SessionRecord, boundary: int | None = None, *, is_reachable: bool | None = None
+    ) -> Reply:
+        """Looks at a session that another is to branch off from; the reply's record is as of now.
+
+        Args:
+            boundary: where it has to end.
+            is_reachable: whether it can be had there without its lane; None: with its lane.
+        """
         may_take_over = int(self._redis.answers_for(self._grace_seconds))
-        return await self._run("use_source", record, may_take_over, "" if boundary is None else str(boundary))
+        end = "" if boundary is None else str(boundary)
+        of_history = "" if is_reachable is None else int(is_reachable)
+        return await self._run("use_source", record, may_take_over, end, of_history)
+
+    async def past(self, record: SessionRecord, length: int) -> tuple[SessionRecord, bytes] | None:
+        """A session, and the packed tokens before a length that its journal holds, all as of one moment; None: it is
+        gone.
+        """
+        flat, tokens = await self._redis.script_bytes("read_past", record.keys, (record.session_id, length))
+        fields = iter([text.decode() for text in flat])
+        values = dict(zip(fields, fields, strict=True))
+        return (SessionRecord.from_hash(values), tokens) if values else None
 
     async def share(self, record: SessionRecord) -> Reply:
         return await self._run("share_session", record)
@@ -416,20 +442,25 @@ class SessionStore:
         keys = PoolKeys(pool)
         next_cursor, found = await self._redis.call(lambda redis: redis.zscan(keys.expiry, cursor, count=limit))
         records = await self.records(pool, [session_id for session_id, _ in found])
+        worker_ids = sorted({record.worker_id for record in records})
 
         async def read(batch: Any) -> None:
             batch.redis.time()
+            for worker_id in worker_ids:
+                batch.redis.hget(keys.worker(worker_id), "incarnation")
             for record in records:
                 batch.redis.hget(keys.operation(record.session_id), "lease_until_ms")
 
-        (seconds, microseconds), *leases = await self._redis.pipeline(read)
+        (seconds, microseconds), *rest = await self._redis.pipeline(read)
+        incarnations, leases = set(rest[: len(worker_ids)]), rest[len(worker_ids) :]
         now_ms = seconds * 1000 + microseconds // 1000
         busy = {
             record.session_id
             for record, lease_until_ms in zip(records, leases, strict=True)
             if lease_until_ms is not None and int(lease_until_ms) > now_ms
         }
-        return SessionPage(records, busy, now_ms, int(next_cursor))
+        alive = {record.session_id for record in records if record.incarnation in incarnations}
+        return SessionPage(records, busy, alive, now_ms, int(next_cursor))
 
     async def usage(self, pool: str) -> dict[str, TenantUsage]:
         """By tenant; "" is who calls without a key."""

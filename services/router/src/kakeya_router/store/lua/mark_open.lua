@@ -1,8 +1,9 @@
 -- Ends the opening of a session: the worker has taken the lane.
 -- KEYS    session, operation, worker, sessions, expiry, request, usage, queue, waiters, idle, tokens, journal,
---         then of a fork: session and journal of its source
+--         then of a fork from lane to lane: session and journal of its source
 -- ARGV    session_id, claim, sink and window that the worker chose,
---         history_length, kv_live_bytes and retained of the lane: of a new session's, 0, 0 and ''
+--         history_length, kv_live_bytes and retained of the lane: of a new session's, 0, 0 and '',
+--         then of a fork at an earlier length: journal_start and the tokens that its journal begins with
 -- returns {'open', record}
 --         {'gone'} the lease lapsed and was taken over, or the worker was lost meanwhile
 local record = redis.call('HMGET', KEYS[1], 'state', 'incarnation', 'ttl_ms')
@@ -14,7 +15,12 @@ local now = now_ms()
 redis.call('HSET', KEYS[1], 'state', 'open', 'sink', ARGV[3], 'window', ARGV[4], 'idle_since_ms', now,
   'history_length', ARGV[5], 'kv_live_bytes', ARGV[6], 'retained', ARGV[7])
 redis.call('HINCRBY', KEYS[3], 'kv_live_bytes', ARGV[6])
-if KEYS[13] then
+if ARGV[8] then
+  if ARGV[9] ~= '' then
+    redis.call('SET', KEYS[12], ARGV[9])
+  end
+  redis.call('HSET', KEYS[1], 'journal_start', ARGV[8], 'journal_length', ARGV[5])
+elseif KEYS[13] then
   -- The source may have gone on since, or be closed: then nobody can tell what the fork's history consists of.
   local start = tonumber(redis.call('HGET', KEYS[13], 'journal_start') or 0)
   local num_tokens = math.max(0, ARGV[5] - start)

@@ -267,13 +267,16 @@ local function purge(queue, waiters, now)
   return num_purged
 end
 
--- Whether what a waiter wants, as JSON holds it, can be had from a worker {incarnation, fingerprint, model}. An older
--- router's waiter says no model and no incarnation.
+-- Whether what a waiter wants, as JSON holds it, can be had from a worker {incarnation, fingerprint, model,
+-- snapshot_store}. An older router's waiter says no model, no incarnation and no snapshot store.
 local function can_use(wants, worker)
   if (wants.incarnation or '') ~= '' and wants.incarnation ~= worker[1] then
     return false
   end
   if (wants.model and wants.model ~= worker[3]) or (wants.fingerprint ~= '' and wants.fingerprint ~= worker[2]) then
+    return false
+  end
+  if (wants.snapshot_store or '') ~= '' and wants.snapshot_store ~= worker[4] then
     return false
   end
   for _, incarnation in ipairs(wants.refused) do
@@ -306,7 +309,7 @@ local function comes_before(one, other)
   return one[2] < other[2]
 end
 
--- Who has the turn at each of some workers {incarnation, fingerprint, model}: inside a tenant the oldest, between
+-- Who has the turn at each of some workers {incarnation, fingerprint, model, snapshot_store}: inside a tenant the oldest, between
 -- tenants the one that holds the fewest bytes, then the older. Those whose lease has lapsed do not count if the line
 -- may be cleared of them, and leave it where they stood in the way. Who only asks whether anybody comes before
 -- `other` {bytes, ticket} is answered with what is known when the first such is found.

@@ -29,7 +29,8 @@ local record = {}
 for i = 11, #ARGV, 2 do
   record[ARGV[i]] = ARGV[i + 1]
 end
-local worker = redis.call('HMGET', KEYS[3], 'incarnation', 'slab_bytes', 'reserved_bytes', 'fingerprint', 'model')
+local worker = redis.call('HMGET', KEYS[3],
+  'incarnation', 'slab_bytes', 'reserved_bytes', 'fingerprint', 'model', 'snapshot_store')
 if worker[1] ~= record['incarnation'] then
   return {'gone'}
 end
@@ -52,7 +53,7 @@ if waiter_id ~= '' then
   local _, ticket = parse_member(member)
   me[2] = ticket
 end
-local at = {worker[1], worker[4] or '', worker[5]}
+local at = {worker[1], worker[4] or '', worker[5], worker[6]}
 local first = first_in_line(KEYS[8], KEYS[9], KEYS[7], {at}, now, ARGV[10] == '1', me)[1]
 if waiter_id == '' and first and comes_before(first, me) then
   return {'wait'}

@@ -1,11 +1,13 @@
 -- Looks at a session that another is to branch off from, which counts as use of it where it can: its idle time
 -- begins anew.
 -- KEYS    session, operation, worker, sessions, expiry, request, usage, queue, waiters, idle, tokens, journal
--- ARGV    session_id, may_take_over (0: a lapsed lease still counts), boundary ('': wherever it ends)
+-- ARGV    session_id, may_take_over (0: a lapsed lease still counts), boundary ('': wherever it ends),
+--         of_history: 1: it is wanted at that boundary and can be had there without its lane, which may be busy or
+--         gone; 0: it is wanted like that and cannot be had; '': with its lane
 -- returns {'present', record}
 --         {'left'} an operation was left behind by its router, or did not come to its end, or its lane is gone: what its
 --                  worker has committed is not known yet, or not all of its history
---         {'elsewhere', history_length} it ends at another length than the boundary
+--         {'elsewhere', record} it ends at another length than the boundary, or cannot be had there
 --         {'empty'} it has no history
 --         {'failed', record}
 --         {'missing'} | {'lost'} | {'busy'}
@@ -24,6 +26,18 @@ if state == 'lost' or (homeless and not is_recoverable()) then
 end
 local now = now_ms()
 local lease_until = redis.call('HGET', KEYS[2], 'lease_until_ms')
+if ARGV[4] == '0' then
+  return {'elsewhere', redis.call('HGETALL', KEYS[1])}
+elseif ARGV[4] == '1' then
+  if not lease_until then  -- else it is in use in any case
+    redis.call('HSET', KEYS[1], 'idle_since_ms', now)
+    -- A parked one may be kept for longer than its own time.
+    local expires_at = tonumber(redis.call('ZSCORE', KEYS[5], session_id) or 0)
+    redis.call('ZADD', KEYS[5], math.max(expires_at, now + record[3]), session_id)
+    redis.call('ZADD', KEYS[10], 'XX', now, session_id)
+  end
+  return {'present', redis.call('HGETALL', KEYS[1])}
+end
 if lease_until then
   return {(ARGV[2] == '0' or tonumber(lease_until) > now) and 'busy' or 'left'}
 end
@@ -32,7 +46,7 @@ if homeless or history_length ~= record[5] then
   return {'left'}
 end
 if ARGV[3] ~= '' and ARGV[3] ~= history_length then
-  return {'elsewhere', history_length}
+  return {'elsewhere', redis.call('HGETALL', KEYS[1])}
 end
 if history_length == '0' then
   return {'empty'}
