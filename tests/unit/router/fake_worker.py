@@ -107,6 +107,8 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
         rss_bytes: what heartbeats say of its memory; 0, as of a worker that cannot tell.
         forks: it knows `fork_from`.
         files: its snapshot store; None: it has none.
+        writing: clear it and no snapshot is written.
+        draining: what heartbeats say of that.
         prefill_tokens_per_second: what it says of that.
     """
 
@@ -149,6 +151,9 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
         self.rss_bytes = 0
         self.forks = True
         self.files = files
+        self.writing = asyncio.Event()
+        self.writing.set()
+        self.draining = False
         self.prefill_tokens_per_second = 0.0
         self.server = RpcServer(
             "127.0.0.1:0", ("kakeya.worker.v1.VerifierService",), settings=settings, grace_seconds=0
@@ -217,6 +222,7 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
             ],
             complete=complete,
             rss_bytes=self.rss_bytes,
+            draining=self.draining,
         )
 
     def leave_request(self) -> registry_pb2.LeaveRequest:
@@ -323,6 +329,7 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
         length = len(lane.token_ids)
         name = f"{request.prefix}-{length}.safetensors"
         since = lane.token_ids[request.start :]
+        await self.writing.wait()
         self.files.contents[name] = (lane.sink, lane.window, lane.refuses, request.start, since)
         return pb.WriteSnapshotResponse(name=name, length=length, size_bytes=100 * len(since))
 

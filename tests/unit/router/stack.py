@@ -105,12 +105,19 @@ class Client:
         request = api.RewindSessionRequest(session_id=session_id, target_length=target_length, **fields)
         return await answer(self.runtime.RewindSession(request))
 
+    async def park(self, session_id: str) -> api.ParkSessionResponse:
+        return await answer(self.runtime.ParkSession(api.ParkSessionRequest(session_id=session_id)))
+
     async def info(self, session_id: str) -> api.GetSessionInfoResponse:
         return await answer(self.runtime.GetSessionInfo(api.GetSessionInfoRequest(session_id=session_id)))
 
     async def workers(self) -> dict[str, admin_pb2.WorkerStatus]:
         response = await answer(self.admin.ListWorkers(admin_pb2.ListWorkersRequest()))
         return {worker.worker_id: worker for worker in response.workers}
+
+    async def drain(self, worker_id: str, **fields: Any) -> admin_pb2.WorkerStatus:
+        request = admin_pb2.DrainWorkerRequest(worker_id=worker_id, **fields)
+        return (await answer(self.admin.DrainWorker(request))).worker
 
     async def join(self, worker: FakeWorker) -> registry_pb2.JoinResponse:
         return await answer(self.registry.Join(worker.join_request()))

@@ -449,6 +449,8 @@ async def test_a_session_whose_lane_is_gone_begins_homeless_where_it_can_be_had_
     assert (await sessions.release_operation(SESSION, "a")).outcome == "released"
     assert await sessions.lose_all([SESSION], RETENTION) == ["parked"]
     record = await fields(sessions)
+    kept_until = await score(connection, KEYS.expiry)
+    assert kept_until == record.idle_since_ms + RETENTION.parked_ms
     await workers.join(replace(WORKER, incarnation="new"))
     for number, known in enumerate((SESSION, record), 3):
         reply = await sessions.begin_operation(known, "c", APPEND)
@@ -457,7 +459,7 @@ async def test_a_session_whose_lane_is_gone_begins_homeless_where_it_can_be_had_
         assert (await sessions.begin_operation(known, "d", APPEND)).outcome == "busy"
         assert (await sessions.release_operation(known, "c")).outcome == "released"
         assert await score(connection, KEYS.idle) is None  # it has no lane that somebody could want
-        assert await score(connection, KEYS.expiry) == record.idle_since_ms + record.ttl_ms
+        assert await score(connection, KEYS.expiry) == kept_until  # for longer than its own time-out
     assert record.idle_since_ms >= idle_since_ms
     assert (await hasty.begin_operation(record, "e", APPEND)).outcome == "homeless"
     assert (await sessions.begin_operation(record, "f", APPEND)).outcome == "recover"
@@ -1312,3 +1314,191 @@ async def test_a_lane_behind_its_history_is_only_taken_where_a_rewind_began(sess
         await sessions.begin_operation(SESSION, "a", Intent(kind, {}))
         assert (await sessions.end_operation(SESSION, "a", LaneAtRest(3, 30, "0-3", 4))).outcome == outcome
         await sessions.release_operation(SESSION, "a")
+
+
+# Parking
+
+
+async def park(sessions: SessionStore, *, record: SessionRecord = SESSION, by_journal: bool = True) -> Reply:
+    return await sessions.park(record, RETENTION.parked_ms, by_journal=by_journal)
+
+
+async def test_a_parked_session_gives_its_lane_back_and_stays_as_idle_as_it_was(
+    sessions: SessionStore, workers: WorkerStore, connection: RedisConnection
+) -> None:
+    await opened(sessions)
+    await run(sessions, 3)
+    before = await fields(sessions)
+    reply = await park(sessions)
+    assert (reply.outcome, reply.record) == ("parked", before)
+    assert await fields(sessions) == replace(
+        before,
+        state=State.PARKED,
+        **dict.fromkeys(("worker_id", "incarnation", "address", "retained"), ""),
+        **dict.fromkeys(("reserved_bytes", "kv_live_bytes"), 0),
+    )
+    assert await ledger(workers) == (0, 0, 0)
+    assert await sessions.usage("p") == {}
+    assert await sessions.of_incarnation("p", "i", 9) == []
+    assert await score(connection, KEYS.idle) is None
+    kept_until = await score(connection, KEYS.expiry)
+    assert kept_until is not None
+    assert (
+        before.idle_since_ms + RETENTION.parked_ms <= kept_until <= before.idle_since_ms + RETENTION.parked_ms + 9_000
+    )
+    record = await fields(sessions)
+    again = await park(sessions, record=record)
+    assert (again.outcome, again.record) == ("homeless", record)
+    assert await score(connection, KEYS.expiry) == kept_until
+    assert (await sessions.begin_operation(record, "a", GENERATE)).outcome == "homeless"
+    assert (await park(sessions, record=record)).outcome == "busy"
+
+
+async def test_parking_shortens_no_life(sessions: SessionStore, connection: RedisConnection) -> None:
+    patient = replace(SESSION, ttl_ms=2 * RETENTION.parked_ms)
+    opened_at = (await opened(sessions, patient)).idle_since_ms
+    assert (await park(sessions)).outcome == "parked"
+    assert await score(connection, KEYS.expiry) == opened_at + patient.ttl_ms
+
+
+async def test_what_cannot_be_parked(sessions: SessionStore, hasty: SessionStore, workers: WorkerStore) -> None:
+    assert (await park(sessions)).outcome == "missing"
+    await sessions.reserve(SESSION, "create")
+    assert (await park(sessions)).outcome == "missing"
+    await sessions.mark_open(SESSION, "create", 1, 4)
+    assert (await park(sessions, record=replace(SESSION, epoch=2))).outcome == "changed"
+    await sessions.begin_operation(SESSION, "a", GENERATE)
+    assert (await park(sessions)).outcome == "busy"
+    await sessions.release_operation(SESSION, "a")
+    await hasty.begin_operation(SESSION, "a", GENERATE)
+    careful = SessionStore(
+        sessions._redis, "router", operation_lease_seconds=1, lane_lease_seconds=1, grace_seconds=3600
+    )
+    assert (await park(careful)).outcome == "busy"
+    assert (await park(sessions)).outcome == "left"
+    await sessions.begin_operation(SESSION, "b", GENERATE)
+    await sessions.end_operation(SESSION, "b", LaneAtRest(0, 0, "", 0))
+    await forget(sessions)
+    assert (await park(sessions)).outcome == "unrecoverable"
+    assert (await park(sessions, by_journal=False)).outcome == "unrecoverable"
+    await sessions.set_snapshots(await fields(sessions), (SNAPSHOT,), 1, "store", 0)
+    assert (await park(sessions)).outcome == "unrecoverable"  # the store does not work now
+    assert (await fields(sessions)).state is State.OPEN
+    assert await ledger(workers) == (100, 30, 1)
+    assert (await park(sessions, by_journal=False)).outcome == "parked"
+    await sessions.begin_close(await fields(sessions), "close", Cause.REQUEST)
+    assert (await park(sessions)).outcome == "missing"
+
+
+async def test_a_failed_session_cannot_be_parked(sessions: SessionStore) -> None:
+    await opened(sessions)
+    await sessions.begin_operation(SESSION, "a", GENERATE)
+    await sessions.fail(SESSION, "a", "inv1")
+    reply = await park(sessions)
+    assert (reply.outcome, reply.record) == ("failed", await fields(sessions))
+
+
+@pytest.mark.parametrize("left_behind", [False, True])
+async def test_parking_one_whose_worker_is_gone(
+    sessions: SessionStore, hasty: SessionStore, workers: WorkerStore, *, left_behind: bool
+) -> None:
+    await opened(sessions)
+    await run(sessions, 3)
+    if left_behind:
+        await hasty.begin_operation(SESSION, "a", GENERATE)
+        assert (await hasty.extend_journal(SESSION, "a", 3, [4], 100)).outcome == "extended"
+    await workers.drop("p", "w", "i", lapsed_only=False)
+    reply = await park(sessions)
+    assert (reply.outcome, reply.record) == ("homeless", reply.record)
+    record = await fields(sessions)
+    assert (record.state, record.history_length) == (State.PARKED, 4 if left_behind else 3)
+    assert (await sessions.begin_operation(record, "b", GENERATE)).outcome == "homeless"
+    other = replace(SESSION, session_id="p.two", incarnation="new")
+    await workers.join(replace(WORKER, incarnation="new"))
+    await opened(sessions, other)
+    await forget(sessions, other)
+    await workers.drop("p", "w", "new", lapsed_only=False)
+    assert (await park(sessions, record=other)).outcome == "lost"
+
+
+async def test_parking_for_who_waits_looks_at_idleness_and_fairness(
+    sessions: SessionStore, workers: WorkerStore
+) -> None:
+    await opened(sessions)
+
+    async def for_room(idle_ms: int, wanted_by: str) -> str:
+        parked_ms = RETENTION.parked_ms
+        return (await sessions.park(SESSION, parked_ms, by_journal=True, idle_ms=idle_ms, wanted_by=wanted_by)).outcome
+
+    assert await for_room(3_600_000, "") == "kept"
+    assert await for_room(0, "other") == "kept"
+    assert await for_room(0, "") == "parked"
+
+
+async def test_an_operation_that_only_clears_up_leaves_the_latest_one_on_record(sessions: SessionStore) -> None:
+    await opened(sessions)
+    await run(sessions, 3)
+    latest = await fields(sessions)
+    for kind in ("fork", "park"):
+        await sessions.begin_operation(SESSION, "tidy", Intent(kind, {}))
+        assert (await fields(sessions)).operation_id == latest.operation_id == "run"
+        await sessions.release_operation(SESSION, "tidy")
+        assert (await fields(sessions)).operation_id == "run"
+
+
+# Draining
+
+
+async def test_a_draining_worker_gets_no_session(sessions: SessionStore, workers: WorkerStore) -> None:
+    await opened(sessions)
+    await run(sessions, 3)
+    assert (await park(sessions)).outcome == "parked"
+    record = await fields(sessions)
+    await sessions.begin_operation(record, "a", GENERATE)
+    other = replace(SESSION, session_id="p.two")
+    for by_heartbeat in (True, False):
+        (worker,) = await workers.workers("p")
+        assert (worker.draining, worker.has_room) == (False, True)
+
+        async def mark(draining: bool, by_heartbeat: bool = by_heartbeat, worker: WorkerRecord = worker) -> None:
+            if by_heartbeat:
+                await workers.heartbeat("p", "w", "i", kv_live_bytes=0, rss_bytes=0, leaving=draining)
+            else:
+                assert await workers.mark_draining(worker, draining=draining)
+
+        await mark(True)
+        (marked,) = await workers.workers("p")
+        assert (marked.draining, marked.has_room, marked.leaving) == (True, False, by_heartbeat)
+        assert (await sessions.reserve(other, "create")).outcome == "full"
+        assert (await sessions.seat(record, "a", worker)).outcome == "away"
+        if not by_heartbeat:  # what an operator wants is nothing that a heartbeat changes
+            await workers.heartbeat("p", "w", "i", kv_live_bytes=0, rss_bytes=0)
+            assert (await sessions.reserve(other, "create")).outcome == "full"
+        await mark(False)
+    assert (await sessions.reserve(other, "create")).outcome == "reserved"
+    assert (await sessions.seat(record, "a", worker)).outcome == "seated"
+
+
+async def test_only_an_incarnation_that_is_registered_drains(workers: WorkerStore) -> None:
+    assert not await workers.mark_draining(replace(WORKER, incarnation="old"), draining=True)
+    assert not await workers.mark_draining(replace(WORKER, worker_id="nobody"), draining=True)
+    assert await workers.mark_draining(WORKER, draining=True)
+    await workers.join(replace(WORKER, incarnation="new"))
+    assert not (await workers.workers("p"))[0].draining
+
+
+async def test_the_idle_sessions_of_an_incarnation(
+    sessions: SessionStore, hasty: SessionStore, workers: WorkerStore
+) -> None:
+    records = {name: replace(SESSION, session_id=f"p.{name}") for name in ("idle", "busy")}
+    for record in records.values():
+        await opened(sessions, record)
+    await sessions.begin_operation(records["busy"], "a", GENERATE)
+    assert [record.session_id for record in await sessions.idle_of("p", "i", 9)] == ["p.idle"]
+    await sessions.release_operation(records["busy"], "a")
+    await hasty.begin_operation(records["busy"], "b", GENERATE)  # and its router vanished
+    assert {record.session_id for record in await sessions.idle_of("p", "i", 9)} == {"p.idle", "p.busy"}
+    assert len(await sessions.idle_of("p", "i", 1)) == 1
+    await sessions.begin_close(records["idle"], "close", Cause.REQUEST)
+    assert [record.session_id for record in await sessions.idle_of("p", "i", 9)] == ["p.busy"]
+    assert await sessions.idle_of("p", "nobody", 9) == []

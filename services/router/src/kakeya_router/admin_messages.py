@@ -96,6 +96,7 @@ def worker(record: WorkerRecord, now_ms: int) -> pb.WorkerStatus:
         rss_bytes=record.rss_bytes,
         num_sessions=record.num_sessions,
         last_heartbeat_age_seconds=max(0, now_ms - record.heartbeat_ms) / 1000,
+        draining=record.draining,
     )
 
 

@@ -1,11 +1,13 @@
 """What an operator's request must be like, and what it asks for in the store's words."""
 
 import re
+from collections.abc import Iterable
 
 from kakeya_router import credentials, validation, worker_claims
 from kakeya_router.callers import Scope
 from kakeya_router.credentials import Minted
 from kakeya_router.store.credential_records import Key, QuotaRecord, Token
+from kakeya_router.store.records import WorkerRecord
 from kakeya_shared.errors import CredentialNotFound
 from kakeya_stubs.admin.v1 import admin_pb2 as pb
 
@@ -48,6 +50,25 @@ def check_list_sessions(request: pb.ListSessionsRequest) -> None:
         check_tenant(request.tenant)
     if request.pool:
         worker_claims.check_pool(request.pool)
+
+
+def check_drain(request: pb.DrainWorkerRequest) -> None:
+    """Raises InvalidField."""
+    validation.check_text("worker_id", request.worker_id, worker_claims.MAX_WORKER_ID_BYTES)
+    if request.pool:
+        worker_claims.check_pool(request.pool)
+
+
+def named_worker(request: pb.DrainWorkerRequest, workers: Iterable[WorkerRecord]) -> WorkerRecord:
+    """The one that is meant; raises InvalidField: there is none, or several."""
+    of_name = [worker for worker in workers if worker.worker_id == request.worker_id]
+    found = [worker for worker in of_name if request.pool in ("", worker.pool)]
+    if not found:
+        raise validation.invalid("worker_id", "no worker of this name is registered")
+    if len(found) > 1:
+        pools = ", ".join(sorted(worker.pool for worker in found))
+        raise validation.invalid("pool", f"several pools have a worker of this name: {pools}")
+    return found[0]
 
 
 def check_credential_id(credential_id: str) -> None:

@@ -84,6 +84,9 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         now_ms = await self._workers.now_ms()
         return pb.ListWorkersResponse(workers=[admin_messages.worker(worker, now_ms) for worker in workers])
 
+    async def DrainWorker(self, request: pb.DrainWorkerRequest, context: Context) -> pb.DrainWorkerResponse:
+        return await self._tasks.complete(self._drain_worker(request))
+
     async def _create_key(self, request: pb.CreateKeyRequest) -> pb.CreateKeyResponse:
         with audit.action("key.create") as entry:
             admin_requests.check_key(request)
@@ -139,3 +142,14 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
             entry.subject = f"session:{request.session_id}"
             final_length = await self._sessions.close(request.session_id)
         return pb.CloseSessionResponse(final_history_length=final_length)
+
+    async def _drain_worker(self, request: pb.DrainWorkerRequest) -> pb.DrainWorkerResponse:
+        with audit.action("worker.undrain" if request.undo else "worker.drain") as entry:
+            admin_requests.check_drain(request)
+            entry.subject = f"worker:{request.worker_id}"
+            worker = admin_requests.named_worker(request, await self._workers.all_workers())
+            entry.subject += f" pool:{worker.pool}"
+            await self._workers.mark_draining(worker, draining=not request.undo)
+            now = await self._workers.workers(worker.pool)
+            marked = admin_requests.named_worker(request, now)
+        return pb.DrainWorkerResponse(worker=admin_messages.worker(marked, await self._workers.now_ms()))

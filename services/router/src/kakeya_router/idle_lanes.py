@@ -1,11 +1,13 @@
-"""Lanes of idle sessions, for those who wait: `--admission close-idle`."""
+"""Lanes of idle sessions, for those who wait: `--admission close-idle` and `evict-idle`."""
 
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping
+from contextlib import aclosing
 
 import structlog
 
 from kakeya_router.closing import Closing
 from kakeya_router.detached_tasks import DetachedTasks
+from kakeya_router.parking import Parking
 from kakeya_router.store.records import SessionRecord
 from kakeya_router.store.session_store import Cause, SessionStore, TenantUsage
 
@@ -15,20 +17,30 @@ _log = structlog.get_logger()
 
 
 class IdleLanes:
-    """Closes sessions that nobody uses.
+    """Closes sessions that nobody uses, or parks them.
 
     Args:
         idle_seconds: how long a session must have been idle.
+        parking: parks them; None: they are closed.
     """
 
-    def __init__(self, store: SessionStore, closing: Closing, tasks: DetachedTasks, *, idle_seconds: float) -> None:
+    def __init__(
+        self,
+        store: SessionStore,
+        closing: Closing,
+        tasks: DetachedTasks,
+        *,
+        idle_seconds: float,
+        parking: Parking | None = None,
+    ) -> None:
         self._store = store
         self._closing = closing
+        self._parking = parking
         self._tasks = tasks
         self._idle_ms = round(idle_seconds * 1000)
 
     async def make_room(self, tenant: str, turns: Mapping[str, Collection[str]], *, spared: str = "") -> bool:
-        """Closes the session that has been idle for longest and may go; whether there was one.
+        """Frees the lane of the session that has been idle for longest and may go; whether there was one.
 
         It is the tenant's own, or of a tenant that holds two lanes more at least: nobody takes from who then has less.
 
@@ -37,31 +49,47 @@ class IdleLanes:
             turns: the workers on which one would help, by pool.
             spared: id of a session that must stay.
         """
-        found = [
-            record
-            for pool, worker_ids in turns.items()
-            for record in await self._oldest(pool, worker_ids, tenant, spared)
-        ]
-        for record in sorted(found, key=lambda record: record.idle_since_ms):
-            closing = self._closing.close(record, Cause.IDLE, idle_ms=self._idle_ms, wanted_by=tenant)
-            if await self._tasks.complete(closing) is not None:
-                _log.info("idle session closed for its lane", session_id=record.session_id, wanted_by=tenant)
-                return True
+        async with aclosing(self._longest_idle(tenant, turns, spared)) as found:
+            async for record in found:
+                if await self._tasks.complete(self._frees(record, tenant)):
+                    return True
         return False
 
-    async def _oldest(self, pool: str, worker_ids: Collection[str], tenant: str, spared: str) -> list[SessionRecord]:
-        """Of those that may go; at most one."""
+    async def _frees(self, record: SessionRecord, tenant: str) -> bool:
+        if self._parking is None:
+            closed = await self._closing.close(record, Cause.IDLE, idle_ms=self._idle_ms, wanted_by=tenant)
+            is_free, what = closed is not None, "closed"
+        else:
+            reply = await self._parking.park(record, idle_ms=self._idle_ms, wanted_by=tenant)
+            is_free, what = reply.outcome == "parked", "parked"
+        if is_free:
+            _log.info(f"idle session {what} for its lane", session_id=record.session_id, wanted_by=tenant)
+        return is_free
+
+    async def _longest_idle(
+        self, tenant: str, turns: Mapping[str, Collection[str]], spared: str
+    ) -> AsyncGenerator[SessionRecord, None]:
+        """Of those that may go in all pools, the longest idle first."""
+        pools = [self._movable(pool, worker_ids, tenant, spared) for pool, worker_ids in turns.items()]
+        firsts = [(first, pool) for pool in pools if (first := await anext(pool, None)) is not None]
+        while firsts:
+            oldest, pool = min(firsts, key=lambda each: each[0].idle_since_ms)
+            yield oldest
+            firsts.remove((oldest, pool))
+            if (following := await anext(pool, None)) is not None:
+                firsts.append((following, pool))
+
+    async def _movable(
+        self, pool: str, worker_ids: Collection[str], tenant: str, spared: str
+    ) -> AsyncIterator[SessionRecord]:
+        """Of those that may go in a pool, the longest idle first."""
         usage = await self._store.usage(pool)
         held = usage.get(tenant, TenantUsage()).reserved_bytes
         async for record in self._idle(pool):
-            if record.session_id == spared:
-                continue
             owner = usage.get(record.tenant, TenantUsage())
-            if record.worker_id in worker_ids and (
-                record.tenant == tenant or owner.reserved_bytes >= held + 2 * record.reserved_bytes
-            ):
-                return [record]
-        return []
+            gives_way = record.tenant == tenant or owner.reserved_bytes >= held + 2 * record.reserved_bytes
+            if record.session_id != spared and record.worker_id in worker_ids and gives_way:
+                yield record
 
     async def _idle(self, pool: str) -> AsyncIterator[SessionRecord]:
         """The longest idle first."""

@@ -19,12 +19,15 @@ from kakeya_router.call_gate import CallGate
 from kakeya_router.callers import Quota
 from kakeya_router.closing import LANE_LEASE_SECONDS, Closing
 from kakeya_router.detached_tasks import DetachedTasks
+from kakeya_router.draining import Draining
 from kakeya_router.fleet import Fleet
 from kakeya_router.idle_lanes import IdleLanes
 from kakeya_router.lanes import Lanes
 from kakeya_router.models import Models
 from kakeya_router.opening import Opening
 from kakeya_router.operations import Operations
+from kakeya_router.park_requests import ParkRequests
+from kakeya_router.parking import Parking
 from kakeya_router.placement import Placement
 from kakeya_router.reaper import Reaper
 from kakeya_router.registry_service import RegistryService
@@ -63,6 +66,7 @@ _log = structlog.get_logger()
 _SETTLE_SECONDS = 2.0
 _HEARD_SECONDS = 0.1
 _LEASES_MISSED = 3
+_MAKING_ROOM = ("close-idle", "evict-idle")
 
 
 class Router:
@@ -100,7 +104,7 @@ class Router:
             self._worker_store,
             self._tasks,
             redis_url=settings.redis,
-            wakes_without_room=settings.admission == "close-idle",
+            wakes_without_room=settings.admission in _MAKING_ROOM,
         )
         order = _placement(settings.placement)
         self._fleet = Fleet(
@@ -116,8 +120,18 @@ class Router:
             turns=settings.snapshot_turns,
             recovery_seconds=settings.recovery_seconds,
         )
+        closing = Closing(session_store, self._workers, snapshotting)
+        parking = Parking(
+            session_store, self._workers, self._fleet, snapshotting, parked_seconds=settings.parked_ttl_seconds
+        )
+        idle_lanes = self._idle_lanes(session_store, closing, parking)
         resuming = Resuming(
-            session_store, self._worker_store, self._workers, order, wait_seconds=_wait_seconds(settings)
+            session_store,
+            self._worker_store,
+            self._workers,
+            order,
+            wait_seconds=_wait_seconds(settings),
+            idle_lanes=idle_lanes,
         )
         lanes = Lanes(session_store, self._workers, resuming, self._tasks)
         retention = Retention(
@@ -133,13 +147,12 @@ class Router:
             journal_tokens=max(settings.journal_tokens, settings.max_append_tokens),
             retention=retention,
         )
-        closing = Closing(session_store, self._workers, snapshotting)
         sources = Sources(session_store, operations)
         sessions = Sessions(
             session_store,
             self._worker_store,
             self._tasks,
-            self._admission(session_store, order, closing, sources),
+            self._admission(session_store, order, closing, sources, idle_lanes),
             closing,
             sources,
             default_ttl_seconds=settings.session_ttl_seconds,
@@ -159,6 +172,10 @@ class Router:
             grace_seconds=grace_seconds,
         )
         pages = SessionPages(session_store, self._worker_store)
+        park_requests = ParkRequests(session_store, operations, parking, self._tasks)
+        self._draining = Draining(
+            session_store, self._worker_store, park_requests, interval_seconds=settings.reap_interval_seconds
+        )
         self._runtime_service = RuntimeService(
             session_store,
             sessions,
@@ -170,6 +187,7 @@ class Router:
             self._gate,
             _request_limits(settings),
             pages,
+            park_requests,
         )
         self._registry_service = RegistryService(
             self._worker_store,
@@ -219,8 +237,8 @@ class Router:
             self._server.set_serving,
             interval_seconds=self._settings.heartbeat_interval_seconds,
         )
-        loops = (watch.run(), self._fleet.run(), self._reaper.run(), self._queue.run(), self._queue.listen())
-        self._loops = [asyncio.create_task(loop) for loop in loops]
+        loops = (watch, self._fleet, self._reaper, self._draining, self._queue)
+        self._loops = [asyncio.create_task(loop) for loop in (*(each.run() for each in loops), self._queue.listen())]
         _log.info("router listens", address=self.address, advertised=self._advertised)
         return self
 
@@ -239,14 +257,30 @@ class Router:
         await self._redis.aclose()
         _log.info("router stopped")
 
+    def _idle_lanes(self, session_store: SessionStore, closing: Closing, parking: Parking) -> IdleLanes | None:
+        settings = self._settings
+        if settings.admission not in _MAKING_ROOM:
+            return None
+        return IdleLanes(
+            session_store,
+            closing,
+            self._tasks,
+            idle_seconds=settings.close_idle_after_seconds,
+            parking=parking if settings.admission == "evict-idle" else None,
+        )
+
     def _admission(
-        self, session_store: SessionStore, order: Placement, closing: Closing, sources: Sources
+        self,
+        session_store: SessionStore,
+        order: Placement,
+        closing: Closing,
+        sources: Sources,
+        idle_lanes: IdleLanes | None,
     ) -> Admission:
         settings = self._settings
         opening = Opening(session_store, self._workers, self._tasks, closing)
         if settings.admission == "reject":
             return Admission(opening, order, None)
-        idle_lanes = IdleLanes(session_store, closing, self._tasks, idle_seconds=settings.close_idle_after_seconds)
         waiting = Waiting(
             self._queue,
             self._worker_store,
@@ -254,7 +288,7 @@ class Router:
             order,
             sources,
             queue_seconds=settings.queue_seconds,
-            idle_lanes=idle_lanes if settings.admission == "close-idle" else None,
+            idle_lanes=idle_lanes,
         )
         return Admission(opening, order, waiting)
 

@@ -17,6 +17,7 @@ from kakeya_shared.errors import (
     QuotaExceeded,
     SessionClosed,
     SessionNotFound,
+    SnapshotStoreUnavailable,
     WorkerLost,
 )
 
@@ -55,6 +56,13 @@ def busy() -> OperationRunning:
 
 def lost() -> WorkerLost:
     return WorkerLost("the session's worker is gone, and the session with it; create a new one")
+
+
+def cannot_park() -> SnapshotStoreUnavailable:
+    return SnapshotStoreUnavailable(
+        "no snapshot of the session can be written, and the journal does not reach back to where it began",
+        retry_after_seconds=crowd_retry_seconds(),
+    )
 
 
 def quota_exceeded(

@@ -67,7 +67,12 @@ class RegistryService(registry_pb2_grpc.RegistryServiceServicer):
         join_permits.check(request.pool, request.worker_id)
         pool, worker_id, incarnation = request.pool, request.worker_id, request.incarnation
         if not await self._store.heartbeat(
-            pool, worker_id, incarnation, kv_live_bytes=request.kv_live_bytes, rss_bytes=request.rss_bytes
+            pool,
+            worker_id,
+            incarnation,
+            kv_live_bytes=request.kv_live_bytes,
+            rss_bytes=request.rss_bytes,
+            leaving=request.draining,
         ):
             raise UnknownIncarnation("not registered, or lost in the meantime; join again")
         lanes = [_lane(report) for report in request.lanes if worker_claims.may_be_leased(report)]

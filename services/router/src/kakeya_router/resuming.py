@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import structlog
 
 from kakeya_router import candidates, refusals, snapshot_plan
+from kakeya_router.idle_lanes import IdleLanes
 from kakeya_router.journal import Taken
 from kakeya_router.placement import Placement
 from kakeya_router.snapshot_plan import Snapshots
@@ -16,6 +17,7 @@ from kakeya_router.worker_client import WorkerClients, WorkerError
 from kakeya_shared.errors import (
     InvalidField,
     KakeyaError,
+    NoCapacity,
     SnapshotRefused,
     SnapshotStoreUnavailable,
     StoreUnavailable,
@@ -26,6 +28,7 @@ from kakeya_stubs.worker.v1.verifier_pb2 import LaneState
 _log = structlog.get_logger()
 
 _PAUSE_SECONDS = 0.1
+_LOOK_SECONDS = 1.0
 # A snapshot is read and checked before its lane is there.
 RESTORE_SECONDS = 60.0
 
@@ -35,6 +38,7 @@ class Resuming:
 
     Args:
         wait_seconds: how long one looks for a free lane; None: for ever.
+        idle_lanes: makes room where there is none; None: nobody does.
     """
 
     def __init__(
@@ -45,12 +49,14 @@ class Resuming:
         placement: Placement,
         *,
         wait_seconds: float | None,
+        idle_lanes: IdleLanes | None = None,
     ) -> None:
         self._store = store
         self._worker_store = worker_store
         self._workers = workers
         self._placement = placement
         self._wait_seconds = wait_seconds
+        self._idle_lanes = idle_lanes
 
     async def unseat(self, record: SessionRecord, claim: str) -> SessionRecord:
         """Parks a session whose lane is gone; raises WorkerLost, Taken or StoreUnavailable."""
@@ -71,19 +77,35 @@ class Resuming:
         loop = asyncio.get_running_loop()
         shunned = {left}
         until = None if self._wait_seconds is None else loop.time() + self._wait_seconds
+        look_at = loop.time()  # for room, which takes longer than a try
         while True:
             refusal = await self._try_all(record, claim, shunned)
             if not isinstance(refusal, KakeyaError):
                 return refusal
+            if isinstance(refusal, NoCapacity) and loop.time() >= look_at:
+                look_at = loop.time() + _LOOK_SECONDS
+                if await self._make_room(record):
+                    continue
             if until is not None and loop.time() >= until:
                 raise refusal
             await asyncio.sleep(_PAUSE_SECONDS)
+
+    async def _make_room(self, record: SessionRecord) -> bool:
+        """As a new session of its tenant would, where the router does that."""
+        if self._idle_lanes is None:
+            return False
+        worker_ids = {worker.worker_id for worker in await self._workers_for(record) if not worker.draining}
+        return await self._idle_lanes.make_room(record.tenant, {record.pool: worker_ids}, spared=record.session_id)
+
+    async def _workers_for(self, record: SessionRecord) -> list[WorkerRecord]:
+        workers = await self._worker_store.workers(record.pool)
+        return [worker for worker in workers if worker.fingerprint == record.fingerprint]
 
     async def _try_all(
         self, record: SessionRecord, claim: str, shunned: set[str]
     ) -> tuple[SessionRecord, LaneState] | KakeyaError:
         """Tries all workers with room; adds those that do not answer to the shunned, which come last."""
-        workers = [w for w in await self._worker_store.workers(record.pool) if w.fingerprint == record.fingerprint]
+        workers = await self._workers_for(record)
         refused: list[KakeyaError] = []
         roomy = [worker for worker in workers if worker.has_room]
         order = self._placement.order(roomy) if roomy else []

@@ -12,6 +12,7 @@ from kakeya_router.generate_stream import GenerateStream
 from kakeya_router.lanes import Lanes
 from kakeya_router.models import Models
 from kakeya_router.operations import Operations
+from kakeya_router.park_requests import ParkRequests
 from kakeya_router.request_limits import RequestLimits
 from kakeya_router.rewinding import Rewinding
 from kakeya_router.session_pages import SessionPages
@@ -45,6 +46,7 @@ class RuntimeService(runtime_pb2_grpc.RuntimeServiceServicer):
         gate: CallGate,
         limits: RequestLimits,
         pages: SessionPages,
+        park_requests: ParkRequests,
     ) -> None:
         self._store = store
         self._sessions = sessions
@@ -56,6 +58,7 @@ class RuntimeService(runtime_pb2_grpc.RuntimeServiceServicer):
         self._gate = gate
         self._limits = limits
         self._pages = pages
+        self._park_requests = park_requests
 
     async def CreateSession(self, request: api.CreateSessionRequest, context: Context) -> api.CreateSessionResponse:
         with self._gate.inside():
@@ -115,6 +118,12 @@ class RuntimeService(runtime_pb2_grpc.RuntimeServiceServicer):
         return api.ListSessionsResponse(
             sessions=[session_messages.listed(record, page) for record in own], next_page_token=next_token
         )
+
+    async def ParkSession(self, request: api.ParkSessionRequest, context: Context) -> api.ParkSessionResponse:
+        with self._gate.inside():
+            parked = await self._park_requests.park(await self._session(request.session_id))
+        tracing.annotate(history_length=parked.history_length)
+        return api.ParkSessionResponse(history_length=parked.history_length, freed_bytes=parked.freed_bytes)
 
     async def ListModels(self, request: api.ListModelsRequest, context: Context) -> api.ListModelsResponse:
         with self._gate.inside():

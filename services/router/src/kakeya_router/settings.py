@@ -66,10 +66,11 @@ class RouterSettings(RpcServerSettings):
         unit="file",
         reason="none: plaintext to workers",
     )
-    admission: Literal["queue", "reject", "close-idle"] = setting(
+    admission: Literal["queue", "reject", "close-idle", "evict-idle"] = setting(
         "queue",
         "what happens to a new session when every lane is taken: it waits, is refused, or takes the lane of the "
-        "session that has been idle for longest, and waits where there is none",
+        "session that has been idle for longest, and waits where there is none; close-idle closes that session, "
+        "evict-idle parks it until its next call, if a snapshot store or the journal has its history",
         reason="short bursts go unnoticed, and nobody loses a session",
     )
     queue_seconds: float = setting(
@@ -88,7 +89,7 @@ class RouterSettings(RpcServerSettings):
     )
     close_idle_after_seconds: float = setting(
         30.0,
-        "with --admission close-idle: how long a session must have been idle",
+        "with --admission close-idle or evict-idle: how long a session must have been idle",
         unit="seconds",
         reason="a person's pause between two turns is mostly shorter",
         ge=0,

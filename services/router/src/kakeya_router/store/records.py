@@ -71,6 +71,8 @@ class WorkerRecord(Hash):
         reported_kv_live_bytes: the worker's own sum at its last heartbeat.
         rss_bytes: resident memory of its process at its last heartbeat; 0: not known.
         heartbeat_ms: Redis time of the last heartbeat.
+        leaving: it shuts down, as its last heartbeat said.
+        drain_asked: an operator wants it emptied.
     """
 
     worker_id: str
@@ -100,6 +102,13 @@ class WorkerRecord(Hash):
     rss_bytes: int = 0
     num_sessions: int = 0
     heartbeat_ms: int = 0
+    leaving: bool = False
+    drain_asked: bool = False
+
+    @property
+    def draining(self) -> bool:
+        """Whether it is being emptied: it is given no session then."""
+        return self.leaving or self.drain_asked
 
     @property
     def free_bytes(self) -> int:
@@ -107,7 +116,7 @@ class WorkerRecord(Hash):
 
     @property
     def has_room(self) -> bool:
-        return self.free_bytes >= self.lane_bytes
+        return not self.draining and self.free_bytes >= self.lane_bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

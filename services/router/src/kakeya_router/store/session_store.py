@@ -12,7 +12,7 @@ from kakeya_router.store.connection import Argument, RedisConnection
 from kakeya_router.store.keys import PoolKeys, pool_of
 from kakeya_router.store.limits import UNLIMITED, Limits
 from kakeya_router.store.packed_tokens import BYTES_PER_TOKEN, pack, unpack
-from kakeya_router.store.records import SessionRecord, WorkerRecord
+from kakeya_router.store.records import SessionRecord, State, WorkerRecord
 
 _REQUEST_TTL_MS = 600_000
 
@@ -113,7 +113,8 @@ class Intent:
     """What an operation is about to do, as its record says.
 
     Attributes:
-        kind: "append", "generate", or "fork": of one that only ends what a vanished router left on a fork's source.
+        kind: "append", "generate", or "fork" or "park": of one that only ends what a vanished router left on a session
+            that is to be forked or parked.
         parameters: of the operation, as JSON holds them; never the tokens of an append.
         num_tokens, digest: of an append.
         is_charged: whether the tenant's quota of tokens counts.
@@ -363,6 +364,32 @@ class SessionStore:
             "seat_session", seated, claim, worker.worker_id, worker.incarnation, worker.address, worker.lane_bytes
         )
 
+    async def park(
+        self,
+        record: SessionRecord,
+        parked_ms: int,
+        *,
+        by_journal: bool,
+        idle_ms: int | None = None,
+        wanted_by: str = "",
+    ) -> Reply:
+        """Takes a session off its lane, if no operation runs; see lua/park_session.lua.
+
+        Args:
+            by_journal: only if its journal has all of its history.
+            idle_ms: only if it has been idle for so long, and gives way to the tenant that wants its lane.
+        """
+        return await self._run(
+            "park_session",
+            record,
+            record.epoch,
+            parked_ms,
+            int(self._redis.answers_for(self._grace_seconds)),
+            int(by_journal),
+            "" if idle_ms is None else idle_ms,
+            wanted_by,
+        )
+
     async def rewind(
         self,
         record: SessionRecord,
@@ -442,25 +469,8 @@ class SessionStore:
         keys = PoolKeys(pool)
         next_cursor, found = await self._redis.call(lambda redis: redis.zscan(keys.expiry, cursor, count=limit))
         records = await self.records(pool, [session_id for session_id, _ in found])
-        worker_ids = sorted({record.worker_id for record in records})
-
-        async def read(batch: Any) -> None:
-            batch.redis.time()
-            for worker_id in worker_ids:
-                batch.redis.hget(keys.worker(worker_id), "incarnation")
-            for record in records:
-                batch.redis.hget(keys.operation(record.session_id), "lease_until_ms")
-
-        (seconds, microseconds), *rest = await self._redis.pipeline(read)
-        incarnations, leases = set(rest[: len(worker_ids)]), rest[len(worker_ids) :]
-        now_ms = seconds * 1000 + microseconds // 1000
-        busy = {
-            record.session_id
-            for record, lease_until_ms in zip(records, leases, strict=True)
-            if lease_until_ms is not None and int(lease_until_ms) > now_ms
-        }
-        alive = {record.session_id for record in records if record.incarnation in incarnations}
-        return SessionPage(records, busy, alive, now_ms, int(next_cursor))
+        busy, now_ms = await self._busy(pool, records)
+        return SessionPage(records, busy, await self._alive(pool, records), now_ms, int(next_cursor))
 
     async def usage(self, pool: str) -> dict[str, TenantUsage]:
         """By tenant; "" is who calls without a key."""
@@ -480,6 +490,14 @@ class SessionStore:
         key = PoolKeys(pool).sessions(incarnation)
         return await self.records(pool, await self._redis.call(lambda redis: redis.srandmember(key, limit)))
 
+    async def idle_of(self, pool: str, incarnation: str, limit: int) -> list[SessionRecord]:
+        """Of some of the sessions on an incarnation's lanes, those that are open and on which no operation runs."""
+        records = [
+            record for record in await self.of_incarnation(pool, incarnation, limit) if record.state is State.OPEN
+        ]
+        busy, _ = await self._busy(pool, records)
+        return [record for record in records if record.session_id not in busy]
+
     async def lose_all(self, records: Sequence[SessionRecord], retention: Retention) -> list[str]:
         """Takes sessions off the lanes of a gone incarnation; returns each one's outcome, see lua/lose_session.lua."""
 
@@ -493,6 +511,35 @@ class SessionStore:
 
         outcomes: list[str] = await self._redis.pipeline(lose)
         return outcomes
+
+    async def _busy(self, pool: str, records: Sequence[SessionRecord]) -> tuple[set[str], int]:
+        """Ids of those with a running operation, and the Redis time."""
+        keys = PoolKeys(pool)
+
+        async def read(batch: Any) -> None:
+            batch.redis.time()
+            for record in records:
+                batch.redis.hget(keys.operation(record.session_id), "lease_until_ms")
+
+        (seconds, microseconds), *leases = await self._redis.pipeline(read)
+        now_ms = seconds * 1000 + microseconds // 1000
+        busy = {
+            record.session_id
+            for record, lease_until_ms in zip(records, leases, strict=True)
+            if lease_until_ms is not None and int(lease_until_ms) > now_ms
+        }
+        return busy, now_ms
+
+    async def _alive(self, pool: str, records: Sequence[SessionRecord]) -> set[str]:
+        """Ids of those whose worker is registered as they know it."""
+        keys, worker_ids = PoolKeys(pool), sorted({record.worker_id for record in records})
+
+        async def read(batch: Any) -> None:
+            for worker_id in worker_ids:
+                batch.redis.hget(keys.worker(worker_id), "incarnation")
+
+        incarnations = set(await self._redis.pipeline(read)) if worker_ids else set()
+        return {record.session_id for record in records if record.incarnation in incarnations}
 
     async def records(self, pool: str, session_ids: Sequence[str]) -> list[SessionRecord]:
         """Those of the sessions that there are."""

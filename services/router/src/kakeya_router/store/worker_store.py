@@ -71,19 +71,27 @@ class WorkerStore:
         return outcome
 
     async def heartbeat(
-        self, pool: str, worker_id: str, incarnation: str, *, kv_live_bytes: int, rss_bytes: int
+        self, pool: str, worker_id: str, incarnation: str, *, kv_live_bytes: int, rss_bytes: int, leaving: bool = False
     ) -> bool:
-        """Renews the lease, takes over the worker's bytes; False when the incarnation is not registered."""
+        """Renews the lease, takes over what the worker says of itself; False when the incarnation is not registered."""
         keys = PoolKeys(pool)
         outcome = await self._redis.script(
             "heartbeat",
             [keys.worker(worker_id), keys.workers],
-            (worker_id, incarnation, self._lease_ms, kv_live_bytes, rss_bytes),
+            (worker_id, incarnation, self._lease_ms, kv_live_bytes, rss_bytes, int(leaving)),
         )
         if outcome == "renewed":
             # The reaper may have forgotten the pool while this worker was about to join it.
             await self._redis.call(lambda redis: redis.sadd(POOLS, pool))
         return bool(outcome == "renewed")
+
+    async def mark_draining(self, worker: WorkerRecord, *, draining: bool) -> bool:
+        """Has an incarnation emptied, or no more; False when it is not registered."""
+        keys = PoolKeys(worker.pool)
+        outcome = await self._redis.script(
+            "drain_worker", [keys.worker(worker.worker_id), keys.queue], (worker.incarnation, int(draining))
+        )
+        return bool(outcome == "marked")
 
     async def report_lanes(self, pool: str, worker_id: str, incarnation: str, lanes: Sequence[Lane]) -> list[Lane]:
         """Takes over what the worker says of its lanes; returns those that no lease covers."""

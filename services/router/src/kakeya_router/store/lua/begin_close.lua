@@ -7,9 +7,8 @@
 --         then for 'idle': how long it must have been idle in milliseconds, the tenant that wants the lane
 -- returns {'claimed', record} the record as it was before
 --         {'missing'}
---         {'kept'}            not expired, or busy; or wanted by another CreateSession; or not idle for so long, or
---                             of a tenant that holds less than two lanes more than the one that wants the lane: with
---                             one more, the two would take it from each other in turn
+--         {'kept'}            not expired, or busy; or wanted by another CreateSession; or not to give way, see
+--                             may_give_way
 local session_id, claim, router, lease_ms, cause = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local record = redis.call('HGETALL', KEYS[1])
 if #record == 0 then
@@ -26,13 +25,7 @@ if cause == 'expiry' then
     return {'kept'}
   end
 elseif cause == 'idle' then
-  local idle_since = redis.call('ZSCORE', KEYS[10], session_id)
-  if not idle_since or tonumber(idle_since) > now - ARGV[6] or busy then
-    return {'kept'}
-  end
-  local owner = redis.call('HGET', KEYS[1], 'tenant') or ''
-  local lane = redis.call('HGET', KEYS[1], 'reserved_bytes')
-  if owner ~= ARGV[7] and held_bytes(KEYS[7], owner) < held_bytes(KEYS[7], ARGV[7]) + 2 * lane then
+  if busy or not may_give_way(ARGV[6], ARGV[7], now) then
     return {'kept'}
   end
 elseif state == 'closing' or (state == 'opening' and cause == 'request') then

@@ -48,6 +48,7 @@ if rate > 0 and not lease_until and is_new then
     return {'quota', 'tokens_per_minute', ARGV[10], math.floor(debt * 60000 / rate) + 1}
   end
 end
+local expires_at = redis.call('ZSCORE', KEYS[5], session_id)
 redis.call('HSET', KEYS[2], 'claim', claim, 'router', router, 'lease_until_ms', now + lease_ms)
 redis.call('HINCRBY', KEYS[1], 'operation_number', 1)
 redis.call('ZADD', KEYS[5], now + record[4], session_id)
@@ -58,14 +59,15 @@ end
 if op_id == '' then
   op_id = claim
 end
-if is_new and kind ~= 'fork' then
+if is_new and kind ~= 'fork' and kind ~= 'park' then
   -- For one that changes nothing after all.
   local latest = redis.call('HMGET', KEYS[1], 'operation_id', 'operation_start', 'operation_seed')
   redis.call('HSET', KEYS[2], 'before', cjson.encode({latest[1] or '', latest[2] or '0', latest[3] or '0'}))
   redis.call('HSET', KEYS[1], 'operation_id', op_id, 'operation_start', start_length, 'operation_seed', seed)
 end
 redis.call('HSET', KEYS[2],
-  'op_id', op_id, 'kind', kind, 'parameters', ARGV[7], 'start_length', start_length, 'tokens_per_minute', ARGV[10])
+  'op_id', op_id, 'kind', kind, 'parameters', ARGV[7], 'start_length', start_length, 'tokens_per_minute', ARGV[10],
+  'expires_at', expires_at or '')
 if ARGV[8] ~= '0' then
   redis.call('HSET', KEYS[2], 'append_end', start_length + ARGV[8], 'append_digest', ARGV[9])
 end

@@ -53,6 +53,12 @@ local function quota_reached(usage, tenant, key_id, bytes, num_waiting, max_sess
   return nil
 end
 
+-- Whether a worker is being emptied, by itself or by an operator: it is given no session then.
+local function is_draining(worker)
+  local marks = redis.call('HMGET', worker, 'leaving', 'drain_asked')
+  return marks[1] == '1' or marks[2] == '1'
+end
+
 -- Gives the lane back of a session script's session: to the ledger while its incarnation is alive, to its tenant
 -- and key always.
 local function give_back()
@@ -104,6 +110,19 @@ end
 local function is_recoverable()
   local record = redis.call('HMGET', KEYS[1], 'journal_start', 'snapshots')
   return tonumber(record[1] or 0) == 0 or (record[2] or '') ~= ''
+end
+
+-- Whether a session script's session may go, so that a tenant has its lane: nobody has used it for so long, and it is
+-- that tenant's own or of one that holds two lanes more at least. With one more, the two would take it from each other
+-- in turn.
+local function may_give_way(idle_ms, tenant, now)
+  local idle_since = redis.call('ZSCORE', KEYS[10], ARGV[1])
+  if not idle_since or tonumber(idle_since) > now - idle_ms then
+    return false
+  end
+  local record = redis.call('HMGET', KEYS[1], 'tenant', 'reserved_bytes')
+  local owner = record[1] or ''
+  return owner == tenant or held_bytes(KEYS[7], owner) >= held_bytes(KEYS[7], tenant) + 2 * record[2]
 end
 
 -- Takes a session script's session off its lane, which is given back. Its history is what is journaled.

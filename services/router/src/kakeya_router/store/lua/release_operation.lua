@@ -12,8 +12,10 @@ if before then
   redis.call('HSET', KEYS[1],
     'operation_id', latest[1], 'operation_start', latest[2], 'operation_seed', latest[3])
 end
+-- A parked session is kept for longer than its own time-out says.
+local expires_at = tonumber(redis.call('HGET', KEYS[2], 'expires_at') or '')
 redis.call('DEL', KEYS[2])
-redis.call('ZADD', KEYS[5], record[1] + record[2], ARGV[1])
+redis.call('ZADD', KEYS[5], expires_at or (record[1] + record[2]), ARGV[1])
 if redis.call('HGET', KEYS[1], 'state') ~= 'parked' then
   redis.call('ZADD', KEYS[10], record[1], ARGV[1])
 end

@@ -8,7 +8,7 @@
 -- returns {'reserved'}
 --         {'duplicate', session_id} the request id was answered before, with that session; a waiter left the line
 --         {'quota', name, limit}    it would exceed this quota; a waiter left the line
---         {'full'}                  the worker has not the bytes
+--         {'full'}                  the worker has not the bytes, or is being emptied
 --         {'wait'}                  somebody else has the turn at this worker
 --         {'gone'}                  the incarnation is not alive
 local session_id, claim, router, lease_ms, request_ttl_ms = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
@@ -40,7 +40,7 @@ if quota then
   step_out()
   return {'quota', quota, limit}
 end
-if worker[2] - worker[3] < tonumber(bytes) then
+if worker[2] - worker[3] < tonumber(bytes) or is_draining(KEYS[3]) then
   return {'full'}
 end
 local now = now_ms()

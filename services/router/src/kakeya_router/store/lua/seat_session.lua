@@ -4,13 +4,13 @@
 -- ARGV    session_id, claim, worker_id, incarnation, address, lane_bytes
 -- returns {'seated', record} under a new epoch
 --         {'full'} the worker has not the bytes
---         {'away'} the incarnation is not alive
+--         {'away'} the incarnation is not alive, or is being emptied
 --         {'gone'} closed, lost or taken over
 if redis.call('HGET', KEYS[2], 'claim') ~= ARGV[2] or redis.call('HGET', KEYS[1], 'state') ~= 'parked' then
   return {'gone'}
 end
 local worker = redis.call('HMGET', KEYS[3], 'incarnation', 'slab_bytes', 'reserved_bytes')
-if worker[1] ~= ARGV[4] then
+if worker[1] ~= ARGV[4] or is_draining(KEYS[3]) then
   return {'away'}
 end
 if worker[2] - worker[3] < tonumber(ARGV[6]) then

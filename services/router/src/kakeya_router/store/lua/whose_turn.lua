@@ -1,4 +1,4 @@
--- Who is first in the line at each worker.
+-- Who is first in the line at each worker that takes sessions.
 -- KEYS    queue, waiters, usage, then workers
 -- ARGV    may_clear (0: a waiter whose lease has lapsed still counts)
 -- returns {{worker_id, waiter_id, has_room (1 or 0)}, ...} for workers that somebody waits for
@@ -9,7 +9,7 @@ local workers, rooms = {}, {}
 for i = 4, #KEYS do
   local worker = redis.call('HMGET', KEYS[i],
     'incarnation', 'fingerprint', 'worker_id', 'slab_bytes', 'reserved_bytes', 'lane_bytes', 'model', 'snapshot_store')
-  if worker[1] then
+  if worker[1] and not is_draining(KEYS[i]) then
     workers[#workers + 1] = {worker[1], worker[2] or '', worker[7], worker[8]}
     rooms[#rooms + 1] = {worker[3], worker[4] - worker[5] >= tonumber(worker[6])}
   end

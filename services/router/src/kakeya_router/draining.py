@@ -1,0 +1,86 @@
+"""Empties workers that shut down, or that an operator wants emptied: their sessions are parked once they are idle."""
+
+import asyncio
+
+import structlog
+
+from kakeya_router.park_requests import ParkRequests
+from kakeya_router.store.records import SessionRecord, WorkerRecord
+from kakeya_router.store.session_store import SessionStore
+from kakeya_router.store.worker_store import WorkerStore
+from kakeya_router.worker_client import WorkerError
+from kakeya_shared.errors import KakeyaError, SnapshotStoreUnavailable, StoreUnavailable
+
+_BATCH = 64
+_NUM_AT_ONCE = 8
+
+_log = structlog.get_logger()
+
+
+class Draining:
+    """Each router has one; of several that park the same session, one does it.
+
+    Args:
+        interval_seconds: between two looks at the workers.
+    """
+
+    def __init__(
+        self,
+        session_store: SessionStore,
+        worker_store: WorkerStore,
+        requests: ParkRequests,
+        *,
+        interval_seconds: float,
+    ) -> None:
+        self._session_store = session_store
+        self._worker_store = worker_store
+        self._requests = requests
+        self._interval_seconds = interval_seconds
+        self._slots = asyncio.Semaphore(_NUM_AT_ONCE)
+        self._left: dict[str, set[str]] = {}  # sessions that cannot be parked, by incarnation
+
+    async def run(self) -> None:
+        """Drains until it is cancelled."""
+        while True:
+            await asyncio.sleep(self._interval_seconds)
+            try:
+                await self._drain()
+            except StoreUnavailable as error:
+                _log.info("draining waits for Redis", error=error.message)
+            except Exception:  # whatever one pass stumbles over, the next must take place
+                _log.exception("draining pass failed")
+
+    async def _drain(self) -> None:
+        draining = [worker for worker in await self._worker_store.all_workers() if worker.draining]
+        self._left = {worker.incarnation: self._left.get(worker.incarnation, set()) for worker in draining}
+        await asyncio.gather(*map(self._empty, draining))
+
+    async def _empty(self, worker: WorkerRecord) -> None:
+        """Parks what is idle now; raises StoreUnavailable."""
+        while records := await self._session_store.idle_of(worker.pool, worker.incarnation, _BATCH):
+            if not any(await asyncio.gather(*map(self._park, records))):
+                return  # what is left cannot be parked, or is in use again
+
+    async def _park(self, record: SessionRecord) -> bool:
+        async with self._slots:
+            try:
+                return (await self._requests.park(record)).freed_bytes > 0
+            except StoreUnavailable:
+                raise
+            except SnapshotStoreUnavailable as error:
+                self._report(record, error)
+            except (WorkerError, KakeyaError) as error:
+                _log.debug("a session was not parked", session_id=record.session_id, error=repr(error))
+        return False
+
+    def _report(self, record: SessionRecord, error: SnapshotStoreUnavailable) -> None:
+        """Once: it is tried again with each pass."""
+        reported = self._left.setdefault(record.incarnation, set())
+        if record.session_id not in reported:
+            reported.add(record.session_id)
+            _log.warning(
+                "a session cannot be taken off a worker that is being emptied",
+                session_id=record.session_id,
+                worker_id=record.worker_id,
+                error=error.message,
+            )
