@@ -19,7 +19,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from tests.chaos.run import LANES_PER_WORKER, NUM_ROUTERS, NUM_WORKERS, ROUTER_FLAGS, Outcome, Plan, run
+from tests.chaos.faulty_disk import FaultyDisk
+from tests.chaos.run import NUM_ROUTERS, ROUTER_FLAGS, Outcome, Plan, run
 from tests.integration.processes import runtime
 from tests.random_checkpoint import save_random_checkpoint
 
@@ -29,7 +30,8 @@ _SHOWN = 20
 def chaos(directory: Path, plan: Plan, console: Console) -> Outcome:
     """Runs a plan on a runtime of its own."""
     model, snapshots = save_random_checkpoint(directory / "random"), directory / "snapshots"
-    environment = {
+    disk = FaultyDisk(snapshots, directory)
+    environment = disk.environment | {
         "KAKEYA_WORKER_SNAPSHOTS": str(snapshots),
         "KAKEYA_WORKER_SHUTDOWN_GRACE_SECONDS": "1",
         "KAKEYA_WORKER_SNAPSHOT_SWEEP_SECONDS": "5",
@@ -42,15 +44,12 @@ def chaos(directory: Path, plan: Plan, console: Console) -> Outcome:
     ):
         for _ in range(NUM_ROUTERS - 1):
             made.start_router(*ROUTER_FLAGS)
-        for _ in range(NUM_WORKERS):
-            made.start_worker(lanes=LANES_PER_WORKER)
-        made.wait_for_workers(NUM_WORKERS)
         task = progress.add_task("", total=None)
 
         def show(what: str, number: int, total: int) -> None:
             progress.update(task, description=what, completed=number, total=total)
 
-        return asyncio.run(run(made, plan, snapshots, show))
+        return asyncio.run(run(made, plan, snapshots, disk, show))
 
 
 def show(outcome: Outcome, console: Console) -> None:

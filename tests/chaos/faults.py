@@ -7,7 +7,9 @@ import signal
 import time
 from collections.abc import Awaitable, Callable
 
-from tests.integration.processes import Process, Runtime, wait_until
+from tests.chaos.faulty_disk import FaultyDisk
+from tests.chaos.network import Network
+from tests.integration.processes import Process, Runtime
 
 _SIGKILL, _SIGSTOP, _SIGCONT, _SIGTERM = signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT, signal.SIGTERM
 _PAUSES_SECONDS = (0.2, 6.0)  # shorter and longer than a worker's lease
@@ -23,18 +25,30 @@ class Faults:
     """
 
     def __init__(
-        self, made: Runtime, draw: random.Random, router_flags: tuple[str, ...], *, lanes: int, with_redis: bool
+        self,
+        made: Runtime,
+        network: Network,
+        disk: FaultyDisk,
+        draw: random.Random,
+        router_flags: tuple[str, ...],
+        *,
+        with_redis: bool,
     ) -> None:
         self._made = made
+        self._network = network
+        self._disk = disk
         self._draw = draw
         self._router_flags = router_flags
-        self._lanes = lanes
         kinds: dict[str, tuple[int, Callable[[], Awaitable[None]]]] = {
             "kill -9 a worker": (4, lambda: self._end_worker(_SIGKILL)),
             "SIGTERM a worker": (3, lambda: self._end_worker(_SIGTERM)),
             "SIGSTOP a worker": (3, self._pause_worker),
             "kill -9 a router": (2, lambda: self._end_router(_SIGKILL)),
             "SIGTERM a router": (2, lambda: self._end_router(_SIGTERM)),
+            "cut connections": (2, self._cut),
+            "silence connections": (2, self._silence),
+            "fill the disk": (1, lambda: self._trouble_disk(self._disk.fill)),
+            "slow the disk": (1, lambda: self._trouble_disk(self._disk.slow)),
         }
         if with_redis:
             kinds["kill -9 Redis"] = (1, self._restart_redis)
@@ -59,7 +73,8 @@ class Faults:
         worker = self._draw.choice(self._made.workers)
         self._made.workers.remove(worker)
         await _end(worker, number)
-        await self._joined(self._made.start_worker(lanes=self._lanes))
+        await self._network.forget(worker)
+        await self._network.joined(await self._network.start_worker())
 
     async def _pause_worker(self) -> None:
         worker = self._draw.choice(self._made.workers)
@@ -68,13 +83,28 @@ class Faults:
             await asyncio.sleep(self._draw.uniform(*_PAUSES_SECONDS))
         finally:
             os.kill(worker.process.pid, _SIGCONT)
-        await self._joined(worker)
+        await self._network.joined(worker)
 
-    async def _joined(self, worker: Process) -> None:
-        def is_listed() -> bool:
-            return worker.address in {each.address for each in self._made.list_workers()}
+    async def _cut(self) -> None:
+        self._draw.choice(self._network.links).cut()
 
-        await asyncio.to_thread(wait_until, is_listed, f"a worker joins; see {worker.log}")
+    async def _silence(self) -> None:
+        """Both ends believe in the connection, which goes on later or breaks."""
+        link, breaks = self._draw.choice(self._network.links), self._draw.random() < 0.5
+        link.silence()
+        try:
+            await asyncio.sleep(self._draw.uniform(*_PAUSES_SECONDS))
+        finally:
+            if breaks:
+                link.cut()
+            link.flow()
+
+    async def _trouble_disk(self, begin: Callable[[], None]) -> None:
+        begin()
+        try:
+            await asyncio.sleep(self._draw.uniform(*_PAUSES_SECONDS))
+        finally:
+            self._disk.heal()
 
     async def _end_router(self, number: signal.Signals) -> None:
         """Its successor listens on the same port, as behind a supervisor."""

@@ -10,6 +10,8 @@ from pathlib import Path
 import kakeya
 from tests.chaos.conversation import Heard, Script, hold
 from tests.chaos.faults import Faults
+from tests.chaos.faulty_disk import FaultyDisk
+from tests.chaos.network import Network
 from tests.integration.leftovers import Pool, leftovers
 from tests.integration.processes import Runtime
 
@@ -64,20 +66,32 @@ class Outcome:
         return not (self.differing or self.errors or self.leaks)
 
 
-async def run(made: Runtime, plan: Plan, snapshots: Path, progress: Progress) -> Outcome:
-    """Holds every conversation undisturbed first, then often and disturbed."""
-    target = "ipv4:" + ",".join(router.address for router in made.routers)
+async def run(made: Runtime, plan: Plan, snapshots: Path, disk: FaultyDisk, progress: Progress) -> Outcome:
+    """Starts the workers, and holds every conversation undisturbed first, then often and disturbed."""
+    network = Network(made, lanes=LANES_PER_WORKER)
+    try:
+        await network.link_routers()
+        for worker in [await network.start_worker() for _ in range(NUM_WORKERS)]:
+            await network.joined(worker)
+        return await _run(made, network, plan, snapshots, disk, progress)
+    finally:
+        await network.close()
+
+
+async def _run(
+    made: Runtime, network: Network, plan: Plan, snapshots: Path, disk: FaultyDisk, progress: Progress
+) -> Outcome:
     draw = random.Random(plan.seed)
     scripts = [Script.of(plan.seed + number) for number in range(_NUM_SCRIPTS)]
-    async with kakeya.AsyncClient(target) as client:
+    async with kakeya.AsyncClient(network.target) as client:
         expected = await _undisturbed(client, scripts, progress)
-    faults = Faults(made, draw, ROUTER_FLAGS, lanes=LANES_PER_WORKER, with_redis=plan.with_redis)
+    faults = Faults(made, network, disk, draw, ROUTER_FLAGS, with_redis=plan.with_redis)
     outcome = Outcome(faults=faults.counts)
     async with asyncio.TaskGroup() as group:
         causing = group.create_task(_cause(faults, plan.num_faults, draw, progress))
         numbers = itertools.count()
         for _ in range(_NUM_AT_ONCE):
-            group.create_task(_converse(target, scripts, expected, numbers, plan, causing, faults, outcome))
+            group.create_task(_converse(network.target, scripts, expected, numbers, plan, causing, faults, outcome))
     outcome.leaks = await _leaks(made, snapshots)
     return outcome
 

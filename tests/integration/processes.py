@@ -97,8 +97,8 @@ class Runtime:
         )
         return router
 
-    def start_worker(self, *flags: str, lanes: int = 8) -> Process:
-        address = f"127.0.0.1:{free_port()}"
+    def start_worker(self, *flags: str, lanes: int = 8, address: str = "") -> Process:
+        address = address or f"127.0.0.1:{free_port()}"
         joins = ",".join(router.address for router in self.routers)
         shape = ["--sink", str(SINK), "--window", str(WINDOW), "--lanes", str(lanes), "--threads", "1"]
         arguments = ["kakeya_worker", "--model", str(self.model), "--join", joins, "--bind", address, *shape, *flags]
