@@ -355,12 +355,21 @@ async def test_while_redis_is_away_nothing_is_parked(
 
 
 async def test_a_worker_that_has_just_joined_is_looked_up(stack: Stack, files: SnapshotFiles) -> None:
-    client = await stack.router(heartbeat_interval_seconds=5, worker_lease_seconds=60)
+    client = await stack.router(snapshot_turns=4)
+    late = await stack.router(heartbeat_interval_seconds=5, worker_lease_seconds=60)
     worker = await stack.worker(client, files=files)
     session_id = await client.session()
     await client.append(session_id, range(30))
-    assert (await client.park(session_id)).freed_bytes == LANE_BYTES
+    assert (await late.park(session_id)).freed_bytes == LANE_BYTES
     assert worker.calls["WriteSnapshot"] == 1
+
+
+async def test_a_session_without_a_history_needs_no_file(client: Client, storing: FakeWorker) -> None:
+    session_id = await client.session()
+    parked = await client.park(session_id)
+    assert (parked.history_length, parked.freed_bytes) == (0, LANE_BYTES)
+    assert storing.calls["WriteSnapshot"] == 0
+    assert (await client.append(session_id, [1])).history_length == 1
 
 
 # For room
@@ -468,8 +477,9 @@ async def test_a_resumed_session_makes_room_by_closing_where_that_is_the_policy(
         await client.info(second)
 
 
-async def test_a_resumed_session_waits_where_nobody_gives_way(stack: Stack) -> None:
-    client = await stack.router(**(EVICT_IDLE | {"close_idle_after_seconds": 3600, "queue_seconds": 0.3}))
+@pytest.mark.parametrize("admission", ["evict-idle", "queue"])
+async def test_a_resumed_session_waits_where_nobody_gives_way(stack: Stack, admission: str) -> None:
+    client = await stack.router(admission=admission, close_idle_after_seconds=3600, queue_seconds=0.3)
     await stack.worker(client, num_lanes=1)
     first = await client.session()
     await client.append(first, [1])

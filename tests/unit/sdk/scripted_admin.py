@@ -114,6 +114,14 @@ class ScriptedAdmin(admin_pb2_grpc.AdminServiceServicer):
         self._come("ListWorkers", request, context)
         return pb.ListWorkersResponse(workers=self.workers)
 
+    def DrainWorker(self, request: pb.DrainWorkerRequest, context: grpc.ServicerContext) -> Any:
+        self._come("DrainWorker", request, context)
+        found = [worker for worker in self.workers if worker.worker_id == request.worker_id]
+        if not found:
+            fails("INVALID_FIELD", field="worker_id")(context)
+        found[0].draining = not request.undo
+        return pb.DrainWorkerResponse(worker=found[0])
+
     def _come(self, method: str, request: Any, context: grpc.ServicerContext) -> None:
         self.requests[method].append(request)
         self.metadata[method].append(dict(context.invocation_metadata()))

@@ -289,6 +289,12 @@ class ScriptedRuntime(runtime_pb2_grpc.RuntimeServiceServicer):
         self._leave("CloseSession", context)
         return pb.CloseSessionResponse(final_history_length=len(session.history))
 
+    def ParkSession(self, request: pb.ParkSessionRequest, context: grpc.ServicerContext) -> Any:
+        self._come("ParkSession", request, context)
+        session = self._session(request.session_id, context)
+        self._leave("ParkSession", context)
+        return pb.ParkSessionResponse(history_length=len(session.history), freed_bytes=32_768)
+
     def GetSessionInfo(self, request: pb.GetSessionInfoRequest, context: grpc.ServicerContext) -> Any:
         self._come("GetSessionInfo", request, context)
         session = self._session(request.session_id, context)

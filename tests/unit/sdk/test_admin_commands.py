@@ -236,17 +236,70 @@ def test_workers(run: Run, admin: ScriptedAdmin) -> None:
     worker.kv_live_bytes, worker.last_heartbeat_age_seconds, worker.rss_bytes = 1024, 0.25, 3 << 20
     older = pb.WorkerStatus()
     older.CopyFrom(worker)
-    older.worker_id, older.rss_bytes = "x", 0
+    older.worker_id, older.rss_bytes, older.draining = "x", 0, True
     admin.workers = [worker, older]
     header, *rows = lines(run("workers list")[1])
-    assert header[-3:] == ["KV LIVE BYTES", "RSS BYTES", "HEARTBEAT"]
+    assert header[-4:] == ["KV LIVE BYTES", "RSS BYTES", "HEARTBEAT", "STATE"]
     facts = ["qwen", "Qwen3", "int8, exact", "h:1", "2", "4", "2.0 KiB", "4.0 KiB", "1.0 KiB"]
-    assert rows == [["w", *facts, "3.0 MiB", "0s ago"], ["x", *facts, "-", "0s ago"]]
+    assert rows == [["w", *facts, "3.0 MiB", "0s ago", "-"], ["x", *facts, "-", "0s ago", "draining"]]
     admin.workers = [worker]
     (document,) = json.loads(run("workers list --json")[1])
     assert (document["slab_bytes"], document["last_heartbeat_age_seconds"], document["exact"]) == (4096, 0.25, True)
     assert document["rss_bytes"] == 3 << 20
     assert set(document) == set(pb.WorkerStatus.DESCRIPTOR.fields_by_name)
+
+
+def test_a_worker_is_drained_and_taken_back(run: Run, admin: ScriptedAdmin) -> None:
+    admin.workers = [pb.WorkerStatus(worker_id="w", incarnation="i", pool="qwen", num_sessions=1)]
+    assert run("workers drain w --pool qwen") == (0, "draining w, 1 session left\n", "")
+    assert run("workers drain w --undo") == (0, "w takes sessions again\n", "")
+    requests = [(request.worker_id, request.pool, request.undo) for request in admin.requests["DrainWorker"]]
+    assert requests == [("w", "qwen", False), ("w", "", True)]
+    status, out, err = run("workers drain nobody")
+    assert (status, out) == (1, "")
+    assert err.startswith("kakeya workers: error: scripted INVALID_FIELD")
+
+
+@pytest.mark.parametrize(("ends", "says"), [("empty", "w is empty"), ("gone", "w is gone")])
+def test_a_drain_is_waited_for(
+    run: Run, admin: ScriptedAdmin, monkeypatch: pytest.MonkeyPatch, ends: str, says: str
+) -> None:
+    worker = pb.WorkerStatus(worker_id="w", incarnation="i", num_sessions=1200)
+    admin.workers = [worker, pb.WorkerStatus(worker_id="x", incarnation="j", num_sessions=7)]
+    left = iter([1200, 1, 1, 0])
+
+    def pass_by(_: float) -> None:
+        worker.num_sessions = next(left)
+        if ends == "gone" and not worker.num_sessions:
+            admin.workers.remove(worker)
+
+    monkeypatch.setattr("kakeya.cli.workers.time.sleep", pass_by)
+    progress = "draining w, 1,200 sessions left\ndraining w, 1 session left\n"
+    assert run("workers drain w --wait --timeout 1h") == (0, f"{progress}{says}\n", "")
+
+
+def test_a_drain_that_takes_too_long_or_is_undone_by_somebody(
+    run: Run, admin: ScriptedAdmin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker = pb.WorkerStatus(worker_id="w", incarnation="i", num_sessions=2)
+    admin.workers = [worker]
+    now = [0.0]
+    monkeypatch.setattr("kakeya.cli.workers.time.monotonic", lambda: now[0])
+
+    def pass_by(_: float) -> None:
+        now[0] += 60
+
+    monkeypatch.setattr("kakeya.cli.workers.time.sleep", pass_by)
+    status, out, err = run("workers drain w --wait --timeout 90s")
+    assert (status, out) == (1, "draining w, 2 sessions left\n")
+    assert err == "kakeya workers: error: w: 2 sessions left after 1m 30s; it goes on draining\n"
+
+    def take_back(_: float) -> None:
+        worker.draining = False
+
+    monkeypatch.setattr("kakeya.cli.workers.time.sleep", take_back)
+    status, _, err = run("workers drain w --wait")
+    assert (status, err) == (1, "kakeya workers: error: w takes sessions again: somebody has undone this\n")
 
 
 def test_a_scope_of_a_newer_router_is_shown_as_its_number(run: Run, admin: ScriptedAdmin) -> None:

@@ -1,6 +1,6 @@
 """The engine with a real model: operations, cancels, errors, and what it says it holds."""
 
-from threading import Event
+from threading import Event, Thread
 
 import pytest
 from structlog.testing import capture_logs
@@ -405,6 +405,69 @@ def test_shut_down_lets_what_runs_use_its_grace(verifier: TorchVerifier) -> None
     generate, tokens = start_generate(engine, 20, 60)
     assert tokens.enough.wait(TIMEOUT)
     engine.shut_down(grace_seconds=TIMEOUT)
+    assert generate.future.result(TIMEOUT).num_generated == 60
+
+
+def test_shut_down_waits_until_its_sessions_are_taken_away(verifier: TorchVerifier) -> None:
+    engine = Engine(verifier, LaneGeometry(SINK, WINDOW, 32), NUM_LANES, step_tokens=64)
+    engine.start()
+    for session_id in ("idle", "busy"):
+        open_session(engine, session_id)
+        start_append(engine, 0, 20, session_id).future.result(TIMEOUT)
+    generate, tokens = start_generate(engine, 20, 60, session_id="busy")
+    assert tokens.enough.wait(TIMEOUT)
+    ending = Thread(target=lambda: engine.shut_down(10 * TIMEOUT, until_empty=True))
+    ending.start()
+    assert generate.future.result(TIMEOUT).num_generated == 60
+    while not isinstance(error_of(engine.open("late", 1, SessionOptions())), Draining):
+        continue
+    assert isinstance(error_of(start_append(engine, 20, 1, "idle").future), Draining)
+    assert engine.take_snapshot("idle", 1).result(TIMEOUT).length == 20
+    assert engine.stop_operation("idle", 1).result(TIMEOUT).state == state_of(20)
+    assert engine.close("busy", 1).result(TIMEOUT) == 80
+    assert ending.is_alive()
+    assert engine.close("idle", 1).result(TIMEOUT) == 20
+    ending.join(TIMEOUT)
+    assert not ending.is_alive()
+
+
+def test_sessions_that_nobody_takes_away_have_the_grace_and_no_more(verifier: TorchVerifier) -> None:
+    engine = Engine(verifier, LaneGeometry(SINK, WINDOW, 32), NUM_LANES, step_tokens=64)
+    engine.start()
+    open_session(engine)
+    engine.shut_down(0.05, until_empty=True)
+    assert isinstance(error_of(engine.open("late", 1, SessionOptions())), Draining)
+
+
+def test_a_row_that_is_paused_does_not_prolong_the_grace(
+    verifier: TorchVerifier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kakeya_worker.engine.engine._PAUSE_CHECK_SECONDS", 10 * TIMEOUT)
+    engine = Engine(verifier, LaneGeometry(SINK, WINDOW, 32), NUM_LANES, step_tokens=64)
+    engine.start()
+    open_session(engine)
+    start_append(engine, 0, 20).future.result(TIMEOUT)
+    generate, tokens = start_generate(engine, 20, 10**6, wanted=MAX_UNREAD_TOKENS)
+    assert tokens.enough.wait(TIMEOUT)
+    engine.shut_down(0.05)
+    assert isinstance(error_of(generate.future), Draining)
+
+
+def test_idle_sessions_that_are_abandoned_are_not_waited_for(verifier: TorchVerifier) -> None:
+    engine = Engine(verifier, LaneGeometry(SINK, WINDOW, 32), NUM_LANES, step_tokens=64)
+    engine.start()
+    for session_id in ("idle", "busy"):
+        open_session(engine, session_id)
+        start_append(engine, 0, 20, session_id).future.result(TIMEOUT)
+    generate, tokens = start_generate(engine, 20, 60, session_id="busy", wanted=1)
+    assert tokens.enough.wait(TIMEOUT)
+    ending = Thread(target=lambda: engine.shut_down(10 * TIMEOUT, until_empty=True))
+    ending.start()
+    while not isinstance(error_of(engine.open("late", 1, SessionOptions())), Draining):
+        continue
+    engine.abandon_idle()
+    ending.join(TIMEOUT)
+    assert not ending.is_alive()
     assert generate.future.result(TIMEOUT).num_generated == 60
 
 

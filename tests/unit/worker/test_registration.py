@@ -57,6 +57,7 @@ class Registry(RegistryServiceServicer):
         self.heartbeat_refusal: KakeyaError | None = None
         self.shown: list[str] = []  # tokens of the calls that came so far
         self.routers: list[str] = []
+        self.heartbeat_seconds = 0.02
 
     async def guard(self, method: str, metadata: Metadata) -> dict[str, str]:
         shown = dict(metadata).get("authorization", "")
@@ -70,7 +71,9 @@ class Registry(RegistryServiceServicer):
             raise IncompatibleContract("this router speaks version 9")
         self.known.add(request.incarnation)
         await self.joins.put(request)
-        return pb.JoinResponse(contract_version=1, heartbeat_interval_seconds=0.02, router_addresses=self.routers)
+        return pb.JoinResponse(
+            contract_version=1, heartbeat_interval_seconds=self.heartbeat_seconds, router_addresses=self.routers
+        )
 
     async def Heartbeat(self, request: pb.HeartbeatRequest, context: Context) -> pb.HeartbeatResponse:
         if request.incarnation not in self.known:
@@ -226,6 +229,39 @@ async def test_when_a_router_goes_the_next_is_tried_and_the_sessions_stay(engine
             await task
     assert joined_first.incarnation == joined_second.incarnation
     assert engine.lanes.totals().num_lanes_in_use == 1
+
+
+async def test_a_worker_that_shuts_down_says_so_at_once_and_goes_on_saying_so(engine: Engine) -> None:
+    registry = Registry()
+    registry.heartbeat_seconds = 3600
+    async with _serving(registry) as address:
+        registration = Registration(engine, IDENTITY, [address])
+        async with _running(registration):
+            assert not (await _heartbeat(registry, complete=True)).draining
+            await registration.announce_draining(10)
+            assert (await _heartbeat(registry, complete=False)).draining
+            registry.known.clear()
+            registry.heartbeat_seconds = 0.02
+            registration._beat_now.set()
+            assert (await _heartbeat(registry, complete=True)).draining
+            assert (await _heartbeat(registry, complete=False)).draining
+
+
+async def test_a_router_that_does_not_answer_is_not_waited_for(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kakeya_worker.registration._RETRY_SECONDS", 0.01)
+    registry = Registry()
+    async with _serving(registry) as address:
+        registration = Registration(engine, IDENTITY, [address])
+        async with _running(registration):
+            await _heartbeat(registry, complete=True)
+            assert not registration.cut_off.is_set()
+            registry.heartbeat_refusal = InvalidField("lanes: too large", metadata={"field": "lanes"})
+            await asyncio.wait_for(registration.cut_off.wait(), 10)
+            await registration.announce_draining(0.01)
+            registry.heartbeat_refusal = None
+            assert (await _heartbeat(registry, complete=True)).draining
+            while registration.cut_off.is_set():
+                await _heartbeat(registry, complete=False)
 
 
 async def test_another_contract_ends_the_worker(engine: Engine) -> None:

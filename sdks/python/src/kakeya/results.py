@@ -265,6 +265,23 @@ class SessionInfo(Sight):
 
 
 @dataclass(frozen=True, slots=True)
+class ParkResult:
+    """After parking.
+
+    Attributes:
+        history_length: tokens of the session, all of which are kept.
+        freed_bytes: of the lane that another session may have now; 0 where it had none any more.
+    """
+
+    history_length: int
+    freed_bytes: int
+
+    @classmethod
+    def from_wire(cls, response: runtime_pb2.ParkSessionResponse) -> Self:
+        return cls(history_length=response.history_length, freed_bytes=response.freed_bytes)
+
+
+@dataclass(frozen=True, slots=True)
 class ServedModel:
     """A model that the runtime serves.
 

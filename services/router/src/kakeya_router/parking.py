@@ -66,6 +66,8 @@ class Parking:
 
     async def _write(self, record: SessionRecord) -> bool:
         """Whether the snapshot store works. What it has not of the session, since that was used, the journal has."""
+        if not record.journal_length:
+            return False  # there is nothing to write
         if self._fleet.worker(record.incarnation) is None:
             await self._fleet.look()  # it has joined just now, or is gone
         worker = self._fleet.worker(record.incarnation)

@@ -4,6 +4,7 @@ import asyncio
 import os
 import socket
 import threading
+import time
 from collections.abc import Coroutine, Sequence
 from concurrent.futures import Future
 from contextlib import closing
@@ -30,6 +31,7 @@ from kakeya_worker.snapshots import Snapshots
 from kakeya_worker.verifier_service import SERVICE_NAME, VerifierService
 
 _log = structlog.get_logger()
+_HEARD_SECONDS = 1.0  # a router answers within milliseconds, or not at all
 _LAST_ANSWERS_SECONDS = 0.5  # the engine has used its grace by then; this only lets answers out
 
 
@@ -148,13 +150,38 @@ async def _serve_until(
         for task in ended:
             task.result()
     finally:
-        # Heartbeats go on while running operations use their grace: leaving would make their sessions lost.
+        # Heartbeats go on meanwhile: leaving would make the sessions lost.
         await server.set_serving(False)
-        await asyncio.to_thread(engine.shut_down, settings.shutdown_grace_seconds)
+        is_joined = registration.joined.is_set() and not any(task.done() for task in tasks[2:])
+        await _drain(engine, registration if is_joined else None, settings.shutdown_grace_seconds)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await registration.leave()
+
+
+async def _drain(engine: Engine, registration: Registration | None, grace_seconds: float) -> None:
+    """Ends the engine once routers have taken all sessions away, at the latest when the grace is over.
+
+    Args:
+        registration: None: no router knows of the sessions, and only running operations are waited for.
+    """
+    if registration is None:
+        await asyncio.to_thread(engine.shut_down, grace_seconds)
+        return
+    started = time.monotonic()
+    if engine.lanes.totals().num_lanes_in_use:
+        # First, so that routers place nobody here any more when new sessions begin to be refused.
+        await registration.announce_draining(min(_HEARD_SECONDS, grace_seconds))
+    rest_seconds = max(0.0, grace_seconds - (time.monotonic() - started))
+    ending = asyncio.ensure_future(asyncio.to_thread(engine.shut_down, rest_seconds, until_empty=True))
+    cut_off = asyncio.ensure_future(registration.cut_off.wait())
+    await asyncio.wait([ending, cut_off], return_when=asyncio.FIRST_COMPLETED)
+    if not ending.done():
+        _log.info("no router answers; idle sessions are left to the lease")
+        engine.abandon_idle()
+    await ending
+    cut_off.cancel()
 
 
 def _router_link(settings: WorkerSettings) -> RouterLink:

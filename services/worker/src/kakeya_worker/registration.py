@@ -4,6 +4,7 @@ import asyncio
 import secrets
 from collections.abc import Awaitable, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
@@ -57,6 +58,10 @@ class Registration:
 
     State is in Redis behind every router, so any router will do: they are tried in turn, those of --join and
     those that the last answer named.
+
+    Attributes:
+        joined: set once a router has let this worker in.
+        cut_off: set while no router answers.
     """
 
     def __init__(
@@ -70,7 +75,11 @@ class Registration:
         self._incarnation = ""
         self._heartbeat_seconds = 1.0
         self._num_failed = 0  # routers in a row that did not answer
+        self._is_draining = False
+        self._beat_now = asyncio.Event()
+        self._draining_heard = asyncio.Event()
         self.joined = asyncio.Event()
+        self.cut_off = asyncio.Event()
 
     async def run(self) -> None:
         """Joins and stays joined until cancelled.
@@ -112,6 +121,14 @@ class Registration:
             call = RegistryServiceStub(channel).SweepSnapshots
             reply = await _answer(call(request, timeout=_CALL_SECONDS, metadata=self._link.token.metadata()))
         return list(reply.orphans)
+
+    async def announce_draining(self, timeout_seconds: float) -> None:
+        """Has all heartbeats from now on say that this worker shuts down, the first at once; waits for its answer."""
+        self._is_draining = True
+        self._beat_now.set()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_seconds):
+                await self._draining_heard.wait()
 
     async def leave(self) -> None:
         """Deregisters, as far as a router can be reached. Call after `run` was cancelled."""
@@ -155,11 +172,20 @@ class Registration:
             metadata = self._link.token.metadata()
             reply = await _answer(registry.Heartbeat(request, timeout=_CALL_SECONDS, metadata=metadata))
             self._num_failed = 0  # not before: a router that takes a join may still refuse what is reported
+            self.cut_off.clear()
+            if request.draining:
+                self._draining_heard.set()
             self._learn(reply.router_addresses)
             num_sent += 1
             answered_revision = max((report.revision for report in reports), default=answered_revision)
             self._free(reply.orphans)
-            await asyncio.sleep(self._heartbeat_seconds)
+            await self._pause()
+
+    async def _pause(self) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._heartbeat_seconds):
+                await self._beat_now.wait()
+        self._beat_now.clear()
 
     def _learn(self, addresses: Sequence[str]) -> None:
         self._routers = list(dict.fromkeys([self._routers[0], *addresses, *self._seeds]))
@@ -191,6 +217,7 @@ class Registration:
             ],
             complete=is_complete,
             rss_bytes=resident_memory.rss_bytes(),
+            draining=self._is_draining,
         )
 
     def _join_request(self) -> pb.JoinRequest:
@@ -227,6 +254,7 @@ class Registration:
         self._num_failed += 1
         self._routers.append(self._routers.pop(0))
         if self._num_failed % len(self._routers) == 0:
+            self.cut_off.set()
             await asyncio.sleep(_RETRY_SECONDS)
 
 

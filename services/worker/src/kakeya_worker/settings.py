@@ -141,7 +141,11 @@ class WorkerSettings(RpcServerSettings):
         None, "pool of workers to serve in", reason="made of the model's name"
     )
     shutdown_grace_seconds: float = setting(
-        5.0, "how long running calls may take to end on SIGTERM", unit="seconds", reason="within Docker's 10", ge=0
+        5.0,
+        "how long running calls may take to end on SIGTERM, and routers to take the sessions away",
+        unit="seconds",
+        reason="within Docker's 10",
+        ge=0,
     )
     log_level: Literal["debug", "info", "warning", "error"] = setting(
         "info", "least severe log line", reason="one line an event"

@@ -190,6 +190,23 @@ async def test_a_value_that_does_not_fit_its_field_is_refused(client: AsyncClien
         await client.create_session(ttl_seconds=2**32)
 
 
+async def test_park(session: AsyncSession, runtime: ScriptedRuntime) -> None:
+    await session.append([10, 11, 12])
+    assert await session.park() == kakeya.ParkResult(history_length=3, freed_bytes=32_768)
+    assert runtime.requests["ParkSession"][0].session_id == session.id
+    assert session.history_length == 3
+    runtime.before["ParkSession"].append(fails("SNAPSHOT_STORE_UNAVAILABLE", retry_after_seconds=1.5))
+    with pytest.raises(kakeya.SnapshotStoreUnavailable) as raised:
+        await session.park()
+    assert raised.value.retry_after_seconds == 1.5
+    runtime.before["ParkSession"].append(fails("OPERATION_RUNNING"))
+    with pytest.raises(kakeya.OperationRunning):
+        await session.park()
+    runtime.before["ParkSession"].append(fails("STORE_UNAVAILABLE"))
+    assert (await session.park()).history_length == 3
+    assert len(runtime.requests["ParkSession"]) == 5
+
+
 async def test_leaving_a_session_closes_it(client: AsyncClient, runtime: ScriptedRuntime) -> None:
     async with await client.create_session() as session:
         await session.append([1, 2])

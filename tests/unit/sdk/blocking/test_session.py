@@ -189,6 +189,23 @@ def test_a_value_that_does_not_fit_its_field_is_refused(client: Client, session:
         client.create_session(ttl_seconds=2**32)
 
 
+def test_park(session: Session, runtime: ScriptedRuntime) -> None:
+    session.append([10, 11, 12])
+    assert session.park() == kakeya.ParkResult(history_length=3, freed_bytes=32_768)
+    assert runtime.requests["ParkSession"][0].session_id == session.id
+    assert session.history_length == 3
+    runtime.before["ParkSession"].append(fails("SNAPSHOT_STORE_UNAVAILABLE", retry_after_seconds=1.5))
+    with pytest.raises(kakeya.SnapshotStoreUnavailable) as raised:
+        session.park()
+    assert raised.value.retry_after_seconds == 1.5
+    runtime.before["ParkSession"].append(fails("OPERATION_RUNNING"))
+    with pytest.raises(kakeya.OperationRunning):
+        session.park()
+    runtime.before["ParkSession"].append(fails("STORE_UNAVAILABLE"))
+    assert (session.park()).history_length == 3
+    assert len(runtime.requests["ParkSession"]) == 5
+
+
 def test_leaving_a_session_closes_it(client: Client, runtime: ScriptedRuntime) -> None:
     with client.create_session() as session:
         session.append([1, 2])

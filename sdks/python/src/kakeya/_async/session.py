@@ -11,7 +11,7 @@ from kakeya._requests import TokenIds, fill, generate_request, token_list
 from kakeya._retry import Retry
 from kakeya._tracing import Span
 from kakeya.errors import KakeyaError, SessionNotFound
-from kakeya.results import AppendResult, RewindResult, SessionInfo
+from kakeya.results import AppendResult, ParkResult, RewindResult, SessionInfo
 from kakeya_stubs.v1 import runtime_pb2
 
 
@@ -209,6 +209,18 @@ class AsyncSession:
         retry = Retry(self._calls.deadline(timeout_seconds), max_attempts=self._calls.max_attempts)
         response = await repeat(lambda: self._calls.unary("GetSessionInfo", request, retry.deadline), retry)
         return SessionInfo.from_wire(response)
+
+    async def park(self, *, timeout_seconds: float | None = None) -> ParkResult:
+        """Gives the session's lane to others until its next call, which gives it one again and takes longer for that.
+
+        Raises:
+            KakeyaError: OperationRunning while one runs; SnapshotStoreUnavailable where its history would not be kept.
+                The session then stays as it is.
+        """
+        request = runtime_pb2.ParkSessionRequest(session_id=self.id)
+        retry = Retry(self._calls.deadline(timeout_seconds), max_attempts=self._calls.max_attempts)
+        response = await repeat(lambda: self._calls.unary("ParkSession", request, retry.deadline), retry)
+        return ParkResult.from_wire(response)
 
     async def close(self, *, timeout_seconds: float | None = None) -> int | None:
         """Frees the session's lane; a running operation ends with SessionClosed. Raises KakeyaError.

@@ -87,6 +87,7 @@ class Engine:
         self._scheduler = Scheduler(StepBudget(step_tokens, step_seconds), geometry.chunk)
         self._commands = CommandQueue()
         self._ends_at: float | None = None  # perf_counter seconds, once it is asked to end
+        self._ends_empty = False  # not before all its sessions were taken away
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
 
     def fit_step_costs(self) -> None:
@@ -120,13 +121,21 @@ class Engine:
     def start(self) -> None:
         self._thread.start()
 
-    def shut_down(self, grace_seconds: float = 0.0) -> None:
+    def shut_down(self, grace_seconds: float = 0.0, *, until_empty: bool = False) -> None:
         """Takes no new sessions and operations, lets running ones go on for a while, then ends the thread.
 
-        What still runs then, and whatever is asked later, fails with Draining.
+        What still runs then, and whatever is asked later, fails with Draining. Until then sessions can be written,
+        stopped and closed.
+
+        Args:
+            until_empty: the grace is also for sessions that are idle: somebody takes them away.
         """
-        self._commands.put(lambda: self._drain(grace_seconds))
+        self._commands.put(lambda: self._drain(grace_seconds, until_empty=until_empty))
         self._thread.join()
+
+    def abandon_idle(self) -> None:
+        """Nobody will take idle sessions away any more: a `shut_down` goes on waiting for running operations only."""
+        self._commands.put(self._abandon_idle)
 
     def open(self, session_id: str, epoch: int, options: SessionOptions, tenant: str = "") -> "Future[OpenLane]":
         """Takes a lane; fails with InvalidField, NoCapacity, StaleEpoch or Draining."""
@@ -238,9 +247,15 @@ class Engine:
     def _take_commands(self) -> None:
         """Runs the commands that wait; with nothing to step, sleeps until one comes."""
         if not self._scheduler.has_work:
-            has_paused = any(self._scheduler.operations)
-            self._commands.run_next(timeout_seconds=_PAUSE_CHECK_SECONDS if has_paused else None)
+            self._commands.run_next(self._sleep_seconds())
         self._commands.run_waiting(_COPY_SECONDS)
+
+    def _sleep_seconds(self) -> float | None:
+        """For how long nothing happens by itself; None: for ever."""
+        seconds = [_PAUSE_CHECK_SECONDS] if any(self._scheduler.operations) else []
+        if self._ends_at is not None:
+            seconds.append(max(0.0, self._ends_at - time.perf_counter()))
+        return min(seconds, default=None)
 
     def _step(self) -> None:
         started = time.perf_counter()
@@ -425,13 +440,18 @@ class Engine:
         if self._ends_at is not None:
             raise Draining("the worker is shutting down")
 
-    def _drain(self, grace_seconds: float) -> None:
+    def _drain(self, grace_seconds: float, *, until_empty: bool) -> None:
         self._ends_at = time.perf_counter() + grace_seconds
+        self._ends_empty = until_empty
+
+    def _abandon_idle(self) -> None:
+        self._ends_empty = False
 
     def _is_over(self) -> bool:
-        return self._ends_at is not None and (
-            not any(self._scheduler.operations) or time.perf_counter() >= self._ends_at
-        )
+        if self._ends_at is None:
+            return False
+        waits_for = self.lanes.occupants() if self._ends_empty else tuple(self._scheduler.operations)
+        return not waits_for or time.perf_counter() >= self._ends_at
 
     def _end(self) -> None:
         for operation in self._scheduler.operations:
