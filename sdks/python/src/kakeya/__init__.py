@@ -50,6 +50,7 @@ from kakeya.errors import (
 from kakeya.results import (
     AppendResult,
     GenerateResult,
+    ListedSession,
     OverflowPolicy,
     ServedModel,
     SessionInfo,
@@ -63,7 +64,7 @@ __all__ = [
     "AsyncClient", "AsyncGeneration", "AsyncSession",
     "Client", "Generation", "Session",
     "tls_credentials",
-    "AppendResult", "GenerateResult", "OverflowPolicy", "ServedModel", "SessionInfo", "SessionState",
+    "AppendResult", "GenerateResult", "ListedSession", "OverflowPolicy", "ServedModel", "SessionInfo", "SessionState",
     "StopReason", "TokenDetail", "Truncation",
     "KakeyaError",
     "SessionNotFound",
