@@ -112,6 +112,8 @@ class ScriptedRuntime(runtime_pb2_grpc.RuntimeServiceServicer):
         breaks_off: a Generate ends well but without its result.
         answers: tokens that the next Generates begin with, in place of counting.
         unusual_responses: what a Generate sends first.
+        boundaries: what it says of every session.
+        pages: of its list of sessions, by token.
         models: what it says that it serves.
         forks: it knows `fork_from`.
         is_old: neither appends nor descriptions of a session say what is retained.
@@ -139,6 +141,8 @@ class ScriptedRuntime(runtime_pb2_grpc.RuntimeServiceServicer):
         self.breaks_off = False
         self.answers: deque[list[int]] = deque()
         self.unusual_responses: list[pb.GenerateResponse] = []
+        self.boundaries: list[int] = []
+        self.pages = {"": pb.ListSessionsResponse()}
         self.models = [model("counter", is_default=True)]
         self.forks = True
         self.is_old = False
@@ -190,6 +194,8 @@ class ScriptedRuntime(runtime_pb2_grpc.RuntimeServiceServicer):
         source = self._session(request.fork_from.session_id, context)
         if source.running:
             fails("OPERATION_RUNNING")(context)
+        if request.fork_from.boundary:
+            return ScriptedSession(source.history[: request.fork_from.boundary])
         return source
 
     def AppendTokens(self, request: pb.AppendTokensRequest, context: grpc.ServicerContext) -> Any:
@@ -312,7 +318,12 @@ class ScriptedRuntime(runtime_pb2_grpc.RuntimeServiceServicer):
             model="counter",
             worker="scripted",
             epoch=3,
+            boundaries=self.boundaries,
         )
+
+    def ListSessions(self, request: pb.ListSessionsRequest, context: grpc.ServicerContext) -> Any:
+        self._come("ListSessions", request, context)
+        return self.pages[request.page_token]
 
     def ListModels(self, request: pb.ListModelsRequest, context: grpc.ServicerContext) -> Any:
         self._come("ListModels", request, context)

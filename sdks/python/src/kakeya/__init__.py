@@ -50,6 +50,7 @@ from kakeya.errors import (
 from kakeya.results import (
     AppendResult,
     GenerateResult,
+    ListedSession,
     OverflowPolicy,
     ParkResult,
     RewindResult,
@@ -65,8 +66,8 @@ __all__ = [
     "AsyncClient", "AsyncGeneration", "AsyncSession",
     "Client", "Generation", "Session",
     "tls_credentials",
-    "AppendResult", "GenerateResult", "OverflowPolicy", "ParkResult", "RewindResult", "ServedModel", "SessionInfo",
-    "SessionState",
+    "AppendResult", "GenerateResult", "ListedSession", "OverflowPolicy", "ParkResult", "RewindResult",
+    "ServedModel", "SessionInfo", "SessionState",
     "StopReason", "TokenDetail", "Truncation",
     "KakeyaError",
     "SessionNotFound",

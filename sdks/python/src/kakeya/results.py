@@ -229,6 +229,7 @@ class SessionInfo(Sight):
         model: what serves it.
         worker: id of the worker that holds its lane; empty while it is parked.
         epoch: rises with each new lease on the session.
+        boundaries: history lengths at which its last turns ended, at most four, ascending: where others can branch off.
     """
 
     history_length: int
@@ -244,6 +245,7 @@ class SessionInfo(Sight):
     model: str
     worker: str
     epoch: int
+    boundaries: tuple[int, ...] = ()
 
     @classmethod
     def from_wire(cls, response: runtime_pb2.GetSessionInfoResponse) -> Self:
@@ -261,6 +263,45 @@ class SessionInfo(Sight):
             model=response.model,
             worker=response.worker,
             epoch=response.epoch,
+            boundaries=tuple(response.boundaries),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ListedSession:
+    """What a list says of a session; its `info` says more.
+
+    Attributes:
+        id: as a client's `session` takes it, to go on with it.
+        label: that it was created with.
+        model: what serves it.
+        state: where it stands.
+        history_length: tokens of the session so far.
+        kv_live_bytes: bytes of KV that the verifier really holds for the session now.
+        reserved_bytes: its whole lane, slack included; 0 while it is parked.
+        idle_seconds: since its last operation; 0 while one runs.
+    """
+
+    id: str
+    label: str
+    model: str
+    state: SessionState
+    history_length: int
+    kv_live_bytes: int
+    reserved_bytes: int
+    idle_seconds: float
+
+    @classmethod
+    def from_wire(cls, session: runtime_pb2.Session) -> Self:
+        return cls(
+            id=session.session_id,
+            label=session.client_label,
+            model=session.model,
+            state=SessionState.from_wire(session.state),
+            history_length=session.history_length,
+            kv_live_bytes=session.kv_live_bytes,
+            reserved_bytes=session.reserved_bytes,
+            idle_seconds=session.idle_seconds,
         )
 
 

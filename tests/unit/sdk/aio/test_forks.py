@@ -44,6 +44,18 @@ async def test_a_source_may_be_named_by_its_id(
         assert fork.history_length == 2
 
 
+async def test_a_fork_may_begin_where_its_source_was(
+    client: AsyncClient, session: AsyncSession, runtime: ScriptedRuntime
+) -> None:
+    await session.append([10, 11, 12])
+    for source in (session, session.id):
+        fork = await client.create_session(fork_from=source, boundary=2)
+        assert runtime.requests["CreateSession"][-1].fork_from.boundary == 2
+        assert fork.history_length == 2
+        assert await fork.generate(max_tokens=2).all() == [12, 13]
+    assert session.history_length == 3
+
+
 async def test_a_length_that_is_not_known_or_not_checked_is_not_expected(
     client: AsyncClient, session: AsyncSession, runtime: ScriptedRuntime
 ) -> None:

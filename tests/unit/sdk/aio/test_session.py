@@ -15,6 +15,7 @@ from tests.unit.sdk.scripted_runtime import (
     ScriptedRuntime,
     fails,
     model,
+    passes,
 )
 
 
@@ -97,8 +98,9 @@ async def test_rewind_tells_where_the_history_ends_now(session: AsyncSession, ru
         await session.rewind(-1)
 
 
-async def test_info(session: AsyncSession) -> None:
+async def test_info(session: AsyncSession, runtime: ScriptedRuntime) -> None:
     await session.append([1, 2])
+    runtime.boundaries = [1, 2]
     assert await session.info() == kakeya.SessionInfo(
         history_length=2,
         kv_live_bytes=2 * BYTES_PER_TOKEN,
@@ -113,6 +115,7 @@ async def test_info(session: AsyncSession) -> None:
         model="counter",
         worker="scripted",
         epoch=3,
+        boundaries=(1, 2),
     )
 
 
@@ -136,6 +139,52 @@ async def test_what_an_older_router_does_not_say_is_none(session: AsyncSession, 
     assert (await session.append([])).num_forgotten_tokens == 0, "there is nothing to forget"
     appended = await session.append([1, 2])
     assert (appended.history_length, appended.retained, appended.num_forgotten_tokens) == (2, (), None)
+
+
+async def test_sessions_are_listed_page_by_page(client: AsyncClient, runtime: ScriptedRuntime) -> None:
+    assert [session async for session in client.list_sessions()] == []
+    first = runtime_pb2.Session(
+        session_id="counter.0",
+        client_label="mine",
+        model="counter",
+        state=runtime_pb2.SESSION_STATE_PARKED,
+        history_length=7,
+        kv_live_bytes=5,
+        reserved_bytes=6,
+        idle_seconds=0.5,
+    )
+    changed = runtime_pb2.Session(session_id="counter.0", history_length=8)
+    others = [runtime_pb2.Session(session_id=f"counter.{number}") for number in (1, 2)]
+    runtime.pages = {
+        "": runtime_pb2.ListSessionsResponse(sessions=[first], next_page_token="a"),
+        "a": runtime_pb2.ListSessionsResponse(next_page_token="b"),
+        "b": runtime_pb2.ListSessionsResponse(sessions=[changed, *others]),
+    }
+    del runtime.requests["ListSessions"]
+    runtime.before["ListSessions"] += [passes, fails("DRAINING")]
+    listed = [session async for session in client.list_sessions()]
+    assert [session.id for session in listed] == ["counter.0", "counter.1", "counter.2"]
+    assert listed[0] == kakeya.ListedSession(
+        id="counter.0",
+        label="mine",
+        model="counter",
+        state=SessionState.PARKED,
+        history_length=7,
+        kv_live_bytes=5,
+        reserved_bytes=6,
+        idle_seconds=0.5,
+    )
+    assert [request.page_token for request in runtime.requests["ListSessions"]] == ["", "a", "a", "b"]
+
+
+async def test_who_needs_no_more_of_a_list_asks_for_no_more(client: AsyncClient, runtime: ScriptedRuntime) -> None:
+    runtime.pages[""] = runtime_pb2.ListSessionsResponse(
+        sessions=[runtime_pb2.Session(session_id="counter.0")], next_page_token="a"
+    )
+    async for session in client.list_sessions():
+        assert session.id == "counter.0"
+        break
+    assert len(runtime.requests["ListSessions"]) == 1
 
 
 async def test_models(client: AsyncClient, runtime: ScriptedRuntime) -> None:

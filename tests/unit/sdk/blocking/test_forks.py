@@ -43,6 +43,16 @@ def test_a_source_may_be_named_by_its_id(client: Client, session: Session, runti
         assert fork.history_length == 2
 
 
+def test_a_fork_may_begin_where_its_source_was(client: Client, session: Session, runtime: ScriptedRuntime) -> None:
+    session.append([10, 11, 12])
+    for source in (session, session.id):
+        fork = client.create_session(fork_from=source, boundary=2)
+        assert runtime.requests["CreateSession"][-1].fork_from.boundary == 2
+        assert fork.history_length == 2
+        assert fork.generate(max_tokens=2).all() == [12, 13]
+    assert session.history_length == 3
+
+
 def test_a_length_that_is_not_known_or_not_checked_is_not_expected(
     client: Client, session: Session, runtime: ScriptedRuntime
 ) -> None:

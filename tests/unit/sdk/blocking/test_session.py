@@ -16,6 +16,7 @@ from tests.unit.sdk.scripted_runtime import (
     ScriptedRuntime,
     fails,
     model,
+    passes,
 )
 
 
@@ -96,8 +97,9 @@ def test_rewind_tells_where_the_history_ends_now(session: Session, runtime: Scri
         session.rewind(-1)
 
 
-def test_info(session: Session) -> None:
+def test_info(session: Session, runtime: ScriptedRuntime) -> None:
     session.append([1, 2])
+    runtime.boundaries = [1, 2]
     assert session.info() == kakeya.SessionInfo(
         history_length=2,
         kv_live_bytes=2 * BYTES_PER_TOKEN,
@@ -112,6 +114,7 @@ def test_info(session: Session) -> None:
         model="counter",
         worker="scripted",
         epoch=3,
+        boundaries=(1, 2),
     )
 
 
@@ -135,6 +138,52 @@ def test_what_an_older_router_does_not_say_is_none(session: Session, runtime: Sc
     assert (session.append([])).num_forgotten_tokens == 0, "there is nothing to forget"
     appended = session.append([1, 2])
     assert (appended.history_length, appended.retained, appended.num_forgotten_tokens) == (2, (), None)
+
+
+def test_sessions_are_listed_page_by_page(client: Client, runtime: ScriptedRuntime) -> None:
+    assert [session for session in client.list_sessions()] == []
+    first = runtime_pb2.Session(
+        session_id="counter.0",
+        client_label="mine",
+        model="counter",
+        state=runtime_pb2.SESSION_STATE_PARKED,
+        history_length=7,
+        kv_live_bytes=5,
+        reserved_bytes=6,
+        idle_seconds=0.5,
+    )
+    changed = runtime_pb2.Session(session_id="counter.0", history_length=8)
+    others = [runtime_pb2.Session(session_id=f"counter.{number}") for number in (1, 2)]
+    runtime.pages = {
+        "": runtime_pb2.ListSessionsResponse(sessions=[first], next_page_token="a"),
+        "a": runtime_pb2.ListSessionsResponse(next_page_token="b"),
+        "b": runtime_pb2.ListSessionsResponse(sessions=[changed, *others]),
+    }
+    del runtime.requests["ListSessions"]
+    runtime.before["ListSessions"] += [passes, fails("DRAINING")]
+    listed = [session for session in client.list_sessions()]
+    assert [session.id for session in listed] == ["counter.0", "counter.1", "counter.2"]
+    assert listed[0] == kakeya.ListedSession(
+        id="counter.0",
+        label="mine",
+        model="counter",
+        state=SessionState.PARKED,
+        history_length=7,
+        kv_live_bytes=5,
+        reserved_bytes=6,
+        idle_seconds=0.5,
+    )
+    assert [request.page_token for request in runtime.requests["ListSessions"]] == ["", "a", "a", "b"]
+
+
+def test_who_needs_no_more_of_a_list_asks_for_no_more(client: Client, runtime: ScriptedRuntime) -> None:
+    runtime.pages[""] = runtime_pb2.ListSessionsResponse(
+        sessions=[runtime_pb2.Session(session_id="counter.0")], next_page_token="a"
+    )
+    for session in client.list_sessions():
+        assert session.id == "counter.0"
+        break
+    assert len(runtime.requests["ListSessions"]) == 1
 
 
 def test_models(client: Client, runtime: ScriptedRuntime) -> None:

@@ -3,6 +3,7 @@
 
 import copy
 import secrets
+from collections.abc import Iterator
 from types import TracebackType
 from typing import Literal, Self
 
@@ -15,7 +16,7 @@ from kakeya._sync.calls import Calls, repeat
 from kakeya._sync.session import Session
 from kakeya._tracing import choose
 from kakeya.errors import RpcFailed
-from kakeya.results import OverflowPolicy, ServedModel
+from kakeya.results import ListedSession, OverflowPolicy, ServedModel
 from kakeya_stubs.v1 import runtime_pb2
 
 
@@ -111,8 +112,10 @@ class Client:
             ttl_seconds: idle time after which the session expires; None takes the router's.
             fork_from: a session, or the id of one, with whose history the new one begins: its KV is copied, not
                 computed. Model, sink, window and on_overflow are the source's; EOS tokens too, unless some are given.
-            boundary: history length at which to branch off; None takes the source's present one, which is also the
-                only one that can be reached. For a session whose `history_length` is known that one is expected.
+            boundary: history length at which to branch off; None takes the source's present one. For a session whose
+                `history_length` is known that one is expected. An earlier one comes from what the runtime remembers
+                of the source, which may be busy or parked: one of `info().boundaries` where it has a snapshot store,
+                and any where it journals the whole history.
             wait_for_capacity_seconds: how long to try again, as late as the runtime asks, while it has no free lane,
                 its queue is full or a quota is used up; on top of the timeout.
             timeout_seconds: None takes the client's, math.inf is no limit. It should outlast the router's queue, in
@@ -123,8 +126,9 @@ class Client:
                 it has one, QuotaExceeded when the tenant or the key has used what it may, NoWorker when nobody serves
                 the model with that fingerprint, InvalidField when no worker can hold so many sinks or such a window.
                 With `fork_from`: SessionNotFound, OperationRunning while an operation runs on the source,
-                BoundaryNotReachable when it ends elsewhere, EmptyHistory when it has none, and RpcFailed with status
-                UNIMPLEMENTED from a runtime of an older version.
+                BoundaryNotReachable when it has no such length or nobody remembers what it was like then
+                (`metadata["reachable"]` lists lengths that can be had), EmptyHistory when it has none, and RpcFailed
+                with status UNIMPLEMENTED from a runtime of an older version.
         """
         # The request id makes it safe to ask again: the same one gets the same session.
         request = runtime_pb2.CreateSessionRequest(
@@ -156,6 +160,38 @@ class Client:
         retry = Retry(self._calls.deadline(timeout_seconds), max_attempts=self._calls.max_attempts)
         response = repeat(lambda: self._calls.unary("ListModels", request, retry.deadline), retry)
         return [ServedModel.from_wire(model) for model in response.models]
+
+    def list_sessions(self, *, timeout_seconds: float | None = None) -> Iterator[ListedSession]:
+        """The sessions of the key's tenant, or those without one where no keys are asked for, in no order.
+
+        They are fetched as they are taken. None is resumed or kept alive by it. One that is created or closed meanwhile may be missing.
+
+        Args:
+            timeout_seconds: of each page; None takes the client's.
+
+        Raises:
+            KakeyaError
+        """
+        seen: set[str] = set()
+        request = runtime_pb2.ListSessionsRequest()
+        while True:
+            response = self._page(request, timeout_seconds)
+            for session in response.sessions:
+                if session.session_id not in seen:
+                    seen.add(session.session_id)
+                    yield ListedSession.from_wire(session)
+            if not response.next_page_token:
+                return
+            request.page_token = response.next_page_token
+
+    def _page(
+        self, request: runtime_pb2.ListSessionsRequest, timeout_seconds: float | None
+    ) -> runtime_pb2.ListSessionsResponse:
+        retry = Retry(self._calls.deadline(timeout_seconds), max_attempts=self._calls.max_attempts)
+        found: runtime_pb2.ListSessionsResponse = repeat(
+            lambda: self._calls.unary("ListSessions", request, retry.deadline), retry
+        )
+        return found
 
     def with_api_key(self, api_key: str) -> "Client":
         """A client that shows another key over the same connection, which closes with this one; "" for none.
