@@ -1,7 +1,9 @@
 """What one session says: always the same, so that a disturbed session can be held against an undisturbed one."""
 
 import random
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import Literal
 
 import kakeya
 
@@ -11,9 +13,12 @@ _VOCABULARY = 1_000
 
 @dataclass(frozen=True)
 class Turn:
+    """`then`: after the answer, nothing more, or the session is parked, or the answer is taken back and given again."""
+
     token_ids: tuple[int, ...]
     max_tokens: int
     seed: int
+    then: Literal["nothing", "park", "rewind"]
 
 
 @dataclass(frozen=True)
@@ -31,6 +36,7 @@ class Script:
                     tuple(draw.randrange(_VOCABULARY) for _ in range(draw.randint(1, 120))),
                     draw.randint(1, 160),
                     draw.getrandbits(63),
+                    draw.choice(("nothing", "nothing", "park", "rewind")),
                 )
                 for _ in range(_NUM_TURNS)
             )
@@ -52,5 +58,18 @@ async def hold(client: kakeya.AsyncClient, script: Script) -> Heard:
         for turn in script.turns:
             generation = session.turn(turn.token_ids, max_tokens=turn.max_tokens, temperature=1.0, seed=turn.seed)
             answers.append(tuple(await generation.all()))
+            if turn.then == "park":
+                with suppress(kakeya.SnapshotStoreUnavailable):  # it stays as it is
+                    await session.park()
+            elif turn.then == "rewind":
+                answers.append(await _again(session, turn, len(answers[-1])))
         length = (await session.info()).history_length
     return Heard(tuple(answers), length)
+
+
+async def _again(session: kakeya.AsyncSession, turn: Turn, num_tokens: int) -> tuple[int, ...]:
+    """Takes the answer to a turn back; the same options bring the same one."""
+    end = (await session.info()).history_length
+    await session.rewind(end - num_tokens)
+    generation = session.generate(max_tokens=turn.max_tokens, temperature=1.0, seed=turn.seed)
+    return tuple(await generation.all())

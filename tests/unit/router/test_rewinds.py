@@ -202,3 +202,21 @@ async def test_the_list_of_snapshots_may_change_meanwhile(
     monkeypatch.setattr(worker, "Rewind", rewind_late)
     assert (await client.rewind(session_id, 4)).history_length == 4
     assert (await record_of(stack, session_id))["snapshots"] == ""
+
+
+async def test_an_answer_can_be_taken_back_however_long_it_was(stack: Stack, files: SnapshotFiles) -> None:
+    """Although snapshots of its middle have made the journal of its beginning superfluous for everything else."""
+    client = await stack.router(recovery_seconds=0.5)
+    worker = await stack.worker(client, files=files)
+    worker.prefill_tokens_per_second = 100.0
+    worker.incarnation += "-fast"
+    await client.join(worker)
+    session_id = await client.session()
+    await turn(stack, client, session_id, 30, 5)
+    question = (await client.append(session_id, range(7))).history_length
+    (*_, done) = await client.generate(session_id, 300)
+    await eventually(lambda: has_snapshot(stack, session_id, done.done.history_length))
+    history = list(worker.lanes[session_id].token_ids)
+    assert worker.calls["WriteSnapshot"] > 3
+    assert (await client.rewind(session_id, question)).history_length == question
+    assert worker.lanes[session_id].token_ids == history[:question]

@@ -22,8 +22,9 @@ def is_reachable(record: SessionRecord, length: int) -> bool:
 
 
 def not_reachable(record: SessionRecord, length: int) -> BoundaryNotReachable:
-    """Lists what is: the ends of the last turns, and the present one."""
-    known = {each for each in record.turn_boundaries if is_reachable(record, each)}
+    """Lists what is: the ends of the last turns, where the last answer began, and the present end."""
+    lengths = {*record.turn_boundaries, record.operation_start} - {0}
+    known = {each for each in lengths if is_reachable(record, each)}
     return refusals.boundary_not_reachable(length, sorted((known | {record.journal_length}) - {length}))
 
 

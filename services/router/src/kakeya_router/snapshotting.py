@@ -70,7 +70,7 @@ class Snapshotting:
         self._tasks = tasks
         self._turns = turns
         self._recovery_seconds = recovery_seconds
-        self._writing: set[str] = set()
+        self._writing: dict[str, bool] = {}  # by session; whether a turn has ended meanwhile
         self._written: dict[str, int] = {}  # history length by session, in the middle of an operation
         self._troubled: set[str] = set()
 
@@ -85,7 +85,9 @@ class Snapshotting:
         worker = self._fleet.worker(record.incarnation)
         if worker is None:
             self._tasks.start(self._look_and_consider(record, journal_length, is_turn=is_turn))
-        elif worker.snapshot_store and record.session_id not in self._writing:
+        elif record.session_id in self._writing:
+            self._writing[record.session_id] |= is_turn
+        elif worker.snapshot_store:
             self._consider(record, worker, journal_length, is_turn=is_turn)
 
     async def _look_and_consider(self, record: SessionRecord, journal_length: int, *, is_turn: bool) -> None:
@@ -101,7 +103,7 @@ class Snapshotting:
         session_id = record.session_id
         since = self._written.pop(session_id, 0) if is_turn else self._written.get(session_id, 0)
         if is_turn or journal_length - max(since, _newest(record)) >= self._tokens(worker):
-            self._writing.add(session_id)
+            self._writing[session_id] = False
             self._tasks.start(self._write(session_id, worker, is_turn=is_turn))
 
     def _is_due(self, record: SessionRecord, worker: WorkerRecord) -> bool:
@@ -181,7 +183,11 @@ class Snapshotting:
         except (WorkerError, KakeyaError) as error:
             self._warn(worker, error)
         finally:
-            self._writing.discard(session_id)
+            turn_has_ended = self._writing.pop(session_id)
+        if turn_has_ended:
+            self._writing[session_id] = False
+            self._written.pop(session_id, None)
+            await self._write(session_id, worker, is_turn=True)
 
     def _warn(self, worker: WorkerRecord, error: Exception) -> None:
         """Once, until it works again: it would be said with each turn of each session."""
@@ -200,10 +206,11 @@ class Snapshotting:
             before = snapshot_plan.parse(record.snapshots) if record.snapshot_store == worker.snapshot_store else ()
             if before and before[-1].length >= new.length:
                 return False
-            kept = snapshot_plan.kept((*before, new), record.turn_boundaries)
+            wanted = [*record.turn_boundaries, record.operation_start]  # who has an answer may want another one
+            kept = snapshot_plan.kept((*before, new), wanted)
             if new not in kept:
                 return False  # what it follows was removed meanwhile
-            start = snapshot_plan.journal_start(kept, record.turn_boundaries)
+            start = snapshot_plan.journal_start(kept, wanted)
             reply = await self._store.set_snapshots(record, kept, start, worker.snapshot_store, begun.num_rewinds)
             match reply.outcome:
                 case "set":

@@ -51,6 +51,14 @@ def test_a_repeated_append_waits_for_the_lost_attempt_to_stop(
     assert not runtime.requests["GetSessionInfo"]
 
 
+def test_an_append_that_another_router_has_ended_is_completed(
+    cuttable_session: Session, runtime: ScriptedRuntime
+) -> None:
+    runtime.after["AppendTokens"].append(fails("OPERATION_STOPPED"))
+    assert (cuttable_session.append([1, 2])).history_length == 2
+    assert runtime.sessions[cuttable_session.id].history == [1, 2]
+
+
 def test_a_rewind_whose_answer_was_lost_takes_place_once(
     cuttable_session: Session, runtime: ScriptedRuntime, link: CuttableLink
 ) -> None:

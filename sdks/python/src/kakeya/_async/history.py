@@ -8,7 +8,7 @@ from kakeya._aio_transport import Eventual
 from kakeya._async.calls import AsyncCalls, repeat
 from kakeya._retry import SETTLE_SECONDS, Retry, leaves_operation_running
 from kakeya._tracing import Span
-from kakeya.errors import Conflict, Unavailable
+from kakeya.errors import Conflict, OperationStopped, Unavailable
 from kakeya_stubs.v1 import runtime_pb2
 
 T = TypeVar("T")
@@ -55,7 +55,7 @@ class AsyncHistory:
                 expected = await self._read_length(retry, parent)
             try:
                 return await attempt(expected)
-            except Unavailable:
+            except (Unavailable, OperationStopped):
                 retry.effect_is_unknown()
                 raise
             except Conflict:

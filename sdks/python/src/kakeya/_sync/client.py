@@ -164,7 +164,8 @@ class Client:
     def list_sessions(self, *, timeout_seconds: float | None = None) -> Iterator[ListedSession]:
         """The sessions of the key's tenant, or those without one where no keys are asked for, in no order.
 
-        They are fetched as they are taken. None is resumed or kept alive by it. One that is created or closed meanwhile may be missing.
+        They are fetched as they are taken. None is resumed or kept alive by it. One that is created or closed meanwhile
+        may be missing.
 
         Args:
             timeout_seconds: of each page; None takes the client's.

@@ -9,7 +9,7 @@ from kakeya._blocking_transport import Eventual
 from kakeya._retry import SETTLE_SECONDS, Retry, leaves_operation_running
 from kakeya._sync.calls import Calls, repeat
 from kakeya._tracing import Span
-from kakeya.errors import Conflict, Unavailable
+from kakeya.errors import Conflict, OperationStopped, Unavailable
 from kakeya_stubs.v1 import runtime_pb2
 
 T = TypeVar("T")
@@ -54,7 +54,7 @@ class History:
                 expected = self._read_length(retry, parent)
             try:
                 return attempt(expected)
-            except Unavailable:
+            except (Unavailable, OperationStopped):
                 retry.effect_is_unknown()
                 raise
             except Conflict:

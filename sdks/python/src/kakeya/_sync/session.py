@@ -194,7 +194,8 @@ class Session:
         """
         request = runtime_pb2.RewindSessionRequest(session_id=self.id)
         fill(request, target_length=history_length)
-        retry = Retry(self._calls.operation_deadline(timeout_seconds), max_attempts=self._calls.max_attempts)
+        deadline = self._calls.operation_deadline(timeout_seconds)
+        retry = Retry(deadline, max_attempts=self._calls.max_attempts, may_go_on=True)
 
         def attempt(expected: int | None) -> RewindResult:
             fill(request, expected_history_length=expected)
@@ -220,6 +221,7 @@ class Session:
         """
         request = runtime_pb2.ParkSessionRequest(session_id=self.id)
         retry = Retry(self._calls.deadline(timeout_seconds), max_attempts=self._calls.max_attempts)
+        retry.settling_until(self._history.settle_until)
         response = repeat(lambda: self._calls.unary("ParkSession", request, retry.deadline), retry)
         return ParkResult.from_wire(response)
 
@@ -247,7 +249,8 @@ class Session:
     ) -> AppendResult:
         request = runtime_pb2.AppendTokensRequest(session_id=self.id, token_ids=token_ids)
         deadline = self._calls.operation_deadline(timeout_seconds)
-        retry = Retry(deadline, max_attempts=self._calls.max_attempts if self._check_history else 1)
+        max_attempts = self._calls.max_attempts if self._check_history else 1
+        retry = Retry(deadline, max_attempts=max_attempts, may_go_on=True)
 
         def attempt(expected: int | None) -> AppendResult:
             fill(request, expected_history_length=expected)
