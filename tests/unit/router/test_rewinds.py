@@ -15,7 +15,7 @@ from kakeya_shared.errors import (
 )
 from tests.unit.router.fake_worker import BYTES_PER_TOKEN, LANE_BYTES, SINK, WINDOW, FakeWorker, SnapshotFiles
 from tests.unit.router.stack import FORGETFUL, Client, Stack, eventually
-from tests.unit.router.test_recovery import Pair, die, expected, files, has_snapshot, ledgers, pair
+from tests.unit.router.test_recovery import Pair, die, expected, files, free_length, has_snapshot, ledgers, pair
 from tests.unit.router.test_takeover import OPERATION
 
 __all__ = ["files", "pair"]  # fixtures
@@ -214,9 +214,13 @@ async def test_an_answer_can_be_taken_back_however_long_it_was(stack: Stack, fil
     session_id = await client.session()
     await turn(stack, client, session_id, 30, 5)
     question = (await client.append(session_id, range(7))).history_length
-    (*_, done) = await client.generate(session_id, 300)
-    await eventually(lambda: has_snapshot(stack, session_id, done.done.history_length))
+    call = client.generating(session_id, 1_000_000)
+    async for _ in call:
+        if worker.calls["WriteSnapshot"] > 3:
+            break
+    call.cancel()
+    length = await eventually(lambda: free_length(client, session_id))
+    await eventually(lambda: has_snapshot(stack, session_id, length))
     history = list(worker.lanes[session_id].token_ids)
-    assert worker.calls["WriteSnapshot"] > 3
     assert (await client.rewind(session_id, question)).history_length == question
     assert worker.lanes[session_id].token_ids == history[:question]
