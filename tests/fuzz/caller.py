@@ -47,6 +47,7 @@ class Caller:
         self._workers = [_channel(worker) for _ in range(num_channels)]
         self._on_ok: dict[tuple[str, str], Callable[[Any, Any], None]] = {
             (RUNTIME, "CreateSession"): self._session_created,
+            (RUNTIME, "ForkSession"): self._session_forked,
             (RUNTIME, "CloseSession"): lambda request, _: known.forget_session(request.session_id),
             (ADMIN, "CloseSession"): lambda request, _: known.forget_session(request.session_id),
             (VERIFIER, "OpenSession"): self._lane_opened,
@@ -130,9 +131,15 @@ class Caller:
             self._known.forget_session(session_id)
 
     def _session_created(self, request: Any, answer: Any) -> None:
+        self._learn_session(request, answer, request.fork_from.session_id)
+
+    def _session_forked(self, request: Any, answer: Any) -> None:
+        self._learn_session(request, answer.session, request.source.session_id)
+
+    def _learn_session(self, request: Any, answer: Any, source_id: str) -> None:
         if answer.session_id not in self._known.sessions:
             self._known.sessions.append(answer.session_id)
-        if request.fork_from.session_id in self._known.foreign:
+        if source_id in self._known.foreign:
             self._tally.violate(f"{answer.session_id} branches off from another tenant's session")
         if request.HasField("ttl_seconds"):
             self._known.long_lived.add(answer.session_id)

@@ -54,6 +54,21 @@ def _create(known: Known, chance: random.Random) -> Fields:
     )
 
 
+def _fork(known: Known, chance: random.Random) -> Fields:
+    source = api.ForkPoint(
+        session_id=known.session_id(chance, may_be_foreign=True), **_maybe(chance, boundary=chance.randrange(100))
+    )
+    request_id = f"fuzz-{chance.randrange(_NUM_REQUEST_IDS)}"
+    return {"source": source} | _maybe(
+        chance,
+        0.2,
+        client_label="fuzz",
+        eos_token_ids=[1, 2],
+        request_id=request_id,
+        ttl_seconds=chance.randrange(1, 4),
+    )
+
+
 def _session(known: Known, chance: random.Random) -> Fields:
     return {"session_id": known.session_id(chance, may_be_foreign=True)}
 
@@ -192,6 +207,8 @@ def _own_session(known: Known, chance: random.Random) -> Fields:
 
 _FIELDS = {
     (RUNTIME, "CreateSession"): _create,
+    (RUNTIME, "ForkSession"): _fork,
+    (RUNTIME, "ListSessions"): lambda known, chance: _maybe(chance, page_size=chance.randrange(1_200)),
     (RUNTIME, "AppendTokens"): _append,
     (RUNTIME, "Generate"): _generate,
     (RUNTIME, "CloseSession"): _own_session,

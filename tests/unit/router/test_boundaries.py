@@ -20,6 +20,7 @@ from kakeya_shared.errors import (
     NoWorker,
     SessionClosed,
     SessionNotFound,
+    StoreUnavailable,
     WorkerLost,
 )
 from kakeya_stubs.v1 import runtime_pb2 as api
@@ -427,6 +428,7 @@ async def test_a_source_that_goes_on_meanwhile(
     [
         ({"journal_start": 9, "snapshots": ""}, BoundaryNotReachable),
         ({"journal_length": 4}, BoundaryNotReachable),
+        ({"journal_start": 9, "snapshots": '[["name",0,5,1]]', "snapshot_store": "another"}, NoWorker),
         (None, SessionNotFound),
         ({}, WorkerLost),
     ],
@@ -547,6 +549,12 @@ async def _appends(worker: FakeWorker, times: int) -> bool:
 async def test_a_long_prefill_keeps_its_lane(
     stack: Stack, client: Client, worker: FakeWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    async def renew(store: SessionStore, record: SessionRecord, claim: str) -> Any:
+        monkeypatch.setattr(SessionStore, "renew_opening", before)
+        raise StoreUnavailable("for once")
+
+    before = SessionStore.renew_opening
+    monkeypatch.setattr(SessionStore, "renew_opening", renew)
     monkeypatch.setattr(opening, "RENEW_SECONDS", 0.02)
     source = await client.session()
     await client.append(source, range(9))

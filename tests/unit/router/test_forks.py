@@ -266,6 +266,22 @@ async def test_a_source_whose_lane_is_gone_gets_another_one_first(stack: Stack, 
     assert worker.lanes[source].epoch == 2
 
 
+async def test_a_parked_source_gets_a_lane_on_another_worker_first(stack: Stack, client: Client) -> None:
+    worker = await stack.worker(client)
+    source = await prepared(client)
+    worker.stop_beating()
+    await worker.vanish()
+
+    async def is_parked() -> bool:
+        return await stack.redis.hget(SESSION.format(source), "state") == "parked"
+
+    await eventually(is_parked)
+    other = await stack.worker(client, "worker-b")
+    fork = await asyncio.wait_for(client.session(**fork_of(source)), 5)
+    assert other.lanes[fork].token_ids == other.lanes[source].token_ids == list(range(10))
+    assert other.lanes[source].epoch == 2
+
+
 async def test_a_lost_source(stack: Stack) -> None:
     client = await stack.router(**FORGETFUL)
     worker = await stack.worker(client, beating=False)

@@ -68,6 +68,7 @@ class Sources:
         while reply.outcome == "left":
             async with self._operations.running(record, _INTENT):
                 pass  # on the way in, what was left behind is ended
+            record = ownership.callers_own(await self._store.get(record.session_id))  # it may be elsewhere now
             reply = await self._store.use_source(record, boundary)
         if reply.outcome == "empty":
             raise EmptyHistory("append tokens before branching off")

@@ -161,10 +161,9 @@ class AsyncClient:
         return [ServedModel.from_wire(model) for model in response.models]
 
     async def list_sessions(self, *, timeout_seconds: float | None = None) -> AsyncIterator[ListedSession]:
-        """The sessions of the key's tenant, or those without one where no keys are asked for, in no order.
+        """The sessions of the key's tenant, in no order, fetched as they are taken; without keys, those of no tenant.
 
-        They are fetched as they are taken. None is resumed or kept alive by it. One that is created or closed meanwhile
-        may be missing.
+        None is resumed or kept alive by it. One that is created or closed meanwhile may be missing.
 
         Args:
             timeout_seconds: of each page; None takes the client's.
