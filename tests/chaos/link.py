@@ -26,8 +26,8 @@ class Link:
 
     async def close(self) -> None:
         self._server.close()
-        for task in self._tasks:
-            task.cancel()
+        self.flow()
+        self.cut()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def cut(self) -> None:

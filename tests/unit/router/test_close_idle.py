@@ -261,7 +261,9 @@ async def test_a_session_that_is_used_at_the_last_moment_is_kept(stores: Stores)
 
     workers, tasks = WorkerClients(), DetachedTasks()
     fleet = Fleet(stores.workers, lambda _: None, interval_seconds=3600)
-    snapshotting = Snapshotting(stores.sessions, workers, fleet, tasks, turns=1, recovery_seconds=1)
+    snapshotting = Snapshotting(
+        stores.sessions, workers, fleet, tasks, turns=1, recovery_seconds=1, journal_tokens=1_000
+    )
     idle_lanes = IdleLanes(stores.sessions, Late(stores.sessions, workers, snapshotting), tasks, idle_seconds=0)
     await stores.opened("one")
     assert not await idle_lanes.make_room("", {"p": {"w"}})

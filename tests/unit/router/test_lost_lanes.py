@@ -397,7 +397,7 @@ async def desk_on(stack: Stack, url: str, files: SnapshotFiles) -> AsyncIterator
     redis, workers, tasks = RedisConnection(url), WorkerClients(), DetachedTasks()
     store = SessionStore(redis, "desk", operation_lease_seconds=10, lane_lease_seconds=10, grace_seconds=0)
     fleet = Fleet(WorkerStore(redis, worker_lease_seconds=60), lambda _: None, interval_seconds=60)
-    snapshotting = Snapshotting(store, workers, fleet, tasks, turns=1, recovery_seconds=1)
+    snapshotting = Snapshotting(store, workers, fleet, tasks, turns=1, recovery_seconds=1, journal_tokens=1_000)
     yield Desk(stack, snapshotting, store, fleet, tasks, session_id, worker)
     await tasks.drain(1)
     await workers.aclose()

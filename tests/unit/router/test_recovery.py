@@ -459,6 +459,38 @@ async def test_a_store_that_fails_costs_nothing_while_the_workers_live(
     await eventually(lambda: has_snapshot(stack, session_id, 15))
 
 
+async def test_a_store_that_fails_for_long_lets_no_journal_grow_for_ever(stack: Stack, files: SnapshotFiles) -> None:
+    client = await stack.router(journal_tokens=20, max_append_tokens=8)
+    worker = await stack.worker(client, files=files)
+    session_id = await client.session()
+    worker.failures["WriteSnapshot"] = [SnapshotStoreUnavailable("disk full")] * 1_000
+    await client.append(session_id, range(8))
+    assert len(await client.generate(session_id, 8)) == 9
+    with pytest.raises(SnapshotStoreUnavailable) as refused:
+        await client.append(session_id, range(5))
+    assert refused.value.retry_after_seconds is not None
+    assert len(await client.generate(session_id, 9)) == 10  # it was let in, and goes to its end
+    with pytest.raises(SnapshotStoreUnavailable):
+        await client.generate(session_id, 1)
+    assert (await client.info(session_id)).history_length == 25
+    worker.failures["WriteSnapshot"] = []
+    await eventually(lambda: appended(client, session_id))
+    record = await stack.redis.hgetall(f"kakeya:{{tiny}}:session:{session_id}")
+    assert (record["journal_start"], record["journal_length"]) == ("0", "26")
+    await die(worker)
+    again = await stack.worker(client, "worker-b", files=files)
+    assert (await eventually(lambda: appended(client, session_id))).history_length == 27
+    assert again.lanes[session_id].token_ids[:8] == [*range(8)]
+
+
+async def appended(client: Client, session_id: str) -> Any:
+    """None while the session is refused one more token."""
+    try:
+        return await client.append(session_id, [1])
+    except (SnapshotStoreUnavailable, NoWorker, NoCapacity):
+        return None
+
+
 async def test_without_a_store_the_journal_forgets_what_is_too_long_for_it(stack: Stack, worker: FakeWorker) -> None:
     client = await stack.router(**FORGETFUL)
     session_id = await client.session()

@@ -36,7 +36,6 @@ class Operations:
 
     Args:
         lease_seconds: renewed three times in its length, so that one lost renewal does no harm.
-        journal_tokens: the most that a session's journal holds.
         retention: of sessions whose lane is gone.
     """
 
@@ -49,14 +48,12 @@ class Operations:
         snapshotting: Snapshotting,
         *,
         lease_seconds: float,
-        journal_tokens: int,
         retention: Retention,
     ) -> None:
         self._store = store
         self._workers = workers
         self._tasks = tasks
         self._renew_seconds = lease_seconds * 0.3
-        self._journal_tokens = journal_tokens
         self._retention = retention
         self._lanes = lanes
         self._snapshotting = snapshotting
@@ -102,6 +99,10 @@ class Operations:
         else:
             await self._end(operation, renewal, None)
 
+    def check_room(self, record: SessionRecord, num_tokens: int) -> None:
+        """Raises SnapshotStoreUnavailable: so many tokens more could be lost with the session's worker."""
+        self._snapshotting.check_room(record, num_tokens)
+
     async def _end(
         self, operation: Operation, renewal: "asyncio.Task[None]", error: BaseException | None
     ) -> KakeyaError | None:
@@ -146,7 +147,9 @@ class Operations:
         def written(length: int) -> None:
             self._snapshotting.consider(operation.record, length, is_turn=False)
 
-        return Journal(self._store, operation.record, operation.claim, self._journal_tokens, written)
+        return Journal(
+            self._store, operation.record, operation.claim, self._snapshotting.journal_tokens(operation.record), written
+        )
 
     async def _recover(self, operation: Operation) -> None:
         """Ends the operation of a router that vanished with what its worker has committed."""

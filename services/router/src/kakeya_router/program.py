@@ -119,6 +119,7 @@ class Router:
             self._tasks,
             turns=settings.snapshot_turns,
             recovery_seconds=settings.recovery_seconds,
+            journal_tokens=max(settings.journal_tokens, settings.max_append_tokens),
         )
         closing = Closing(session_store, self._workers, snapshotting)
         parking = Parking(
@@ -144,7 +145,6 @@ class Router:
             lanes,
             snapshotting,
             lease_seconds=settings.operation_lease_seconds,
-            journal_tokens=max(settings.journal_tokens, settings.max_append_tokens),
             retention=retention,
         )
         sources = Sources(session_store, operations)

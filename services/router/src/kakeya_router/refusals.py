@@ -65,6 +65,13 @@ def cannot_park() -> SnapshotStoreUnavailable:
     )
 
 
+def journal_full(num_tokens: int) -> SnapshotStoreUnavailable:
+    return SnapshotStoreUnavailable(
+        f"the journal of the session is full ({num_tokens} tokens), and the snapshot store takes none of it",
+        retry_after_seconds=crowd_retry_seconds(),
+    )
+
+
 def quota_exceeded(
     quota: str, limit: str, tenant: str, key_id: str, retry_after_seconds: float | None = None
 ) -> QuotaExceeded:

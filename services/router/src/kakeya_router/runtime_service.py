@@ -175,6 +175,7 @@ class RuntimeService(runtime_pb2_grpc.RuntimeServiceServicer):
             if not token_ids:
                 return _unchanged(record)
             self._limits.check_room(record.history_length, len(token_ids))
+            self._operations.check_room(record, len(token_ids))
             answer = await self._lanes.append(operation, token_ids)
             await self._operations.finish(operation, answer.lane)
         return api.AppendTokensResponse(
@@ -203,6 +204,8 @@ class RuntimeService(runtime_pb2_grpc.RuntimeServiceServicer):
             await context.send_initial_metadata(((OP_ID_KEY, operation.op_id),))
             tracing.annotate(op_id=operation.op_id)
             produced = await self._lanes.produced(operation, request.resume_token_ids) if request.op_id else []
+            if not produced:
+                self._operations.check_room(record, 0)
             if record.num_dropped_tokens and not produced:
                 yield generation.truncated(record)
             for token_id in produced[len(request.resume_token_ids) :]:

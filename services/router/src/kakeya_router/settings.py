@@ -141,8 +141,9 @@ class RouterSettings(RpcServerSettings):
     )
     journal_tokens: int = setting(
         262_144,
-        "how much of a session's history, the latest part, is journaled in Redis; at least one append of the "
-        "largest size",
+        "how much of a session's history may be in the journal in Redis and in no snapshot; beyond it a session is "
+        "refused where its workers have a snapshot store, and can be lost where they have none; at least one append "
+        "of the largest size",
         unit="tokens",
         reason="four appends of the largest size; a MiB for the few sessions that are so long",
         ge=1,
