@@ -300,13 +300,8 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
             return pb.OpenSessionResponse(lane=lane.state(), sink=lane.sink, window=lane.window)
         if source is not None:
             assert not {"sink", "window", "pin", "refuse_overflow"} & {field.name for field, _ in request.ListFields()}
-            lane = replace(
-                source,
-                epoch=request.epoch,
-                tenant=request.tenant,
-                token_ids=source.token_ids.copy(),
-                operation_number=0,
-            )
+            token_ids = source.token_ids.copy()
+            lane = replace(source, epoch=request.epoch, tenant=request.tenant, token_ids=token_ids, operation_number=0)
             self.lanes[request.session_id] = lane
             return pb.OpenSessionResponse(lane=lane.state(), sink=lane.sink, window=lane.window)
         sink, window = self._geometry(request)

@@ -139,7 +139,8 @@ async def test_a_closing_session_is_not_listed(stack: Stack, client: Client, wor
     assert await states(client) == {opening: api.SESSION_STATE_OPENING}
 
 
-async def test_many_sessions_come_in_pages_over_all_pools(stack: Stack, client: Client) -> None:
+async def test_many_sessions_come_in_pages_over_all_pools(stack: Stack) -> None:
+    client = await stack.router(worker_lease_seconds=60)
     await stack.worker(client, "worker-a", num_lanes=150)
     await stack.worker(client, "worker-b", num_lanes=2, pool="other", model="Other")
     async with asyncio.TaskGroup() as tasks:

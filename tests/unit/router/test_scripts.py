@@ -251,6 +251,22 @@ async def test_nobody_knows_the_history_of_a_fork_whose_source_is_closed(
     assert not await connection.call(lambda redis: redis.exists(KEYS.journal("p.two")))
 
 
+async def test_nobody_knows_the_history_of_a_fork_whose_source_was_taken_back(
+    sessions: SessionStore, connection: RedisConnection
+) -> None:
+    await opened(sessions)
+    await run(sessions, 5)
+    source, fork = await fields(sessions), replace(SESSION, session_id="p.two")
+    await sessions.reserve(fork, "create")
+    await sessions.begin_operation(source, "a", Intent("rewind", {}))
+    await sessions.rewind(source, "a", 2, (), "", gives_up_lane=False)
+    await sessions.extend_journal(source, "a", 2, [7, 7, 7, 7], 100)
+    reply = await sessions.mark_open(fork, "create", 1, 4, history_length=5, kv_live_bytes=50, source=source)
+    assert reply.record is not None
+    assert (reply.record.journal_start, reply.record.journal_length) == (5, 5)
+    assert not await connection.call(lambda redis: redis.exists(KEYS.journal("p.two")))
+
+
 async def test_use_source(sessions: SessionStore, hasty: SessionStore, workers: WorkerStore) -> None:
     async def use(store: SessionStore = sessions) -> str:
         return (await store.use_source(SESSION)).outcome
@@ -321,8 +337,8 @@ async def test_use_of_a_source_that_needs_no_lane(
     assert reply == Reply("present", await fields(sessions))
     assert reply.record is not None
     assert replace(reply.record, idle_since_ms=0) == replace(before, idle_since_ms=0)
-    assert reply.record.idle_since_ms == await score(connection, KEYS.idle)
     assert reply.record.idle_since_ms > before.idle_since_ms
+    assert await score(connection, KEYS.idle) == reply.record.idle_since_ms
     assert await score(connection, KEYS.expiry) == reply.record.idle_since_ms + SESSION.ttl_ms > (expires_at or 0)
     await sessions.begin_operation(SESSION, "a", APPEND)
     busy, expires_at = await fields(sessions), await score(connection, KEYS.expiry)

@@ -240,6 +240,7 @@ class SessionStore:
             history_length,
             kv_live_bytes,
             retained,
+            "" if source is None else source.num_rewinds,
             *(journal or ()),
             more_keys=() if source is None else (keys.session(source.session_id), keys.journal(source.session_id)),
         )
