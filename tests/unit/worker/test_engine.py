@@ -425,7 +425,8 @@ def test_shut_down_waits_until_its_sessions_are_taken_away(verifier: TorchVerifi
     assert engine.take_snapshot("idle", 1).result(TIMEOUT).length == 20
     assert engine.stop_operation("idle", 1).result(TIMEOUT).state == state_of(20)
     assert engine.close("busy", 1).result(TIMEOUT) == 80
-    assert ending.is_alive()
+    ending.join(0.2)
+    assert ending.is_alive(), "one is left"
     assert engine.close("idle", 1).result(TIMEOUT) == 20
     ending.join(TIMEOUT)
     assert not ending.is_alive()
