@@ -181,3 +181,9 @@ async def stack_on(url: str) -> AsyncIterator[Stack]:
         exits.push_async_callback(stack.redis.aclose)
         exits.push_async_callback(stack.stop_routers)
         yield stack
+
+
+async def has_snapshot(stack: Stack, session_id: str, length: int) -> bool:
+    """Whether a session of the pool "tiny" can be had from a snapshot at a length."""
+    listed = await stack.redis.hget(f"kakeya:{{tiny}}:session:{session_id}", "snapshots")
+    return f",{length}," in (listed or "")

@@ -21,7 +21,7 @@ from kakeya_stubs.admin.v1 import admin_pb2
 from tests.unit.router.fake_worker import FakeWorker, SnapshotFiles
 from tests.unit.router.keyed import keyed_on
 from tests.unit.router.stack import FORGETFUL, Client, Stack, answer, eventually
-from tests.unit.router.test_parking import expected, generated, is_parked, ledger, turns
+from tests.unit.router.test_parking import expected, generated, is_parked, lean_on_the_store, ledger, turns
 from tests.unit.router.test_queue import waiting
 
 
@@ -179,11 +179,12 @@ async def test_a_pass_that_fails_is_followed_by_another(
 
 
 async def test_a_store_that_fails_for_a_while_delays_a_drain(stack: Stack, files: SnapshotFiles) -> None:
-    client = await stack.router(**FORGETFUL)
+    client = await stack.router()
     worker = await stack.worker(client, files=files)
-    worker.failures["WriteSnapshot"] = [SnapshotStoreUnavailable("the disk is full")] * 3
     session_id = await client.session()
-    await turns(client, session_id)
+    await lean_on_the_store(stack, client, session_id)
+    worker.failures["WriteSnapshot"] = [SnapshotStoreUnavailable("the disk is full")] * 3
+    await client.append(session_id, [1])
     await client.drain("worker-a")
     await eventually(lambda: is_empty(client, worker))
     assert await is_parked(client, session_id)

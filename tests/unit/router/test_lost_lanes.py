@@ -37,7 +37,7 @@ from kakeya_shared.errors import (
 from kakeya_stubs.v1 import runtime_pb2 as api
 from tests.redis_server import RedisServer
 from tests.unit.router.fake_worker import FakeWorker, Lane, SnapshotFiles
-from tests.unit.router.stack import FORGETFUL, Client, Stack, answer, eventually, stack_on
+from tests.unit.router.stack import FORGETFUL, Client, Stack, answer, eventually, has_snapshot, stack_on
 
 SESSION = "kakeya:{{tiny}}:session:{}"
 A_BUG = RuntimeError("a bug")
@@ -77,11 +77,6 @@ async def called(worker: FakeWorker, method: str, times: int = 1) -> bool:
 async def of_state(client: Client, session_id: str, state: api.SessionState.ValueType) -> Any:
     info = await client.info(session_id)
     return info if info.state == state else None
-
-
-async def has_snapshot(stack: Stack, session_id: str, length: int) -> bool:
-    listed = await stack.redis.hget(SESSION.format(session_id), "snapshots")
-    return f",{length}," in (listed or "")
 
 
 async def at_rest(stack: Stack, session_id: str) -> bool:

@@ -24,7 +24,7 @@ from kakeya_shared.errors import (
 from kakeya_stubs.v1 import runtime_pb2 as api
 from tests.unit.router.fake_worker import BYTES_PER_TOKEN, LANE_BYTES, FakeWorker, SnapshotFiles
 from tests.unit.router.keyed import keyed_on
-from tests.unit.router.stack import FORGETFUL, Client, Stack, answer, eventually
+from tests.unit.router.stack import FORGETFUL, Client, Stack, answer, eventually, has_snapshot
 
 SESSION = "kakeya:{{tiny}}:session:{}"
 OPERATION = "kakeya:{{tiny}}:op:{}"
@@ -74,6 +74,14 @@ async def turns(client: Client, session_id: str, number: int = 1) -> int:
         await client.append(session_id, [3])
         last = (await client.generate(session_id, 2))[-1]
     return int(last.done.history_length)
+
+
+async def lean_on_the_store(stack: Stack, client: Client, session_id: str) -> int:
+    """Turns that its journal is not enough for; returns the history length."""
+    for _ in range(3):
+        length = await turns(client, session_id)
+        await eventually(lambda: has_snapshot(stack, session_id, length))  # noqa: B023  # awaited at once
+    return length
 
 
 # By request
@@ -147,15 +155,17 @@ async def test_a_store_that_fails(stack: Stack, files: SnapshotFiles, failure: E
     await client.append(session_id, [1, 2, 3])
     assert (await client.park(session_id)).freed_bytes == LANE_BYTES  # the journal has all of it
     assert not files.contents
-    forgetful = await stack.router(**FORGETFUL)
-    session_id = await forgetful.session()
-    assert await turns(forgetful, session_id) == 5
+    worker.failures["WriteSnapshot"].clear()
+    session_id = await client.session()
+    assert await lean_on_the_store(stack, client, session_id) == 15
+    await client.append(session_id, [1])
+    worker.failures["WriteSnapshot"] = [failure] * 100
     with pytest.raises(SnapshotStoreUnavailable):
-        await forgetful.park(session_id)
+        await client.park(session_id)
     assert await state(client, session_id) == "OPEN"
     worker.failures["WriteSnapshot"].clear()
-    assert await eventually(lambda: parked_at_last(forgetful, session_id))
-    assert generated(await forgetful.generate(session_id, 2)) == expected(5, 7)
+    assert await eventually(lambda: parked_at_last(client, session_id))
+    assert generated(await client.generate(session_id, 2)) == expected(16, 18)
 
 
 async def parked_at_last(client: Client, session_id: str) -> bool:
@@ -410,11 +420,12 @@ async def test_who_cannot_be_parked_is_passed_over(stack: Stack) -> None:
 
 
 async def test_a_store_that_fails_is_no_reason_to_lose_a_session(stack: Stack, files: SnapshotFiles) -> None:
-    client = await stack.router(**(EVICT_IDLE | FORGETFUL | {"queue_seconds": 1.2}))
+    client = await stack.router(**(EVICT_IDLE | {"queue_seconds": 1.2}))
     worker = await stack.worker(client, num_lanes=1, files=files)
-    worker.failures["WriteSnapshot"] = [NO_STORE] * 100
     held = await client.session()
-    await turns(client, held)
+    await lean_on_the_store(stack, client, held)
+    worker.failures["WriteSnapshot"] = [NO_STORE] * 100
+    await client.append(held, [1])
     with pytest.raises(QueueTimedOut):
         await client.session()
     assert set(worker.lanes) == {held}
@@ -422,7 +433,7 @@ async def test_a_store_that_fails_is_no_reason_to_lose_a_session(stack: Stack, f
     newest = await eventually(lambda: opened(client))
     assert set(worker.lanes) == {newest}
     await client.close(newest)
-    assert await turns(client, held) == 10
+    assert await turns(client, held) == 21
 
 
 async def opened(client: Client) -> str:

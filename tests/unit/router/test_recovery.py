@@ -35,7 +35,7 @@ from tests.unit.router.fake_worker import (
     FakeWorker,
     SnapshotFiles,
 )
-from tests.unit.router.stack import FORGETFUL, Client, Stack, answer, eventually, stack_on
+from tests.unit.router.stack import FORGETFUL, Client, Stack, answer, eventually, has_snapshot, stack_on
 
 PLATEAU = (SINK + WINDOW) * BYTES_PER_TOKEN
 
@@ -97,11 +97,6 @@ async def first_token(call: Any) -> int:
 async def of_state(client: Client, session_id: str, state: api.SessionState.ValueType) -> Any:
     info = await client.info(session_id)
     return info if info.state == state else None
-
-
-async def has_snapshot(stack: Stack, session_id: str, length: int) -> bool:
-    listed = await stack.redis.hget(f"kakeya:{{tiny}}:session:{session_id}", "snapshots")
-    return f",{length}," in (listed or "")
 
 
 async def ledgers(client: Client) -> dict[str, tuple[int, int, int]]:

@@ -1,5 +1,6 @@
 """RewindSession: the last tokens of a history are taken back as if they had never been."""
 
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -10,12 +11,14 @@ from kakeya_shared.errors import (
     Internal,
     NoWorker,
     OperationRunning,
+    OperationStopped,
     SessionNotFound,
     SnapshotStoreUnavailable,
 )
+from kakeya_stubs.worker.v1 import verifier_pb2 as worker_api
 from tests.unit.router.fake_worker import BYTES_PER_TOKEN, LANE_BYTES, SINK, WINDOW, FakeWorker, SnapshotFiles
-from tests.unit.router.stack import FORGETFUL, Client, Stack, eventually
-from tests.unit.router.test_recovery import Pair, die, expected, files, free_length, has_snapshot, ledgers, pair
+from tests.unit.router.stack import FORGETFUL, Client, Stack, eventually, has_snapshot
+from tests.unit.router.test_recovery import Pair, die, expected, files, free_length, ledgers, pair
 from tests.unit.router.test_takeover import OPERATION
 
 __all__ = ["files", "pair"]  # fixtures
@@ -186,22 +189,58 @@ async def appended_now(client: Client, session_id: str) -> Any:
         return None
 
 
-async def test_the_list_of_snapshots_may_change_meanwhile(
-    stack: Stack, client: Client, pair: Pair, monkeypatch: pytest.MonkeyPatch
-) -> None:
+class MeddledWorker(FakeWorker):
+    """Something happens to the session just before its lane goes back."""
+
+    meddle: Callable[[str], Awaitable[Any]]
+
+    async def Rewind(self, request: worker_api.RewindRequest, context: object) -> worker_api.RewindResponse:
+        await self.meddle(request.session_id)
+        return await super().Rewind(request, context)
+
+
+@pytest.fixture
+async def meddled(client: Client) -> AsyncIterator[MeddledWorker]:
+    async with MeddledWorker() as worker:
+        await client.join(worker)
+        worker.keep_beating(client.registry)
+        yield worker
+
+
+async def test_the_list_of_snapshots_may_change_meanwhile(stack: Stack, client: Client, meddled: MeddledWorker) -> None:
+    async def write(session_id: str) -> None:
+        listed = f'[["tiny/{session_id}-1-0-00000000-5.safetensors",0,5,500]]'
+        mapping = {"snapshots": listed, "snapshot_store": "store"}
+        await stack.redis.hset(f"kakeya:{{tiny}}:session:{session_id}", mapping=mapping)
+
+    meddled.meddle = write
     session_id = await client.session()
     await client.append(session_id, range(6))
-    worker, key = pair.of(session_id), f"kakeya:{{tiny}}:session:{session_id}"
-    rewind = worker.Rewind
-
-    async def rewind_late(request: Any, context: object) -> Any:
-        name = f"tiny/{session_id}-1-0-00000000-5.safetensors"
-        await stack.redis.hset(key, mapping={"snapshots": f'[["{name}",0,5,500]]', "snapshot_store": "store"})
-        return await rewind(request, context)
-
-    monkeypatch.setattr(worker, "Rewind", rewind_late)
     assert (await client.rewind(session_id, 4)).history_length == 4
     assert (await record_of(stack, session_id))["snapshots"] == ""
+
+
+async def test_a_session_that_is_taken_over_meanwhile_is_let_alone(
+    stack: Stack, client: Client, meddled: MeddledWorker
+) -> None:
+    async def take(session_id: str) -> None:
+        await stack.redis.hset(OPERATION.format(session_id), mapping={"claim": "theirs", "lease_until_ms": "1"})
+
+    meddled.meddle = take
+    session_id = await client.session()
+    await client.append(session_id, range(6))
+    with pytest.raises(OperationStopped):
+        await client.rewind(session_id, 4)
+    assert (await record_of(stack, session_id))["journal_length"] == "6"
+    assert (await eventually(lambda: appended_now(client, session_id))).history_length == 7
+
+
+async def test_a_lane_that_cannot_go_back_after_all_is_given_up(stack: Stack, client: Client, pair: Pair) -> None:
+    session_id = await client.session()
+    await turn(stack, client, session_id, 6, 5)
+    pair.of(session_id).failures["Rewind"] = [BoundaryNotReachable("not in this lane")]
+    assert (await client.rewind(session_id, 8)).history_length == 8
+    assert pair.of(session_id).lanes[session_id].token_ids == [*range(6), *expected(6, 8)]
 
 
 async def test_an_answer_can_be_taken_back_however_long_it_was(stack: Stack, files: SnapshotFiles) -> None:

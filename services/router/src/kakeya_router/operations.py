@@ -147,9 +147,7 @@ class Operations:
         def written(length: int) -> None:
             self._snapshotting.consider(operation.record, length, is_turn=False)
 
-        return Journal(
-            self._store, operation.record, operation.claim, self._snapshotting.journal_tokens(operation.record), written
-        )
+        return Journal(self._store, operation.record, operation.claim, self._snapshotting.journal_tokens, written)
 
     async def _recover(self, operation: Operation) -> None:
         """Ends the operation of a router that vanished with what its worker has committed."""
@@ -210,8 +208,6 @@ class Operations:
             return await self._fail(operation, error.metadata.get("invariant", "inv1"))
         if record.state is State.PARKED:
             return await self._lose(operation)
-        if await self._is_taken(operation):
-            return await self._over(operation, "gone", None)
         try:
             stopped = await self._workers.at(record.address).stop(record, operation.journal.length, _STOP_SECONDS)
         except InvariantViolated as violated:
@@ -221,14 +217,6 @@ class Operations:
             _log.warning("worker does not stop", session_id=record.session_id, error=repr(stop_error))
             return await self._lose(operation)
         return await self._write_through(operation, stopped.lane, stopped.token_ids)
-
-    async def _is_taken(self, operation: Operation) -> bool:
-        """A router that is late must not stop what another one has gone on with; while Redis is away nobody has."""
-        try:
-            reply = await self._store.renew_operation(operation.record, operation.claim)
-        except StoreUnavailable:
-            return False
-        return reply.outcome == "gone"
 
     async def _write_through(
         self, operation: Operation, lane: LaneState, generated: Sequence[int] = ()

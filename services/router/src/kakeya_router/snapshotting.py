@@ -28,7 +28,6 @@ _DELETE_SECONDS = 10.0
 # What the worker has generated is journaled within a group's time.
 _AHEAD_SECONDS = 0.05
 _NUM_ATTEMPTS = 100
-_ALL = 2**53
 
 
 # As `write_now` and the worker name them, and what a store leaves of one that was not written to its end.
@@ -53,7 +52,7 @@ class Snapshotting:
     Args:
         turns: write one after so many turns.
         recovery_seconds: and whenever prefilling what came since the last would take longer than that.
-        journal_tokens: how much of a history the journal holds that is in no snapshot.
+        journal_tokens: how much of a history may be in the journal and in no snapshot.
     """
 
     def __init__(
@@ -73,7 +72,7 @@ class Snapshotting:
         self._tasks = tasks
         self._turns = turns
         self._recovery_seconds = recovery_seconds
-        self._journal_tokens = journal_tokens
+        self.journal_tokens = journal_tokens
         self._writing: dict[str, bool] = {}  # by session; whether a turn has ended meanwhile
         self._written: dict[str, int] = {}  # history length by session, in the middle of an operation
         self._troubled: set[str] = set()
@@ -110,13 +109,6 @@ class Snapshotting:
             self._writing[session_id] = False
             self._tasks.start(self._write(session_id, worker, is_turn=is_turn))
 
-    def journal_tokens(self, record: SessionRecord) -> int:
-        """How much of a history stays in the journal: the latest part where there is no store, else all that is in no
-        snapshot; see `check_room`.
-        """
-        worker = self._fleet.worker(record.incarnation)
-        return self._journal_tokens if worker is not None and not worker.snapshot_store else _ALL
-
     def check_room(self, record: SessionRecord, num_tokens: int) -> None:
         """Raises SnapshotStoreUnavailable: the journal is full, since the store has taken nothing for long.
 
@@ -126,9 +118,9 @@ class Snapshotting:
         if worker is None or not worker.snapshot_store:
             return
         since = max(record.journal_start, _newest(record))  # between the two newest snapshots there are no more
-        if record.journal_length - since + num_tokens > self._journal_tokens:
+        if record.journal_length - since + num_tokens > self.journal_tokens:
             self.consider(record, record.journal_length, is_turn=True)  # if it works now, there is room soon
-            raise refusals.journal_full(self._journal_tokens)
+            raise refusals.journal_full(self.journal_tokens)
 
     def _is_due(self, record: SessionRecord, worker: WorkerRecord) -> bool:
         newest = _newest(record)

@@ -1,7 +1,7 @@
 -- Adds tokens to a session's history: from here on they are in it, whatever becomes of its lane.
 -- KEYS    session, operation, worker, sessions, expiry, request, usage, queue, waiters, idle, tokens, journal
 -- ARGV    session_id, claim, epoch, start (history index of the first), tokens (4 bytes each, little-endian),
---         max_tokens: the oldest beyond so many leave the journal
+--         max_tokens: the oldest beyond so many leave the journal, where no snapshot will ever have them
 -- returns {'extended', journal_length}
 --         {'gone'} closed, lost, taken over or under another lease; nothing is changed
 if redis.call('HGET', KEYS[2], 'claim') ~= ARGV[2] or redis.call('HGET', KEYS[1], 'epoch') ~= ARGV[3] then
@@ -11,5 +11,7 @@ local length = extend_journal(tonumber(ARGV[4]), ARGV[5])
 if not length then
   return {'gone'}
 end
-trim_journal(length - ARGV[6])
+if (redis.call('HGET', KEYS[3], 'snapshot_store') or '') == '' then
+  trim_journal(length - ARGV[6])
+end
 return {'extended', length}
