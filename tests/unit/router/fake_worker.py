@@ -5,7 +5,7 @@ import itertools
 from collections import defaultdict
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Self
 
 import grpc
 
@@ -161,7 +161,7 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
         verifier_pb2_grpc.add_VerifierServiceServicer_to_server(self, self.server.grpc_server)
         self._beating: asyncio.Task[None] | None = None
 
-    async def __aenter__(self) -> "FakeWorker":
+    async def __aenter__(self) -> Self:
         await self.server.__aenter__()
         self.address = self.server.address
         return self

@@ -26,10 +26,10 @@ from kakeya_shared.errors import (
 from kakeya_stubs.v1 import runtime_pb2 as api
 from tests.unit.router.fake_worker import BYTES_PER_TOKEN, EOS, LANE_BYTES, SINK, WINDOW, FakeWorker, SnapshotFiles
 from tests.unit.router.keyed import keyed_on
-from tests.unit.router.stack import FORGETFUL, Client, Stack, answer, eventually
+from tests.unit.router.stack import FORGETFUL, Client, Stack, answer, eventually, has_snapshot
 from tests.unit.router.test_forks import SESSION, fork_of
 from tests.unit.router.test_queue import QUEUE, stand, waiting
-from tests.unit.router.test_recovery import Pair, die, expected, has_snapshot, ledgers, nothing_stored, of_state
+from tests.unit.router.test_recovery import Pair, die, expected, ledgers, nothing_stored, of_state
 
 TURN = 15
 
