@@ -31,6 +31,7 @@ SHORT_TOKENS, LONG_TOKENS = 100, 100_000
 _APPEND_TOKENS = 50_000
 _VOCABULARY = 512
 _MAX_TOKENS = 4_000
+_NUM_WARMING = 4  # more than one worker has lanes for
 
 
 @dataclass
@@ -68,7 +69,7 @@ async def measure(made: Runtime, window: int, num_rounds: int) -> Figures:
             await _fill(session, num_tokens)
         for _ in range(num_rounds):
             for num_tokens, times in ((SHORT_TOKENS, figures.short_resumes), (LONG_TOKENS, figures.long_resumes)):
-                times.append(await _resume(made, sessions[num_tokens], window))
+                times.append(await _resume(made, client, sessions[num_tokens], window))
     return figures
 
 
@@ -122,7 +123,16 @@ async def _fill(session: kakeya.AsyncSession, num_tokens: int) -> None:
     await session.generate(max_tokens=8).all()  # a turn has ended: a snapshot is written
 
 
-async def _resume(made: Runtime, session: kakeya.AsyncSession, window: int) -> float:
+async def _warm(client: kakeya.AsyncClient) -> None:
+    """Uses both workers: the first call to a new one connects to it, and takes as long as all the rest of a resume."""
+    others = [await client.create_session() for _ in range(_NUM_WARMING)]
+    for other in others:
+        await other.append([1])
+        await other.generate(max_tokens=1).all()
+        await other.close()
+
+
+async def _resume(made: Runtime, client: kakeya.AsyncClient, session: kakeya.AsyncSession, window: int) -> float:
     """Of the first token after the session's worker has died, and everybody knows it."""
     await _kill(made, await _worker_of(made, session), window)
 
@@ -130,6 +140,7 @@ async def _resume(made: Runtime, session: kakeya.AsyncSession, window: int) -> f
         return (await session.info()).state is kakeya.SessionState.PARKED
 
     await eventually(is_parked, "the session is parked")
+    await _warm(client)
     started = time.perf_counter()
     await session.generate(max_tokens=1).all()
     return time.perf_counter() - started
@@ -147,13 +158,17 @@ def show(figures: Figures) -> None:
     print(f"window {figures.window}: {'kept' if figures.is_within_bounds else 'BROKEN'}")
     print(f"  longest gap, killed   {_seconds(figures.killed)}; bound {KILLED_BOUND_SECONDS:g} s")
     print(f"  longest gap, stopped  {_seconds(figures.stopped)}; bound {STOPPED_BOUND_SECONDS:g} s")
-    print(f"  resume at {SHORT_TOKENS:7,} tokens  {_seconds(figures.short_resumes)}")
-    print(f"  resume at {LONG_TOKENS:7,} tokens  {_seconds(figures.long_resumes)}")
+    print(f"  resume at {SHORT_TOKENS:7,} tokens  {_milliseconds(figures.short_resumes)}")
+    print(f"  resume at {LONG_TOKENS:7,} tokens  {_milliseconds(figures.long_resumes)}")
     print(f"  ratio of the two      {figures.resume_ratio:.2f}; bound {RESUME_BOUND_RATIO:g}")
 
 
 def _seconds(times: list[float]) -> str:
     return f"median {statistics.median(times):.2f} s, max {max(times):.2f} s"
+
+
+def _milliseconds(times: list[float]) -> str:
+    return f"median {1e3 * statistics.median(times):.1f} ms, max {1e3 * max(times):.1f} ms"
 
 
 def main() -> int:
