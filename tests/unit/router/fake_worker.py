@@ -61,6 +61,7 @@ class Lane:
     end: KakeyaError | None = None
     num_acknowledged: int = 0  # tokens of the running Generate
     operation_number: int = 0
+    num_rewinds: int = 0
 
     @property
     def room(self) -> int:
@@ -83,6 +84,7 @@ class Lane:
             history_length=len(self.token_ids),
             kv_live_bytes=min(len(self.token_ids), self.sink + self.window) * BYTES_PER_TOKEN,
             retained=[pb.TokenRange(start=start, end=end) for start, end in self.retained],
+            num_rewinds=self.num_rewinds,
         )
 
 
@@ -217,6 +219,7 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
                     history_length=state.history_length,
                     kv_live_bytes=state.kv_live_bytes,
                     retained=[registry_pb2.LaneReport.Range(start=r.start, end=r.end) for r in state.retained],
+                    num_rewinds=state.num_rewinds,
                 )
                 for session_id, (epoch, state) in states.items()
             ],
@@ -301,7 +304,14 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
         if source is not None:
             assert not {"sink", "window", "pin", "refuse_overflow"} & {field.name for field, _ in request.ListFields()}
             token_ids = source.token_ids.copy()
-            lane = replace(source, epoch=request.epoch, tenant=request.tenant, token_ids=token_ids, operation_number=0)
+            lane = replace(
+                source,
+                epoch=request.epoch,
+                tenant=request.tenant,
+                token_ids=token_ids,
+                operation_number=0,
+                num_rewinds=0,
+            )
             self.lanes[request.session_id] = lane
             return pb.OpenSessionResponse(lane=lane.state(), sink=lane.sink, window=lane.window)
         sink, window = self._geometry(request)
@@ -440,6 +450,7 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
         if request.target_length > len(lane.token_ids) or lane.retained[1:]:
             raise BoundaryNotReachable("forgotten")
         del lane.token_ids[request.target_length :]
+        lane.num_rewinds += 1
         return pb.RewindResponse(lane=lane.state())
 
     async def CloseSession(self, request: pb.CloseSessionRequest, context: object) -> pb.CloseSessionResponse:

@@ -259,7 +259,7 @@ async def test_nobody_knows_the_history_of_a_fork_whose_source_was_taken_back(
     source, fork = await fields(sessions), replace(SESSION, session_id="p.two")
     await sessions.reserve(fork, "create")
     await sessions.begin_operation(source, "a", Intent("rewind", {}))
-    await sessions.rewind(source, "a", 2, (), "", gives_up_lane=False)
+    await sessions.rewind(source, "a", 2, (), "", 1)
     await sessions.extend_journal(source, "a", 2, [7, 7, 7, 7], 100)
     reply = await sessions.mark_open(fork, "create", 1, 4, history_length=5, kv_live_bytes=50, source=source)
     assert reply.record is not None
@@ -1292,7 +1292,7 @@ async def test_an_operation_may_end_without_knowing_what_was_journaled(
 
 async def test_rewind_session(sessions: SessionStore, workers: WorkerStore, connection: RedisConnection) -> None:
     async def rewound(length: int, snapshots: Snapshots = (), *, known: SessionRecord, parks: bool = False) -> str:
-        reply = await sessions.rewind(known, "a", length, snapshots, "store", gives_up_lane=parks)
+        reply = await sessions.rewind(known, "a", length, snapshots, "store", None if parks else 1)
         assert reply.record == (await fields(sessions) if reply.outcome != "gone" else None)
         return reply.outcome
 

@@ -1,6 +1,8 @@
 """Empties workers that shut down, or that an operator wants emptied: their sessions are parked once they are idle."""
 
 import asyncio
+from collections.abc import Coroutine
+from functools import partial
 
 import structlog
 
@@ -36,33 +38,49 @@ class Draining:
         self._worker_store = worker_store
         self._requests = requests
         self._interval_seconds = interval_seconds
-        self._slots = asyncio.Semaphore(_NUM_AT_ONCE)
+        self._running: dict[str, asyncio.Task[None]] = {}  # by incarnation
         self._left: dict[str, set[str]] = {}  # sessions that cannot be parked, by incarnation
 
     async def run(self) -> None:
         """Drains until it is cancelled."""
-        while True:
-            await asyncio.sleep(self._interval_seconds)
-            try:
-                await self._drain()
-            except StoreUnavailable as error:
-                _log.info("draining waits for Redis", error=error.message)
-            except Exception:  # whatever one pass stumbles over, the next must take place
-                _log.exception("draining pass failed")
+        try:
+            while True:
+                await asyncio.sleep(self._interval_seconds)
+                await self._endured(self._drain())
+        finally:
+            for task in self._running.values():
+                task.cancel()
+
+    async def _endured(self, work: Coroutine[None, None, None]) -> None:
+        """Whatever one pass stumbles over, the next must take place."""
+        try:
+            await work
+        except StoreUnavailable as error:
+            _log.info("draining waits for Redis", error=error.message)
+        except Exception:
+            _log.exception("draining pass failed")
 
     async def _drain(self) -> None:
         draining = [worker for worker in await self._worker_store.all_workers() if worker.draining]
         self._left = {worker.incarnation: self._left.get(worker.incarnation, set()) for worker in draining}
-        await asyncio.gather(*map(self._empty, draining))
+        for worker in draining:
+            if worker.incarnation not in self._running:  # one that hangs holds up no other
+                task = asyncio.create_task(self._endured(self._empty(worker)))
+                self._running[worker.incarnation] = task
+                task.add_done_callback(partial(self._ended, worker.incarnation))
+
+    def _ended(self, incarnation: str, _task: asyncio.Task[None]) -> None:
+        del self._running[incarnation]
 
     async def _empty(self, worker: WorkerRecord) -> None:
         """Parks what is idle now; raises StoreUnavailable."""
+        slots = asyncio.Semaphore(_NUM_AT_ONCE)
         while records := await self._session_store.idle_of(worker.pool, worker.incarnation, _BATCH):
-            if not any(await asyncio.gather(*map(self._park, records))):
+            if not any(await asyncio.gather(*(self._park(record, slots) for record in records))):
                 return  # what is left cannot be parked, or is in use again
 
-    async def _park(self, record: SessionRecord) -> bool:
-        async with self._slots:
+    async def _park(self, record: SessionRecord, slots: asyncio.Semaphore) -> bool:
+        async with slots:
             try:
                 return (await self._requests.park(record)).freed_bytes > 0
             except StoreUnavailable:

@@ -144,7 +144,7 @@ class Opening:
         try:
             answer = await self._workers.at(record.address).open_session(record, source, LANE_SECONDS)
         except (WorkerError, DeadlineExceeded, Unavailable, Internal) as error:
-            if source is not None and isinstance(error, LaneGone):
+            if source is not None and isinstance(error, LaneGone) and not await self._is_there(source):
                 raise refusals.not_found() from error  # closed since it was looked at
             _log.info("worker does not open sessions", worker_id=record.worker_id, error=repr(error))
             raise candidates.unreachable() from error
@@ -161,6 +161,11 @@ class Opening:
             raise candidates.unreachable() from error
         finally:
             renewal.cancel()
+
+    async def _is_there(self, source: SessionRecord) -> bool:
+        """Whether it was only parked or moved; then the next attempt finds it."""
+        record = await self._store.get(source.session_id)
+        return record is not None and record.state in (State.OPEN, State.PARKED)
 
     async def _renew(self, attempt: Attempt) -> None:
         """A prefill may take longer than opening a lane."""
@@ -197,7 +202,7 @@ class Opening:
         for pool in sorted(set(wanted.pools) - {attempt.record.pool}):
             session_id = await self._store.of_request(pool, tenant, wanted.request.request_id)
             other = await self._store.get(session_id) if session_id else None
-            if other is not None and other.state in (State.OPENING, State.OPEN, State.FAILED):
+            if other is not None and other.state in (State.OPENING, State.OPEN, State.PARKED, State.FAILED):
                 return True
         return False
 

@@ -115,7 +115,7 @@ class Operations:
 
     async def finish(self, operation: Operation, lane: LaneState) -> None:
         """Writes through what the worker committed and frees the session; raises as `running`."""
-        operation.ending = self._tasks.start(self._write_through(operation, lane))
+        operation.ending = self._tasks.start(self._write_through(operation, lane, is_answered=True))
         error = await asyncio.shield(operation.ending)
         if error is not None:
             raise error
@@ -198,6 +198,8 @@ class Operations:
         if operation.work is not None:
             unheard(operation.work)
             await asyncio.wait([operation.work])
+        if operation.kind == "rewind" and operation.at_worker:
+            await self._look_again(operation)
         record = operation.record
         if operation.call.cancelled or isinstance(error, Taken):
             return await self._over(operation, "gone", None)
@@ -218,10 +220,22 @@ class Operations:
             return await self._lose(operation)
         return await self._write_through(operation, stopped.lane, stopped.token_ids)
 
+    async def _look_again(self, operation: Operation) -> None:
+        """A rewind may have taken place without an answer."""
+        record = await self._store.get(operation.record.session_id)
+        if record is not None:
+            operation.record = record
+            operation.journal.length = min(operation.journal.length, record.journal_length)
+
     async def _write_through(
-        self, operation: Operation, lane: LaneState, generated: Sequence[int] = ()
+        self, operation: Operation, lane: LaneState, generated: Sequence[int] = (), *, is_answered: bool = False
     ) -> KakeyaError | None:
-        """`generated`: what the worker says that it generated and the journal lacks."""
+        """Returns what has become of the session if it is not well.
+
+        Args:
+            generated: what the worker says that it generated and the journal lacks.
+            is_answered: the client is about to be told that all of it is in the history.
+        """
         journal = operation.journal
         # Of equal tokens, those that the client has seen and those that the worker has committed: all of both.
         token_ids = max(tuple(journal.pending), tuple(generated), key=len)
@@ -233,7 +247,8 @@ class Operations:
             return await self._fail(operation, "inv2")
         if reply.outcome == "unknown":
             _log.error("a lane has tokens that nobody knows", session_id=operation.record.session_id)
-            return await self._lose(operation)
+            error = await self._lose(operation)
+            return error or (refusals.unconfirmed() if is_answered else None)
         if reply.outcome == "ended":
             self._snapshotting.consider(
                 operation.record, journal.length + len(token_ids), is_turn=operation.kind == "generate"

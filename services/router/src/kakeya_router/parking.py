@@ -1,5 +1,6 @@
 """Takes sessions off their lanes, so that others can have these; the next call of one gives it a lane again."""
 
+import asyncio
 import time
 
 import structlog
@@ -14,6 +15,8 @@ from kakeya_shared.errors import KakeyaError, SnapshotStoreUnavailable, StoreUna
 _log = structlog.get_logger()
 
 _CLOSE_SECONDS = 10.0
+# Somebody waits for the lane.
+_WRITE_SECONDS = 5.0
 # A store that does not work is not tried for each session of a worker.
 _MISTRUST_SECONDS = 1.0
 
@@ -76,12 +79,15 @@ class Parking:
         if time.monotonic() < self._mistrusted_until.get(record.incarnation, 0.0):
             return False
         try:
-            await self._snapshotting.write_now(record, worker)
+            async with asyncio.timeout(_WRITE_SECONDS):
+                await self._snapshotting.write_now(record, worker)
         except StoreUnavailable:
             raise
-        except (WorkerError, KakeyaError) as error:
+        except (WorkerError, KakeyaError, TimeoutError) as error:
             _log.info("no snapshot before parking", session_id=record.session_id, error=repr(error))
-            if isinstance(error, SnapshotStoreUnavailable):
+            if isinstance(error, TimeoutError):
+                self._mistrusted_until[record.incarnation] = time.monotonic() + 2 * _WRITE_SECONDS
+            elif isinstance(error, SnapshotStoreUnavailable):
                 self._mistrusted_until[record.incarnation] = time.monotonic() + _MISTRUST_SECONDS
             return False
         return True

@@ -117,6 +117,10 @@ def failed_before(record: SessionRecord) -> InvariantViolated:
     return failed("inv1" if record.inv1_violations else "inv2")
 
 
+def unconfirmed() -> OperationStopped:
+    return OperationStopped("what the operation has done is not all in the history; it can be gone on with")
+
+
 def overtaken(record: SessionRecord | None) -> KakeyaError:
     """Why an operation is not its router's any more, from the record as it is now."""
     if record is None or record.state is State.CLOSING:

@@ -109,7 +109,9 @@ def _check_contract(version: int) -> None:
 
 def _lane(report: pb.LaneReport) -> Lane:
     retained = token_ranges.text(report.retained)
-    return Lane(report.session_id, report.epoch, report.history_length, report.kv_live_bytes, retained)
+    return Lane(
+        report.session_id, report.epoch, report.history_length, report.kv_live_bytes, retained, report.num_rewinds
+    )
 
 
 def _record(request: pb.JoinRequest) -> WorkerRecord:

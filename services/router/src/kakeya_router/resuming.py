@@ -107,7 +107,10 @@ class Resuming:
         """Tries all workers with room; adds those that do not answer to the shunned, which come last."""
         workers = await self._workers_for(record)
         refused: list[KakeyaError] = []
-        roomy = [worker for worker in workers if worker.has_room]
+        able = [worker for worker in workers if _chains(record, worker)]
+        if workers and not able:
+            raise refusals.lost()
+        roomy = [worker for worker in able if worker.has_room]
         order = self._placement.order(roomy) if roomy else []
         for worker in sorted(order, key=lambda worker: worker.incarnation in shunned):
             reply = await self._store.seat(record, claim, worker)

@@ -71,7 +71,8 @@ class Rewinding:
     async def _taken_back(self, operation: Operation, length: int) -> LaneState:
         if operation.record.num_dropped_tokens == 0 and await self._in_its_lane(operation, length):
             return lane_state(operation.record)
-        parked = await self._committed(operation, length, gives_up_lane=True)
+        operation.at_worker = True
+        parked = await self._committed(operation, length, None)
         await self._lanes.leave(operation, parked)
         return lane_state(operation.record)
 
@@ -80,6 +81,10 @@ class Rewinding:
         was.
         """
         record = operation.record
+        if self._fleet.worker(record.incarnation) is None:
+            await self._fleet.look()  # it has joined just now, or is gone
+        if self._fleet.worker(record.incarnation) is None:
+            raise candidates.unreachable()
         operation.at_worker = True
         try:
             lane = await self._workers.at(record.address).rewind(record, length, _REWIND_SECONDS)
@@ -87,23 +92,23 @@ class Rewinding:
             return False
         except (WorkerError, DeadlineExceeded, Unavailable, Internal) as error:
             raise candidates.unreachable() from error
-        operation.record = with_lane(await self._committed(operation, length, gives_up_lane=False), lane)
+        operation.record = with_lane(await self._committed(operation, length, lane.num_rewinds), lane)
         return True
 
-    async def _committed(self, operation: Operation, length: int, *, gives_up_lane: bool) -> SessionRecord:
-        """Has the store take the history back; returns the session as it is there then."""
+    async def _committed(self, operation: Operation, length: int, lane_rewinds: int | None) -> SessionRecord:
+        """Has the store take the history back; returns the session as it is there then. None: its lane is given up."""
         record, new = operation.record, None
         worker = self._fleet.worker(record.incarnation)
         while True:
             before, store = snapshot_plan.parse(record.snapshots), record.snapshot_store
             kept: Snapshots = tuple(each for each in before if each.length <= length)
             if length and not past.is_reachable(record, length):
-                if gives_up_lane:
+                if lane_rewinds is None:
                     raise past.not_reachable(record, length)
                 if worker is not None and worker.snapshot_store:
                     new = new or await self._snapshotting.write(record, 0)
                     kept, store = (new,), worker.snapshot_store
-            reply = await self._store.rewind(record, operation.claim, length, kept, store, gives_up_lane=gives_up_lane)
+            reply = await self._store.rewind(record, operation.claim, length, kept, store, lane_rewinds)
             if reply.record is None:
                 raise Taken
             if reply.outcome == "rewound":

@@ -212,6 +212,7 @@ class Registration:
                     history_length=report.state.history_length,
                     kv_live_bytes=report.state.kv_live_bytes,
                     retained=[pb.LaneReport.Range(start=r.start, end=r.stop) for r in report.state.retained],
+                    num_rewinds=report.state.num_rewinds,
                 )
                 for report in reports
             ],

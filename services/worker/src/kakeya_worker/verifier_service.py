@@ -192,6 +192,7 @@ def _lane_state(state: LaneState) -> pb.LaneState:
         history_length=state.history_length,
         kv_live_bytes=state.kv_live_bytes,
         retained=[pb.TokenRange(start=tokens.start, end=tokens.stop) for tokens in state.retained],
+        num_rewinds=state.num_rewinds,
     )
 
 

@@ -134,6 +134,7 @@ class SessionRecord(Hash):
         journal_start: history index of the first token that the journal still holds.
         retained: the part of the history that is kept, see `token_ranges`.
         boundaries: history lengths at which the last turns ended, separated by commas; at most four.
+        lane_rewinds: how often its lane was taken back; what a heartbeat says from before is stale.
         num_rewinds: how often its history was taken back; a snapshot that was begun before is of no use.
         snapshots: see `snapshot_plan`.
         snapshot_store: the one that they are in.
@@ -181,6 +182,7 @@ class SessionRecord(Hash):
     retained: str = ""
     boundaries: str = ""
     num_rewinds: int = 0
+    lane_rewinds: int = 0
     snapshots: str = ""
     snapshot_store: str = ""
     operation_number: int = 0

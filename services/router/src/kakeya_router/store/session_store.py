@@ -398,10 +398,13 @@ class SessionStore:
         length: int,
         snapshots: Snapshots,
         snapshot_store: str,
-        *,
-        gives_up_lane: bool,
+        lane_rewinds: int | None,
     ) -> Reply:
-        """Takes the history back to a length; see lua/rewind_session.lua."""
+        """Takes the history back to a length; see lua/rewind_session.lua.
+
+        Args:
+            lane_rewinds: how often the lane was taken back, this time too; None: it is given up.
+        """
         return await self._run(
             "rewind_session",
             record,
@@ -411,7 +414,7 @@ class SessionStore:
             record.snapshots,
             text(snapshots),
             snapshot_store,
-            int(gives_up_lane),
+            "" if lane_rewinds is None else lane_rewinds,
         )
 
     async def set_snapshots(

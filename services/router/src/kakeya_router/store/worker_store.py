@@ -11,13 +11,14 @@ from kakeya_router.store.records import WorkerRecord
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """What a worker says of one lane; `retained` as in a `SessionRecord`."""
+    """What a worker says of one lane; `retained` as in a `SessionRecord`, `num_rewinds` its `lane_rewinds`."""
 
     session_id: str
     epoch: int
     history_length: int
     kv_live_bytes: int
     retained: str
+    num_rewinds: int = 0
 
 
 class WorkerStore:
@@ -102,7 +103,10 @@ class WorkerStore:
                 await batch.script(
                     "report_lane",
                     [keys.session(lane.session_id), keys.worker(worker_id)],
-                    (incarnation, lane.epoch, lane.history_length, lane.kv_live_bytes, lane.retained),
+                    (
+                        *(incarnation, lane.epoch, lane.history_length, lane.kv_live_bytes, lane.retained),
+                        lane.num_rewinds,
+                    ),
                 )
 
         outcomes = await self._redis.pipeline(report)

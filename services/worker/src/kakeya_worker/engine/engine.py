@@ -87,6 +87,7 @@ class Engine:
         self._scheduler = Scheduler(StepBudget(step_tokens, step_seconds), geometry.chunk)
         self._commands = CommandQueue()
         self._ends_at: float | None = None  # perf_counter seconds, once it is asked to end
+        self._is_abandoned = False  # nobody takes its idle sessions away
         self._ends_empty = False  # not before all its sessions were taken away
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
 
@@ -199,7 +200,8 @@ class Engine:
         Args:
             journaled_length: history length up to which nobody will ask for generated tokens any more.
         """
-        generate.journaled_length = max(generate.journaled_length, journaled_length)
+        # One that comes late may speak of tokens that were taken back since.
+        generate.journaled_length = max(generate.journaled_length, min(journaled_length, generate.lane.length))
         num_read = generate.num_read
         generate.num_read = max(num_read, min(num_tokens, generate.num_generated))
         # By the count before, and looked at after it: a row that the engine pauses at this moment is not missed.
@@ -442,10 +444,11 @@ class Engine:
 
     def _drain(self, grace_seconds: float, *, until_empty: bool) -> None:
         self._ends_at = time.perf_counter() + grace_seconds
-        self._ends_empty = until_empty
+        self._ends_empty = until_empty and not self._is_abandoned
 
     def _abandon_idle(self) -> None:
         self._ends_empty = False
+        self._is_abandoned = True  # it may come before the end was asked for
 
     def _is_over(self) -> bool:
         if self._ends_at is None:

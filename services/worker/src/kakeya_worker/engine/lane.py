@@ -35,6 +35,7 @@ class Lane:
         slot_indices: the history index that each slot holds, -1 where none; [num_slots].
         slot_token_ids: the token that each slot holds; [num_slots].
         history_digest: of all tokens so far; see `extended_digest`.
+        num_rewinds: how often somebody had it go back.
     """
 
     geometry: LaneGeometry
@@ -46,6 +47,7 @@ class Lane:
     slot_indices: Integers = field(init=False, repr=False)
     slot_token_ids: Integers = field(init=False, repr=False)
     history_digest: bytes = EMPTY_HISTORY
+    num_rewinds: int = 0
 
     def __post_init__(self) -> None:
         self.slot_indices = np.full(self.geometry.num_slots, -1, dtype=np.int64)

@@ -87,6 +87,7 @@ class LaneCopies:
             return
         try:
             self._go_back(lane, target_length)
+            lane.num_rewinds += 1
         except Exception:  # of a backend: what the lane holds now is not known
             self._lanes.free(occupant)
             raise

@@ -185,7 +185,8 @@ class LaneTable:
 
     def state(self, occupant: Occupant) -> LaneState:
         lane = occupant.lane
-        return LaneState(lane.length, lane.num_live_slots * self.kv_bytes_per_token, lane.retained)
+        live_bytes = lane.num_live_slots * self.kv_bytes_per_token
+        return LaneState(lane.length, live_bytes, lane.retained, lane.num_rewinds)
 
     def publish(self, occupant: Occupant) -> None:
         """Lets other threads see the lane as it is now."""

@@ -17,11 +17,17 @@ MAX_PAUSE_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class LaneState:
-    """What the verifier holds for a session; `retained` is the part of the history that is kept."""
+    """What the verifier holds for a session.
+
+    Attributes:
+        retained: the part of the history that is kept.
+        num_rewinds: how often this lane was taken back.
+    """
 
     history_length: int
     kv_live_bytes: int
     retained: tuple[range, ...]
+    num_rewinds: int = 0
 
 
 @dataclass(frozen=True)

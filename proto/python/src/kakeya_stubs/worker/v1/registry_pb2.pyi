@@ -172,10 +172,13 @@ class LaneReport(_message.Message):
     HISTORY_LENGTH_FIELD_NUMBER: _builtins.int
     KV_LIVE_BYTES_FIELD_NUMBER: _builtins.int
     RETAINED_FIELD_NUMBER: _builtins.int
+    NUM_REWINDS_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     epoch: _builtins.int
     history_length: _builtins.int
     kv_live_bytes: _builtins.int
+    num_rewinds: _builtins.int
+    """as in LaneState"""
     @_builtins.property
     def retained(self) -> _containers.RepeatedCompositeFieldContainer[Global___LaneReport.Range]:
         """The part of the history that is kept, ascending."""
@@ -188,10 +191,11 @@ class LaneReport(_message.Message):
         history_length: _builtins.int = ...,
         kv_live_bytes: _builtins.int = ...,
         retained: _abc.Iterable[Global___LaneReport.Range] | None = ...,
+        num_rewinds: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "history_length", b"history_length", "kv_live_bytes", b"kv_live_bytes", "retained", b"retained", "session_id", b"session_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "history_length", b"history_length", "kv_live_bytes", b"kv_live_bytes", "num_rewinds", b"num_rewinds", "retained", b"retained", "session_id", b"session_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -181,8 +181,11 @@ class LaneState(_message.Message):
     HISTORY_LENGTH_FIELD_NUMBER: _builtins.int
     KV_LIVE_BYTES_FIELD_NUMBER: _builtins.int
     RETAINED_FIELD_NUMBER: _builtins.int
+    NUM_REWINDS_FIELD_NUMBER: _builtins.int
     history_length: _builtins.int
     kv_live_bytes: _builtins.int
+    num_rewinds: _builtins.int
+    """How often this lane was rewound: what was said of it before is stale, although it may name a greater length."""
     @_builtins.property
     def retained(self) -> _containers.RepeatedCompositeFieldContainer[Global___TokenRange]:
         """The part of the history that is kept, ascending."""
@@ -193,10 +196,11 @@ class LaneState(_message.Message):
         history_length: _builtins.int = ...,
         kv_live_bytes: _builtins.int = ...,
         retained: _abc.Iterable[Global___TokenRange] | None = ...,
+        num_rewinds: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["history_length", b"history_length", "kv_live_bytes", b"kv_live_bytes", "retained", b"retained"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["history_length", b"history_length", "kv_live_bytes", b"kv_live_bytes", "num_rewinds", b"num_rewinds", "retained", b"retained"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -51,9 +51,10 @@ end
 local expires_at = redis.call('ZSCORE', KEYS[5], session_id)
 redis.call('HSET', KEYS[2], 'claim', claim, 'router', router, 'lease_until_ms', now + lease_ms)
 redis.call('HINCRBY', KEYS[1], 'operation_number', 1)
-redis.call('ZADD', KEYS[5], now + record[4], session_id)
+redis.call('ZADD', KEYS[5], 'GT', now + record[4], session_id)  -- a parked one is kept for longer
 redis.call('ZREM', KEYS[10], session_id)
 if lease_until then
+  redis.call('HSET', KEYS[2], 'taken_over', 1)
   return {'recover', redis.call('HGETALL', KEYS[1])}
 end
 if op_id == '' then

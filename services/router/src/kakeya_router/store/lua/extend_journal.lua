@@ -11,7 +11,8 @@ local length = extend_journal(tonumber(ARGV[4]), ARGV[5])
 if not length then
   return {'gone'}
 end
-if (redis.call('HGET', KEYS[3], 'snapshot_store') or '') == '' then
+local worker = redis.call('HMGET', KEYS[3], 'incarnation', 'snapshot_store')
+if worker[1] and (worker[2] or '') == '' then
   trim_journal(length - ARGV[6])
 end
 return {'extended', length}

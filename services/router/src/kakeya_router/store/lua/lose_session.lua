@@ -36,7 +36,8 @@ redis.call('DEL', KEYS[2])
 if record[1] ~= 'opening' and is_recoverable() then
   park()
   redis.call('HSET', KEYS[1], 'idle_since_ms', now)
-  redis.call('ZADD', KEYS[5], now + ARGV[4], ARGV[1])
+  local ttl_ms = tonumber(redis.call('HGET', KEYS[1], 'ttl_ms'))
+  redis.call('ZADD', KEYS[5], now + math.max(ARGV[4], ttl_ms), ARGV[1])
   return 'parked'
 end
 give_back()

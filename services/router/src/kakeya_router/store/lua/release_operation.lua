@@ -5,6 +5,10 @@
 if redis.call('HGET', KEYS[2], 'claim') ~= ARGV[2] then
   return 'gone'
 end
+if redis.call('HGET', KEYS[2], 'taken_over') then  -- nobody has asked the worker yet: the next caller does
+  redis.call('HSET', KEYS[2], 'lease_until_ms', 0)
+  return 'released'
+end
 local record = redis.call('HMGET', KEYS[1], 'idle_since_ms', 'ttl_ms')
 local before = redis.call('HGET', KEYS[2], 'before')
 if before then

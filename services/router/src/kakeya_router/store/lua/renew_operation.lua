@@ -7,5 +7,5 @@ if redis.call('HGET', KEYS[2], 'claim') ~= ARGV[2] then
 end
 local now = now_ms()
 redis.call('HSET', KEYS[2], 'lease_until_ms', now + ARGV[3])
-redis.call('ZADD', KEYS[5], now + redis.call('HGET', KEYS[1], 'ttl_ms'), ARGV[1])
+redis.call('ZADD', KEYS[5], 'GT', now + redis.call('HGET', KEYS[1], 'ttl_ms'), ARGV[1])
 return 'renewed'

@@ -1,15 +1,16 @@
 -- Takes over what a heartbeat says of one lane, never backwards.
 -- KEYS    session, worker
--- ARGV    incarnation, epoch, history_length, kv_live_bytes, retained
+-- ARGV    incarnation, epoch, history_length, kv_live_bytes, retained, num_rewinds
 -- returns 'updated'
---         'kept'   the lane is being opened or closed, or the record knows more
+--         'kept'   the lane is being opened or closed, or was taken back since, or the record knows more
 --         'orphan' no lease covers the lane
-local record = redis.call('HMGET', KEYS[1], 'state', 'incarnation', 'epoch', 'history_length', 'kv_live_bytes')
+local record = redis.call('HMGET', KEYS[1],
+  'state', 'incarnation', 'epoch', 'history_length', 'kv_live_bytes', 'lane_rewinds')
 local state, incarnation, epoch = record[1], record[2], record[3]
 if not state or state == 'lost' or state == 'failed' or incarnation ~= ARGV[1] or epoch ~= ARGV[2] then
   return 'orphan'
 end
-if state ~= 'open' or tonumber(ARGV[3]) < tonumber(record[4]) then
+if state ~= 'open' or tonumber(ARGV[3]) < tonumber(record[4]) or (record[6] or '0') ~= ARGV[6] then
   return 'kept'
 end
 redis.call('HSET', KEYS[1], 'history_length', ARGV[3], 'kv_live_bytes', ARGV[4], 'retained', ARGV[5])

@@ -1,7 +1,7 @@
 -- Takes the history back to a length, in the middle of an operation; the session's snapshots beyond it are forgotten.
 -- KEYS    session, operation, worker, sessions, expiry, request, usage, queue, waiters, idle, tokens, journal
 -- ARGV    session_id, claim, epoch, length, the list of snapshots as the caller knows it, the new one (see
---         snapshot_plan.py), snapshot_store that they are in, gives_up_lane (1: it does not go back with the history)
+--         snapshot_plan.py), snapshot_store that they are in, lane_rewinds ('': the lane does not go back with the history, and is given up)
 -- returns {'rewound', record} PARKED if the lane is given up
 --         {'changed', record} the list is another one; nothing is changed
 --         {'gone'} closed, lost, taken over or under another lease; nothing is changed
@@ -25,9 +25,10 @@ redis.call('HINCRBY', KEYS[1], 'num_rewinds', 1)
 redis.call('HSET', KEYS[1], 'boundaries', table.concat(boundaries, ','), 'snapshots', ARGV[6],
   'snapshot_store', ARGV[7], 'operation_start', ARGV[4])
 redis.call('HSET', KEYS[2], 'start_length', ARGV[4])
-if ARGV[8] == '1' then
+redis.call('HDEL', KEYS[2], 'before')
+if ARGV[8] == '' then
   park()
 else
-  redis.call('HSET', KEYS[1], 'history_length', ARGV[4])
+  redis.call('HSET', KEYS[1], 'history_length', ARGV[4], 'lane_rewinds', ARGV[8])
 end
 return {'rewound', redis.call('HGETALL', KEYS[1])}

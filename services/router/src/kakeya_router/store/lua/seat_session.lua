@@ -19,7 +19,7 @@ end
 local record = redis.call('HMGET', KEYS[1], 'tenant', 'key_id', 'ttl_ms')
 redis.call('HINCRBY', KEYS[1], 'epoch', 1)
 redis.call('HSET', KEYS[1], 'state', 'open', 'worker_id', ARGV[3], 'incarnation', ARGV[4], 'address', ARGV[5],
-  'reserved_bytes', ARGV[6], 'history_length', 0)
+  'reserved_bytes', ARGV[6], 'history_length', 0, 'lane_rewinds', 0)
 redis.call('HINCRBY', KEYS[3], 'reserved_bytes', ARGV[6])
 redis.call('HINCRBY', KEYS[3], 'num_sessions', 1)
 count_lane(KEYS[7], record[1] or '', record[2] or '', ARGV[6], 1)

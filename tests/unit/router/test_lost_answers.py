@@ -1,0 +1,140 @@
+"""What arrives late or never: heartbeats from before a rewind, and answers of Redis to what it has done."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from kakeya_router.store.connection import RedisConnection
+from kakeya_router.store.session_store import SessionStore
+from kakeya_shared.errors import StoreUnavailable
+from tests.unit.router.fake_worker import WINDOW, FakeWorker
+from tests.unit.router.stack import FORGETFUL, Client, Stack, answer, eventually
+from tests.unit.router.test_forks import fork_of
+from tests.unit.router.test_recovery import Pair, files, free_length, pair
+from tests.unit.router.test_rewinds import appended_now, record_of, turn
+from tests.unit.router.test_takeover import OPERATION
+
+__all__ = ["files", "pair"]  # fixtures
+
+Lose = Callable[[str], None]
+
+
+@pytest.fixture
+def lose(monkeypatch: pytest.MonkeyPatch) -> Lose:
+    """Has the answer to the next run of a script get lost; a connection cannot be cut at that moment."""
+    run = RedisConnection.script
+    lost: list[str] = []
+
+    async def script(self: RedisConnection, name: str, keys: Any, arguments: Any) -> Any:
+        reply = await run(self, name, keys, arguments)
+        if name in lost:
+            lost.remove(name)
+            raise StoreUnavailable("the answer was lost", retry_after_seconds=0.1)
+        return reply
+
+    monkeypatch.setattr(RedisConnection, "script", script)
+    return lost.append
+
+
+@pytest.fixture
+async def silent(stack: Stack, client: Client) -> FakeWorker:
+    """A worker whose heartbeats are the test's."""
+    return await stack.worker(client, beating=False)
+
+
+async def test_a_heartbeat_from_before_a_rewind_is_stale(client: Client, silent: FakeWorker) -> None:
+    session_id = await client.session()
+    await client.append(session_id, range(10))
+    late = silent.heartbeat_request(complete=True)
+    await client.rewind(session_id, 6)
+    await answer(client.registry.Heartbeat(late))
+    silent.keep_beating(client.registry)
+    assert (await client.info(session_id)).history_length == 6
+    fork_id = (await client.create(**fork_of(session_id))).session_id
+    assert len(silent.lanes[fork_id].token_ids) == 6
+    assert (await client.append(session_id, [9])).history_length == 7
+
+
+async def test_a_heartbeat_of_another_lane_than_the_rewound_one_counts(client: Client, silent: FakeWorker) -> None:
+    session_id = await client.session()
+    await client.append(session_id, range(10))
+    await client.rewind(session_id, 6)
+    silent.lanes[session_id].token_ids.append(7)
+    await client.beat(silent)
+    assert (await client.info(session_id)).history_length == 7
+
+
+async def test_a_stale_heartbeat_in_the_middle_of_a_rewind(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = await stack.router(**FORGETFUL)
+    worker = await stack.worker(client, beating=False)
+    session_id = await client.session()
+    for _ in range(3):
+        await client.append(session_id, [1, 2])
+    late, rewind = worker.heartbeat_request(complete=True), SessionStore.rewind
+
+    async def rewind_and_hear(*arguments: Any) -> Any:
+        reply = await rewind(*arguments)
+        await answer(client.registry.Heartbeat(late))
+        return reply
+
+    monkeypatch.setattr(SessionStore, "rewind", rewind_and_hear)
+    assert (await client.rewind(session_id, 3)).history_length == 3
+    assert (await client.append(session_id, [5])).history_length == 4
+
+
+@pytest.mark.parametrize("script", ["rewind_session", "end_operation"])
+@pytest.mark.parametrize("settings", [{}, FORGETFUL], ids=["recoverable", "forgetful"])
+async def test_a_rewind_whose_answer_is_lost(stack: Stack, lose: Lose, script: str, settings: dict[str, Any]) -> None:
+    client = await stack.router(**settings)
+    await stack.worker(client)
+    session_id = await client.session()
+    for _ in range(3):
+        await client.append(session_id, [1, 2])
+    lose(script)
+    with pytest.raises(StoreUnavailable):
+        await client.rewind(session_id, 3)
+    assert await eventually(lambda: free_length(client, session_id)) == 3
+    assert (await client.append(session_id, [5])).history_length == 4
+
+
+async def test_a_rewind_that_gives_its_lane_up_and_whose_answer_is_lost(
+    stack: Stack, client: Client, pair: Pair, lose: Lose
+) -> None:
+    session_id = await client.session()
+    lengths = [await turn(stack, client, session_id, 9, WINDOW) for _ in range(4)]
+    lose("rewind_session")
+    with pytest.raises(StoreUnavailable):
+        await client.rewind(session_id, lengths[1])
+    await eventually(lambda: is_free(stack, session_id))
+    record = await record_of(stack, session_id)
+    assert (record["journal_length"], record["state"]) == (str(lengths[1]), "parked")
+    assert int(record["operation_start"]) <= lengths[1]
+    assert (await client.append(session_id, [5], expected_history_length=lengths[1])).history_length == lengths[1] + 1
+
+
+async def is_free(stack: Stack, session_id: str) -> bool:
+    return not await stack.redis.exists(OPERATION.format(session_id))
+
+
+@pytest.mark.parametrize("is_beating", [False, True])
+async def test_a_takeover_whose_answer_is_lost_is_made_up_for(
+    stack: Stack, client: Client, lose: Lose, is_beating: bool
+) -> None:
+    """The dead router's client has seen what the worker has committed and the journal lacks."""
+    worker = await stack.worker(client)
+    session_id = await client.session()
+    await client.append(session_id, range(4))
+    if not is_beating:
+        worker.stop_beating()
+    worker.lanes[session_id].token_ids += [101, 102, 103]
+    left: dict[str, Any] = {"claim": "theirs", "op_id": "theirs", "kind": "generate", "router": "dead"}
+    left |= {"start_length": "4", "lease_until_ms": "1"}
+
+    await stack.redis.hset(OPERATION.format(session_id), mapping=left)
+    lose("begin_operation")
+    with pytest.raises(StoreUnavailable):
+        await client.append(session_id, [9])
+    assert (await eventually(lambda: appended_now(client, session_id))).history_length == 8
+    assert worker.lanes[session_id].token_ids == [0, 1, 2, 3, 101, 102, 103, 9]
+    assert (await client.info(session_id)).history_length == 8
