@@ -23,6 +23,7 @@ from kakeya_shared.errors import (
     WorkerLost,
 )
 from kakeya_stubs.v1 import runtime_pb2 as api
+from kakeya_stubs.worker.v1 import verifier_pb2 as worker_api
 from tests.unit.router.fake_worker import BYTES_PER_TOKEN, EOS, FINGERPRINT, LANE_BYTES, SINK, WINDOW, FakeWorker
 from tests.unit.router.keyed import keyed_on
 from tests.unit.router.stack import FORGETFUL, Client, Stack, answer, eventually
@@ -305,7 +306,7 @@ async def test_a_failed_source(client: Client, worker: FakeWorker) -> None:
 @pytest.mark.parametrize(
     ("failure", "kind"),
     [
-        (SessionNotFound("no lane"), SessionNotFound),
+        (SessionNotFound("no lane"), NoWorker),  # the next attempt finds it where it is by then
         (OperationRunning("busy"), OperationRunning),
         (HistoryLengthMismatch("another length"), HistoryLengthMismatch),
         (NoCapacity("no lane"), NoCapacity),
@@ -322,6 +323,32 @@ async def test_a_source_that_changes_meanwhile_leaves_nothing(
     await only(stack, client, source)
     assert list(worker.lanes) == [source]
     assert (await client.create(request_id="once", **fork_of(source))).history_length == 10
+
+
+class ForgettingWorker(FakeWorker):
+    """Its client closes a source while it is about to be copied."""
+
+    closing: Client
+
+    async def OpenSession(self, request: worker_api.OpenSessionRequest, context: Any) -> worker_api.OpenSessionResponse:
+        if request.HasField("fork_from"):
+            await self.closing.close(request.fork_from.session_id)
+        return await super().OpenSession(request, context)
+
+
+async def test_a_source_that_is_closed_meanwhile_is_not_found(stack: Stack, client: Client) -> None:
+    async with ForgettingWorker() as worker:
+        worker.closing = client
+        await client.join(worker)
+        source = await prepared(client)
+        with pytest.raises(SessionNotFound):
+            await client.create(**fork_of(source))
+        await eventually(lambda: nothing_left(stack))
+    assert not worker.lanes
+
+
+async def nothing_left(stack: Stack) -> bool:
+    return not await stack.session_keys()
 
 
 async def test_a_worker_that_cannot_fork_is_told_from_one_that_does(

@@ -5,9 +5,11 @@ from typing import Any
 
 import pytest
 
+from kakeya_router.fleet import Fleet
 from kakeya_router.store.connection import RedisConnection
 from kakeya_router.store.session_store import SessionStore
-from kakeya_shared.errors import StoreUnavailable
+from kakeya_shared.errors import NoWorker, OperationStopped, StoreUnavailable
+from kakeya_stubs.worker.v1 import verifier_pb2 as worker_api
 from tests.unit.router.fake_worker import WINDOW, FakeWorker
 from tests.unit.router.stack import FORGETFUL, Client, Stack, answer, eventually
 from tests.unit.router.test_forks import fork_of
@@ -138,3 +140,40 @@ async def test_a_takeover_whose_answer_is_lost_is_made_up_for(
     assert (await eventually(lambda: appended_now(client, session_id))).history_length == 8
     assert worker.lanes[session_id].token_ids == [0, 1, 2, 3, 101, 102, 103, 9]
     assert (await client.info(session_id)).history_length == 8
+
+
+class OvereagerWorker(FakeWorker):
+    """Its lane gets a token that nobody has sent, once."""
+
+    is_eager = True
+
+    async def Append(self, request: worker_api.AppendRequest, context: object) -> worker_api.AppendResponse:
+        await super().Append(request, context)
+        lane = self.lanes[request.session_id]
+        if self.is_eager:
+            lane.token_ids.append(9)
+        self.is_eager = False
+        return worker_api.AppendResponse(lane=lane.state())
+
+
+async def test_what_is_not_in_the_history_is_not_said_to_be(client: Client) -> None:
+    async with OvereagerWorker() as worker:
+        await client.join(worker)
+        session_id = await client.session()
+        with pytest.raises(OperationStopped):
+            await client.append(session_id, [1, 2])
+        assert (await client.append(session_id, [3], expected_history_length=2)).history_length == 3
+        assert worker.lanes[session_id].token_ids == [1, 2, 3]
+
+
+async def test_a_session_is_taken_back_by_workers_that_are_known(
+    client: Client, worker: FakeWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session_id = await client.session()
+    await client.append(session_id, [1, 2, 3])
+    with monkeypatch.context() as unknown:
+        unknown.setattr(Fleet, "worker", lambda fleet, incarnation: None)  # for a moment, right after it has joined
+        with pytest.raises(NoWorker):
+            await client.rewind(session_id, 2)
+    assert worker.lanes[session_id].token_ids == [1, 2, 3]
+    assert (await client.rewind(session_id, 2)).history_length == 2

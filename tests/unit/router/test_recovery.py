@@ -345,12 +345,52 @@ async def test_an_info_of_a_parked_session_does_not_resume_it(client: Client, pa
 async def test_a_parked_session_expires_after_a_time_of_its_own(stack: Stack) -> None:
     client = await stack.router(parked_ttl_seconds=1, session_ttl_seconds=1000)
     worker = await stack.worker(client)
-    session_id = await client.session()
+    session_id = await client.session(ttl_seconds=1)
     await client.append(session_id, [1])
     await die(worker)
     await eventually(lambda: nothing_stored(stack))
     with pytest.raises(SessionNotFound):
         await client.info(session_id)
+
+
+async def test_no_session_is_kept_for_less_than_it_asked_for(stack: Stack) -> None:
+    client = await stack.router(parked_ttl_seconds=1)
+    worker = await stack.worker(client)
+    session_id = await client.session(ttl_seconds=1000)
+    await client.append(session_id, [1])
+    await die(worker)
+    await of_state(client, session_id, api.SESSION_STATE_PARKED)
+    expires_at = await stack.redis.zscore("kakeya:{tiny}:expiry", session_id)
+    seconds, _ = await stack.redis.time()
+    assert expires_at > 1000 * (seconds + 900)
+
+
+async def test_a_worker_that_cannot_read_a_sessions_snapshots_is_passed_over(
+    stack: Stack, client: Client, pair: Pair, files: SnapshotFiles
+) -> None:
+    session_id = await client.session()
+    for turn in range(3):
+        await client.append(session_id, range(30))
+        await client.generate(session_id, 5)
+        await eventually(lambda: has_snapshot(stack, session_id, 35 * (turn + 1)))  # noqa: B023  # awaited at once
+    for worker in pair.workers:
+        await die(worker)
+    await stack.worker(client, "worker-c", num_lanes=9, files=SnapshotFiles("another store"))
+    await eventually(lambda: is_lost(client, session_id))
+    able = await stack.worker(client, "worker-d", files=files)
+    assert (await client.append(session_id, [1])).history_length == 106
+    assert session_id in able.lanes
+
+
+async def is_lost(client: Client, session_id: str) -> bool:
+    """Once those that have died do not count any more."""
+    try:
+        await client.append(session_id, [1])
+    except NoWorker:
+        return False
+    except WorkerLost:
+        return True
+    raise AssertionError("it was appended")
 
 
 async def test_a_request_finds_the_session_that_was_parked_since(stack: Stack, client: Client, pair: Pair) -> None:
