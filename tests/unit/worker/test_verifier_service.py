@@ -147,7 +147,9 @@ async def test_a_session_begins_with_one_thing_only(stub: Any) -> None:
 
 async def test_a_rewind(stub: Any) -> None:
     rewound = await stub.Rewind(pb.RewindRequest(**LEASE, history_length=40, target_length=30))
-    assert rewound.lane == _lane(30)
+    expected = _lane(30)
+    expected.num_rewinds = 1
+    assert rewound.lane == expected
     late = pb.RewindRequest(**LEASE, history_length=40, target_length=20)
     assert await _reason(stub.Rewind(late)) == (grpc.StatusCode.ABORTED, "HISTORY_LENGTH_MISMATCH")
 
