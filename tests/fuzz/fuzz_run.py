@@ -27,6 +27,7 @@ from tests.integration.processes import Runtime, bearer
 
 ROUTER_FLAGS = (
     "--session-ttl-seconds=8",
+    "--parked-ttl-seconds=8",
     "--reap-interval-seconds=0.2",
     "--heartbeat-interval-seconds=0.2",
     "--queue-seconds=0.5",
