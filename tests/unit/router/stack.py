@@ -26,7 +26,7 @@ FAST: dict[str, Any] = {
     "heartbeat_interval_seconds": 0.1,
     "worker_lease_seconds": 0.8,
     "operation_lease_seconds": 0.6,
-    "lost_retention_seconds": 0.6,
+    "lost_retention_seconds": 2.0,
     "shutdown_grace_seconds": 0.5,
     "admission": "reject",
     "max_generate_tokens": 1_000_000,  # some tests want a Generate that does not end

@@ -21,7 +21,7 @@ from kakeya_stubs.admin.v1 import admin_pb2
 from tests.unit.router.fake_worker import FakeWorker, SnapshotFiles
 from tests.unit.router.keyed import keyed_on
 from tests.unit.router.stack import FORGETFUL, Client, Stack, answer, eventually
-from tests.unit.router.test_parking import expected, generated, is_parked, lean_on_the_store, ledger, turns
+from tests.unit.router.test_parking import called, expected, generated, is_parked, lean_on_the_store, ledger, turns
 from tests.unit.router.test_queue import waiting
 
 
@@ -188,6 +188,22 @@ async def test_a_store_that_fails_for_a_while_delays_a_drain(stack: Stack, files
     await client.drain("worker-a")
     await eventually(lambda: is_empty(client, worker))
     assert await is_parked(client, session_id)
+
+
+async def test_a_worker_whose_store_hangs_holds_up_no_other_drain(stack: Stack, client: Client) -> None:
+    """Nor the router's end, which comes while it still hangs."""
+    hung = await stack.worker(client, "worker-a", num_lanes=1, files=SnapshotFiles())
+    stuck = await client.session()
+    await client.append(stuck, [1])
+    hung.writing.clear()
+    await stack.worker(client, "worker-b", files=SnapshotFiles())
+    other = await client.session()
+    await client.append(other, [1])
+    await client.drain("worker-a")
+    await eventually(lambda: called(hung, "WriteSnapshot", 1))
+    await client.drain("worker-b")
+    await eventually(lambda: is_parked(client, other))
+    assert not await is_parked(client, stuck)
 
 
 async def test_who_waits_is_let_in_by_another_worker_or_when_the_drain_is_undone(stack: Stack) -> None:
