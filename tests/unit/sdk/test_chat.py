@@ -137,11 +137,13 @@ def test_help_names_a_variable_for_each_flag(capsys: pytest.CaptureFixture[str])
 
 
 def test_commands(talk: Talk, runtime: ScriptedRuntime, capsys: pytest.CaptureFixture[str]) -> None:
+    runtime.boundaries = [7, 1_200]
     assert talk("hello\n/info\n/nonsense\n/quit\nhi\n", "--max-tokens", "2") == 0
     notes = capsys.readouterr().err
     assert ", 32,768 bytes reserved, exact\n" in notes
     length = len(runtime.requests["AppendTokens"][0].token_ids) + 2
     assert f"retained  0:{SINK}, {length - WINDOW}:{length}\n" in notes
+    assert "boundaries  7, 1,200\n" in notes
     assert "exact  yes" in notes
     assert f"num_forgotten_tokens  {length - SINK - WINDOW}\n" in notes
     assert f"fingerprint  {FINGERPRINT}" in notes

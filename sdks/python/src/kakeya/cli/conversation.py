@@ -146,8 +146,8 @@ def statistics(
 def _shown(value: Any) -> str:
     if value is None:
         return "not said"
-    if isinstance(value, tuple):
-        return ranges(value)
+    if isinstance(value, tuple):  # of ranges or of lengths
+        return ", ".join(ranges((each,)) if isinstance(each, range) else _shown(each) for each in value)
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:,}" if isinstance(value, int) else str(value)
