@@ -57,7 +57,7 @@ class Draining:
             await work
         except StoreUnavailable as error:
             _log.info("draining waits for Redis", error=error.message)
-        except Exception:
+        except Exception:  # one that nobody foresaw must not end the loop
             _log.exception("draining pass failed")
 
     async def _drain(self) -> None:
