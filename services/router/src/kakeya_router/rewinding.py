@@ -52,8 +52,8 @@ class Rewinding:
         Raises:
             HistoryLengthMismatch: it is neither that long nor as long as it is to be.
             BoundaryNotReachable: it cannot be had there; says where it can.
-            NoWorker: its worker did not answer, and nothing has changed; or, as NoCapacity, the history was taken back and
-                no worker has a lane for the session now: a repetition finds it done.
+            NoWorker: its worker did not answer, and nothing has changed.
+            NoWorker, NoCapacity: the history was taken back, and nobody has a lane now: a repetition finds it done.
             SnapshotStoreUnavailable: it could not be had again there if its worker were lost; nothing has changed.
             as `Operations.running`
         """
