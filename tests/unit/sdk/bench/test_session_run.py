@@ -168,8 +168,11 @@ def test_what_is_said_runs_out(play: Play, runtime: ScriptedRuntime, template_di
 
 def test_the_place_of_the_report_goes(play: Play, runtime: ScriptedRuntime, report_json: Path) -> None:
     """It may come back, so the run goes on, and what cannot be written meanwhile is said."""
-    aside = report_json.parent.with_name("aside")  # in one step: the report may be being written
-    runtime.before["Generate"] += [passes, lambda context: report_json.parent.rename(aside)]
+
+    def take_away(_: object) -> None:  # in one step: the report may be being written
+        report_json.parent.rename(report_json.parent.with_name("aside"))
+
+    runtime.before["Generate"] += [passes, take_away]
     runtime.token_seconds = 0.01
     outcome = play(*SHORT, "--turns", "20", "--checkpoint-s", "0.02")
     assert "the report so far is not written: " in outcome.err
