@@ -50,7 +50,7 @@ def encode(snapshot: Snapshot) -> bytes:
     return b"".join([len(header).to_bytes(8, "little"), header, *(_bytes(array) for array in arrays.values())])
 
 
-def decode(content: bytes) -> Snapshot:
+def decode(content: bytes | bytearray) -> Snapshot:
     """What `encode` made a file of; its arrays are views of the content.
 
     Raises:
@@ -75,7 +75,7 @@ def decode(content: bytes) -> Snapshot:
         raise SnapshotRefused(f"it is no snapshot: {error!r}") from error
 
 
-def _read(content: bytes) -> tuple[dict[str, str], dict[str, NDArray[Any]]]:
+def _read(content: bytes | bytearray) -> tuple[dict[str, str], dict[str, NDArray[Any]]]:
     num_bytes = int.from_bytes(content[:8], "little")
     if num_bytes > min(_MAX_HEADER_BYTES, len(content)):
         raise ValueError(f"its header has {num_bytes} bytes")
