@@ -8,7 +8,7 @@ import numpy as np
 from kakeya_shared.errors import SnapshotRefused
 from kakeya_worker.engine.geometry import Booleans, Integers
 from kakeya_worker.engine.lane import Lane
-from kakeya_worker.engine.retention import Retention, indices
+from kakeya_worker.engine.retention import Retention, are_in, indices
 from kakeya_worker.engine.verifier import LaneContents, RawNumbers, Verifier
 
 
@@ -74,7 +74,7 @@ def joined(snapshots: Sequence[Snapshot], retention: Retention) -> Snapshot:
             raise SnapshotRefused("snapshots of different fingerprints or windows do not belong together")
         length = snapshot.length
     positions = np.concatenate([snapshot.positions for snapshot in snapshots])
-    is_kept = np.isin(positions, indices(retention.retained(last.length)))
+    is_kept = are_in(positions, retention.retained(last.length))
     return replace(
         last,
         start=0,
