@@ -97,6 +97,15 @@ async def test_a_lane_goes_on_elsewhere_with_the_same_bits(stubs: list[Any], eng
     assert engines[1].lanes.occupant("s").tenant == "acme"
 
 
+async def test_a_session_without_tokens_moves_too(stubs: list[Any]) -> None:
+    lease: dict[str, Any] = {"session_id": "empty", "epoch": 1}
+    await stubs[0].CloseSession(pb.CloseSessionRequest(**HERE))
+    await stubs[0].OpenSession(pb.OpenSessionRequest(**lease, sink=2, window=8))
+    assert await write(stubs[1], await read(stubs[0], **lease)) == pb.LaneState()
+    append = await stubs[1].Append(pb.AppendRequest(**THERE, history_length=0, token_ids=range(20)))
+    assert append.evicted_token_count == 10
+
+
 async def test_it_comes_in_parts(stubs: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lane_transfer, "PART_BYTES", 1000)
     parts = await read(stubs[0])

@@ -9,7 +9,7 @@ from functools import partial
 
 import structlog
 
-from kakeya_router.moving import Moving
+from kakeya_router.moving import Move, Moving
 from kakeya_router.park_requests import ParkRequests
 from kakeya_router.store.records import SessionRecord, WorkerRecord
 from kakeya_router.store.session_store import SessionStore
@@ -88,7 +88,8 @@ class Draining:
     async def _take_away(self, record: SessionRecord, slots: asyncio.Semaphore) -> bool:
         async with slots:
             try:
-                return await self._moving.move(record) or (await self._requests.park(record)).freed_bytes > 0
+                moved = await self._moving.move(record)
+                return moved is Move.MOVED or (moved is Move.NOWHERE and await self._parks(record))
             except StoreUnavailable:
                 raise
             except SnapshotStoreUnavailable as error:
@@ -96,6 +97,9 @@ class Draining:
             except (WorkerError, KakeyaError) as error:
                 _log.debug("a session was not taken away", session_id=record.session_id, error=repr(error))
         return False
+
+    async def _parks(self, record: SessionRecord) -> bool:
+        return (await self._requests.park(record)).freed_bytes > 0
 
     def _report(self, record: SessionRecord, error: SnapshotStoreUnavailable) -> None:
         """Once: it is tried again with each pass."""

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import replace
+from enum import Enum, auto
 
 import structlog
 
@@ -22,6 +23,16 @@ _TRANSFER_SECONDS = 60.0
 # Its end, and the script that follows.
 _OFFER_SECONDS = _TRANSFER_SECONDS + 10.0
 _CLOSE_SECONDS = 10.0
+
+
+class Move(Enum):
+    """What became of a try to move a session."""
+
+    MOVED = auto()
+    KEPT = auto()
+    """It is where it was: somebody uses or moves it, or no worker has taken it. It may be tried again."""
+    NOWHERE = auto()
+    """No worker would take it, or it is not worth it: another one reads its snapshots, and to park it costs less."""
 
 
 class Moving:
@@ -48,17 +59,13 @@ class Moving:
         self._snapshotting = snapshotting
         self._tasks = tasks
 
-    async def move(self, record: SessionRecord) -> bool:
-        """Whether the session has a lane on another worker now. Where another one reads its snapshots, it is not tried:
-        to park it costs less.
-
-        Raises:
-            StoreUnavailable
-        """
-        for worker in await self._places(record):
+    async def move(self, record: SessionRecord) -> Move:
+        """Gives the session a lane on another worker; raises StoreUnavailable."""
+        places = await self._places(record)
+        for worker in places:
             if await self._tasks.complete(self._move_to(worker, record)):
-                return True
-        return False
+                return Move.MOVED
+        return Move.KEPT if places else Move.NOWHERE
 
     async def _places(self, record: SessionRecord) -> Sequence[WorkerRecord]:
         workers = await self._worker_store.workers(record.pool)
