@@ -2,14 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kakeya_shared.errors import SnapshotRefused
 from kakeya_worker.engine.geometry import Booleans, Integers
 from kakeya_worker.engine.lane import Lane
-from kakeya_worker.engine.retention import Retention, are_in, indices
-from kakeya_worker.engine.verifier import LaneContents, RawNumbers, Verifier
+    retained = retention.retained(last.length)
+    are_kept = [are_in(snapshot.positions, retained) for snapshot in snapshots]
 
 
 @dataclass(frozen=True)
@@ -73,16 +75,21 @@ def joined(snapshots: Sequence[Snapshot], retention: Retention) -> Snapshot:
         if (snapshot.fingerprint, snapshot.sink, snapshot.window) != (last.fingerprint, last.sink, last.window):
             raise SnapshotRefused("snapshots of different fingerprints or windows do not belong together")
         length = snapshot.length
+<<<<<<< HEAD
     positions = np.concatenate([snapshot.positions for snapshot in snapshots])
     is_kept = are_in(positions, retention.retained(last.length))
+=======
+    kept = indices(retention.retained(last.length))
+    are_kept = [np.isin(snapshot.positions, kept) for snapshot in snapshots]
+>>>>>>> 39e24770713e33305fb5ddd8b1869b31deb73bf4
     return replace(
         last,
         start=0,
-        positions=positions[is_kept],
-        token_ids=np.concatenate([snapshot.token_ids for snapshot in snapshots])[is_kept],
+        positions=_joined([snapshot.positions for snapshot in snapshots], are_kept),
+        token_ids=_joined([snapshot.token_ids for snapshot in snapshots], are_kept),
         contents=LaneContents(
-            _joined_tokens([snapshot.contents.keys for snapshot in snapshots], is_kept),
-            _joined_tokens([snapshot.contents.values for snapshot in snapshots], is_kept),
+            _joined([snapshot.contents.keys for snapshot in snapshots], are_kept, axis=2),
+            _joined([snapshot.contents.values for snapshot in snapshots], are_kept, axis=2),
             last.contents.final_hidden,
         ),
     )
@@ -112,7 +119,9 @@ def restore(snapshot: Snapshot, lane: Lane, verifier: Verifier, *, inexact: bool
     lane.restore(snapshot.length, snapshot.token_ids, snapshot.history_digest)
 
 
-def _joined_tokens(parts: Sequence[RawNumbers], is_kept: Booleans) -> RawNumbers:
-    """[layers, kv_heads, tokens, head_dim] each."""
-    whole: RawNumbers = np.concatenate(parts, axis=2)[:, :, is_kept]
-    return whole
+def _joined(parts: Sequence[NDArray[_Number]], are_kept: Sequence[Booleans], axis: int = 0) -> NDArray[_Number]:
+    """What is kept of each; `axis` is that of the tokens. Nothing is copied where one part is all there is."""
+    pieces = [
+        part if is_kept.all() else part.compress(is_kept, axis) for part, is_kept in zip(parts, are_kept, strict=True)
+    ]
+    return pieces[0] if len(pieces) == 1 else np.concatenate(pieces, axis)
