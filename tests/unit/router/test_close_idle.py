@@ -229,11 +229,11 @@ async def test_tenants_that_hold_nearly_the_same_take_nothing_from_each_other(re
 async def test_who_has_lost_its_turn_makes_no_room(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
     reserve, made, lost = SessionStore.reserve, list[dict[str, set[str]]](), asyncio.Event()
 
-    async def overtaken(store: SessionStore, *args: Any) -> Reply:
+    async def overtaken(store: SessionStore, *args: Any, **fields: Any) -> Reply:
         if args[-1] and not lost.is_set():
             lost.set()
             return Reply("wait")
-        return await reserve(store, *args)
+        return await reserve(store, *args, **fields)
 
     async def make_room(_: IdleLanes, tenant: str, turns: dict[str, set[str]], *, spared: str) -> bool:
         if lost.is_set():
