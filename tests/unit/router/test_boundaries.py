@@ -18,6 +18,7 @@ from kakeya_shared.errors import (
     InvariantViolated,
     NoCapacity,
     NoWorker,
+    QuotaExceeded,
     SessionClosed,
     SessionNotFound,
     StoreUnavailable,
@@ -669,3 +670,29 @@ async def test_a_source_is_its_tenants_own(redis_url: str) -> None:
         with pytest.raises(SessionNotFound):
             await other.create(**fork_of(source, boundary=5))
         assert (await one.create(**fork_of(source, boundary=5))).history_length == 5
+
+
+async def spent(stack: Stack) -> float:
+    """What the tenant "one" has used of its tokens lately."""
+    return float((await stack.redis.get("kakeya:{tiny}:spent:one") or "0 0").split()[0])
+
+
+async def test_what_a_fork_prefills_is_charged(redis_url: str, files: SnapshotFiles) -> None:
+    async with keyed_on(redis_url, tenant_tokens_per_minute=60) as keyed:
+        worker = await keyed.worker(num_lanes=8, files=files)
+        client, stack = await keyed.tenant("one"), keyed.stack
+        source = await conversation(stack, client, 2)
+        await client.append(source, range(20))
+        before = await spent(stack)
+        assert before < 60
+        await client.create(**fork_of(source, boundary=2 * TURN))  # a snapshot has all of it
+        assert await spent(stack) == before
+        await client.create(**fork_of(source, boundary=2 * TURN + 18))
+        assert before - 5 < await spent(stack) - 18 <= before
+        with pytest.raises(QuotaExceeded) as raised:  # as an append is now
+            await client.create(**fork_of(source, boundary=2 * TURN + 1))
+        assert raised.value.metadata["quota"] == "tokens_per_minute"
+        assert 0 < (raised.value.retry_after_seconds or 0) < 20
+        await client.create(**fork_of(source, boundary=2 * TURN))
+        await client.create(**fork_of(source))
+        assert len(worker.lanes) == 5

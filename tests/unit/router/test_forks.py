@@ -26,7 +26,7 @@ from kakeya_stubs.v1 import runtime_pb2 as api
 from kakeya_stubs.worker.v1 import verifier_pb2 as worker_api
 from tests.unit.router.fake_worker import BYTES_PER_TOKEN, EOS, FINGERPRINT, LANE_BYTES, SINK, WINDOW, FakeWorker
 from tests.unit.router.keyed import keyed_on
-from tests.unit.router.stack import FORGETFUL, Client, Stack, answer, eventually
+from tests.unit.router.stack import FORGETFUL, Client, Stack, eventually
 from tests.unit.router.test_foreign_sessions import _everything
 from tests.unit.router.test_queue import QUEUE, nothing, stand, waiting
 from tests.unit.router.test_takeover import _leave_behind
@@ -520,31 +520,6 @@ async def test_a_source_that_is_closed_while_a_fork_waits(stack: Stack, patient:
         await fork
     await patient.close(held)
     await eventually(lambda: nothing(stack))
-
-
-async def test_a_source_that_is_lost_while_a_fork_waits(stack: Stack) -> None:
-    client = await stack.router(admission="queue", queue_seconds=30)
-    worker = await stack.worker(client, num_lanes=2)
-    source = await prepared(client)
-    await client.session()
-    fork = await waiting(stack, client, **fork_of(source))
-    worker.stop_beating()
-    with pytest.raises(WorkerLost):
-        await fork
-    await stand(stack, 0)
-
-
-async def test_who_waits_for_ever_learns_that_the_source_is_lost(stack: Stack) -> None:
-    client = await stack.router(admission="queue", queue_seconds=0)
-    worker = await stack.worker(client, num_lanes=2)
-    await stack.worker(client, "worker-b", num_lanes=1)
-    source, _ = await prepared(client), [await client.session() for _ in range(2)]
-    fork = await waiting(stack, client, **fork_of(source))
-    worker.stop_beating()
-    await answer(client.registry.Leave(worker.leave_request()))
-    with pytest.raises(WorkerLost):
-        await asyncio.wait_for(fork, 5)
-    await stand(stack, 0)
 
 
 async def test_room_for_a_fork_is_not_made_of_its_source(stack: Stack) -> None:

@@ -25,6 +25,7 @@ from kakeya_stubs.v1 import runtime_pb2 as api
 from tests.unit.router.fake_worker import BYTES_PER_TOKEN, LANE_BYTES, FakeWorker, SnapshotFiles
 from tests.unit.router.keyed import keyed_on
 from tests.unit.router.stack import FORGETFUL, Client, Stack, answer, eventually, has_snapshot
+from tests.unit.router.test_queue import waiting
 
 SESSION = "kakeya:{{tiny}}:session:{}"
 OPERATION = "kakeya:{{tiny}}:op:{}"
@@ -473,6 +474,48 @@ async def test_over_several_pools_the_longest_idle_goes(stack: Stack, evicting: 
         await evicting.append(await evicting.session(), [1])
         assert await is_parked(evicting, session_id)
     assert not set(in_turn) & {*one.lanes, *other.lanes}
+
+
+@pytest.fixture
+async def hung(stack: Stack, files: SnapshotFiles) -> tuple[Client, FakeWorker]:
+    """A worker whose store hangs for longer than anybody waits, and two sessions on its two lanes."""
+    client = await stack.router(**(EVICT_IDLE | {"queue_seconds": 2}))
+    worker = await stack.worker(client, num_lanes=2, files=files)
+    for _ in range(2):
+        await client.append(await client.session(), [1])
+    worker.writing.clear()
+    return client, worker
+
+
+async def test_a_store_that_hangs_costs_nobody_more_than_its_time(
+    stack: Stack, hung: tuple[Client, FakeWorker]
+) -> None:
+    client, _ = hung
+    call = await waiting(stack, client)
+    with pytest.raises(QueueTimedOut):
+        await asyncio.wait_for(call, 3)
+
+
+async def test_who_waits_for_a_store_that_hangs_takes_another_lane(
+    stack: Stack, hung: tuple[Client, FakeWorker]
+) -> None:
+    client, worker = hung
+    call = await waiting(stack, client)
+    await eventually(lambda: called(worker, "WriteSnapshot", 1))
+    *_, newest = worker.lanes
+    await client.close(newest)
+    await asyncio.wait_for(call, 1)
+
+
+async def test_a_resumed_session_does_not_wait_for_a_store_that_hangs(hung: tuple[Client, FakeWorker]) -> None:
+    client, worker = hung
+    parked = next(iter(worker.lanes))
+    worker.writing.set()
+    await client.park(parked)
+    await client.append(await client.session(), [1])
+    worker.writing.clear()
+    with pytest.raises(NoCapacity):
+        await asyncio.wait_for(client.append(parked, [3]), 3)
 
 
 async def test_a_resumed_session_makes_room_by_closing_where_that_is_the_policy(stack: Stack) -> None:

@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 import structlog
 
-from kakeya_router.admission_queue import AdmissionQueue, Waiter
+from kakeya_router.admission_queue import AdmissionQueue
 from kakeya_router.callers import ANYBODY
 from kakeya_router.detached_tasks import DetachedTasks
 from kakeya_router.store.connection import RedisConnection
 from kakeya_router.store.keys import PoolKeys
 from kakeya_router.store.limits import UNLIMITED
 from kakeya_router.store.queue_store import Entry, Place, QueueStore
+from kakeya_router.waiter import Waiter
 from kakeya_router.wanted import Wanted
 from kakeya_shared.errors import (
     Draining,

@@ -286,6 +286,24 @@ async def test_an_operation_is_taken_over_also_when_the_tokens_are_used_up(store
     assert (await stores.sessions.begin_operation(record, "mine", GENERATE, 600)).outcome == "recover"
 
 
+@pytest.mark.parametrize("end", ["opened", "given up"])
+async def test_a_new_session_is_charged_for_its_prefill(stores: Stores, end: str) -> None:
+    """Also one whose client leaves in the middle, for what its lane has by then."""
+    record = session_record("one", "a")
+    tokens: dict[str, Any] = {"start_length": 30, "tokens_per_minute": 600}
+    assert (await stores.sessions.reserve(record, "op", **tokens)).outcome == "reserved"
+    if end == "opened":
+        assert (await stores.sessions.mark_open(record, "op", 1, 4, history_length=730)).outcome == "open"
+    else:
+        await stores.close(record, 730)
+    assert await _spent(stores) == 700
+    refused = await stores.sessions.reserve(session_record("two", "a"), "op", **tokens)
+    assert (refused.outcome, refused.rest[:2]) == ("quota", ("tokens_per_minute", "600"))
+    assert 9_000 < int(refused.rest[2]) <= 10_001
+    assert (await stores.reserve("two", "a")).outcome == "reserved"  # without a prefill
+    assert (await stores.sessions.reserve(session_record("three", "b"), "op", **tokens)).outcome == "reserved"
+
+
 async def test_tokens_that_were_journaled_on_the_way_are_charged_once(stores: Stores) -> None:
     record = await stores.opened("one", "a")
     await stores.sessions.begin_operation(record, "run", GENERATE, 600)

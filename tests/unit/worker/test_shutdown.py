@@ -1,9 +1,13 @@
 """A worker that is asked to stop: routers take its sessions away while it waits, and it waits no longer than that."""
 
 import asyncio
+import errno
+import os
+import signal
 import socket
+import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +24,7 @@ from tests.unit.worker.test_registration import Registry, _heartbeat, _serving
 
 TIMEOUT = 30.0
 LONG = "3600"
+SIZES = ("--window", "64", "--lanes", "2", "--threads", "1", "--weights", "float32")
 
 
 class Worker:
@@ -28,8 +33,7 @@ class Worker:
     def __init__(self, checkpoint: Path, snapshots: Path, joins: str, grace_seconds: str) -> None:
         with socket.create_server(("127.0.0.1", 0)) as server:
             address = f"127.0.0.1:{server.getsockname()[1]}"
-        sizes = ["--window", "64", "--lanes", "2", "--threads", "1", "--weights", "float32"]
-        flags = ["--bind", address, "--snapshots", str(snapshots), "--shutdown-grace-seconds", grace_seconds, *sizes]
+        flags = ["--bind", address, "--snapshots", str(snapshots), "--shutdown-grace-seconds", grace_seconds, *SIZES]
         joining = ["--join", joins] if joins else []
         settings = WorkerSettings.parse(["--model", str(checkpoint), *flags, *joining])
         self.stop = asyncio.Event()
@@ -168,3 +172,43 @@ async def test_when_all_routers_are_away_idle_sessions_are_left(
             await draining(registry)
             registry.heartbeat_refusal = refusal
         await worker.ended()
+
+
+async def test_a_store_that_hangs_keeps_no_process(random_checkpoint: Path, tmp_path: Path) -> None:
+    """A thread of the worker reads a pipe into which nobody writes."""
+    name = "tiny/tiny.one-1-0-00000000-20.safetensors"
+    pipe = tmp_path / name
+    pipe.parent.mkdir()
+    os.mkfifo(pipe)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+    flags = ["--bind", address, "--snapshots", str(tmp_path), "--shutdown-grace-seconds", "1", *SIZES]
+    command = [sys.executable, "-m", "kakeya_worker", "--model", str(random_checkpoint), *flags]
+    process = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.PIPE)
+    try:
+        async with grpc.aio.insecure_channel(address) as channel:
+            request = pb.OpenSessionRequest(session_id="one", epoch=1, snapshots=[name])
+            writer = await _opened_pipe(VerifierServiceStub(channel), request, pipe)
+            process.send_signal(signal.SIGTERM)
+            _, errors = await asyncio.wait_for(process.communicate(), TIMEOUT)
+            os.close(writer)
+    finally:
+        with suppress(ProcessLookupError):
+            process.kill()
+    assert process.returncode == 0
+    assert b"the snapshot store hangs" in errors
+
+
+async def _opened_pipe(verifier: Any, request: pb.OpenSessionRequest, pipe: Path) -> int:
+    """Asks for a session until the worker has its model and reads the pipe; the pipe's other end."""
+    async with asyncio.timeout(TIMEOUT):
+        while True:
+            call = verifier.OpenSession(request, wait_for_ready=True)
+            while not call.done():
+                try:
+                    return os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+                except OSError as error:
+                    assert error.errno == errno.ENXIO  # nobody reads yet
+                await asyncio.sleep(0.02)
+            await asyncio.gather(call, return_exceptions=True)
+            await asyncio.sleep(0.05)

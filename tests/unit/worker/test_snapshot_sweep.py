@@ -19,6 +19,7 @@ from kakeya_worker.registration import Registration, WorkerIdentity
 from kakeya_worker.snapshot_stores.file import FileSnapshotStore
 from kakeya_worker.snapshot_sweep import SnapshotSweep
 from kakeya_worker.snapshots import Snapshots
+from tests.unit.worker.engine_calls import TIMEOUT
 
 IDENTITY = WorkerIdentity("w-1", "demo", "Demo", "127.0.0.1:7", num_threads=1)
 SWEEP_SECONDS = 0.05
@@ -54,7 +55,7 @@ def store(tmp_path: Path) -> FileSnapshotStore:
 def snapshots(engine: Engine, store: FileSnapshotStore) -> Iterator[Snapshots]:
     snapshots = Snapshots(engine, store)
     yield snapshots
-    snapshots.close()
+    snapshots.close(TIMEOUT)
 
 
 @asynccontextmanager

@@ -58,7 +58,7 @@ def store(tmp_path: Path) -> FileSnapshotStore:
 def snapshots(engine: Engine, store: FileSnapshotStore) -> Iterator[Snapshots]:
     snapshots = Snapshots(engine, store)
     yield snapshots
-    snapshots.close()
+    snapshots.close(TIMEOUT)
 
 
 def prepare(engine: Engine, num_tokens: int, session_id: str = "s", **options: Any) -> None:

@@ -66,7 +66,7 @@ async def stub(service: tuple[VerifierService, Any], engine: Engine, tmp_path: P
     await stub.OpenSession(pb.OpenSessionRequest(**LEASE, sink=4, window=64, tenant="acme"))
     await stub.Append(pb.AppendRequest(**LEASE, history_length=0, token_ids=range(40)))
     yield stub
-    snapshots.close()
+    snapshots.close(TIMEOUT)
 
 
 async def _reason(call: Any) -> tuple[grpc.StatusCode, str]:

@@ -1,9 +1,8 @@
 """The queue on the side of one router: its waiters, who renews their leases, and who wakes them."""
 
 import asyncio
-import secrets
 from collections import defaultdict
-from collections.abc import AsyncIterator, Collection, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import aclosing, asynccontextmanager
 
 import structlog
@@ -12,11 +11,11 @@ from kakeya_router import refusals
 from kakeya_router.callers import Caller
 from kakeya_router.detached_tasks import DetachedTasks
 from kakeya_router.store.keys import ROOM
-from kakeya_router.store.queue_store import Entry, Place, QueueStore, Turn
+from kakeya_router.store.queue_store import Entry, QueueStore, Turn
 from kakeya_router.store.subscription import messages
 from kakeya_router.store.worker_store import WorkerStore
-from kakeya_router.wanted import Wanted
-from kakeya_shared.errors import InvalidField, KakeyaError, StoreUnavailable
+from kakeya_router.waiter import Waiter
+from kakeya_shared.errors import KakeyaError, StoreUnavailable
 
 TICK_SECONDS = 1.0
 LEASE_SECONDS = 3 * TICK_SECONDS
@@ -26,69 +25,6 @@ LEASE_SECONDS = 3 * TICK_SECONDS
 _BATCH = 256
 
 _log = structlog.get_logger()
-
-
-class Waiter:
-    """A CreateSession that waits, in the line of each pool that serves what it wants.
-
-    Attributes:
-        refused: what workers have said that cannot hold the session, by incarnation.
-        paused: workers that could not take it, with the time from which on they are tried again.
-        tickets: its place in each line that it stands in, or will return to.
-        in_line: pools in whose line it stands, as far as this router knows.
-        turns: workers without room at which it is first in the line, by pool.
-        answered: its request id was answered elsewhere.
-        displaced: pools whose line it is not in any more.
-        evicted: those of them in which it made way for others.
-        entering: lines up; what it has begun is completed before the waiter leaves.
-    """
-
-    def __init__(self, wanted: Wanted, reserved_bytes: int, refused: dict[str, InvalidField]) -> None:
-        self.waiter_id = secrets.token_hex(8)
-        self.wanted = wanted
-        self.reserved_bytes = reserved_bytes
-        self.refused = refused
-        self.paused: dict[str, float] = {}
-        self.tickets: dict[str, str] = {}
-        self.in_line: set[str] = set()
-        self.turns: dict[str, set[str]] = {}
-        self.answered = False
-        self.displaced: set[str] = set()
-        self.evicted: set[str] = set()
-        self.entering: asyncio.Task[None] | None = None
-        self._error: KakeyaError | None = None
-        self._awake = asyncio.Event()
-
-    def place(self, pool: str) -> Place:
-        caller = self.wanted.caller
-        return Place(
-            self.waiter_id,
-            caller.tenant,
-            caller.key_id,
-            self.wanted.model,
-            self.wanted.fingerprint,
-            list(self.refused),
-            self.reserved_bytes,
-            self.tickets.get(pool, ""),
-            self.wanted.incarnation,
-            self.wanted.snapshot_store,
-        )
-
-    def is_stranded(self, incarnations: Collection[str]) -> bool:
-        """Whether it waits for a fork whose source's worker is not one of its pool's any more."""
-        return bool(self.wanted.incarnation) and self.wanted.incarnation not in incarnations
-
-    def wake(self, error: KakeyaError | None = None) -> None:
-        """`error` ends the wait."""
-        self._error = self._error or error
-        self._awake.set()
-
-    async def woken(self) -> None:
-        """Waits until there is something to do; raises the error that ends the wait."""
-        await self._awake.wait()
-        self._awake.clear()
-        if self._error is not None:
-            raise self._error
 
 
 class AdmissionQueue:
@@ -136,6 +72,8 @@ class AdmissionQueue:
             yield
         finally:
             del self._waiters[waiter.waiter_id]
+            if waiter.making_room is not None:
+                waiter.making_room.cancel()
             self._tasks.start(self._leave(waiter))
 
     async def enter(self, waiter: Waiter, pools: Iterable[str], *, returning: bool = False) -> None:
@@ -170,6 +108,11 @@ class AdmissionQueue:
             waiter.tickets.pop(pool, None)
         await self.enter(waiter, lapsed, returning=True)
         await self.enter(waiter, evicted)
+
+    async def enter_anew(self, waiter: Waiter, pools: Iterable[str]) -> None:
+        """Lines up where it stood, for what it wants by now; others have the turns that it had. Raises as `enter`."""
+        await self.step_out(waiter, pools)
+        await self.enter(waiter, pools, returning=True)
 
     async def step_out(self, waiter: Waiter, pools: Iterable[str]) -> None:
         """Leaves these lines, maybe for a while: it keeps its tickets."""
@@ -219,6 +162,7 @@ class AdmissionQueue:
         for pool, waiters in by_pool.items():
             for start in range(0, len(waiters), _BATCH):
                 await self._renew_some(pool, waiters[start : start + _BATCH])
+            await self._wake_stranded(pool, [waiter for waiter in waiters if waiter.wanted.incarnation])
             self._ask_soon(pool)
 
     async def _renew_some(self, pool: str, waiters: Sequence[Waiter]) -> None:
@@ -237,6 +181,15 @@ class AdmissionQueue:
                 waiter.answered = True
                 waiter.wake()
 
+    async def _wake_stranded(self, pool: str, forks: Sequence[Waiter]) -> None:
+        """No turn comes at a worker that takes no sessions; the source may be on another one by now, or lost."""
+        workers = await self._worker_store.workers(pool) if forks else []
+        taking = {worker.incarnation for worker in workers if not worker.draining}
+        for waiter in forks:
+            if waiter.wanted.incarnation not in taking:
+                waiter.stranded = True
+                waiter.wake()
+
     def _ask_soon(self, pool: str) -> None:
         """Asks whose turn it is; one question a pool at a time, and one more if there was a reason meanwhile."""
         if pool not in self._pools():
@@ -251,18 +204,11 @@ class AdmissionQueue:
             while pool in self._to_ask:
                 self._to_ask.discard(pool)
                 workers = await self._worker_store.workers(pool)
-                self._strand(pool, {worker.incarnation for worker in workers})
                 self._tell(pool, await self._store.turns(pool, [worker.worker_id for worker in workers]))
         except StoreUnavailable as error:
             _log.info("the queue waits for Redis", error=error.message)
         finally:
             self._asking.discard(pool)
-
-    def _strand(self, pool: str, incarnations: Collection[str]) -> None:
-        """Ends the waits of forks whose source is gone with its worker."""
-        for waiter in self._waiters.values():
-            if pool in waiter.in_line and waiter.is_stranded(incarnations):
-                waiter.wake(refusals.lost())
 
     def _tell(self, pool: str, turns: Iterable[Turn]) -> None:
         for waiter in self._waiters.values():

@@ -114,7 +114,7 @@ class Opening:
         source, earlier, begin = attempt.wanted.source, attempt.wanted.earlier, None
         if source is not None and earlier is not None:
             begin = await self._past_lanes.read(source, earlier)
-        if not await self._reserve(attempt):
+        if not await self._reserve(attempt, begin):
             return None
         if attempt.when_reserved is not None:
             await attempt.when_reserved()
@@ -176,14 +176,25 @@ class Opening:
             except StoreUnavailable:
                 continue
 
-    async def _reserve(self, attempt: Attempt) -> bool:
+    async def _reserve(self, attempt: Attempt, begin: Past | None) -> bool:
         """Whether the lane is reserved; False when the request id was answered before."""
-        reply = await self._store.reserve(attempt.record, attempt.claim, attempt.wanted.limits, attempt.waiter_id)
+        wanted = attempt.wanted
+        length = 0 if begin is None else begin.length
+        start_length = length if begin is None else begin.start_length(attempt.snapshot_store)
+        reply = await self._store.reserve(
+            attempt.record,
+            attempt.claim,
+            wanted.limits,
+            attempt.waiter_id,
+            start_length=start_length,
+            tokens_per_minute=wanted.caller.quota.tokens_per_minute if start_length < length else 0,
+        )
         attempt.outcome = reply.outcome
         match reply.outcome:
             case "quota":
-                name, limit = reply.rest
-                raise refusals.quota_exceeded(name, limit, attempt.record.tenant, attempt.record.key_id)
+                name, limit, *retry_ms = reply.rest
+                retry_seconds = int(retry_ms[0]) / 1000 if retry_ms else None
+                raise refusals.quota_exceeded(name, limit, attempt.record.tenant, attempt.record.key_id, retry_seconds)
             case "full" | "wait":
                 raise candidates.no_capacity()
             case "gone":

@@ -42,6 +42,16 @@ class Past:
     length: int
     journaled: bytes
 
+    def chains(self, snapshot_store: str) -> Sequence[Snapshots]:
+        """As `chains` says, those that a worker with this snapshot store reads."""
+        readable = snapshot_store == self.record.snapshot_store
+        return [chain for chain in chains(self.record, self.length) if readable or not chain]
+
+    def start_length(self, snapshot_store: str) -> int:
+        """Where the prefill begins that it costs such a worker. Of a damaged snapshot nobody knows yet."""
+        newest = next(iter(self.chains(snapshot_store)), ())
+        return newest[-1].length if newest else 0
+
     def token_ids(self, start: int, end: int) -> list[int]:
         """Those start..end-1 of the history, which are journaled."""
         first = self.record.journal_start

@@ -60,9 +60,7 @@ class PastLanes:
         """
         client = self._workers.at(record.address)
         is_damaged = False
-        for chain in past.chains(begin.record, begin.length):
-            if chain and snapshot_store != begin.record.snapshot_store:
-                continue
+        for chain in begin.chains(snapshot_store):
             try:
                 answer = await client.restore_session(record, [each.name for each in chain], RESTORE_SECONDS)
             except (SnapshotRefused, SnapshotStoreUnavailable) as error:

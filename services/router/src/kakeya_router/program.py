@@ -292,6 +292,7 @@ class Router:
             opening,
             order,
             sources,
+            self._tasks,
             queue_seconds=settings.queue_seconds,
             idle_lanes=idle_lanes,
         )

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 
 import structlog
 
@@ -84,18 +85,22 @@ class Resuming:
                 return refusal
             if isinstance(refusal, NoCapacity) and loop.time() >= look_at:
                 look_at = loop.time() + _LOOK_SECONDS
-                if await self._make_room(record):
+                if await self._make_room(record, until):
                     continue
             if until is not None and loop.time() >= until:
                 raise refusal
             await asyncio.sleep(_PAUSE_SECONDS)
 
-    async def _make_room(self, record: SessionRecord) -> bool:
-        """As a new session of its tenant would, where the router does that."""
+    async def _make_room(self, record: SessionRecord, until: float | None) -> bool:
+        """As a new session of its tenant would, where the router does that; a snapshot store may hang meanwhile."""
         if self._idle_lanes is None:
             return False
         worker_ids = {worker.worker_id for worker in await self._workers_for(record) if not worker.draining}
-        return await self._idle_lanes.make_room(record.tenant, {record.pool: worker_ids}, spared=record.session_id)
+        turns = {record.pool: worker_ids}
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(until):
+                return await self._idle_lanes.make_room(record.tenant, turns, spared=record.session_id)
+        return False
 
     async def _workers_for(self, record: SessionRecord) -> list[WorkerRecord]:
         workers = await self._worker_store.workers(record.pool)

@@ -110,7 +110,8 @@ class RouterSettings(RpcServerSettings):
     )
     tenant_tokens_per_minute: int = setting(
         0,
-        "most tokens of a tenant in a pool, appended and generated, unless it has a quota of its own; 0: no limit",
+        "most tokens of a tenant in a pool, appended, generated and prefilled anew for forks, unless it has a quota of "
+        "its own; 0: no limit",
         unit="tokens",
         reason="workers share their time fairly among tenants",
         ge=0,

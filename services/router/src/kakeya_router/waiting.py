@@ -4,15 +4,17 @@ import asyncio
 from collections.abc import Collection, Mapping, Sequence
 
 from kakeya_router import candidates, refusals
-from kakeya_router.admission_queue import TICK_SECONDS, AdmissionQueue, Waiter
+from kakeya_router.admission_queue import TICK_SECONDS, AdmissionQueue
+from kakeya_router.detached_tasks import DetachedTasks, unheard
 from kakeya_router.idle_lanes import IdleLanes
 from kakeya_router.opening import Attempt, Opening
 from kakeya_router.placement import Placement
 from kakeya_router.sources import Sources
 from kakeya_router.store.records import SessionRecord, WorkerRecord
 from kakeya_router.store.worker_store import WorkerStore
+from kakeya_router.waiter import Waiter
 from kakeya_router.wanted import Wanted
-from kakeya_shared.errors import InvalidField, KakeyaError, NoCapacity, NoWorker
+from kakeya_shared.errors import InvalidField, KakeyaError, NoCapacity, NoWorker, OperationRunning
 
 
 class Waiting:
@@ -30,6 +32,7 @@ class Waiting:
         opening: Opening,
         placement: Placement,
         sources: Sources,
+        tasks: DetachedTasks,
         *,
         queue_seconds: float,
         idle_lanes: IdleLanes | None,
@@ -39,6 +42,7 @@ class Waiting:
         self._opening = opening
         self._placement = placement
         self._sources = sources
+        self._tasks = tasks
         self._queue_seconds = queue_seconds
         self._idle_lanes = idle_lanes
 
@@ -71,31 +75,41 @@ class Waiting:
                 try:
                     async with asyncio.timeout_at(until):
                         await waiter.woken()
+                        if not waiter.answered:
+                            await self._look_again(waiter, pools)
                 except TimeoutError:
                     raise await self._too_late(waiter, pools) from None
-                record = None if waiter.answered else await self._take(waiter, pools)
+                record = None if waiter.answered else await self._open(waiter, pools)
                 if record is not None or waiter.answered:
                     return record
+                if self._idle_lanes is not None:
+                    self._have_room_made(waiter, self._idle_lanes)
 
-    async def _take(self, waiter: Waiter, pools: Collection[str]) -> SessionRecord | None:
-        """Does what there is to do for a waiter that was woken; None: it goes on waiting, or was answered."""
+    async def _look_again(self, waiter: Waiter, pools: Collection[str]) -> None:
+        """Where it has lost its place, or its source is on another worker by now, it lines up again."""
         if waiter.displaced:
             await self._queue.re_enter(waiter)
-            return None
-        record = await self._open(waiter, pools)
+        stranded, waiter.stranded = waiter.stranded, False
+        before = waiter.wanted
+        try:
+            waiter.wanted = await self._sources.renewed(before)
+        except OperationRunning:
+            # Else it is its turn, and others would wait with it; here maybe another fork has the source resumed.
+            if not stranded:
+                raise
+        if (waiter.wanted.incarnation, waiter.wanted.snapshot_store) != (before.incarnation, before.snapshot_store):
+            await self._queue.enter_anew(waiter, pools)
+
+    def _have_room_made(self, waiter: Waiter, idle_lanes: IdleLanes) -> None:
+        """While it goes on waiting: a snapshot store may hang for longer than the waiter has time."""
+        if waiter.is_making_room or waiter.is_awake or not waiter.turns:
+            return
         turns, waiter.turns = waiter.turns, {}
-        if record is None and not waiter.answered and self._idle_lanes is not None:
-            source = waiter.wanted.source
-            made = await self._idle_lanes.make_room(
-                waiter.wanted.caller.tenant, turns, spared=source.session_id if source else ""
-            )
-            if made:
-                waiter.wake()
-        return record
+        waiter.making_room = self._tasks.start(_make_room(waiter, idle_lanes, turns))
+        unheard(waiter.making_room)
 
     async def _open(self, waiter: Waiter, pools: Collection[str]) -> SessionRecord | None:
-        waiter.wanted = await self._sources.renewed(waiter.wanted)
-        workers = await self._fitting(waiter.wanted, pools)
+        workers = list(filter(waiter.wanted.fits, await self._workers(pools)))
         _check_possible(waiter, workers)
         now = asyncio.get_running_loop().time()
         roomy = [
@@ -139,16 +153,23 @@ class Waiting:
         await self._queue.enter(waiter, pools, returning=True)
         waiter.wake()
 
-    async def _fitting(self, wanted: Wanted, pools: Collection[str]) -> list[WorkerRecord]:
-        workers = [worker for pool in sorted(pools) for worker in await self._worker_store.workers(pool)]
-        return list(filter(wanted.fits, workers))
+    async def _workers(self, pools: Collection[str]) -> list[WorkerRecord]:
+        return [worker for pool in sorted(pools) for worker in await self._worker_store.workers(pool)]
 
     async def _too_late(self, waiter: Waiter, pools: Collection[str]) -> KakeyaError:
-        workers = await self._fitting(waiter.wanted, pools)
+        workers = [worker for worker in await self._workers(pools) if waiter.wanted.is_served_by(worker)]
         if not workers:
-            return refusals.lost() if waiter.wanted.incarnation else candidates.no_worker("the model any more")
-        _check_possible(waiter, workers)
+            return candidates.no_worker("the model any more")
+        _check_possible(waiter, list(filter(waiter.wanted.fits, workers)))
         return refusals.queue_timed_out(self._queue_seconds)
+
+
+async def _make_room(waiter: Waiter, idle_lanes: IdleLanes, turns: Mapping[str, Collection[str]]) -> None:
+    wanted = waiter.wanted
+    spared = "" if wanted.source is None else wanted.source.session_id
+    if await idle_lanes.make_room(wanted.caller.tenant, turns, spared=spared):
+        waiter.paused.clear()  # what a worker said before its lane was closed is of no account
+        waiter.wake()
 
 
 def _check_possible(waiter: Waiter, workers: Sequence[WorkerRecord]) -> None:

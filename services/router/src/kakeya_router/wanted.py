@@ -49,8 +49,10 @@ class Wanted:
 
     def fits(self, worker: WorkerRecord) -> bool:
         """Whether the worker, if it has room, may take the session."""
-        if self.incarnation:
-            return worker.incarnation == self.incarnation
+        return self.incarnation in ("", worker.incarnation) and self.is_served_by(worker)
+
+    def is_served_by(self, worker: WorkerRecord) -> bool:
+        """Whether it may at least once the source, where that has to be on the same worker, is there."""
         if self.source is not None and worker.pool != self.source.pool:
             return False
         return (

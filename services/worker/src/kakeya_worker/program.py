@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Coroutine, Sequence
 from concurrent.futures import Future
-from contextlib import closing
 from typing import Any
 
 import structlog
@@ -48,15 +47,15 @@ async def serve(settings: WorkerSettings, stop: asyncio.Event) -> None:
             if engine is None:
                 return
             engine.start()
-            with closing(Snapshots(engine, store)) as snapshots:
-                service.begin(engine, snapshots)
-                identity = _identity(settings, server.address, store)
-                registration = Registration(engine, identity, parse_list(settings.join), router_link)
-                sweep = SnapshotSweep(
-                    registration, snapshots, identity.pool, interval_seconds=settings.snapshot_sweep_seconds
-                )
-                background = [registration.run(), *([sweep.run()] if store else [])] if settings.join else []
-                await _serve_until(stop, engine, server, settings, registration, background)
+            snapshots = Snapshots(engine, store)
+            service.begin(engine, snapshots)
+            identity = _identity(settings, server.address, store)
+            registration = Registration(engine, identity, parse_list(settings.join), router_link)
+            sweep = SnapshotSweep(
+                registration, snapshots, identity.pool, interval_seconds=settings.snapshot_sweep_seconds
+            )
+            background = [registration.run(), *([sweep.run()] if store else [])] if settings.join else []
+            await _serve_until(stop, engine, snapshots, server, settings, registration, background)
     except BindError as error:
         raise StartError(str(error)) from error
 
@@ -136,6 +135,7 @@ async def _load_unless_stopped(settings: WorkerSettings, stop: asyncio.Event) ->
 async def _serve_until(
     stop: asyncio.Event,
     engine: Engine,
+    snapshots: Snapshots,
     server: RpcServer,
     settings: WorkerSettings,
     registration: Registration,
@@ -150,31 +150,32 @@ async def _serve_until(
         for task in ended:
             task.result()
     finally:
+        ends_at = time.monotonic() + settings.shutdown_grace_seconds
         # Heartbeats go on meanwhile: leaving would make the sessions lost.
         await server.set_serving(False)
         is_joined = registration.joined.is_set() and not any(task.done() for task in tasks[2:])
-        await _drain(engine, registration if is_joined else None, settings.shutdown_grace_seconds)
+        await _drain(engine, registration if is_joined else None, ends_at)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await registration.leave()
+        await asyncio.to_thread(snapshots.close, _seconds_until(ends_at))
 
 
-async def _drain(engine: Engine, registration: Registration | None, grace_seconds: float) -> None:
+async def _drain(engine: Engine, registration: Registration | None, ends_at: float) -> None:
     """Ends the engine once routers have taken all sessions away, at the latest when the grace is over.
 
     Args:
         registration: None: no router knows of the sessions, and only running operations are waited for.
+        ends_at: the end of the grace, on the monotonic clock.
     """
     if registration is None:
-        await asyncio.to_thread(engine.shut_down, grace_seconds)
+        await asyncio.to_thread(engine.shut_down, _seconds_until(ends_at))
         return
-    started = time.monotonic()
     if engine.lanes.totals().num_lanes_in_use:
         # First, so that routers place nobody here any more when new sessions begin to be refused.
-        await registration.announce_draining(min(_HEARD_SECONDS, grace_seconds))
-    rest_seconds = max(0.0, grace_seconds - (time.monotonic() - started))
-    ending = asyncio.ensure_future(asyncio.to_thread(engine.shut_down, rest_seconds, until_empty=True))
+        await registration.announce_draining(min(_HEARD_SECONDS, _seconds_until(ends_at)))
+    ending = asyncio.ensure_future(asyncio.to_thread(engine.shut_down, _seconds_until(ends_at), until_empty=True))
     cut_off = asyncio.ensure_future(registration.cut_off.wait())
     await asyncio.wait([ending, cut_off], return_when=asyncio.FIRST_COMPLETED)
     if not ending.done():
@@ -182,6 +183,10 @@ async def _drain(engine: Engine, registration: Registration | None, grace_second
         engine.abandon_idle()
     await ending
     cut_off.cancel()
+
+
+def _seconds_until(moment: float) -> float:
+    return max(0.0, moment - time.monotonic())
 
 
 def _router_link(settings: WorkerSettings) -> RouterLink:

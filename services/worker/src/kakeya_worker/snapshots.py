@@ -3,14 +3,15 @@
 import asyncio
 import re
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
+import structlog
 
 from kakeya_shared.errors import InvalidField, SnapshotRefused, SnapshotStoreUnavailable
 from kakeya_worker import snapshot_file
+from kakeya_worker.daemon_threads import DaemonThreads
 from kakeya_worker.engine.engine import Engine
 from kakeya_worker.engine.operation import OpenLane
 from kakeya_worker.engine.retention import SessionOptions
@@ -27,6 +28,8 @@ _NUM_THREADS = 2
 _PIECE_BYTES = 1 << 22
 
 _T = TypeVar("_T")
+
+_log = structlog.get_logger()
 
 
 @dataclass(frozen=True)
@@ -48,11 +51,12 @@ class Snapshots:
     def __init__(self, engine: Engine, store: SnapshotStore | None) -> None:
         self._engine = engine
         self._store = store
-        self._threads = ThreadPoolExecutor(_NUM_THREADS, thread_name_prefix="snapshots")
+        self._threads = DaemonThreads(_NUM_THREADS, "snapshots")
 
-    def close(self) -> None:
-        """Waits for what is being written."""
-        self._threads.shutdown(cancel_futures=True)
+    def close(self, timeout_seconds: float) -> None:
+        """Waits for what is being written. What a store that hangs has of it is swept later."""
+        if not self._threads.close(timeout_seconds):
+            _log.warning("the snapshot store hangs; what it has not done is left")
 
     async def write(self, session_id: str, epoch: int, start: int, prefix: str) -> WrittenSnapshot:
         """Copies what a session keeps since `start`, writes it as PREFIX-LENGTH.safetensors and reads it back.
@@ -112,7 +116,7 @@ class Snapshots:
 
     async def _in_thread(self, work: Callable[[], _T]) -> _T:
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+            return await asyncio.wrap_future(self._threads.submit(work))
         except SnapshotStoreError as error:
             raise SnapshotStoreUnavailable(f"the snapshot store does not work: {error}") from error
 

@@ -195,9 +195,22 @@ class SessionStore:
         return found
 
     async def reserve(
-        self, record: SessionRecord, claim: str, limits: Limits = UNLIMITED, waiter_id: str = ""
+        self,
+        record: SessionRecord,
+        claim: str,
+        limits: Limits = UNLIMITED,
+        waiter_id: str = "",
+        *,
+        start_length: int = 0,
+        tokens_per_minute: int = 0,
     ) -> Reply:
-        """`waiter_id` of who stands in the line; see lua/reserve_session.lua."""
+        """Reserves a lane for a new session; see lua/reserve_session.lua.
+
+        Args:
+            waiter_id: of who stands in the line.
+            start_length: history length at which its prefill begins.
+            tokens_per_minute: the quota that this is charged to; 0 for none.
+        """
         return await self._run(
             "reserve_session",
             record,
@@ -208,6 +221,8 @@ class SessionStore:
             waiter_id,
             *limits.arguments,
             int(self._redis.answers_for(self._waiter_grace_seconds)),
+            start_length,
+            tokens_per_minute,
             *record.to_hash(),
         )
 

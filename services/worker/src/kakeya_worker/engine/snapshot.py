@@ -10,8 +10,10 @@ from numpy.typing import NDArray
 from kakeya_shared.errors import SnapshotRefused
 from kakeya_worker.engine.geometry import Booleans, Integers
 from kakeya_worker.engine.lane import Lane
-    retained = retention.retained(last.length)
-    are_kept = [are_in(snapshot.positions, retained) for snapshot in snapshots]
+from kakeya_worker.engine.retention import Retention, are_in, indices
+from kakeya_worker.engine.verifier import LaneContents, Verifier
+
+_Number = TypeVar("_Number", bound=np.generic)
 
 
 @dataclass(frozen=True)
@@ -75,13 +77,8 @@ def joined(snapshots: Sequence[Snapshot], retention: Retention) -> Snapshot:
         if (snapshot.fingerprint, snapshot.sink, snapshot.window) != (last.fingerprint, last.sink, last.window):
             raise SnapshotRefused("snapshots of different fingerprints or windows do not belong together")
         length = snapshot.length
-<<<<<<< HEAD
-    positions = np.concatenate([snapshot.positions for snapshot in snapshots])
-    is_kept = are_in(positions, retention.retained(last.length))
-=======
-    kept = indices(retention.retained(last.length))
-    are_kept = [np.isin(snapshot.positions, kept) for snapshot in snapshots]
->>>>>>> 39e24770713e33305fb5ddd8b1869b31deb73bf4
+    retained = retention.retained(last.length)
+    are_kept = [are_in(snapshot.positions, retained) for snapshot in snapshots]
     return replace(
         last,
         start=0,

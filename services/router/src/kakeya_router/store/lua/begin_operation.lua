@@ -41,12 +41,9 @@ local is_new = op_id == '' or redis.call('HGET', KEYS[1], 'operation_id') ~= op_
 if is_new and ARGV[13] == '0' and not lease_until then
   return {'unknown'}
 end
-local rate = tonumber(ARGV[10])
-if rate > 0 and not lease_until and is_new then
-  local debt = spent_tokens(KEYS[11], rate, now) - rate
-  if debt >= 0 then
-    return {'quota', 'tokens_per_minute', ARGV[10], math.floor(debt * 60000 / rate) + 1}
-  end
+local back_ms = not lease_until and is_new and tokens_back_ms(tonumber(ARGV[10]), now)
+if back_ms then
+  return {'quota', 'tokens_per_minute', ARGV[10], back_ms}
 end
 local expires_at = redis.call('ZSCORE', KEYS[5], session_id)
 redis.call('HSET', KEYS[2], 'claim', claim, 'router', router, 'lease_until_ms', now + lease_ms)

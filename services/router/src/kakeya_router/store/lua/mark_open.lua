@@ -1,4 +1,4 @@
--- Ends the opening of a session: the worker has taken the lane.
+-- Ends the opening of a session, and charges its prefill: the worker has taken the lane.
 -- KEYS    session, operation, worker, sessions, expiry, request, usage, queue, waiters, idle, tokens, journal,
 --         then of a fork from lane to lane: session and journal of its source
 -- ARGV    session_id, claim, sink and window that the worker chose,
@@ -35,6 +35,7 @@ elseif KEYS[13] then
   end
   redis.call('HSET', KEYS[1], 'journal_start', start, 'journal_length', ARGV[5])
 end
+charge_operation(ARGV[5], now)
 redis.call('DEL', KEYS[2])
 redis.call('ZADD', KEYS[5], now + record[3], ARGV[1])
 redis.call('ZADD', KEYS[10], now, ARGV[1])

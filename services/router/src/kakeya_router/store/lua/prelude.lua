@@ -87,6 +87,12 @@ local function spent_tokens(tokens, rate, now)
   return math.max(0, spent - (now - at_ms) * rate / 60000)
 end
 
+-- How long the tenant of a session script has to wait until it may use tokens again; nil: not at all.
+local function tokens_back_ms(rate, now)
+  local debt = rate > 0 and spent_tokens(KEYS[11], rate, now) - rate or -1
+  return debt >= 0 and math.floor(debt * 60000 / rate) + 1 or nil
+end
+
 -- Charges the tenant of a session script for what the history has grown to since the running operation, of which
 -- `start_length` and `rate` are as its record has them, began. The key lives until all of it is given back.
 local function charge(start_length, rate, history_length, now)

@@ -4,10 +4,13 @@
 -- ARGV    session_id, claim, router, lease_ms, request_ttl_ms (0: no request id), waiter_id ('': not in the line),
 --         max_sessions, max_reserved_bytes, key_max_sessions (0: no limit),
 --         may_clear (0: a waiter whose lease has lapsed still counts),
+--         start_length (its prefill begins there), tokens_per_minute (0: no limit, or it has no prefill): what the
+--         tenant may use, charged when it is open or given up,
 --         then field, value, ... of the session record
 -- returns {'reserved'}
 --         {'duplicate', session_id} the request id was answered before, with that session; a waiter left the line
 --         {'quota', name, limit}    it would exceed this quota; a waiter left the line
+--         {'quota', 'tokens_per_minute', limit, retry_ms} likewise: the tenant has used up its tokens for so long
 --         {'full'}                  the worker has not the bytes, or is being emptied
 --         {'wait'}                  somebody else has the turn at this worker
 --         {'gone'}                  the incarnation is not alive
@@ -26,7 +29,7 @@ if request_ttl_ms ~= '0' then
   end
 end
 local record = {}
-for i = 11, #ARGV, 2 do
+for i = 13, #ARGV, 2 do
   record[ARGV[i]] = ARGV[i + 1]
 end
 local worker = redis.call('HMGET', KEYS[3],
@@ -40,10 +43,15 @@ if quota then
   step_out()
   return {'quota', quota, limit}
 end
+local now = now_ms()
+local back_ms = tokens_back_ms(tonumber(ARGV[12]), now)
+if back_ms then
+  step_out()
+  return {'quota', 'tokens_per_minute', ARGV[12], back_ms}
+end
 if worker[2] - worker[3] < tonumber(bytes) or is_draining(KEYS[3]) then
   return {'full'}
 end
-local now = now_ms()
 local me = {held_bytes(KEYS[7], tenant), '~'}  -- a newcomer's ticket is yet to come
 if waiter_id ~= '' then
   local member = redis.call('HGET', KEYS[9], waiter_id .. '|member')
@@ -60,9 +68,10 @@ if waiter_id == '' and first and comes_before(first, me) then
 elseif waiter_id ~= '' and not (first and first[3] == waiter_id) then
   return {'wait'}
 end
-redis.call('HSET', KEYS[1], unpack(ARGV, 11))
+redis.call('HSET', KEYS[1], unpack(ARGV, 13))
 redis.call('HSET', KEYS[1], 'idle_since_ms', now)
-redis.call('HSET', KEYS[2], 'claim', claim, 'kind', 'create', 'router', router, 'lease_until_ms', now + lease_ms)
+redis.call('HSET', KEYS[2], 'claim', claim, 'kind', 'create', 'router', router, 'lease_until_ms', now + lease_ms,
+  'start_length', ARGV[11], 'tokens_per_minute', ARGV[12])
 redis.call('HINCRBY', KEYS[3], 'reserved_bytes', bytes)
 redis.call('HINCRBY', KEYS[3], 'num_sessions', 1)
 count_lane(KEYS[7], tenant, key_id, bytes, 1)

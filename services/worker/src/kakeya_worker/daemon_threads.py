@@ -1,0 +1,65 @@
+"""Threads whose work may hang, and which the end of the process does not wait for."""
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from queue import Empty, SimpleQueue
+from typing import Any, TypeVar
+
+_T = TypeVar("_T")
+
+
+class DaemonThreads:
+    """Does work in the order in which it comes.
+
+    Threads of a `concurrent.futures.ThreadPoolExecutor` are joined at exit, so that one that hangs keeps the process.
+    """
+
+    def __init__(self, num_threads: int, name: str) -> None:
+        self._closed = False
+        self._waiting: SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = SimpleQueue()
+        self._threads = [
+            threading.Thread(target=self._work, name=f"{name}-{number}", daemon=True) for number in range(num_threads)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def submit(self, work: Callable[[], _T]) -> "Future[_T]":
+        """What becomes of it; cancelled where `close` came first."""
+        future: Future[_T] = Future()
+        if self._closed:
+            future.cancel()
+        else:
+            self._waiting.put((future, work))
+        return future
+
+    def close(self, timeout_seconds: float) -> bool:
+        """Waits for the work that was begun, and cancels the rest; whether no thread is left."""
+        deadline = time.monotonic() + timeout_seconds
+        self._closed = True
+        self._cancel_waiting()
+        for _ in self._threads:
+            self._waiting.put(None)
+        for thread in self._threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+        return not any(thread.is_alive() for thread in self._threads)
+
+    def _cancel_waiting(self) -> None:
+        while True:
+            try:
+                waiting = self._waiting.get_nowait()
+            except Empty:
+                return
+            if waiting is not None:
+                waiting[0].cancel()
+
+    def _work(self) -> None:
+        while (waiting := self._waiting.get()) is not None:
+            future, work = waiting
+            if not future.set_running_or_notify_cancel():
+                continue
+            try:
+                future.set_result(work())
+            except BaseException as error:  # whoever waits for it has to learn it
+                future.set_exception(error)
