@@ -78,15 +78,15 @@ def joined(snapshots: Sequence[Snapshot], retention: Retention) -> Snapshot:
             raise SnapshotRefused("snapshots of different fingerprints or windows do not belong together")
         length = snapshot.length
     retained = retention.retained(last.length)
-    are_kept = [are_in(snapshot.positions, retained) for snapshot in snapshots]
+    kept = [_runs(are_in(snapshot.positions, retained)) for snapshot in snapshots]
     return replace(
         last,
         start=0,
-        positions=_joined([snapshot.positions for snapshot in snapshots], are_kept),
-        token_ids=_joined([snapshot.token_ids for snapshot in snapshots], are_kept),
+        positions=_joined([snapshot.positions for snapshot in snapshots], kept),
+        token_ids=_joined([snapshot.token_ids for snapshot in snapshots], kept),
         contents=LaneContents(
-            _joined([snapshot.contents.keys for snapshot in snapshots], are_kept, axis=2),
-            _joined([snapshot.contents.values for snapshot in snapshots], are_kept, axis=2),
+            _joined([snapshot.contents.keys for snapshot in snapshots], kept, axis=2),
+            _joined([snapshot.contents.values for snapshot in snapshots], kept, axis=2),
             last.contents.final_hidden,
         ),
     )
@@ -116,9 +116,14 @@ def restore(snapshot: Snapshot, lane: Lane, verifier: Verifier, *, inexact: bool
     lane.restore(snapshot.length, snapshot.token_ids, snapshot.history_digest)
 
 
-def _joined(parts: Sequence[NDArray[_Number]], are_kept: Sequence[Booleans], axis: int = 0) -> NDArray[_Number]:
-    """What is kept of each; `axis` is that of the tokens. Nothing is copied where one part is all there is."""
-    pieces = [
-        part if is_kept.all() else part.compress(is_kept, axis) for part, is_kept in zip(parts, are_kept, strict=True)
-    ]
-    return pieces[0] if len(pieces) == 1 else np.concatenate(pieces, axis)
+def _runs(are_kept: Booleans) -> list[slice]:
+    """Where what is kept begins and ends, ascending."""
+    edges = np.flatnonzero(np.diff(are_kept, prepend=False, append=False))
+    return [slice(start, end) for start, end in edges.reshape(-1, 2).tolist()]
+
+
+def _joined(parts: Sequence[NDArray[_Number]], kept: Sequence[list[slice]], axis: int = 0) -> NDArray[_Number]:
+    """What is kept of each; `axis` is that of the tokens. Nothing is copied where one run is all there is."""
+    before = (slice(None),) * axis
+    pieces = [part[(*before, run)] for part, runs in zip(parts, kept, strict=True) for run in runs]
+    return pieces[0] if len(pieces) == 1 else np.concatenate(pieces or [parts[0][(*before, slice(0))]], axis)
