@@ -375,9 +375,16 @@ async def test_where_all_snapshots_are_damaged_the_boundary_cannot_be_reached(
     assert (await client.create(request_id="once", **fork_of(source, boundary=90))).history_length == 90
 
 
-@pytest.mark.parametrize("num_rewinds", [0, 1])
+@pytest.mark.parametrize(("num_rewinds", "is_there"), [(0, True), (1, True), (0, False)])
 async def test_snapshots_that_are_replaced_before_they_are_read(
-    stack: Stack, client: Client, pair: Pair, files: SnapshotFiles, monkeypatch: pytest.MonkeyPatch, num_rewinds: int
+    stack: Stack,
+    client: Client,
+    pair: Pair,
+    files: SnapshotFiles,
+    monkeypatch: pytest.MonkeyPatch,
+    num_rewinds: int,
+    *,
+    is_there: bool,
 ) -> None:
     """The new ones are read; not where the source has another history since."""
     source = await conversation(stack, client)
@@ -386,20 +393,21 @@ async def test_snapshots_that_are_replaced_before_they_are_read(
         found = await before(store, *args)
         monkeypatch.setattr(SessionStore, "past", before)
         files.contents.clear()
-        files.contents["another"] = (SINK, WINDOW, False, 0, history(6)[:78])
+        if is_there:
+            files.contents["another"] = (SINK, WINDOW, False, 0, history(6)[:78])
         change = {"snapshots": '[["another",0,78,1]]', "num_rewinds": num_rewinds}
         await stack.redis.hset(SESSION.format(source), mapping=change)
         return found
 
     before = SessionStore.past
     monkeypatch.setattr(SessionStore, "past", past)
-    if num_rewinds:
+    if is_there and not num_rewinds:
+        fork = await client.session(**fork_of(source, boundary=80))
+        assert pair.of(fork).lanes[fork].token_ids == history(6)[:80]
+    else:
         with pytest.raises(BoundaryNotReachable):
             await client.create(**fork_of(source, boundary=80))
         await only(stack, client, source)
-    else:
-        fork = await client.session(**fork_of(source, boundary=80))
-        assert pair.of(fork).lanes[fork].token_ids == history(6)[:80]
 
 
 async def test_a_snapshot_of_another_length_is_not_gone_on_from(

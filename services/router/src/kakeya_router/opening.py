@@ -159,10 +159,8 @@ class Opening:
         except (WorkerError, DeadlineExceeded, Unavailable, Internal, SessionClosed) as error:
             _log.info("worker does not open a fork", worker_id=record.worker_id, error=repr(error))
             raise candidates.unreachable() from error
-        except asyncio.CancelledError:
-            if not attempt.running.cancelled:
-                raise
-            raise candidates.unreachable() from None  # its lane is not its own any more, or nobody hears this
+        except asyncio.CancelledError as error:  # the lane is not its own any more; else nobody hears this
+            raise candidates.unreachable() from error
         finally:
             renewal.cancel()
 
