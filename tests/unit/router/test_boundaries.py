@@ -375,6 +375,41 @@ async def test_where_all_snapshots_are_damaged_the_boundary_cannot_be_reached(
     assert (await client.create(request_id="once", **fork_of(source, boundary=90))).history_length == 90
 
 
+@pytest.mark.parametrize(("num_rewinds", "is_there"), [(0, True), (1, True), (0, False)])
+async def test_snapshots_that_are_replaced_before_they_are_read(
+    stack: Stack,
+    client: Client,
+    pair: Pair,
+    files: SnapshotFiles,
+    monkeypatch: pytest.MonkeyPatch,
+    num_rewinds: int,
+    *,
+    is_there: bool,
+) -> None:
+    """The new ones are read; not where the source has another history since."""
+    source = await conversation(stack, client)
+
+    async def past(store: SessionStore, *args: Any) -> Any:
+        found = await before(store, *args)
+        monkeypatch.setattr(SessionStore, "past", before)
+        files.contents.clear()
+        if is_there:
+            files.contents["another"] = (SINK, WINDOW, False, 0, history(6)[:78])
+        change = {"snapshots": '[["another",0,78,1]]', "num_rewinds": num_rewinds}
+        await stack.redis.hset(SESSION.format(source), mapping=change)
+        return found
+
+    before = SessionStore.past
+    monkeypatch.setattr(SessionStore, "past", past)
+    if is_there and not num_rewinds:
+        fork = await client.session(**fork_of(source, boundary=80))
+        assert pair.of(fork).lanes[fork].token_ids == history(6)[:80]
+    else:
+        with pytest.raises(BoundaryNotReachable):
+            await client.create(**fork_of(source, boundary=80))
+        await only(stack, client, source)
+
+
 async def test_a_snapshot_of_another_length_is_not_gone_on_from(
     stack: Stack, client: Client, pair: Pair, files: SnapshotFiles
 ) -> None:
@@ -579,6 +614,23 @@ async def test_a_long_prefill_keeps_its_lane(
     event.set()
     assert await forking == fork
     assert worker.lanes[fork].token_ids == list(range(5))
+
+
+async def test_a_fork_whose_lane_is_taken_from_it_ends(
+    stack: Stack, client: Client, worker: FakeWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(opening, "RENEW_SECONDS", 0.02)
+    source = await client.session()
+    await client.append(source, range(9))
+    worker.late = [asyncio.Event()]
+    forking = asyncio.create_task(client.session(**fork_of(source, boundary=5)))
+    await eventually(lambda: _appends(worker, 2))
+    (key,) = [key for key in await stack.keys("kakeya:{tiny}:op:*") if source not in key]
+    await stack.redis.hset(key, "claim", "of the reaper")
+    with pytest.raises(NoWorker):
+        await asyncio.wait_for(forking, 5)
+    await only(stack, client, source)
+    assert list(worker.lanes) == [source]
 
 
 # The queue, quotas and idempotency

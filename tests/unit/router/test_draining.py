@@ -77,6 +77,17 @@ async def test_an_operator_empties_a_worker_and_takes_it_back(stack: Stack, clie
     assert await ledger(client) != (0, 0, 0)
 
 
+async def test_a_drained_worker_that_is_restarted_serves_again(stack: Stack, client: Client) -> None:
+    worker = await stack.worker(client)
+    await client.drain("worker-a")
+    await client.join(worker)  # as after an outage of its router
+    with pytest.raises(NoCapacity):
+        await client.session()
+    worker.incarnation += "-restarted"
+    await client.join(worker)
+    assert await client.session() in worker.lanes
+
+
 async def test_a_session_in_use_is_taken_when_it_is_idle(stack: Stack, client: Client, files: SnapshotFiles) -> None:
     worker = await stack.worker(client, files=files)
     busy, idle = await client.session(), await client.session()

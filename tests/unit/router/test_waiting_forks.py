@@ -6,7 +6,7 @@ import pytest
 
 from kakeya_shared.errors import OperationRunning, QueueTimedOut, WorkerLost
 from kakeya_stubs.v1 import runtime_pb2 as api
-from tests.unit.router.fake_worker import FakeWorker
+from tests.unit.router.fake_worker import LANE_BYTES, FakeWorker
 from tests.unit.router.stack import FORGETFUL, Client, Stack, eventually
 from tests.unit.router.test_forks import SESSION, fork_of, prepared
 from tests.unit.router.test_queue import QUEUE, stand, waiting
@@ -82,6 +82,36 @@ async def test_a_source_that_is_busy_when_its_forks_turn_comes(stack: Stack, pat
     await call
 
 
+async def move(stack: Stack, session_id: str, worker: FakeWorker, other: FakeWorker) -> None:
+    """As by another router; it has the lane that it leaves filled at once."""
+    other.lanes[session_id] = worker.lanes[session_id]
+    of_other = {"worker_id": other.worker_id, "incarnation": other.incarnation, "address": other.address}
+    await stack.redis.hset(SESSION.format(session_id), mapping=of_other)
+    await stack.redis.hincrby(f"kakeya:{{tiny}}:worker:{other.worker_id}", "reserved_bytes", LANE_BYTES)
+
+
+async def test_a_fork_follows_a_source_that_moves(stack: Stack, patient: Client) -> None:
+    worker = await stack.worker(patient, "worker-a", num_lanes=2)
+    source = await prepared(patient)
+    await patient.session()
+    fork = await waiting(stack, patient, **fork_of(source))
+    other = await stack.worker(patient, "worker-b", num_lanes=2)
+    await move(stack, source, worker, other)
+    assert other.lanes[await asyncio.wait_for(fork, 5)].token_ids == list(range(10))
+
+
+async def test_a_fork_of_a_source_that_is_parked_has_it_resumed(stack: Stack, patient: Client) -> None:
+    worker = await stack.worker(patient, "worker-a", num_lanes=2)
+    source = await prepared(patient)
+    await patient.session()
+    fork = await waiting(stack, patient, **fork_of(source))
+    other = await stack.worker(patient, "worker-b", num_lanes=8)
+    await patient.park(source)
+    session_id = await asyncio.wait_for(fork, 5)
+    (there,) = [each for each in (worker, other) if session_id in each.lanes]
+    assert there.lanes[session_id].token_ids == there.lanes[source].token_ids == list(range(10))
+
+
 async def test_a_fork_whose_source_moves_holds_nobody_up(stack: Stack, patient: Client) -> None:
     worker = await stack.worker(patient, "worker-a", num_lanes=3)
     source, its_neighbour = await prepared(patient), await prepared(patient, 5)
@@ -90,10 +120,7 @@ async def test_a_fork_whose_source_moves_holds_nobody_up(stack: Stack, patient: 
     neighbours_fork = await waiting(stack, patient, **fork_of(its_neighbour))
     other = await stack.worker(patient, "worker-b", num_lanes=2)
     held_there = await patient.session()
-    other.lanes[source] = worker.lanes[source]
-    of_other = {"worker_id": other.worker_id, "incarnation": other.incarnation, "address": other.address}
-    await stack.redis.hset(SESSION.format(source), mapping=of_other)
-    await stack.redis.hincrby("kakeya:{tiny}:worker:worker-b", "reserved_bytes", worker_lane(worker))
+    await move(stack, source, worker, other)
     await patient.close(held)
     async with asyncio.timeout(5):
         assert worker.lanes[await neighbours_fork].token_ids == list(range(5))
@@ -101,10 +128,6 @@ async def test_a_fork_whose_source_moves_holds_nobody_up(stack: Stack, patient: 
     assert not fork.done()  # now it waits there, where nothing is free
     await patient.close(held_there)
     assert other.lanes[await fork].token_ids == list(range(10))
-
-
-def worker_lane(worker: FakeWorker) -> int:
-    return worker.join_request().lane_bytes
 
 
 @pytest.mark.parametrize("queue_seconds", [0, 30])

@@ -182,12 +182,14 @@ class AdmissionQueue:
                 waiter.wake()
 
     async def _wake_stranded(self, pool: str, forks: Sequence[Waiter]) -> None:
-        """No turn comes at a worker that takes no sessions; the source may be on another one by now, or lost."""
-        workers = await self._worker_store.workers(pool) if forks else []
-        taking = {worker.incarnation for worker in workers if not worker.draining}
+        """No turn comes at a worker that takes no sessions, and none is of use at one that the source has left."""
+        if not forks:
+            return
+        taking = {worker.incarnation for worker in await self._worker_store.workers(pool) if not worker.draining}
+        lanes = await self._store.incarnations(pool, {waiter.source_id for waiter in forks})
         for waiter in forks:
-            if waiter.wanted.incarnation not in taking:
-                waiter.stranded = True
+            waiter.stranded = waiter.wanted.incarnation not in taking & {lanes[waiter.source_id]}
+            if waiter.stranded:
                 waiter.wake()
 
     def _ask_soon(self, pool: str) -> None:

@@ -159,6 +159,8 @@ class Opening:
         except (WorkerError, DeadlineExceeded, Unavailable, Internal, SessionClosed) as error:
             _log.info("worker does not open a fork", worker_id=record.worker_id, error=repr(error))
             raise candidates.unreachable() from error
+        except asyncio.CancelledError as error:  # the lane is not its own any more; else nobody hears this
+            raise candidates.unreachable() from error
         finally:
             renewal.cancel()
 
@@ -172,9 +174,12 @@ class Opening:
         while True:
             await asyncio.sleep(RENEW_SECONDS)
             try:
-                await self._store.renew_opening(attempt.record, attempt.claim)
+                reply = await self._store.renew_opening(attempt.record, attempt.claim)
             except StoreUnavailable:
                 continue
+            if reply.outcome == "gone":
+                attempt.running.cancel()
+                return
 
     async def _reserve(self, attempt: Attempt, begin: Past | None) -> bool:
         """Whether the lane is reserved; False when the request id was answered before."""

@@ -11,7 +11,7 @@ from kakeya_router.detached_tasks import DetachedTasks, unheard
 from kakeya_router.journal import Journal, Taken
 from kakeya_router.lanes import Lanes
 from kakeya_router.operation import Operation
-from kakeya_router.snapshotting import Snapshotting
+from kakeya_router.snapshotting import Mark, Snapshotting
 from kakeya_router.store import token_ranges
 from kakeya_router.store.persistence import persist
 from kakeya_router.store.records import SessionRecord, State
@@ -144,8 +144,10 @@ class Operations:
             await self._recover(operation)
 
     def _journal(self, operation: Operation) -> Journal:
+        mark = Mark()
+
         def written(length: int) -> None:
-            self._snapshotting.consider(operation.record, length, is_turn=False)
+            self._snapshotting.consider(operation.record, length, is_turn=False, mark=mark)
 
         return Journal(self._store, operation.record, operation.claim, self._snapshotting.journal_tokens, written)
 

@@ -58,6 +58,24 @@ class PastLanes:
             NoWorker: this worker cannot, and another one may.
             WorkerError, KakeyaError
         """
+        answer = await self._restored(record, begin, snapshot_store)
+        if answer is None:
+            begin = await self._read_again(begin)
+            answer = await self._restored(record, begin, snapshot_store)
+        if answer is None:
+            raise past.not_reachable(begin.record, begin.length)
+        lane = await self._prefilled(record, begin, answer.lane, running)
+        return OpenSessionResponse(lane=lane, sink=answer.sink, window=answer.window)
+
+    async def _read_again(self, begin: Past) -> Past:
+        """Its snapshots may have been removed since, as others were written; raises as `read`."""
+        now = await self.read(begin.record, begin.length)
+        if now.record.snapshots == begin.record.snapshots or now.record.num_rewinds != begin.record.num_rewinds:
+            raise past.not_reachable(begin.record, begin.length)
+        return now
+
+    async def _restored(self, record: SessionRecord, begin: Past, snapshot_store: str) -> OpenSessionResponse | None:
+        """A lane with the newest chain that is whole; None: there is none."""
         client = self._workers.at(record.address)
         is_damaged = False
         for chain in begin.chains(snapshot_store):
@@ -69,9 +87,10 @@ class PastLanes:
                 continue
             if answer.lane.history_length != (chain[-1].length if chain else 0):
                 raise candidates.unreachable()  # what it holds is anybody's guess
-            lane = await self._prefilled(record, begin, answer.lane, running)
-            return OpenSessionResponse(lane=lane, sink=answer.sink, window=answer.window)
-        raise past.not_reachable(begin.record, begin.length) if is_damaged else candidates.unreachable()
+            return answer
+        if not is_damaged:
+            raise candidates.unreachable()
+        return None
 
     async def _prefilled(self, record: SessionRecord, begin: Past, lane: LaneState, running: RunningCall) -> LaneState:
         client = self._workers.at(record.address)

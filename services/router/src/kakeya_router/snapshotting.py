@@ -4,6 +4,7 @@ import asyncio
 import re
 import secrets
 from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 
 import structlog
 
@@ -51,6 +52,13 @@ def _newest(record: SessionRecord, worker: WorkerRecord) -> int:
     return snapshots[-1].length if snapshots else 0
 
 
+@dataclass(slots=True)
+class Mark:
+    """How far the snapshots of an operation have come, which its record, of when it began, does not say."""
+
+    length: int = 0
+
+
 class Snapshotting:
     """Writes snapshots in the background, one of a session at a time.
 
@@ -79,40 +87,42 @@ class Snapshotting:
         self._recovery_seconds = recovery_seconds
         self.journal_tokens = journal_tokens
         self._writing: dict[str, bool] = {}  # by session; whether a turn has ended meanwhile
-        self._written: dict[str, int] = {}  # history length by session, in the middle of an operation
         self._troubled: set[str] = set()
 
-    def consider(self, record: SessionRecord, journal_length: int, *, is_turn: bool) -> None:
+    def consider(self, record: SessionRecord, journal_length: int, *, is_turn: bool, mark: Mark | None = None) -> None:
         """Writes a snapshot if it is time for one.
 
         Args:
             record: the session as the operation began; its lane is where it says.
             journal_length: of its history now.
             is_turn: a turn has ended.
+            mark: of an operation that goes on.
         """
-        worker = self._fleet.worker(record.incarnation)
+        worker, mark = self._fleet.worker(record.incarnation), mark or Mark()
         if worker is None:
-            self._tasks.start(self._look_and_consider(record, journal_length, is_turn=is_turn))
+            self._tasks.start(self._look_and_consider(record, journal_length, is_turn=is_turn, mark=mark))
         elif record.session_id in self._writing:
             self._writing[record.session_id] |= is_turn
         elif worker.snapshot_store:
-            self._consider(record, worker, journal_length, is_turn=is_turn)
+            self._consider(record, worker, journal_length, is_turn=is_turn, mark=mark)
 
-    async def _look_and_consider(self, record: SessionRecord, journal_length: int, *, is_turn: bool) -> None:
+    async def _look_and_consider(
+        self, record: SessionRecord, journal_length: int, *, is_turn: bool, mark: Mark
+    ) -> None:
         """Its worker has joined just now, or is gone."""
         try:
             await self._fleet.look()
         except StoreUnavailable as error:
             _log.info("a snapshot waits for Redis", session_id=record.session_id, error=error.message)
         if self._fleet.worker(record.incarnation) is not None:
-            self.consider(record, journal_length, is_turn=is_turn)
+            self.consider(record, journal_length, is_turn=is_turn, mark=mark)
 
-    def _consider(self, record: SessionRecord, worker: WorkerRecord, journal_length: int, *, is_turn: bool) -> None:
-        session_id = record.session_id
-        since = self._written.pop(session_id, 0) if is_turn else self._written.get(session_id, 0)
-        if is_turn or journal_length - max(since, _newest(record, worker)) >= self._tokens(worker):
-            self._writing[session_id] = False
-            self._tasks.start(self._write(session_id, worker, is_turn=is_turn))
+    def _consider(
+        self, record: SessionRecord, worker: WorkerRecord, journal_length: int, *, is_turn: bool, mark: Mark
+    ) -> None:
+        if is_turn or journal_length - max(mark.length, _newest(record, worker)) >= self._tokens(worker):
+            self._writing[record.session_id] = False
+            self._tasks.start(self._write(record.session_id, worker, mark))
 
     def check_room(self, record: SessionRecord, num_tokens: int) -> None:
         """Raises SnapshotStoreUnavailable: the journal is full, since the store has taken nothing for long.
@@ -191,14 +201,15 @@ class Snapshotting:
         tokens = round(self._recovery_seconds * worker.prefill_tokens_per_second) or _TOKENS
         return min(max(tokens, _FEWEST_TOKENS), _MOST_TOKENS)
 
-    async def _write(self, session_id: str, worker: WorkerRecord, *, is_turn: bool) -> None:
+    async def _write(self, session_id: str, worker: WorkerRecord, mark: Mark) -> None:
         try:
             record = await self._store.get(session_id)
             is_there = record is not None and record.state is State.OPEN and record.incarnation == worker.incarnation
-            if record is not None and is_there and self._is_due(record, worker):
-                if not is_turn:  # there may be many more of this operation
-                    self._written[session_id] = record.journal_length
-                await self.write_now(record, worker)
+            if record is not None and is_there:
+                is_due = self._is_due(record, worker)
+                mark.length = record.journal_length if is_due else _newest(record)
+                if is_due:
+                    await self.write_now(record, worker)
             self._troubled.discard(worker.incarnation)
         except StoreUnavailable as error:
             _log.info("a snapshot waits for Redis", session_id=session_id, error=error.message)
@@ -208,8 +219,7 @@ class Snapshotting:
             turn_has_ended = self._writing.pop(session_id)
         if turn_has_ended:
             self._writing[session_id] = False
-            self._written.pop(session_id, None)
-            await self._write(session_id, worker, is_turn=True)
+            await self._write(session_id, worker, mark)
 
     def _warn(self, worker: WorkerRecord, error: Exception) -> None:
         """Once, until it works again: it would be said with each turn of each session."""

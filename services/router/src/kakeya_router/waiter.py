@@ -20,7 +20,7 @@ class Waiter:
         answered: its request id was answered elsewhere.
         displaced: pools whose line it is not in any more.
         evicted: those of them in which it made way for others.
-        stranded: the worker that its fork's source was on, as it knows, takes no sessions any more.
+        stranded: at the last tick its fork's source was not on the worker that it waits for, or that took no sessions.
         entering: lines up; what it has begun is completed before the waiter leaves.
         making_room: frees an idle session's lane for it.
     """
@@ -57,6 +57,11 @@ class Waiter:
             self.wanted.incarnation,
             self.wanted.snapshot_store,
         )
+
+    @property
+    def source_id(self) -> str:
+        """The session that it branches off from; empty: none."""
+        return self.wanted.request.fork_from.session_id
 
     @property
     def is_awake(self) -> bool:

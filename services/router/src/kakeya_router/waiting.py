@@ -89,13 +89,12 @@ class Waiting:
         """Where it has lost its place, or its source is on another worker by now, it lines up again."""
         if waiter.displaced:
             await self._queue.re_enter(waiter)
-        stranded, waiter.stranded = waiter.stranded, False
         before = waiter.wanted
         try:
             waiter.wanted = await self._sources.renewed(before)
         except OperationRunning:
             # Else it is its turn, and others would wait with it; here maybe another fork has the source resumed.
-            if not stranded:
+            if not waiter.stranded:
                 raise
         if (waiter.wanted.incarnation, waiter.wanted.snapshot_store) != (before.incarnation, before.snapshot_store):
             await self._queue.enter_anew(waiter, pools)

@@ -19,12 +19,13 @@ _HEADER = (
     "KV LIVE BYTES", "RSS BYTES", "HEARTBEAT", "STATE",
 )  # fmt: skip
 _LOOK_SECONDS = 0.5
+_DRAIN_SUMMARY = "empty a worker: until it is restarted no session is placed on it, and idle ones are parked"
 
 
 def main(argv: list[str]) -> int:
     verbs = [
         Verb("list", "list workers", admin_command.json_flag, _list),
-        Verb("drain", "empty a worker: no session is placed on it, and idle ones are parked", _drain_flags, _drain),
+        Verb("drain", _DRAIN_SUMMARY, _drain_flags, _drain),
     ]
     return admin_command.run("workers", SUMMARY, verbs, argv)
 

@@ -1,8 +1,9 @@
 """The line of CreateSession calls that wait for a lane, one a pool, in Redis."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from kakeya_router.store.connection import RedisConnection
 from kakeya_router.store.keys import PoolKeys
@@ -132,6 +133,16 @@ class QueueStore:
             (self._lease_ms, *(waiter_id for waiter_id, _, _ in requests)),
         )
         return Renewal(*found)
+
+    async def incarnations(self, pool: str, session_ids: Collection[str]) -> dict[str, str | None]:
+        """On which workers sessions have their lanes, by id; empty: they have none. None: there is no such session."""
+        keys = PoolKeys(pool)
+
+        async def read(batch: Any) -> None:
+            for session_id in session_ids:
+                batch.redis.hget(keys.session(session_id), "incarnation")
+
+        return dict(zip(session_ids, await self._redis.pipeline(read), strict=True))
 
     async def forget_lapsed(self, pool: str) -> None:
         """Takes the waiters of vanished routers out of the line, also when nobody else looks there."""
