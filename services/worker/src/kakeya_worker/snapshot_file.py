@@ -92,8 +92,9 @@ def _array(body: memoryview, dtype: str, shape: list[int], data_offsets: list[in
 
 
 def _checksum(facts: dict[str, str], data: dict[str, NDArray[Any]]) -> str:
-    """XXH3, 128 bits, of all facts, and of all tensors with their names and shapes: against damage, as fast as memory is
-    read. Who can write into the store can write snapshots.
+    """XXH3, 128 bits, of all facts, and of all tensors with their names and shapes.
+
+    It is against damage: who can write into the store can write snapshots.
     """
     told = xxhash.xxh3_128(json.dumps(facts, sort_keys=True).encode())
     for name in sorted(data):
