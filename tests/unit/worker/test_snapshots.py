@@ -245,7 +245,7 @@ async def test_what_cannot_be_read_back_is_no_snapshot(
     snapshots = Snapshots(engine, store)
     read = store.read
     monkeypatch.setattr(store, "read", lambda name: damaged(read(name)))
-    monkeypatch.setattr("kakeya_worker.snapshots._PIECE_BYTES", 1000)  # of many
+    monkeypatch.setattr("kakeya_worker.snapshots._COMPARED_BYTES", 1000)  # of many
     with pytest.raises(SnapshotStoreUnavailable, match="read back"):
         await write(snapshots)
 
@@ -257,10 +257,10 @@ async def test_writing_holds_up_no_step(engine: Engine, store: FileSnapshotStore
     stuck, freed = threading.Event(), threading.Event()
     write_file = store.write
 
-    def slow(name: str, content: bytes) -> None:
+    def slow(name: str, *pieces: bytes | memoryview) -> None:
         stuck.set()
         assert freed.wait(TIMEOUT)
-        write_file(name, content)
+        write_file(name, *pieces)
 
     store.write = slow  # type: ignore[method-assign]  # a disk that hangs cannot be had otherwise
     snapshots = Snapshots(engine, store)

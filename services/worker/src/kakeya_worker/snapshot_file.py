@@ -24,6 +24,11 @@ _INTEGERS = ("sink", "window", "start", "length")
 
 def encode(snapshot: Snapshot) -> bytes:
     """A file's content: little-endian, K and V [layers, kv_heads, tokens, head_dim] in the order of the history."""
+    return b"".join(pieces(snapshot))
+
+
+def pieces(snapshot: Snapshot) -> list[bytes | memoryview]:
+    """A file's content, not joined: that is a copy of all of it, and holds up all threads."""
     contents = snapshot.contents
     data = {  # the widest first, so that each is aligned to its numbers
         "positions": ("I64", snapshot.positions),
@@ -47,7 +52,7 @@ def encode(snapshot: Snapshot) -> bytes:
         at += array.nbytes
     header = json.dumps(entries).encode()
     header = header.ljust(-(-len(header) // 8) * 8)
-    return b"".join([len(header).to_bytes(8, "little"), header, *(_bytes(array) for array in arrays.values())])
+    return [len(header).to_bytes(8, "little"), header, *(_bytes(array) for array in arrays.values())]
 
 
 def decode(content: bytes | bytearray) -> Snapshot:
