@@ -84,7 +84,7 @@ class Moving:
         return Move.NOWHERE if record.journal_start == 0 else Move.KEPT
 
     async def _others(self, record: SessionRecord) -> Sequence[WorkerRecord]:
-        """Workers that could hold the session and do not read its snapshots. None where one does: to park it costs less."""
+        """Workers that could hold it and do not read its snapshots; none where one does: to park it costs less."""
         workers = await self._worker_store.workers(record.pool)
         left = next((worker for worker in workers if worker.incarnation == record.incarnation), None)
         others = [
