@@ -13,7 +13,7 @@ from kakeya_router.idle_lanes import IdleLanes
 from kakeya_router.snapshotting import Snapshotting
 from kakeya_router.store.records import SessionRecord
 from kakeya_router.store.session_store import Cause, Intent, LaneAtRest, Reply, Retention, SessionStore
-from kakeya_router.worker_client import WorkerClients
+from kakeya_router.worker_clients import WorkerClients
 from kakeya_shared.errors import QueueTimedOut, SessionNotFound
 from tests.unit.router.admission_stores import KEYS, Stores, stores_on, worker_record
 from tests.unit.router.fake_worker import FakeWorker

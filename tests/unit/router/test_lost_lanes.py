@@ -20,7 +20,7 @@ from kakeya_router.store.connection import RedisConnection
 from kakeya_router.store.records import SessionRecord, State, WorkerRecord
 from kakeya_router.store.session_store import Reply, SessionStore
 from kakeya_router.store.worker_store import WorkerStore
-from kakeya_router.worker_client import WorkerClients
+from kakeya_router.worker_clients import WorkerClients
 from kakeya_shared.errors import (
     HistoryFull,
     Internal,

@@ -12,7 +12,8 @@ from kakeya_router.call_gate import CallGate
 from kakeya_router.callers import Caller
 from kakeya_router.program import Router
 from kakeya_router.settings import RouterSettings
-from kakeya_router.worker_client import RunningCall, WorkerClients, WorkerUnreachable
+from kakeya_router.worker_client import RunningCall, WorkerUnreachable
+from kakeya_router.worker_clients import WorkerClients
 from kakeya_shared import error_details
 from kakeya_shared.errors import InvalidField, OperationRunning, TooManyCalls
 from kakeya_shared.service_process import StartError

@@ -7,7 +7,8 @@ from contextlib import aclosing
 from kakeya_router import generation
 from kakeya_router.lanes import Lanes, is_broken
 from kakeya_router.operation import Operation
-from kakeya_router.worker_client import WorkerClients, WorkerFault
+from kakeya_router.worker_client import WorkerFault
+from kakeya_router.worker_clients import WorkerClients
 from kakeya_stubs.v1 import runtime_pb2 as api
 from kakeya_stubs.worker.v1 import verifier_pb2 as worker_api
 

@@ -15,7 +15,8 @@ from kakeya_router.resuming import Resuming
 from kakeya_router.store import token_ranges
 from kakeya_router.store.records import SessionRecord, State
 from kakeya_router.store.session_store import SessionStore
-from kakeya_router.worker_client import LaneGone, WorkerClients, WorkerError, WorkerUnreachable
+from kakeya_router.worker_client import LaneGone, WorkerError, WorkerUnreachable
+from kakeya_router.worker_clients import WorkerClients
 from kakeya_shared.errors import (
     Draining,
     HistoryFull,
@@ -34,7 +35,6 @@ _log = structlog.get_logger()
 
 # A worker that lives answers within a step. While it is asked, somebody waits for tokens.
 _ASK_SECONDS = 1.0
-_CLOSE_SECONDS = 10.0
 
 
 def is_broken(operation: Operation, error: BaseException) -> bool:
@@ -110,7 +110,7 @@ class Lanes:
 
     async def leave(self, operation: Operation, parked: SessionRecord) -> None:
         """Gives a session that the store has parked another lane, with all of its history as it is now."""
-        self._tasks.start(self._close_lane(operation.record))
+        self._tasks.start(self._workers.close_lane(operation.record))
         operation.record = operation.journal.record = parked
         operation.journal.length = parked.journal_length
         await self._rehouse(operation)
@@ -198,7 +198,7 @@ class Lanes:
         record, left = operation.record, operation.record.incarnation
         if record.state is not State.PARKED:
             parked = await self._resuming.unseat(record, operation.claim)
-            self._tasks.start(self._close_lane(record))  # not before: another router may have the session now
+            self._tasks.start(self._workers.close_lane(record))  # not before: another router may have the session now
             record = parked
         operation.record = record
         seated, lane = await self._resuming.seat(record, operation.claim, left)
@@ -239,13 +239,6 @@ class Lanes:
         operation.journal.length = length
         begun = min(operation.record.operation_start, length)
         operation.record = replace(operation.record, operation_start=begun)
-
-    async def _close_lane(self, record: SessionRecord) -> None:
-        """Tells a worker that may be alive; else it learns it from the orphans of a heartbeat."""
-        try:
-            await self._workers.at(record.address).close_session(record, _CLOSE_SECONDS)
-        except (WorkerError, KakeyaError) as error:
-            _log.debug("a lane was left behind", session_id=record.session_id, error=repr(error))
 
 
 def _last_append(operation: Operation) -> int:

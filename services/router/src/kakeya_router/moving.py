@@ -15,7 +15,8 @@ from kakeya_router.snapshotting import Snapshotting
 from kakeya_router.store.records import SessionRecord, WorkerRecord
 from kakeya_router.store.session_store import SessionStore
 from kakeya_router.store.worker_store import WorkerStore
-from kakeya_router.worker_client import WorkerClients, WorkerError
+from kakeya_router.worker_client import WorkerError
+from kakeya_router.worker_clients import WorkerClients
 from kakeya_shared.errors import KakeyaError, StoreUnavailable
 
 _log = structlog.get_logger()
@@ -23,7 +24,6 @@ _log = structlog.get_logger()
 _TRANSFER_SECONDS = 60.0
 # Its end, and the script that follows.
 _OFFER_SECONDS = _TRANSFER_SECONDS + 10.0
-_CLOSE_SECONDS = 10.0
 _PAUSE_SECONDS = 5.0
 
 
@@ -125,23 +125,16 @@ class Moving:
         if moved is None:
             await self._withdraw(record, there)
             return False
-        await self._close_lane(record)
+        await self._workers.close_lane(record)
         self._snapshotting.consider(moved, moved.journal_length, is_turn=True)
         _log.info("session moved", session_id=record.session_id, worker_id=moved.worker_id, left=record.worker_id)
         return True
 
     async def _withdraw(self, record: SessionRecord, there: SessionRecord) -> None:
-        await self._close_lane(there)
+        await self._workers.close_lane(there)
         await self._store.withdraw_lane(record, there.epoch)
 
     async def _exchange(self, record: SessionRecord, there: SessionRecord) -> SessionRecord | None:
         async with aclosing(self._workers.at(record.address).read_lane(record, _TRANSFER_SECONDS)) as parts:
             lane = await self._workers.at(there.address).write_lane(there, parts, _TRANSFER_SECONDS)
         return (await self._store.move(record, with_lane(there, lane))).record
-
-    async def _close_lane(self, record: SessionRecord) -> None:
-        """A worker that does not answer learns it from the orphans of its next complete heartbeat."""
-        try:
-            await self._workers.at(record.address).close_session(record, _CLOSE_SECONDS)
-        except (WorkerError, KakeyaError) as error:
-            _log.debug("a lane was left behind", session_id=record.session_id, error=repr(error))

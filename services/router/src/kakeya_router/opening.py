@@ -17,7 +17,8 @@ from kakeya_router.store.persistence import persist
 from kakeya_router.store.records import SessionRecord, State, WorkerRecord
 from kakeya_router.store.session_store import Cause, SessionStore
 from kakeya_router.wanted import Wanted
-from kakeya_router.worker_client import LaneGone, RunningCall, WorkerClients, WorkerError
+from kakeya_router.worker_client import LaneGone, RunningCall, WorkerError
+from kakeya_router.worker_clients import WorkerClients
 from kakeya_shared.errors import (
     DeadlineExceeded,
     Internal,

@@ -9,12 +9,12 @@ from kakeya_router.fleet import Fleet
 from kakeya_router.snapshotting import Snapshotting
 from kakeya_router.store.records import SessionRecord
 from kakeya_router.store.session_store import Reply, SessionStore
-from kakeya_router.worker_client import WorkerClients, WorkerError
+from kakeya_router.worker_client import WorkerError
+from kakeya_router.worker_clients import WorkerClients
 from kakeya_shared.errors import KakeyaError, SnapshotStoreUnavailable, StoreUnavailable
 
 _log = structlog.get_logger()
 
-_CLOSE_SECONDS = 10.0
 # Somebody waits for the lane.
 _WRITE_SECONDS = 5.0
 # A store that does not work is not tried for each session of a worker.
@@ -64,7 +64,7 @@ class Parking:
             record, self._parked_ms, by_journal=not is_written, idle_ms=idle_ms, wanted_by=wanted_by
         )
         if reply.outcome == "parked":
-            await self._close_lane(record)
+            await self._workers.close_lane(record)
         return reply
 
     async def _write(self, record: SessionRecord) -> bool:
@@ -91,12 +91,3 @@ class Parking:
                 self._mistrusted_until[record.incarnation] = time.monotonic() + _MISTRUST_SECONDS
             return False
         return True
-
-    async def _close_lane(self, record: SessionRecord) -> None:
-        """Whoever gets the lane now finds it free; a worker that does not answer learns it from the orphans of its next
-        complete heartbeat.
-        """
-        try:
-            await self._workers.at(record.address).close_session(record, _CLOSE_SECONDS)
-        except (WorkerError, KakeyaError) as error:
-            _log.info("lane not freed yet", session_id=record.session_id, error=repr(error))

@@ -10,7 +10,8 @@ from kakeya_router.resuming import RESTORE_SECONDS
 from kakeya_router.store.packed_tokens import BYTES_PER_TOKEN
 from kakeya_router.store.records import SessionRecord
 from kakeya_router.store.session_store import SessionStore
-from kakeya_router.worker_client import RunningCall, WorkerClients
+from kakeya_router.worker_client import RunningCall
+from kakeya_router.worker_clients import WorkerClients
 from kakeya_shared.errors import HistoryFull, SnapshotRefused, SnapshotStoreUnavailable
 from kakeya_shared.settings import LONGEST_APPEND_TOKENS
 from kakeya_stubs.worker.v1.verifier_pb2 import LaneState, OpenSessionResponse

@@ -49,7 +49,7 @@ from kakeya_router.store.worker_store import WorkerStore
 from kakeya_router.store_watch import StoreWatch
 from kakeya_router.tenants import Tenants
 from kakeya_router.waiting import Waiting
-from kakeya_router.worker_client import WorkerClients
+from kakeya_router.worker_clients import WorkerClients
 from kakeya_router.worker_sweep import WorkerSweep
 from kakeya_shared import plugins
 from kakeya_shared.addresses import HostPort

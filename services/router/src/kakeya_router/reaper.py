@@ -9,7 +9,7 @@ from kakeya_router.store.connection import RedisConnection
 from kakeya_router.store.queue_store import QueueStore
 from kakeya_router.store.session_store import SessionStore
 from kakeya_router.store.worker_store import WorkerStore
-from kakeya_router.worker_client import WorkerClients
+from kakeya_router.worker_clients import WorkerClients
 from kakeya_router.worker_sweep import WorkerSweep
 from kakeya_shared.errors import StoreUnavailable
 

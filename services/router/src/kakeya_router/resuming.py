@@ -14,7 +14,8 @@ from kakeya_router.snapshot_plan import Snapshots
 from kakeya_router.store.records import SessionRecord, WorkerRecord
 from kakeya_router.store.session_store import Reply, SessionStore
 from kakeya_router.store.worker_store import WorkerStore
-from kakeya_router.worker_client import WorkerClients, WorkerError
+from kakeya_router.worker_client import WorkerError
+from kakeya_router.worker_clients import WorkerClients
 from kakeya_shared.errors import (
     InvalidField,
     KakeyaError,

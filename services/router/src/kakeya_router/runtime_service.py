@@ -20,7 +20,7 @@ from kakeya_router.sessions import Sessions
 from kakeya_router.store.packed_tokens import pack
 from kakeya_router.store.records import SessionRecord, State
 from kakeya_router.store.session_store import Glance, Intent, SessionStore
-from kakeya_router.worker_client import WorkerClients
+from kakeya_router.worker_clients import WorkerClients
 from kakeya_shared import tracing
 from kakeya_shared.errors import EmptyHistory
 from kakeya_shared.rpc_boundary import Context

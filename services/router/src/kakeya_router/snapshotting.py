@@ -15,7 +15,8 @@ from kakeya_router.snapshot_plan import Snapshots, StoredSnapshot
 from kakeya_router.store.keys import pool_of
 from kakeya_router.store.records import SessionRecord, State, WorkerRecord
 from kakeya_router.store.session_store import SessionStore
-from kakeya_router.worker_client import WorkerClients, WorkerError
+from kakeya_router.worker_client import WorkerError
+from kakeya_router.worker_clients import WorkerClients
 from kakeya_shared.errors import KakeyaError, StoreUnavailable
 
 _log = structlog.get_logger()

@@ -12,7 +12,7 @@ from kakeya_router.detached_tasks import Outcome
 from kakeya_router.store.records import UNSET, Overflow, SessionRecord
 from kakeya_shared import error_details, tracing
 from kakeya_shared.errors import DeadlineExceeded, SessionNotFound, StaleEpoch
-from kakeya_shared.tls import ClientTls, open_channel
+from kakeya_shared.tls import open_channel
 from kakeya_stubs.worker.v1 import verifier_pb2 as pb
 from kakeya_stubs.worker.v1.verifier_pb2_grpc import VerifierServiceStub
 
@@ -254,41 +254,6 @@ class WorkerClient:
                     raise _translated(error) from error
         finally:
             self._num_calls -= 1
-
-
-class WorkerClients:
-    """One client for each address, made when it is first needed, and made anew when the TLS files have changed.
-
-    Args:
-        tls: None for plaintext.
-    """
-
-    def __init__(self, tls: ClientTls | None = None) -> None:
-        self._tls = tls
-        self._clients: dict[str, WorkerClient] = {}
-        self._replaced: list[WorkerClient] = []
-
-    def at(self, address: str) -> WorkerClient:
-        credentials = None if self._tls is None else self._tls.credentials()
-        client = self._clients.get(address)
-        if client is None or client.credentials is not credentials:
-            if client is not None:
-                self._replaced.append(client)
-            client = self._clients[address] = WorkerClient(address, credentials)
-        return client
-
-    async def retain(self, addresses: Collection[str]) -> None:
-        """Closes the idle channels to all other addresses, and those that were replaced."""
-        gone = [address for address, client in self._clients.items() if client.idle and address not in addresses]
-        closing = [self._clients.pop(address) for address in gone]
-        closing += [client for client in self._replaced if client.idle]
-        self._replaced = [client for client in self._replaced if not client.idle]
-        await asyncio.gather(*(client.aclose() for client in closing))
-
-    async def aclose(self) -> None:
-        await asyncio.gather(*(client.aclose() for client in (*self._clients.values(), *self._replaced)))
-        self._clients.clear()
-        self._replaced.clear()
 
 
 def _options(record: SessionRecord) -> pb.OpenSessionRequest:
