@@ -1,6 +1,8 @@
 """What a client notices when its worker is killed or stopped, and what it costs to have a long session again.
 
-    python -m tests.benchmarks.recovery [--rounds N] [--windows 64,1000] [--json FILE]
+    python -m tests.benchmarks.recovery [--rounds N] [--windows 64,2048] [--json FILE]
+
+Where a window is larger than kakeya-nano's positions are, with random weights of the tests instead.
 
 Exits with 1 when the longest gap in a stream, or the time of a resume, is beyond its bound.
 """
@@ -20,9 +22,10 @@ from pathlib import Path
 
 import kakeya
 from kakeya_shared import installed_models
+from tests import random_checkpoint
 from tests.integration.processes import Process, Runtime, eventually, runtime, wait_until
 
-MODEL = "kakeya-nano"
+MODEL, MODEL_POSITIONS = "kakeya-nano", 1024
 KILLED_BOUND_SECONDS = 3.0
 LEASE_SECONDS = 5.0  # the router's default
 STOPPED_BOUND_SECONDS = LEASE_SECONDS + 2.0
@@ -146,6 +149,12 @@ async def _resume(made: Runtime, client: kakeya.AsyncClient, session: kakeya.Asy
     return time.perf_counter() - started
 
 
+def _model(window: int, directory: Path) -> Path:
+    if window + 4 <= MODEL_POSITIONS:
+        return installed_models.directory(MODEL)
+    return random_checkpoint.save_random_checkpoint(directory / "model")
+
+
 def start_worker(made: Runtime, window: int) -> Process:
     return made.start_worker("--window", str(window), lanes=4)
 
@@ -174,15 +183,16 @@ def _milliseconds(times: list[float]) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--windows", default="64,1000", help="kakeya-nano has 1,024 positions")
+    parser.add_argument("--windows", default="64,2048")
     parser.add_argument("--json", type=Path, default=None, help="where to write the figures")
     arguments = parser.parse_args()
     found = []
     for window in map(int, arguments.windows.split(",")):
         with tempfile.TemporaryDirectory() as directory:
             environment = {"KAKEYA_WORKER_SNAPSHOTS": f"{directory}/snapshots"}
-            model = installed_models.directory(MODEL)
-            with runtime(model, Path(directory), num_workers=0, environment=environment) as made:
+            with runtime(
+                _model(window, Path(directory)), Path(directory), num_workers=0, environment=environment
+            ) as made:
                 for _ in range(2):
                     start_worker(made, window)
                 made.wait_for_workers(2)

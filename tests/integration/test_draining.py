@@ -145,6 +145,35 @@ async def test_a_worker_that_is_stopped_gives_way_to_a_new_one(two: Runtime, cli
         await each.session.close()
 
 
+@pytest.fixture
+def apart(model: Path, tmp_path: Path) -> Iterator[Runtime]:
+    """A runtime with two workers that have no snapshot store, and a router whose journals are soon full."""
+    flags = (*ROUTER_FLAGS, "--max-append-tokens=50", "--journal-tokens=50")
+    with runtime(model, tmp_path, num_workers=2, router_flags=flags) as made:
+        yield made
+
+
+async def test_without_a_store_sessions_move(apart: Runtime) -> None:
+    """Nothing but their lanes has their histories."""
+    async with kakeya.AsyncClient(apart.address) as client:
+        expected = await undisturbed(client)
+        everybody = await conversations(client, 4)
+        idle, busy = everybody[:2], everybody[2:]
+        streams = [asyncio.create_task(each.turn()) for each in busy]
+        for each in busy:
+            await each.under_way.wait()
+        stopped = process_of(apart, await idle[0].worker())
+        on_it = [each for each in everybody if process_of(apart, await each.worker()) is stopped]
+        os.kill(stopped.process.pid, signal.SIGTERM)
+        await asyncio.gather(*streams)
+        assert await asyncio.to_thread(stopped.process.wait, 60) == 0
+        for each in on_it:
+            info = await each.session.info()
+            assert (info.state, info.epoch) == (kakeya.SessionState.OPEN, 2)
+        await asyncio.gather(*(each.rest() for each in everybody))
+        assert [each.token_ids for each in everybody] == [expected] * 4
+
+
 @pytest.mark.parametrize("grace_seconds", ["1"], indirect=True)
 async def test_an_operator_empties_a_worker_while_it_works(two: Runtime, client: kakeya.AsyncClient) -> None:
     expected = await undisturbed(client)

@@ -161,19 +161,63 @@ def _files(directory: Path) -> list[Path]:
     return list(directory.rglob("*.safetensors"))
 
 
+NUM_SESSIONS = 4
+
+
+class Conversation:
+    """One of several that differ; three turns.
+
+    Attributes:
+        token_ids: all that came.
+        acknowledged_length: of the history, by the last append and answer that came to their end.
+        num_answers: that did.
+    """
+
+    def __init__(self, session: kakeya.AsyncSession, number: int) -> None:
+        self.session = session
+        self._number = number
+        self.token_ids: list[int] = []
+        self.acknowledged_length = self.num_answers = 0
+
+    async def hold(self) -> None:
+        for turn in range(3):
+            first = 100 * self._number + 25 * turn
+            self.acknowledged_length = (await self.session.append(range(first, first + 50))).history_length
+            async with self.session.generate(max_tokens=NUM_TOKENS, temperature=1.0, seed=self._number) as generation:
+                async for token_id in generation:
+                    self.token_ids.append(token_id)
+            self.acknowledged_length += NUM_TOKENS
+            self.num_answers += 1
+
+
+@pytest.mark.timeout(120)
 async def test_a_restarted_redis_has_every_token(fragile: Runtime, client: kakeya.AsyncClient) -> None:
-    session = await client.create_session()
-    await session.append(range(30))
-    async with session.generate(max_tokens=50, **OPTIONS) as generation:
-        seen = [token_id async for token_id in generation]
-    fragile.redis.kill()
-    fragile.redis.start()
-    for worker in fragile.workers:
-        worker.kill()
-    fragile.start_worker()
-    async with await client.create_session() as other:
-        await other.append([*range(30), *seen])
-        async with other.generate(max_tokens=20, **OPTIONS) as generation:
-            expected = [token_id async for token_id in generation]
-    async with session.generate(max_tokens=20, **OPTIONS) as generation:
-        assert [token_id async for token_id in generation] == expected
+    """It is killed in the middle of answers, and all workers with it: nobody else knows the tokens any more."""
+    undisturbed, disturbed = [
+        [Conversation(await client.create_session(), number) for number in range(NUM_SESSIONS)] for _ in range(2)
+    ]
+    await asyncio.gather(*(each.hold() for each in undisturbed))
+    assert len({tuple(each.token_ids) for each in undisturbed}) == NUM_SESSIONS
+    for each in undisturbed:
+        await each.session.close()
+
+    async def all_have_an_answer() -> bool:
+        return all(each.num_answers for each in disturbed)
+
+    async with asyncio.TaskGroup() as holding:
+        for each in disturbed:
+            holding.create_task(each.hold())
+        await eventually(all_have_an_answer, "each has an answer")
+        assert any(each.num_answers < 3 for each in disturbed), "others are under way"
+        fragile.redis.kill()
+        for worker in fragile.workers:
+            worker.kill()
+        acknowledged = [each.acknowledged_length for each in disturbed]
+        fragile.redis.start()
+        for each, length in zip(disturbed, acknowledged, strict=True):
+            assert (await each.session.info()).history_length >= length
+        for _ in range(2):
+            fragile.start_worker()
+    for each, other in zip(disturbed, undisturbed, strict=True):
+        assert each.token_ids == other.token_ids
+        assert (await each.session.info()).history_length == 3 * (50 + NUM_TOKENS)

@@ -26,6 +26,7 @@ _log = structlog.get_logger()
 Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any] | None"
 UnaryBehaviour = Callable[[Any, Context], Awaitable[Any]]
+"""Of a call with a stream of requests too; it then iterates over them."""
 StreamBehaviour = Callable[[Any, Context], AsyncIterator[Any]]
 Guard = Callable[[str, tracing.Metadata], Awaitable[Mapping[str, str]]]
 """Told the method and the metadata of each call, in the call's own task, before its request is received; raises to
@@ -65,6 +66,11 @@ class RpcBoundary(grpc.aio.ServerInterceptor):
         if handler.response_streaming:
             return grpc.unary_stream_rpc_method_handler(
                 _stream(served, handler.unary_stream),  # type: ignore[arg-type]  # asyncio handlers are not typed
+                response_serializer=handler.response_serializer,
+            )
+        if handler.request_streaming:
+            return grpc.stream_unary_rpc_method_handler(
+                _unary_of_stream(served, handler.stream_unary),  # type: ignore[arg-type]  # as above
                 response_serializer=handler.response_serializer,
             )
         return grpc.unary_unary_rpc_method_handler(
@@ -119,6 +125,17 @@ def _unary(served: Served, behaviour: UnaryBehaviour) -> UnaryBehaviour:
         with served.span() as span:
             try:
                 return await behaviour(parse(served.parser, content), context)
+            except (Exception, asyncio.CancelledError) as error:
+                await _abort(span, context, error)
+
+    return call
+
+
+def _unary_of_stream(served: Served, behaviour: UnaryBehaviour) -> UnaryBehaviour:
+    async def call(contents: AsyncIterator[bytes], context: Context) -> Any:
+        with served.span() as span:
+            try:
+                return await behaviour((parse(served.parser, content) async for content in contents), context)
             except (Exception, asyncio.CancelledError) as error:
                 await _abort(span, context, error)
 

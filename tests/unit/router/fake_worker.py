@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import json
 from collections import defaultdict
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -109,7 +110,7 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
         rss_bytes: what heartbeats say of its memory; 0, as of a worker that cannot tell.
         forks: it knows `fork_from`.
         files: its snapshot store; None: it has none.
-        writing: clear it and no snapshot is written.
+        writing: clear it and no snapshot is written, and no lane read to its end.
         draining: what heartbeats say of that.
         prefill_tokens_per_second: what it says of that.
     """
@@ -342,6 +343,24 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
         await self.writing.wait()
         self.files.contents[name] = (lane.sink, lane.window, lane.refuses, request.start, since)
         return pb.WriteSnapshotResponse(name=name, length=length, size_bytes=100 * len(since))
+
+    async def ReadLane(self, request: pb.ReadLaneRequest, context: object) -> AsyncIterator[pb.ReadLaneResponse]:
+        self._enter("ReadLane")
+        lane = self._lane(request.session_id, request.epoch)
+        content = json.dumps([lane.sink, lane.window, lane.refuses, lane.token_ids]).encode()
+        for byte in range(len(content)):
+            yield pb.ReadLaneResponse(content=content[byte : byte + 1])
+            await self.writing.wait()
+
+    async def WriteLane(self, requests: AsyncIterator[pb.WriteLaneRequest], context: object) -> pb.WriteLaneResponse:
+        first = await anext(requests)
+        self._enter("WriteLane")
+        if len(self.lanes) >= self.num_lanes:
+            raise NoCapacity("no lane")
+        content = b"".join([request.content async for request in requests])
+        sink, window, refuses, token_ids = json.loads(content)
+        lane = self.lanes[first.session_id] = Lane(first.epoch, sink, window, refuses, first.tenant, token_ids)
+        return pb.WriteLaneResponse(lane=lane.state())
 
     async def DeleteSnapshots(self, request: pb.DeleteSnapshotsRequest, context: object) -> pb.DeleteSnapshotsResponse:
         self._enter("DeleteSnapshots")

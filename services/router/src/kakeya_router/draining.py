@@ -1,4 +1,7 @@
-"""Empties workers that shut down, or that an operator wants emptied: their sessions are parked once they are idle."""
+"""Empties workers that shut down, or that an operator wants emptied, of their sessions as these become idle.
+
+A session is parked where other workers read its snapshots; else it is moved to another worker, where there is one.
+"""
 
 import asyncio
 from collections.abc import Coroutine
@@ -6,6 +9,7 @@ from functools import partial
 
 import structlog
 
+from kakeya_router.moving import Move, Moving
 from kakeya_router.park_requests import ParkRequests
 from kakeya_router.store.records import SessionRecord, WorkerRecord
 from kakeya_router.store.session_store import SessionStore
@@ -20,7 +24,7 @@ _log = structlog.get_logger()
 
 
 class Draining:
-    """Each router has one; of several that park the same session, one does it.
+    """Each router has one; of several that take the same session away, one does it.
 
     Args:
         interval_seconds: between two looks at the workers.
@@ -31,15 +35,17 @@ class Draining:
         session_store: SessionStore,
         worker_store: WorkerStore,
         requests: ParkRequests,
+        moving: Moving,
         *,
         interval_seconds: float,
     ) -> None:
         self._session_store = session_store
         self._worker_store = worker_store
         self._requests = requests
+        self._moving = moving
         self._interval_seconds = interval_seconds
         self._running: dict[str, asyncio.Task[None]] = {}  # by incarnation
-        self._left: dict[str, set[str]] = {}  # sessions that cannot be parked, by incarnation
+        self._left: dict[str, set[str]] = {}  # sessions that cannot go anywhere, by incarnation
 
     async def run(self) -> None:
         """Drains until it is cancelled."""
@@ -73,23 +79,27 @@ class Draining:
         del self._running[incarnation]
 
     async def _empty(self, worker: WorkerRecord) -> None:
-        """Parks what is idle now; raises StoreUnavailable."""
+        """Takes away what is idle now; raises StoreUnavailable."""
         slots = asyncio.Semaphore(_NUM_AT_ONCE)
         while records := await self._session_store.idle_of(worker.pool, worker.incarnation, _BATCH):
-            if not any(await asyncio.gather(*(self._park(record, slots) for record in records))):
-                return  # what is left cannot be parked, or is in use again
+            if not any(await asyncio.gather(*(self._take_away(record, slots) for record in records))):
+                return  # what is left cannot go anywhere, or is in use again
 
-    async def _park(self, record: SessionRecord, slots: asyncio.Semaphore) -> bool:
+    async def _take_away(self, record: SessionRecord, slots: asyncio.Semaphore) -> bool:
         async with slots:
             try:
-                return (await self._requests.park(record)).freed_bytes > 0
+                moved = await self._moving.move(record)
+                return moved is Move.MOVED or (moved is Move.NOWHERE and await self._parks(record))
             except StoreUnavailable:
                 raise
             except SnapshotStoreUnavailable as error:
                 self._report(record, error)
             except (WorkerError, KakeyaError) as error:
-                _log.debug("a session was not parked", session_id=record.session_id, error=repr(error))
+                _log.debug("a session was not taken away", session_id=record.session_id, error=repr(error))
         return False
+
+    async def _parks(self, record: SessionRecord) -> bool:
+        return (await self._requests.park(record)).freed_bytes > 0
 
     def _report(self, record: SessionRecord, error: SnapshotStoreUnavailable) -> None:
         """Once: it is tried again with each pass."""

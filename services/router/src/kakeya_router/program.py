@@ -24,6 +24,7 @@ from kakeya_router.fleet import Fleet
 from kakeya_router.idle_lanes import IdleLanes
 from kakeya_router.lanes import Lanes
 from kakeya_router.models import Models
+from kakeya_router.moving import Moving
 from kakeya_router.opening import Opening
 from kakeya_router.operations import Operations
 from kakeya_router.park_requests import ParkRequests
@@ -174,7 +175,11 @@ class Router:
         pages = SessionPages(session_store, self._worker_store)
         park_requests = ParkRequests(session_store, operations, parking, self._tasks)
         self._draining = Draining(
-            session_store, self._worker_store, park_requests, interval_seconds=settings.reap_interval_seconds
+            session_store,
+            self._worker_store,
+            park_requests,
+            Moving(session_store, self._worker_store, self._workers, order, snapshotting, self._tasks),
+            interval_seconds=settings.reap_interval_seconds,
         )
         self._runtime_service = RuntimeService(
             session_store,

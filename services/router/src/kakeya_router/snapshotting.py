@@ -11,7 +11,7 @@ import structlog
 from kakeya_router import refusals, snapshot_plan
 from kakeya_router.detached_tasks import DetachedTasks
 from kakeya_router.fleet import Fleet
-from kakeya_router.snapshot_plan import StoredSnapshot
+from kakeya_router.snapshot_plan import Snapshots, StoredSnapshot
 from kakeya_router.store.keys import pool_of
 from kakeya_router.store.records import SessionRecord, State, WorkerRecord
 from kakeya_router.store.session_store import SessionStore
@@ -41,9 +41,14 @@ def _owner(pool: str, name: str) -> str:
     return match["session"] if match and match["pool"] == pool and pool_of(match["session"]) == pool else ""
 
 
-def _newest(record: SessionRecord) -> int:
-    """History length of the newest snapshot."""
-    snapshots = snapshot_plan.parse(record.snapshots)
+def _usable(record: SessionRecord, worker: WorkerRecord) -> Snapshots:
+    """The session's snapshots, if this worker reads them: its new ones can follow them."""
+    return snapshot_plan.parse(record.snapshots) if record.snapshot_store == worker.snapshot_store else ()
+
+
+def _newest(record: SessionRecord, worker: WorkerRecord) -> int:
+    """History length of the newest snapshot that this worker reads."""
+    snapshots = _usable(record, worker)
     return snapshots[-1].length if snapshots else 0
 
 
@@ -115,7 +120,7 @@ class Snapshotting:
     def _consider(
         self, record: SessionRecord, worker: WorkerRecord, journal_length: int, *, is_turn: bool, mark: Mark
     ) -> None:
-        if is_turn or journal_length - max(mark.length, _newest(record)) >= self._tokens(worker):
+        if is_turn or journal_length - max(mark.length, _newest(record, worker)) >= self._tokens(worker):
             self._writing[record.session_id] = False
             self._tasks.start(self._write(record.session_id, worker, mark))
 
@@ -127,13 +132,15 @@ class Snapshotting:
         worker = self._fleet.worker(record.incarnation)
         if worker is None or not worker.snapshot_store:
             return
-        since = max(record.journal_start, _newest(record))  # between the two newest snapshots there are no more
+        since = max(record.journal_start, _newest(record, worker))  # between the two newest snapshots there are no more
         if record.journal_length - since + num_tokens > self.journal_tokens:
             self.consider(record, record.journal_length, is_turn=True)  # if it works now, there is room soon
             raise refusals.journal_full(self.journal_tokens)
 
     def _is_due(self, record: SessionRecord, worker: WorkerRecord) -> bool:
-        newest = _newest(record)
+        newest = _newest(record, worker)
+        if newest < record.journal_start:  # it has moved here, and what it has is in another store
+            return True
         num_turns = sum(boundary > newest for boundary in record.turn_boundaries)
         return num_turns >= self._turns or record.journal_length - newest >= self._tokens(worker)
 
@@ -143,11 +150,10 @@ class Snapshotting:
         Raises:
             WorkerError, KakeyaError
         """
-        snapshots = snapshot_plan.parse(record.snapshots)
+        snapshots = _usable(record, worker)
         if snapshots and snapshots[-1].length >= record.journal_length:
             return True
-        usable = record.snapshot_store in ("", worker.snapshot_store)
-        start = snapshot_plan.next_start(snapshots, record.sink + record.window) if usable else 0
+        start = snapshot_plan.next_start(snapshots, record.sink + record.window)
         new = await self.write(record, start)
         if await self._keep(record, new, worker):
             return True
@@ -201,7 +207,7 @@ class Snapshotting:
             is_there = record is not None and record.state is State.OPEN and record.incarnation == worker.incarnation
             if record is not None and is_there:
                 is_due = self._is_due(record, worker)
-                mark.length = record.journal_length if is_due else _newest(record)
+                mark.length = record.journal_length if is_due else _newest(record, worker)
                 if is_due:
                     await self.write_now(record, worker)
             self._troubled.discard(worker.incarnation)
@@ -229,7 +235,7 @@ class Snapshotting:
             record = await self._store.get(begun.session_id)
             if record is None or record.epoch != begun.epoch:
                 return False
-            before = snapshot_plan.parse(record.snapshots) if record.snapshot_store == worker.snapshot_store else ()
+            before = _usable(record, worker)
             if before and before[-1].length >= new.length:
                 return False
             wanted = [*record.turn_boundaries, record.operation_start]  # who has an answer may want another one
@@ -240,11 +246,15 @@ class Snapshotting:
             reply = await self._store.set_snapshots(record, kept, start, worker.snapshot_store, begun.num_rewinds)
             match reply.outcome:
                 case "set":
-                    names = [each.name for each in before if each not in kept]
-                    if names:
-                        await self.delete(names, [worker])
+                    await self._delete_replaced(record, kept)
                     return True
                 case "gone":
                     return False
             await asyncio.sleep(_AHEAD_SECONDS)
         return False
+
+    async def _delete_replaced(self, record: SessionRecord, kept: Snapshots) -> None:
+        """What the session had and has not any more, perhaps in the store of a worker that it has left."""
+        names = [each.name for each in snapshot_plan.parse(record.snapshots) if each not in kept]
+        if names:
+            await self.delete(names, self._fleet.with_store(record.pool, record.snapshot_store))

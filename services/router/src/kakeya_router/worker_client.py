@@ -1,7 +1,7 @@
 """Calls to the workers' VerifierService; gRPC's errors end here."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -198,6 +198,32 @@ class WorkerClient:
     async def delete_snapshots(self, names: Collection[str], timeout: float) -> None:
         with self._calling("DeleteSnapshots") as metadata:
             await self._stub.DeleteSnapshots(pb.DeleteSnapshotsRequest(names=names), timeout=timeout, metadata=metadata)
+
+    async def read_lane(self, record: SessionRecord, timeout: float) -> AsyncGenerator[bytes, None]:
+        """What the session's lane keeps now, in parts."""
+        request = pb.ReadLaneRequest(session_id=record.session_id, epoch=record.epoch)
+        with self._calling("ReadLane") as metadata:
+            call = self._stub.ReadLane(request, timeout=timeout, metadata=metadata)
+            try:
+                async for part in call:
+                    yield part.content
+            finally:
+                call.cancel()
+
+    async def write_lane(self, record: SessionRecord, parts: AsyncIterator[bytes], timeout: float) -> pb.LaneState:
+        """Opens a lane with what another worker has sent; what goes wrong with that ends the call."""
+        request = pb.WriteLaneRequest(session_id=record.session_id, epoch=record.epoch, tenant=record.tenant)
+        with self._calling("WriteLane") as metadata:
+            call = self._stub.WriteLane(timeout=timeout, metadata=metadata)
+            try:
+                with suppress(asyncio.InvalidStateError):  # the worker has answered already: no, and why
+                    await call.write(request)
+                    async for part in parts:
+                        await call.write(pb.WriteLaneRequest(content=part))
+                    await call.done_writing()
+                return (await call).lane
+            finally:
+                call.cancel()
 
     async def close_session(self, record: SessionRecord, timeout: float) -> int:
         """Returns the final history length."""

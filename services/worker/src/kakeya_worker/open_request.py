@@ -16,18 +16,23 @@ _OPTIONS = frozenset({"sink", "window", "pin", "refuse_overflow"})
 
 def check(request: pb.OpenSessionRequest) -> None:
     """Raises InvalidField."""
-    if not _SESSION_ID.fullmatch(request.session_id):
-        raise _invalid("session_id", "must be 1 to 128 visible ASCII characters")
-    if not _TENANT.fullmatch(request.tenant):
-        raise _invalid("tenant", "must be at most 64 visible ASCII characters")
-    if request.epoch > _MAX_EPOCH:
-        raise _invalid("epoch", f"must be at most {_MAX_EPOCH}")
+    check_lease(request)
     if request.HasField("fork_from") and request.snapshots:
         raise _invalid("snapshots", "a session begins with a fork or with snapshots, not with both")
     if request.HasField("fork_from") or request.snapshots:
         for field, _ in request.ListFields():
             if field.name in _OPTIONS:
                 raise _invalid(field.name, "a fork has its source's, a snapshot its own")
+
+
+def check_lease(request: pb.OpenSessionRequest | pb.WriteLaneRequest) -> None:
+    """Whose lane it is to be; raises InvalidField."""
+    if not _SESSION_ID.fullmatch(request.session_id):
+        raise _invalid("session_id", "must be 1 to 128 visible ASCII characters")
+    if not _TENANT.fullmatch(request.tenant):
+        raise _invalid("tenant", "must be at most 64 visible ASCII characters")
+    if request.epoch > _MAX_EPOCH:
+        raise _invalid("epoch", f"must be at most {_MAX_EPOCH}")
 
 
 def options(request: pb.OpenSessionRequest) -> SessionOptions:

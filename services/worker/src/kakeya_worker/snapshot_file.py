@@ -1,17 +1,17 @@
 """Snapshots as files: safetensors with a checksum, read without trusting them."""
 
-import hashlib
 import json
 from typing import Any
 
 import numpy as np
+import xxhash
 from numpy.typing import NDArray
 
 from kakeya_shared.errors import SnapshotRefused
 from kakeya_worker.engine.snapshot import Snapshot
 from kakeya_worker.engine.verifier import LaneContents, RawNumbers
 
-FORMAT = "kakeya-snapshot-1"
+FORMAT = "kakeya-snapshot-2"
 _MAX_HEADER_BYTES = 1 << 20
 _TYPES: dict[str, np.dtype[Any]] = {
     "BF16": np.dtype("<u2"),
@@ -40,7 +40,7 @@ def encode(snapshot: Snapshot) -> bytes:
         "history_digest": snapshot.history_digest.hex(),
         **{name: str(getattr(snapshot, name)) for name in _INTEGERS},
     }
-    entries: dict[str, Any] = {"__metadata__": {**facts, "sha256": _checksum(facts, arrays)}}
+    entries: dict[str, Any] = {"__metadata__": {**facts, "xxh3_128": _checksum(facts, arrays)}}
     at = 0
     for name, array in arrays.items():
         entries[name] = {"dtype": data[name][0], "shape": array.shape, "data_offsets": (at, at + array.nbytes)}
@@ -50,7 +50,7 @@ def encode(snapshot: Snapshot) -> bytes:
     return b"".join([len(header).to_bytes(8, "little"), header, *(_bytes(array) for array in arrays.values())])
 
 
-def decode(content: bytes) -> Snapshot:
+def decode(content: bytes | bytearray) -> Snapshot:
     """What `encode` made a file of; its arrays are views of the content.
 
     Raises:
@@ -60,7 +60,7 @@ def decode(content: bytes) -> Snapshot:
         facts, data = _read(content)
         if facts["format"] != FORMAT:
             raise SnapshotRefused(f"its format is {facts['format']!r}, not {FORMAT!r}")
-        if facts.pop("sha256") != _checksum(facts, data):
+        if facts.pop("xxh3_128") != _checksum(facts, data):
             raise SnapshotRefused("its checksum does not fit: it is damaged")
         return Snapshot(
             fingerprint=facts["fingerprint"],
@@ -75,7 +75,7 @@ def decode(content: bytes) -> Snapshot:
         raise SnapshotRefused(f"it is no snapshot: {error!r}") from error
 
 
-def _read(content: bytes) -> tuple[dict[str, str], dict[str, NDArray[Any]]]:
+def _read(content: bytes | bytearray) -> tuple[dict[str, str], dict[str, NDArray[Any]]]:
     num_bytes = int.from_bytes(content[:8], "little")
     if num_bytes > min(_MAX_HEADER_BYTES, len(content)):
         raise ValueError(f"its header has {num_bytes} bytes")
@@ -92,8 +92,10 @@ def _array(body: memoryview, dtype: str, shape: list[int], data_offsets: list[in
 
 
 def _checksum(facts: dict[str, str], data: dict[str, NDArray[Any]]) -> str:
-    """SHA-256 of all facts, and of all tensors with their names and shapes."""
-    told = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
+    """XXH3, 128 bits, of all facts, and of all tensors with their names and shapes: against damage, as fast as memory is
+    read. Who can write into the store can write snapshots.
+    """
+    told = xxhash.xxh3_128(json.dumps(facts, sort_keys=True).encode())
     for name in sorted(data):
         told.update(f"{name} {data[name].shape}".encode())
         told.update(_bytes(data[name]))

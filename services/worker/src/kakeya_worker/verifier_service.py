@@ -10,7 +10,7 @@ from kakeya_shared.errors import NoWorker
 from kakeya_shared.rpc_boundary import Context
 from kakeya_stubs.worker.v1 import verifier_pb2 as pb
 from kakeya_stubs.worker.v1.verifier_pb2_grpc import VerifierServiceServicer
-from kakeya_worker import generate_request, open_request
+from kakeya_worker import generate_request, lane_transfer, open_request
 from kakeya_worker.engine.engine import Engine
 from kakeya_worker.engine.operation import Append, Finish, Generate, GenerateResult, LaneState, OpenLane
 from kakeya_worker.engine.sampling import TokenDetail
@@ -128,6 +128,19 @@ class VerifierService(VerifierServiceServicer):
         snapshots = self._snapshots(request.session_id)
         written = await snapshots.write(request.session_id, request.epoch, request.start, request.prefix)
         return pb.WriteSnapshotResponse(name=written.name, length=written.length, size_bytes=written.size_bytes)
+
+    async def ReadLane(self, request: pb.ReadLaneRequest, context: Context) -> AsyncIterator[pb.ReadLaneResponse]:
+        engine = self._engine(request.session_id)
+        async for content in lane_transfer.read(engine, request.session_id, request.epoch):
+            yield pb.ReadLaneResponse(content=content)
+
+    async def WriteLane(self, requests: AsyncIterator[pb.WriteLaneRequest], context: Context) -> pb.WriteLaneResponse:
+        first = await anext(requests, pb.WriteLaneRequest())
+        engine = self._engine(first.session_id)
+        open_request.check_lease(first)
+        parts = (request.content async for request in requests)
+        opened = await lane_transfer.write(engine, first.session_id, first.epoch, first.tenant, parts)
+        return pb.WriteLaneResponse(lane=_lane_state(opened.state))
 
     async def DeleteSnapshots(self, request: pb.DeleteSnapshotsRequest, context: Context) -> pb.DeleteSnapshotsResponse:
         await self._snapshots().delete(request.names)

@@ -380,6 +380,39 @@ class SessionStore:
             "seat_session", seated, claim, worker.worker_id, worker.incarnation, worker.address, worker.lane_bytes
         )
 
+    async def offer_lane(self, record: SessionRecord, lease_seconds: float) -> Reply:
+        """Names an epoch for a lane elsewhere (`rest`); see lua/offer_lane.lua."""
+        return await self._run("offer_lane", record, record.epoch, round(lease_seconds * 1000))
+
+    async def withdraw_lane(self, record: SessionRecord, epoch: int) -> Reply:
+        """Ends such an offer."""
+        return await self._run("withdraw_lane", record, epoch)
+
+    async def move(self, record: SessionRecord, there: SessionRecord) -> Reply:
+        """Gives a session another lane, if nothing has happened on it since that was copied; see lua/move_session.lua.
+
+        Args:
+            record: as it was before it was copied.
+            there: with the other lane, of as many bytes as it says.
+        """
+        keys = PoolKeys(record.pool)
+        return await self._run(
+            "move_session",
+            record,
+            record.epoch,
+            there.epoch,
+            record.journal_length,
+            record.num_rewinds,
+            there.worker_id,
+            there.incarnation,
+            there.address,
+            there.reserved_bytes,
+            there.history_length,
+            there.kv_live_bytes,
+            there.retained,
+            more_keys=(keys.worker(there.worker_id), keys.sessions(there.incarnation)),
+        )
+
     async def park(
         self,
         record: SessionRecord,

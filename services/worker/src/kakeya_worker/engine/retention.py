@@ -78,6 +78,14 @@ def indices(kept: Iterable[range], start: int = 0) -> Integers:
     return np.concatenate(parts) if parts else np.arange(0)
 
 
+def are_in(positions: Integers, kept: Iterable[range]) -> Booleans:
+    """Which of some history indices are in ranges."""
+    found = np.zeros(positions.shape, dtype=bool)
+    for part in kept:
+        found |= (positions >= part.start) & (positions < part.stop)
+    return found
+
+
 class RetentionPolicy(Protocol):
     """Makes a session's retention.
 

@@ -2,14 +2,18 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kakeya_shared.errors import SnapshotRefused
 from kakeya_worker.engine.geometry import Booleans, Integers
 from kakeya_worker.engine.lane import Lane
-from kakeya_worker.engine.retention import Retention, indices
-from kakeya_worker.engine.verifier import LaneContents, RawNumbers, Verifier
+from kakeya_worker.engine.retention import Retention, are_in, indices
+from kakeya_worker.engine.verifier import LaneContents, Verifier
+
+_Number = TypeVar("_Number", bound=np.generic)
 
 
 @dataclass(frozen=True)
@@ -73,16 +77,16 @@ def joined(snapshots: Sequence[Snapshot], retention: Retention) -> Snapshot:
         if (snapshot.fingerprint, snapshot.sink, snapshot.window) != (last.fingerprint, last.sink, last.window):
             raise SnapshotRefused("snapshots of different fingerprints or windows do not belong together")
         length = snapshot.length
-    positions = np.concatenate([snapshot.positions for snapshot in snapshots])
-    is_kept = np.isin(positions, indices(retention.retained(last.length)))
+    retained = retention.retained(last.length)
+    kept = [_runs(are_in(snapshot.positions, retained)) for snapshot in snapshots]
     return replace(
         last,
         start=0,
-        positions=positions[is_kept],
-        token_ids=np.concatenate([snapshot.token_ids for snapshot in snapshots])[is_kept],
+        positions=_joined([snapshot.positions for snapshot in snapshots], kept),
+        token_ids=_joined([snapshot.token_ids for snapshot in snapshots], kept),
         contents=LaneContents(
-            _joined_tokens([snapshot.contents.keys for snapshot in snapshots], is_kept),
-            _joined_tokens([snapshot.contents.values for snapshot in snapshots], is_kept),
+            _joined([snapshot.contents.keys for snapshot in snapshots], kept, axis=2),
+            _joined([snapshot.contents.values for snapshot in snapshots], kept, axis=2),
             last.contents.final_hidden,
         ),
     )
@@ -112,7 +116,14 @@ def restore(snapshot: Snapshot, lane: Lane, verifier: Verifier, *, inexact: bool
     lane.restore(snapshot.length, snapshot.token_ids, snapshot.history_digest)
 
 
-def _joined_tokens(parts: Sequence[RawNumbers], is_kept: Booleans) -> RawNumbers:
-    """[layers, kv_heads, tokens, head_dim] each."""
-    whole: RawNumbers = np.concatenate(parts, axis=2)[:, :, is_kept]
-    return whole
+def _runs(are_kept: Booleans) -> list[slice]:
+    """Where what is kept begins and ends, ascending."""
+    edges = np.flatnonzero(np.diff(are_kept, prepend=False, append=False))
+    return [slice(start, end) for start, end in edges.reshape(-1, 2).tolist()]
+
+
+def _joined(parts: Sequence[NDArray[_Number]], kept: Sequence[list[slice]], axis: int = 0) -> NDArray[_Number]:
+    """What is kept of each; `axis` is that of the tokens. Nothing is copied where one run is all there is."""
+    before = (slice(None),) * axis
+    pieces = [part[(*before, run)] for part, runs in zip(parts, kept, strict=True) for run in runs]
+    return pieces[0] if len(pieces) == 1 else np.concatenate(pieces or [parts[0][(*before, slice(0))]], axis)

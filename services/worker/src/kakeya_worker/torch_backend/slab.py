@@ -54,21 +54,29 @@ class Slab:
     def read_lane(self, lane: int, slots: Integers) -> LaneContents:
         """Copies what the slots hold, in their order."""
         indices = torch.from_numpy(slots)
-        keys, values = (
-            torch.stack([tensor[lane][:, indices] for tensor in tensors]) for tensors in (self.keys, self.values)
-        )
+        keys, values = (_gathered(tensors, lane, indices) for tensors in (self.keys, self.values))
         return LaneContents(_raw(keys), _raw(values), _raw(self.final_hidden[lane].clone()))
 
     def write_lane(self, lane: int, slots: Integers, contents: LaneContents) -> None:
         """What `read_lane` returned, here or of another worker's slab. Raises ValueError where it does not fit."""
         indices = torch.from_numpy(slots)
         shape = (len(self.keys), self.keys[0].shape[1], len(slots), self.keys[0].shape[3])
-        keys, values = (_typed(raw, shape, self.keys[0].dtype) for raw in (contents.keys, contents.values))
-        final_hidden = _typed(contents.final_hidden, self.final_hidden.shape[1:], self.final_hidden.dtype)
-        for layer in range(len(self.keys)):
-            self.keys[layer][lane][:, indices] = keys[layer]
-            self.values[layer][lane][:, indices] = values[layer]
-        self.final_hidden[lane] = final_hidden
+        for raw in (contents.keys, contents.values):
+            _check(raw, shape, self.keys[0].dtype)
+        _check(contents.final_hidden, self.final_hidden.shape[1:], self.final_hidden.dtype)
+        for tensors, raw in ((self.keys, contents.keys), (self.values, contents.values)):
+            for tensor, layer in zip(tensors, raw, strict=True):
+                tensor[lane].index_copy_(1, indices, _typed(layer, tensor.dtype))
+        self.final_hidden[lane] = _typed(contents.final_hidden, self.final_hidden.dtype)
+
+
+def _gathered(tensors: list[Tensor], lane: int, indices: Tensor) -> Tensor:
+    """A copy of these slots of all layers, made once: no step runs meanwhile; [layers, kv_heads, tokens, head_dim]."""
+    _, num_heads, _, head_dim = tensors[0].shape
+    found = torch.empty((len(tensors), num_heads, len(indices), head_dim), dtype=tensors[0].dtype)
+    for layer, tensor in enumerate(tensors):
+        torch.index_select(tensor[lane], 1, indices, out=found[layer])
+    return found
 
 
 def _raw(tensor: Tensor) -> RawNumbers:
@@ -76,8 +84,12 @@ def _raw(tensor: Tensor) -> RawNumbers:
     return raw
 
 
-def _typed(raw: RawNumbers, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+def _check(raw: RawNumbers, shape: tuple[int, ...], dtype: torch.dtype) -> None:
     """Raises ValueError."""
     if raw.shape != tuple(shape) or raw.dtype != _RAW[dtype.itemsize][1]:
         raise ValueError(f"{raw.dtype} {raw.shape} is not {dtype} {tuple(shape)}")
+
+
+def _typed(raw: RawNumbers, dtype: torch.dtype) -> Tensor:
+    """A copy where torch takes none that is read-only, such as what a file had."""
     return torch.from_numpy(np.require(raw, requirements=["C", "W"])).view(dtype)

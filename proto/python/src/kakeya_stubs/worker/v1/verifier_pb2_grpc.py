@@ -76,6 +76,16 @@ class VerifierServiceStub:
                 request_serializer=kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.WriteSnapshotRequest.SerializeToString,
                 response_deserializer=kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.WriteSnapshotResponse.FromString,
                 _registered_method=True)
+        self.ReadLane = channel.unary_stream(
+                '/kakeya.worker.v1.VerifierService/ReadLane',
+                request_serializer=kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.ReadLaneRequest.SerializeToString,
+                response_deserializer=kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.ReadLaneResponse.FromString,
+                _registered_method=True)
+        self.WriteLane = channel.stream_unary(
+                '/kakeya.worker.v1.VerifierService/WriteLane',
+                request_serializer=kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.WriteLaneRequest.SerializeToString,
+                response_deserializer=kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.WriteLaneResponse.FromString,
+                _registered_method=True)
         self.DeleteSnapshots = channel.unary_unary(
                 '/kakeya.worker.v1.VerifierService/DeleteSnapshots',
                 request_serializer=kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.DeleteSnapshotsRequest.SerializeToString,
@@ -152,6 +162,22 @@ class VerifierServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ReadLane(self, request, context):
+        """Copies what the lane keeps, between two steps, and sends it as parts of a snapshot file; also while an operation runs.
+        For workers that do not read each other's snapshots.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def WriteLane(self, request_iterator, context):
+        """Takes a free lane that begins with what ReadLane of another worker has sent. SNAPSHOT_REFUSED where that is damaged,
+        or not of this worker's fingerprint.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def DeleteSnapshots(self, request, context):
         """Removes snapshots from the store; names that are not there count as removed.
         """
@@ -208,6 +234,16 @@ def add_VerifierServiceServicer_to_server(servicer, server):
                     servicer.WriteSnapshot,
                     request_deserializer=kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.WriteSnapshotRequest.FromString,
                     response_serializer=kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.WriteSnapshotResponse.SerializeToString,
+            ),
+            'ReadLane': grpc.unary_stream_rpc_method_handler(
+                    servicer.ReadLane,
+                    request_deserializer=kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.ReadLaneRequest.FromString,
+                    response_serializer=kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.ReadLaneResponse.SerializeToString,
+            ),
+            'WriteLane': grpc.stream_unary_rpc_method_handler(
+                    servicer.WriteLane,
+                    request_deserializer=kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.WriteLaneRequest.FromString,
+                    response_serializer=kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.WriteLaneResponse.SerializeToString,
             ),
             'DeleteSnapshots': grpc.unary_unary_rpc_method_handler(
                     servicer.DeleteSnapshots,
@@ -438,6 +474,60 @@ class VerifierService:
             '/kakeya.worker.v1.VerifierService/WriteSnapshot',
             kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.WriteSnapshotRequest.SerializeToString,
             kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.WriteSnapshotResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReadLane(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/kakeya.worker.v1.VerifierService/ReadLane',
+            kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.ReadLaneRequest.SerializeToString,
+            kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.ReadLaneResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def WriteLane(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_unary(
+            request_iterator,
+            target,
+            '/kakeya.worker.v1.VerifierService/WriteLane',
+            kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.WriteLaneRequest.SerializeToString,
+            kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.WriteLaneResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -59,6 +59,14 @@ class VerifierServiceStub:
     """
     WriteSnapshot: _grpc.UnaryUnaryMultiCallable[_verifier_pb2.WriteSnapshotRequest, _verifier_pb2.WriteSnapshotResponse]
     """Copies what the lane keeps, between two steps, and writes it into the snapshot store; also while an operation runs."""
+    ReadLane: _grpc.UnaryStreamMultiCallable[_verifier_pb2.ReadLaneRequest, _verifier_pb2.ReadLaneResponse]
+    """Copies what the lane keeps, between two steps, and sends it as parts of a snapshot file; also while an operation runs.
+    For workers that do not read each other's snapshots.
+    """
+    WriteLane: _grpc.StreamUnaryMultiCallable[_verifier_pb2.WriteLaneRequest, _verifier_pb2.WriteLaneResponse]
+    """Takes a free lane that begins with what ReadLane of another worker has sent. SNAPSHOT_REFUSED where that is damaged,
+    or not of this worker's fingerprint.
+    """
     DeleteSnapshots: _grpc.UnaryUnaryMultiCallable[_verifier_pb2.DeleteSnapshotsRequest, _verifier_pb2.DeleteSnapshotsResponse]
     """Removes snapshots from the store; names that are not there count as removed."""
     GetSlab: _grpc.UnaryUnaryMultiCallable[_verifier_pb2.GetSlabRequest, _verifier_pb2.GetSlabResponse]
@@ -93,6 +101,14 @@ class VerifierServiceAsyncStub(VerifierServiceStub):
     """
     WriteSnapshot: _aio.UnaryUnaryMultiCallable[_verifier_pb2.WriteSnapshotRequest, _verifier_pb2.WriteSnapshotResponse]  # type: ignore[assignment]
     """Copies what the lane keeps, between two steps, and writes it into the snapshot store; also while an operation runs."""
+    ReadLane: _aio.UnaryStreamMultiCallable[_verifier_pb2.ReadLaneRequest, _verifier_pb2.ReadLaneResponse]  # type: ignore[assignment]
+    """Copies what the lane keeps, between two steps, and sends it as parts of a snapshot file; also while an operation runs.
+    For workers that do not read each other's snapshots.
+    """
+    WriteLane: _aio.StreamUnaryMultiCallable[_verifier_pb2.WriteLaneRequest, _verifier_pb2.WriteLaneResponse]  # type: ignore[assignment]
+    """Takes a free lane that begins with what ReadLane of another worker has sent. SNAPSHOT_REFUSED where that is damaged,
+    or not of this worker's fingerprint.
+    """
     DeleteSnapshots: _aio.UnaryUnaryMultiCallable[_verifier_pb2.DeleteSnapshotsRequest, _verifier_pb2.DeleteSnapshotsResponse]  # type: ignore[assignment]
     """Removes snapshots from the store; names that are not there count as removed."""
     GetSlab: _aio.UnaryUnaryMultiCallable[_verifier_pb2.GetSlabRequest, _verifier_pb2.GetSlabResponse]  # type: ignore[assignment]
@@ -172,6 +188,26 @@ class VerifierServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_verifier_pb2.WriteSnapshotResponse, _abc.Awaitable[_verifier_pb2.WriteSnapshotResponse]]:
         """Copies what the lane keeps, between two steps, and writes it into the snapshot store; also while an operation runs."""
+
+    @_abc_1.abstractmethod
+    def ReadLane(
+        self,
+        request: _verifier_pb2.ReadLaneRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_verifier_pb2.ReadLaneResponse], _abc.AsyncIterator[_verifier_pb2.ReadLaneResponse]]:
+        """Copies what the lane keeps, between two steps, and sends it as parts of a snapshot file; also while an operation runs.
+        For workers that do not read each other's snapshots.
+        """
+
+    @_abc_1.abstractmethod
+    def WriteLane(
+        self,
+        request_iterator: _MaybeAsyncIterator[_verifier_pb2.WriteLaneRequest],
+        context: _ServicerContext,
+    ) -> _typing.Union[_verifier_pb2.WriteLaneResponse, _abc.Awaitable[_verifier_pb2.WriteLaneResponse]]:
+        """Takes a free lane that begins with what ReadLane of another worker has sent. SNAPSHOT_REFUSED where that is damaged,
+        or not of this worker's fingerprint.
+        """
 
     @_abc_1.abstractmethod
     def DeleteSnapshots(

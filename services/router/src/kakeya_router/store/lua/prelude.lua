@@ -118,6 +118,31 @@ local function is_recoverable()
   return tonumber(record[1] or 0) == 0 or (record[2] or '') ~= ''
 end
 
+-- The epoch of the next lane of a session script's session: greater than all under which one was opened anywhere.
+local function next_epoch()
+  local record = redis.call('HMGET', KEYS[1], 'epoch', 'offered_epoch')
+  return string.format('%.0f', math.max(record[1], record[2] or 0) + 1)
+end
+
+-- Why a worker has no lane for anybody, if it has none: 'away', its incarnation is not alive or is being emptied;
+-- 'full', it has not the bytes.
+local function refuses_lane(worker, incarnation, lane_bytes)
+  local record = redis.call('HMGET', worker, 'incarnation', 'slab_bytes', 'reserved_bytes')
+  if record[1] ~= incarnation or is_draining(worker) then
+    return 'away'
+  end
+  return record[2] - record[3] < tonumber(lane_bytes) and 'full'
+end
+
+-- Counts the lane that a session script's session is to have, of a worker and by its tenant and key.
+local function take_lane(worker, sessions, lane_bytes)
+  local record = redis.call('HMGET', KEYS[1], 'tenant', 'key_id')
+  redis.call('HINCRBY', worker, 'reserved_bytes', lane_bytes)
+  redis.call('HINCRBY', worker, 'num_sessions', 1)
+  count_lane(KEYS[7], record[1] or '', record[2] or '', lane_bytes, 1)
+  redis.call('SADD', sessions, ARGV[1])
+end
+
 -- Whether a session script's session may go, so that a tenant has its lane: nobody has used it for so long, and it is
 -- that tenant's own or of one that holds two lanes more at least. With one more, the two would take it from each other
 -- in turn.

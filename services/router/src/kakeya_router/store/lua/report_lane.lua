@@ -2,11 +2,16 @@
 -- KEYS    session, worker
 -- ARGV    incarnation, epoch, history_length, kv_live_bytes, retained, num_rewinds
 -- returns 'updated'
---         'kept'   the lane is being opened or closed, or was taken back since, or the record knows more
+--         'kept'   the lane is being opened or closed, or was taken back since, or the record knows more; or the session
+--                  may be on its way to this lane (see offer_lane.lua)
 --         'orphan' no lease covers the lane
 local record = redis.call('HMGET', KEYS[1],
-  'state', 'incarnation', 'epoch', 'history_length', 'kv_live_bytes', 'lane_rewinds')
+  'state', 'incarnation', 'epoch', 'history_length', 'kv_live_bytes', 'lane_rewinds',
+  'offered_epoch', 'offered_until_ms')
 local state, incarnation, epoch = record[1], record[2], record[3]
+if record[7] == ARGV[2] and tonumber(record[8] or 0) > now_ms() then
+  return 'kept'
+end
 if not state or state == 'lost' or state == 'failed' or incarnation ~= ARGV[1] or epoch ~= ARGV[2] then
   return 'orphan'
 end

@@ -9,20 +9,12 @@
 if redis.call('HGET', KEYS[2], 'claim') ~= ARGV[2] or redis.call('HGET', KEYS[1], 'state') ~= 'parked' then
   return {'gone'}
 end
-local worker = redis.call('HMGET', KEYS[3], 'incarnation', 'slab_bytes', 'reserved_bytes')
-if worker[1] ~= ARGV[4] or is_draining(KEYS[3]) then
-  return {'away'}
+local refusal = refuses_lane(KEYS[3], ARGV[4], ARGV[6])
+if refusal then
+  return {refusal}
 end
-if worker[2] - worker[3] < tonumber(ARGV[6]) then
-  return {'full'}
-end
-local record = redis.call('HMGET', KEYS[1], 'tenant', 'key_id', 'ttl_ms')
-redis.call('HINCRBY', KEYS[1], 'epoch', 1)
-redis.call('HSET', KEYS[1], 'state', 'open', 'worker_id', ARGV[3], 'incarnation', ARGV[4], 'address', ARGV[5],
-  'reserved_bytes', ARGV[6], 'history_length', 0, 'lane_rewinds', 0)
-redis.call('HINCRBY', KEYS[3], 'reserved_bytes', ARGV[6])
-redis.call('HINCRBY', KEYS[3], 'num_sessions', 1)
-count_lane(KEYS[7], record[1] or '', record[2] or '', ARGV[6], 1)
-redis.call('SADD', KEYS[4], ARGV[1])
-redis.call('ZADD', KEYS[5], now_ms() + record[3], ARGV[1])
+redis.call('HSET', KEYS[1], 'epoch', next_epoch(), 'state', 'open', 'worker_id', ARGV[3], 'incarnation', ARGV[4],
+  'address', ARGV[5], 'reserved_bytes', ARGV[6], 'history_length', 0, 'lane_rewinds', 0)
+take_lane(KEYS[3], KEYS[4], ARGV[6])
+redis.call('ZADD', KEYS[5], now_ms() + redis.call('HGET', KEYS[1], 'ttl_ms'), ARGV[1])
 return {'seated', redis.call('HGETALL', KEYS[1])}

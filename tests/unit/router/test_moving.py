@@ -1,0 +1,267 @@
+"""Sessions move to workers that do not read the snapshots of the one that is emptied."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from kakeya_router import moving
+from kakeya_router.store.session_store import SessionStore
+from kakeya_shared.errors import Draining, Internal, NoCapacity, SnapshotRefused, StoreUnavailable
+from tests.unit.router.fake_worker import BYTES_PER_TOKEN, LANE_BYTES, FakeWorker, Lane, SnapshotFiles
+from tests.unit.router.stack import FORGETFUL, Client, Stack, eventually, has_snapshot
+from tests.unit.router.test_parking import (
+    SESSION,
+    expected,
+    generated,
+    is_parked,
+    lean_on_the_store,
+    ledger,
+    state,
+    turns,
+)
+
+
+@pytest.fixture
+async def forgetful(stack: Stack) -> Client:
+    """Of a router whose journals do not reach back."""
+    return await stack.router(**FORGETFUL)
+
+
+@pytest.fixture
+async def left(stack: Stack, forgetful: Client) -> FakeWorker:
+    """Has no snapshot store."""
+    return await stack.worker(forgetful)
+
+
+@pytest.fixture
+async def session_id(forgetful: Client, left: FakeWorker) -> str:
+    """On `left`, with 10 tokens of which the journal has not all."""
+    session_id = await forgetful.session()
+    await turns(forgetful, session_id, 2)
+    return session_id
+
+
+async def holds(condition: Callable[[], object]) -> None:
+    """Waits until it does."""
+
+    async def is_true() -> bool:
+        return bool(condition())
+
+    await eventually(is_true)
+
+
+async def is_on(client: Client, session_id: str, worker: FakeWorker) -> bool:
+    return (await client.info(session_id)).worker == worker.worker_id
+
+
+async def test_what_the_journal_has_not_is_moved(
+    stack: Stack, forgetful: Client, left: FakeWorker, session_id: str
+) -> None:
+    other = await stack.worker(forgetful, "worker-b")
+    await forgetful.drain("worker-a")
+    await eventually(lambda: is_on(forgetful, session_id, other))
+    await holds(lambda: not left.lanes)
+    info = await forgetful.info(session_id)
+    assert (info.history_length, info.kv_live_bytes, info.epoch) == (10, 10 * BYTES_PER_TOKEN, 2)
+    assert await state(forgetful, session_id) == "OPEN"
+    assert await ledger(forgetful, "worker-a") == (0, 0, 0)
+    assert await ledger(forgetful, "worker-b") == (LANE_BYTES, 10 * BYTES_PER_TOKEN, 1)
+    await forgetful.beat(other)
+    assert other.lanes[session_id].epoch == 2
+    assert generated(await forgetful.generate(session_id, 5)) == expected(10, 15)
+    assert other.calls["Append"] == 0
+    await forgetful.close(session_id)
+    assert await ledger(forgetful, "worker-b") == (0, 0, 0)
+
+
+async def test_where_others_read_its_snapshots_it_is_parked(stack: Stack, client: Client) -> None:
+    files = SnapshotFiles()
+    worker = await stack.worker(client, files=files)
+    session_id = await client.session()
+    await client.append(session_id, range(30))
+    await stack.worker(client, "worker-b", files=files)
+    await client.drain("worker-a")
+    await eventually(lambda: is_parked(client, session_id))
+    assert not worker.calls["ReadLane"]
+
+
+async def test_its_new_worker_writes_it_into_its_own_store(stack: Stack, client: Client) -> None:
+    stores = SnapshotFiles("a"), SnapshotFiles("b")
+    await stack.worker(client, files=stores[0])
+    session_id = await client.session()
+    length = await lean_on_the_store(stack, client, session_id)
+    other = await stack.worker(client, "worker-b", files=stores[1])
+    await client.drain("worker-a")
+    await eventually(lambda: is_on(client, session_id, other))
+    await holds(lambda: stores[1].contents and not stores[0].contents)
+    await eventually(lambda: has_snapshot(stack, session_id, length))
+    other.stop_beating()
+    await other.vanish()
+    third = await stack.worker(client, "worker-c", files=stores[1])
+    assert generated(await client.generate(session_id, 5)) == expected(length, length + 5)
+    assert session_id in third.lanes
+
+
+async def test_only_a_worker_of_its_fingerprint_with_room_gets_it(
+    stack: Stack, forgetful: Client, left: FakeWorker, session_id: str
+) -> None:
+    await stack.worker(forgetful, "worker-b", fingerprint="0" * 64)
+    full = await stack.worker(forgetful, "worker-c", num_lanes=1)
+    await stack.redis.hset("kakeya:{tiny}:worker:worker-c", "reserved_bytes", LANE_BYTES)
+    await forgetful.drain("worker-a")
+    await asyncio.sleep(0.3)
+    assert set(left.lanes) == {session_id}
+    assert not full.calls["WriteLane"]
+    roomy = await stack.worker(forgetful, "worker-d")
+    await eventually(lambda: is_on(forgetful, session_id, roomy))
+
+
+@pytest.mark.parametrize(
+    ("method", "error"),
+    [
+        ("ReadLane", Internal("the backend failed")),
+        ("WriteLane", NoCapacity("no lane")),
+        ("WriteLane", SnapshotRefused("damaged")),
+        ("WriteLane", Draining("the worker is shutting down")),
+    ],
+)
+async def test_a_worker_that_does_not_take_it_is_passed_over(
+    stack: Stack, forgetful: Client, left: FakeWorker, session_id: str, method: str, error: Exception
+) -> None:
+    others = [await stack.worker(forgetful, f"worker-{name}") for name in "bc"]
+    (left if method == "ReadLane" else others[0]).failures[method] = [error]
+    await forgetful.drain("worker-a")
+    await holds(lambda: not left.lanes)
+    assert generated(await forgetful.generate(session_id, 5)) == expected(10, 15)
+    assert sum(len(worker.lanes) for worker in others) == 1
+
+
+async def test_a_call_that_comes_meanwhile_wins(
+    stack: Stack, forgetful: Client, left: FakeWorker, session_id: str
+) -> None:
+    other = await stack.worker(forgetful, "worker-b")
+    left.writing.clear()
+    await forgetful.drain("worker-a")
+    await holds(lambda: left.calls["ReadLane"])
+    assert generated(await forgetful.generate(session_id, 5)) == expected(10, 15)
+    left.writing.set()
+    await eventually(lambda: is_on(forgetful, session_id, other))
+    assert left.calls["ReadLane"] == 2
+    assert (await forgetful.info(session_id)).epoch == 3  # the first try has used one up
+    assert generated(await forgetful.generate(session_id, 5)) == expected(15, 20)
+
+
+async def test_what_happens_between_the_two_copies_is_not_lost(
+    stack: Stack, forgetful: Client, left: FakeWorker, session_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lane was copied as a whole, and then there is a turn."""
+    other = await stack.worker(forgetful, "worker-b")
+    move, calls = SessionStore.move, 0
+
+    async def late(self: SessionStore, *arguments: object) -> object:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            await turns(forgetful, session_id)
+        return await move(self, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(SessionStore, "move", late)
+    await forgetful.drain("worker-a")
+    await eventually(lambda: is_on(forgetful, session_id, other))
+    assert calls == 2
+    assert generated(await forgetful.generate(session_id, 5)) == expected(15, 20)
+
+
+async def test_of_several_routers_one_moves_it(
+    stack: Stack, forgetful: Client, left: FakeWorker, session_id: str
+) -> None:
+    for _ in range(2):
+        await stack.router(**FORGETFUL)
+    empty = await forgetful.session()  # the journal has all of it: it could be parked
+    other = await stack.worker(forgetful, "worker-b")
+    left.writing.clear()
+    await forgetful.drain("worker-a")
+    await asyncio.sleep(0.3)
+    assert left.calls["ReadLane"] == 2
+    left.writing.set()
+    for each in (session_id, empty):
+        await eventually(lambda: is_on(forgetful, each, other))  # noqa: B023  # awaited at once
+    assert generated(await forgetful.generate(session_id, 5)) == expected(10, 15)
+
+
+async def test_room_that_is_taken_meanwhile_is_not_taken_twice(
+    stack: Stack, forgetful: Client, left: FakeWorker, session_id: str
+) -> None:
+    other = await stack.worker(forgetful, "worker-b", num_lanes=1)
+    left.writing.clear()
+    await forgetful.drain("worker-a")
+    await holds(lambda: left.calls["ReadLane"])
+    other.num_lanes = 2  # in its slab only
+    taken = await forgetful.session()
+    left.writing.set()
+    await holds(lambda: other.calls["CloseSession"])
+    assert set(other.lanes) == {taken}
+    await forgetful.close(taken)
+    await eventually(lambda: is_on(forgetful, session_id, other))
+
+
+async def test_a_move_whose_end_redis_does_not_tell_is_found_out(
+    stack: Stack, forgetful: Client, left: FakeWorker, session_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = await stack.worker(forgetful, "worker-b")
+    move = SessionStore.move
+
+    async def lost_answer(self: SessionStore, *arguments: object) -> object:
+        await move(self, *arguments)  # type: ignore[arg-type]
+        monkeypatch.undo()
+        raise StoreUnavailable("no answer")
+
+    monkeypatch.setattr(SessionStore, "move", lost_answer)
+    await forgetful.drain("worker-a")
+    await eventually(lambda: is_on(forgetful, session_id, other))
+    assert [orphan.session_id for orphan in (await forgetful.beat(left)).orphans] == [session_id]
+    assert not (await forgetful.beat(other)).orphans
+    assert generated(await forgetful.generate(session_id, 5)) == expected(10, 15)
+
+
+async def test_a_lane_on_its_way_is_no_orphan_until_its_offer_lapses(
+    stack: Stack, forgetful: Client, left: FakeWorker, session_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = await stack.worker(forgetful, "worker-b")
+    monkeypatch.setattr(moving, "_OFFER_SECONDS", 0.5)
+    store, failed = SessionStore.move, asyncio.Event()
+
+    async def failing(self: SessionStore, *arguments: object) -> object:
+        failed.set()
+        raise StoreUnavailable("Redis is away")
+
+    monkeypatch.setattr(SessionStore, "move", failing)
+    await forgetful.drain("worker-a")
+    await failed.wait()
+    await forgetful.drain("worker-a", undo=True)
+    assert other.lanes[session_id].epoch == 2
+    assert not (await forgetful.beat(other)).orphans
+    await asyncio.sleep(0.6)
+    assert [orphan.epoch for orphan in (await forgetful.beat(other)).orphans] == [2]
+    monkeypatch.setattr(SessionStore, "move", store)
+    other.lanes.clear()
+    await forgetful.drain("worker-a")
+    await eventually(lambda: is_on(forgetful, session_id, other))
+    assert other.lanes[session_id].epoch == 3
+
+
+async def test_a_session_that_is_resumed_never_meets_a_lane_of_a_failed_move(
+    stack: Stack, client: Client, worker: FakeWorker
+) -> None:
+    other = await stack.worker(client, "worker-b")
+    session_id = await client.session()
+    await client.append(session_id, [1, 2])
+    holder, free = (worker, other) if session_id in worker.lanes else (other, worker)
+    await stack.redis.hset(SESSION.format(session_id), "offered_epoch", 2)
+    free.lanes[session_id] = Lane(2, 4, 16, False, "", [3, 4])
+    holder.stop_beating()
+    await holder.vanish()
+    assert generated(await client.generate(session_id, 5)) == expected(2, 7)
+    assert free.lanes[session_id].epoch == 3
+    assert free.lanes[session_id].token_ids[:2] == [1, 2]
