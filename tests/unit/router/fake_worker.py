@@ -110,7 +110,8 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
         rss_bytes: what heartbeats say of its memory; 0, as of a worker that cannot tell.
         forks: it knows `fork_from`.
         files: its snapshot store; None: it has none.
-        writing: clear it and no snapshot is written, and no lane read to its end.
+        writing: clear it and no snapshot is written.
+        reading: clear it and no lane is read to its end.
         draining: what heartbeats say of that.
         prefill_tokens_per_second: what it says of that.
     """
@@ -156,6 +157,8 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
         self.files = files
         self.writing = asyncio.Event()
         self.writing.set()
+        self.reading = asyncio.Event()
+        self.reading.set()
         self.draining = False
         self.prefill_tokens_per_second = 0.0
         self.server = RpcServer(
@@ -350,7 +353,7 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
         content = json.dumps([lane.sink, lane.window, lane.refuses, lane.token_ids]).encode()
         for byte in range(len(content)):
             yield pb.ReadLaneResponse(content=content[byte : byte + 1])
-            await self.writing.wait()
+            await self.reading.wait()
 
     async def WriteLane(self, requests: AsyncIterator[pb.WriteLaneRequest], context: object) -> pb.WriteLaneResponse:
         first = await anext(requests)

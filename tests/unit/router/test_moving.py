@@ -7,7 +7,7 @@ import pytest
 
 from kakeya_router import moving
 from kakeya_router.store.session_store import SessionStore
-from kakeya_shared.errors import Draining, Internal, NoCapacity, SnapshotRefused, StoreUnavailable
+from kakeya_shared.errors import BoundaryNotReachable, Draining, Internal, NoCapacity, SnapshotRefused, StoreUnavailable
 from tests.unit.router.fake_worker import BYTES_PER_TOKEN, LANE_BYTES, FakeWorker, Lane, SnapshotFiles
 from tests.unit.router.stack import FORGETFUL, Client, Stack, eventually, has_snapshot
 from tests.unit.router.test_parking import (
@@ -141,11 +141,11 @@ async def test_a_call_that_comes_meanwhile_wins(
     stack: Stack, forgetful: Client, left: FakeWorker, session_id: str
 ) -> None:
     other = await stack.worker(forgetful, "worker-b")
-    left.writing.clear()
+    left.reading.clear()
     await forgetful.drain("worker-a")
     await holds(lambda: left.calls["ReadLane"])
     assert generated(await forgetful.generate(session_id, 5)) == expected(10, 15)
-    left.writing.set()
+    left.reading.set()
     await eventually(lambda: is_on(forgetful, session_id, other))
     assert left.calls["ReadLane"] == 2
     assert (await forgetful.info(session_id)).epoch == 3  # the first try has used one up
@@ -173,6 +173,129 @@ async def test_what_happens_between_the_two_copies_is_not_lost(
     assert generated(await forgetful.generate(session_id, 5)) == expected(15, 20)
 
 
+@pytest.fixture
+def late_calls(
+    forgetful: Client, session_id: str, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[str, FakeWorker], None]:
+    """Has the session move to a worker after the next call has looked at it, and before the method of the store."""
+
+    def arrange(method: str, other: FakeWorker) -> None:
+        original = getattr(SessionStore, method)
+
+        async def late(self: SessionStore, *arguments: object, **more: object) -> object:
+            monkeypatch.setattr(SessionStore, method, original)
+            await forgetful.drain("worker-a")
+            await eventually(lambda: is_on(forgetful, session_id, other))
+            return await original(self, *arguments, **more)
+
+        monkeypatch.setattr(SessionStore, method, late)
+
+    return arrange
+
+
+async def test_a_call_that_looked_at_it_before_finds_it(
+    stack: Stack, forgetful: Client, session_id: str, late_calls: Callable[[str, FakeWorker], None]
+) -> None:
+    other = await stack.worker(forgetful, "worker-b")
+    late_calls("begin_operation", other)
+    assert generated(await forgetful.generate(session_id, 5)) == expected(10, 15)
+    assert (await forgetful.info(session_id)).epoch == 2
+
+
+async def test_a_fork_that_looked_at_it_before_finds_it(
+    stack: Stack, forgetful: Client, session_id: str, late_calls: Callable[[str, FakeWorker], None]
+) -> None:
+    other = await stack.worker(forgetful, "worker-b")
+    late_calls("use_source", other)
+    fork = await forgetful.session(fork_from={"session_id": session_id})
+    assert generated(await forgetful.generate(fork, 5)) == expected(10, 15)
+    assert fork in other.lanes
+
+
+async def test_an_earlier_fork_that_looked_at_it_before_finds_it(
+    stack: Stack, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await stack.worker(client)
+    session_id = await client.session()
+    await turns(client, session_id, 2)
+    other = await stack.worker(client, "worker-b")
+    original = SessionStore.use_source
+
+    async def late(self: SessionStore, *arguments: object, **more: object) -> object:
+        monkeypatch.undo()
+        await client.drain("worker-a")
+        await eventually(lambda: is_on(client, session_id, other))
+        return await original(self, *arguments, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(SessionStore, "use_source", late)
+    fork = await client.session(fork_from={"session_id": session_id, "boundary": 5})
+    assert generated(await client.generate(fork, 3)) == expected(5, 8)
+
+
+async def test_it_does_not_go_back_to_where_nobody_has_it(stack: Stack, client: Client) -> None:
+    """Its snapshots are in the store of a worker that it has left, and its new one has none."""
+    left = await stack.worker(client, files=SnapshotFiles("a"))
+    session_id = await client.session()
+    for _ in range(8):
+        length = await turns(client, session_id)
+        await eventually(lambda: has_snapshot(stack, session_id, length))  # noqa: B023  # awaited at once
+    other = await stack.worker(client, "worker-b")
+    await client.drain("worker-a")
+    await eventually(lambda: is_on(client, session_id, other))
+    left.stop_beating()
+    await left.vanish()
+    with pytest.raises(BoundaryNotReachable) as caught:
+        await client.rewind(session_id, length - 5)
+    assert caught.value.metadata["reachable"] == str(length)
+    assert generated(await client.generate(session_id, 5)) == expected(length, length + 5)
+
+
+async def test_a_turn_that_ended_just_before_is_in_the_new_store(stack: Stack, client: Client) -> None:
+    """While its old worker still writes, its new one is asked to."""
+    stores = SnapshotFiles("a"), SnapshotFiles("b")
+    left = await stack.worker(client, files=stores[0])
+    session_id = await client.session()
+    length = await lean_on_the_store(stack, client, session_id)
+    left.writing.clear()
+    length = await turns(client, session_id)
+    other = await stack.worker(client, "worker-b", files=stores[1])
+    left.reading.clear()
+    await client.drain("worker-a")
+    await holds(lambda: left.calls["ReadLane"])
+    left.reading.set()
+    await eventually(lambda: is_on(client, session_id, other))
+    left.writing.set()
+    await holds(lambda: any(f"-{length}." in name for name in stores[1].contents))
+
+
+async def test_what_no_worker_takes_is_parked_if_its_journal_has_all(
+    stack: Stack, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As with workers of a version that cannot be asked."""
+    left = await stack.worker(client)
+    session_id = await client.session()
+    await client.append(session_id, range(5))
+    await stack.worker(client, "worker-b")
+    left.failures["ReadLane"] = [Internal("no such method")] * 100
+    await client.drain("worker-a")
+    await eventually(lambda: is_parked(client, session_id))
+    assert generated(await client.generate(session_id, 5)) == expected(5, 10)
+
+
+async def test_what_no_worker_takes_is_not_copied_over_and_over(
+    stack: Stack, forgetful: Client, left: FakeWorker, session_id: str
+) -> None:
+    other = await stack.worker(forgetful, "worker-b")
+    left.failures["ReadLane"] = [Internal("no such method")] * 100
+    await forgetful.drain("worker-a")
+    await holds(lambda: left.calls["ReadLane"])
+    await asyncio.sleep(0.5)  # some passes
+    assert left.calls["ReadLane"] == 1
+    assert set(left.lanes) == {session_id}
+    assert not other.lanes
+    assert await state(forgetful, session_id) == "OPEN"
+
+
 async def test_of_several_routers_one_moves_it(
     stack: Stack, forgetful: Client, left: FakeWorker, session_id: str
 ) -> None:
@@ -180,11 +303,11 @@ async def test_of_several_routers_one_moves_it(
         await stack.router(**FORGETFUL)
     empty = await forgetful.session()  # the journal has all of it: it could be parked
     other = await stack.worker(forgetful, "worker-b")
-    left.writing.clear()
+    left.reading.clear()
     await forgetful.drain("worker-a")
     await asyncio.sleep(0.3)
     assert left.calls["ReadLane"] == 2
-    left.writing.set()
+    left.reading.set()
     for each in (session_id, empty):
         await eventually(lambda: is_on(forgetful, each, other))  # noqa: B023  # awaited at once
     assert generated(await forgetful.generate(session_id, 5)) == expected(10, 15)
@@ -194,12 +317,12 @@ async def test_room_that_is_taken_meanwhile_is_not_taken_twice(
     stack: Stack, forgetful: Client, left: FakeWorker, session_id: str
 ) -> None:
     other = await stack.worker(forgetful, "worker-b", num_lanes=1)
-    left.writing.clear()
+    left.reading.clear()
     await forgetful.drain("worker-a")
     await holds(lambda: left.calls["ReadLane"])
     other.num_lanes = 2  # in its slab only
     taken = await forgetful.session()
-    left.writing.set()
+    left.reading.set()
     await holds(lambda: other.calls["CloseSession"])
     assert set(other.lanes) == {taken}
     await forgetful.close(taken)

@@ -1,5 +1,6 @@
 """Snapshot stores: every plugin that is installed keeps files whole, and says what it holds."""
 
+import resource
 import threading
 import time
 from pathlib import Path
@@ -85,20 +86,17 @@ def test_several_threads_write_at_once(store: SnapshotStore) -> None:
     assert {name: store.read(name) for name in names(store)} == contents
 
 
-def test_half_written_files_have_names_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A full disk leaves nothing; a process that was killed leaves what the sweep finds."""
+def test_half_written_files_have_names_of_their_own(tmp_path: Path) -> None:
+    """A disk that takes no more leaves nothing; a process that was killed leaves what the sweep finds."""
     store = open_store(str(tmp_path))
     store.write(NAME, b"before")
-
-    def full(path: Path, content: bytes) -> int:
-        with path.open("wb") as file:
-            file.write(content[:3])
-        raise OSError(28, "No space left on device", str(path))
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "write_bytes", full)
-        with pytest.raises(SnapshotStoreError, match="No space left"):
-            store.write(NAME, b"after")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, limits[1]))
+    try:
+        with pytest.raises(SnapshotStoreError, match="File too large"):
+            store.write(NAME, b"after", bytes(1 << 20))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert store.read(NAME) == b"before"
     assert names(store) == {NAME}
     (tmp_path / "pool" / "left.0123456789abcdef.part").touch()

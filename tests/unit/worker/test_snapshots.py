@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -233,12 +233,19 @@ async def test_without_a_store_there_are_no_snapshots(engine: Engine) -> None:
             await call
 
 
+@pytest.mark.parametrize(
+    "damaged",
+    [lambda content: b"", lambda content: content[:-1], lambda content: content[:-1] + bytes([content[-1] ^ 1])],
+    ids=["empty", "cut off", "another last byte"],
+)
 async def test_what_cannot_be_read_back_is_no_snapshot(
-    engine: Engine, store: FileSnapshotStore, monkeypatch: pytest.MonkeyPatch
+    engine: Engine, store: FileSnapshotStore, monkeypatch: pytest.MonkeyPatch, damaged: Callable[[bytes], bytes]
 ) -> None:
     prepare(engine, 20)
     snapshots = Snapshots(engine, store)
-    monkeypatch.setattr(store, "read", lambda name: b"something else")
+    read = store.read
+    monkeypatch.setattr(store, "read", lambda name: damaged(read(name)))
+    monkeypatch.setattr("kakeya_worker.snapshots._COMPARED_BYTES", 1000)  # of many
     with pytest.raises(SnapshotStoreUnavailable, match="read back"):
         await write(snapshots)
 
@@ -250,10 +257,10 @@ async def test_writing_holds_up_no_step(engine: Engine, store: FileSnapshotStore
     stuck, freed = threading.Event(), threading.Event()
     write_file = store.write
 
-    def slow(name: str, content: bytes) -> None:
+    def slow(name: str, *pieces: bytes | memoryview) -> None:
         stuck.set()
         assert freed.wait(TIMEOUT)
-        write_file(name, content)
+        write_file(name, *pieces)
 
     store.write = slow  # type: ignore[method-assign]  # a disk that hangs cannot be had otherwise
     snapshots = Snapshots(engine, store)

@@ -82,7 +82,12 @@ class Draining:
         """Takes away what is idle now; raises StoreUnavailable."""
         slots = asyncio.Semaphore(_NUM_AT_ONCE)
         while records := await self._session_store.idle_of(worker.pool, worker.incarnation, _BATCH):
-            if not any(await asyncio.gather(*(self._take_away(record, slots) for record in records))):
+            taking = (self._take_away(record, slots) for record in records)
+            taken = await asyncio.gather(*taking, return_exceptions=True)  # all of them have ended then
+            for error in taken:
+                if isinstance(error, BaseException):
+                    raise error
+            if not any(taken):
                 return  # what is left cannot go anywhere, or is in use again
 
     async def _take_away(self, record: SessionRecord, slots: asyncio.Semaphore) -> bool:

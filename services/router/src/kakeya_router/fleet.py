@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 import structlog
 
-from kakeya_router.store.records import WorkerRecord
+from kakeya_router.store.records import SessionRecord, WorkerRecord
 from kakeya_router.store.worker_store import WorkerStore
 from kakeya_shared.errors import StoreUnavailable
 
@@ -38,6 +38,13 @@ class Fleet:
             for worker in self._by_incarnation.values()
             if worker.pool == pool and worker.snapshot_store == snapshot_store
         ]
+
+    def has_reader(self, record: SessionRecord) -> bool:
+        """Whether a worker could have the session from its snapshots."""
+        return any(
+            worker.fingerprint == record.fingerprint and not worker.draining
+            for worker in self.with_store(record.pool, record.snapshot_store)
+        )
 
     async def run(self) -> None:
         """Looks until it is cancelled."""

@@ -1,5 +1,6 @@
 """Moves idle sessions from worker to worker, where these do not read each other's snapshots."""
 
+import time
 from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import replace
@@ -23,6 +24,7 @@ _TRANSFER_SECONDS = 60.0
 # Its end, and the script that follows.
 _OFFER_SECONDS = _TRANSFER_SECONDS + 10.0
 _CLOSE_SECONDS = 10.0
+_PAUSE_SECONDS = 5.0
 
 
 class Move(Enum):
@@ -30,9 +32,9 @@ class Move(Enum):
 
     MOVED = auto()
     KEPT = auto()
-    """It is where it was: somebody uses or moves it, or no worker has taken it. It may be tried again."""
+    """It is where it was, and to be tried again: somebody uses or moves it, or it can go nowhere else now."""
     NOWHERE = auto()
-    """No worker would take it, or it is not worth it: another one reads its snapshots, and to park it costs less."""
+    """It is not worth it, or no worker takes it; if it is parked, it can be had again."""
 
 
 class Moving:
@@ -58,16 +60,31 @@ class Moving:
         self._placement = placement
         self._snapshotting = snapshotting
         self._tasks = tasks
+        self._paused_until: dict[str, float] = {}  # by session
 
     async def move(self, record: SessionRecord) -> Move:
         """Gives the session a lane on another worker; raises StoreUnavailable."""
-        places = await self._places(record)
-        for worker in places:
-            if await self._tasks.complete(self._move_to(worker, record)):
-                return Move.MOVED
-        return Move.KEPT if places else Move.NOWHERE
+        others = await self._others(record)
+        if not others:
+            return Move.NOWHERE
+        if self._paused_until.get(record.session_id, 0.0) > time.monotonic():
+            return Move.KEPT
+        roomy = [worker for worker in others if worker.has_room]
+        for worker in self._placement.order(roomy) if roomy else ():
+            try:
+                is_moved = await self._tasks.complete(self._move_to(worker, record))
+            except StoreUnavailable:
+                raise
+            except (WorkerError, KakeyaError) as error:
+                _log.info("a session was not moved", session_id=record.session_id, error=repr(error))
+                self._pause(record.session_id)
+            else:
+                return Move.MOVED if is_moved else Move.KEPT
+        # Parked, it could be had again from its journal only: nobody else reads its snapshots.
+        return Move.NOWHERE if record.journal_start == 0 else Move.KEPT
 
-    async def _places(self, record: SessionRecord) -> Sequence[WorkerRecord]:
+    async def _others(self, record: SessionRecord) -> Sequence[WorkerRecord]:
+        """Workers that could hold it and do not read its snapshots; none where one does: to park it costs less."""
         workers = await self._worker_store.workers(record.pool)
         left = next((worker for worker in workers if worker.incarnation == record.incarnation), None)
         others = [
@@ -77,10 +94,16 @@ class Moving:
         ]
         if left is None or any(left.snapshot_store and other.snapshot_store == left.snapshot_store for other in others):
             return ()
-        roomy = [worker for worker in others if worker.has_room]
-        return self._placement.order(roomy) if roomy else ()
+        return others
+
+    def _pause(self, session_id: str) -> None:
+        """What was refused is copied again only after a while."""
+        now = time.monotonic()
+        self._paused_until = {each: until for each, until in self._paused_until.items() if until > now}
+        self._paused_until[session_id] = now + _PAUSE_SECONDS
 
     async def _move_to(self, worker: WorkerRecord, record: SessionRecord) -> bool:
+        """Whether it has moved; raises WorkerError or KakeyaError: this worker has not taken it."""
         offer = await self._store.offer_lane(record, _OFFER_SECONDS)
         if offer.outcome != "offered":
             return False
@@ -94,19 +117,22 @@ class Moving:
         )
         try:
             moved = await self._exchange(record, there)
-        except (WorkerError, KakeyaError) as error:
-            if isinstance(error, StoreUnavailable):
-                raise
-            _log.info("a session was not moved", session_id=record.session_id, error=repr(error))
-            moved = None
+        except StoreUnavailable:
+            raise  # nobody knows which of the two lanes it has; the other one will be an orphan
+        except (WorkerError, KakeyaError):
+            await self._withdraw(record, there)
+            raise
         if moved is None:
-            await self._close_lane(there)
-            await self._store.withdraw_lane(record, there.epoch)
+            await self._withdraw(record, there)
             return False
         await self._close_lane(record)
         self._snapshotting.consider(moved, moved.journal_length, is_turn=True)
         _log.info("session moved", session_id=record.session_id, worker_id=moved.worker_id, left=record.worker_id)
         return True
+
+    async def _withdraw(self, record: SessionRecord, there: SessionRecord) -> None:
+        await self._close_lane(there)
+        await self._store.withdraw_lane(record, there.epoch)
 
     async def _exchange(self, record: SessionRecord, there: SessionRecord) -> SessionRecord | None:
         async with aclosing(self._workers.at(record.address).read_lane(record, _TRANSFER_SECONDS)) as parts:

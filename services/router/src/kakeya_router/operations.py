@@ -135,6 +135,8 @@ class Operations:
             )
             operation.record = reply.record or operation.record
             operation.journal = self._journal(operation)
+            if reply.outcome == "moved":
+                continue
             operation.homeless = reply.outcome == "homeless"
             if reply.outcome in ("begun", "homeless"):
                 return

@@ -1,5 +1,7 @@
 """Taking the last tokens of a history back: `RewindSession`."""
 
+from dataclasses import replace
+
 from kakeya_router import candidates, past, snapshot_plan, validation
 from kakeya_router.detached_tasks import DetachedTasks
 from kakeya_router.fleet import Fleet
@@ -70,6 +72,8 @@ class Rewinding:
         return operation.record
 
     async def _taken_back(self, operation: Operation, length: int) -> LaneState:
+        if self._fleet.worker(operation.record.incarnation) is None:
+            await self._fleet.look()  # it has joined just now, or is gone
         if operation.record.num_dropped_tokens == 0 and await self._in_its_lane(operation, length):
             return lane_state(operation.record)
         operation.at_worker = True
@@ -82,8 +86,6 @@ class Rewinding:
         was.
         """
         record = operation.record
-        if self._fleet.worker(record.incarnation) is None:
-            await self._fleet.look()  # it has joined just now, or is gone
         if self._fleet.worker(record.incarnation) is None:
             raise candidates.unreachable()
         operation.at_worker = True
@@ -103,9 +105,10 @@ class Rewinding:
         while True:
             before, store = snapshot_plan.parse(record.snapshots), record.snapshot_store
             kept: Snapshots = tuple(each for each in before if each.length <= length)
-            if length and not past.is_reachable(record, length):
+            read = record if self._fleet.has_reader(record) else replace(record, snapshots="")
+            if length and not past.is_reachable(read, length):
                 if lane_rewinds is None:
-                    raise past.not_reachable(record, length)
+                    raise past.not_reachable(read, length)
                 if worker is not None and worker.snapshot_store:
                     new = new or await self._snapshotting.write(record, 0)
                     kept, store = (new,), worker.snapshot_store

@@ -218,8 +218,17 @@ class Snapshotting:
         finally:
             turn_has_ended = self._writing.pop(session_id)
         if turn_has_ended:
-            self._writing[session_id] = False
-            await self._write(session_id, worker, mark)
+            await self._consider_again(session_id)
+
+    async def _consider_again(self, session_id: str) -> None:
+        """It may have moved while it was written."""
+        try:
+            record = await self._store.get(session_id)
+        except StoreUnavailable as error:
+            _log.info("a snapshot waits for Redis", session_id=session_id, error=error.message)
+            return
+        if record is not None:
+            self.consider(record, record.journal_length, is_turn=True)
 
     def _warn(self, worker: WorkerRecord, error: Exception) -> None:
         """Once, until it works again: it would be said with each turn of each session."""

@@ -65,9 +65,10 @@ class Sources:
     async def _at_its_end(self, record: SessionRecord, point: ForkPoint) -> Reply:
         boundary = point.boundary if point.HasField("boundary") else None
         reply = await self._store.use_source(record, boundary)
-        while reply.outcome == "left":
-            async with self._operations.running(record, _INTENT):
-                pass  # on the way in, what was left behind is ended
+        while reply.outcome in ("left", "moved"):
+            if reply.outcome == "left":
+                async with self._operations.running(record, _INTENT):
+                    pass  # on the way in, what was left behind is ended
             record = ownership.callers_own(await self._store.get(record.session_id))  # it may be elsewhere now
             reply = await self._store.use_source(record, boundary)
         if reply.outcome == "empty":
@@ -77,8 +78,12 @@ class Sources:
     async def _earlier(self, record: SessionRecord, point: ForkPoint) -> SessionRecord:
         if not point.boundary:
             raise EmptyHistory("no session branches off before the first token of another")
-        is_reachable = past.is_reachable(record, point.boundary)
-        reply = await self._store.use_source(record, point.boundary, is_reachable=is_reachable)
+        while True:
+            is_reachable = past.is_reachable(record, point.boundary)
+            reply = await self._store.use_source(record, point.boundary, is_reachable=is_reachable)
+            if reply.outcome != "moved" or reply.record is None:
+                break
+            record = reply.record
         return _source(reply, record, point)
 
 

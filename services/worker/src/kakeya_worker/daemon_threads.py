@@ -18,6 +18,7 @@ class DaemonThreads:
 
     def __init__(self, num_threads: int, name: str) -> None:
         self._closed = False
+        self._closing = threading.Lock()
         self._waiting: SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = SimpleQueue()
         self._threads = [
             threading.Thread(target=self._work, name=f"{name}-{number}", daemon=True) for number in range(num_threads)
@@ -28,19 +29,21 @@ class DaemonThreads:
     def submit(self, work: Callable[[], _T]) -> "Future[_T]":
         """What becomes of it; cancelled where `close` came first."""
         future: Future[_T] = Future()
-        if self._closed:
-            future.cancel()
-        else:
-            self._waiting.put((future, work))
+        with self._closing:
+            if self._closed:
+                future.cancel()
+            else:
+                self._waiting.put((future, work))
         return future
 
     def close(self, timeout_seconds: float) -> bool:
         """Waits for the work that was begun, and cancels the rest; whether no thread is left."""
         deadline = time.monotonic() + timeout_seconds
-        self._closed = True
-        self._cancel_waiting()
-        for _ in self._threads:
-            self._waiting.put(None)
+        with self._closing:
+            self._closed = True
+            self._cancel_waiting()
+            for _ in self._threads:
+                self._waiting.put(None)
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
         return not any(thread.is_alive() for thread in self._threads)
@@ -56,10 +59,14 @@ class DaemonThreads:
 
     def _work(self) -> None:
         while (waiting := self._waiting.get()) is not None:
-            future, work = waiting
-            if not future.set_running_or_notify_cancel():
-                continue
-            try:
-                future.set_result(work())
-            except BaseException as error:  # whoever waits for it has to learn it
-                future.set_exception(error)
+            _do(*waiting)
+            del waiting  # it may hold as much as a lane does
+
+
+def _do(future: Future[Any], work: Callable[[], Any]) -> None:
+    if not future.set_running_or_notify_cancel():
+        return
+    try:
+        future.set_result(work())
+    except BaseException as error:  # whoever waits for it has to learn it
+        future.set_exception(error)

@@ -1,46 +1,57 @@
 """Lanes on their way from worker to worker: the content of a snapshot file, in parts."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 
-from kakeya_shared.errors import SnapshotRefused
+from kakeya_shared.errors import NoCapacity, SnapshotRefused
 from kakeya_worker import snapshot_file
 from kakeya_worker.engine.engine import Engine
 from kakeya_worker.engine.operation import OpenLane
 
 PART_BYTES = 1 << 20
+# Each holds as much memory as a lane, for as long as whoever receives takes. Only one side has such a bound: with two,
+# transfers could wait for each other.
+_NUM_READ_AT_ONCE = 4
 # Of a file beside K and V: names, sizes and the final hidden vector, and for each token its id and position.
 _OVERHEAD_BYTES = 2 << 20
 _TOKEN_BYTES = 12
 
 
-async def read(engine: Engine, session_id: str, epoch: int) -> AsyncIterator[bytes]:
-    """Copies what a session's lane keeps, between two steps; yields it in parts of PART_BYTES.
+class LaneTransfer:
+    """Sends and receives lanes."""
 
-    Raises:
-        SessionNotFound, StaleEpoch
-    """
-    taken = await asyncio.wrap_future(engine.take_snapshot(session_id, epoch))
-    content = memoryview(await asyncio.to_thread(snapshot_file.encode, taken))
-    for start in range(0, len(content), PART_BYTES):
-        yield bytes(content[start : start + PART_BYTES])
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._reading = asyncio.Semaphore(_NUM_READ_AT_ONCE)
 
+    async def read(self, session_id: str, epoch: int) -> AsyncGenerator[bytes, None]:
+        """Copies what a session's lane keeps, between two steps; yields it in parts of at most PART_BYTES.
 
-async def write(engine: Engine, session_id: str, epoch: int, tenant: str, parts: AsyncIterator[bytes]) -> OpenLane:
-    """Opens a session with what `read` of another worker has yielded.
+        Raises:
+            SessionNotFound, StaleEpoch
+        """
+        async with self._reading:
+            taken = await asyncio.wrap_future(self._engine.take_snapshot(session_id, epoch))
+            for piece in await asyncio.to_thread(snapshot_file.pieces, taken):
+                for start in range(0, len(piece), PART_BYTES):
+                    yield bytes(piece[start : start + PART_BYTES])
 
-    Raises:
-        SnapshotRefused: it is damaged, or not of this fingerprint, or larger than a lane.
-        InvalidField, NoCapacity, StaleEpoch, Draining
-    """
-    content, most = bytearray(), _most_bytes(engine)
-    async for part in parts:
-        content += part
-        if len(content) > most:
-            raise SnapshotRefused(f"it has more than the {most} bytes of a lane")
-    whole = await asyncio.to_thread(snapshot_file.decode, content)
-    return await asyncio.wrap_future(engine.restore(session_id, epoch, whole, tenant))
+    async def write(self, session_id: str, epoch: int, tenant: str, parts: AsyncIterator[bytes]) -> OpenLane:
+        """Opens a session with what `read` of another worker has yielded.
 
-
-def _most_bytes(engine: Engine) -> int:
-    return engine.lanes.totals().lane_bytes + engine.lanes.geometry.num_slots * _TOKEN_BYTES + _OVERHEAD_BYTES
+        Raises:
+            SnapshotRefused: it is damaged, or not of this fingerprint, or larger than a lane.
+            NoCapacity: there is no lane; then nothing is received.
+            InvalidField, StaleEpoch, Draining
+        """
+        totals = self._engine.lanes.totals()
+        if totals.num_lanes_in_use == totals.num_lanes and session_id not in self._engine.lanes:
+            raise NoCapacity("every lane is in use")
+        most = totals.lane_bytes + self._engine.lanes.geometry.num_slots * _TOKEN_BYTES + _OVERHEAD_BYTES
+        content = bytearray()
+        async for part in parts:
+            content += part
+            if len(content) > most:
+                raise SnapshotRefused(f"it has more than the {most} bytes of a lane")
+        whole = await asyncio.to_thread(snapshot_file.decode, content)
+        return await asyncio.wrap_future(self._engine.restore(session_id, epoch, whole, tenant))

@@ -24,6 +24,11 @@ _INTEGERS = ("sink", "window", "start", "length")
 
 def encode(snapshot: Snapshot) -> bytes:
     """A file's content: little-endian, K and V [layers, kv_heads, tokens, head_dim] in the order of the history."""
+    return b"".join(pieces(snapshot))
+
+
+def pieces(snapshot: Snapshot) -> list[bytes | memoryview]:
+    """A file's content, not joined: that is a copy of all of it, and holds up all threads."""
     contents = snapshot.contents
     data = {  # the widest first, so that each is aligned to its numbers
         "positions": ("I64", snapshot.positions),
@@ -47,7 +52,7 @@ def encode(snapshot: Snapshot) -> bytes:
         at += array.nbytes
     header = json.dumps(entries).encode()
     header = header.ljust(-(-len(header) // 8) * 8)
-    return b"".join([len(header).to_bytes(8, "little"), header, *(_bytes(array) for array in arrays.values())])
+    return [len(header).to_bytes(8, "little"), header, *(_bytes(array) for array in arrays.values())]
 
 
 def decode(content: bytes | bytearray) -> Snapshot:
@@ -92,8 +97,9 @@ def _array(body: memoryview, dtype: str, shape: list[int], data_offsets: list[in
 
 
 def _checksum(facts: dict[str, str], data: dict[str, NDArray[Any]]) -> str:
-    """XXH3, 128 bits, of all facts, and of all tensors with their names and shapes: against damage, as fast as memory is
-    read. Who can write into the store can write snapshots.
+    """XXH3, 128 bits, of all facts, and of all tensors with their names and shapes.
+
+    It is against damage: who can write into the store can write snapshots.
     """
     told = xxhash.xxh3_128(json.dumps(facts, sort_keys=True).encode())
     for name in sorted(data):

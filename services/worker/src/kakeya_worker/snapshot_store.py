@@ -44,8 +44,12 @@ class SnapshotStore(Protocol):
 
     def __init__(self, url: str) -> None: ...
 
-    def write(self, name: str, content: bytes) -> None:
-        """Keeps a file, for good once this returns: whoever reads meanwhile finds all of it or nothing."""
+    def write(self, name: str, *pieces: bytes | memoryview) -> None:
+        """Keeps a file, for good once this returns: whoever reads meanwhile finds all of it or nothing.
+
+        Args:
+            pieces: its content, one after the other.
+        """
         ...
 
     def read(self, name: str) -> bytes:

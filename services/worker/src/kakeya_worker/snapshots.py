@@ -25,7 +25,8 @@ _SUFFIX = ".safetensors"
 _MAX_NAMES = 1024
 # One writes while the other reads for a session that somebody waits for.
 _NUM_THREADS = 2
-_PIECE_BYTES = 1 << 22
+# A comparison makes a note of each byte.
+_COMPARED_BYTES = 1 << 22
 
 _T = TypeVar("_T")
 
@@ -122,10 +123,11 @@ class Snapshots:
 
 
 def _written(store: SnapshotStore, prefix: str, snapshot: Snapshot) -> WrittenSnapshot:
-    content = snapshot_file.encode(snapshot)
+    pieces = snapshot_file.pieces(snapshot)
     name = f"{prefix}-{snapshot.length}{_SUFFIX}"
-    store.write(name, content)
-    if not _is_same(store.read(name), content):
+    store.write(name, *pieces)
+    content = store.read(name)
+    if not _is_made_of(content, pieces):
         raise SnapshotStoreError(f"{name}: what was read back is not what was written")
     return WrittenSnapshot(name, snapshot.length, len(content))
 
@@ -137,13 +139,18 @@ def _read_one(store: SnapshotStore, name: str) -> Snapshot:
         raise SnapshotRefused(f"{name}: {refused.message}") from refused
 
 
-def _is_same(content: bytes, other: bytes) -> bool:
-    """By NumPy, which leaves the interpreter to other threads meanwhile; in pieces, for it notes each byte."""
-    if len(content) != len(other):
+def _is_made_of(content: bytes, pieces: Sequence[bytes | memoryview]) -> bool:
+    """By NumPy, which leaves the interpreter to other threads meanwhile."""
+    if len(content) != sum(map(len, pieces)):
         return False
-    one, two = (np.frombuffer(each, np.uint8) for each in (content, other))
-    pieces = (slice(start, start + _PIECE_BYTES) for start in range(0, len(one), _PIECE_BYTES))
-    return all(np.array_equal(one[piece], two[piece]) for piece in pieces)
+    start = 0
+    for piece in pieces:
+        for at in range(0, len(piece), _COMPARED_BYTES):
+            one = np.frombuffer(piece[at : at + _COMPARED_BYTES], np.uint8)
+            if not np.array_equal(one, np.frombuffer(content, np.uint8, len(one), start + at)):
+                return False
+        start += len(piece)
+    return True
 
 
 def _check_names(names: Sequence[str]) -> None:

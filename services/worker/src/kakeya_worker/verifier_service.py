@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 
 import structlog
 
@@ -10,10 +11,11 @@ from kakeya_shared.errors import NoWorker
 from kakeya_shared.rpc_boundary import Context
 from kakeya_stubs.worker.v1 import verifier_pb2 as pb
 from kakeya_stubs.worker.v1.verifier_pb2_grpc import VerifierServiceServicer
-from kakeya_worker import generate_request, lane_transfer, open_request
+from kakeya_worker import generate_request, open_request
 from kakeya_worker.engine.engine import Engine
 from kakeya_worker.engine.operation import Append, Finish, Generate, GenerateResult, LaneState, OpenLane
 from kakeya_worker.engine.sampling import TokenDetail
+from kakeya_worker.lane_transfer import LaneTransfer
 from kakeya_worker.snapshots import Snapshots
 
 SERVICE_NAME = "kakeya.worker.v1.VerifierService"
@@ -30,11 +32,11 @@ class VerifierService(VerifierServiceServicer):
     """Until a model is loaded every call is UNAVAILABLE."""
 
     def __init__(self) -> None:
-        self._serving: tuple[Engine, Snapshots] | None = None
+        self._serving: tuple[Engine, Snapshots, LaneTransfer] | None = None
 
     def begin(self, engine: Engine, snapshots: Snapshots) -> None:
         """From here on calls are answered."""
-        self._serving = engine, snapshots
+        self._serving = engine, snapshots, LaneTransfer(engine)
 
     async def OpenSession(self, request: pb.OpenSessionRequest, context: Context) -> pb.OpenSessionResponse:
         engine = self._engine(request.session_id)
@@ -130,16 +132,17 @@ class VerifierService(VerifierServiceServicer):
         return pb.WriteSnapshotResponse(name=written.name, length=written.length, size_bytes=written.size_bytes)
 
     async def ReadLane(self, request: pb.ReadLaneRequest, context: Context) -> AsyncIterator[pb.ReadLaneResponse]:
-        engine = self._engine(request.session_id)
-        async for content in lane_transfer.read(engine, request.session_id, request.epoch):
-            yield pb.ReadLaneResponse(content=content)
+        transfer = self._transfer(request.session_id)
+        async with aclosing(transfer.read(request.session_id, request.epoch)) as parts:
+            async for content in parts:
+                yield pb.ReadLaneResponse(content=content)
 
     async def WriteLane(self, requests: AsyncIterator[pb.WriteLaneRequest], context: Context) -> pb.WriteLaneResponse:
         first = await anext(requests, pb.WriteLaneRequest())
-        engine = self._engine(first.session_id)
+        transfer = self._transfer(first.session_id)
         open_request.check_lease(first)
         parts = (request.content async for request in requests)
-        opened = await lane_transfer.write(engine, first.session_id, first.epoch, first.tenant, parts)
+        opened = await transfer.write(first.session_id, first.epoch, first.tenant, parts)
         return pb.WriteLaneResponse(lane=_lane_state(opened.state))
 
     async def DeleteSnapshots(self, request: pb.DeleteSnapshotsRequest, context: Context) -> pb.DeleteSnapshotsResponse:
@@ -173,7 +176,10 @@ class VerifierService(VerifierServiceServicer):
     def _snapshots(self, session_id: str = "") -> Snapshots:
         return self._loaded(session_id)[1]
 
-    def _loaded(self, session_id: str) -> tuple[Engine, Snapshots]:
+    def _transfer(self, session_id: str) -> LaneTransfer:
+        return self._loaded(session_id)[2]
+
+    def _loaded(self, session_id: str) -> tuple[Engine, Snapshots, LaneTransfer]:
         if self._serving is None:
             raise NoWorker("the worker is still loading its model", retry_after_seconds=1.0)
         if session_id:

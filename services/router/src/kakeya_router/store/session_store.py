@@ -275,7 +275,7 @@ class SessionStore:
         may_take_over = int(self._redis.answers_for(self._grace_seconds))
         end = "" if boundary is None else str(boundary)
         of_history = "" if is_reachable is None else int(is_reachable)
-        return await self._run("use_source", record, may_take_over, end, of_history)
+        return await self._run("use_source", record, may_take_over, end, of_history, record.incarnation)
 
     async def past(self, record: SessionRecord, length: int) -> tuple[SessionRecord, bytes] | None:
         """A session, and the packed tokens before a length that its journal holds, all as of one moment; None: it is
@@ -308,6 +308,7 @@ class SessionStore:
             intent.seed,
             intent.op_id,
             int(intent.may_begin),
+            record.incarnation,
         )
 
     async def renew_operation(self, record: SessionRecord, claim: str) -> Reply:
@@ -401,8 +402,7 @@ class SessionStore:
             record,
             record.epoch,
             there.epoch,
-            record.journal_length,
-            record.num_rewinds,
+            record.operation_number,
             there.worker_id,
             there.incarnation,
             there.address,

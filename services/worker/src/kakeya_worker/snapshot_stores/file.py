@@ -28,11 +28,11 @@ class FileSnapshotStore:
             self._root.mkdir(parents=True, exist_ok=True)
             self.identity = _identity(self._root / _IDENTITY_FILE)
 
-    def write(self, name: str, content: bytes) -> None:
+    def write(self, name: str, *pieces: bytes | memoryview) -> None:
         path = self._root / name
         with _translated():
-            with replacing(path) as temporary:
-                temporary.write_bytes(content)
+            with replacing(path) as temporary, temporary.open("wb") as file:
+                file.writelines(pieces)
             _sync_directory(path.parent)
 
     def read(self, name: str) -> bytes:

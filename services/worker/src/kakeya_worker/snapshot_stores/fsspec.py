@@ -22,11 +22,11 @@ class FsspecSnapshotStore:
             self._files, self._root = fsspec.core.url_to_fs(url)
         self.identity = hashlib.sha256(url.rstrip("/").encode()).hexdigest()
 
-    def write(self, name: str, content: bytes) -> None:
+    def write(self, name: str, *pieces: bytes | memoryview) -> None:
         path = self._path(name)
         with _translated(path):
             self._files.makedirs(path.rsplit("/", 1)[0], exist_ok=True)
-            self._files.pipe_file(path, content)
+            self._files.pipe_file(path, b"".join(pieces))
 
     def read(self, name: str) -> bytes:
         path = self._path(name)

@@ -55,7 +55,7 @@ class Slab:
         """Copies what the slots hold, in their order."""
         indices = torch.from_numpy(slots)
         keys, values = (_gathered(tensors, lane, indices) for tensors in (self.keys, self.values))
-        return LaneContents(_raw(keys), _raw(values), _raw(self.final_hidden[lane].clone()))
+        return LaneContents(keys, values, _raw(self.final_hidden[lane].clone()))
 
     def write_lane(self, lane: int, slots: Integers, contents: LaneContents) -> None:
         """What `read_lane` returned, here or of another worker's slab. Raises ValueError where it does not fit."""
@@ -70,13 +70,15 @@ class Slab:
         self.final_hidden[lane] = _typed(contents.final_hidden, self.final_hidden.dtype)
 
 
-def _gathered(tensors: list[Tensor], lane: int, indices: Tensor) -> Tensor:
+def _gathered(tensors: list[Tensor], lane: int, indices: Tensor) -> RawNumbers:
     """A copy of these slots of all layers, made once: no step runs meanwhile; [layers, kv_heads, tokens, head_dim]."""
     _, num_heads, _, head_dim = tensors[0].shape
-    found = torch.empty((len(tensors), num_heads, len(indices), head_dim), dtype=tensors[0].dtype)
-    for layer, tensor in enumerate(tensors):
-        torch.index_select(tensor[lane], 1, indices, out=found[layer])
-    return found
+    dtype = tensors[0].dtype
+    # Not by torch: NumPy asks for huge pages, and to touch fresh memory takes as long as the copy.
+    raw = np.empty((len(tensors), num_heads, len(indices), head_dim), _RAW[dtype.itemsize][1])
+    for layer, tensor in zip(raw, tensors, strict=True):
+        torch.index_select(tensor[lane], 1, indices, out=torch.from_numpy(layer).view(dtype))
+    return raw
 
 
 def _raw(tensor: Tensor) -> RawNumbers:

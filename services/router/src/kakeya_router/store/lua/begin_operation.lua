@@ -3,11 +3,13 @@
 -- ARGV    session_id, claim, kind, router, lease_ms, may_take_over (0: a lapsed lease still counts),
 --         parameters, num_tokens and digest of an append (0 and '' otherwise),
 --         tokens_per_minute (0: no limit): what the tenant may use, charged when the operation ends,
---         seed, op_id that the client has given ('': none), may_begin (0: it is of a Generate that has begun)
+--         seed, op_id that the client has given ('': none), may_begin (0: it is of a Generate that has begun),
+--         incarnation as the caller knows it, whose worker is in KEYS
 -- returns {'begun', record}
 --         {'homeless', record} begun, too: it has no lane any more, but can be had again
 --         {'recover', record} an operation was left behind by its router: taken over under this claim, to be ended
 --                             with what the worker has committed
+--         {'moved', record} it is on another worker than KEYS say, and nothing is changed
 --         {'failed', record}
 --         {'unknown'} the latest operation was another one
 --         {'missing'} | {'lost'} | {'busy'}
@@ -24,6 +26,9 @@ end
 if not start_length then  -- an older router opened it, and kept no journal
   start_length = redis.call('HGET', KEYS[1], 'history_length')
   redis.call('HSET', KEYS[1], 'journal_length', start_length, 'journal_start', start_length)
+end
+if record[2] ~= ARGV[14] then
+  return {'moved', redis.call('HGETALL', KEYS[1])}
 end
 local homeless = redis.call('HGET', KEYS[3], 'incarnation') ~= record[2]
 if state == 'lost' or (homeless and not is_recoverable()) then

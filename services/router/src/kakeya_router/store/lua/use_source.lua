@@ -3,10 +3,12 @@
 -- KEYS    session, operation, worker, sessions, expiry, request, usage, queue, waiters, idle, tokens, journal
 -- ARGV    session_id, may_take_over (0: a lapsed lease still counts), boundary ('': wherever it ends),
 --         of_history: 1: it is wanted at that boundary and can be had there without its lane, which may be busy or
---         gone; 0: it is wanted like that and cannot be had; '': with its lane
+--         gone; 0: it is wanted like that and cannot be had; '': with its lane,
+--         incarnation as the caller knows it, whose worker is in KEYS
 -- returns {'present', record}
 --         {'left'} an operation was left behind by its router, or did not come to its end, or its lane is gone: what its
 --                  worker has committed is not known yet, or not all of its history
+--         {'moved', record} it is on another worker than KEYS say
 --         {'elsewhere', record} it ends at another length than the boundary, or cannot be had there
 --         {'empty'} it has no history
 --         {'failed', record}
@@ -19,6 +21,9 @@ if not state or state == 'opening' or state == 'closing' then
 end
 if state == 'failed' then
   return {'failed', redis.call('HGETALL', KEYS[1])}
+end
+if record[2] ~= ARGV[5] then
+  return {'moved', redis.call('HGETALL', KEYS[1])}
 end
 local homeless = redis.call('HGET', KEYS[3], 'incarnation') ~= record[2]
 if state == 'lost' or (homeless and not is_recoverable()) then
