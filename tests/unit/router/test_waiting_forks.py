@@ -59,7 +59,7 @@ async def test_a_fork_waits_for_a_source_that_is_busy_on_a_worker_that_drains(st
     source = await prepared(patient)
     await patient.session()
     fork = await waiting(stack, patient, **fork_of(source))
-    other = await stack.worker(patient, "worker-b", num_lanes=2)
+    other = await stack.worker(patient, "worker-b", num_lanes=8)
     call = await appending(patient, worker, source)
     await patient.drain("worker-a")
     await asyncio.sleep(1.5)  # a tick, at which it finds the source busy

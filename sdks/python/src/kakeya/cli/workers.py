@@ -19,7 +19,7 @@ _HEADER = (
     "KV LIVE BYTES", "RSS BYTES", "HEARTBEAT", "STATE",
 )  # fmt: skip
 _LOOK_SECONDS = 0.5
-_DRAIN_SUMMARY = "empty a worker: until it is restarted no session is placed on it, and idle ones are parked"
+_DRAIN_SUMMARY = "empty a worker: until it is restarted no session is placed on it, and idle ones are parked or moved"
 
 
 def main(argv: list[str]) -> int:
