@@ -61,8 +61,11 @@ async def test_only_open_sessions_without_an_operation_are_idle(stores: Stores) 
     assert (await stores.sessions.lose(one, "run", RETENTION, 3, [])).outcome == "parked"
     await stores.close(two)
     assert await idle_ids(stores) == []
-    assert (await stores.sessions.begin_operation(one, "run", GENERATE)).outcome == "homeless"
-    assert (await stores.sessions.release_operation(one, "run")).outcome == "released"
+    moved = await stores.sessions.begin_operation(one, "run", GENERATE)
+    assert moved.outcome == "moved"
+    assert moved.record is not None
+    assert (await stores.sessions.begin_operation(moved.record, "run", GENERATE)).outcome == "homeless"
+    assert (await stores.sessions.release_operation(moved.record, "run")).outcome == "released"
     assert await idle_ids(stores) == []
     four, five = await stores.opened("four"), await stores.opened("five")
     await stores.sessions.begin_operation(five, "run", GENERATE)

@@ -325,8 +325,8 @@ async def test_a_source_whose_lane_has_not_all_of_its_history_is_left(
 async def test_use_of_a_source_that_needs_no_lane(
     sessions: SessionStore, connection: RedisConnection, workers: WorkerStore
 ) -> None:
-    async def use() -> Reply:
-        return await sessions.use_source(SESSION, 3, is_reachable=True)
+    async def use(known: SessionRecord = SESSION) -> Reply:
+        return await sessions.use_source(known, 3, is_reachable=True)
 
     assert (await use()).outcome == "missing"
     await opened(sessions)
@@ -348,7 +348,8 @@ async def test_use_of_a_source_that_needs_no_lane(
     await workers.drop("p", "w", "i", lapsed_only=False)
     await sessions.lose_all([busy], RETENTION)
     parked_until = await score(connection, KEYS.expiry)
-    reply = await use()
+    assert await use() == Reply("moved", await fields(sessions))
+    reply = await use(await fields(sessions))
     assert reply.record is not None
     assert (reply.outcome, reply.record.state) == ("present", State.PARKED)
     assert (await score(connection, KEYS.expiry), await score(connection, KEYS.idle)) == (parked_until, None)
@@ -470,14 +471,14 @@ async def test_a_session_whose_lane_is_gone_begins_homeless_where_it_can_be_had_
     kept_until = await score(connection, KEYS.expiry)
     assert kept_until == record.idle_since_ms + RETENTION.parked_ms
     await workers.join(replace(WORKER, incarnation="new"))
-    for number, known in enumerate((SESSION, record), 3):
-        reply = await sessions.begin_operation(known, "c", APPEND)
-        begun = replace(record, operation_number=number, operation_id="c", operation_start=record.journal_length)
-        assert (reply.outcome, reply.record) == ("homeless", begun)
-        assert (await sessions.begin_operation(known, "d", APPEND)).outcome == "busy"
-        assert (await sessions.release_operation(known, "c")).outcome == "released"
-        assert await score(connection, KEYS.idle) is None  # it has no lane that somebody could want
-        assert await score(connection, KEYS.expiry) == kept_until  # for longer than its own time-out
+    assert await sessions.begin_operation(SESSION, "c", APPEND) == Reply("moved", record)
+    reply = await sessions.begin_operation(record, "c", APPEND)
+    begun = replace(record, operation_number=3, operation_id="c", operation_start=record.journal_length)
+    assert (reply.outcome, reply.record) == ("homeless", begun)
+    assert (await sessions.begin_operation(record, "d", APPEND)).outcome == "busy"
+    assert (await sessions.release_operation(record, "c")).outcome == "released"
+    assert await score(connection, KEYS.idle) is None  # it has no lane that somebody could want
+    assert await score(connection, KEYS.expiry) == kept_until  # for longer than its own time-out
     assert record.idle_since_ms >= idle_since_ms
     assert (await hasty.begin_operation(record, "e", APPEND)).outcome == "homeless"
     assert (await sessions.begin_operation(record, "f", APPEND)).outcome == "recover"
