@@ -1,5 +1,7 @@
 """The slab: all KV of a worker, allocated once."""
 
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -52,36 +54,59 @@ class Slab:
         self.final_hidden[target] = self.final_hidden[source]
 
     def read_lane(self, lane: int, slots: Integers) -> LaneContents:
-        """Copies what the slots hold, in their order."""
-        indices = torch.from_numpy(slots)
-        keys, values = (_gathered(tensors, lane, indices) for tensors in (self.keys, self.values))
-        return LaneContents(keys, values, _raw(self.final_hidden[lane].clone()))
+        """Copies what the slots hold, in their order; no step runs meanwhile."""
+        runs = _runs(slots)
+        shape = self._shape(len(slots))
+        keys, values = (_gathered(tensors, lane, runs, shape) for tensors in (self.keys, self.values))
+        return LaneContents(keys, values, _raw(self.final_hidden[lane]).copy())
 
     def write_lane(self, lane: int, slots: Integers, contents: LaneContents) -> None:
         """What `read_lane` returned, here or of another worker's slab. Raises ValueError where it does not fit."""
-        indices = torch.from_numpy(slots)
-        shape = (len(self.keys), self.keys[0].shape[1], len(slots), self.keys[0].shape[3])
         for raw in (contents.keys, contents.values):
-            _check(raw, shape, self.keys[0].dtype)
+            _check(raw, self._shape(len(slots)), self.keys[0].dtype)
         _check(contents.final_hidden, self.final_hidden.shape[1:], self.final_hidden.dtype)
+        runs = _runs(slots)
         for tensors, raw in ((self.keys, contents.keys), (self.values, contents.values)):
             for tensor, layer in zip(tensors, raw, strict=True):
-                tensor[lane].index_copy_(1, indices, _typed(layer, tensor.dtype))
-        self.final_hidden[lane] = _typed(contents.final_hidden, self.final_hidden.dtype)
+                held = _raw(tensor[lane])
+                for tokens, run in runs:
+                    held[:, run] = layer[:, tokens]
+        _raw(self.final_hidden[lane])[:] = contents.final_hidden
+
+    def _shape(self, num_tokens: int) -> tuple[int, ...]:
+        """[layers, kv_heads, tokens, head_dim]"""
+        _, num_heads, _, head_dim = self.keys[0].shape
+        return len(self.keys), num_heads, num_tokens, head_dim
 
 
-def _gathered(tensors: list[Tensor], lane: int, indices: Tensor) -> RawNumbers:
-    """A copy of these slots of all layers, made once: no step runs meanwhile; [layers, kv_heads, tokens, head_dim]."""
-    _, num_heads, _, head_dim = tensors[0].shape
-    dtype = tensors[0].dtype
+def _runs(slots: Integers) -> list[tuple[slice, slice]]:
+    """Consecutive slots, of which a lane has few runs: where they are among these, and which they are.
+
+    To copy run by run is as fast as memory.
+    """
+    starts = [0, *(np.flatnonzero(np.diff(slots) != 1) + 1).tolist(), len(slots)]
+    first = slots.tolist()
+    return [
+        (slice(start, end), slice(first[start], first[start] + end - start))
+        for start, end in pairwise(starts)
+        if start < end
+    ]
+
+
+def _gathered(
+    tensors: list[Tensor], lane: int, runs: Sequence[tuple[slice, slice]], shape: tuple[int, ...]
+) -> RawNumbers:
     # Not by torch: NumPy asks for huge pages, and to touch fresh memory takes as long as the copy.
-    raw = np.empty((len(tensors), num_heads, len(indices), head_dim), _RAW[dtype.itemsize][1])
-    for layer, tensor in zip(raw, tensors, strict=True):
-        torch.index_select(tensor[lane], 1, indices, out=torch.from_numpy(layer).view(dtype))
-    return raw
+    found: RawNumbers = np.empty(shape, _RAW[tensors[0].dtype.itemsize][1])
+    for layer, tensor in zip(found, tensors, strict=True):
+        held = _raw(tensor[lane])
+        for tokens, run in runs:
+            layer[:, tokens] = held[:, run]
+    return found
 
 
 def _raw(tensor: Tensor) -> RawNumbers:
+    """The same memory."""
     raw: RawNumbers = tensor.view(_RAW[tensor.dtype.itemsize][0]).numpy()
     return raw
 
@@ -90,8 +115,3 @@ def _check(raw: RawNumbers, shape: tuple[int, ...], dtype: torch.dtype) -> None:
     """Raises ValueError."""
     if raw.shape != tuple(shape) or raw.dtype != _RAW[dtype.itemsize][1]:
         raise ValueError(f"{raw.dtype} {raw.shape} is not {dtype} {tuple(shape)}")
-
-
-def _typed(raw: RawNumbers, dtype: torch.dtype) -> Tensor:
-    """A copy where torch takes none that is read-only, such as what a file had."""
-    return torch.from_numpy(np.require(raw, requirements=["C", "W"])).view(dtype)
