@@ -13,7 +13,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from kakeya_worker.engine.geometry import Integers, LaneGeometry
 from kakeya_worker.engine.row import Row
-from kakeya_worker.engine.verifier import LaneContents, ModelFacts
+from kakeya_worker.engine.verifier import LaneContents, Memory, ModelFacts
 from kakeya_worker.quality import facts, fillers
 from tests.random_checkpoint import CONFIG, save_random_checkpoint
 
@@ -93,7 +93,7 @@ class Oracle:
         self._slab[target, :num_slots] = self._slab[source, :num_slots]
         self._seen[target] = self._seen[source]
 
-    def read_lane(self, lane: int, slots: Integers) -> LaneContents:
+    def read_lane(self, lane: int, slots: Integers, memory: Memory | None = None) -> LaneContents:
         token_ids = self._slab[lane, slots].astype(np.uint32)
         return LaneContents(token_ids, token_ids, np.array(self._seen[lane], dtype=np.uint32))
 

@@ -7,6 +7,7 @@ from kakeya_shared.errors import NoCapacity, SnapshotRefused
 from kakeya_worker import snapshot_file
 from kakeya_worker.engine.engine import Engine
 from kakeya_worker.engine.operation import OpenLane
+from kakeya_worker.engine.snapshot import memory_for
 
 PART_BYTES = 1 << 20
 # Each holds as much memory as a lane, for as long as whoever receives takes. Only one side has such a bound: with two,
@@ -31,7 +32,9 @@ class LaneTransfer:
             SessionNotFound, StaleEpoch
         """
         async with self._reading:
-            taken = await asyncio.wrap_future(self._engine.take_snapshot(session_id, epoch))
+            lane = self._engine.lanes.find(session_id, epoch).lane
+            memory = await asyncio.to_thread(memory_for, lane, self._engine.lanes.kv_bytes_per_token)
+            taken = await asyncio.wrap_future(self._engine.take_snapshot(session_id, epoch, memory=memory))
             for piece in await asyncio.to_thread(snapshot_file.pieces, taken):
                 for start in range(0, len(piece), PART_BYTES):
                     yield bytes(piece[start : start + PART_BYTES])

@@ -15,7 +15,7 @@ from kakeya_worker.daemon_threads import DaemonThreads
 from kakeya_worker.engine.engine import Engine
 from kakeya_worker.engine.operation import OpenLane
 from kakeya_worker.engine.retention import SessionOptions
-from kakeya_worker.engine.snapshot import Snapshot, joined
+from kakeya_worker.engine.snapshot import Snapshot, joined, memory_for
 from kakeya_worker.snapshot_store import SnapshotStore, SnapshotStoreError
 
 # What routers make of pools and session ids; no name leaves the store's root.
@@ -69,7 +69,10 @@ class Snapshots:
         if not _PREFIX.fullmatch(prefix):
             raise _invalid("prefix", f"must match {_PREFIX.pattern}")
         store = self._usable_store()
-        taken = await asyncio.wrap_future(self._engine.take_snapshot(session_id, epoch, start))
+        lanes = self._engine.lanes
+        lane = lanes.find(session_id, epoch).lane
+        memory = await self._in_thread(lambda: memory_for(lane, lanes.kv_bytes_per_token, start))
+        taken = await asyncio.wrap_future(self._engine.take_snapshot(session_id, epoch, start, memory))
         return await self._in_thread(lambda: _written(store, prefix, taken))
 
     async def restore(

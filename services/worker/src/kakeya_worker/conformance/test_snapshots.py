@@ -59,6 +59,20 @@ def test_snapshots_of_what_came_since_make_a_whole_one(subject: Subject) -> None
     assert restored(subject, source.verifier, joined).append((1,)).tobytes() == source.append((1,)).tobytes()
 
 
+@pytest.mark.parametrize("share", [0.5, 1.0, 1.5], ids=["too-little", "enough", "more"])
+def test_memory_that_is_given_changes_nothing(subject: Subject, share: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = open_session(subject.verifier(GEOMETRY, NUM_LANES), GEOMETRY, SOURCE)
+    source.append(subject.variant.history(150))
+    monkeypatch.setattr(snapshot, "_LITTLE_BYTES", 0)
+    memory = snapshot.memory_for(source.lane, source.verifier.facts.kv_bytes_per_token)
+    assert memory is not None
+    given = np.full(round(share * memory.nbytes), 255, np.uint8)
+    plain, taken = (snapshot.take(source.lane, source.verifier, 100, each) for each in (None, given))
+    assert snapshot_file.encode(taken) == snapshot_file.encode(plain)
+    whole = snapshot.take(source.lane, source.verifier, 0, given)
+    assert restored(subject, source.verifier, whole).append((1,)).tobytes() == source.append((1,)).tobytes()
+
+
 def test_a_lane_of_another_slack_takes_it(subject: Subject) -> None:
     """Another worker's chunks may be other ones."""
     source = open_session(subject.verifier(GEOMETRY, NUM_LANES), GEOMETRY, SOURCE)

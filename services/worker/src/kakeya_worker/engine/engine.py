@@ -45,7 +45,7 @@ from kakeya_worker.engine.scheduler import Scheduler, Step
 from kakeya_worker.engine.snapshot import Snapshot
 from kakeya_worker.engine.step_budget import StepBudget
 from kakeya_worker.engine.step_fitting import measure_steps
-from kakeya_worker.engine.verifier import Verifier
+from kakeya_worker.engine.verifier import Memory, Verifier
 
 _log = structlog.get_logger()
 _PAUSE_CHECK_SECONDS = 1.0
@@ -164,12 +164,19 @@ class Engine:
             lambda: self._restore(session_id, epoch, whole, tenant, inexact=inexact), is_long=True
         )
 
-    def take_snapshot(self, session_id: str, epoch: int, start: int = 0) -> "Future[Snapshot]":
+    def take_snapshot(
+        self, session_id: str, epoch: int, start: int = 0, memory: Memory | None = None
+    ) -> "Future[Snapshot]":
         """Copies what a session keeps from a history index on, also while an operation runs on it.
 
         Fails with SessionNotFound, StaleEpoch or InvalidField; stands back as `fork` does.
+
+        Args:
+            memory: see `kakeya_worker.engine.snapshot.memory_for`.
         """
-        return self._commands.call(lambda: self._copies.take(self.lanes.find(session_id, epoch), start), is_long=True)
+        return self._commands.call(
+            lambda: self._copies.take(self.lanes.find(session_id, epoch), start, memory), is_long=True
+        )
 
     def rewind(
         self, session_id: str, epoch: int, history_length: int, target_length: int, operation_number: int = 0

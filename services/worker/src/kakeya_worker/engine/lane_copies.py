@@ -12,7 +12,7 @@ from kakeya_worker.engine.lane_table import LaneTable, Occupant
 from kakeya_worker.engine.operation import ForkSource
 from kakeya_worker.engine.retention import SessionOptions
 from kakeya_worker.engine.snapshot import Snapshot
-from kakeya_worker.engine.verifier import Verifier
+from kakeya_worker.engine.verifier import Memory, Verifier
 
 
 class LaneCopies:
@@ -61,12 +61,12 @@ class LaneCopies:
         self._lanes.publish(occupant)
         return occupant
 
-    def take(self, occupant: Occupant, start: int) -> Snapshot:
+    def take(self, occupant: Occupant, start: int, memory: Memory | None) -> Snapshot:
         """What the lane keeps of its history from an index on; raises InvalidField where it ends before."""
         length = occupant.lane.length
         if start > length:
             raise InvalidField(f"start: the history has {length} tokens", metadata={"field": "start"})
-        return snapshot.take(occupant.lane, self._verifier, start)
+        return snapshot.take(occupant.lane, self._verifier, start, memory)
 
     def rewind(self, occupant: Occupant, history_length: int, target_length: int) -> None:
         """Takes the last tokens of a history back.

@@ -1,5 +1,6 @@
 """Snapshots: a session's lane and position, whole or since an earlier one, as values that go anywhere."""
 
+import mmap
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -11,7 +12,11 @@ from kakeya_shared.errors import SnapshotRefused
 from kakeya_worker.engine.geometry import Booleans, Integers
 from kakeya_worker.engine.lane import Lane
 from kakeya_worker.engine.retention import Retention, are_in, indices
-from kakeya_worker.engine.verifier import LaneContents, Verifier
+from kakeya_worker.engine.verifier import LaneContents, Memory, Verifier
+
+_LITTLE_BYTES = 1 << 22
+# What a running operation may add until the copy is made.
+_TOKENS_MEANWHILE = 16
 
 _Number = TypeVar("_Number", bound=np.generic)
 
@@ -43,8 +48,12 @@ class Snapshot:
     contents: LaneContents
 
 
-def take(lane: Lane, verifier: Verifier, start: int = 0) -> Snapshot:
-    """Copies what a lane keeps of its history from an index on. Nothing may write to the lane meanwhile."""
+def take(lane: Lane, verifier: Verifier, start: int = 0, memory: Memory | None = None) -> Snapshot:
+    """Copies what a lane keeps of its history from an index on. Nothing may write to the lane meanwhile.
+
+    Args:
+        memory: see `Verifier.read_lane`.
+    """
     positions = lane.held(start)
     slots = lane.retention.slots(positions)
     return Snapshot(
@@ -57,8 +66,21 @@ def take(lane: Lane, verifier: Verifier, start: int = 0) -> Snapshot:
         history_digest=lane.history_digest,
         positions=positions,
         token_ids=lane.slot_token_ids[slots],
-        contents=verifier.read_lane(lane.index, slots),
+        contents=verifier.read_lane(lane.index, slots, memory),
     )
+
+
+def memory_for(lane: Lane, kv_bytes_per_token: int, start: int = 0) -> Memory | None:
+    """Memory for what `take` will copy; None: it is little. Any thread may ask.
+
+    Its pages are there then: to have them made can take longer than the copy, and all steps would wait for that.
+    """
+    num_bytes = (len(lane.held(start)) + _TOKENS_MEANWHILE) * kv_bytes_per_token
+    if num_bytes < _LITTLE_BYTES:
+        return None
+    memory = np.empty(num_bytes, np.uint8)
+    memory[:: mmap.PAGESIZE] = 0
+    return memory
 
 
 def joined(snapshots: Sequence[Snapshot], retention: Retention) -> Snapshot:

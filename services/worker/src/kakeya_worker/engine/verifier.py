@@ -49,6 +49,10 @@ class ModelFacts:
     tokenizer_digest: str = ""
 
 
+Memory = NDArray[np.uint8]
+"""Bytes that are there: [bytes]."""
+
+
 @dataclass(frozen=True)
 class LaneContents:
     """What some slots of a lane hold: copies, as raw numbers, bfloat16 as the 16 bits that it has.
@@ -111,10 +115,13 @@ class Verifier(Protocol):
         """
         ...
 
-    def read_lane(self, lane: int, slots: Integers) -> LaneContents:
+    def read_lane(self, lane: int, slots: Integers, memory: Memory | None = None) -> LaneContents:
         """Copies what the slots hold, in their order, and the final hidden vector.
 
         Any thread may ask, as long as nothing writes to the lane meanwhile; steps of other lanes may go on.
+
+        Args:
+            memory: may be used for K and V, if it is large enough.
         """
         ...
 

@@ -1,6 +1,6 @@
 """The slab: all KV of a worker, allocated once."""
 
-from collections.abc import Sequence
+import math
 from itertools import pairwise
 from typing import Any
 
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from kakeya_worker.engine.geometry import Integers, LaneGeometry
-from kakeya_worker.engine.verifier import LaneContents, RawNumbers
+from kakeya_worker.engine.verifier import LaneContents, Memory, RawNumbers
 
 _RAW: dict[int, tuple[torch.dtype, type[np.unsignedinteger[Any]]]] = {
     2: (torch.uint16, np.uint16),
@@ -53,11 +53,15 @@ class Slab:
             tensor[target, :, :num_slots] = tensor[source, :, :num_slots]
         self.final_hidden[target] = self.final_hidden[source]
 
-    def read_lane(self, lane: int, slots: Integers) -> LaneContents:
+    def read_lane(self, lane: int, slots: Integers, memory: Memory | None = None) -> LaneContents:
         """Copies what the slots hold, in their order; no step runs meanwhile."""
         runs = _runs(slots)
-        shape = self._shape(len(slots))
-        keys, values = (_gathered(tensors, lane, runs, shape) for tensors in (self.keys, self.values))
+        keys, values = copies = self._copies(len(slots), memory)
+        for tensors, copy in zip((self.keys, self.values), copies, strict=True):
+            for tensor, layer in zip(tensors, copy, strict=True):
+                held = _raw(tensor[lane])
+                for tokens, run in runs:
+                    layer[:, tokens] = held[:, run]
         return LaneContents(keys, values, _raw(self.final_hidden[lane]).copy())
 
     def write_lane(self, lane: int, slots: Integers, contents: LaneContents) -> None:
@@ -72,6 +76,14 @@ class Slab:
                 for tokens, run in runs:
                     held[:, run] = layer[:, tokens]
         _raw(self.final_hidden[lane])[:] = contents.final_hidden
+
+    def _copies(self, num_tokens: int, memory: Memory | None) -> RawNumbers:
+        """Room for K and V: [2, layers, kv_heads, tokens, head_dim]."""
+        shape, dtype = (2, *self._shape(num_tokens)), np.dtype(_RAW[self.keys[0].dtype.itemsize][1])
+        num_bytes = math.prod(shape) * dtype.itemsize
+        if memory is None or memory.nbytes < num_bytes:
+            return np.empty(shape, dtype)
+        return memory[:num_bytes].view(dtype).reshape(shape)
 
     def _shape(self, num_tokens: int) -> tuple[int, ...]:
         """[layers, kv_heads, tokens, head_dim]"""
@@ -91,18 +103,6 @@ def _runs(slots: Integers) -> list[tuple[slice, slice]]:
         for start, end in pairwise(starts)
         if start < end
     ]
-
-
-def _gathered(
-    tensors: list[Tensor], lane: int, runs: Sequence[tuple[slice, slice]], shape: tuple[int, ...]
-) -> RawNumbers:
-    # Not by torch: NumPy asks for huge pages, and to touch fresh memory takes as long as the copy.
-    found: RawNumbers = np.empty(shape, _RAW[tensors[0].dtype.itemsize][1])
-    for layer, tensor in zip(found, tensors, strict=True):
-        held = _raw(tensor[lane])
-        for tokens, run in runs:
-            layer[:, tokens] = held[:, run]
-    return found
 
 
 def _raw(tensor: Tensor) -> RawNumbers:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from kakeya_worker.engine.geometry import Integers, LaneGeometry
 from kakeya_worker.engine.row import Row
-from kakeya_worker.engine.verifier import LaneContents, ModelFacts
+from kakeya_worker.engine.verifier import LaneContents, Memory, ModelFacts
 from kakeya_worker.torch_backend import checkpoint, families
 from kakeya_worker.torch_backend.mode import choose_mode
 from kakeya_worker.torch_backend.model_config import ModelConfig
@@ -71,9 +71,9 @@ class TorchVerifier:
         self.slab.copy_lane(source, target, num_slots)
 
     @torch.inference_mode()
-    def read_lane(self, lane: int, slots: Integers) -> LaneContents:
+    def read_lane(self, lane: int, slots: Integers, memory: Memory | None = None) -> LaneContents:
         """Copies; see the seam."""
-        return self.slab.read_lane(lane, slots)
+        return self.slab.read_lane(lane, slots, memory)
 
     @torch.inference_mode()
     def write_lane(self, lane: int, slots: Integers, contents: LaneContents) -> None:
