@@ -31,6 +31,7 @@ LEASE_SECONDS = 5.0  # the router's default
 STOPPED_BOUND_SECONDS = LEASE_SECONDS + 2.0
 RESUME_BOUND_RATIO = 1.2
 SHORT_TOKENS, LONG_TOKENS = 100, 100_000
+SINK = 4  # the worker's default
 _APPEND_TOKENS = 50_000
 _VOCABULARY = 512
 _MAX_TOKENS = 4_000
@@ -39,17 +40,24 @@ _NUM_WARMING = 4  # more than one worker has lanes for
 
 @dataclass
 class Figures:
-    """Of one window, in seconds; one number a round."""
+    """Of one window, in seconds; one number a round. The short history is shorter than the window may be, the full one
+    just fills it: as much of it is kept as of the long one.
+    """
 
     window: int
     killed: list[float] = field(default_factory=list)
     stopped: list[float] = field(default_factory=list)
     short_resumes: list[float] = field(default_factory=list)
+    full_resumes: list[float] = field(default_factory=list)
     long_resumes: list[float] = field(default_factory=list)
 
     @property
     def resume_ratio(self) -> float:
         return statistics.median(self.long_resumes) / statistics.median(self.short_resumes)
+
+    @property
+    def full_ratio(self) -> float:
+        return statistics.median(self.long_resumes) / statistics.median(self.full_resumes)
 
     @property
     def is_within_bounds(self) -> bool:
@@ -67,11 +75,16 @@ async def measure(made: Runtime, window: int, num_rounds: int) -> Figures:
         for _ in range(num_rounds):
             figures.killed.append(await _longest_gap(made, client, lambda worker: _kill(made, worker, window)))
             figures.stopped.append(await _longest_gap(made, client, _stop))
-        sessions = {num_tokens: await client.create_session() for num_tokens in (SHORT_TOKENS, LONG_TOKENS)}
+        resumes = {
+            SHORT_TOKENS: figures.short_resumes,
+            SINK + window: figures.full_resumes,
+            LONG_TOKENS: figures.long_resumes,
+        }
+        sessions = {num_tokens: await client.create_session() for num_tokens in resumes}
         for num_tokens, session in sessions.items():
             await _fill(session, num_tokens)
         for _ in range(num_rounds):
-            for num_tokens, times in ((SHORT_TOKENS, figures.short_resumes), (LONG_TOKENS, figures.long_resumes)):
+            for num_tokens, times in resumes.items():
                 times.append(await _resume(made, client, sessions[num_tokens], window))
     return figures
 
@@ -150,7 +163,7 @@ async def _resume(made: Runtime, client: kakeya.AsyncClient, session: kakeya.Asy
 
 
 def _model(window: int, directory: Path) -> Path:
-    if window + 4 <= MODEL_POSITIONS:
+    if SINK + window <= MODEL_POSITIONS:
         return installed_models.directory(MODEL)
     return random_checkpoint.save_random_checkpoint(directory / "model")
 
@@ -168,8 +181,10 @@ def show(figures: Figures) -> None:
     print(f"  longest gap, killed   {_seconds(figures.killed)}; bound {KILLED_BOUND_SECONDS:g} s")
     print(f"  longest gap, stopped  {_seconds(figures.stopped)}; bound {STOPPED_BOUND_SECONDS:g} s")
     print(f"  resume at {SHORT_TOKENS:7,} tokens  {_milliseconds(figures.short_resumes)}")
+    print(f"  resume at {SINK + figures.window:7,} tokens  {_milliseconds(figures.full_resumes)}")
     print(f"  resume at {LONG_TOKENS:7,} tokens  {_milliseconds(figures.long_resumes)}")
-    print(f"  ratio of the two      {figures.resume_ratio:.2f}; bound {RESUME_BOUND_RATIO:g}")
+    print(f"  the last to the first {figures.resume_ratio:.2f}; bound {RESUME_BOUND_RATIO:g}")
+    print(f"  to the one between    {figures.full_ratio:.2f}")
 
 
 def _seconds(times: list[float]) -> str:

@@ -12,7 +12,8 @@ from kakeya_router.fleet import Fleet
 from kakeya_router.idle_lanes import IdleLanes
 from kakeya_router.snapshotting import Snapshotting
 from kakeya_router.store.records import SessionRecord
-from kakeya_router.store.session_store import Cause, Intent, LaneAtRest, Reply, Retention, SessionStore
+from kakeya_router.store.session_lists import Retention
+from kakeya_router.store.session_store import Cause, Intent, LaneAtRest, Reply, SessionStore
 from kakeya_router.worker_clients import WorkerClients
 from kakeya_shared.errors import QueueTimedOut, SessionNotFound
 from tests.unit.router.admission_stores import KEYS, Stores, stores_on, worker_record
@@ -47,7 +48,7 @@ async def age(stores: Stores, name: str, seconds: int) -> None:
 async def test_only_open_sessions_without_an_operation_are_idle(stores: Stores) -> None:
     await stores.reserve("one")
     assert await idle_ids(stores) == []
-    await stores.close((await stores.sessions.page("p", 0, 10)).records[0])
+    await stores.close((await stores.sessions.lists.page("p", 0, 10)).records[0])
     one, two, three = [await stores.opened(name) for name in ("one", "two", "three")]
     assert set(await idle_ids(stores)) == {"p.one", "p.two", "p.three"}
     for record in (one, two, three):
@@ -73,7 +74,7 @@ async def test_only_open_sessions_without_an_operation_are_idle(stores: Stores) 
     await stores.sessions.end_operation(five, "run", LaneAtRest(3, 30, "0-3", 3))
     assert set(await idle_ids(stores)) == {"p.four", "p.five"}
     await stores.workers.drop("p", "w", "i-w", lapsed_only=False)
-    assert await stores.sessions.lose_all([four, five], RETENTION) == ["parked", "lost"]
+    assert await stores.sessions.lists.lose_all([four, five], RETENTION) == ["parked", "lost"]
     assert await idle_ids(stores) == []
 
 
@@ -273,5 +274,5 @@ async def test_a_session_that_is_used_at_the_last_moment_is_kept(stores: Stores)
     await stores.opened("two")
     assert not await idle_lanes.make_room("", {"p": {"v"}, "other": {"w"}})
     assert await idle_lanes.make_room("", {"p": {"w"}})
-    assert [record.session_id for record in (await stores.sessions.page("p", 0, 10)).records] == ["p.one"]
+    assert [record.session_id for record in (await stores.sessions.lists.page("p", 0, 10)).records] == ["p.one"]
     await workers.aclose()

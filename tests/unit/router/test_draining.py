@@ -7,6 +7,7 @@ import grpc
 import pytest
 import structlog
 
+from kakeya_router.store.session_lists import SessionLists
 from kakeya_router.store.session_store import SessionStore
 from kakeya_shared.errors import (
     Draining,
@@ -156,10 +157,10 @@ async def test_what_cannot_be_parked_stays_and_is_reported_once(stack: Stack) ->
 async def _passes(stack: Stack, number: int) -> int:
     """Waits for some passes over the worker's sessions; how many there were."""
     seen = 0
-    idle_of = SessionStore.idle_of
+    idle_of = SessionLists.idle_of
     enough = asyncio.Event()
 
-    async def counted(self: SessionStore, *arguments: Any) -> Any:
+    async def counted(self: SessionLists, *arguments: Any) -> Any:
         nonlocal seen
         seen += 1
         if seen >= number:
@@ -167,7 +168,7 @@ async def _passes(stack: Stack, number: int) -> int:
         return await idle_of(self, *arguments)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(SessionStore, "idle_of", counted)
+        patch.setattr(SessionLists, "idle_of", counted)
         await asyncio.wait_for(enough.wait(), 10)
     return seen
 

@@ -70,7 +70,7 @@ async def test_tenants_with_similar_names_have_lines_of_their_own(stores: Stores
     waiters = [(f"{tenant}:{number}", tenant) for number in range(3) for tenant in tenants]
     for waiter_id, tenant in waiters:
         await stores.enter(waiter_id, tenant)
-    usage = await stores.sessions.usage("p")
+    usage = await stores.sessions.lists.usage("p")
     assert {tenant: used.num_waiting for tenant, used in usage.items()} == dict.fromkeys(tenants, 3)
     for waiter_id, _ in waiters:
         assert await stores.turns() == {"w": (waiter_id, True)}

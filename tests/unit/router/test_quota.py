@@ -11,7 +11,8 @@ import pytest
 from kakeya_router.settings import RouterSettings
 from kakeya_router.store.limits import Limits
 from kakeya_router.store.records import SessionRecord, State
-from kakeya_router.store.session_store import Cause, Intent, LaneAtRest, Retention, SessionStore, TenantUsage
+from kakeya_router.store.session_lists import Retention, TenantUsage
+from kakeya_router.store.session_store import Cause, Intent, LaneAtRest, SessionStore
 from kakeya_router.worker_sweep import WorkerSweep
 from kakeya_shared.errors import QuotaExceeded
 from tests.unit.router.admission_stores import (
@@ -51,7 +52,7 @@ async def test_usage_is_counted_by_tenant_and_key(stores: Stores) -> None:
         "|sessions": 1,
         "|bytes": 100,
     }
-    assert await stores.sessions.usage("p") == {
+    assert await stores.sessions.lists.usage("p") == {
         "": TenantUsage(1, 100, 0),
         "a": TenantUsage(2, 200, 0),
         "b": TenantUsage(0, 0, 1),
@@ -123,7 +124,7 @@ async def _churn(stores: Stores, store: SessionStore, draw: random.Random) -> No
 
 
 async def _expected(stores: Stores, worker_id: str) -> int:
-    records = (await stores.sessions.page("p", 0, 1000)).records
+    records = (await stores.sessions.lists.page("p", 0, 1000)).records
     return sum(record.reserved_bytes for record in records if record.worker_id == worker_id)
 
 
@@ -141,7 +142,7 @@ async def test_after_any_churn_usage_is_the_sum_over_the_sessions(stores: Stores
     await stores.workers.drop("p", "w", "i-w", lapsed_only=False)
     await WorkerSweep(stores.sessions, stores.workers, RETENTION).sweep("p", "i-w")
     assert await stores.kept_usage() == await stores.true_usage()
-    records = (await stores.sessions.page("p", 0, 1000)).records
+    records = (await stores.sessions.lists.page("p", 0, 1000)).records
     assert {record.state for record in records} >= {State.OPEN, State.PARKED, State.LOST, State.FAILED, State.CLOSING}
     assert any(record.epoch == 2 and record.holds_lane for record in records)
     for record in records:
@@ -340,7 +341,7 @@ async def test_an_operation_that_does_not_end_well_is_charged_too(stores: Stores
         await stores.sessions.extend_journal(record, "run", 40, range(40, 60), 1000)
         await stores.redis.call(lambda redis: redis.hset(KEYS.operation("p.one"), "lease_until_ms", 1))
         await stores.workers.drop("p", "w", "i-w", lapsed_only=False)
-        assert await stores.sessions.lose_all([record], RETENTION) == ["parked"]
+        assert await stores.sessions.lists.lose_all([record], RETENTION) == ["parked"]
     spent = await _spent(stores)
     assert spent is not None
     assert 59 < spent <= 60
@@ -366,11 +367,11 @@ async def test_lanes_that_an_older_router_reserved_are_counted_for_nobody(stores
 async def test_a_page_has_the_busy_ones_and_the_time(stores: Stores) -> None:
     busy, idle = await stores.opened("busy", "a"), await stores.opened("idle", "b")
     await stores.sessions.begin_operation(busy, "run", GENERATE)
-    page = await stores.sessions.page("p", 0, 10)
+    page = await stores.sessions.lists.page("p", 0, 10)
     assert {record.session_id: record.tenant for record in page.records} == {"p.busy": "a", "p.idle": "b"}
     assert (page.busy, page.next_cursor) == ({"p.busy"}, 0)
     assert page.now_ms >= idle.idle_since_ms
-    empty = await stores.sessions.page("nowhere", 0, 10)
+    empty = await stores.sessions.lists.page("nowhere", 0, 10)
     assert (empty.records, empty.next_cursor) == ([], 0)
 
 
@@ -386,7 +387,7 @@ async def test_pages_have_every_session(stores: Stores) -> None:
     found: set[str] = set()
     cursor, num_pages = 0, 0
     while num_pages == 0 or cursor:
-        page = await stores.sessions.page("p", cursor, 20)
+        page = await stores.sessions.lists.page("p", cursor, 20)
         found.update(record.session_id for record in page.records)
         cursor, num_pages = page.next_cursor, num_pages + 1
     assert found == names

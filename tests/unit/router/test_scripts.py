@@ -12,15 +12,8 @@ from kakeya_router.store.connection import RedisConnection
 from kakeya_router.store.keys import PoolKeys
 from kakeya_router.store.packed_tokens import pack, unpack
 from kakeya_router.store.records import UNSET, SessionRecord, State, WorkerRecord
-from kakeya_router.store.session_store import (
-    Cause,
-    Intent,
-    LaneAtRest,
-    Reply,
-    Retention,
-    SessionStore,
-    TenantUsage,
-)
+from kakeya_router.store.session_lists import Retention, TenantUsage
+from kakeya_router.store.session_store import Cause, Intent, LaneAtRest, Reply, SessionStore
 from kakeya_router.store.worker_store import Lane, WorkerStore
 from kakeya_router.worker_sweep import WorkerSweep
 from kakeya_shared.errors import StoreUnavailable
@@ -346,7 +339,7 @@ async def test_use_of_a_source_that_needs_no_lane(
     assert (await score(connection, KEYS.expiry), await score(connection, KEYS.idle)) == (expires_at, None)
     await sessions.release_operation(SESSION, "a")
     await workers.drop("p", "w", "i", lapsed_only=False)
-    await sessions.lose_all([busy], RETENTION)
+    await sessions.lists.lose_all([busy], RETENTION)
     parked_until = await score(connection, KEYS.expiry)
     assert await use() == Reply("moved", await fields(sessions))
     reply = await use(await fields(sessions))
@@ -418,7 +411,7 @@ async def test_share_session(sessions: SessionStore, workers: WorkerStore) -> No
     forgotten = await opened(sessions, replace(SESSION, session_id="p.two"))
     await forget(sessions, forgotten)
     await workers.drop("p", "w", "i", lapsed_only=False)
-    assert await sessions.lose_all([gone, forgotten], RETENTION) == ["parked", "lost"]
+    assert await sessions.lists.lose_all([gone, forgotten], RETENTION) == ["parked", "lost"]
     parked_now = await sessions.share(gone)
     assert parked_now.record is not None
     assert (parked_now.record.state, parked_now.record.shared) == (State.PARKED, True)
@@ -448,7 +441,7 @@ async def test_begin_operation(sessions: SessionStore, hasty: SessionStore, work
     await forget(sessions, other)
     await workers.drop("p", "w", "i", lapsed_only=False)
     assert (await sessions.begin_operation(other, "g", GENERATE)).outcome == "lost"
-    assert await sessions.lose_all([other], RETENTION) == ["lost"]
+    assert await sessions.lists.lose_all([other], RETENTION) == ["lost"]
     assert (await sessions.begin_operation(other, "g", GENERATE)).outcome == "lost"
 
 
@@ -466,7 +459,7 @@ async def test_a_session_whose_lane_is_gone_begins_homeless_where_it_can_be_had_
     assert (await sessions.begin_operation(SESSION, "b", APPEND)).outcome == "busy"
     assert (await sessions.renew_operation(SESSION, "a")).outcome == "renewed"
     assert (await sessions.release_operation(SESSION, "a")).outcome == "released"
-    assert await sessions.lose_all([SESSION], RETENTION) == ["parked"]
+    assert await sessions.lists.lose_all([SESSION], RETENTION) == ["parked"]
     record = await fields(sessions)
     kept_until = await score(connection, KEYS.expiry)
     assert kept_until == record.idle_since_ms + RETENTION.parked_ms
@@ -802,7 +795,7 @@ async def test_unseat_session(sessions: SessionStore, workers: WorkerStore, conn
     assert await journaled(connection) == [1, 2]
     assert await ledger(workers) == (0, 0, 0)
     assert await connection.call(lambda redis: redis.hgetall(KEYS.usage)) == {}
-    assert await sessions.of_incarnation("p", "i", 10) == []
+    assert await sessions.lists.of_incarnation("p", "i", 10) == []
     assert (await sessions.renew_operation(record, "a")).outcome == "renewed"
     assert parked(await sessions.unseat(record, "a")) == record
     assert await ledger(workers) == (0, 0, 0)
@@ -855,9 +848,9 @@ async def test_seat_session(sessions: SessionStore, workers: WorkerStore, connec
     assert (record.journal_length, record.kv_live_bytes, record.retained) == (2, 0, "")
     assert await ledger(workers) == (0, 0, 0)
     assert await ledger(workers, "v") == (200, 0, 2)
-    assert (await sessions.usage("p"))["a"] == TenantUsage(1, 70, 0)
+    assert (await sessions.lists.usage("p"))["a"] == TenantUsage(1, 70, 0)
     assert await connection.call(lambda redis: redis.hget(KEYS.usage, "key:k|sessions")) == "1"
-    assert "p.one" in [found.session_id for found in await sessions.of_incarnation("p", "j", 10)]
+    assert "p.one" in [found.session_id for found in await sessions.lists.of_incarnation("p", "j", 10)]
     assert await seat(unseated) == "gone"  # it has a lane
     assert await ledger(workers, "v") == (200, 0, 2)
 
@@ -883,7 +876,7 @@ async def test_a_session_goes_on_with_its_new_lane_and_not_with_the_one_before(
     assert (await sessions.begin_operation(record, "b", GENERATE)).outcome == "begun"
     await sessions.release_operation(record, "b")
     await workers.drop("p", "v", "j", lapsed_only=False)
-    assert await sessions.lose_all(await sessions.of_incarnation("p", "j", 10), RETENTION) == ["parked"]
+    assert await sessions.lists.lose_all(await sessions.lists.of_incarnation("p", "j", 10), RETENTION) == ["parked"]
     assert (await fields(sessions)).history_length == 3
 
 
@@ -952,7 +945,7 @@ async def test_a_parked_session_gets_the_snapshot_that_was_being_written(
     await opened(sessions)
     await run(sessions, 4)
     await workers.drop("p", "w", "i", lapsed_only=False)
-    assert await sessions.lose_all([SESSION], RETENTION) == ["parked"]
+    assert await sessions.lists.lose_all([SESSION], RETENTION) == ["parked"]
     assert (await sessions.set_snapshots(SESSION, (SNAPSHOT,), 0, "store", 0)).outcome == "set"
     assert (await fields(sessions)).snapshots == text((SNAPSHOT,))
 
@@ -980,7 +973,7 @@ async def test_fail_session(
     await sessions.extend_journal(SESSION, "a", 0, [1, 2], 100)
     assert (await sessions.fail(SESSION, "a", invariant)).outcome == "failed"
     assert not await connection.call(lambda redis: redis.exists(KEYS.journal("p.one")))
-    assert await sessions.of_incarnation("p", "i", 10) == []
+    assert await sessions.lists.of_incarnation("p", "i", 10) == []
     record = await fields(sessions)
     assert (record.state, record.reserved_bytes, record.kv_live_bytes) == (State.FAILED, 0, 0)
     assert record.retained == ""
@@ -992,7 +985,7 @@ async def test_fail_session(
 async def test_lose_session(sessions: SessionStore, workers: WorkerStore, connection: RedisConnection) -> None:
     await opened(sessions, replace(SESSION, request_id="r"))
     record = await fields(sessions)
-    assert await sessions.lose_all([record], RETENTION) == ["alive"]
+    assert await sessions.lists.lose_all([record], RETENTION) == ["alive"]
     await WorkerSweep(sessions, workers, RETENTION).sweep("p", "i")  # ends, and takes nothing from a living incarnation
     assert (await fields(sessions)).state is State.OPEN
     await workers.report_lanes("p", "w", "i", [Lane(SESSION.session_id, 1, 3, 30, "0-3")])
@@ -1003,7 +996,7 @@ async def test_lose_session(sessions: SessionStore, workers: WorkerStore, connec
     assert (await fields(sessions), await journaled(connection)) == (before, [2, 3])
     assert (await sessions.lose(record, "a", RETENTION, 3, [4])).outcome == "lost"
     assert await ledger(workers) == (0, 0, 0)
-    assert await sessions.of_incarnation("p", "i", 10) == []
+    assert await sessions.lists.of_incarnation("p", "i", 10) == []
     record = await fields(sessions)
     assert (record.state, record.kv_live_bytes, record.retained) == (State.LOST, 0, "")
     assert await sessions.of_request("p", "", "r") is None
@@ -1014,8 +1007,8 @@ async def test_lose_session(sessions: SessionStore, workers: WorkerStore, connec
     closing = await opened(sessions, replace(SESSION, session_id="p.three"))
     await sessions.begin_close(closing, "close", Cause.REQUEST)
     await workers.drop("p", "w", "i", lapsed_only=False)
-    assert await sessions.lose_all([record, other, closing], RETENTION) == ["gone", "lost", "gone"]
-    assert not await sessions.of_incarnation("p", "i", 10)
+    assert await sessions.lists.lose_all([record, other, closing], RETENTION) == ["gone", "lost", "gone"]
+    assert not await sessions.lists.of_incarnation("p", "i", 10)
 
 
 async def test_a_session_that_can_be_had_again_is_parked(
@@ -1051,7 +1044,7 @@ async def test_a_session_that_can_be_had_again_is_parked(
     assert await score(connection, KEYS.idle) is None
     assert (await sessions.renew_operation(before, "a")).outcome == "gone"
     assert (await sessions.lose(before, "a", RETENTION, 5, [6])).outcome == "gone"
-    assert await sessions.lose_all([before, record], RETENTION) == ["gone", "gone"]
+    assert await sessions.lists.lose_all([before, record], RETENTION) == ["gone", "gone"]
     assert (await fields(sessions), await journaled(connection)) == (record, [1, 2, 3, 4, 5])
 
 
@@ -1087,7 +1080,7 @@ async def test_a_session_that_was_not_open_yet_is_lost(sessions: SessionStore, w
     assert (await sessions.lose(SESSION, "create", RETENTION, 0, ())).outcome == "lost"
     assert await ledger(workers) == (100, 0, 1)
     await workers.drop("p", "w", "i", lapsed_only=False)
-    assert await sessions.lose_all([other], RETENTION) == ["lost"]
+    assert await sessions.lists.lose_all([other], RETENTION) == ["lost"]
 
 
 async def test_a_sweep_leaves_a_session_to_its_running_operation(
@@ -1102,12 +1095,12 @@ async def test_a_sweep_leaves_a_session_to_its_running_operation(
     await workers.drop("p", "w", "i", lapsed_only=False)
     await WorkerSweep(sessions, workers, RETENTION).sweep("p", "i")
     assert (await fields(sessions), await journaled(connection)) == (before, [1])
-    assert await sessions.lose_all([SESSION], RETENTION) == ["busy"]
+    assert await sessions.lists.lose_all([SESSION], RETENTION) == ["busy"]
     assert (await sessions.renew_operation(SESSION, "a")).outcome == "renewed"
     assert (await fields(sessions, "p.two")).state is State.PARKED
     assert (await sessions.renew_operation(other, "b")).outcome == "gone"
     assert await workers.lost("p") == []
-    assert await sessions.of_incarnation("p", "i", 10) == []
+    assert await sessions.lists.of_incarnation("p", "i", 10) == []
     assert (await sessions.lose(SESSION, "a", RETENTION, 1, [2])).outcome == "parked"
     assert await journaled(connection) == [1, 2]
 
@@ -1352,8 +1345,8 @@ async def test_a_parked_session_gives_its_lane_back_and_stays_as_idle_as_it_was(
     assert (reply.outcome, reply.record) == ("parked", before)
     assert await fields(sessions) == replace(before.without_lane(), incarnation="", address="")
     assert await ledger(workers) == (0, 0, 0)
-    assert await sessions.usage("p") == {}
-    assert await sessions.of_incarnation("p", "i", 9) == []
+    assert await sessions.lists.usage("p") == {}
+    assert await sessions.lists.of_incarnation("p", "i", 9) == []
     assert await score(connection, KEYS.idle) is None
     kept_until = await score(connection, KEYS.expiry)
     assert kept_until is not None
@@ -1508,11 +1501,11 @@ async def test_the_idle_sessions_of_an_incarnation(
     for record in records.values():
         await opened(sessions, record)
     await sessions.begin_operation(records["busy"], "a", GENERATE)
-    assert [record.session_id for record in await sessions.idle_of("p", "i", 9)] == ["p.idle"]
+    assert [record.session_id for record in await sessions.lists.idle_of("p", "i", 9)] == ["p.idle"]
     await sessions.release_operation(records["busy"], "a")
     await hasty.begin_operation(records["busy"], "b", GENERATE)  # and its router vanished
-    assert {record.session_id for record in await sessions.idle_of("p", "i", 9)} == {"p.idle", "p.busy"}
-    assert len(await sessions.idle_of("p", "i", 1)) == 1
+    assert {record.session_id for record in await sessions.lists.idle_of("p", "i", 9)} == {"p.idle", "p.busy"}
+    assert len(await sessions.lists.idle_of("p", "i", 1)) == 1
     await sessions.begin_close(records["idle"], "close", Cause.REQUEST)
-    assert [record.session_id for record in await sessions.idle_of("p", "i", 9)] == ["p.busy"]
-    assert await sessions.idle_of("p", "nobody", 9) == []
+    assert [record.session_id for record in await sessions.lists.idle_of("p", "i", 9)] == ["p.busy"]
+    assert await sessions.lists.idle_of("p", "nobody", 9) == []

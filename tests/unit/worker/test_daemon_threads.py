@@ -1,5 +1,7 @@
 """Work in threads that nobody has to wait for."""
 
+import os
+import sys
 import threading
 from concurrent.futures import CancelledError
 
@@ -17,6 +19,16 @@ def test_work_is_done_in_other_threads_and_its_errors_are_told() -> None:
     with pytest.raises(ZeroDivisionError):
         threads.submit(lambda: 1 // 0).result(TIMEOUT)
     assert threads.submit(lambda: threading.current_thread().daemon).result(TIMEOUT)
+    assert threads.close(TIMEOUT)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has a niceness for each thread")
+def test_threads_stand_back_behind_the_others() -> None:
+    threads = DaemonThreads(1, "test", niceness=3)
+    own = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+    theirs = threads.submit(lambda: os.getpriority(os.PRIO_PROCESS, threading.get_native_id())).result(TIMEOUT)
+    assert theirs == own + 3
+    assert os.getpriority(os.PRIO_PROCESS, threading.get_native_id()) == own
     assert threads.close(TIMEOUT)
 
 

@@ -81,7 +81,7 @@ class Draining:
     async def _empty(self, worker: WorkerRecord) -> None:
         """Takes away what is idle now; raises StoreUnavailable."""
         slots = asyncio.Semaphore(_NUM_AT_ONCE)
-        while records := await self._session_store.idle_of(worker.pool, worker.incarnation, _BATCH):
+        while records := await self._session_store.lists.idle_of(worker.pool, worker.incarnation, _BATCH):
             taking = (self._take_away(record, slots) for record in records)
             taken = await asyncio.gather(*taking, return_exceptions=True)  # all of them have ended then
             for error in taken:

@@ -9,7 +9,8 @@ from kakeya_router.closing import Closing
 from kakeya_router.detached_tasks import DetachedTasks
 from kakeya_router.parking import Parking
 from kakeya_router.store.records import SessionRecord
-from kakeya_router.store.session_store import Cause, SessionStore, TenantUsage
+from kakeya_router.store.session_lists import TenantUsage
+from kakeya_router.store.session_store import Cause, SessionStore
 
 _BATCH = 128
 
@@ -83,7 +84,7 @@ class IdleLanes:
         self, pool: str, worker_ids: Collection[str], tenant: str, spared: str
     ) -> AsyncIterator[SessionRecord]:
         """Of those that may go in a pool, the longest idle first."""
-        usage = await self._store.usage(pool)
+        usage = await self._store.lists.usage(pool)
         held = usage.get(tenant, TenantUsage()).reserved_bytes
         async for record in self._idle(pool):
             owner = usage.get(record.tenant, TenantUsage())
@@ -94,7 +95,7 @@ class IdleLanes:
     async def _idle(self, pool: str) -> AsyncIterator[SessionRecord]:
         """The longest idle first."""
         start = 0
-        while records := await self._store.idle(pool, self._idle_ms, start, _BATCH):
+        while records := await self._store.lists.idle(pool, self._idle_ms, start, _BATCH):
             for record in records:
                 yield record
             start += _BATCH

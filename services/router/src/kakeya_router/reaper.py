@@ -68,7 +68,7 @@ class Reaper:
             await self._drop_lapsed_workers(pool)
             for incarnation in await self._worker_store.lost(pool):
                 await self._sweep.sweep(pool, incarnation)
-            expired = await self._session_store.expired(pool, _BATCH)
+            expired = await self._session_store.lists.expired(pool, _BATCH)
             await asyncio.gather(*(self._sessions.expire(record) for record in expired))
             await self._queue_store.forget_lapsed(pool)
             await self._worker_store.forget_empty_pool(pool)

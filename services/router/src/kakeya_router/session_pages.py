@@ -4,7 +4,8 @@ import re
 from collections.abc import Sequence
 
 from kakeya_router import validation
-from kakeya_router.store.session_store import SessionPage, SessionStore
+from kakeya_router.store.session_lists import SessionPage
+from kakeya_router.store.session_store import SessionStore
 from kakeya_router.store.worker_store import WorkerStore
 
 # "POOL.CURSOR": where the next page goes on; names of pools have no dot, cursors are Redis's 64-bit numbers.
@@ -38,7 +39,7 @@ class SessionPages:
         pools = [name for name in await self._workers.pools() if name >= at and pool in ("", name)]
         if not pools:
             return SessionPage([], set(), set(), now_ms=0, next_cursor=0), ""
-        page = await self._sessions.page(pools[0], cursor if pools[0] == at else 0, size or _DEFAULT_SIZE)
+        page = await self._sessions.lists.page(pools[0], cursor if pools[0] == at else 0, size or _DEFAULT_SIZE)
         return page, _next_token(pools, page.next_cursor)
 
 

@@ -184,7 +184,7 @@ class Snapshotting:
         Raises StoreUnavailable.
         """
         owners = {name: session_id for name in names if (session_id := _owner(pool, name))}
-        records = await self._store.records(pool, sorted(set(owners.values())))
+        records = await self._store.lists.records(pool, sorted(set(owners.values())))
         needed = {each.name for record in records for each in snapshot_plan.parse(record.snapshots)}
         return [name for name in owners if name not in needed]
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from kakeya_router.callers import Quota
 from kakeya_router.store.credential_records import QuotaRecord
 from kakeya_router.store.credential_store import CredentialStore
-from kakeya_router.store.session_store import SessionStore, TenantUsage
+from kakeya_router.store.session_lists import TenantUsage
+from kakeya_router.store.session_store import SessionStore
 from kakeya_router.store.worker_store import WorkerStore
 
 Usage = Mapping[str, Mapping[str, TenantUsage]]
@@ -53,7 +54,7 @@ class Tenants:
         return self._tenant(name, quota.quota if quota is not None else None, await self._usage())
 
     async def _usage(self) -> Usage:
-        return {pool: await self._sessions.usage(pool) for pool in await self._workers.pools()}
+        return {pool: await self._sessions.lists.usage(pool) for pool in await self._workers.pools()}
 
     def _tenant(self, name: str, own: Quota | None, usage: Usage) -> Tenant:
         used = {pool: tenants[name] for pool, tenants in usage.items() if name in tenants}

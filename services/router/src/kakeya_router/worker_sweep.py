@@ -2,7 +2,8 @@
 
 import structlog
 
-from kakeya_router.store.session_store import Retention, SessionStore
+from kakeya_router.store.session_lists import Retention
+from kakeya_router.store.session_store import SessionStore
 from kakeya_router.store.worker_store import WorkerStore
 
 _BATCH = 128
@@ -24,8 +25,8 @@ class WorkerSweep:
 
     async def sweep(self, pool: str, incarnation: str) -> None:
         """Marks all sessions of a lost incarnation; raises StoreUnavailable."""
-        while records := await self._sessions.of_incarnation(pool, incarnation, _BATCH):
-            outcomes = await self._sessions.lose_all(records, self._retention)
+        while records := await self._sessions.lists.of_incarnation(pool, incarnation, _BATCH):
+            outcomes = await self._sessions.lists.lose_all(records, self._retention)
             for record, outcome in zip(records, outcomes, strict=True):
                 if outcome in ("lost", "parked"):
                     _log.info(f"session {outcome}", session_id=record.session_id, worker_id=record.worker_id)

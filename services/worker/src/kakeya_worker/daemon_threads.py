@@ -1,5 +1,7 @@
 """Threads whose work may hang, and which the end of the process does not wait for."""
 
+import os
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -14,9 +16,13 @@ class DaemonThreads:
     """Does work in the order in which it comes.
 
     Threads of a `concurrent.futures.ThreadPoolExecutor` are joined at exit, so that one that hangs keeps the process.
+
+    Args:
+        niceness: by how much they stand back behind the process's other threads, on systems that tell threads apart.
     """
 
-    def __init__(self, num_threads: int, name: str) -> None:
+    def __init__(self, num_threads: int, name: str, *, niceness: int = 0) -> None:
+        self._niceness = niceness
         self._closed = False
         self._closing = threading.Lock()
         self._waiting: SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = SimpleQueue()
@@ -58,6 +64,9 @@ class DaemonThreads:
                 waiting[0].cancel()
 
     def _work(self) -> None:
+        if self._niceness and sys.platform == "linux":
+            own = threading.get_native_id()
+            os.setpriority(os.PRIO_PROCESS, own, os.getpriority(os.PRIO_PROCESS, own) + self._niceness)
         while (waiting := self._waiting.get()) is not None:
             _do(*waiting)
             del waiting  # it may hold as much as a lane does

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -23,8 +24,9 @@ _PREFIX = re.compile(r"[a-z0-9][a-z0-9-]{0,62}/[A-Za-z0-9_][A-Za-z0-9._-]{0,159}
 _NAME = re.compile(rf"{_PREFIX.pattern}\.safetensors")
 _SUFFIX = ".safetensors"
 _MAX_NAMES = 1024
-# One writes while the other reads for a session that somebody waits for.
 _NUM_THREADS = 2
+# Nobody waits for what is written as he does for the next token, or for a session to be read.
+_WRITING_NICENESS = 10
 # A comparison makes a note of each byte.
 _COMPARED_BYTES = 1 << 22
 
@@ -52,11 +54,14 @@ class Snapshots:
     def __init__(self, engine: Engine, store: SnapshotStore | None) -> None:
         self._engine = engine
         self._store = store
-        self._threads = DaemonThreads(_NUM_THREADS, "snapshots")
+        self._reading = DaemonThreads(_NUM_THREADS, "snapshot-reader")
+        self._writing = DaemonThreads(_NUM_THREADS, "snapshot-writer", niceness=_WRITING_NICENESS)
 
     def close(self, timeout_seconds: float) -> None:
         """Waits for what is being written. What a store that hangs has of it is swept later."""
-        if not self._threads.close(timeout_seconds):
+        ends_at = time.monotonic() + timeout_seconds
+        ended = [threads.close(max(0.0, ends_at - time.monotonic())) for threads in (self._writing, self._reading)]
+        if not all(ended):
             _log.warning("the snapshot store hangs; what it has not done is left")
 
     async def write(self, session_id: str, epoch: int, start: int, prefix: str) -> WrittenSnapshot:
@@ -71,9 +76,9 @@ class Snapshots:
         store = self._usable_store()
         lanes = self._engine.lanes
         lane = lanes.find(session_id, epoch).lane
-        memory = await self._in_thread(lambda: memory_for(lane, lanes.kv_bytes_per_token, start))
+        memory = await _done(self._writing, lambda: memory_for(lane, lanes.kv_bytes_per_token, start))
         taken = await asyncio.wrap_future(self._engine.take_snapshot(session_id, epoch, start, memory))
-        return await self._in_thread(lambda: _written(store, prefix, taken))
+        return await _done(self._writing, lambda: _written(store, prefix, taken))
 
     async def restore(
         self, session_id: str, epoch: int, names: Sequence[str], tenant: str, *, inexact: bool
@@ -87,25 +92,25 @@ class Snapshots:
         """
         _check_names(names)
         store = self._usable_store()
-        whole = await self._in_thread(lambda: self._read(store, names))
+        whole = await _done(self._reading, lambda: self._read(store, names))
         return await asyncio.wrap_future(self._engine.restore(session_id, epoch, whole, tenant, inexact=inexact))
 
     async def delete(self, names: Sequence[str]) -> None:
         """Removes snapshots; raises InvalidField or SnapshotStoreUnavailable."""
         _check_names(names)
         store = self._usable_store()
-        await self._in_thread(lambda: store.delete(names))
+        await _done(self._writing, lambda: store.delete(names))
 
     async def old_files(self, pool: str, seconds: float) -> list[str]:
         """Names of a pool's files that were not written to for so long; raises SnapshotStoreUnavailable."""
         store = self._usable_store()
-        files = await self._in_thread(lambda: store.files(f"{pool}/"))
+        files = await _done(self._writing, lambda: store.files(f"{pool}/"))
         return [file.name for file in files if file.age_seconds >= seconds]
 
     async def remove(self, names: Sequence[str]) -> None:
         """As `delete`, of files that the store itself has named."""
         store = self._usable_store()
-        await self._in_thread(lambda: store.delete(names))
+        await _done(self._writing, lambda: store.delete(names))
 
     def _read(self, store: SnapshotStore, names: Iterable[str]) -> Snapshot:
         snapshots = [_read_one(store, name) for name in names]
@@ -118,11 +123,12 @@ class Snapshots:
             raise SnapshotStoreUnavailable("this worker has no snapshot store (--snapshots)")
         return self._store
 
-    async def _in_thread(self, work: Callable[[], _T]) -> _T:
-        try:
-            return await asyncio.wrap_future(self._threads.submit(work))
-        except SnapshotStoreError as error:
-            raise SnapshotStoreUnavailable(f"the snapshot store does not work: {error}") from error
+
+async def _done(threads: DaemonThreads, work: Callable[[], _T]) -> _T:
+    try:
+        return await asyncio.wrap_future(threads.submit(work))
+    except SnapshotStoreError as error:
+        raise SnapshotStoreUnavailable(f"the snapshot store does not work: {error}") from error
 
 
 def _written(store: SnapshotStore, prefix: str, snapshot: Snapshot) -> WrittenSnapshot:

@@ -1,0 +1,160 @@
+"""Sessions of a pool, many at once: those that are due, idle or on a worker, and what tenants use."""
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kakeya_router.store.connection import RedisConnection
+from kakeya_router.store.keys import PoolKeys
+from kakeya_router.store.records import SessionRecord, State
+
+
+@dataclass(frozen=True, slots=True)
+class SessionPage:
+    """Some sessions of a pool, in no order.
+
+    Attributes:
+        busy: ids of those with a running operation.
+        alive: ids of those whose lane's worker is there.
+        now_ms: Redis time, for their idle times.
+        next_cursor: where the next page begins; 0: this was the last.
+    """
+
+    records: list[SessionRecord]
+    busy: set[str]
+    alive: set[str]
+    now_ms: int
+    next_cursor: int
+
+
+@dataclass(frozen=True, slots=True)
+class TenantUsage:
+    """What a tenant uses in a pool: lanes, their bytes, and calls in the line."""
+
+    num_sessions: int = 0
+    reserved_bytes: int = 0
+    num_waiting: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """How long a session without a lane is kept: one that cannot be had again, and one that can."""
+
+    lost_ms: int
+    parked_ms: int
+
+
+class SessionLists:
+    """All methods raise StoreUnavailable."""
+
+    def __init__(self, redis: RedisConnection) -> None:
+        self._redis = redis
+
+    async def expired(self, pool: str, limit: int) -> list[SessionRecord]:
+        """Sessions whose time has come, longest overdue first."""
+        expiry = PoolKeys(pool).expiry
+        now_ms = await self._redis.now_ms()
+        ids = await self._redis.call(lambda redis: redis.zrangebyscore(expiry, "-inf", now_ms, 0, limit))
+        return await self.records(pool, ids)
+
+    async def idle(self, pool: str, idle_ms: int, start: int, limit: int) -> list[SessionRecord]:
+        """Sessions that have been idle for so long, the longest first, from the `start`th on."""
+        key = PoolKeys(pool).idle
+        until_ms = await self._redis.now_ms() - idle_ms
+        ids = await self._redis.call(lambda redis: redis.zrangebyscore(key, "-inf", until_ms, start, limit))
+        return await self.records(pool, ids)
+
+    async def page(self, pool: str, cursor: int, limit: int) -> SessionPage:
+        """Some of a pool's sessions; the first page has cursor 0.
+
+        Who was there from the first page to the last comes once at least. `limit` is what Redis aims at: a page
+        can hold fewer, and up to some hundred more.
+        """
+        keys = PoolKeys(pool)
+        next_cursor, found = await self._redis.call(lambda redis: redis.zscan(keys.expiry, cursor, count=limit))
+        records = await self.records(pool, [session_id for session_id, _ in found])
+        busy, now_ms = await self._busy(pool, records)
+        return SessionPage(records, busy, await self._alive(pool, records), now_ms, int(next_cursor))
+
+    async def usage(self, pool: str) -> dict[str, TenantUsage]:
+        """By tenant; "" is who calls without a key."""
+        keys = PoolKeys(pool)
+        fields, members = await self._redis.pipeline(_usage_reader(keys))
+        waiting = Counter(member.split("|", 1)[0] for member in members)
+        held = {name.split("|", 1)[0] for name in fields if not name.startswith("key:")}
+        return {
+            tenant: TenantUsage(
+                int(fields.get(f"{tenant}|sessions", 0)), int(fields.get(f"{tenant}|bytes", 0)), waiting[tenant]
+            )
+            for tenant in sorted(held | set(waiting))
+        }
+
+    async def of_incarnation(self, pool: str, incarnation: str, limit: int) -> list[SessionRecord]:
+        """Some of the sessions whose lanes an incarnation holds, or held."""
+        key = PoolKeys(pool).sessions(incarnation)
+        return await self.records(pool, await self._redis.call(lambda redis: redis.srandmember(key, limit)))
+
+    async def idle_of(self, pool: str, incarnation: str, limit: int) -> list[SessionRecord]:
+        """Of some of the sessions on an incarnation's lanes, those that are open and on which no operation runs."""
+        records = [
+            record for record in await self.of_incarnation(pool, incarnation, limit) if record.state is State.OPEN
+        ]
+        busy, _ = await self._busy(pool, records)
+        return [record for record in records if record.session_id not in busy]
+
+    async def lose_all(self, records: Sequence[SessionRecord], retention: Retention) -> list[str]:
+        """Takes sessions off the lanes of a gone incarnation; returns each one's outcome, see lua/lose_session.lua."""
+
+        async def lose(batch: Any) -> None:
+            for record in records:
+                arguments = (
+                    *(record.session_id, "", retention.lost_ms, retention.parked_ms, 0, ""),
+                    record.incarnation,
+                )
+                await batch.script("lose_session", record.keys, arguments)
+
+        outcomes: list[str] = await self._redis.pipeline(lose)
+        return outcomes
+
+    async def _busy(self, pool: str, records: Sequence[SessionRecord]) -> tuple[set[str], int]:
+        """Ids of those with a running operation, and the Redis time."""
+        keys = PoolKeys(pool)
+
+        async def read(batch: Any) -> None:
+            batch.redis.time()
+            for record in records:
+                batch.redis.hget(keys.operation(record.session_id), "lease_until_ms")
+
+        (seconds, microseconds), *leases = await self._redis.pipeline(read)
+        now_ms = seconds * 1000 + microseconds // 1000
+        busy = {
+            record.session_id
+            for record, lease_until_ms in zip(records, leases, strict=True)
+            if lease_until_ms is not None and int(lease_until_ms) > now_ms
+        }
+        return busy, now_ms
+
+    async def _alive(self, pool: str, records: Sequence[SessionRecord]) -> set[str]:
+        """Ids of those whose worker is registered as they know it."""
+        keys, worker_ids = PoolKeys(pool), sorted({record.worker_id for record in records})
+
+        async def read(batch: Any) -> None:
+            for worker_id in worker_ids:
+                batch.redis.hget(keys.worker(worker_id), "incarnation")
+
+        incarnations = set(await self._redis.pipeline(read)) if worker_ids else set()
+        return {record.session_id for record in records if record.incarnation in incarnations}
+
+    async def records(self, pool: str, session_ids: Sequence[str]) -> list[SessionRecord]:
+        """Those of the sessions that there are."""
+        found = await self._redis.hashes([PoolKeys(pool).session(session_id) for session_id in session_ids])
+        return [SessionRecord.from_hash(values) for values in found if values]
+
+
+def _usage_reader(keys: PoolKeys) -> Callable[[Any], Awaitable[None]]:
+    async def read(batch: Any) -> None:
+        batch.redis.hgetall(keys.usage)
+        batch.redis.zrange(keys.queue, 0, -1)
+
+    return read
