@@ -9,7 +9,7 @@ import fsspec
 import pytest
 
 from kakeya_shared import plugins
-from kakeya_worker.snapshot_store import GROUP, SnapshotStore, SnapshotStoreError, open_store
+from kakeya_worker.snapshot_store import GROUP, PIECE_BYTES, SnapshotStore, SnapshotStoreError, open_store
 
 NAME = "pool/pool.session-1-0-40.safetensors"
 
@@ -38,10 +38,12 @@ def test_the_built_ins_come_in_by_the_plugins_door() -> None:
     assert {"file", "fsspec"} <= set(plugins.names(GROUP))
 
 
-@pytest.mark.parametrize("content", [b"", b"x", bytes(range(256)) * 4_000], ids=len)
+@pytest.mark.parametrize("content", [b"", b"x", bytes(range(256)) * 10_000], ids=len)
 def test_a_file_comes_back_whole(store: SnapshotStore, content: bytes) -> None:
     store.write(NAME, content)
     assert store.read(NAME) == content
+    pieces = list(store.pieces(NAME))
+    assert (b"".join(pieces), max(map(len, pieces), default=0)) == (content, min(PIECE_BYTES, len(content)))
     (file,) = store.files("pool/")
     assert (file.name, file.size_bytes) == (NAME, len(content))
     assert 0 <= file.age_seconds < 60
@@ -74,6 +76,8 @@ def test_what_is_deleted_is_gone_and_may_be_deleted_again(store: SnapshotStore) 
     assert names(store) == set()
     with pytest.raises(SnapshotStoreError, match=r"40\.safetensors"):
         store.read(NAME)
+    with pytest.raises(SnapshotStoreError, match=r"40\.safetensors"):
+        list(store.pieces(NAME))
 
 
 def test_several_threads_write_at_once(store: SnapshotStore) -> None:

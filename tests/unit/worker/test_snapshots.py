@@ -243,9 +243,7 @@ async def test_what_cannot_be_read_back_is_no_snapshot(
 ) -> None:
     prepare(engine, 20)
     snapshots = Snapshots(engine, store)
-    read = store.read
-    monkeypatch.setattr(store, "read", lambda name: damaged(read(name)))
-    monkeypatch.setattr("kakeya_worker.snapshots._COMPARED_BYTES", 1000)  # of many
+    monkeypatch.setattr(store, "pieces", lambda name: iter([damaged(store.read(name))]))
     with pytest.raises(SnapshotStoreUnavailable, match="read back"):
         await write(snapshots)
 

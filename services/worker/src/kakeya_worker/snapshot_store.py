@@ -4,7 +4,7 @@ A store is found by the entry point group `kakeya.snapshot_store`; the entry poi
 and methods of `SnapshotStore`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 from urllib.parse import urlsplit
@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from kakeya_shared import plugins
 
 GROUP = "kakeya.snapshot_store"
+PIECE_BYTES = 1 << 20
 INSTALL = "pip install 'kakeya-worker[snapshots]'"
 
 
@@ -54,6 +55,10 @@ class SnapshotStore(Protocol):
 
     def read(self, name: str) -> bytes:
         """The content of a file."""
+        ...
+
+    def pieces(self, name: str) -> Iterator[bytes]:
+        """The same, in pieces of PIECE_BYTES at most: who only looks at it needs no memory for all of it."""
         ...
 
     def delete(self, names: Iterable[str]) -> None:

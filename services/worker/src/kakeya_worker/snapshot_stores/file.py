@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from kakeya_worker.replacing import replacing
-from kakeya_worker.snapshot_store import SnapshotStoreError, StoredFile
+from kakeya_worker.snapshot_store import PIECE_BYTES, SnapshotStoreError, StoredFile
 
 _IDENTITY_FILE = "store-id"
 
@@ -38,6 +38,11 @@ class FileSnapshotStore:
     def read(self, name: str) -> bytes:
         with _translated():
             return (self._root / name).read_bytes()
+
+    def pieces(self, name: str) -> Iterator[bytes]:
+        with _translated(), (self._root / name).open("rb", buffering=0) as file:
+            while piece := file.read(PIECE_BYTES):
+                yield piece
 
     def delete(self, names: Iterable[str]) -> None:
         with _translated():

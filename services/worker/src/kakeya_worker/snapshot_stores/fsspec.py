@@ -9,7 +9,7 @@ from typing import Any
 
 import fsspec
 
-from kakeya_worker.snapshot_store import SnapshotStoreError, StoredFile
+from kakeya_worker.snapshot_store import PIECE_BYTES, SnapshotStoreError, StoredFile
 
 
 class FsspecSnapshotStore:
@@ -33,6 +33,12 @@ class FsspecSnapshotStore:
         with _translated(path):
             content: bytes = self._files.cat_file(path)
             return content
+
+    def pieces(self, name: str) -> Iterator[bytes]:
+        path = self._path(name)
+        with _translated(path), self._files.open(path, "rb") as file:
+            while piece := file.read(PIECE_BYTES):
+                yield piece
 
     def delete(self, names: Iterable[str]) -> None:
         for name in names:
