@@ -305,7 +305,8 @@ async def test_of_several_routers_one_moves_it(
     other = await stack.worker(forgetful, "worker-b")
     left.reading.clear()
     await forgetful.drain("worker-a")
-    await asyncio.sleep(0.3)
+    await holds(lambda: left.calls["ReadLane"] >= 2)
+    await asyncio.sleep(0.3)  # some passes of all three
     assert left.calls["ReadLane"] == 2
     left.reading.set()
     for each in (session_id, empty):
