@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from kakeya_router.operation import Operation
+from kakeya_router.rewinding import Rewinding
 from kakeya_shared.errors import (
     BoundaryNotReachable,
     HistoryLengthMismatch,
@@ -99,7 +101,8 @@ async def test_a_place_that_cannot_be_had_changes_nothing(stack: Stack, client: 
     for target in (lengths[1], lengths[-4] + 1, lengths[-1] + 1, 2**63):
         with pytest.raises(BoundaryNotReachable) as refused:
             await client.rewind(session_id, target)
-        assert refused.value.metadata == {"reachable": ",".join(map(str, lengths[-4:]))}
+        reachable = [*lengths[-4:-1], lengths[-1] - 5, lengths[-1]]  # the last answer's start, too
+        assert refused.value.metadata == {"reachable": ",".join(map(str, reachable))}
     with pytest.raises(HistoryLengthMismatch):
         await client.rewind(session_id, lengths[-2], expected_history_length=lengths[-1] - 1)
     with pytest.raises(SessionNotFound):
@@ -107,6 +110,35 @@ async def test_a_place_that_cannot_be_had_changes_nothing(stack: Stack, client: 
     assert (await client.append(session_id, [1])).history_length == lengths[-1] + 1
     assert pair.of(session_id).lanes[session_id].token_ids == [*history, 1]
     assert await has_snapshot(stack, session_id, lengths[-4])
+
+
+async def test_where_the_last_answer_began_is_kept_while_the_turn_is_written(
+    stack: Stack, client: Client, pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There is a snapshot in the middle of the answer; that of its end comes when the rewind has begun."""
+    session_id = await client.session()
+    start = await turn(stack, client, session_id, 20, WINDOW) + 20
+    await client.append(session_id, range(20))
+    holder = pair.of(session_id)
+    call = client.generating(session_id, 300, op_id="answer")
+    for _ in range(4):
+        await call.read()
+    call.cancel()
+    await eventually(lambda: has_snapshot(stack, session_id, len(holder.lanes[session_id].token_ids)))
+    begun = holder.lanes[session_id].token_ids[start:]
+    holder.writing.clear()
+    await client.generate(session_id, len(begun) + 5, op_id="answer", resume_token_ids=begun)
+    history = list(holder.lanes[session_id].token_ids)
+    taken_back = Rewinding._taken_back
+
+    async def late(self: Rewinding, operation: Operation, length: int) -> worker_api.LaneState:
+        holder.writing.set()
+        await eventually(lambda: has_snapshot(stack, session_id, len(history)))
+        return await taken_back(self, operation, length)
+
+    monkeypatch.setattr(Rewinding, "_taken_back", late)
+    assert (await client.rewind(session_id, start)).history_length == start
+    assert pair.of(session_id).lanes[session_id].token_ids == history[:start]
 
 
 async def test_a_busy_session_is_not_taken_back(client: Client, worker: FakeWorker) -> None:

@@ -62,7 +62,9 @@ end
 if op_id == '' then
   op_id = claim
 end
-if is_new and kind ~= 'fork' and kind ~= 'park' then
+-- A rewind may be to where the latest one began, of which nothing is to be forgotten meanwhile: it becomes the latest
+-- once it has taken place (rewind_session.lua).
+if is_new and kind ~= 'fork' and kind ~= 'park' and kind ~= 'rewind' then
   -- For one that changes nothing after all.
   local latest = redis.call('HMGET', KEYS[1], 'operation_id', 'operation_start', 'operation_seed')
   redis.call('HSET', KEYS[2], 'before', cjson.encode({latest[1] or '', latest[2] or '0', latest[3] or '0'}))

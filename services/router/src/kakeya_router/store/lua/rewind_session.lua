@@ -23,9 +23,8 @@ end
 -- What is being written now holds tokens that are not in the history any more, whatever comes after it.
 redis.call('HINCRBY', KEYS[1], 'num_rewinds', 1)
 redis.call('HSET', KEYS[1], 'boundaries', table.concat(boundaries, ','), 'snapshots', ARGV[6],
-  'snapshot_store', ARGV[7], 'operation_start', ARGV[4])
+  'snapshot_store', ARGV[7], 'operation_id', ARGV[2], 'operation_start', ARGV[4], 'operation_seed', 0)
 redis.call('HSET', KEYS[2], 'start_length', ARGV[4])
-redis.call('HDEL', KEYS[2], 'before')
 if ARGV[8] == '' then
   park()
 else
