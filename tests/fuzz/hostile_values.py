@@ -77,6 +77,7 @@ _TEXTS = (
 )
 _LONG_TEXT_BYTES = 100_000
 _LONG_LIST = 5_000
+_NUM_BYTES = (0, 1, 8, 200, 4_000, 100_000)
 # Messages in which an id alone must not open anything.
 _PUBLIC = ("kakeya.v1.", "kakeya.worker.v1.LaneReport")
 # What a made-up worker must not claim: with a token for every pool it could rightly take the real one's place.
@@ -96,6 +97,8 @@ def hostile_value(field: Field, known: Known, chance: random.Random) -> Any:
             return chance.random() < 0.5
         case Field.CPPTYPE_ENUM:
             return chance.choice(_ENUMS)
+        case Field.CPPTYPE_STRING if field.type == Field.TYPE_BYTES:
+            return chance.randbytes(chance.choice(_NUM_BYTES))
         case Field.CPPTYPE_STRING:
             return _hostile_text(field, known, chance)
     raise AssertionError(f"no hostile value for a field of type {field.cpp_type}")

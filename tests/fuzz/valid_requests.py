@@ -218,6 +218,8 @@ _FIELDS = {
     (VERIFIER, "Generate"): _lane_generate,
     (VERIFIER, "Stop"): _lane,
     (VERIFIER, "Acknowledge"): _acknowledge,
+    (VERIFIER, "ReadLane"): _lane,
+    (VERIFIER, "WriteLane"): _lane,
     (VERIFIER, "CloseSession"): _lane,
     (REGISTRY, "Join"): _join,
     (REGISTRY, "Heartbeat"): _heartbeat,
