@@ -25,6 +25,7 @@ from kakeya_shared.errors import (
     SnapshotStoreUnavailable,
     StaleEpoch,
 )
+from kakeya_worker.engine import snapshot
 from kakeya_worker.engine.engine import Engine
 from kakeya_worker.engine.operation import OpenLane
 from kakeya_worker.engine.retention import SessionOptions
@@ -98,6 +99,21 @@ async def test_a_restored_session_goes_on_as_the_one_that_was_written(
     for session_id in ("s", "r"):
         append(engine, length, 5, session_id)
     assert generated(engine, length + 5, "r") == generated(engine, length + 5)
+
+
+async def test_much_is_copied_to_memory_that_was_made_before(
+    engine: Engine, snapshots: Snapshots, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepare(engine, 150)
+    plain = await write(snapshots)
+    monkeypatch.setattr(snapshot, "_LITTLE_BYTES", 0)
+    memory = snapshot.memory_for(engine.lanes.find("s", 1).lane, engine.facts.kv_bytes_per_token)
+    assert memory is not None
+    assert (SINK + WINDOW) * engine.facts.kv_bytes_per_token <= memory.nbytes
+    written = await write(snapshots)
+    assert (written.length, written.size_bytes) == (plain.length, plain.size_bytes)
+    await restore(snapshots, written.name)
+    assert generated(engine, 150, "r") == generated(engine, 150)
 
 
 async def test_a_session_is_restored_from_what_came_since(engine: Engine, snapshots: Snapshots) -> None:
