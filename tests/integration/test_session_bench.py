@@ -21,7 +21,9 @@ def stack(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run
     directory = tmp_path_factory.mktemp("session-bench")
     faulty_verifiers.install(directory / "plugins")
     environment = {"PYTHONPATH": str(directory / "plugins")}
-    with runtime(model, directory, num_workers=0, environment=environment) as made:
+    # A run takes a few seconds: what a worker says of its memory has to be of now.
+    flags = ("--heartbeat-interval-seconds=0.1",)
+    with runtime(model, directory, num_workers=0, router_flags=flags, environment=environment) as made:
         yield made
 
 
