@@ -164,7 +164,7 @@ async def test_what_happens_between_the_two_copies_is_not_lost(
         calls += 1
         if calls == 1:
             await turns(forgetful, session_id)
-        return await move(self, *arguments)  # type: ignore[arg-type]
+        return await move(self, *arguments)  # type: ignore[arg-type]  # whatever it was called with
 
     monkeypatch.setattr(SessionStore, "move", late)
     await forgetful.drain("worker-a")
@@ -225,7 +225,7 @@ async def test_an_earlier_fork_that_looked_at_it_before_finds_it(
         monkeypatch.undo()
         await client.drain("worker-a")
         await eventually(lambda: is_on(client, session_id, other))
-        return await original(self, *arguments, **more)  # type: ignore[arg-type]
+        return await original(self, *arguments, **more)  # type: ignore[arg-type]  # whatever it was called with
 
     monkeypatch.setattr(SessionStore, "use_source", late)
     fork = await client.session(fork_from={"session_id": session_id, "boundary": 5})
@@ -337,7 +337,7 @@ async def test_a_move_whose_end_redis_does_not_tell_is_found_out(
     move = SessionStore.move
 
     async def lost_answer(self: SessionStore, *arguments: object) -> object:
-        await move(self, *arguments)  # type: ignore[arg-type]
+        await move(self, *arguments)  # type: ignore[arg-type]  # whatever it was called with
         monkeypatch.undo()
         raise StoreUnavailable("no answer")
 
