@@ -26,7 +26,7 @@ class LaneTransfer:
         self._reading = asyncio.Semaphore(_NUM_READ_AT_ONCE)
 
     async def read(self, session_id: str, epoch: int) -> AsyncGenerator[bytes, None]:
-        """Copies what a session's lane keeps, between two steps; yields it in parts of at most PART_BYTES.
+        """Copies what a session's lane keeps; yields it in parts of at most PART_BYTES.
 
         Raises:
             SessionNotFound, StaleEpoch
@@ -34,7 +34,7 @@ class LaneTransfer:
         async with self._reading:
             lane = self._engine.lanes.find(session_id, epoch).lane
             memory = await asyncio.to_thread(memory_for, lane, self._engine.lanes.kv_bytes_per_token)
-            taken = await asyncio.wrap_future(self._engine.take_snapshot(session_id, epoch, memory=memory))
+            taken = await asyncio.to_thread(self._engine.take_snapshot, session_id, epoch, memory=memory)
             for piece in await asyncio.to_thread(snapshot_file.pieces, taken):
                 for start in range(0, len(piece), PART_BYTES):
                     yield bytes(piece[start : start + PART_BYTES])
@@ -57,4 +57,4 @@ class LaneTransfer:
             if len(content) > most:
                 raise SnapshotRefused(f"it has more than the {most} bytes of a lane")
         whole = await asyncio.to_thread(snapshot_file.decode, content)
-        return await asyncio.wrap_future(self._engine.restore(session_id, epoch, whole, tenant))
+        return await asyncio.to_thread(self._engine.restore, session_id, epoch, whole, tenant)

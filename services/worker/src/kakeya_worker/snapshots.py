@@ -1,4 +1,4 @@
-"""Snapshots between the engine and the store: copied by the engine's thread, written and read by others."""
+"""Snapshots between the engine and the store: copied, written and read by threads of their own."""
 
 import asyncio
 import re
@@ -53,12 +53,17 @@ class Snapshots:
         self._engine = engine
         self._store = store
         self._reading = DaemonThreads(_NUM_THREADS, "snapshot-reader")
+        # By themselves, since a session waits for them: they never wait for the store.
+        self._copying = DaemonThreads(_NUM_THREADS, "lane-copier")
         self._writing = DaemonThreads(_NUM_THREADS, "snapshot-writer", niceness=_WRITING_NICENESS)
 
     def close(self, timeout_seconds: float) -> None:
         """Waits for what is being written. What a store that hangs has of it is swept later."""
         ends_at = time.monotonic() + timeout_seconds
-        ended = [threads.close(max(0.0, ends_at - time.monotonic())) for threads in (self._writing, self._reading)]
+        ended = [
+            threads.close(max(0.0, ends_at - time.monotonic()))
+            for threads in (self._copying, self._writing, self._reading)
+        ]
         if not all(ended):
             _log.warning("the snapshot store hangs; what it has not done is left")
 
@@ -75,7 +80,7 @@ class Snapshots:
         lanes = self._engine.lanes
         lane = lanes.find(session_id, epoch).lane
         memory = await _done(self._writing, lambda: memory_for(lane, lanes.kv_bytes_per_token, start))
-        taken = await asyncio.wrap_future(self._engine.take_snapshot(session_id, epoch, start, memory))
+        taken = await _done(self._copying, lambda: self._engine.take_snapshot(session_id, epoch, start, memory))
         return await _done(self._writing, lambda: _written(store, prefix, taken))
 
     async def restore(
@@ -91,7 +96,9 @@ class Snapshots:
         _check_names(names)
         store = self._usable_store()
         whole = await _done(self._reading, lambda: self._read(store, names))
-        return await asyncio.wrap_future(self._engine.restore(session_id, epoch, whole, tenant, inexact=inexact))
+        return await _done(
+            self._copying, lambda: self._engine.restore(session_id, epoch, whole, tenant, inexact=inexact)
+        )
 
     async def delete(self, names: Sequence[str]) -> None:
         """Removes snapshots; raises InvalidField or SnapshotStoreUnavailable."""

@@ -17,6 +17,17 @@ _T = TypeVar("_T")
 Command = Callable[[], None]
 
 
+class Postponed(Exception):
+    """Raised by a command that cannot run yet, before it has changed anything.
+
+    Args:
+        waiting: what waits for the same; the command joins it. Whoever ends that hands all of it to `CommandQueue.run`.
+    """
+
+    def __init__(self, waiting: list[Command]) -> None:
+        self.waiting = waiting
+
+
 class CommandQueue:
     """First in, first out, but long commands wait for all others: a stop is not held up by copies.
 
@@ -36,7 +47,15 @@ class CommandQueue:
                     self._long_commands.put(command)
                 self._commands.put(_nothing if is_long else command)
                 return
-        command()
+        self.run(command)
+
+    @staticmethod
+    def run(command: Command) -> None:
+        """At once, or when what it waits for is over. On the engine's thread, while there is one."""
+        try:
+            command()
+        except Postponed as postponed:
+            postponed.waiting.append(command)
 
     def wake(self) -> None:
         """Makes the thread look again."""
@@ -57,6 +76,8 @@ class CommandQueue:
                 return
             try:
                 result = command()
+            except Postponed:
+                raise
             except KakeyaError as error:
                 future.set_exception(error)
             except Exception:
@@ -72,10 +93,10 @@ class CommandQueue:
     def run_waiting(self, max_long_seconds: float = math.inf) -> None:
         """Runs what waits; of the long commands it begins one, and others until so much time has passed."""
         for _ in range(self._commands.qsize()):
-            self._commands.get()()
+            self.run(self._commands.get())
         started = time.perf_counter()
         while not self._long_commands.empty():
-            self._long_commands.get()()
+            self.run(self._long_commands.get())
             if time.perf_counter() - started >= max_long_seconds:
                 break
 
@@ -87,7 +108,7 @@ class CommandQueue:
             command = self._commands.get(timeout=timeout_seconds)
         except queue.Empty:
             return
-        command()
+        self.run(command)
 
     def close(self) -> None:
         """Called by the thread at its end; runs what still waits."""

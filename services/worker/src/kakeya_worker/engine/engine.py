@@ -24,6 +24,7 @@ from kakeya_worker.engine.command_queue import CommandQueue
 from kakeya_worker.engine.geometry import LaneGeometry
 from kakeya_worker.engine.lane import violation
 from kakeya_worker.engine.lane_copies import LaneCopies
+from kakeya_worker.engine.lane_snapshots import LaneSnapshots
 from kakeya_worker.engine.lane_table import LaneTable, Occupant
 from kakeya_worker.engine.operation import (
     MAX_PAUSE_SECONDS,
@@ -86,6 +87,7 @@ class Engine:
         self._retention = retention
         self._scheduler = Scheduler(StepBudget(step_tokens, step_seconds), geometry.chunk)
         self._commands = CommandQueue()
+        self._snapshots = LaneSnapshots(self._commands, self.lanes, verifier, self._prepare_opening)
         self._ends_at: float | None = None  # perf_counter seconds, once it is asked to end
         self._is_abandoned = False  # nobody takes its idle sessions away
         self._ends_empty = False  # not before all its sessions were taken away
@@ -152,31 +154,35 @@ class Engine:
 
     def restore(
         self, session_id: str, epoch: int, whole: Snapshot, tenant: str = "", *, inexact: bool = False
-    ) -> "Future[OpenLane]":
-        """Takes a lane that begins with what a whole snapshot holds; stands back as `fork` does.
+    ) -> OpenLane:
+        """Takes a lane that begins with what a whole snapshot holds; repeated under the same epoch it changes nothing.
 
-        Fails with SnapshotRefused, InvalidField, NoCapacity, StaleEpoch or Draining.
+        Blocks: the caller's thread copies, while others' steps go on.
 
         Args:
             inexact: a snapshot of another fingerprint will do.
+
+        Raises:
+            SnapshotRefused: see `kakeya_worker.engine.snapshot.restore`.
+            InvalidField: the lane cannot hold what the session keeps.
+            NoCapacity, StaleEpoch, Draining
         """
-        return self._commands.call(
-            lambda: self._restore(session_id, epoch, whole, tenant, inexact=inexact), is_long=True
-        )
+        return self._snapshots.restore(session_id, epoch, whole, tenant, inexact=inexact)
 
-    def take_snapshot(
-        self, session_id: str, epoch: int, start: int = 0, memory: Memory | None = None
-    ) -> "Future[Snapshot]":
-        """Copies what a session keeps from a history index on, also while an operation runs on it.
+    def take_snapshot(self, session_id: str, epoch: int, start: int = 0, memory: Memory | None = None) -> Snapshot:
+        """What a session keeps from a history index on.
 
-        Fails with SessionNotFound, StaleEpoch or InvalidField; stands back as `fork` does.
+        Blocks: the caller's thread copies, while others' steps go on, and what would write to the lane waits. Where an
+        operation runs on it already, the engine's thread copies between two steps.
 
         Args:
             memory: see `kakeya_worker.engine.snapshot.memory_for`.
+
+        Raises:
+            SessionNotFound, StaleEpoch
+            InvalidField: the history ends before `start`.
         """
-        return self._commands.call(
-            lambda: self._copies.take(self.lanes.find(session_id, epoch), start, memory), is_long=True
-        )
+        return self._snapshots.take(session_id, epoch, start, memory)
 
     def rewind(
         self, session_id: str, epoch: int, history_length: int, target_length: int, operation_number: int = 0
@@ -326,15 +332,11 @@ class Engine:
 
     def _open(self, session_id: str, epoch: int, options: SessionOptions, tenant: str) -> OpenLane:
         self._prepare_opening(session_id, epoch)
-        return self._opened(self.lanes.open(session_id, epoch, options, tenant))
+        return self.lanes.opened(self.lanes.open(session_id, epoch, options, tenant))
 
     def _fork(self, session_id: str, epoch: int, source: ForkSource, tenant: str) -> OpenLane:
         self._prepare_opening(session_id, epoch)
-        return self._opened(self._copies.fork(session_id, epoch, source, tenant))
-
-    def _restore(self, session_id: str, epoch: int, whole: Snapshot, tenant: str, *, inexact: bool) -> OpenLane:
-        self._prepare_opening(session_id, epoch)
-        return self._opened(self._copies.restore(session_id, epoch, whole, tenant, inexact=inexact))
+        return self.lanes.opened(self._copies.fork(session_id, epoch, source, tenant))
 
     def _rewind(self, occupant: Occupant, history_length: int, target_length: int) -> LaneState:
         self._copies.rewind(occupant, history_length, target_length)
@@ -349,13 +351,11 @@ class Engine:
             if occupant.epoch < epoch:
                 self._close(occupant)
 
-    def _opened(self, occupant: Occupant) -> OpenLane:
-        return OpenLane(self.lanes.state(occupant), occupant.lane.retention.sink, occupant.lane.retention.window)
-
     def _begin(self, operation: Append | Generate) -> None:
         try:
             self._refuse_if_draining()
             occupant = self.lanes.find_for(operation.session_id, operation.epoch, operation.number)
+            occupant.wait_for_readings()
             if occupant.operation is not None:
                 raise OperationRunning("another operation is running on the session")
             if occupant.lane.length != operation.history_length:
@@ -429,6 +429,7 @@ class Engine:
                 self._fail(operation, OperationStopped(message, metadata={"cause": "unread"}))
 
     def _stop_operation(self, occupant: Occupant, journaled_length: int | None) -> Stopped:
+        occupant.wait_for_others()  # what is to be stopped may be among them
         if occupant.operation is not None:
             self._fail(occupant.operation, OperationStopped("the operation was stopped"))
         length = occupant.lane.length

@@ -1,18 +1,15 @@
-"""Lanes that begin with a history: forks of other lanes, lanes from snapshots, and lanes that go back.
+"""Lanes that become others by a copy or a forward pass: forks of other lanes, and lanes that go back.
 
 All of it runs on the engine's thread, between two steps.
 """
 
 import numpy as np
 
-from kakeya_shared.errors import BoundaryNotReachable, HistoryLengthMismatch, InvalidField, OperationRunning
-from kakeya_worker.engine import snapshot
+from kakeya_shared.errors import BoundaryNotReachable, HistoryLengthMismatch, OperationRunning
 from kakeya_worker.engine.lane import Lane
 from kakeya_worker.engine.lane_table import LaneTable, Occupant
 from kakeya_worker.engine.operation import ForkSource
-from kakeya_worker.engine.retention import SessionOptions
-from kakeya_worker.engine.snapshot import Snapshot
-from kakeya_worker.engine.verifier import Memory, Verifier
+from kakeya_worker.engine.verifier import Verifier
 
 
 class LaneCopies:
@@ -41,33 +38,6 @@ class LaneCopies:
             raise
         return occupant
 
-    def restore(self, session_id: str, epoch: int, whole: Snapshot, tenant: str, *, inexact: bool) -> Occupant:
-        """Takes a lane that begins with what a whole snapshot holds; repeated under the same epoch it changes nothing.
-
-        Raises:
-            SnapshotRefused: see `kakeya_worker.engine.snapshot.restore`.
-            InvalidField: the lane cannot hold what the session keeps.
-            NoCapacity, StaleEpoch
-        """
-        if session_id in self._lanes:
-            return self._lanes.find(session_id, epoch)
-        options = SessionOptions(sink=whole.sink, window=whole.window, refuses_overflow=whole.refuses_overflow)
-        occupant = self._lanes.open(session_id, epoch, options, tenant)
-        try:
-            snapshot.restore(whole, occupant.lane, self._verifier, inexact=inexact)
-        except BaseException:
-            self._lanes.free(occupant)
-            raise
-        self._lanes.publish(occupant)
-        return occupant
-
-    def take(self, occupant: Occupant, start: int, memory: Memory | None) -> Snapshot:
-        """What the lane keeps of its history from an index on; raises InvalidField where it ends before."""
-        length = occupant.lane.length
-        if start > length:
-            raise InvalidField(f"start: the history has {length} tokens", metadata={"field": "start"})
-        return snapshot.take(occupant.lane, self._verifier, start, memory)
-
     def rewind(self, occupant: Occupant, history_length: int, target_length: int) -> None:
         """Takes the last tokens of a history back.
 
@@ -77,7 +47,9 @@ class LaneCopies:
         Raises:
             BoundaryNotReachable: the target is beyond the end, or something was forgotten since.
             OperationRunning, HistoryLengthMismatch
+            Postponed: the lane is being copied.
         """
+        occupant.wait_for_readings()
         lane = _at_rest(occupant, history_length)
         if target_length > lane.length or (lane.num_evicted and target_length < lane.length):
             raise BoundaryNotReachable(

@@ -8,9 +8,10 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from kakeya_shared.errors import NoCapacity, SessionNotFound, StaleEpoch
+from kakeya_worker.engine.command_queue import Command, Postponed
 from kakeya_worker.engine.geometry import LaneGeometry
 from kakeya_worker.engine.lane import Lane
-from kakeya_worker.engine.operation import Append, Generate, LaneState
+from kakeya_worker.engine.operation import Append, Generate, LaneState, OpenLane
 from kakeya_worker.engine.retention import Retention, RetentionPolicy, SessionOptions
 
 
@@ -71,6 +72,8 @@ class Occupant:
         tenant: its owner, empty where there are none.
         operation_number: the highest that any caller has named.
         generated: what its latest Generate produced and nobody has on record.
+        num_readings: copies of the lane that other threads make; nothing may be written to it meanwhile.
+        waiting: commands for when they have ended, in their order.
     """
 
     session_id: str
@@ -80,6 +83,18 @@ class Occupant:
     operation: Append | Generate | None = None
     operation_number: int = 0
     generated: GeneratedTail = field(default_factory=GeneratedTail)
+    num_readings: int = 0
+    waiting: list[Command] = field(default_factory=list)
+
+    def wait_for_readings(self) -> None:
+        """Raises Postponed while the lane is copied: who asks is going to write to it."""
+        if self.num_readings:
+            raise Postponed(self.waiting)
+
+    def wait_for_others(self) -> None:
+        """Raises Postponed while commands wait that came before."""
+        if self.waiting:
+            raise Postponed(self.waiting)
 
 
 class LaneTable:
@@ -113,9 +128,16 @@ class LaneTable:
         """
         if session_id in self._occupants:
             return self.find(session_id, epoch)
+        return self.occupy(session_id, epoch, tenant, self.reserve(options))
+
+    def reserve(self, options: SessionOptions) -> Lane:
+        """Takes a lane that is nobody's yet: for `occupy` or `give_back`; raises InvalidField or NoCapacity."""
         retention = self.retention(options)
-        lane = Lane(self.geometry, self._take(), retention, options.refuses_overflow)
-        return self._occupy(session_id, epoch, tenant, lane)
+        return Lane(self.geometry, self._take(), retention, options.refuses_overflow)
+
+    def give_back(self, lane: Lane) -> None:
+        """One that was reserved."""
+        self._free.append(lane.index)
 
     def retention(self, options: SessionOptions) -> Retention:
         """What a session with these options keeps; raises InvalidField. Any thread may ask."""
@@ -123,10 +145,14 @@ class LaneTable:
 
     def fork(self, session_id: str, epoch: int, source: Lane, tenant: str) -> Occupant:
         """Takes a lane for a session that has none, with the history of another; raises NoCapacity."""
-        return self._occupy(session_id, epoch, tenant, source.fork(self._take()))
+        return self.occupy(session_id, epoch, tenant, source.fork(self._take()))
 
     def __contains__(self, session_id: str) -> bool:
         return session_id in self._occupants
+
+    def holds(self, occupant: Occupant) -> bool:
+        """Whether its session has not been closed since."""
+        return self._occupants.get(occupant.session_id) is occupant
 
     def occupant(self, session_id: str) -> Occupant:
         """Of a session that is open, under whatever epoch."""
@@ -137,7 +163,8 @@ class LaneTable:
             raise NoCapacity(f"all {self.num_lanes} lanes are in use")
         return self._free.pop()
 
-    def _occupy(self, session_id: str, epoch: int, tenant: str, lane: Lane) -> Occupant:
+    def occupy(self, session_id: str, epoch: int, tenant: str, lane: Lane) -> Occupant:
+        """Makes a lane that was reserved that of a session which has none."""
         self._occupants[session_id] = occupant = Occupant(session_id, epoch, tenant, lane)
         self.publish(occupant)
         return occupant
@@ -176,7 +203,7 @@ class LaneTable:
     def free(self, occupant: Occupant) -> None:
         """Gives the lane back."""
         del self._occupants[occupant.session_id]
-        self._free.append(occupant.lane.index)
+        self.give_back(occupant.lane)
         with self._lock:
             del self._published[occupant.session_id]
 
@@ -187,6 +214,10 @@ class LaneTable:
         lane = occupant.lane
         live_bytes = lane.num_live_slots * self.kv_bytes_per_token
         return LaneState(lane.length, live_bytes, lane.retained, lane.num_rewinds)
+
+    def opened(self, occupant: Occupant) -> OpenLane:
+        """What whoever opened the session is told."""
+        return OpenLane(self.state(occupant), occupant.lane.retention.sink, occupant.lane.retention.window)
 
     def publish(self, occupant: Occupant) -> None:
         """Lets other threads see the lane as it is now."""

@@ -128,6 +128,8 @@ class Verifier(Protocol):
     def write_lane(self, lane: int, slots: Integers, contents: LaneContents) -> None:
         """Puts contents that were read, here or by another worker of the model, into the slots in their order.
 
+        Any thread may ask, as long as nobody else uses the lane meanwhile; steps of other lanes may go on.
+
         Raises:
             ValueError: their shape or type is not this slab's; nothing is written.
         """
