@@ -7,6 +7,7 @@ from typing import Any
 
 import grpc
 import pytest
+from structlog.testing import capture_logs
 
 from kakeya_router.store.packed_tokens import pack
 from kakeya_shared.errors import (
@@ -463,6 +464,31 @@ async def test_a_long_generate_is_written_while_it_runs(stack: Stack, files: Sna
             break
     call.cancel()
     assert len(seen) >= 50
+
+
+async def test_a_long_prefill_is_written_on_its_way(stack: Stack, files: SnapshotFiles) -> None:
+    """Whoever has waited for it for long does not wait for all of it again."""
+    client = await stack.router(recovery_seconds=0.5)
+    pair = Pair(*[await stack.worker(client, name, files=files) for name in ("worker-a", "worker-b")])
+    for worker in pair.workers:
+        worker.prefill_tokens_per_second = 100.0
+        worker.incarnation += "-fast"
+        await client.join(worker)
+    session_id = await client.session()
+    worker = pair.of(session_id)
+    appending = asyncio.create_task(client.append(session_id, [7] * 2_000))
+    while len(worker.lanes[session_id].token_ids) < 200 and not appending.done():
+        await asyncio.sleep(0)
+    worker.flowing.clear()
+    await asyncio.sleep(0.01)  # the step that has begun
+    done = len(worker.lanes[session_id].token_ids)
+    assert done < 2_000
+    await eventually(lambda: has_snapshot(stack, session_id, done))
+    with capture_logs() as logs:
+        await die(worker)
+        assert (await appending).history_length == 2_000
+    (resumed,) = [each for each in logs if each["event"] == "session resumed"]
+    assert (resumed["restored_tokens"], resumed["journaled_tokens"]) == (done, 2_000 - done)
 
 
 async def test_a_damaged_snapshot_costs_a_prefill_and_nothing_else(

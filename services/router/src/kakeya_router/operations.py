@@ -1,6 +1,7 @@
 """Operations: who may use a session now, and what is written through when that ends, however it ends."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
@@ -170,6 +171,7 @@ class Operations:
         await self._settle_persistently(operation, None)
 
     async def _renew(self, operation: Operation) -> None:
+        progress_kept_at = time.monotonic()
         while True:
             await asyncio.sleep(self._renew_seconds)
             try:
@@ -179,6 +181,15 @@ class Operations:
             if reply.outcome == "gone":
                 operation.call.cancel()
                 return
+            # The next renewal would be too late.
+            if time.monotonic() - progress_kept_at + self._renew_seconds > self._snapshotting.recovery_seconds:
+                progress_kept_at = time.monotonic()
+                self._keep_progress(operation)
+
+    def _keep_progress(self, operation: Operation) -> None:
+        """What a long prefill has done so far is not lost with its worker: all of its tokens are in the journal."""
+        if operation.at_worker and not operation.homeless:
+            self._snapshotting.consider(operation.record, operation.journal.length, is_turn=False)
 
     async def _leave(self, operation: Operation, error: BaseException | None) -> KakeyaError | None:
         """Settles; where Redis does not answer, later and not while the client waits."""

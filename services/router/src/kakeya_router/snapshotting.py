@@ -85,7 +85,7 @@ class Snapshotting:
         self._fleet = fleet
         self._tasks = tasks
         self._turns = turns
-        self._recovery_seconds = recovery_seconds
+        self.recovery_seconds = recovery_seconds
         self.journal_tokens = journal_tokens
         self._writing: dict[str, bool] = {}  # by session; whether a turn has ended meanwhile
         self._troubled: set[str] = set()
@@ -199,7 +199,7 @@ class Snapshotting:
                 return
 
     def _tokens(self, worker: WorkerRecord) -> int:
-        tokens = round(self._recovery_seconds * worker.prefill_tokens_per_second) or _TOKENS
+        tokens = round(self.recovery_seconds * worker.prefill_tokens_per_second) or _TOKENS
         return min(max(tokens, _FEWEST_TOKENS), _MOST_TOKENS)
 
     async def _write(self, session_id: str, worker: WorkerRecord, mark: Mark) -> None:
