@@ -104,7 +104,9 @@ async def _longest_gap(
                 gaps.append(now - last)
                 last = now
                 if len(gaps) == 50:
-                    disturbing = asyncio.create_task(disturb(await _worker_of(made, session)))
+                    worker = await _worker_of(made, session)
+                    assert worker is not None, "it generates there"
+                    disturbing = asyncio.create_task(disturb(worker))
                 if disturbing is not None and max(gaps[50:], default=0.0) > 0.2 and len(gaps) > 200:
                     break
         if disturbing is not None:
@@ -112,10 +114,11 @@ async def _longest_gap(
     return max(gaps[50:])
 
 
-async def _worker_of(made: Runtime, session: kakeya.AsyncSession) -> Process:
+async def _worker_of(made: Runtime, session: kakeya.AsyncSession) -> Process | None:
+    """None: the session is parked."""
     worker_id = (await session.info()).worker
     addresses = {worker.worker_id: worker.address for worker in await asyncio.to_thread(made.list_workers)}
-    return next(worker for worker in made.workers if worker.address == addresses[worker_id])
+    return next((worker for worker in made.workers if worker.address == addresses.get(worker_id)), None)
 
 
 async def _kill(made: Runtime, worker: Process, window: int) -> None:
@@ -150,7 +153,8 @@ async def _warm(client: kakeya.AsyncClient) -> None:
 
 async def _resume(made: Runtime, client: kakeya.AsyncClient, session: kakeya.AsyncSession, window: int) -> float:
     """Of the first token after the session's worker has died, and everybody knows it."""
-    await _kill(made, await _worker_of(made, session), window)
+    if (worker := await _worker_of(made, session)) is not None:  # it may have died with another's
+        await _kill(made, worker, window)
 
     async def is_parked() -> bool:
         return (await session.info()).state is kakeya.SessionState.PARKED
