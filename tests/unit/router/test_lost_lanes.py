@@ -250,12 +250,14 @@ async def test_a_worker_whose_seat_is_taken_meanwhile_is_passed_over(
     seat = SessionStore.seat
     replies: list[tuple[str, str]] = []
 
-    async def raced(store: SessionStore, record: SessionRecord, claim: str, candidate: WorkerRecord) -> Reply:
+    async def raced(
+        store: SessionStore, record: SessionRecord, claim: str, candidate: WorkerRecord, waiter_id: str
+    ) -> Reply:
         """Somebody is faster with the first."""
         if not replies:
             taken = {"reserved_bytes": candidate.slab_bytes} if outcome == "full" else {"incarnation": "a newer one"}
             await stack.redis.hset(f"kakeya:{{tiny}}:worker:{candidate.worker_id}", mapping=taken)
-        reply = await seat(store, record, claim, candidate)
+        reply = await seat(store, record, claim, candidate, waiter_id)
         replies.append((candidate.worker_id, reply.outcome))
         return reply
 

@@ -514,7 +514,7 @@ async def test_a_resumed_session_does_not_wait_for_a_store_that_hangs(hung: tupl
     await client.park(parked)
     await client.append(await client.session(), [1])
     worker.writing.clear()
-    with pytest.raises(NoCapacity):
+    with pytest.raises(QueueTimedOut):
         await asyncio.wait_for(client.append(parked, [3]), 3)
 
 
@@ -539,7 +539,7 @@ async def test_a_resumed_session_waits_where_nobody_gives_way(stack: Stack, admi
     await client.append(first, [1])
     await client.park(first)
     second = await client.session()
-    with pytest.raises(NoCapacity):
+    with pytest.raises(QueueTimedOut):
         await client.append(first, [2], expected_history_length=1)
     await client.close(second)
     assert (await client.append(first, [2])).history_length == 2

@@ -552,9 +552,7 @@ async def test_a_question_that_redis_does_not_answer_is_asked_again(
 
 async def test_a_router_that_shuts_down_lets_nobody_wait(redis_url: str) -> None:
     async with stores_on(redis_url) as stores:
-        queue = AdmissionQueue(
-            stores.queue, stores.workers, DetachedTasks(), redis_url=redis_url, wakes_without_room=False
-        )
+        queue = AdmissionQueue(stores.queue, stores.workers, DetachedTasks(), redis_url=redis_url, idle_lanes=None)
         queue.close()
         wanted = Wanted(api.CreateSessionRequest(), ANYBODY, "m", {"p"}, 60, UNLIMITED)
         with pytest.raises(Draining):
@@ -647,7 +645,7 @@ async def test_what_a_waiter_has_begun_to_enter_it_leaves_again(redis_url: str) 
     entered, answered, tasks = asyncio.Event(), asyncio.Event(), DetachedTasks()
     async with stores_on(redis_url) as stores:
         store = Slow(stores.redis, lease_seconds=60, queue_length=10)
-        queue = AdmissionQueue(store, stores.workers, tasks, redis_url=redis_url, wakes_without_room=False)
+        queue = AdmissionQueue(store, stores.workers, tasks, redis_url=redis_url, idle_lanes=None)
         waiter = Waiter(Wanted(api.CreateSessionRequest(), ANYBODY, "m", {"p"}, 60, UNLIMITED), 100, {})
         call = asyncio.create_task(return_and_leave())
         await entered.wait()

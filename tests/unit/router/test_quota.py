@@ -118,7 +118,7 @@ async def _churn(stores: Stores, store: SessionStore, draw: random.Random) -> No
         case "move":
             unseated = (await stores.sessions.unseat(record, "run")).record
             if unseated is not None:
-                await stores.sessions.seat(unseated, "run", worker_record(draw.choice("wv"), 40))
+                await stores.sessions.seat(unseated, "run", worker_record(draw.choice("wv"), 40), "")
         case "claim":
             await stores.sessions.begin_close(record, "close", Cause.REQUEST)
 

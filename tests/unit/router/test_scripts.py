@@ -819,7 +819,7 @@ async def test_what_a_session_lacks_in_its_journal_must_be_in_a_snapshot_to_unse
 
 async def test_seat_session(sessions: SessionStore, workers: WorkerStore, connection: RedisConnection) -> None:
     async def seat(record: SessionRecord, claim: str = "a", worker: WorkerRecord = OTHER_WORKER) -> str:
-        return (await sessions.seat(record, claim, worker)).outcome
+        return (await sessions.seat(record, claim, worker, "")).outcome
 
     owned = await opened(sessions, replace(SESSION, tenant="a", key_id="k"))
     await sessions.begin_operation(owned, "a", GENERATE)
@@ -840,7 +840,7 @@ async def test_seat_session(sessions: SessionStore, workers: WorkerStore, connec
     await sessions.delete(blocking, "close", 0)
     await opened(sessions, replace(blocking, reserved_bytes=130))
     await connection.call(lambda redis: redis.zadd(KEYS.expiry, {"p.one": 1}))
-    record = seated(await sessions.seat(unseated, "a", OTHER_WORKER))
+    record = seated(await sessions.seat(unseated, "a", OTHER_WORKER, ""))
     assert record == await fields(sessions)
     assert 0 < (await score(connection, KEYS.expiry) or 0) - await connection.now_ms() <= record.ttl_ms
     assert (record.state, record.epoch, record.reserved_bytes) == (State.OPEN, 2, 70)
@@ -862,7 +862,7 @@ async def test_a_session_goes_on_with_its_new_lane_and_not_with_the_one_before(
     before = await opened(sessions)
     await sessions.begin_operation(before, "a", GENERATE)
     await sessions.extend_journal(before, "a", 0, [1, 2], 100)
-    record = seated(await sessions.seat(parked(await sessions.unseat(before, "a")), "a", OTHER_WORKER))
+    record = seated(await sessions.seat(parked(await sessions.unseat(before, "a")), "a", OTHER_WORKER, ""))
     late = Lane(SESSION.session_id, 1, 2, 20, "0-2")
     assert await workers.report_lanes("p", "w", "i", [late]) == [late]
     assert (await sessions.extend_journal(before, "a", 2, [3], 100)).outcome == "gone"
@@ -1477,13 +1477,13 @@ async def test_a_draining_worker_gets_no_session(sessions: SessionStore, workers
         (marked,) = await workers.workers("p")
         assert (marked.draining, marked.has_room, marked.leaving) == (True, False, by_heartbeat)
         assert (await sessions.reserve(other, "create")).outcome == "full"
-        assert (await sessions.seat(record, "a", worker)).outcome == "away"
+        assert (await sessions.seat(record, "a", worker, "")).outcome == "away"
         if not by_heartbeat:  # what an operator wants is nothing that a heartbeat changes
             await workers.heartbeat("p", "w", "i", kv_live_bytes=0, rss_bytes=0)
             assert (await sessions.reserve(other, "create")).outcome == "full"
         await mark(False)
     assert (await sessions.reserve(other, "create")).outcome == "reserved"
-    assert (await sessions.seat(record, "a", worker)).outcome == "seated"
+    assert (await sessions.seat(record, "a", worker, "")).outcome == "seated"
 
 
 async def test_only_an_incarnation_that_is_registered_drains(workers: WorkerStore) -> None:

@@ -2,14 +2,15 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 
 import structlog
 
 from kakeya_router import refusals
 from kakeya_router.callers import Caller
-from kakeya_router.detached_tasks import DetachedTasks
+from kakeya_router.detached_tasks import DetachedTasks, unheard
+from kakeya_router.idle_lanes import IdleLanes
 from kakeya_router.store.keys import ROOM
 from kakeya_router.store.queue_store import Entry, QueueStore, Turn
 from kakeya_router.store.subscription import messages
@@ -34,7 +35,7 @@ class AdmissionQueue:
 
     Args:
         redis_url: for a subscription of its own.
-        wakes_without_room: wake the first in the line also while there is no room, so that it makes some.
+        idle_lanes: makes room for the first in the line; None: it waits like the others.
     """
 
     def __init__(
@@ -44,13 +45,13 @@ class AdmissionQueue:
         tasks: DetachedTasks,
         *,
         redis_url: str,
-        wakes_without_room: bool,
+        idle_lanes: IdleLanes | None,
     ) -> None:
         self._store = store
         self._worker_store = worker_store
         self._tasks = tasks
         self._redis_url = redis_url
-        self._wakes_without_room = wakes_without_room
+        self._idle_lanes = idle_lanes
         self._waiters: dict[str, Waiter] = {}
         self._asking: set[str] = set()
         self._to_ask: set[str] = set()
@@ -119,6 +120,14 @@ class AdmissionQueue:
         for pool in sorted(pools):
             waiter.in_line.discard(pool)
             await self._store.leave(pool, waiter.waiter_id)
+
+    def have_room_made(self, waiter: Waiter) -> None:
+        """While it goes on waiting: a snapshot store may hang for longer than the waiter has time."""
+        if self._idle_lanes is None or waiter.is_making_room or waiter.is_awake or not waiter.turns:
+            return
+        turns, waiter.turns = waiter.turns, {}
+        waiter.making_room = self._tasks.start(_make_room(waiter, self._idle_lanes, turns))
+        unheard(waiter.making_room)
 
     def close(self) -> None:
         """Ends all waits, also those to come, with Draining."""
@@ -220,7 +229,7 @@ class AdmissionQueue:
             if waiter_at_turn is not None:
                 if not turn.has_room:
                     waiter_at_turn.turns.setdefault(pool, set()).add(turn.worker_id)
-                if turn.has_room or self._wakes_without_room:
+                if turn.has_room or self._idle_lanes is not None:
                     waiter_at_turn.wake()
 
     async def _leave(self, waiter: Waiter) -> None:
@@ -230,6 +239,14 @@ class AdmissionQueue:
             await self.step_out(waiter, waiter.in_line)
         except StoreUnavailable as error:
             _log.info("a waiter's lease lapses", error=error.message)
+
+
+async def _make_room(waiter: Waiter, idle_lanes: IdleLanes, turns: Mapping[str, Collection[str]]) -> None:
+    wanted = waiter.wanted
+    spared = "" if wanted.source is None else wanted.source.session_id
+    if await idle_lanes.make_room(wanted.caller.tenant, turns, spared=spared):
+        waiter.paused.clear()  # what a worker said before its lane was closed is of no account
+        waiter.wake()
 
 
 def _refusal(entry: Entry, caller: Caller) -> KakeyaError:

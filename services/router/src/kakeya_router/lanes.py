@@ -67,7 +67,8 @@ class Lanes:
     async def make_ready(self, operation: Operation) -> None:
         """Finds a lane for a session that has none, and has it hold what an append did not come to prefill."""
         if operation.homeless:
-            await self.detached(operation, self._rehouse(operation))
+            is_urgent = operation.kind == "fork" or operation.goes_on
+            await self.detached(operation, self._rehouse(operation, is_urgent=is_urgent))
         elif operation.record.history_length < operation.journal.length:
             await self.detached(operation, self._caught_up(operation))
 
@@ -113,7 +114,7 @@ class Lanes:
         self._tasks.start(self._workers.close_lane(operation.record))
         operation.record = operation.journal.record = parked
         operation.journal.length = parked.journal_length
-        await self._rehouse(operation)
+        await self._rehouse(operation, is_urgent=True)
 
     async def detached(self, operation: Operation, work: Coroutine[Any, Any, T]) -> T:
         """Completes what works on the session's lane although the caller is cancelled."""
@@ -161,7 +162,7 @@ class Lanes:
         except BaseException as broken:
             if not is_broken(operation, broken):
                 raise
-        await self._rehouse(operation)
+        await self._rehouse(operation, is_urgent=True)
         return produced or []
 
     async def _found(self, operation: Operation) -> list[int] | None:
@@ -181,12 +182,12 @@ class Lanes:
         operation.record = with_lane(record, stopped.lane)
         return list(stopped.token_ids)
 
-    async def _rehouse(self, operation: Operation) -> None:
+    async def _rehouse(self, operation: Operation, *, is_urgent: bool) -> None:
         """Moves the session to a lane that it does not have yet."""
         operation.at_worker = True
         while True:
             try:
-                await self._move(operation)
+                await self._move(operation, is_urgent=is_urgent)
                 await self._catch_up(operation)
             except BaseException as error:
                 if not is_broken(operation, error):
@@ -194,14 +195,14 @@ class Lanes:
             else:
                 return
 
-    async def _move(self, operation: Operation) -> None:
+    async def _move(self, operation: Operation, *, is_urgent: bool) -> None:
         record, left = operation.record, operation.record.incarnation
         if record.state is not State.PARKED:
             parked = await self._resuming.unseat(record, operation.claim)
             self._tasks.start(self._workers.close_lane(record))  # not before: another router may have the session now
             record = parked
         operation.record = record
-        seated, lane = await self._resuming.seat(record, operation.claim, left)
+        seated, lane = await self._resuming.seat(record, operation.claim, left, is_urgent=is_urgent)
         operation.record = operation.journal.record = with_lane(seated, lane)
         operation.homeless = False
         _log.info(

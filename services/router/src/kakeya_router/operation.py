@@ -19,6 +19,7 @@ class Operation:
         kind: "append" or "generate", or another that changes nothing.
         tokens_per_minute: quota of the caller; 0 for none.
         op_id: names it to the client, in logs and traces.
+        goes_on: it began at another router, or in another call.
         claim: proves to the store that it is this router's.
         call: the worker's calls, ended when the session is taken away.
         homeless: the session has no lane.
@@ -35,6 +36,7 @@ class Operation:
         self.kind = intent.kind
         self.tokens_per_minute = tokens_per_minute
         self.claim = secrets.token_hex(8)
+        self.goes_on = bool(intent.op_id)
         self.op_id = intent.op_id or self.claim
         self.call = RunningCall()
         self.homeless = False

@@ -82,13 +82,6 @@ class Parts:
             queue_length=settings.queue_length,
             grace_seconds=LEASE_SECONDS,
         )
-        self.queue = AdmissionQueue(
-            queue_store,
-            self.worker_store,
-            self.tasks,
-            redis_url=settings.redis,
-            wakes_without_room=settings.admission in _MAKING_ROOM,
-        )
         order = _placement(settings.placement)
         self.fleet = Fleet(
             self.worker_store,
@@ -109,11 +102,19 @@ class Parts:
             session_store, self.workers, self.fleet, snapshotting, parked_seconds=settings.parked_ttl_seconds
         )
         idle_lanes = self._idle_lanes(session_store, closing, parking)
+        self.queue = AdmissionQueue(
+            queue_store,
+            self.worker_store,
+            self.tasks,
+            redis_url=settings.redis,
+            idle_lanes=idle_lanes,
+        )
         resuming = Resuming(
             session_store,
             self.worker_store,
             self.workers,
             order,
+            None if settings.admission == "reject" else self.queue,
             wait_seconds=_wait_seconds(settings),
             idle_lanes=idle_lanes,
         )
@@ -135,7 +136,7 @@ class Parts:
             session_store,
             self.worker_store,
             self.tasks,
-            self._admission(session_store, order, closing, sources, idle_lanes),
+            self._admission(session_store, order, closing, sources),
             closing,
             sources,
             default_ttl_seconds=settings.session_ttl_seconds,
@@ -212,7 +213,6 @@ class Parts:
         order: Placement,
         closing: Closing,
         sources: Sources,
-        idle_lanes: IdleLanes | None,
     ) -> Admission:
         settings = self._settings
         opening = Opening(session_store, self.workers, self.tasks, closing)
@@ -224,9 +224,7 @@ class Parts:
             opening,
             order,
             sources,
-            self.tasks,
             queue_seconds=settings.queue_seconds,
-            idle_lanes=idle_lanes,
         )
         return Admission(opening, order, waiting)
 

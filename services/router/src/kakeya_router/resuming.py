@@ -7,13 +7,18 @@ from contextlib import suppress
 import structlog
 
 from kakeya_router import candidates, refusals, snapshot_plan
+from kakeya_router.admission_queue import TICK_SECONDS, AdmissionQueue
+from kakeya_router.callers import Caller
 from kakeya_router.idle_lanes import IdleLanes
 from kakeya_router.journal import Taken
 from kakeya_router.placement import Placement
 from kakeya_router.snapshot_plan import Snapshots
+from kakeya_router.store.limits import UNLIMITED
 from kakeya_router.store.records import SessionRecord, WorkerRecord
-from kakeya_router.store.session_store import Reply, SessionStore
+from kakeya_router.store.session_store import UNQUEUED, Reply, SessionStore
 from kakeya_router.store.worker_store import WorkerStore
+from kakeya_router.waiter import Waiter
+from kakeya_router.wanted import Wanted
 from kakeya_router.worker_client import WorkerError
 from kakeya_router.worker_clients import WorkerClients
 from kakeya_shared.errors import (
@@ -25,6 +30,7 @@ from kakeya_shared.errors import (
     StoreUnavailable,
     WorkerLost,
 )
+from kakeya_stubs.v1.runtime_pb2 import CreateSessionRequest
 from kakeya_stubs.worker.v1.verifier_pb2 import LaneState
 
 _log = structlog.get_logger()
@@ -39,8 +45,9 @@ class Resuming:
     """Finds lanes for sessions that had one.
 
     Args:
-        wait_seconds: how long one looks for a free lane; None: for ever.
-        idle_lanes: makes room where there is none; None: nobody does.
+        queue: where those wait who find no room; None: they look for it each by itself.
+        wait_seconds: how long; None: for ever.
+        idle_lanes: makes room for those who do not stand in the line; None: nobody does.
     """
 
     def __init__(
@@ -49,6 +56,7 @@ class Resuming:
         worker_store: WorkerStore,
         workers: WorkerClients,
         placement: Placement,
+        queue: AdmissionQueue | None,
         *,
         wait_seconds: float | None,
         idle_lanes: IdleLanes | None = None,
@@ -57,6 +65,7 @@ class Resuming:
         self._worker_store = worker_store
         self._workers = workers
         self._placement = placement
+        self._queue = queue
         self._wait_seconds = wait_seconds
         self._idle_lanes = idle_lanes
 
@@ -64,33 +73,64 @@ class Resuming:
         """Parks a session whose lane is gone; raises WorkerLost, Taken or StoreUnavailable."""
         return _record(await self._store.unseat(record, claim))
 
-    async def seat(self, record: SessionRecord, claim: str, left: str = "") -> tuple[SessionRecord, LaneState]:
+    async def seat(
+        self, record: SessionRecord, claim: str, left: str = "", *, is_urgent: bool
+    ) -> tuple[SessionRecord, LaneState]:
         """Opens a lane for a parked session, with the newest snapshot that can be had, and says what it holds.
 
         Args:
             left: the incarnation that it had its lane on until now, which is tried last.
+            is_urgent: somebody is in the middle of something with it: it takes what is free when it looks. Else it
+                stands in the line like new ones.
 
         Raises:
             WorkerLost: what a worker would have to know of its history is nowhere.
             NoWorker: none has its fingerprint.
             NoCapacity: none has had a free lane for so long.
-            Taken, StoreUnavailable
+            QueueFull, QueueTimedOut: it has not been its turn.
+            Draining, Taken, StoreUnavailable
         """
         loop = asyncio.get_running_loop()
         shunned = {left}
         until = None if self._wait_seconds is None else loop.time() + self._wait_seconds
         look_at = loop.time()  # for room, which takes longer than a try
         while True:
-            refusal = await self._try_all(record, claim, shunned)
+            in_line = None if is_urgent else self._queue
+            refusal = await self._try_all(record, claim, shunned, "" if in_line else UNQUEUED)
             if not isinstance(refusal, KakeyaError):
                 return refusal
-            if isinstance(refusal, NoCapacity) and loop.time() >= look_at:
-                look_at = loop.time() + _LOOK_SECONDS
-                if await self._make_room(record, until):
-                    continue
+            if isinstance(refusal, NoCapacity):
+                if in_line:
+                    return await self._stand_in_line(in_line, record, claim, shunned, until)
+                if loop.time() >= look_at:
+                    look_at = loop.time() + _LOOK_SECONDS
+                    if await self._make_room(record, until):
+                        continue
             if until is not None and loop.time() >= until:
                 raise refusal
             await asyncio.sleep(_PAUSE_SECONDS)
+
+    async def _stand_in_line(
+        self, queue: AdmissionQueue, record: SessionRecord, claim: str, shunned: set[str], until: float | None
+    ) -> tuple[SessionRecord, LaneState]:
+        """Opens a lane when it is the session's turn."""
+        waiter = Waiter(_wanted(record), record.reserved_bytes, {})
+        async with queue.waiting(waiter, {record.pool}):
+            while True:
+                try:
+                    async with asyncio.timeout_at(until):
+                        await waiter.woken()
+                        if waiter.displaced:
+                            await queue.re_enter(waiter)
+                except TimeoutError:
+                    raise refusals.queue_timed_out(self._wait_seconds or 0.0) from None
+                refusal = await self._try_all(record, claim, shunned, waiter.waiter_id)
+                if not isinstance(refusal, KakeyaError):
+                    return refusal
+                if not isinstance(refusal, NoCapacity):  # a worker has not taken it: not worth another try at once
+                    await asyncio.sleep(TICK_SECONDS)
+                    await queue.enter(waiter, {record.pool}, returning=True)
+                queue.have_room_made(waiter)
 
     async def _make_room(self, record: SessionRecord, until: float | None) -> bool:
         """As a new session of its tenant would, where the router does that; a snapshot store may hang meanwhile."""
@@ -108,9 +148,13 @@ class Resuming:
         return [worker for worker in workers if worker.fingerprint == record.fingerprint]
 
     async def _try_all(
-        self, record: SessionRecord, claim: str, shunned: set[str]
+        self, record: SessionRecord, claim: str, shunned: set[str], waiter_id: str
     ) -> tuple[SessionRecord, LaneState] | KakeyaError:
-        """Tries all workers with room; adds those that do not answer to the shunned, which come last."""
+        """Tries all workers with room; adds those that do not answer to the shunned, which come last.
+
+        Args:
+            waiter_id: see `SessionStore.seat`.
+        """
         workers = await self._workers_for(record)
         refused: list[KakeyaError] = []
         able = [worker for worker in workers if _chains(record, worker)]
@@ -119,8 +163,8 @@ class Resuming:
         roomy = [worker for worker in able if worker.has_room]
         order = self._placement.order(roomy) if roomy else []
         for worker in sorted(order, key=lambda worker: worker.incarnation in shunned):
-            reply = await self._store.seat(record, claim, worker)
-            if reply.outcome in ("full", "away"):
+            reply = await self._store.seat(record, claim, worker, waiter_id)
+            if reply.outcome in ("full", "away", "wait"):
                 continue
             seated = _record(reply)
             try:
@@ -153,6 +197,20 @@ def _chains(record: SessionRecord, worker: WorkerRecord) -> Sequence[Snapshots]:
     """From which the session can be had together with its journal, the newest first; the last may be none at all."""
     snapshots = snapshot_plan.parse(record.snapshots) if worker.snapshot_store == record.snapshot_store else ()
     return snapshot_plan.chains(snapshots, record.journal_start, record.journal_length)
+
+
+def _wanted(record: SessionRecord) -> Wanted:
+    """What it waits for: as a session that begins with all of its history would."""
+    return Wanted(
+        request=CreateSessionRequest(),
+        caller=Caller(record.tenant, record.key_id),
+        model=record.model,
+        pools=(record.pool,),
+        ttl_seconds=0,
+        limits=UNLIMITED,
+        source=record,
+        earlier=record.journal_length,
+    )
 
 
 def _record(reply: Reply) -> SessionRecord:

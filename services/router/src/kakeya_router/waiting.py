@@ -5,8 +5,6 @@ from collections.abc import Collection, Mapping, Sequence
 
 from kakeya_router import candidates, refusals
 from kakeya_router.admission_queue import TICK_SECONDS, AdmissionQueue
-from kakeya_router.detached_tasks import DetachedTasks, unheard
-from kakeya_router.idle_lanes import IdleLanes
 from kakeya_router.opening import Attempt, Opening
 from kakeya_router.placement import Placement
 from kakeya_router.sources import Sources
@@ -22,7 +20,6 @@ class Waiting:
 
     Args:
         queue_seconds: how long; 0: for ever.
-        idle_lanes: makes room for the first in the line; None: it waits like the others.
     """
 
     def __init__(
@@ -32,19 +29,15 @@ class Waiting:
         opening: Opening,
         placement: Placement,
         sources: Sources,
-        tasks: DetachedTasks,
         *,
         queue_seconds: float,
-        idle_lanes: IdleLanes | None,
     ) -> None:
         self._queue = queue
         self._worker_store = worker_store
         self._opening = opening
         self._placement = placement
         self._sources = sources
-        self._tasks = tasks
         self._queue_seconds = queue_seconds
-        self._idle_lanes = idle_lanes
 
     async def wait(
         self, wanted: Wanted, fitting: Sequence[WorkerRecord], refused: Mapping[str, InvalidField]
@@ -82,8 +75,7 @@ class Waiting:
                 record = None if waiter.answered else await self._open(waiter, pools)
                 if record is not None or waiter.answered:
                     return record
-                if self._idle_lanes is not None:
-                    self._have_room_made(waiter, self._idle_lanes)
+                self._queue.have_room_made(waiter)
 
     async def _look_again(self, waiter: Waiter, pools: Collection[str]) -> None:
         """Where it has lost its place, or its source is on another worker by now, it lines up again."""
@@ -98,14 +90,6 @@ class Waiting:
                 raise
         if (waiter.wanted.incarnation, waiter.wanted.snapshot_store) != (before.incarnation, before.snapshot_store):
             await self._queue.enter_anew(waiter, pools)
-
-    def _have_room_made(self, waiter: Waiter, idle_lanes: IdleLanes) -> None:
-        """While it goes on waiting: a snapshot store may hang for longer than the waiter has time."""
-        if waiter.is_making_room or waiter.is_awake or not waiter.turns:
-            return
-        turns, waiter.turns = waiter.turns, {}
-        waiter.making_room = self._tasks.start(_make_room(waiter, idle_lanes, turns))
-        unheard(waiter.making_room)
 
     async def _open(self, waiter: Waiter, pools: Collection[str]) -> SessionRecord | None:
         workers = list(filter(waiter.wanted.fits, await self._workers(pools)))
@@ -161,14 +145,6 @@ class Waiting:
             return candidates.no_worker("the model any more")
         _check_possible(waiter, list(filter(waiter.wanted.fits, workers)))
         return refusals.queue_timed_out(self._queue_seconds)
-
-
-async def _make_room(waiter: Waiter, idle_lanes: IdleLanes, turns: Mapping[str, Collection[str]]) -> None:
-    wanted = waiter.wanted
-    spared = "" if wanted.source is None else wanted.source.session_id
-    if await idle_lanes.make_room(wanted.caller.tenant, turns, spared=spared):
-        waiter.paused.clear()  # what a worker said before its lane was closed is of no account
-        waiter.wake()
 
 
 def _check_possible(waiter: Waiter, workers: Sequence[WorkerRecord]) -> None:

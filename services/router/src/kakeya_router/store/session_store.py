@@ -98,6 +98,10 @@ class Intent:
     may_begin: bool = True
 
 
+UNQUEUED = "*"
+"""As a waiter's id: whoever it is does not have to stand in the line."""
+
+
 class SessionStore:
     """All methods raise StoreUnavailable.
 
@@ -343,11 +347,23 @@ class SessionStore:
         """Parks a session whose lane is gone, while the operation goes on."""
         return await self._run("unseat_session", record, claim)
 
-    async def seat(self, record: SessionRecord, claim: str, worker: WorkerRecord) -> Reply:
-        """Reserves a lane for a parked session; the reply's record has it."""
+    async def seat(self, record: SessionRecord, claim: str, worker: WorkerRecord, waiter_id: str) -> Reply:
+        """Reserves a lane for a parked session; the reply's record has it.
+
+        Args:
+            waiter_id: that in the line; empty: it does not stand there; UNQUEUED: it does not have to.
+        """
         seated = replace(record, worker_id=worker.worker_id, incarnation=worker.incarnation, address=worker.address)
         return await self._run(
-            "seat_session", seated, claim, worker.worker_id, worker.incarnation, worker.address, worker.lane_bytes
+            "seat_session",
+            seated,
+            claim,
+            worker.worker_id,
+            worker.incarnation,
+            worker.address,
+            worker.lane_bytes,
+            waiter_id,
+            int(self._redis.answers_for(self._waiter_grace_seconds)),
         )
 
     async def offer_lane(self, record: SessionRecord, lease_seconds: float) -> Reply:

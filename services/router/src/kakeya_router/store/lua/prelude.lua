@@ -425,3 +425,22 @@ local function first_in_line(queue, waiters, usage, workers, now, may_clear, oth
   end
   return firsts
 end
+
+-- Whether it is somebody's turn at a worker {incarnation, fingerprint, model, snapshot_store}: a newcomer's
+-- (waiter_id ''), before whom nobody in the line comes, or that of a waiter who stands in it.
+local function has_turn(queue, waiters, usage, worker, tenant, waiter_id, now, may_clear)
+  local me = {held_bytes(usage, tenant), '~'}  -- a newcomer's ticket is yet to come
+  if waiter_id ~= '' then
+    local member = redis.call('HGET', waiters, waiter_id .. '|member')
+    if not member then
+      return false
+    end
+    local _, ticket = parse_member(member)
+    me[2] = ticket
+  end
+  local first = first_in_line(queue, waiters, usage, {worker}, now, may_clear, me)[1]
+  if waiter_id == '' then
+    return not (first and comes_before(first, me))
+  end
+  return first and first[3] == waiter_id
+end

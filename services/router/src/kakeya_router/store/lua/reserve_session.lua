@@ -52,20 +52,8 @@ end
 if worker[2] - worker[3] < tonumber(bytes) or is_draining(KEYS[3]) then
   return {'full'}
 end
-local me = {held_bytes(KEYS[7], tenant), '~'}  -- a newcomer's ticket is yet to come
-if waiter_id ~= '' then
-  local member = redis.call('HGET', KEYS[9], waiter_id .. '|member')
-  if not member then
-    return {'wait'}
-  end
-  local _, ticket = parse_member(member)
-  me[2] = ticket
-end
 local at = {worker[1], worker[4] or '', worker[5], worker[6]}
-local first = first_in_line(KEYS[8], KEYS[9], KEYS[7], {at}, now, ARGV[10] == '1', me)[1]
-if waiter_id == '' and first and comes_before(first, me) then
-  return {'wait'}
-elseif waiter_id ~= '' and not (first and first[3] == waiter_id) then
+if not has_turn(KEYS[8], KEYS[9], KEYS[7], at, tenant, waiter_id, now, ARGV[10] == '1') then
   return {'wait'}
 end
 redis.call('HSET', KEYS[1], unpack(ARGV, 13))
