@@ -9,7 +9,7 @@ import torch
 
 from kakeya_worker.engine.fingerprint import fingerprint
 from kakeya_worker.engine.verifier import ModelRefused
-from kakeya_worker.torch_backend.checkpoint import Weights
+from kakeya_worker.models.model_config import ModelConfig
 from kakeya_worker.torch_backend.decoder import Decoder
 from kakeya_worker.torch_backend.exact import NUMERICS_VERSION, integer_product
 from kakeya_worker.torch_backend.exact.integer_product import IntegerProduct
@@ -22,8 +22,8 @@ from kakeya_worker.torch_backend.exact.numerics import ExactNumerics
 from kakeya_worker.torch_backend.exact.probe import problem_with_floats
 from kakeya_worker.torch_backend.exact.weight_cache import WeightCache
 from kakeya_worker.torch_backend.float_numerics import FloatNumerics
-from kakeya_worker.torch_backend.model_config import ModelConfig
 from kakeya_worker.torch_backend.numerics import Numerics
+from kakeya_worker.torch_backend.weights import Weights
 
 _log = structlog.get_logger()
 _FLOATS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
