@@ -1,7 +1,6 @@
 """Loads a checkpoint by mlx-lm's loader, which knows MLX's forms of quantized weights, into our decoder."""
 
 import resource
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +46,7 @@ def _loaded(directory: Path, config: ModelConfig, mode: Mode) -> Decoder:
     said = {"quantization": settings, "quantization_config": None, "quantize_activations": False, "model_file": None}
     arguments = _ParsedArguments(config)
     try:
-        decoder, _ = _mlx_lm_load_model()(
+        decoder, _ = mlx_lm_utils().load_model(
             directory,
             lazy=True,
             model_config=said,
@@ -59,16 +58,15 @@ def _loaded(directory: Path, config: ModelConfig, mode: Mode) -> Decoder:
     return loaded
 
 
-def _mlx_lm_load_model() -> Callable[..., tuple[Any, dict[str, Any]]]:
-    """mlx-lm's loader. Importing it would lower the process's limit of open files, of which connections need many."""
+def mlx_lm_utils() -> Any:
+    """mlx-lm's module of that name. Importing it would lower the process's limit of open files for good."""
     set_limit = resource.setrlimit
     resource.setrlimit = lambda *_: None
     try:
-        from mlx_lm.utils import load_model
+        from mlx_lm import utils
     finally:
         resource.setrlimit = set_limit
-    found: Callable[..., tuple[Any, dict[str, Any]]] = load_model
-    return found
+    return utils
 
 
 def _sound_files(directory: Path) -> list[Path]:
