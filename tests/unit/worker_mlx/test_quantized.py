@@ -16,7 +16,6 @@ from kakeya_worker.conformance.measure import deviation
 from kakeya_worker.conformance.reference import Reference
 from kakeya_worker.engine.geometry import LaneGeometry
 from kakeya_worker.engine.verifier import ModelRefused
-from kakeya_worker.mlx_backend.loader import mlx_lm_utils
 from tests.unit.worker_mlx.conftest import load
 
 GEOMETRY = LaneGeometry(sink=4, window=40, chunk=32)
@@ -67,7 +66,8 @@ def quantized(request: pytest.FixtureRequest, plain: Variant, tmp_path_factory: 
 
 def quantize(plain: Variant, directory: Path, *, bits: int, **options: Any) -> Dequantized:
     """By mlx-lm, in the steps of its `convert`, which would want a tokenizer."""
-    mlx_lm = mlx_lm_utils()
+    from mlx_lm import utils as mlx_lm  # after the backend, which keeps it from lowering the limit of open files
+
     model, config = mlx_lm.load_model(plain.write(directory / "plain"))
     model, config = mlx_lm.quantize_model(model, config, group_size=32, bits=bits, **options)
     mlx_lm.save_model(directory, model)

@@ -1,6 +1,5 @@
 """Loads a checkpoint by mlx-lm's loader, which knows MLX's forms of quantized weights, into our decoder."""
 
-import resource
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ from safetensors import SafetensorError, safe_open
 
 from kakeya_worker.engine.verifier import ModelRefused
 from kakeya_worker.mlx_backend.decoder import Decoder
+from kakeya_worker.mlx_backend.mlx_lm_loader import load_model
 from kakeya_worker.mlx_backend.mode import Mode
 from kakeya_worker.models.model_config import ModelConfig
 
@@ -46,27 +46,16 @@ def _loaded(directory: Path, config: ModelConfig, mode: Mode) -> Decoder:
     said = {"quantization": settings, "quantization_config": None, "quantize_activations": False, "model_file": None}
     arguments = _ParsedArguments(config)
     try:
-        decoder, _ = mlx_lm_utils().load_model(
+        decoder, _ = load_model(
             directory,
             lazy=True,
             model_config=said,
             get_model_classes=lambda config: (Decoder, arguments),
         )
-    except (KeyError, TypeError, ValueError, RuntimeError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError, RuntimeError) as error:
         raise ModelRefused(f"{directory} cannot be loaded: {error}") from error
     loaded: Decoder = decoder
     return loaded
-
-
-def mlx_lm_utils() -> Any:
-    """mlx-lm's module of that name. Importing it would lower the process's limit of open files for good."""
-    set_limit = resource.setrlimit
-    resource.setrlimit = lambda *_: None
-    try:
-        from mlx_lm import utils
-    finally:
-        resource.setrlimit = set_limit
-    return utils
 
 
 def _sound_files(directory: Path) -> list[Path]:
