@@ -1,4 +1,4 @@
-"""A lane of one backend goes on on another where that is allowed: both store K rotated at its own index, laid out alike."""
+"""A lane of one backend goes on on another where that is allowed: both store K rotated at its own index."""
 
 from pathlib import Path
 

@@ -1,6 +1,5 @@
 """The MLX backend's face to the engine."""
 
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -24,8 +23,8 @@ from kakeya_worker.models.model_digest import model_digest
 class MlxVerifier:
     """A checkpoint on MLX's default device; see `kakeya_worker.engine.verifier.Verifier`.
 
-    MLX is not thread-safe: whatever makes arrays holds a lock and leaves none unevaluated. Copies from and to a lane's
-    memory hold none, and so do not hold up steps of other lanes.
+    MLX is not thread-safe: the engine's thread alone makes arrays, and leaves none unevaluated. Any thread reads and
+    writes lanes through their memory.
 
     Args:
         weights: "float32", "bfloat16", or, of a checkpoint that MLX quantized, its own mode, as "4bit"; "auto" is what
@@ -38,63 +37,51 @@ class MlxVerifier:
     def __init__(
         self, model: str, *, weights: str, kv_dtype: str, num_threads: int, cache_directory: Path | None
     ) -> None:
-        self._lock = threading.Lock()
         directory = checkpoint.locate(model)
         found, plain = quantization.split(checkpoint.read_config(directory))
         self.config = families.parse(plain)
         self._mode = choose_mode(weights, kv_dtype, self.config.dtype, found)
-        with self._lock:
-            device.limit_cache()
-            self.decoder, files = load_decoder(directory, self.config, self._mode)
+        device.limit_cache()
+        self.decoder, files = load_decoder(directory, self.config, self._mode)
         digest = model_digest(self.config, files, cache_directory)
         self.facts = _facts(self.config, self._mode, digest, checkpoint.digest_tokenizer(directory))
 
     def allocate(self, geometry: LaneGeometry, num_lanes: int) -> None:
         """Allocates the slab, of which MLX touches all memory at once."""
-        with self._lock:
-            self.slab = Slab(geometry, num_lanes, self.config, self._mode.dtype)
-            device.report_memory()
+        self.slab = Slab(geometry, num_lanes, self.config, self._mode.dtype)
+        device.report_memory()
 
     def forward(self, rows: Sequence[Row]) -> None:
         """Runs a step; see the seam."""
-        with self._lock:
-            lanes = [self.slab.lanes[row.lane] for row in rows]
-            batch = assemble(rows, self.decoder.frequencies)
-            try:
-                final_hidden = self.decoder.final_hidden(batch, lanes)  # [rows, hidden]
-                mx.eval(final_hidden)
-            finally:  # no graph outlives a step, not that of one that failed half-way either
-                mx.eval([lane.arrays for lane in lanes])
-            self.slab.keep_final_hidden([row.lane for row in rows], final_hidden)
+        lanes = [self.slab.lanes[row.lane] for row in rows]
+        batch = assemble(rows, self.decoder.frequencies)
+        try:
+            final_hidden = self.decoder.final_hidden(batch, lanes)  # [rows, hidden]
+            mx.eval(final_hidden)
+        finally:  # no graph outlives a step, not that of one that failed half-way either
+            mx.eval([lane.arrays for lane in lanes])
+        self.slab.keep_final_hidden([row.lane for row in rows], final_hidden)
 
     def logits(self, lanes: Sequence[int]) -> NDArray[np.float32]:
         """The logits after each lane's last token; [lanes, vocab]."""
-        with self._lock:
-            return np.array(self.decoder.logits(self.slab.final_hidden(lanes)))
+        return np.array(self.decoder.logits(self.slab.final_hidden(lanes)))
 
     def copy_lane(self, source: int, target: int, num_slots: int) -> None:
         """A memcpy; see the seam."""
-        with self._lock:
-            copied, into = self.slab.raw_lane(source), self.slab.raw_lane(target)
         slots = np.arange(num_slots)
-        into.write(slots, copied.read(slots))
+        self.write_lane(target, slots, self.read_lane(source, slots))
 
     def read_lane(self, lane: int, slots: Integers, memory: Memory | None = None) -> LaneContents:
         """Copies; see the seam."""
-        with self._lock:
-            raw = self.slab.raw_lane(lane)
-        return raw.read(slots, memory)
+        return self.slab.raw_lane(lane).read(slots, memory)
 
     def write_lane(self, lane: int, slots: Integers, contents: LaneContents) -> None:
         """Copies; see the seam. Raises ValueError."""
-        with self._lock:
-            raw = self.slab.raw_lane(lane)
-        raw.write(slots, contents)
+        self.slab.raw_lane(lane).write(slots, contents)
 
     def poison(self) -> None:
         """Fills the slab with NaN."""
-        with self._lock:
-            self.slab.fill(float("nan"))
+        self.slab.fill(float("nan"))
 
 
 def _facts(config: ModelConfig, mode: Mode, digest: str, tokenizer_digest: str) -> ModelFacts:
