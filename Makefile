@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 BUF    := proto/node_modules/.bin/buf
 # In dependency order; each is an installable distribution of its own.
-PARTS  := -e proto/python -e shared -e services/router -e 'services/worker[torch,bench,conformance]' \
+PARTS  := -e proto/python -e shared -e services/router -e 'services/worker[torch,mlx,bench,conformance]' \
           -e models/nano -e 'sdks/python[bench,otel,tokenizer]' -e services/http_shim -e services/local
 
 # Even where the environment forbids it: the tests start hundreds of processes, and each would compile what it imports.
@@ -115,9 +115,10 @@ leavers-http: install ## clients that leave the HTTP shim at random moments (LEA
 overload-http: install ## four times the clients that the HTTP shim has places for (OVERLOAD_HTTP_SECONDS=60, JSON=FILE)
 	@$(BIN)/python -m tests.overload_http --seconds $(or $(OVERLOAD_HTTP_SECONDS),60) $(if $(JSON),--json '$(JSON)')
 
-test-conformance: install ## the whole suite of the verifier seam on torch, kernel and eager form: every bit, 2,000 random schedules (minutes)
+test-conformance: install ## the whole suite of the verifier seam on torch, kernel and eager form, and on mlx: every bit, 2,000 random schedules (minutes)
 	$(BIN)/python -m kakeya_worker.conformance torch
 	KAKEYA_WORKER_KERNEL=off $(BIN)/python -m kakeya_worker.conformance torch -k int8
+	$(BIN)/python -m kakeya_worker.conformance mlx
 
 bench-latency: install ## GetSessionInfo and health during a long prefill, beside the same on an idle worker
 	$(BIN)/python -m tests.benchmarks.info_latency

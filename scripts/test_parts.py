@@ -81,6 +81,14 @@ PARTS = {
             "test_tenant_shares.py",
         ),
     ),
+    # The other backend, without torch; mlx-lm brings transformers.
+    "worker_mlx": Part(
+        "services/worker",
+        "kakeya-worker[mlx]",
+        "kakeya_worker.mlx_backend",
+        "tests/unit/worker_mlx",
+        ("torch", "redis", "kakeya_router", "kakeya"),
+    ),
     "sdk": Part(
         "sdks/python",
         "kakeya",
@@ -120,7 +128,7 @@ TESTING = threading.Lock()
 def main(names: list[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="kakeya-parts-") as directory:
         wheels = Path(directory) / "wheels"
-        build = [str(ROOT / part.directory) for part in PARTS.values()]
+        build = list(dict.fromkeys(str(ROOT / part.directory) for part in PARTS.values()))
         _run(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", str(wheels), *build)
         with ThreadPoolExecutor(max_workers=2) as pool:
             try:

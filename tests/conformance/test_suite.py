@@ -61,7 +61,7 @@ def test_help_names_the_plugins(author: Author) -> None:
     author.install("families=('qwen3',)")
     status, said = author.run("--help")
     assert status == 0
-    assert "(installed: torch, toy)" in said
+    assert "(installed: mlx, torch, toy)" in said
 
 
 def test_no_backend(author: Author) -> None:
@@ -74,7 +74,7 @@ def test_no_backend(author: Author) -> None:
 def test_an_unknown_backend(author: Author) -> None:
     status, said = author.run("nothing")
     assert status == pytest.ExitCode.USAGE_ERROR
-    assert "no kakeya.verifier plugin is named 'nothing' (installed: torch)" in said
+    assert "no kakeya.verifier plugin is named 'nothing' (installed: mlx, torch)" in said
 
 
 def test_a_backend_that_declares_nothing(author: Author) -> None:
@@ -126,6 +126,12 @@ def test_an_expected_failure_without_a_reason_is_an_error(author: Author) -> Non
 
 def test_the_torch_backend_is_found_by_its_name(author: Author) -> None:
     status, said = author.run("torch", "-k", "far_down and qwen2")
+    assert status == 0
+    assert "3 passed" in said
+
+
+def test_the_mlx_backend_is_found_by_its_name(author: Author) -> None:
+    status, said = author.run("mlx", "-k", "far_down and qwen2")
     assert status == 0
     assert "3 passed" in said
 

@@ -25,7 +25,7 @@ def load(group: str, name: str, *, install: str = "") -> Any:
         install: the line that installs what a built-in of that name needs.
 
     Raises:
-        PluginError: no plugin of that name is installed, or something it imports is missing.
+        PluginError: no plugin of that name is installed, or something it imports is missing or cannot be loaded.
     """
     found: tuple[EntryPoint, ...] = tuple(entry_points(group=group, name=name))
     cure = f"; install it with: {install}" if install else ""
@@ -36,3 +36,5 @@ def load(group: str, name: str, *, install: str = "") -> Any:
         return found[0].load()
     except ModuleNotFoundError as error:
         raise PluginError(f"the {group} plugin {name!r} needs the module {error.name!r}{cure}") from error
+    except ImportError as error:  # a shared library of it is missing, as MLX's where it was installed without `cpu`
+        raise PluginError(f"the {group} plugin {name!r} cannot be imported: {error}{cure}") from error

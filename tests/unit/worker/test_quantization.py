@@ -14,13 +14,13 @@ from structlog.testing import capture_logs
 
 from kakeya_worker.engine.verifier import ModelRefused
 from kakeya_worker.torch_backend import TorchVerifier, loading
-from kakeya_worker.torch_backend.checkpoint import Weights
 from kakeya_worker.torch_backend.exact import integer_product, quantization
 from kakeya_worker.torch_backend.exact.linear import Int8Embedding, Int8Linear
 from kakeya_worker.torch_backend.exact.numerics import ExactNumerics
 from kakeya_worker.torch_backend.exact.quantization import QuantizedMatrix, quantize_activations, quantize_matrix
 from kakeya_worker.torch_backend.exact.weight_cache import WeightCache
 from kakeya_worker.torch_backend.numerics import LinearSpec
+from kakeya_worker.torch_backend.weights import Weights
 
 
 def _restored(matrix: QuantizedMatrix) -> torch.Tensor:

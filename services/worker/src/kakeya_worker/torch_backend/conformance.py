@@ -15,7 +15,8 @@ from torch import Tensor
 from kakeya_worker.conformance.declaration import Declaration, Mode, Mutation
 from kakeya_worker.engine.geometry import Integers, LaneGeometry
 from kakeya_worker.engine.row import Row
-from kakeya_worker.torch_backend import batch, decoder, families
+from kakeya_worker.models import families
+from kakeya_worker.torch_backend import batch, decoder
 from kakeya_worker.torch_backend.batch import Batch
 from kakeya_worker.torch_backend.exact import kernel_decoder, key_blocks, numerics
 from kakeya_worker.torch_backend.exact.arithmetic import fold, round_to

@@ -8,9 +8,10 @@ import torch
 from torch import Tensor
 
 from kakeya_worker.engine.geometry import Integers
+from kakeya_worker.engine.raw_lane import slot_runs
 from kakeya_worker.engine.row import Row
-from kakeya_worker.torch_backend.checkpoint import Weights
 from kakeya_worker.torch_backend.numerics import Linear, LinearSpec, Norm, RowQueries, grouped, ungrouped
+from kakeya_worker.torch_backend.weights import Weights
 
 
 @dataclass(frozen=True)
@@ -115,7 +116,4 @@ def _softmax(scores: Tensor, hidden: Tensor, head_dim: int) -> Tensor:
 
 def _runs(slots: Integers) -> tuple[slice, ...]:
     """Slots in their order as runs of adjacent ones."""
-    if slots.size == 0:
-        return ()
-    parts = np.split(slots, np.flatnonzero(np.diff(slots) != 1) + 1)
-    return tuple(slice(int(part[0]), int(part[-1]) + 1) for part in parts)
+    return tuple(run for _, run in slot_runs(slots))

@@ -9,7 +9,8 @@ import torch
 
 from kakeya_worker.engine.fingerprint import fingerprint
 from kakeya_worker.engine.verifier import ModelRefused
-from kakeya_worker.torch_backend.checkpoint import Weights
+from kakeya_worker.models.float_types import float_type
+from kakeya_worker.models.model_config import ModelConfig
 from kakeya_worker.torch_backend.decoder import Decoder
 from kakeya_worker.torch_backend.exact import NUMERICS_VERSION, integer_product
 from kakeya_worker.torch_backend.exact.integer_product import IntegerProduct
@@ -22,8 +23,8 @@ from kakeya_worker.torch_backend.exact.numerics import ExactNumerics
 from kakeya_worker.torch_backend.exact.probe import problem_with_floats
 from kakeya_worker.torch_backend.exact.weight_cache import WeightCache
 from kakeya_worker.torch_backend.float_numerics import FloatNumerics
-from kakeya_worker.torch_backend.model_config import ModelConfig
 from kakeya_worker.torch_backend.numerics import Numerics
+from kakeya_worker.torch_backend.weights import Weights
 
 _log = structlog.get_logger()
 _FLOATS = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -86,7 +87,7 @@ def choose_mode(weights: str, kv_dtype: str, checkpoint_dtype: str) -> Mode:
     is_fast = is_native or (kernel is not None and kernel.name != "portable")
     problem = problem_with_floats()
     if weights == "auto":
-        weights = "int8" if is_fast and problem is None else _float_mode(kv_dtype, checkpoint_dtype)
+        weights = "int8" if is_fast and problem is None else float_type(kv_dtype, checkpoint_dtype)
         _log.info("weights chosen", weights=weights, fast_integer_products=is_fast, problem_with_floats=problem)
     if weights == "int8":
         if problem is not None:
@@ -114,8 +115,3 @@ def _exact_mode(kv_dtype: str, kernel: Kernel | None, product: IntegerProduct | 
             "torch has no fast and exact int8 products on this CPU; exact mode runs on float32 ones and is slow"
         )
     return Mode("int8", _FLOATS[kv_dtype], product, kernel)
-
-
-def _float_mode(kv_dtype: str, checkpoint_dtype: str) -> str:
-    """That of the KV that is asked for, else the checkpoint's own, else float32."""
-    return next((dtype for dtype in (kv_dtype, checkpoint_dtype) if dtype in _FLOATS), "float32")

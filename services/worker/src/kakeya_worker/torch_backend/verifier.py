@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 from kakeya_worker.engine.geometry import Integers, LaneGeometry
 from kakeya_worker.engine.row import Row
 from kakeya_worker.engine.verifier import LaneContents, Memory, ModelFacts
-from kakeya_worker.torch_backend import checkpoint, families
+from kakeya_worker.models import checkpoint, families
+from kakeya_worker.models.model_config import ModelConfig
+from kakeya_worker.models.model_digest import model_digest
 from kakeya_worker.torch_backend.mode import choose_mode
-from kakeya_worker.torch_backend.model_config import ModelConfig
-from kakeya_worker.torch_backend.model_digest import model_digest
 from kakeya_worker.torch_backend.slab import Slab
+from kakeya_worker.torch_backend.weights import Weights
 
 
 class TorchVerifier:
@@ -32,7 +33,7 @@ class TorchVerifier:
         torch.set_num_threads(num_threads)
         directory = checkpoint.locate(model)
         self.config = families.parse(checkpoint.read_config(directory))
-        tensors = checkpoint.Weights(directory)
+        tensors = Weights(directory)
         mode = choose_mode(weights, kv_dtype, self.config.dtype)
         digest = model_digest(self.config, tensors.files, cache_directory)
         self._numerics, fingerprint = mode.prepare(tensors, digest, cache_directory)
@@ -73,12 +74,12 @@ class TorchVerifier:
     @torch.inference_mode()
     def read_lane(self, lane: int, slots: Integers, memory: Memory | None = None) -> LaneContents:
         """Copies; see the seam."""
-        return self.slab.read_lane(lane, slots, memory)
+        return self.slab.raw_lane(lane).read(slots, memory)
 
     @torch.inference_mode()
     def write_lane(self, lane: int, slots: Integers, contents: LaneContents) -> None:
         """Copies; see the seam. Raises ValueError."""
-        self.slab.write_lane(lane, slots, contents)
+        self.slab.raw_lane(lane).write(slots, contents)
 
     def poison(self) -> None:
         """Fills the slab with NaN."""
@@ -89,9 +90,7 @@ class TorchVerifier:
 def _facts(
     config: ModelConfig, weights: str, kv_dtype: torch.dtype, fingerprint: str, tokenizer_digest: str
 ) -> ModelFacts:
-    max_positions, reason = config.max_positions, "the model's max_position_embeddings"
-    if config.sliding_window is not None and config.sliding_window < max_positions:
-        max_positions, reason = config.sliding_window, "the sliding window of the model's own layers"
+    max_positions, reason = config.bound_on_positions
     return ModelFacts(
         backend="torch",
         weights=weights,

@@ -13,6 +13,7 @@ from torch import Tensor
 from kakeya_worker.engine.geometry import Integers
 from kakeya_worker.engine.row import Row
 from kakeya_worker.engine.verifier import ModelRefused
+from kakeya_worker.models.model_config import ModelConfig
 from kakeya_worker.torch_backend.exact import key_blocks
 from kakeya_worker.torch_backend.exact.arithmetic import power_of_two
 from kakeya_worker.torch_backend.exact.kernel import interface
@@ -22,7 +23,6 @@ from kakeya_worker.torch_backend.exact.numerics import ExactNumerics
 from kakeya_worker.torch_backend.exact.packing import PackedMatrix
 from kakeya_worker.torch_backend.layer_tensors import EMBEDDING, FINAL_NORM, HEAD, LayerTensors, layer_tensors
 from kakeya_worker.torch_backend.loading import reported
-from kakeya_worker.torch_backend.model_config import ModelConfig
 from kakeya_worker.torch_backend.numerics import LinearSpec
 from kakeya_worker.torch_backend.slab import Slab
 

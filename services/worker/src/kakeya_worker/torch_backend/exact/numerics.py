@@ -8,7 +8,7 @@ from torch import Tensor
 
 from kakeya_worker.engine.row import Row
 from kakeya_worker.engine.verifier import ModelRefused
-from kakeya_worker.torch_backend.checkpoint import Weights
+from kakeya_worker.models.model_config import ModelConfig
 from kakeya_worker.torch_backend.exact import attention
 from kakeya_worker.torch_backend.exact.arithmetic import divide, exp, fold, round_to, sqrt
 from kakeya_worker.torch_backend.exact.attention import ExactRowView
@@ -18,8 +18,8 @@ from kakeya_worker.torch_backend.exact.packing import PackedMatrix, unpack
 from kakeya_worker.torch_backend.exact.quantization import QuantizedMatrix, quantize_matrix
 from kakeya_worker.torch_backend.exact.weight_cache import Conversion, WeightCache
 from kakeya_worker.torch_backend.layer_tensors import EMBEDDING, HEAD, layer_tensors
-from kakeya_worker.torch_backend.model_config import ModelConfig
 from kakeya_worker.torch_backend.numerics import LinearSpec, Norm, RowQueries
+from kakeya_worker.torch_backend.weights import Weights
 
 
 class ExactNumerics:

@@ -1,65 +1,16 @@
-"""Checkpoints in Hugging Face's layout: config.json beside one or several safetensors files."""
+"""A checkpoint's tensors, in one or several safetensors files."""
 
 import json
 from math import prod
 from pathlib import Path
-from typing import Any
 
-import structlog
 import torch
-from huggingface_hub import snapshot_download
-from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 from safetensors import SafetensorError, safe_open
 
-from kakeya_shared.tokenizer_digest import TokenizerError, tokenizer_digest
 from kakeya_worker.engine.verifier import ModelRefused
 
 _INDEX = "model.safetensors.index.json"
 _SINGLE = "model.safetensors"
-_log = structlog.get_logger()
-
-
-def locate(model: str) -> Path:
-    """The local directory of a model: itself, or a hub id's snapshot, downloaded where needed.
-
-    Raises:
-        ModelRefused: there is neither.
-    """
-    directory = Path(model).expanduser()
-    if directory.is_dir():
-        return directory
-    if directory.is_absolute() or model.startswith((".", "~")):
-        raise ModelRefused(f"{model} is not a directory")
-    try:
-        return Path(snapshot_download(model, allow_patterns=["*.json", "*.safetensors"]))
-    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise ModelRefused(
-            f"{model!r} is neither a local directory nor a model that the hub hands out: {reason}"
-        ) from error
-
-
-def read_config(directory: Path) -> dict[str, Any]:
-    """config.json as it stands. Raises ModelRefused."""
-    path = directory / "config.json"
-    try:
-        config = json.loads(path.read_text())
-    except OSError as error:
-        raise ModelRefused(f"{directory} holds no readable config.json") from error
-    except (ValueError, RecursionError) as error:
-        raise ModelRefused(f"{path} is not JSON: {error}") from error
-    if not isinstance(config, dict):
-        raise ModelRefused(f"{path} is not a JSON object")
-    return config
-
-
-def digest_tokenizer(directory: Path) -> str:
-    """`tokenizer_digest` of a checkpoint; "", too, where its tokenizer cannot be read: tokens need none."""
-    try:
-        return tokenizer_digest(directory)
-    except TokenizerError as error:
-        _log.warning("clients cannot tell whether their tokenizer is this model's", error=str(error))
-        return ""
 
 
 class Weights:

@@ -8,8 +8,8 @@ import structlog
 
 from kakeya_worker.engine.fingerprint import fingerprint
 from kakeya_worker.engine.verifier import ModelRefused
+from kakeya_worker.models.model_config import ModelConfig
 from kakeya_worker.replacing import replacing
-from kakeya_worker.torch_backend.model_config import ModelConfig
 
 _log = structlog.get_logger()
 

@@ -1,7 +1,7 @@
 """Qwen2 and Qwen2.5 (arXiv 2407.10671, 2412.15115): queries, keys and values have biases."""
 
-from kakeya_worker.torch_backend.config_reader import ConfigReader
-from kakeya_worker.torch_backend.model_config import ModelConfig, optional_sliding_window, parse_decoder
+from kakeya_worker.models.config_reader import ConfigReader
+from kakeya_worker.models.model_config import ModelConfig, optional_sliding_window, parse_decoder
 
 
 def parse(config: ConfigReader) -> ModelConfig:

@@ -1,7 +1,7 @@
 """Qwen3, dense (arXiv 2505.09388): queries and keys are normed head by head."""
 
-from kakeya_worker.torch_backend.config_reader import ConfigReader
-from kakeya_worker.torch_backend.model_config import ModelConfig, optional_sliding_window, parse_decoder
+from kakeya_worker.models.config_reader import ConfigReader
+from kakeya_worker.models.model_config import ModelConfig, optional_sliding_window, parse_decoder
 
 
 def parse(config: ConfigReader) -> ModelConfig:

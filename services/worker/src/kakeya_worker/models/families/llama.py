@@ -1,8 +1,8 @@
 """Llama 1 to 3 (arXiv 2302.13971, 2407.21783), SmolLM and SmolLM2 (arXiv 2502.02737), and many that share the type."""
 
 from kakeya_worker.engine.verifier import ModelRefused
-from kakeya_worker.torch_backend.config_reader import ConfigReader
-from kakeya_worker.torch_backend.model_config import ModelConfig, parse_decoder
+from kakeya_worker.models.config_reader import ConfigReader
+from kakeya_worker.models.model_config import ModelConfig, parse_decoder
 
 
 def parse(config: ConfigReader) -> ModelConfig:

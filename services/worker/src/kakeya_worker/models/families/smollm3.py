@@ -1,8 +1,8 @@
 """SmolLM3 (Hugging Face, 2025): a Llama without RoPE in every fourth layer (NoPE, arXiv 2501.18795)."""
 
 from kakeya_worker.engine.verifier import ModelRefused
-from kakeya_worker.torch_backend.config_reader import ConfigReader
-from kakeya_worker.torch_backend.model_config import ModelConfig, optional_sliding_window, parse_decoder
+from kakeya_worker.models.config_reader import ConfigReader
+from kakeya_worker.models.model_config import ModelConfig, optional_sliding_window, parse_decoder
 
 
 def parse(config: ConfigReader) -> ModelConfig:

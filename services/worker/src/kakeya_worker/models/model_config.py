@@ -4,8 +4,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from kakeya_worker.engine.verifier import ModelRefused
-from kakeya_worker.torch_backend.config_reader import ConfigReader, positive
-from kakeya_worker.torch_backend.rope_scaling import RopeScaling
+from kakeya_worker.models.config_reader import ConfigReader, positive
+from kakeya_worker.models.rope_scaling import RopeScaling
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,13 @@ class ModelConfig:
     def kv_elements_per_token(self) -> int:
         """K and V over all layers."""
         return 2 * self.num_layers * self.num_kv_heads * self.head_dim
+
+    @property
+    def bound_on_positions(self) -> tuple[int, str]:
+        """What S + W may not exceed, and which of the model's numbers that is."""
+        if self.sliding_window is not None and self.sliding_window < self.max_positions:
+            return self.sliding_window, "the sliding window of the model's own layers"
+        return self.max_positions, "the model's max_position_embeddings"
 
     @property
     def numbers(self) -> dict[str, Any]:

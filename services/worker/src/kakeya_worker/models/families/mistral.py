@@ -1,7 +1,7 @@
 """Mistral (arXiv 2310.06825): a Llama whose first release attends over a window of its own in every layer."""
 
-from kakeya_worker.torch_backend.config_reader import ConfigReader
-from kakeya_worker.torch_backend.model_config import ModelConfig, parse_decoder
+from kakeya_worker.models.config_reader import ConfigReader
+from kakeya_worker.models.model_config import ModelConfig, parse_decoder
 
 
 def parse(config: ConfigReader) -> ModelConfig:

@@ -8,8 +8,8 @@ import pkgutil
 from typing import Any
 
 from kakeya_worker.engine.verifier import ModelRefused
-from kakeya_worker.torch_backend.config_reader import ConfigReader
-from kakeya_worker.torch_backend.model_config import ModelConfig
+from kakeya_worker.models.config_reader import ConfigReader
+from kakeya_worker.models.model_config import ModelConfig
 
 
 def names() -> list[str]:

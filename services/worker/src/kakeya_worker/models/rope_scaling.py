@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kakeya_worker.engine.verifier import ModelRefused
-from kakeya_worker.torch_backend.config_reader import positive
+from kakeya_worker.models.config_reader import positive
 
 SUPPORTED = "what can run: default, linear, llama3"
 _TWO_PI = Decimal("6.283185307179586476925286766559005768394338798750")

@@ -1,0 +1,100 @@
+"""The MLX backend's face to the engine."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import mlx.core as mx
+import numpy as np
+from numpy.typing import NDArray
+
+from kakeya_worker.engine.geometry import Integers, LaneGeometry
+from kakeya_worker.engine.row import Row
+from kakeya_worker.engine.verifier import LaneContents, Memory, ModelFacts
+from kakeya_worker.mlx_backend import device, quantization
+from kakeya_worker.mlx_backend.batch import assemble
+from kakeya_worker.mlx_backend.loader import load_decoder
+from kakeya_worker.mlx_backend.mode import Mode, choose_mode
+from kakeya_worker.mlx_backend.slab import Slab
+from kakeya_worker.models import checkpoint, families
+from kakeya_worker.models.model_config import ModelConfig
+from kakeya_worker.models.model_digest import model_digest
+
+
+class MlxVerifier:
+    """A checkpoint on MLX's default device; see `kakeya_worker.engine.verifier.Verifier`.
+
+    MLX is not thread-safe: the engine's thread alone makes arrays, and leaves none unevaluated. Any thread reads and
+    writes lanes through their memory.
+
+    Args:
+        weights: "float32", "bfloat16", or, of a checkpoint that MLX quantized, its own mode, as "4bit"; "auto" is what
+            the checkpoint has.
+        kv_dtype: also that of activations; "auto" is that of the weights, or of a quantized checkpoint's config.
+        num_threads: ignored: MLX takes no number.
+        cache_directory: for digests of weight files; nothing is converted.
+    """
+
+    def __init__(
+        self, model: str, *, weights: str, kv_dtype: str, num_threads: int, cache_directory: Path | None
+    ) -> None:
+        directory = checkpoint.locate(model)
+        found, plain = quantization.split(checkpoint.read_config(directory))
+        self.config = families.parse(plain)
+        self._mode = choose_mode(weights, kv_dtype, self.config.dtype, found)
+        device.limit_cache()
+        self.decoder, files = load_decoder(directory, self.config, self._mode)
+        digest = model_digest(self.config, files, cache_directory)
+        self.facts = _facts(self.config, self._mode, digest, checkpoint.digest_tokenizer(directory))
+
+    def allocate(self, geometry: LaneGeometry, num_lanes: int) -> None:
+        """Allocates the slab, of which MLX touches all memory at once."""
+        self.slab = Slab(geometry, num_lanes, self.config, self._mode.dtype)
+        device.report_memory()
+
+    def forward(self, rows: Sequence[Row]) -> None:
+        """Runs a step; see the seam."""
+        lanes = [self.slab.lanes[row.lane] for row in rows]
+        batch = assemble(rows, self.decoder.frequencies)
+        try:
+            final_hidden = self.decoder.final_hidden(batch, lanes)  # [rows, hidden]
+            mx.eval(final_hidden)
+        finally:  # no graph outlives a step, not that of one that failed half-way either
+            mx.eval([lane.arrays for lane in lanes])
+        self.slab.keep_final_hidden([row.lane for row in rows], final_hidden)
+
+    def logits(self, lanes: Sequence[int]) -> NDArray[np.float32]:
+        """The logits after each lane's last token; [lanes, vocab]."""
+        return np.array(self.decoder.logits(self.slab.final_hidden(lanes)))
+
+    def copy_lane(self, source: int, target: int, num_slots: int) -> None:
+        """A memcpy; see the seam."""
+        slots = np.arange(num_slots)
+        self.write_lane(target, slots, self.read_lane(source, slots))
+
+    def read_lane(self, lane: int, slots: Integers, memory: Memory | None = None) -> LaneContents:
+        """Copies; see the seam."""
+        return self.slab.raw_lane(lane).read(slots, memory)
+
+    def write_lane(self, lane: int, slots: Integers, contents: LaneContents) -> None:
+        """Copies; see the seam. Raises ValueError."""
+        self.slab.raw_lane(lane).write(slots, contents)
+
+    def poison(self) -> None:
+        """Fills the slab with NaN."""
+        self.slab.fill(float("nan"))
+
+
+def _facts(config: ModelConfig, mode: Mode, digest: str, tokenizer_digest: str) -> ModelFacts:
+    max_positions, reason = config.bound_on_positions
+    return ModelFacts(
+        backend="mlx",
+        weights=mode.weights,
+        kv_dtype=mode.kv_dtype,
+        exact=False,
+        fingerprint=mode.fingerprint(digest),
+        vocab_size=config.vocab_size,
+        max_positions=max_positions,
+        max_positions_reason=reason,
+        kv_bytes_per_token=config.kv_elements_per_token * mode.dtype.size,
+        tokenizer_digest=tokenizer_digest,
+    )

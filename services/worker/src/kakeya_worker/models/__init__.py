@@ -1,0 +1,1 @@
+"""What a checkpoint says of its model, for every backend: files, architecture, angles. Without an array library."""
