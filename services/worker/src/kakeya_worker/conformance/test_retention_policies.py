@@ -4,7 +4,7 @@ from itertools import chain, pairwise
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from kakeya_shared import plugins
@@ -17,6 +17,7 @@ POLICIES = "kakeya.retention"
 COUNTS = st.integers(0, 40)
 LENGTHS = st.integers(0, 400)
 
+untimed = settings(deadline=None)  # busy machines take their time
 every_policy = pytest.mark.parametrize("policy_name", plugins.names(POLICIES))
 
 
@@ -44,6 +45,7 @@ def _retained(retention: Retention, length: int) -> list[int]:
 
 
 @every_policy
+@untimed
 @given(lane=lanes())
 def test_what_is_asked_for_is_given(policy_name: str, lane: tuple[LaneGeometry, SessionOptions]) -> None:
     geometry, options = lane
@@ -58,6 +60,7 @@ def test_what_is_asked_for_is_given(policy_name: str, lane: tuple[LaneGeometry, 
 
 
 @every_policy
+@untimed
 @given(geometry=st.builds(LaneGeometry, COUNTS, st.integers(1, 60), st.integers(1, 40)))
 def test_a_session_without_wishes_has_the_lane(policy_name: str, geometry: LaneGeometry) -> None:
     retention = _retention(policy_name, (geometry, SessionOptions()))
@@ -65,6 +68,7 @@ def test_a_session_without_wishes_has_the_lane(policy_name: str, geometry: LaneG
 
 
 @every_policy
+@untimed
 @given(lane=lanes(), length=LENGTHS)
 def test_what_is_retained_is_what_the_last_token_sees(
     policy_name: str, lane: tuple[LaneGeometry, SessionOptions], length: int
@@ -79,6 +83,7 @@ def test_what_is_retained_is_what_the_last_token_sees(
 
 
 @every_policy
+@untimed
 @given(lane=lanes(), length=st.integers(1, 400))
 def test_what_is_forgotten_stays_forgotten(
     policy_name: str, lane: tuple[LaneGeometry, SessionOptions], length: int
@@ -89,6 +94,7 @@ def test_what_is_forgotten_stays_forgotten(
 
 
 @every_policy
+@untimed
 @given(lane=lanes(), start=LENGTHS, data=st.data())
 def test_a_row_overwrites_nothing_that_it_sees(
     policy_name: str, lane: tuple[LaneGeometry, SessionOptions], start: int, data: st.DataObject
@@ -104,6 +110,7 @@ def test_a_row_overwrites_nothing_that_it_sees(
 
 
 @every_policy
+@untimed
 @given(lane=lanes(), start=LENGTHS, data=st.data())
 def test_a_row_s_keys_are_all_that_its_queries_see(
     policy_name: str, lane: tuple[LaneGeometry, SessionOptions], start: int, data: st.DataObject
@@ -117,6 +124,7 @@ def test_a_row_s_keys_are_all_that_its_queries_see(
 
 
 @every_policy
+@untimed
 @given(lane=lanes(), queries=st.lists(st.integers(0, 10**12), min_size=1))
 def test_sinks_stay_at_a_distance_that_the_model_knows(
     policy_name: str, lane: tuple[LaneGeometry, SessionOptions], queries: list[int]
