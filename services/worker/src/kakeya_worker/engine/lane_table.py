@@ -3,6 +3,7 @@
 The engine's thread changes the table; other threads read what it published, without waiting for a step.
 """
 
+import heapq
 import threading
 from collections import deque
 from dataclasses import dataclass, field
@@ -112,7 +113,8 @@ class LaneTable:
         self.geometry = geometry
         self.num_lanes = num_lanes
         self.kv_bytes_per_token = kv_bytes_per_token
-        self._free = list(reversed(range(num_lanes)))
+        # A heap, the lowest first: lanes that were used before have their memory, others never need any.
+        self._free = list(range(num_lanes))
         self._occupants: dict[str, Occupant] = {}
         self._published: dict[str, LaneReport] = {}
         self._revision = 0
@@ -137,7 +139,7 @@ class LaneTable:
 
     def give_back(self, lane: Lane) -> None:
         """One that was reserved."""
-        self._free.append(lane.index)
+        heapq.heappush(self._free, lane.index)
 
     def retention(self, options: SessionOptions) -> Retention:
         """What a session with these options keeps; raises InvalidField. Any thread may ask."""
@@ -161,7 +163,7 @@ class LaneTable:
     def _take(self) -> int:
         if not self._free:
             raise NoCapacity(f"all {self.num_lanes} lanes are in use")
-        return self._free.pop()
+        return heapq.heappop(self._free)
 
     def occupy(self, session_id: str, epoch: int, tenant: str, lane: Lane) -> Occupant:
         """Makes a lane that was reserved that of a session which has none."""
