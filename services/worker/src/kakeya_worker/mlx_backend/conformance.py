@@ -38,7 +38,7 @@ def _key_angle_plus_one() -> Iterator[None]:
     def assemble(rows: Sequence[Row], frequencies: NDArray[np.float64]) -> Batch:
         whole = batch.assemble(rows, frequencies)
         ahead = batch.rotation(np.concatenate([row.positions for row in rows]) + 1, frequencies)
-        return replace(whole, own_angle=_KeysOneAhead(ahead, whole.own_angle))  # type: ignore[arg-type]  # broken
+        return replace(whole, own_angle=_KeysOneAhead(ahead, whole.own_angle))  # type: ignore[arg-type]  # a stand-in
 
     with mock.patch.object(verifier, "assemble", assemble):
         yield

@@ -74,6 +74,6 @@ class Slab:
 
 def raw_numbers(array: mx.array) -> RawNumbers:
     """The same memory, of an evaluated array; MLX makes nothing for that. One that lies in no order is an error."""
-    # Its annotations do not say that an array is a buffer.
-    raw: RawNumbers = np.frombuffer(array, _RAW[array.itemsize]).reshape(array.shape)  # type: ignore[call-overload]
+    flat = np.frombuffer(array, _RAW[array.itemsize])  # type: ignore[call-overload]  # nothing says that it is a buffer
+    raw: RawNumbers = flat.reshape(array.shape)
     return raw
