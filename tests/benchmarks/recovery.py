@@ -36,6 +36,7 @@ _APPEND_TOKENS = 50_000
 _VOCABULARY = 512
 _MAX_TOKENS = 4_000
 _NUM_WARMING = 4  # more than one worker has lanes for
+_REST_SECONDS = 1.0  # the last turn's snapshot is written then, whoever had it
 
 
 @dataclass
@@ -152,7 +153,8 @@ async def _warm(client: kakeya.AsyncClient) -> None:
 
 
 async def _resume(made: Runtime, client: kakeya.AsyncClient, session: kakeya.AsyncSession, window: int) -> float:
-    """Of the first token after the session's worker has died, and everybody knows it."""
+    """Of the first token after the worker of a session at rest has died, and everybody knows it."""
+    await asyncio.sleep(_REST_SECONDS)
     if (worker := await _worker_of(made, session)) is not None:  # it may have died with another's
         await _kill(made, worker, window)
 

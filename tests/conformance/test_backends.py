@@ -29,8 +29,8 @@ def test_a_snapshot_is_restored_by_another_backend(
     of_source.append(history[:150])
     taken = snapshot.take(of_source.lane, of_source.verifier)
     with pytest.raises(SnapshotRefused, match="fingerprint"):
-        snapshot.restore(taken, of_target.lane, of_target.verifier)
-    snapshot.restore(taken, of_target.lane, of_target.verifier, inexact=True)
+        snapshot.restore([taken], of_target.lane, of_target.verifier)
+    snapshot.restore([taken], of_target.lane, of_target.verifier, inexact=True)
     law = subjects[0].law(history, GEOMETRY.sink, GEOMETRY.window)
     assert deviation(dtype, of_target.logits(), law[149]) <= 1
     assert deviation(dtype, of_target.append(history[150:]), law[179]) <= 1

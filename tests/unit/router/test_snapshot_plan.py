@@ -105,24 +105,25 @@ def test_a_chain_ends_as_late_as_it_can(snapshots: Snapshots, length: int) -> No
 
 
 def test_the_first_snapshot_is_whole() -> None:
-    assert next_start((), 100) == 0
+    assert next_start((), 5, 100) == 0
 
 
 def test_a_snapshot_follows_the_newest_until_a_whole_one_costs_no_more() -> None:
-    assert next_start(snapshots_of((0, 500)), 100) == 500
-    assert next_start(snapshots_of((0, 500), (500, 599)), 100) == 599
-    assert next_start(snapshots_of((0, 500), (500, 600)), 100) == 0
+    assert next_start(snapshots_of((0, 500)), 599, 100) == 500
+    assert next_start(snapshots_of((0, 500)), 600, 100) == 0
+    assert next_start(snapshots_of((0, 500), (500, 550)), 599, 100) == 550
+    assert next_start(snapshots_of((0, 500), (500, 550)), 600, 100) == 0
 
 
 def test_a_snapshot_never_follows_one_that_cannot_be_used() -> None:
-    assert next_start(snapshots_of((0, 10), (15, 20)), 100) == 10
-    assert next_start(snapshots_of((15, 20)), 100) == 0
+    assert next_start(snapshots_of((0, 10), (15, 20)), 30, 100) == 10
+    assert next_start(snapshots_of((15, 20)), 30, 100) == 0
 
 
 def test_a_chain_of_32_files_is_followed_by_a_whole_one() -> None:
     snapshots = snapshots_of(*((length - 1, length) for length in range(1, LONGEST_CHAIN + 1)))
-    assert next_start(snapshots[:-1], 1000) == LONGEST_CHAIN - 1
-    assert next_start(snapshots, 1000) == 0
+    assert next_start(snapshots[:-1], LONGEST_CHAIN, 1000) == LONGEST_CHAIN - 1
+    assert next_start(snapshots, LONGEST_CHAIN + 1, 1000) == 0
 
 
 @given(st.integers(1, 100), st.lists(st.integers(1, 60), max_size=80))
@@ -131,11 +132,11 @@ def test_no_chain_is_long_or_holds_much_more_than_a_session_keeps(num_kept: int,
     length = 0
     for gain in gains:
         length += gain
-        snapshots += snapshots_of((next_start(snapshots, num_kept), length))
+        snapshots += snapshots_of((next_start(snapshots, length, num_kept), length))
         newest = chain(snapshots, length)
         assert newest[-1] is snapshots[-1]
         assert len(newest) <= min(LONGEST_CHAIN, num_kept + 1)
-        assert len(newest) == 1 or newest[-2].length - newest[0].length < num_kept
+        assert newest[-1].length - newest[0].length < num_kept
     num_whole = sum(each.start == 0 for each in snapshots)
     assert num_whole <= 1 + len(gains) // LONGEST_CHAIN + length // num_kept
 
@@ -208,7 +209,7 @@ def test_a_session_can_be_had_all_its_life_and_a_few_files_are_enough(
     for num_tokens, is_turn, written in life:
         length += num_tokens
         if written != "none":
-            start = next_start(snapshots, num_kept) if written == "next" else 0
+            start = next_start(snapshots, length, num_kept) if written == "next" else 0
             snapshots = kept((*snapshots, *snapshots_of((start, length))), boundaries)
             assert snapshots[-1].length == length
             first = max(first, journal_start(snapshots, boundaries))  # what has left the journal never comes back

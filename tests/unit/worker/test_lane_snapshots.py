@@ -249,7 +249,7 @@ def writing(verifier: TorchVerifier, engine: Engine, monkeypatch: pytest.MonkeyP
 @pytest.fixture
 def restored(engine: Engine, whole: Snapshot, writing: Held, threads: ThreadPoolExecutor) -> "Future[OpenLane]":
     """On its way: its lane is being written to."""
-    restored = threads.submit(engine.restore, "s", 2, whole)
+    restored = threads.submit(engine.restore, "s", 2, [whole])
     assert writing.begun.wait(TIMEOUT)
     return restored
 
@@ -272,10 +272,10 @@ def test_a_lane_that_is_restored_is_nobody_elses(engine: Engine, writing: Held, 
 def test_the_same_session_restored_twice_at_once_has_one_lane(
     engine: Engine, whole: Snapshot, writing: Held, restored: "Future[OpenLane]", threads: ThreadPoolExecutor
 ) -> None:
-    again = threads.submit(engine.restore, "s", 2, whole)
+    again = threads.submit(engine.restore, "s", 2, [whole])
     writing.release()
     assert again.result(TIMEOUT) == restored.result(TIMEOUT)
-    assert engine.restore("s", 2, whole) == restored.result()
+    assert engine.restore("s", 2, [whole]) == restored.result()
     _only(engine, "s", "t")
 
 
@@ -305,7 +305,7 @@ def test_a_lane_that_could_not_be_written_is_free_again(engine: Engine, whole: S
     writing.release()
     for _ in range(NUM_LANES):
         with pytest.raises(SnapshotRefused, match="another shape"):
-            engine.restore("s", 2, whole)
+            engine.restore("s", 2, [whole])
     _only(engine, "t")
 
 

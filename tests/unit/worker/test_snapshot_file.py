@@ -14,7 +14,7 @@ from kakeya_worker.conformance.driving import open_session
 from kakeya_worker.engine.geometry import LaneGeometry
 from kakeya_worker.engine.lane import EMPTY_HISTORY, Lane, extended_digest
 from kakeya_worker.engine.retention import SessionOptions, sink_window
-from kakeya_worker.engine.snapshot import Snapshot, joined, restore, take
+from kakeya_worker.engine.snapshot import Snapshot, restore, take
 from kakeya_worker.engine.verifier import LaneContents, RawNumbers
 from kakeya_worker.torch_backend import TorchVerifier
 
@@ -100,17 +100,16 @@ def test_a_digest_is_one_of_the_tokens_and_their_order() -> None:
     assert len({extended_digest(EMPTY_HISTORY, ids) for ids in ((), (0,), (0, 0), (1, 2), (2, 1), (513,))}) == 6
 
 
-def test_what_came_since_joins_to_a_whole_one(verifier: TorchVerifier) -> None:
+def test_what_came_since_makes_a_whole_one(verifier: TorchVerifier) -> None:
     verifier.allocate(GEOMETRY, 2)
     session, target = open_session(verifier, GEOMETRY), open_session(verifier, GEOMETRY, 1)
     taken: list[Snapshot] = []
-    for number in (1, 20, 40, 5, 33):
+    for number in (1, 20, 40, 5, 13):
         session.append(range(number))
         taken.append(take(session.lane, verifier, taken[-1].length if taken else 0))
-    assert [len(each.positions) for each in taken] == [1, 20, 28, 5, 28], "what was forgotten meanwhile is in none"
-    whole = joined(taken, session.lane.retention)
-    assert same(whole, take(session.lane, verifier))
-    restore(whole, target.lane, verifier)
+    assert [len(each.positions) for each in taken] == [1, 20, 28, 5, 13], "what was forgotten meanwhile is in none"
+    restore(taken, target.lane, verifier)
+    assert same(take(target.lane, verifier), take(session.lane, verifier))
     assert target.append((1,)).tobytes() == session.append((1,)).tobytes()
 
 
@@ -127,7 +126,7 @@ class TestRefused:
     def refusal(self, verifier: TorchVerifier, taken: Snapshot, options: SessionOptions | None = None) -> str:
         lane = Lane(GEOMETRY, 1, sink_window(options or SessionOptions(), GEOMETRY))
         with pytest.raises(SnapshotRefused) as refused:
-            restore(taken, lane, verifier)
+            restore([taken], lane, verifier)
         assert (lane.length, lane.num_live_slots, lane.history_digest) == (0, 0, EMPTY_HISTORY)
         return str(refused.value)
 
@@ -135,7 +134,7 @@ class TestRefused:
         foreign = replace(taken, fingerprint=FINGERPRINT)
         assert FINGERPRINT in self.refusal(verifier, foreign)
         lane = Lane(GEOMETRY, 1, sink_window(SessionOptions(), GEOMETRY))
-        restore(foreign, lane, verifier, inexact=True)
+        restore([foreign], lane, verifier, inexact=True)
         assert lane.length == 49
 
     def test_of_another_retention(self, verifier: TorchVerifier, taken: Snapshot) -> None:
@@ -149,14 +148,23 @@ class TestRefused:
 
     def test_that_lacks_a_token(self, verifier: TorchVerifier, taken: Snapshot) -> None:
         assert "all that is kept" in self.refusal(verifier, replace(taken, length=50))
-        assert "all that is kept" in self.refusal(verifier, replace(taken, start=1))
+        short = replace(taken, positions=taken.positions[1:], token_ids=taken.token_ids[1:])
+        assert "all that is kept" in self.refusal(verifier, short)
 
-    def test_with_a_gap(self) -> None:
-        with pytest.raises(SnapshotRefused, match="from 7 on does not follow one up to 5"):
-            joined([snapshot(5), snapshot(3, start=7)], RETENTION)
-        with pytest.raises(SnapshotRefused, match="from 7 on does not follow one up to 0"):
-            joined([snapshot(3, start=7)], RETENTION)
+    def test_with_a_gap(self, verifier: TorchVerifier) -> None:
+        lane = Lane(GEOMETRY, 1, RETENTION)
+        for first, message in ((snapshot(5), "from 7 on does not follow one up to 5"), (None, "one up to 0")):
+            after = snapshot(3, start=7)
+            with pytest.raises(SnapshotRefused, match=message):
+                restore([first, after] if first else [after], lane, verifier, inexact=True)
 
-    def test_of_several_kinds(self) -> None:
-        with pytest.raises(SnapshotRefused, match="different"):
-            joined([snapshot(5), replace(snapshot(3, start=5), fingerprint="other")], RETENTION)
+    def test_of_several_fingerprints(self, verifier: TorchVerifier, taken: Snapshot) -> None:
+        """One that is whole is followed by one of another worker."""
+        session = open_session(verifier, GEOMETRY, 1)
+        session.append(range(1, 60))
+        since = take(session.lane, verifier, taken.length)
+        lane = Lane(GEOMETRY, 1, RETENTION)
+        with pytest.raises(SnapshotRefused, match=FINGERPRINT):
+            restore([replace(taken, fingerprint=FINGERPRINT), since], lane, verifier)
+        restore([replace(taken, fingerprint=FINGERPRINT), since], lane, verifier, inexact=True)
+        assert lane.length == 59

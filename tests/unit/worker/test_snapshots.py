@@ -25,6 +25,7 @@ from kakeya_shared.errors import (
     SnapshotStoreUnavailable,
     StaleEpoch,
 )
+from kakeya_worker import snapshots as snapshots_module
 from kakeya_worker.engine import snapshot
 from kakeya_worker.engine.engine import Engine
 from kakeya_worker.engine.operation import OpenLane
@@ -203,6 +204,23 @@ async def test_a_snapshot_of_other_numerics_is_refused_unless_any_will_do(
     assert (await restore(snapshots, name, inexact=True)).state == state_of(20)
 
 
+@pytest.mark.parametrize("num_bytes", [0, 60_000, 200_000], ids=["none", "one", "all"])
+async def test_files_that_have_no_room_in_the_memory_kept_for_them_come_back_too(
+    engine: Engine, store: FileSnapshotStore, monkeypatch: pytest.MonkeyPatch, num_bytes: int
+) -> None:
+    monkeypatch.setattr(snapshots_module, "_READING_BYTES", num_bytes)
+    snapshots = Snapshots(engine, store)
+    prepare(engine, 20)
+    names = [(await write(snapshots)).name]
+    append(engine, 20, 25)
+    names.append((await write(snapshots, 20)).name)
+    for session_id in ("r", "t"):  # the second uses what the first has left
+        assert (await restore(snapshots, *names, session_id=session_id)).state == state_of(45)
+    expected = generated(engine, 45)
+    assert [generated(engine, 45, session_id) for session_id in ("r", "t")] == [expected, expected]
+    snapshots.close(TIMEOUT)
+
+
 async def test_a_full_worker_restores_nothing(engine: Engine, snapshots: Snapshots) -> None:
     prepare(engine, 20)
     name = (await write(snapshots)).name
@@ -259,7 +277,7 @@ async def test_what_cannot_be_read_back_is_no_snapshot(
 ) -> None:
     prepare(engine, 20)
     snapshots = Snapshots(engine, store)
-    monkeypatch.setattr(store, "pieces", lambda name: iter([damaged(store.read(name))]))
+    monkeypatch.setattr(store, "pieces", lambda name: iter([damaged(bytes(store.read(name)))]))
     with pytest.raises(SnapshotStoreUnavailable, match="read back"):
         await write(snapshots)
 

@@ -64,17 +64,18 @@ def chains(snapshots: Snapshots, journal_start: int, length: int) -> list[Snapsh
     return found
 
 
-def next_start(snapshots: Snapshots, num_kept: int) -> int:
+def next_start(snapshots: Snapshots, length: int, num_kept: int) -> int:
     """Where the next snapshot is to start: at the newest one, or at 0 once a whole one costs no more than what came
     since the last whole one.
 
     Args:
+        length: of the history that it is to hold.
         num_kept: tokens that a session keeps, and a whole snapshot holds.
     """
     if not snapshots:
         return 0
     newest = chain(snapshots, snapshots[-1].length)
-    if not newest or len(newest) >= _LONGEST_CHAIN or newest[-1].length - newest[0].length >= num_kept:
+    if not newest or len(newest) >= _LONGEST_CHAIN or length - newest[0].length >= num_kept:
         return 0
     return newest[-1].length
 

@@ -154,7 +154,7 @@ class Snapshotting:
         snapshots = _usable(record, worker)
         if snapshots and snapshots[-1].length >= record.journal_length:
             return True
-        start = snapshot_plan.next_start(snapshots, record.sink + record.window)
+        start = snapshot_plan.next_start(snapshots, record.journal_length, record.sink + record.window)
         new = await self.write(record, start)
         if await self._keep(record, new, worker):
             return True

@@ -57,4 +57,4 @@ class LaneTransfer:
             if len(content) > most:
                 raise SnapshotRefused(f"it has more than the {most} bytes of a lane")
         whole = await asyncio.to_thread(snapshot_file.decode, content)
-        return await asyncio.to_thread(self._engine.restore, session_id, epoch, whole, tenant)
+        return await asyncio.to_thread(self._engine.restore, session_id, epoch, [whole], tenant)

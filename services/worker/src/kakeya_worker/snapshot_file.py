@@ -55,7 +55,7 @@ def pieces(snapshot: Snapshot) -> list[bytes | memoryview]:
     return [len(header).to_bytes(8, "little"), header, *(_bytes(array) for array in arrays.values())]
 
 
-def decode(content: bytes | bytearray) -> Snapshot:
+def decode(content: bytes | bytearray | memoryview) -> Snapshot:
     """What `encode` made a file of; its arrays are views of the content.
 
     Raises:
@@ -80,11 +80,11 @@ def decode(content: bytes | bytearray) -> Snapshot:
         raise SnapshotRefused(f"it is no snapshot: {error!r}") from error
 
 
-def _read(content: bytes | bytearray) -> tuple[dict[str, str], dict[str, NDArray[Any]]]:
+def _read(content: bytes | bytearray | memoryview) -> tuple[dict[str, str], dict[str, NDArray[Any]]]:
     num_bytes = int.from_bytes(content[:8], "little")
     if num_bytes > min(_MAX_HEADER_BYTES, len(content)):
         raise ValueError(f"its header has {num_bytes} bytes")
-    header = json.loads(content[8 : 8 + num_bytes])
+    header = json.loads(bytes(content[8 : 8 + num_bytes]))
     facts = dict(header.pop("__metadata__"))
     body = memoryview(content)[8 + num_bytes :]
     return facts, {name: _array(body, **entry) for name, entry in header.items()}

@@ -53,8 +53,12 @@ class SnapshotStore(Protocol):
         """
         ...
 
-    def read(self, name: str) -> bytes:
-        """The content of a file."""
+    def read(self, name: str, memory: memoryview | None = None) -> bytes | memoryview:
+        """The content of a file.
+
+        Args:
+            memory: where it may be put if it fits; a part of it is returned then.
+        """
         ...
 
     def pieces(self, name: str) -> Iterator[bytes]:

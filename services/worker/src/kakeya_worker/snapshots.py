@@ -3,7 +3,8 @@
 import asyncio
 import re
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -14,9 +15,9 @@ from kakeya_shared.errors import InvalidField, SnapshotRefused, SnapshotStoreUna
 from kakeya_worker import snapshot_file
 from kakeya_worker.daemon_threads import DaemonThreads
 from kakeya_worker.engine.engine import Engine
+from kakeya_worker.engine.made_memory import made_memory
 from kakeya_worker.engine.operation import OpenLane
-from kakeya_worker.engine.retention import SessionOptions
-from kakeya_worker.engine.snapshot import Snapshot, joined, memory_for
+from kakeya_worker.engine.snapshot import Snapshot, memory_for
 from kakeya_worker.snapshot_store import SnapshotStore, SnapshotStoreError
 
 # What routers make of pools and session ids; no name leaves the store's root.
@@ -25,6 +26,9 @@ _NAME = re.compile(rf"{_PREFIX.pattern}\.safetensors")
 _SUFFIX = ".safetensors"
 _MAX_NAMES = 1024
 _NUM_THREADS = 2
+# Kept by each thread that reads, at most: a file that fits costs no new pages, which take longer than it does.
+_READING_BYTES = 8 << 20
+_ALIGNMENT_BYTES = 64
 # Nobody waits for what is written as he does for the next token, or for a session to be read.
 _WRITING_NICENESS = 10
 
@@ -53,6 +57,8 @@ class Snapshots:
         self._engine = engine
         self._store = store
         self._reading = DaemonThreads(_NUM_THREADS, "snapshot-reader")
+        num_bytes = min(_READING_BYTES, 2 * engine.lanes.totals().lane_bytes) if store else 0
+        self._memories = [made_memory(num_bytes).data for _ in range(_NUM_THREADS)]
         # By themselves, since a session waits for them: they never wait for the store.
         self._copying = DaemonThreads(_NUM_THREADS, "lane-copier")
         self._writing = DaemonThreads(_NUM_THREADS, "snapshot-writer", niceness=_WRITING_NICENESS)
@@ -95,10 +101,13 @@ class Snapshots:
         """
         _check_names(names)
         store = self._usable_store()
-        whole = await _done(self._reading, lambda: self._read(store, names))
-        return await _done(
-            self._copying, lambda: self._engine.restore(session_id, epoch, whole, tenant, inexact=inexact)
-        )
+
+        def restored() -> OpenLane:
+            with self._reading_memory() as memory:
+                snapshots = _read(store, names, memory)
+                return self._engine.restore(session_id, epoch, snapshots, tenant, inexact=inexact)
+
+        return await _done(self._reading, restored)
 
     async def delete(self, names: Sequence[str]) -> None:
         """Removes snapshots; raises InvalidField or SnapshotStoreUnavailable."""
@@ -117,11 +126,14 @@ class Snapshots:
         store = self._usable_store()
         await _done(self._writing, lambda: store.delete(names))
 
-    def _read(self, store: SnapshotStore, names: Iterable[str]) -> Snapshot:
-        snapshots = [_read_one(store, name) for name in names]
-        last = snapshots[-1]
-        options = SessionOptions(sink=last.sink, window=last.window, refuses_overflow=last.refuses_overflow)
-        return joined(snapshots, self._engine.lanes.retention(options))
+    @contextmanager
+    def _reading_memory(self) -> Iterator[memoryview]:
+        """For one of the threads that read: there is one for each."""
+        memory = self._memories.pop()
+        try:
+            yield memory
+        finally:
+            self._memories.append(memory)
 
     def _usable_store(self) -> SnapshotStore:
         if self._store is None:
@@ -145,9 +157,19 @@ def _written(store: SnapshotStore, prefix: str, snapshot: Snapshot) -> WrittenSn
     return WrittenSnapshot(name, snapshot.length, sum(map(len, pieces)))
 
 
-def _read_one(store: SnapshotStore, name: str) -> Snapshot:
+def _read(store: SnapshotStore, names: Iterable[str], memory: memoryview) -> list[Snapshot]:
+    """Their numbers are in the memory, as far as there is room."""
+    snapshots = []
+    for name in names:
+        content = store.read(name, memory)
+        memory = memory[-(-len(content) // _ALIGNMENT_BYTES) * _ALIGNMENT_BYTES :]
+        snapshots.append(_decoded(name, content))
+    return snapshots
+
+
+def _decoded(name: str, content: bytes | memoryview) -> Snapshot:
     try:
-        return snapshot_file.decode(store.read(name))
+        return snapshot_file.decode(content)
     except SnapshotRefused as refused:
         raise SnapshotRefused(f"{name}: {refused.message}") from refused
 

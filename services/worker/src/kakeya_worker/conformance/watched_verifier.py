@@ -18,7 +18,7 @@ class WatchedVerifier:
     def __init__(self, verifier: Verifier) -> None:
         self.facts = verifier.facts
         self.allocate, self.logits, self.poison = verifier.allocate, verifier.logits, verifier.poison
-        self.read_lane = verifier.read_lane
+        self.read_lane, self.populate_lane = verifier.read_lane, verifier.populate_lane
         self.last_logits: dict[int, Logits] = {}
         self._verifier = verifier
 

@@ -5,6 +5,7 @@ A step is: schedule, forward, commit.
 
 import threading
 import time
+from collections.abc import Sequence
 from concurrent.futures import Future
 
 import numpy as np
@@ -23,6 +24,7 @@ from kakeya_shared.errors import (
 from kakeya_worker.engine.command_queue import CommandQueue
 from kakeya_worker.engine.geometry import LaneGeometry
 from kakeya_worker.engine.lane import violation
+from kakeya_worker.engine.lane_ahead import LaneAhead
 from kakeya_worker.engine.lane_copies import LaneCopies
 from kakeya_worker.engine.lane_snapshots import LaneSnapshots
 from kakeya_worker.engine.lane_table import LaneTable, Occupant
@@ -50,6 +52,7 @@ from kakeya_worker.engine.verifier import Memory, Verifier
 
 _log = structlog.get_logger()
 _PAUSE_CHECK_SECONDS = 1.0
+_AHEAD_SECONDS = 5.0  # for the pages of one lane
 _COPY_SECONDS = 0.01  # between two steps: a fork copies a lane, and many may come at once
 
 
@@ -80,7 +83,8 @@ class Engine:
     ) -> None:
         verifier.allocate(geometry, num_lanes)
         self.facts = verifier.facts
-        self.lanes = LaneTable(geometry, num_lanes, verifier.facts.kv_bytes_per_token, retention)
+        self._ahead = LaneAhead(verifier)
+        self.lanes = LaneTable(geometry, num_lanes, verifier.facts.kv_bytes_per_token, retention, self._ahead.prepare)
         self.crashed: Future[None] = Future()
         self._verifier = verifier
         self._copies = LaneCopies(self.lanes, verifier)
@@ -135,6 +139,7 @@ class Engine:
         """
         self._commands.put(lambda: self._drain(grace_seconds, until_empty=until_empty))
         self._thread.join()
+        self._ahead.close(_AHEAD_SECONDS)
 
     def abandon_idle(self) -> None:
         """Nobody will take idle sessions away any more: a `shut_down` goes on waiting for running operations only."""
@@ -153,21 +158,22 @@ class Engine:
         return self._commands.call(lambda: self._fork(session_id, epoch, source, tenant), is_long=True)
 
     def restore(
-        self, session_id: str, epoch: int, whole: Snapshot, tenant: str = "", *, inexact: bool = False
+        self, session_id: str, epoch: int, snapshots: Sequence[Snapshot], tenant: str = "", *, inexact: bool = False
     ) -> OpenLane:
-        """Takes a lane that begins with what a whole snapshot holds; repeated under the same epoch it changes nothing.
+        """Takes a lane that begins with what snapshots hold; repeated under the same epoch it changes nothing.
 
         Blocks: the caller's thread copies, while others' steps go on.
 
         Args:
-            inexact: a snapshot of another fingerprint will do.
+            snapshots: a whole one, and all since.
+            inexact: snapshots of another fingerprint will do.
 
         Raises:
             SnapshotRefused: see `kakeya_worker.engine.snapshot.restore`.
             InvalidField: the lane cannot hold what the session keeps.
             NoCapacity, StaleEpoch, Draining
         """
-        return self._snapshots.restore(session_id, epoch, whole, tenant, inexact=inexact)
+        return self._snapshots.restore(session_id, epoch, snapshots, tenant, inexact=inexact)
 
     def take_snapshot(self, session_id: str, epoch: int, start: int = 0, memory: Memory | None = None) -> Snapshot:
         """What a session keeps from a history index on.

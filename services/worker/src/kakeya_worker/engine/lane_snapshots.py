@@ -4,7 +4,7 @@ Whoever calls does the copying, which may take as long as several steps; command
 the lane meanwhile.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from kakeya_shared.errors import InvalidField, SessionNotFound
 from kakeya_worker.engine import snapshot
@@ -49,12 +49,14 @@ class LaneSnapshots:
             raise SessionNotFound("the session left its lane while that was copied")
         return taken
 
-    def restore(self, session_id: str, epoch: int, whole: Snapshot, tenant: str, *, inexact: bool) -> OpenLane:
+    def restore(
+        self, session_id: str, epoch: int, snapshots: Sequence[Snapshot], tenant: str, *, inexact: bool
+    ) -> OpenLane:
         """See `Engine.restore`."""
-        lane = self._commands.call(lambda: self._reserve(session_id, epoch, whole)).result()
+        lane = self._commands.call(lambda: self._reserve(session_id, epoch, snapshots[-1])).result()
         try:
             if lane is not None:
-                snapshot.restore(whole, lane, self._verifier, inexact=inexact)
+                snapshot.restore(snapshots, lane, self._verifier, inexact=inexact)
         except BaseException:
             self._commands.call(lambda: self._give_back(lane)).result()
             raise
@@ -80,14 +82,14 @@ class LaneSnapshots:
             self._commands.run(command)
         return self._lanes.holds(occupant)
 
-    def _reserve(self, session_id: str, epoch: int, whole: Snapshot) -> Lane | None:
+    def _reserve(self, session_id: str, epoch: int, last: Snapshot) -> Lane | None:
         """None: the session has its lane already."""
         self._prepare_opening(session_id, epoch)
         if session_id in self._lanes:
             self._lanes.find(session_id, epoch)
             return None
         return self._lanes.reserve(
-            SessionOptions(sink=whole.sink, window=whole.window, refuses_overflow=whole.refuses_overflow)
+            SessionOptions(sink=last.sink, window=last.window, refuses_overflow=last.refuses_overflow)
         )
 
     def _occupy(self, session_id: str, epoch: int, tenant: str, lane: Lane | None) -> OpenLane:

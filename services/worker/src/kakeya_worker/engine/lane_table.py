@@ -6,6 +6,7 @@ The engine's thread changes the table; other threads read what it published, wit
 import heapq
 import threading
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from kakeya_shared.errors import NoCapacity, SessionNotFound, StaleEpoch
@@ -104,12 +105,19 @@ class LaneTable:
     Args:
         kv_bytes_per_token: bytes of one slot.
         retention: what sessions keep.
+        prepare: called with the index of the lane that is taken next, whenever it is another.
     """
 
     def __init__(
-        self, geometry: LaneGeometry, num_lanes: int, kv_bytes_per_token: int, retention: RetentionPolicy
+        self,
+        geometry: LaneGeometry,
+        num_lanes: int,
+        kv_bytes_per_token: int,
+        retention: RetentionPolicy,
+        prepare: Callable[[int], None],
     ) -> None:
         self._retention = retention
+        self._prepare = prepare
         self.geometry = geometry
         self.num_lanes = num_lanes
         self.kv_bytes_per_token = kv_bytes_per_token
@@ -119,6 +127,7 @@ class LaneTable:
         self._published: dict[str, LaneReport] = {}
         self._revision = 0
         self._lock = threading.Lock()
+        self._prepare_next()
 
     def open(self, session_id: str, epoch: int, options: SessionOptions, tenant: str) -> Occupant:
         """Takes a lane; repeated under the same epoch it changes nothing.
@@ -163,7 +172,13 @@ class LaneTable:
     def _take(self) -> int:
         if not self._free:
             raise NoCapacity(f"all {self.num_lanes} lanes are in use")
-        return heapq.heappop(self._free)
+        taken = heapq.heappop(self._free)
+        self._prepare_next()
+        return taken
+
+    def _prepare_next(self) -> None:
+        if self._free:
+            self._prepare(self._free[0])
 
     def occupy(self, session_id: str, epoch: int, tenant: str, lane: Lane) -> Occupant:
         """Makes a lane that was reserved that of a session which has none."""

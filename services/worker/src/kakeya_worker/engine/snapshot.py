@@ -1,8 +1,7 @@
 """Snapshots: a session's lane and position, whole or since an earlier one, as values that go anywhere."""
 
-import mmap
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
@@ -11,6 +10,7 @@ from numpy.typing import NDArray
 from kakeya_shared.errors import SnapshotRefused
 from kakeya_worker.engine.geometry import Booleans, Integers
 from kakeya_worker.engine.lane import Lane
+from kakeya_worker.engine.made_memory import made_memory
 from kakeya_worker.engine.retention import Retention, are_in, indices
 from kakeya_worker.engine.verifier import LaneContents, Memory, Verifier
 
@@ -71,71 +71,65 @@ def take(lane: Lane, verifier: Verifier, start: int = 0, memory: Memory | None =
 
 
 def memory_for(lane: Lane, kv_bytes_per_token: int, start: int = 0) -> Memory | None:
-    """Memory for what `take` will copy; None: it is little. Any thread may ask.
-
-    Its pages are there then: to have them made can take longer than the copy, and all steps would wait for that.
-    """
+    """Memory for what `take` will copy; None: it is little. Any thread may ask."""
     num_bytes = (len(lane.held(start)) + _TOKENS_MEANWHILE) * kv_bytes_per_token
-    if num_bytes < _LITTLE_BYTES:
-        return None
-    memory = np.empty(num_bytes, np.uint8)
-    memory[:: mmap.PAGESIZE] = 0
-    return memory
+    return None if num_bytes < _LITTLE_BYTES else made_memory(num_bytes)
 
 
-def joined(snapshots: Sequence[Snapshot], retention: Retention) -> Snapshot:
-    """The whole snapshot that one and all since it make, less what was forgotten by the last.
+def restore(snapshots: Sequence[Snapshot], lane: Lane, verifier: Verifier, *, inexact: bool = False) -> None:
+    """Makes an empty lane hold what a whole snapshot and all since do, less what was forgotten by the last.
+
+    K and V go from each into the lane; they are never together elsewhere.
 
     Args:
-        retention: of the session.
+        inexact: snapshots of other fingerprints will do.
 
     Raises:
-        SnapshotRefused: they do not follow one another, or are of different sessions' kinds.
+        SnapshotRefused: they do not follow one another, are of another fingerprint, retention or shape, or do not hold
+            what is kept at the last one's length. The lane's slots may have been written to.
     """
-    last, length = snapshots[-1], 0
+    _check_kinds(snapshots, lane.retention, None if inexact else verifier.facts.fingerprint)
+    _check_order(snapshots)
+    last = snapshots[-1]
+    retained = lane.retention.retained(last.length)
+    are_kept = [are_in(snapshot.positions, retained) for snapshot in snapshots]
+    positions = _kept([snapshot.positions for snapshot in snapshots], are_kept)
+    if not np.array_equal(positions, indices(retained)):
+        raise SnapshotRefused("it does not hold all that is kept at its length")
+    try:
+        for snapshot, kept in zip(snapshots, are_kept, strict=True):
+            _write(snapshot, kept, lane, verifier)
+    except ValueError as error:
+        raise SnapshotRefused(f"it is not of this model: {error}") from error
+    lane.restore(last.length, _kept([snapshot.token_ids for snapshot in snapshots], are_kept), last.history_digest)
+
+
+def _check_kinds(snapshots: Sequence[Snapshot], retention: Retention, fingerprint: str | None) -> None:
+    """Raises SnapshotRefused. None: any fingerprint."""
+    for snapshot in snapshots:
+        if fingerprint is not None and snapshot.fingerprint != fingerprint:
+            raise SnapshotRefused(f"it was computed under fingerprint {snapshot.fingerprint}, this is {fingerprint}")
+        if (snapshot.sink, snapshot.window) != (retention.sink, retention.window):
+            kept = f"{snapshot.sink} + {snapshot.window} tokens, not {retention.sink} + {retention.window}"
+            raise SnapshotRefused(f"it keeps {kept}")
+
+
+def _check_order(snapshots: Sequence[Snapshot]) -> None:
+    """Raises SnapshotRefused."""
+    length = 0
     for snapshot in snapshots:
         if snapshot.start != length:
             raise SnapshotRefused(f"a snapshot from {snapshot.start} on does not follow one up to {length}")
-        if (snapshot.fingerprint, snapshot.sink, snapshot.window) != (last.fingerprint, last.sink, last.window):
-            raise SnapshotRefused("snapshots of different fingerprints or windows do not belong together")
         length = snapshot.length
-    retained = retention.retained(last.length)
-    kept = [_runs(are_in(snapshot.positions, retained)) for snapshot in snapshots]
-    return replace(
-        last,
-        start=0,
-        positions=_joined([snapshot.positions for snapshot in snapshots], kept),
-        token_ids=_joined([snapshot.token_ids for snapshot in snapshots], kept),
-        contents=LaneContents(
-            _joined([snapshot.contents.keys for snapshot in snapshots], kept, axis=2),
-            _joined([snapshot.contents.values for snapshot in snapshots], kept, axis=2),
-            last.contents.final_hidden,
-        ),
-    )
 
 
-def restore(snapshot: Snapshot, lane: Lane, verifier: Verifier, *, inexact: bool = False) -> None:
-    """Makes an empty lane of the same retention hold what a whole snapshot does.
-
-    Args:
-        inexact: a snapshot of another fingerprint will do.
-
-    Raises:
-        SnapshotRefused: it is of another fingerprint, retention or shape, or does not hold what is kept at its length.
-    """
-    here, retention = verifier.facts.fingerprint, lane.retention
-    if snapshot.fingerprint != here and not inexact:
-        raise SnapshotRefused(f"it was computed under fingerprint {snapshot.fingerprint}, this is {here}")
-    if (snapshot.sink, snapshot.window) != (retention.sink, retention.window):
-        kept = f"{snapshot.sink} + {snapshot.window} tokens, not {retention.sink} + {retention.window}"
-        raise SnapshotRefused(f"it keeps {kept}")
-    if snapshot.start or not np.array_equal(snapshot.positions, indices(retention.retained(snapshot.length))):
-        raise SnapshotRefused("it does not hold all that is kept at its length")
-    try:
-        verifier.write_lane(lane.index, retention.slots(snapshot.positions), snapshot.contents)
-    except ValueError as error:
-        raise SnapshotRefused(f"it is not of this model: {error}") from error
-    lane.restore(snapshot.length, snapshot.token_ids, snapshot.history_digest)
+def _write(snapshot: Snapshot, are_kept: Booleans, lane: Lane, verifier: Verifier) -> None:
+    """Raises ValueError. What is kept are few runs, none of which is copied on its way."""
+    contents = snapshot.contents
+    for run in _runs(are_kept):
+        slots = lane.retention.slots(snapshot.positions[run])
+        part = LaneContents(contents.keys[:, :, run], contents.values[:, :, run], contents.final_hidden)
+        verifier.write_lane(lane.index, slots, part)
 
 
 def _runs(are_kept: Booleans) -> list[slice]:
@@ -144,8 +138,5 @@ def _runs(are_kept: Booleans) -> list[slice]:
     return [slice(start, end) for start, end in edges.reshape(-1, 2).tolist()]
 
 
-def _joined(parts: Sequence[NDArray[_Number]], kept: Sequence[list[slice]], axis: int = 0) -> NDArray[_Number]:
-    """What is kept of each; `axis` is that of the tokens. Nothing is copied where one run is all there is."""
-    before = (slice(None),) * axis
-    pieces = [part[(*before, run)] for part, runs in zip(parts, kept, strict=True) for run in runs]
-    return pieces[0] if len(pieces) == 1 else np.concatenate(pieces or [parts[0][(*before, slice(0))]], axis)
+def _kept(parts: Sequence[NDArray[_Number]], are_kept: Sequence[Booleans]) -> NDArray[_Number]:
+    return np.concatenate([part[kept] for part, kept in zip(parts, are_kept, strict=True)])

@@ -108,6 +108,13 @@ class Verifier(Protocol):
         """The logits after the last token of each lane, from its final hidden vector; [lanes, vocab]."""
         ...
 
+    def populate_lane(self, lane: int) -> None:
+        """Has the memory of a lane made where it is not there yet, without a change to what is in it.
+
+        Any thread may ask at any time. What cannot be made now is made when it is written to.
+        """
+        ...
+
     def copy_lane(self, source: int, target: int, num_slots: int) -> None:
         """Makes a lane equal to another: the K and V of its first `num_slots` slots, and the final hidden vector.
 

@@ -66,6 +66,9 @@ class MlxVerifier:
         """The logits after each lane's last token; [lanes, vocab]."""
         return np.array(self.decoder.logits(self.slab.final_hidden(lanes)))
 
+    def populate_lane(self, lane: int) -> None:
+        """Nothing: the slab was written to when it was allocated."""
+
     def copy_lane(self, source: int, target: int, num_slots: int) -> None:
         """A memcpy; see the seam."""
         slots = np.arange(num_slots)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from kakeya_worker.engine.made_memory import made_memory
 from kakeya_worker.replacing import replacing
 from kakeya_worker.snapshot_store import PIECE_BYTES, SnapshotStoreError, StoredFile
 
@@ -35,9 +36,15 @@ class FileSnapshotStore:
                 file.writelines(pieces)
             _sync_directory(path.parent)
 
-    def read(self, name: str) -> bytes:
-        with _translated():
-            return (self._root / name).read_bytes()
+    def read(self, name: str, memory: memoryview | None = None) -> memoryview:
+        with _translated(), (self._root / name).open("rb", buffering=0) as file:
+            num_bytes = os.fstat(file.fileno()).st_size
+            if memory is None or num_bytes > len(memory):
+                memory = made_memory(num_bytes).data
+            end = 0
+            while num_read := file.readinto(memory[end:num_bytes]):
+                end += num_read
+            return memory[:end]
 
     def pieces(self, name: str) -> Iterator[bytes]:
         with _translated(), (self._root / name).open("rb", buffering=0) as file:

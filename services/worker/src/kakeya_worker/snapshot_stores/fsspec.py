@@ -28,7 +28,8 @@ class FsspecSnapshotStore:
             self._files.makedirs(path.rsplit("/", 1)[0], exist_ok=True)
             self._files.pipe_file(path, b"".join(pieces))
 
-    def read(self, name: str) -> bytes:
+    def read(self, name: str, memory: memoryview | None = None) -> bytes:
+        del memory  # file systems return bytes of their own
         path = self._path(name)
         with _translated(path):
             content: bytes = self._files.cat_file(path)

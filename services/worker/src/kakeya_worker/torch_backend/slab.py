@@ -6,6 +6,7 @@ from torch import Tensor
 from kakeya_worker.engine.geometry import LaneGeometry
 from kakeya_worker.engine.raw_lane import RawLane
 from kakeya_worker.engine.verifier import RawNumbers
+from kakeya_worker.torch_backend.pages import populate
 
 _RAW = {2: torch.uint16, 4: torch.uint32}
 
@@ -39,6 +40,11 @@ class Slab:
         self.keys = [torch.empty(shape, dtype=kv_dtype) for _ in range(num_layers)]
         self.values = [torch.empty(shape, dtype=kv_dtype) for _ in range(num_layers)]
         self.final_hidden = torch.empty((num_lanes, hidden_size), dtype=hidden_dtype)
+
+    def populate_lane(self, lane: int) -> None:
+        """Has the pages of a lane made, whatever it holds; any thread may ask."""
+        for tensor in (*self.keys, *self.values):
+            populate(tensor[lane])
 
     def copy_lane(self, source: int, target: int, num_slots: int) -> None:
         """Copies the first slots of a lane, and its final hidden vector. Memory beyond them stays untouched."""

@@ -66,6 +66,10 @@ class TorchVerifier:
         """The logits after each lane's last token; [lanes, vocab]."""
         return self._decoder.logits(lanes)
 
+    def populate_lane(self, lane: int) -> None:
+        """See the seam."""
+        self.slab.populate_lane(lane)
+
     @torch.inference_mode()
     def copy_lane(self, source: int, target: int, num_slots: int) -> None:
         """A memcpy; see the seam."""
