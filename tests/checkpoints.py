@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
 
 NUM_GREEDY = 256
 MIN_DISTINCT = 100
@@ -52,14 +52,48 @@ def save_random_qwen3(directory: Path, *, dtype: torch.dtype = torch.float32, **
     return directory
 
 
+_VISION: dict[str, Any] = {
+    "hidden_size": 32,
+    "intermediate_size": 32,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "image_size": 32,
+    "patch_size": 16,
+}
+
+
+def save_random_vision(directory: Path, wrapper: str, *, text: str, vision: str, **overrides: Any) -> Any:
+    """A model that sees, whose language model is of a family; returns what was saved.
+
+    Args:
+        wrapper: its `model_type`; those of its parts are `text` and `vision`.
+        overrides: of the language model's config.
+    """
+    text_config = {"model_type": text, **SHAPE, **overrides}
+    config = AutoConfig.for_model(
+        wrapper,
+        tie_word_embeddings=text_config["tie_word_embeddings"],
+        text_config=text_config,
+        vision_config={"model_type": vision, **_VISION},
+        image_token_index=SHAPE["vocab_size"] - 1,
+    )
+    model = _initialised(AutoModelForImageTextToText.from_config(config), seed=0)
+    model.save_pretrained(directory)
+    return model
+
+
 def make_qwen3(directory: Path, *, dtype: torch.dtype = torch.float32, **overrides: Any) -> Path:
     """As `make_checkpoint`."""
     return make_checkpoint(directory, "qwen3", dtype=dtype, **overrides)
 
 
 def _random(config: Any, seed: int) -> Any:
+    return _initialised(AutoModelForCausalLM.from_config(config), seed)
+
+
+def _initialised(model: Any, seed: int) -> Any:
     torch.manual_seed(seed)
-    model = AutoModelForCausalLM.from_config(config).eval()
+    model.eval()
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if "norm" in name:

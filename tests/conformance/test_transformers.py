@@ -11,11 +11,14 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
+from kakeya.bench.kv_bytes import kv_bytes_per_token, read_config
 from kakeya_worker.engine.geometry import LaneGeometry
 from kakeya_worker.engine.lane import Lane
 from kakeya_worker.engine.retention import SessionOptions, sink_window
+from kakeya_worker.engine.verifier import Verifier
+from kakeya_worker.mlx_backend import MlxVerifier
 from kakeya_worker.torch_backend import TorchVerifier
-from tests.checkpoints import greedy_tokens, make_checkpoint, transformers_model
+from tests.checkpoints import greedy_tokens, make_checkpoint, save_random_vision, transformers_model
 
 TOLERANCE = 1e-4  # of the largest logit
 GEOMETRY = LaneGeometry(sink=4, window=300, chunk=32)
@@ -68,8 +71,8 @@ def checkpoint(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
 class Session:
     """One lane of a float32 verifier, poisoned, fed a row at a time."""
 
-    def __init__(self, checkpoint: Path) -> None:
-        self.verifier = TorchVerifier(
+    def __init__(self, checkpoint: Path, backend: type[Verifier] = TorchVerifier) -> None:
+        self.verifier = backend(
             str(checkpoint), weights="float32", kv_dtype="auto", num_threads=1, cache_directory=None
         )
         self.verifier.allocate(GEOMETRY, 1)
@@ -105,3 +108,21 @@ def test_greedy_tokens_are_those_of_transformers(checkpoint: Path) -> None:
         tokens.append(int(np.argmax(logits)))
         logits = session.append(tokens[-1:])
     assert tokens == greedy_tokens(transformers_model(checkpoint), prompt, 100)
+
+
+@pytest.mark.parametrize("backend", [TorchVerifier, MlxVerifier])
+@pytest.mark.parametrize(
+    ("wrapper", "text", "vision"), [("mistral3", "mistral", "pixtral"), ("llava", "llama", "clip_vision_model")]
+)
+@pytest.mark.parametrize("is_tied", [True, False])
+def test_the_language_model_of_one_that_sees_runs_by_itself(
+    tmp_path: Path, backend: type[Verifier], wrapper: str, text: str, vision: str, is_tied: bool
+) -> None:
+    model = save_random_vision(tmp_path, wrapper, text=text, vision=vision, tie_word_embeddings=is_tied)
+    tokens = list(range(7, 57))
+    with torch.inference_mode():
+        expected = model(torch.tensor([tokens])).logits[0, -1].numpy()
+    session = Session(tmp_path, backend)
+    session.append(tokens[:32])
+    assert np.abs(session.append(tokens[32:]) - expected).max() <= TOLERANCE * np.abs(expected).max()
+    assert session.verifier.facts.kv_bytes_per_token == kv_bytes_per_token(read_config(tmp_path), "float32")

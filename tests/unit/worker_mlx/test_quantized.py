@@ -46,7 +46,12 @@ class Dequantized(Variant):
             if part == "weight" and f"{module}.scales" in stored:
                 given = settings.get(module) or settings
                 tensor = mx.dequantize(
-                    tensor, stored[f"{module}.scales"], stored[f"{module}.biases"], given["group_size"], given["bits"]
+                    tensor,
+                    stored[f"{module}.scales"],
+                    stored.get(f"{module}.biases"),
+                    given["group_size"],
+                    given["bits"],
+                    mode=given.get("mode", "affine"),
                 )
             tensors[name] = np.array(tensor.astype(mx.float32))
         return tensors
@@ -69,7 +74,7 @@ def quantize(plain: Variant, directory: Path, *, bits: int, **options: Any) -> D
     from mlx_lm import utils as mlx_lm  # after the backend, which keeps it from lowering the limit of open files
 
     model, config = mlx_lm.load_model(plain.write(directory / "plain"))
-    model, config = mlx_lm.quantize_model(model, config, group_size=32, bits=bits, **options)
+    model, config = mlx_lm.quantize_model(model, config, **{"group_size": 32, "bits": bits, **options})
     mlx_lm.save_model(directory, model)
     mlx_lm.save_config(config, directory / "config.json")
     return Dequantized(plain.name, plain.config, directory)
@@ -127,17 +132,48 @@ def test_four_sessions_in_one_step_are_each_as_alone(quantized: Dequantized) -> 
         assert deviation("float32", logits, alone.astype(np.float64)) <= 1
 
 
-def test_matrices_may_have_settings_of_their_own(tmp_path: Path) -> None:
+def mixed_settings(path: str, _: object) -> bool | dict[str, int]:
     """Some with more bits, some left as they are, as mlx-lm's mixed recipes do."""
+    if "down_proj" in path:
+        return {"group_size": 32, "bits": 8}
+    return "v_proj" not in path
 
-    def predicate(path: str, _: object) -> bool | dict[str, int]:
-        if "down_proj" in path:
-            return {"group_size": 32, "bits": 8}
-        return "v_proj" not in path
 
-    mixed = quantize(PLAIN[0], tmp_path, bits=4, quant_predicate=predicate)
+def test_matrices_may_have_settings_of_their_own(tmp_path: Path) -> None:
+    mixed = quantize(PLAIN[0], tmp_path, bits=4, quant_predicate=mixed_settings)
     assert load(mixed.directory).facts.weights == "4bit"
     assert worst_deviation(mixed, 20) <= 1
+
+
+def test_so_may_those_of_the_language_model_of_one_that_sees(tmp_path: Path) -> None:
+    plain, wrapped = quantize(PLAIN[1], tmp_path, bits=4, quant_predicate=mixed_settings).directory, tmp_path / "sees"
+    wrapped.mkdir()
+    stored = mx.load(str(plain / "model.safetensors"))
+    assert isinstance(stored, dict)
+    mx.save_safetensors(
+        str(wrapped / "model.safetensors"),
+        {f"language_model.{name}": tensor for name, tensor in stored.items()} | {"vision_tower.x.weight": mx.zeros(3)},
+    )
+    config = json.loads((plain / "config.json").read_text())
+    settings = {f"language_model.{name}" if "." in name else name: s for name, s in config["quantization"].items()}
+    assert settings != config["quantization"]
+    part = {name: value for name, value in config.items() if not name.startswith("quantization")}
+    whole = {"model_type": "llava", "text_config": part, "quantization": settings}
+    (wrapped / "config.json").write_text(json.dumps(whole))
+    logits = set()
+    for directory in (plain, wrapped):
+        verifier = load(directory)
+        verifier.allocate(GEOMETRY, 1)
+        logits.add(open_session(verifier, GEOMETRY).append(range(50)).tobytes())
+    assert len(logits) == 1
+
+
+@pytest.mark.parametrize("mode", ["mxfp4", "mxfp8", "nvfp4"])
+def test_formats_of_floats_run_too(tmp_path: Path, mode: str) -> None:
+    bits, group_size = (8 if mode == "mxfp8" else 4), (16 if mode == "nvfp4" else 32)
+    made = quantize(PLAIN[0], tmp_path, bits=bits, group_size=group_size, mode=mode)
+    assert load(made.directory).facts.weights == mode
+    assert worst_deviation(made, 20) <= 1
 
 
 def test_the_fingerprint_tells_quantizations_apart(tmp_path: Path) -> None:

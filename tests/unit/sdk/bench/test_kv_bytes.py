@@ -57,6 +57,8 @@ def test_a_config_is_named_by_itself_or_by_its_directory(tmp_path: Path) -> None
     file = tmp_path / "config.json"
     file.write_text(json.dumps(QWEN))
     assert read_config(file) == read_config(tmp_path) == QWEN
+    file.write_text(json.dumps({"model_type": "llava", "text_config": QWEN}))
+    assert read_config(file) == QWEN, "that of the language model"
 
 
 @pytest.mark.parametrize(

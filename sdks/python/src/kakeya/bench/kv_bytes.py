@@ -13,7 +13,11 @@ class ConfigError(Exception):
 
 
 def read_config(path: Path) -> Mapping[str, Any]:
-    """A config.json, named itself or by its directory. Raises ConfigError."""
+    """A config.json, named itself or by its directory: the language model's, where there are others beside it.
+
+    Raises:
+        ConfigError
+    """
     file = path / "config.json" if path.is_dir() else path
     try:
         config = json.loads(file.read_text())
@@ -23,7 +27,8 @@ def read_config(path: Path) -> Mapping[str, Any]:
         raise ConfigError(f"{file} is no JSON: {error}") from error
     if not isinstance(config, dict):
         raise ConfigError(f"{file} is no JSON object")
-    return config
+    part = config.get("text_config")
+    return part if isinstance(part, dict) else config
 
 
 def kv_bytes_per_token(config: Mapping[str, Any], dtype: str) -> int:

@@ -9,6 +9,7 @@ from kakeya_worker.mlx_backend.attention import Attention
 from kakeya_worker.mlx_backend.batch import Batch
 from kakeya_worker.mlx_backend.norm import Norm
 from kakeya_worker.mlx_backend.slab import Lane
+from kakeya_worker.models.language_part import name_of
 from kakeya_worker.models.model_config import ModelConfig
 
 
@@ -56,7 +57,8 @@ class Stack(nn.Module):
 
     def __call__(self, batch: Batch, lanes: list[Lane]) -> mx.array:
         """The final hidden vector of each row's last token; [rows, hidden]."""
-        x = self.embed_tokens(batch.token_ids)  # [tokens, hidden]
+        # A table in one of MLX's float formats gives bfloat16, whatever the activations are.
+        x = self.embed_tokens(batch.token_ids).astype(self.norm.weight.dtype)  # [tokens, hidden]
         for layer in self.layers:
             x = layer(x, batch, lanes)
         return self.norm(x[batch.last_tokens])
@@ -79,7 +81,8 @@ class Decoder(nn.Module):
     def sanitize(self, tensors: dict[str, mx.array]) -> dict[str, mx.array]:
         """Those that the model has, quantized or not: checkpoints bring some that nobody needs. Called by mlx-lm."""
         modules = {name for name, _ in self.named_modules()}
-        return {name: tensor for name, tensor in tensors.items() if name.rpartition(".")[0] in modules}
+        named = {name_of(name): tensor for name, tensor in tensors.items()}
+        return {name: tensor for name, tensor in named.items() if name.rpartition(".")[0] in modules}
 
     def final_hidden(self, batch: Batch, lanes: list[Lane]) -> mx.array:
         """Runs a step's tokens through all layers, writes their K and V; [rows, hidden], not evaluated yet."""

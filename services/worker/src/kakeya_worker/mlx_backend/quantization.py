@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kakeya_worker.engine.verifier import ModelRefused
+from kakeya_worker.models.language_part import name_of
 
 _KEYS = ("quantization", "quantization_config")
 
@@ -37,7 +38,7 @@ def split(config: dict[str, Any]) -> tuple[Quantization | None, dict[str, Any]]:
         return None, plain
     if not isinstance(given, dict) or not all(_is_count(given.get(name)) for name in ("group_size", "bits")):
         raise ModelRefused("weights that others have quantized cannot run; what can: floats, and quantized by mlx-lm")
-    return Quantization(given), plain
+    return Quantization({name_of(name): value for name, value in given.items()}), plain
 
 
 def _is_count(value: object) -> bool:

@@ -10,6 +10,7 @@ from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntry
 
 from kakeya_shared.tokenizer_digest import TokenizerError, tokenizer_digest
 from kakeya_worker.engine.verifier import ModelRefused
+from kakeya_worker.models import language_part
 
 _log = structlog.get_logger()
 
@@ -35,7 +36,7 @@ def locate(model: str) -> Path:
 
 
 def read_config(directory: Path) -> dict[str, Any]:
-    """config.json as it stands. Raises ModelRefused."""
+    """config.json of the language model. Raises ModelRefused."""
     path = directory / "config.json"
     try:
         config = json.loads(path.read_text())
@@ -45,7 +46,7 @@ def read_config(directory: Path) -> dict[str, Any]:
         raise ModelRefused(f"{path} is not JSON: {error}") from error
     if not isinstance(config, dict):
         raise ModelRefused(f"{path} is not a JSON object")
-    return config
+    return language_part.config_of(config)
 
 
 def digest_tokenizer(directory: Path) -> str:

@@ -8,13 +8,14 @@ import torch
 from safetensors import SafetensorError, safe_open
 
 from kakeya_worker.engine.verifier import ModelRefused
+from kakeya_worker.models.language_part import name_of
 
 _INDEX = "model.safetensors.index.json"
 _SINGLE = "model.safetensors"
 
 
 class Weights:
-    """The tensors of a checkpoint, mapped one at a time and in the checkpoint's own types.
+    """The tensors of a checkpoint's language model, mapped one at a time and in the checkpoint's own types.
 
     Raises ModelRefused where the files are missing or damaged.
     """
@@ -22,6 +23,7 @@ class Weights:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._file_of = self._read_index()
+        self._stored_name = {name_of(stored): stored for stored in self._file_of}
 
     @property
     def files(self) -> list[Path]:
@@ -30,13 +32,14 @@ class Weights:
 
     def __call__(self, name: str, shape: tuple[int, ...]) -> torch.Tensor:
         """One tensor. Raises ModelRefused where it is missing, of another shape, or no float."""
-        if name not in self._file_of:
+        if name not in self._stored_name:
             raise ModelRefused(f"{self._directory} holds no tensor {name}")
+        stored = self._stored_name[name]
         try:
-            with safe_open(self._file_of[name], framework="pt") as file:
-                tensor: torch.Tensor = file.get_tensor(name)
+            with safe_open(self._file_of[stored], framework="pt") as file:
+                tensor: torch.Tensor = file.get_tensor(stored)
         except (OSError, SafetensorError) as error:
-            raise ModelRefused(f"{self._file_of[name]} cannot be read: {error}") from error
+            raise ModelRefused(f"{self._file_of[stored]} cannot be read: {error}") from error
         if not tensor.is_floating_point():
             raise ModelRefused(f"tensor {name} holds {tensor.dtype}: quantized weights cannot run")
         if tuple(tensor.shape) != shape:
