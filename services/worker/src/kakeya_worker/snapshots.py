@@ -88,6 +88,9 @@ class Snapshots:
     ) -> OpenLane:
         """Opens a session with what snapshots hold: a whole one, and all since.
 
+        Args:
+            inexact: those of other fingerprints of the model will do.
+
         Raises:
             SnapshotRefused: one is damaged, or they do not belong together, or not here.
             SnapshotStoreUnavailable: one cannot be read.
@@ -95,7 +98,7 @@ class Snapshots:
         """
         _check_names(names)
         store = self._usable_store()
-        whole = await _done(self._reading, lambda: self._read(store, names))
+        whole = await _done(self._reading, lambda: self._read(store, names, inexact=inexact))
         return await _done(
             self._copying, lambda: self._engine.restore(session_id, epoch, whole, tenant, inexact=inexact)
         )
@@ -117,11 +120,11 @@ class Snapshots:
         store = self._usable_store()
         await _done(self._writing, lambda: store.delete(names))
 
-    def _read(self, store: SnapshotStore, names: Iterable[str]) -> Snapshot:
+    def _read(self, store: SnapshotStore, names: Iterable[str], *, inexact: bool) -> Snapshot:
         snapshots = [_read_one(store, name) for name in names]
         last = snapshots[-1]
         options = SessionOptions(sink=last.sink, window=last.window, refuses_overflow=last.refuses_overflow)
-        return joined(snapshots, self._engine.lanes.retention(options))
+        return joined(snapshots, self._engine.lanes.retention(options), inexact=inexact)
 
     def _usable_store(self) -> SnapshotStore:
         if self._store is None:

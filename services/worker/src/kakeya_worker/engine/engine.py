@@ -160,7 +160,7 @@ class Engine:
         Blocks: the caller's thread copies, while others' steps go on.
 
         Args:
-            inexact: a snapshot of another fingerprint will do.
+            inexact: a snapshot of another fingerprint of the model will do.
 
         Raises:
             SnapshotRefused: see `kakeya_worker.engine.snapshot.restore`.

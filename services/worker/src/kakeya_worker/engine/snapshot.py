@@ -17,6 +17,7 @@ from kakeya_worker.engine.verifier import LaneContents, Memory, Verifier
 _LITTLE_BYTES = 1 << 22
 # What a running operation may add until the copy is made.
 _TOKENS_MEANWHILE = 16
+_NO_SLOTS = np.empty(0, np.int64)
 
 _Number = TypeVar("_Number", bound=np.generic)
 
@@ -26,7 +27,8 @@ class Snapshot:
     """What a session kept at one length of its history, without what an earlier snapshot holds.
 
     Attributes:
-        fingerprint: of the verifier that computed it.
+        fingerprint: of the verifier that it was taken from.
+        model_digest: of its model.
         sink: of the session's retention, as is `window`.
         start: the history length of the snapshot before, 0 where this one is whole.
         length: of the history.
@@ -37,6 +39,7 @@ class Snapshot:
     """
 
     fingerprint: str
+    model_digest: str
     sink: int
     window: int
     refuses_overflow: bool
@@ -58,6 +61,7 @@ def take(lane: Lane, verifier: Verifier, start: int = 0, memory: Memory | None =
     slots = lane.retention.slots(positions)
     return Snapshot(
         fingerprint=verifier.facts.fingerprint,
+        model_digest=verifier.facts.model_digest,
         sink=lane.retention.sink,
         window=lane.retention.window,
         refuses_overflow=lane.refuses_overflow,
@@ -83,11 +87,12 @@ def memory_for(lane: Lane, kv_bytes_per_token: int, start: int = 0) -> Memory | 
     return memory
 
 
-def joined(snapshots: Sequence[Snapshot], retention: Retention) -> Snapshot:
+def joined(snapshots: Sequence[Snapshot], retention: Retention, *, inexact: bool = False) -> Snapshot:
     """The whole snapshot that one and all since it make, less what was forgotten by the last.
 
     Args:
         retention: of the session.
+        inexact: they may be of several fingerprints of one model; the numbers become as the last's.
 
     Raises:
         SnapshotRefused: they do not follow one another, or are of different sessions' kinds.
@@ -96,19 +101,21 @@ def joined(snapshots: Sequence[Snapshot], retention: Retention) -> Snapshot:
     for snapshot in snapshots:
         if snapshot.start != length:
             raise SnapshotRefused(f"a snapshot from {snapshot.start} on does not follow one up to {length}")
-        if (snapshot.fingerprint, snapshot.sink, snapshot.window) != (last.fingerprint, last.sink, last.window):
-            raise SnapshotRefused("snapshots of different fingerprints or windows do not belong together")
+        if (snapshot.sink, snapshot.window) != (last.sink, last.window):
+            raise SnapshotRefused("snapshots of different windows do not belong together")
+        _check_kinship(snapshot, last.fingerprint, last.model_digest, inexact=inexact)
         length = snapshot.length
     retained = retention.retained(last.length)
     kept = [_runs(are_in(snapshot.positions, retained)) for snapshot in snapshots]
+    contents = [snapshot.contents.of_types(last.contents) for snapshot in snapshots]
     return replace(
         last,
         start=0,
         positions=_joined([snapshot.positions for snapshot in snapshots], kept),
         token_ids=_joined([snapshot.token_ids for snapshot in snapshots], kept),
         contents=LaneContents(
-            _joined([snapshot.contents.keys for snapshot in snapshots], kept, axis=2),
-            _joined([snapshot.contents.values for snapshot in snapshots], kept, axis=2),
+            _joined([each.keys for each in contents], kept, axis=2),
+            _joined([each.values for each in contents], kept, axis=2),
             last.contents.final_hidden,
         ),
     )
@@ -118,24 +125,39 @@ def restore(snapshot: Snapshot, lane: Lane, verifier: Verifier, *, inexact: bool
     """Makes an empty lane of the same retention hold what a whole snapshot does.
 
     Args:
-        inexact: a snapshot of another fingerprint will do.
+        inexact: a snapshot of another fingerprint of the model will do; its numbers become as the lane's.
 
     Raises:
-        SnapshotRefused: it is of another fingerprint, retention or shape, or does not hold what is kept at its length.
+        SnapshotRefused: it is of another fingerprint, model, retention or shape, or does not hold what is kept at its
+            length.
     """
-    here, retention = verifier.facts.fingerprint, lane.retention
-    if snapshot.fingerprint != here and not inexact:
-        raise SnapshotRefused(f"it was computed under fingerprint {snapshot.fingerprint}, this is {here}")
+    facts, retention, contents = verifier.facts, lane.retention, snapshot.contents
+    _check_kinship(snapshot, facts.fingerprint, facts.model_digest, inexact=inexact)
+    if snapshot.fingerprint != facts.fingerprint:
+        contents = contents.of_types(verifier.read_lane(lane.index, _NO_SLOTS))
     if (snapshot.sink, snapshot.window) != (retention.sink, retention.window):
         kept = f"{snapshot.sink} + {snapshot.window} tokens, not {retention.sink} + {retention.window}"
         raise SnapshotRefused(f"it keeps {kept}")
     if snapshot.start or not np.array_equal(snapshot.positions, indices(retention.retained(snapshot.length))):
         raise SnapshotRefused("it does not hold all that is kept at its length")
     try:
-        verifier.write_lane(lane.index, retention.slots(snapshot.positions), snapshot.contents)
+        verifier.write_lane(lane.index, retention.slots(snapshot.positions), contents)
     except ValueError as error:
         raise SnapshotRefused(f"it is not of this model: {error}") from error
     lane.restore(snapshot.length, snapshot.token_ids, snapshot.history_digest)
+
+
+def _check_kinship(snapshot: Snapshot, fingerprint: str, model_digest: str, *, inexact: bool) -> None:
+    """Raises SnapshotRefused: it is not to be gone on with under this fingerprint of this model.
+
+    Shapes alone would not tell: another model's lane can have the same.
+    """
+    if snapshot.fingerprint == fingerprint:
+        return
+    if not inexact:
+        raise SnapshotRefused(f"it was computed under fingerprint {snapshot.fingerprint}, this is {fingerprint}")
+    if not model_digest or snapshot.model_digest != model_digest:
+        raise SnapshotRefused(f"it is of a model with digest {snapshot.model_digest!r}, this is {model_digest!r}")
 
 
 def _runs(are_kept: Booleans) -> list[slice]:
