@@ -41,7 +41,7 @@ def test_and_in_another_type(tmp_path: Path, source: str, target: str, types: tu
     check_continuation(subjects, "bfloat16", variant.history(180))
 
 
-def check_continuation(subjects: Sequence[Subject], dtype: str, history: Sequence[int]) -> None:
+def check_continuation(subjects: Sequence[Subject], dtype: str, history: tuple[int, ...]) -> None:
     """The second goes on where the first stood, within the tolerance of a type."""
     of_source, of_target = (open_session(subject.fresh(GEOMETRY), GEOMETRY) for subject in subjects)
     of_source.append(history[:150])

@@ -23,7 +23,9 @@ def test_float32_is_rounded_as_torch_rounds() -> None:
     draw = np.random.default_rng(5)
     anything = draw.integers(0, 1 << 32, 200_000, dtype=np.uint32)
     between = draw.integers(0, 1 << 16, 2_000, dtype=np.uint32) << 16 | 0x8000  # exactly: ties go to even
-    numbers = np.concatenate([anything, between, between - 1, between + 1, np.uint32([0x7F7FFFFF, 0x80000000])])
+    numbers = np.concatenate(
+        [anything, between, between - 1, between + 1, np.array([0x7F7FFFFF, 0x80000000], np.uint32)]
+    )
     floats = torch.from_numpy(numbers).view(torch.float32)
     narrowed = of_type(numbers, NARROW)
     assert narrowed.dtype == NARROW
@@ -35,5 +37,5 @@ def test_float32_is_rounded_as_torch_rounds() -> None:
 
 def test_what_has_the_type_already_is_not_copied() -> None:
     for dtype in (NARROW, WIDE):
-        numbers = np.arange(3, dtype=dtype)
+        numbers: RawNumbers = np.zeros(3, dtype)
         assert of_type(numbers, dtype) is numbers

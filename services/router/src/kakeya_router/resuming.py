@@ -169,10 +169,9 @@ class Resuming:
             seated = _record(reply)
             try:
                 return seated, await self._restored(seated, worker)
-            except StoreUnavailable:
-                raise
             except (WorkerError, KakeyaError) as error:
-                if isinstance(error, WorkerLost) and worker.fingerprint == record.fingerprint:
+                is_foreign = worker.fingerprint != record.fingerprint
+                if isinstance(error, StoreUnavailable) or (isinstance(error, WorkerLost) and not is_foreign):
                     raise
                 shunned.add(worker.incarnation)
                 _log.info("a worker does not resume a session", worker_id=worker.worker_id, error=repr(error))
