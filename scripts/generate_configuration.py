@@ -62,7 +62,7 @@ def _row(name: str, field: FieldInfo, prefix: str) -> str:
 def _shown(name: str, default: object) -> str:
     if name == "threads":  # differs from machine to machine
         return "the usable processors"
-    return "unset" if default in (None, "") else f"`{default}`"
+    return "unset" if default in (None, "", ()) else f"`{default}`"
 
 
 if __name__ == "__main__":

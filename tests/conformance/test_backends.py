@@ -1,5 +1,6 @@
 """A lane of one backend goes on on another where that is allowed: both store K rotated at its own index."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -24,8 +25,25 @@ def test_a_snapshot_is_restored_by_another_backend(
 ) -> None:
     subjects = [Subject(Case(name, variant, Mode(dtype, dtype, dtype)), tmp_path) for name in (source, target)]
     variant.write(tmp_path, dtype)
+    check_continuation(subjects, dtype, variant.history(180))
+
+
+@pytest.mark.parametrize("types", [("float32", "bfloat16"), ("bfloat16", "float32")], ids="_to_".join)
+@pytest.mark.parametrize(("source", "target"), [("torch", "mlx"), ("mlx", "torch")])
+def test_and_in_another_type(tmp_path: Path, source: str, target: str, types: tuple[str, str]) -> None:
+    """As near the law as the coarser of the two is."""
+    variant = VARIANTS[0]
+    subjects = [
+        Subject(Case(name, variant, Mode(dtype, dtype, dtype)), tmp_path)
+        for name, dtype in zip((source, target), types, strict=True)
+    ]
+    variant.write(tmp_path, "bfloat16")
+    check_continuation(subjects, "bfloat16", variant.history(180))
+
+
+def check_continuation(subjects: Sequence[Subject], dtype: str, history: tuple[int, ...]) -> None:
+    """The second goes on where the first stood, within the tolerance of a type."""
     of_source, of_target = (open_session(subject.fresh(GEOMETRY), GEOMETRY) for subject in subjects)
-    history = variant.history(180)
     of_source.append(history[:150])
     taken = snapshot.take(of_source.lane, of_source.verifier)
     with pytest.raises(SnapshotRefused, match="fingerprint"):

@@ -88,6 +88,40 @@ async def test_serves_and_leaves_nothing(number: signal.Signals) -> None:
                 listener.bind((host, int(port)))
 
 
+async def test_workers_of_two_backends_serve_one_model() -> None:
+    with UpProcess(*EPHEMERAL, "--worker", "torch", "--worker", "mlx") as up:
+        address = up.wait_ready()
+        async with grpc.aio.insecure_channel(address) as channel:
+            workers = await joined_workers(channel)
+        assert [(worker.worker_id, worker.backend) for worker in workers] == [
+            ("worker-1", "torch"),
+            ("worker-2", "mlx"),
+        ]
+        of_torch, of_mlx = workers
+        assert (of_torch.pool, of_torch.model_digest) == (of_mlx.pool, of_mlx.model_digest)
+        async with AsyncClient(address) as client:
+            session = await client.create_session(fingerprint=of_torch.fingerprint, inexact_resume=True)
+            await session.append(range(100))
+            drain = ["workers", "drain", "worker-1", "--wait", "--timeout", "30s", "--address", address]
+            subprocess.run([sys.executable, "-m", "kakeya", *drain], check=True, capture_output=True, timeout=60)  # noqa: ASYNC221  # nothing else runs here
+            assert len([token_id async for token_id in session.generate(max_tokens=10)]) == 10
+            info = await session.info()
+            assert (info.worker, info.history_length, info.exact) == ("worker-2", 110, False)
+            assert info.kv_live_bytes == 68 * of_mlx.kv_bytes_per_token
+
+
+def test_a_backend_that_is_not_whole_says_how_to_install_it(tmp_path: Path) -> None:
+    (tmp_path / "mlx").mkdir()
+    (tmp_path / "mlx" / "__init__.py").write_text("raise ModuleNotFoundError(\"No module named 'mlx'\", name='mlx')\n")
+    paths = os.pathsep.join(filter(None, (str(tmp_path), os.environ.get("PYTHONPATH"))))
+    with UpProcess(*EPHEMERAL, "--worker", "torch", "--worker", "mlx", environment={"PYTHONPATH": paths}) as up:
+        status, errors = up.wait_end()
+        assert status == 1
+        assert "worker-2: the kakeya.verifier plugin 'mlx' needs the module 'mlx'" in errors
+        assert "pip install 'kakeya-worker[mlx]'" in errors
+        assert up.processes() == []
+
+
 async def test_stops_http_then_workers_then_router_then_redis(tmp_path: Path) -> None:
     with UpProcess(*EPHEMERAL[1:], "--data-dir", str(tmp_path), "--http-bind", "127.0.0.1:0") as up:
         up.wait_ready()

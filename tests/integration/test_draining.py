@@ -27,11 +27,17 @@ def grace_seconds(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def two(model: Path, tmp_path: Path, grace_seconds: str) -> Iterator[Runtime]:
+def backend() -> str:
+    return "torch"
+
+
+@pytest.fixture
+def two(model: Path, tmp_path: Path, grace_seconds: str, backend: str) -> Iterator[Runtime]:
     """A runtime with two workers and one snapshot store."""
     environment = {
         "KAKEYA_WORKER_SNAPSHOTS": str(tmp_path / "snapshots"),
         "KAKEYA_WORKER_SHUTDOWN_GRACE_SECONDS": grace_seconds,
+        "KAKEYA_WORKER_BACKEND": backend,
     }
     with runtime(model, tmp_path, num_workers=2, router_flags=ROUTER_FLAGS, environment=environment) as made:
         yield made
@@ -174,7 +180,7 @@ async def test_without_a_store_sessions_move(apart: Runtime) -> None:
         assert [each.token_ids for each in everybody] == [expected] * 4
 
 
-@pytest.mark.parametrize("grace_seconds", ["1"], indirect=True)
+@pytest.mark.parametrize(("grace_seconds", "backend"), [("1", "torch"), ("1", "mlx")], indirect=["grace_seconds"])
 async def test_an_operator_empties_a_worker_while_it_works(two: Runtime, client: kakeya.AsyncClient) -> None:
     expected = await undisturbed(client)
     everybody = await conversations(client, NUM_IDLE + NUM_BUSY)

@@ -31,9 +31,18 @@ def snapshots(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def fragile(model: Path, tmp_path: Path, snapshots: Path) -> Iterator[Runtime]:
+def backend() -> str:
+    return "torch"
+
+
+@pytest.fixture
+def fragile(model: Path, tmp_path: Path, snapshots: Path, backend: str) -> Iterator[Runtime]:
     """Two workers with one snapshot store, and a router with short leases."""
-    environment = {"KAKEYA_WORKER_SNAPSHOTS": str(snapshots), "KAKEYA_WORKER_SHUTDOWN_GRACE_SECONDS": "0.2"}
+    environment = {
+        "KAKEYA_WORKER_SNAPSHOTS": str(snapshots),
+        "KAKEYA_WORKER_SHUTDOWN_GRACE_SECONDS": "0.2",
+        "KAKEYA_WORKER_BACKEND": backend,
+    }
     with runtime(model, tmp_path, num_workers=2, router_flags=ROUTER_FLAGS, environment=environment) as made:
         yield made
 
@@ -75,7 +84,17 @@ class Disturbance:
         os.kill(self.worker.process.pid, self._number)
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP, signal.SIGTERM], ids=lambda number: number.name)
+@pytest.mark.parametrize(
+    ("backend", "number"),
+    [
+        ("torch", signal.SIGKILL),
+        ("torch", signal.SIGSTOP),
+        ("torch", signal.SIGTERM),
+        ("mlx", signal.SIGKILL),
+        ("mlx", signal.SIGTERM),
+    ],
+    ids=lambda value: getattr(value, "name", value),
+)
 async def test_a_session_goes_on_with_the_same_tokens(
     fragile: Runtime, client: kakeya.AsyncClient, number: signal.Signals
 ) -> None:

@@ -6,10 +6,10 @@ docs/configuration.md is generated from the classes (`make docs`).
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
-from pydantic import Field, PrivateAttr, ValidationError, model_validator
-from pydantic_settings import BaseSettings, CliApp, SettingsConfigDict
+from pydantic import BeforeValidator, Field, PrivateAttr, ValidationError, model_validator
+from pydantic_settings import BaseSettings, CliApp, NoDecode, SettingsConfigDict
 
 from kakeya_shared.addresses import Address, HostPort, is_loopback
 
@@ -40,6 +40,15 @@ def setting(default: Any = ..., help: str = "", *, unit: str = "", reason: str =
         json_schema_extra={"help": help, "unit": unit, "reason": reason},
         **limits,
     )
+
+
+def split(given: object) -> object:
+    """One text with commas, as a variable has it, into its parts."""
+    return [part.strip() for part in given.split(",") if part.strip()] if isinstance(given, str) else given
+
+
+Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(split)]
+"""A setting of several: a flag for each, or separated by commas."""
 
 
 class ServiceSettings(BaseSettings):

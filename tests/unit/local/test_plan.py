@@ -72,6 +72,33 @@ def test_only_what_was_asked_for_is_passed_on(model: str, tmp_path: Path) -> Non
     }
 
 
+@pytest.mark.parametrize(
+    "argv",
+    [["--worker", "torch", "--worker", "mlx"], ["--worker", "torch, mlx"], []],
+    ids=["flags", "flag", "variable"],
+)
+def test_each_worker_has_its_backend(
+    model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, argv: list[str]
+) -> None:
+    monkeypatch.setattr(plugins, "names", lambda group: ["mlx", "torch"] if group == "kakeya.verifier" else [])
+    if not argv:
+        monkeypatch.setenv("KAKEYA_UP_WORKER", "torch,mlx")
+    made = make_plan(UpSettings.parse(["--model", model, "--bind", "127.0.0.1:0", "--http-bind", "none", *argv]))
+    assert made.worker_names == ["worker-1", "worker-2"]
+    given = [flags(program.command) for program in made.programs(tmp_path)[2:]]
+    assert [each["--backend"] for each in given] == ["torch", "mlx"]
+    assert {each["--threads"] for each in given} == {str(max(1, num_processors() // 2))}
+    with pytest.raises(StackError, match=r"^--worker mxl: .* \(installed: mlx, torch\)$"):
+        make_plan(settings(model=model, worker=["torch", "mxl"]))
+
+
+def test_workers_are_counted_once(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as raised:
+        UpSettings.parse(["--worker", "torch", "--workers", "2"])
+    assert raised.value.code == 2
+    assert "--workers does not go with it" in capsys.readouterr().err
+
+
 def test_sizes_reach_the_worker(model: str, tmp_path: Path) -> None:
     made = make_plan(settings(model=model, sink=0, window=7, lanes=3, threads=5))
     given = flags(made.programs(tmp_path)[2].command)

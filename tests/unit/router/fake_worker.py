@@ -38,16 +38,20 @@ EOS = 7
 CREDITS = 64
 FINGERPRINT = "f" * 64
 TOKENIZER_DIGEST = "d" * 64
+MODEL_DIGEST = "e" * 64
 
 _incarnations = itertools.count(1)
 
 
 @dataclass
 class SnapshotFiles:
-    """A snapshot store of several workers: for each name the retention, where it starts, and the tokens since."""
+    """A snapshot store of several workers: for each name the retention, where it starts, and the tokens since; and the
+    fingerprint of who wrote it, where that is not the reader's.
+    """
 
     identity: str = "store"
     contents: dict[str, tuple[int, int, bool, int, list[int]]] = field(default_factory=dict)
+    fingerprints: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -126,6 +130,7 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
         window: int = WINDOW,
         fingerprint: str = FINGERPRINT,
         tokenizer_digest: str = TOKENIZER_DIGEST,
+        model_digest: str = MODEL_DIGEST,
         settings: RpcServerSettings | None = None,
         files: "SnapshotFiles | None" = None,
     ) -> None:
@@ -137,6 +142,7 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
         self.sink, self.window = SINK, window
         self.fingerprint = fingerprint
         self.tokenizer_digest = tokenizer_digest
+        self.model_digest = model_digest
         self.lanes: dict[str, Lane] = {}
         self.flowing = asyncio.Event()
         self.flowing.set()
@@ -204,6 +210,7 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
             fingerprint=self.fingerprint,
             exact=True,
             tokenizer_digest=self.tokenizer_digest,
+            model_digest=self.model_digest,
             snapshot_store="" if self.files is None else self.files.identity,
             prefill_tokens_per_second=self.prefill_tokens_per_second,
         )
@@ -330,10 +337,15 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
             if self.files is None or name not in self.files.contents:
                 raise SnapshotStoreUnavailable("no such file")
             sink, window, refuses, start, since = self.files.contents[name]
+            self._check_fingerprint(self.files.fingerprints.get(name, self.fingerprint), inexact=request.inexact)
             if start != len(token_ids):
                 raise SnapshotRefused("does not follow")
             token_ids += since
         return Lane(request.epoch, sink, window, refuses, request.tenant, token_ids)
+
+    def _check_fingerprint(self, fingerprint: str, *, inexact: bool) -> None:
+        if fingerprint != self.fingerprint and not inexact:
+            raise SnapshotRefused("another fingerprint")
 
     async def WriteSnapshot(self, request: pb.WriteSnapshotRequest, context: object) -> pb.WriteSnapshotResponse:
         self._enter("WriteSnapshot")
@@ -345,12 +357,13 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
         since = lane.token_ids[request.start :]
         await self.writing.wait()
         self.files.contents[name] = (lane.sink, lane.window, lane.refuses, request.start, since)
+        self.files.fingerprints[name] = self.fingerprint
         return pb.WriteSnapshotResponse(name=name, length=length, size_bytes=100 * len(since))
 
     async def ReadLane(self, request: pb.ReadLaneRequest, context: object) -> AsyncIterator[pb.ReadLaneResponse]:
         self._enter("ReadLane")
         lane = self._lane(request.session_id, request.epoch)
-        content = json.dumps([lane.sink, lane.window, lane.refuses, lane.token_ids]).encode()
+        content = json.dumps([self.fingerprint, lane.sink, lane.window, lane.refuses, lane.token_ids]).encode()
         for byte in range(len(content)):
             yield pb.ReadLaneResponse(content=content[byte : byte + 1])
             await self.reading.wait()
@@ -361,7 +374,8 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
         if len(self.lanes) >= self.num_lanes:
             raise NoCapacity("no lane")
         content = b"".join([request.content async for request in requests])
-        sink, window, refuses, token_ids = json.loads(content)
+        fingerprint, sink, window, refuses, token_ids = json.loads(content)
+        self._check_fingerprint(fingerprint, inexact=first.inexact)
         lane = self.lanes[first.session_id] = Lane(first.epoch, sink, window, refuses, first.tenant, token_ids)
         return pb.WriteLaneResponse(lane=lane.state())
 

@@ -319,6 +319,7 @@ class ScriptedRuntime(runtime_pb2_grpc.RuntimeServiceServicer):
             worker="scripted",
             epoch=3,
             boundaries=self.boundaries,
+            inexact_resume=not self.is_old,
         )
 
     def ListSessions(self, request: pb.ListSessionsRequest, context: grpc.ServicerContext) -> Any:

@@ -106,6 +106,14 @@ def test_sampling_flags_and_variables_reach_the_runtime(
     assert runtime.requests["CreateSession"][0].model == "counter"
 
 
+@pytest.mark.parametrize("flags", [[], ["--inexact-resume"]])
+def test_going_on_under_another_fingerprint_must_be_allowed(
+    talk: Talk, runtime: ScriptedRuntime, flags: list[str]
+) -> None:
+    assert talk("hi\n", "--max-tokens", "1", *flags) == 0
+    assert runtime.requests["CreateSession"][0].inexact_resume == bool(flags)
+
+
 @pytest.mark.parametrize("flags", [["--max-tokens", "0"], ["--max-tokens", "x"], ["--top-p", "x"], ["--nonsense"]])
 def test_a_bad_flag_is_a_usage_error(talk: Talk, flags: list[str]) -> None:
     with pytest.raises(SystemExit) as raised:
@@ -131,6 +139,7 @@ def test_help_names_a_variable_for_each_flag(capsys: pytest.CaptureFixture[str])
         "PRESENCE_PENALTY",
         "FREQUENCY_PENALTY",
         "SEED",
+        "INEXACT_RESUME",
         "NO_COLOR",
     )
     assert all(f"KAKEYA_CHAT_{flag}" in text for flag in flags)

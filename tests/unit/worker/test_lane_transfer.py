@@ -15,6 +15,8 @@ from kakeya_stubs.worker.v1.verifier_pb2_grpc import VerifierServiceStub, add_Ve
 from kakeya_worker import lane_transfer
 from kakeya_worker.engine.engine import Engine
 from kakeya_worker.engine.geometry import LaneGeometry
+from kakeya_worker.engine.operation import Append
+from kakeya_worker.engine.retention import SessionOptions
 from kakeya_worker.snapshots import Snapshots
 from kakeya_worker.torch_backend import TorchVerifier
 from kakeya_worker.verifier_service import SERVICE_NAME, VerifierService
@@ -95,6 +97,28 @@ async def test_a_lane_goes_on_elsewhere_with_the_same_bits(stubs: list[Any], eng
     )
     assert await generated(stubs[1], **THERE) == await generated(stubs[0], **HERE)
     assert engines[1].lanes.occupant("s").tenant == "acme"
+
+
+async def test_a_lane_goes_on_in_another_mode_where_that_may_be(
+    stubs: list[Any], random_checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lane_transfer, "_OVERHEAD_BYTES", 16 << 10)  # so that a lane of these few bytes is bounded
+    wide = TorchVerifier(
+        str(random_checkpoint), weights="float32", kv_dtype="auto", num_threads=1, cache_directory=None
+    )
+    engine = Engine(wide, LaneGeometry(4, 64, 32), num_lanes=1, step_tokens=64)
+    engine.start()
+    try:
+        engine.open("s", 3, SessionOptions(), "acme").result(10)
+        append = Append("s", 3, 0, tuple(range(150)))
+        engine.submit(append)
+        append.future.result(10)
+        parts = [part async for part in lane_transfer.LaneTransfer(engine).read("s", 3)]
+    finally:
+        engine.shut_down()
+    assert await refusal(write(stubs[1], parts)) == "SNAPSHOT_REFUSED"
+    assert (await write(stubs[1], parts, **THERE, inexact=True)).history_length == 150
+    assert len(await generated(stubs[1], **THERE)) == 20
 
 
 async def test_a_session_without_tokens_moves_too(stubs: list[Any]) -> None:

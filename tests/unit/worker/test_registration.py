@@ -159,7 +159,9 @@ async def test_it_says_what_it_is_and_what_it_holds(engine: Engine) -> None:
                 vocab_size=1024,
                 num_threads=1,
                 tokenizer_digest="d" * 64,
+                model_digest=engine.facts.model_digest,
             )
+            assert len(join.model_digest) == 64
             first = await _heartbeat(registry, complete=True)
             assert [lane.session_id for lane in first.lanes] == ["s"]
             append = Append("s", 1, 0, tuple(range(10)))

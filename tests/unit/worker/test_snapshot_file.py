@@ -13,14 +13,15 @@ from kakeya_worker import snapshot_file
 from kakeya_worker.conformance.driving import open_session
 from kakeya_worker.engine.geometry import LaneGeometry
 from kakeya_worker.engine.lane import EMPTY_HISTORY, Lane, extended_digest
+from kakeya_worker.engine.raw_numbers import RawNumbers
 from kakeya_worker.engine.retention import SessionOptions, sink_window
 from kakeya_worker.engine.snapshot import Snapshot, restore, take
-from kakeya_worker.engine.verifier import LaneContents, RawNumbers
+from kakeya_worker.engine.verifier import LaneContents
 from kakeya_worker.torch_backend import TorchVerifier
 
 GEOMETRY = LaneGeometry(sink=4, window=28, chunk=32)
 RETENTION = sink_window(SessionOptions(), GEOMETRY)
-FINGERPRINT = "f" * 64
+FINGERPRINT, MODEL_DIGEST = "f" * 64, "d" * 64
 
 
 def snapshot(num_tokens: int, dtype: type[np.unsignedinteger[Any]] = np.uint16, start: int = 0) -> Snapshot:
@@ -31,6 +32,7 @@ def snapshot(num_tokens: int, dtype: type[np.unsignedinteger[Any]] = np.uint16, 
 
     return Snapshot(
         fingerprint=FINGERPRINT,
+        model_digest=MODEL_DIGEST,
         sink=4,
         window=28,
         refuses_overflow=False,
@@ -113,6 +115,52 @@ def test_what_came_since_makes_a_whole_one(verifier: TorchVerifier) -> None:
     assert target.append((1,)).tobytes() == session.append((1,)).tobytes()
 
 
+def test_what_is_of_another_type_becomes_as_the_lane_s(verifier: TorchVerifier) -> None:
+    verifier.allocate(GEOMETRY, 2)
+    session, target = open_session(verifier, GEOMETRY), open_session(verifier, GEOMETRY, 1)
+    session.append(range(1, 50))
+    taken = take(session.lane, verifier)
+    narrow = LaneContents(*(np.empty(0, np.uint16) for _ in fields(LaneContents)))
+    foreign = replace(taken, fingerprint=FINGERPRINT, contents=taken.contents.of_types(narrow))
+    restore([snapshot_file.decode(snapshot_file.encode(foreign))], target.lane, verifier, inexact=True)
+    held = take(target.lane, verifier)
+    assert held.contents.keys.dtype == taken.contents.keys.dtype == np.uint32
+    assert same(held, replace(taken, contents=foreign.contents.of_types(taken.contents)))
+
+
+def test_snapshots_of_several_fingerprints_follow_one_another_where_that_may_be(verifier: TorchVerifier) -> None:
+    """A session was on a worker of another fingerprint and type, and has come back."""
+    verifier.allocate(GEOMETRY, 2)
+    session, target = open_session(verifier, GEOMETRY), open_session(verifier, GEOMETRY, 1)
+    session.append(range(1, 20))
+    early = take(session.lane, verifier)
+    session.append(range(5))
+    late = take(session.lane, verifier, early.length)
+    rounded = early.contents.of_types(LaneContents(*(np.empty(0, np.uint16) for _ in fields(LaneContents))))
+    chain = [replace(early, fingerprint=FINGERPRINT, contents=rounded), late]
+    with pytest.raises(SnapshotRefused, match=FINGERPRINT):
+        restore(chain, target.lane, verifier)
+    restore(chain, target.lane, verifier, inexact=True)
+    held = take(target.lane, verifier).contents
+    for name in ("keys", "values"):
+        parts = [getattr(rounded.of_types(late.contents), name), getattr(late.contents, name)]
+        assert np.array_equal(getattr(held, name), np.concatenate(parts, 2))
+    assert np.array_equal(held.final_hidden, late.contents.final_hidden)
+
+
+def test_a_file_of_an_older_worker_is_of_no_known_model() -> None:
+    older = replace(snapshot(5), model_digest="")
+    header_bytes = int.from_bytes(snapshot_file.encode(older)[:8], "little")
+    header = json.loads(snapshot_file.encode(older)[8 : 8 + header_bytes])
+    assert header["__metadata__"].pop("model_digest") == ""
+    facts = {name: text for name, text in header["__metadata__"].items() if name != "xxh3_128"}
+    data = snapshot_file._read(snapshot_file.encode(older))[1]
+    header["__metadata__"]["xxh3_128"] = snapshot_file._checksum(facts, data)
+    text = json.dumps(header).encode().ljust(header_bytes)
+    content = header_bytes.to_bytes(8, "little") + text + snapshot_file.encode(older)[8 + header_bytes :]
+    assert same(snapshot_file.decode(content), older)
+
+
 class TestRefused:
     """A lane is as it was, and the message says why."""
 
@@ -123,10 +171,12 @@ class TestRefused:
         session.append(range(1, 50))
         return take(session.lane, verifier)
 
-    def refusal(self, verifier: TorchVerifier, taken: Snapshot, options: SessionOptions | None = None) -> str:
+    def refusal(
+        self, verifier: TorchVerifier, taken: Snapshot, options: SessionOptions | None = None, *, inexact: bool = False
+    ) -> str:
         lane = Lane(GEOMETRY, 1, sink_window(options or SessionOptions(), GEOMETRY))
         with pytest.raises(SnapshotRefused) as refused:
-            restore([taken], lane, verifier)
+            restore([taken], lane, verifier, inexact=inexact)
         assert (lane.length, lane.num_live_slots, lane.history_digest) == (0, 0, EMPTY_HISTORY)
         return str(refused.value)
 
@@ -136,6 +186,20 @@ class TestRefused:
         lane = Lane(GEOMETRY, 1, sink_window(SessionOptions(), GEOMETRY))
         restore([foreign], lane, verifier, inexact=True)
         assert lane.length == 49
+
+    @pytest.mark.parametrize("model_digest", [MODEL_DIGEST, ""])
+    def test_of_another_model_also_where_another_fingerprint_will_do(
+        self, verifier: TorchVerifier, taken: Snapshot, model_digest: str
+    ) -> None:
+        foreign = replace(taken, fingerprint=FINGERPRINT, model_digest=model_digest)
+        assert verifier.facts.model_digest in self.refusal(verifier, foreign, inexact=True)
+
+    def test_where_nobody_knows_which_model_it_is(
+        self, verifier: TorchVerifier, taken: Snapshot, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(verifier, "facts", replace(verifier.facts, model_digest=""))
+        foreign = replace(taken, fingerprint=FINGERPRINT, model_digest="")
+        assert "digest" in self.refusal(verifier, foreign, inexact=True)
 
     def test_of_another_retention(self, verifier: TorchVerifier, taken: Snapshot) -> None:
         assert "4 + 28 tokens, not 2 + 28" in self.refusal(verifier, taken, SessionOptions(sink=2, window=28))
@@ -154,17 +218,7 @@ class TestRefused:
     def test_with_a_gap(self, verifier: TorchVerifier) -> None:
         lane = Lane(GEOMETRY, 1, RETENTION)
         for first, message in ((snapshot(5), "from 7 on does not follow one up to 5"), (None, "one up to 0")):
-            after = snapshot(3, start=7)
+            after = replace(snapshot(3, start=7), fingerprint=verifier.facts.fingerprint)
+            before = [replace(first, fingerprint=verifier.facts.fingerprint)] if first else []
             with pytest.raises(SnapshotRefused, match=message):
-                restore([first, after] if first else [after], lane, verifier, inexact=True)
-
-    def test_of_several_fingerprints(self, verifier: TorchVerifier, taken: Snapshot) -> None:
-        """One that is whole is followed by one of another worker."""
-        session = open_session(verifier, GEOMETRY, 1)
-        session.append(range(1, 60))
-        since = take(session.lane, verifier, taken.length)
-        lane = Lane(GEOMETRY, 1, RETENTION)
-        with pytest.raises(SnapshotRefused, match=FINGERPRINT):
-            restore([replace(taken, fingerprint=FINGERPRINT), since], lane, verifier)
-        restore([replace(taken, fingerprint=FINGERPRINT), since], lane, verifier, inexact=True)
-        assert lane.length == 59
+                restore([*before, after], lane, verifier)

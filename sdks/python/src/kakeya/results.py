@@ -224,12 +224,14 @@ class SessionInfo(Sight):
         state: where it stands.
         reserved_bytes: its whole lane, slack included.
         retained: what is kept of the history, as indices into it, ascending.
-        exact: whether its bits depend on its tokens, sink, window and the fingerprint alone.
-        fingerprint: digest of all that the bits depend on.
+        exact: whether its bits depend on its tokens, sink, window and the fingerprint alone; not any more once it has
+            gone on under another fingerprint.
+        fingerprint: digest of all that the bits depend on, of the worker that it is on, or was on last.
         model: what serves it.
         worker: id of the worker that holds its lane; empty while it is parked.
         epoch: rises with each new lease on the session.
         boundaries: history lengths at which its last turns ended, at most four, ascending: where others can branch off.
+        inexact_resume: whether it may go on under another fingerprint.
     """
 
     history_length: int
@@ -246,6 +248,7 @@ class SessionInfo(Sight):
     worker: str
     epoch: int
     boundaries: tuple[int, ...] = ()
+    inexact_resume: bool = False
 
     @classmethod
     def from_wire(cls, response: runtime_pb2.GetSessionInfoResponse) -> Self:
@@ -264,6 +267,7 @@ class SessionInfo(Sight):
             worker=response.worker,
             epoch=response.epoch,
             boundaries=tuple(response.boundaries),
+            inexact_resume=response.inexact_resume,
         )
 
 

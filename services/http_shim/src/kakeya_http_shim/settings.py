@@ -8,12 +8,7 @@ from pydantic import AfterValidator, BeforeValidator, model_validator
 from pydantic_settings import NoDecode
 
 from kakeya_shared.addresses import Address, HostPort, is_loopback
-from kakeya_shared.settings import LONGEST_APPEND_TOKENS, ListenerSettings, ServiceSettings, setting
-
-
-def _split(given: object) -> object:
-    """One text with commas, as a variable has it, into its parts."""
-    return [part.strip() for part in given.split(",") if part.strip()] if isinstance(given, str) else given
+from kakeya_shared.settings import LONGEST_APPEND_TOKENS, ListenerSettings, Names, ServiceSettings, setting, split
 
 
 def _pair(text: str) -> str:
@@ -29,9 +24,8 @@ def _origin(text: str) -> str:
     return text
 
 
-_Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)]
-_Pairs = Annotated[tuple[Annotated[str, AfterValidator(_pair)], ...], NoDecode, BeforeValidator(_split)]
-_Origins = Annotated[tuple[Annotated[str, AfterValidator(_origin)], ...], NoDecode, BeforeValidator(_split)]
+_Pairs = Annotated[tuple[Annotated[str, AfterValidator(_pair)], ...], NoDecode, BeforeValidator(split)]
+_Origins = Annotated[tuple[Annotated[str, AfterValidator(_origin)], ...], NoDecode, BeforeValidator(split)]
 
 
 class HttpSettings(ListenerSettings):
@@ -58,7 +52,7 @@ class HttpSettings(ListenerSettings):
         unit="HOST:PORT",
         reason="this host only, at the usual second port of HTTP",
     )
-    allowed_hosts: _Names = setting(
+    allowed_hosts: Names = setting(
         (),
         "names that requests may give this server (the Host header), separated by commas; `*`: any",
         reason="on loopback its names, so that a web page cannot come in by a name of its own; elsewhere any",

@@ -104,6 +104,7 @@ def _settings(options: DemoOptions, model: str, tokenizer: ChatTokenizer) -> UpS
     return UpSettings(
         model=model,
         workers=options.num_workers,
+        worker=(),
         sink=options.sink,
         window=options.window,
         lanes=options.num_conversations,

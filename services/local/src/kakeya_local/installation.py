@@ -7,6 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 import psutil
 
+from kakeya_local import mac
 from kakeya_local.checkpoint_files import flaw
 from kakeya_local.errors import StackError
 from kakeya_local.findings import Condition, Finding
@@ -37,11 +38,13 @@ _OWN_DOCUMENTS = ("config.json", "tokenizer.json", "tokenizer_config.json")
 
 
 def examine() -> Iterator[Finding]:
-    """Parts, plugins, Redis and the machine."""
+    """The machine, a Mac in more detail, parts, plugins, models and Redis."""
     yield Finding(_AREA, "python", Condition.OK, f"{platform.python_version()} on {platform.platform()}")
     memory_gib = psutil.virtual_memory().total / 2**30
     processors = f"{num_processors()} of {os.cpu_count()} processors, {memory_gib:.1f} GiB memory"
     yield Finding(_AREA, "machine", Condition.OK, processors)
+    if platform.system() == "Darwin":
+        yield from mac.examine()
     for part, purpose in _PARTS.items():
         yield _distribution(part, purpose, f"pip install {part}")
     yield _distribution("torch", "needed by the torch verifier", "pip install 'kakeya-worker[torch]'")

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -52,7 +52,7 @@ class Plan:
 
     @property
     def worker_names(self) -> list[str]:
-        return [f"worker-{number}" for number in range(1, self.settings.workers + 1)]
+        return [f"worker-{number}" for number, _ in enumerate(self.settings.backends, start=1)]
 
     def programs(self, data: Path) -> list[Program]:
         """The processes to run, with Redis' data and the snapshots of sessions in a directory."""
@@ -62,13 +62,14 @@ class Plan:
                 name,
                 self.router,
                 model=self.model,
+                backend=backend,
                 sink=settings.sink,
                 window=settings.window,
                 lanes=settings.lanes,
-                threads=settings.threads or max(1, num_processors() // settings.workers),
+                threads=settings.threads or max(1, num_processors() // len(settings.backends)),
                 snapshots=data / "snapshots",
             )
-            for name in self.worker_names
+            for name, backend in zip(self.worker_names, settings.backends, strict=True)
         ]
         redis = redis_program(self.redis_server, self.redis.port, data / "redis", persistent=not settings.ephemeral)
         router = router_program(self.bind, self.redis.port, auth=settings.auth, insecure=settings.insecure)
@@ -80,10 +81,11 @@ def make_plan(settings: UpSettings) -> Plan:
     """Checks what can be checked without starting anything and chooses the free ports.
 
     Raises:
-        StackError: a part is not installed, a port is taken, Redis is missing, the model is not there, or a key or
-            certificate is of no use.
+        StackError: a part is not installed, nobody knows a backend, a port is taken, Redis is missing, the model is not
+            there, or a key or certificate is of no use.
     """
     require_parts("router", "worker", *(["http"] if settings.http_bind else []))
+    require_backends(settings.worker)
     bind = claim(HostPort.parse(settings.bind))
     model = checked_model(settings.named_model)
     credentials = RunCredentials.take(os.environ) if settings.asks_for_keys else None
@@ -109,6 +111,17 @@ def require_parts(*commands: str) -> None:
             alone = " (or do without it: --http-bind none)" if command == "http" else ""
             install = f"install it with: pip install '{parts[command]}'"
             raise StackError(f"`kakeya {command}` is not installed; {install}{alone}")
+
+
+def require_backends(names: Sequence[str]) -> None:
+    """Raises StackError unless verifier backends of these names are installed.
+
+    What one needs beside itself, its worker looks for, which would cost seconds here; it says how to install that.
+    """
+    known = plugins.names("kakeya.verifier")
+    for name in names:
+        if name not in known:
+            raise StackError(f"--worker {name}: no such verifier backend is installed (installed: {', '.join(known)})")
 
 
 def checked_model(model: str | None) -> str:

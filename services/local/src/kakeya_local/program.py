@@ -52,6 +52,7 @@ def worker_program(
     router: HostPort,
     *,
     model: str,
+    backend: str | None,
     sink: int | None,
     window: int | None,
     lanes: int | None,
@@ -61,11 +62,13 @@ def worker_program(
     """The worker takes a free port by itself and tells it to the router.
 
     Args:
+        backend: None: as its variable says.
         snapshots: directory of the snapshot store, the same for all workers.
     """
     command = _kakeya(
         "worker",
         model=model,
+        backend=backend,
         sink=sink,
         window=window,
         lanes=lanes,

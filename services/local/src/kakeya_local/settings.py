@@ -7,7 +7,7 @@ from typing import Annotated, Literal, Self
 from pydantic import BeforeValidator, model_validator
 
 from kakeya_shared.addresses import Address, HostPort, is_loopback
-from kakeya_shared.settings import ServiceSettings, setting
+from kakeya_shared.settings import Names, ServiceSettings, setting
 
 DEFAULT_MODEL = "kakeya-nano"
 """Served where no other is asked for; this part depends on its package."""
@@ -29,6 +29,13 @@ class UpSettings(ServiceSettings):
         reason="small and installed with this part: nothing is downloaded",
     )
     workers: int = setting(1, "number of worker processes", unit="workers", reason="one model in memory", ge=1, le=64)
+    worker: Names = setting(
+        (),
+        "verifier backend of a worker, once for each of them, instead of --workers: `--worker torch --worker mlx` is a "
+        "stack of both; in the variable, separated by commas",
+        reason="none: --workers of them, with $KAKEYA_WORKER_BACKEND, else torch",
+        max_length=64,
+    )
     sink: int | None = setting(None, "sink slots of a lane", unit="tokens", reason="the worker's, 4", ge=0)
     window: int | None = setting(
         None, "window of a lane", unit="tokens", reason="the worker's: the largest of which enough lanes fit", ge=1
@@ -78,6 +85,11 @@ class UpSettings(ServiceSettings):
     )
 
     @property
+    def backends(self) -> tuple[str | None, ...]:
+        """The verifier backend of each worker; None: as its own variable says."""
+        return self.worker or (None,) * self.workers
+
+    @property
     def named_model(self) -> str | None:
         """The model that was asked for; None where none was and DEFAULT_MODEL, as it is installed, is served."""
         return self.model if "model" in self.model_fields_set else None
@@ -86,6 +98,12 @@ class UpSettings(ServiceSettings):
     def asks_for_keys(self) -> bool:
         """Whether the router will ask for keys, by the flag or by its own variable."""
         return (self.auth or os.environ.get("KAKEYA_ROUTER_AUTH")) == "keys"
+
+    @model_validator(mode="after")
+    def _count_workers_once(self) -> Self:
+        if self.worker and "workers" in self.model_fields_set:
+            raise ValueError("--worker is given once for each worker; --workers does not go with it")
+        return self
 
     @model_validator(mode="after")
     def _let_nobody_in_unnoticed(self) -> Self:

@@ -105,7 +105,7 @@ class Stack:
             return "the router"
         joined = await joined_workers(channel, self.plan.connection.metadata)
         self.workers = [worker for worker in joined if self._is_of_this_run(worker)]
-        num_wanted = self.plan.settings.workers
+        num_wanted = len(self._worker_names)
         if len(self.workers) != num_wanted:
             return f"workers to load {Path(self.plan.model).name}: {len(self.workers)} of {num_wanted} have joined"
         return await self._missing_http()

@@ -88,6 +88,7 @@ def worker(record: WorkerRecord, now_ms: int) -> pb.WorkerStatus:
         fingerprint=record.fingerprint,
         exact=record.exact,
         tokenizer_digest=record.tokenizer_digest,
+        model_digest=record.model_digest,
         snapshot_store=record.snapshot_store,
         prefill_tokens_per_second=record.prefill_tokens_per_second,
         reserved_bytes=record.reserved_bytes,

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from kakeya_router import candidates
+from kakeya_router import candidates, placement
 from kakeya_router.opening import Attempt, Opening
 from kakeya_router.placement import Placement
 from kakeya_router.store.records import SessionRecord, WorkerRecord
@@ -48,11 +48,10 @@ class Admission:
         self, wanted: Wanted, fitting: Sequence[WorkerRecord], refused: dict[str, KakeyaError]
     ) -> SessionRecord | None:
         """Tries all workers with room; adds what each that did not take it said, by incarnation."""
-        roomy = [worker for worker in fitting if worker.has_room]
         for worker in fitting:
             if not worker.has_room:
                 refused[worker.incarnation] = candidates.no_capacity()
-        for worker in self._placement.order(roomy) if roomy else ():
+        for worker in placement.order_for(wanted.fingerprint, self._placement, fitting):
             try:
                 return await self._opening.open(Attempt(wanted, worker))
             except (InvalidField, NoCapacity, NoWorker) as refusal:

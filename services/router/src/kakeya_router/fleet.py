@@ -42,7 +42,7 @@ class Fleet:
     def has_reader(self, record: SessionRecord) -> bool:
         """Whether a worker could have the session from its snapshots."""
         return any(
-            worker.fingerprint == record.fingerprint and not worker.draining
+            record.may_be_on(worker) and not worker.draining
             for worker in self.with_store(record.pool, record.snapshot_store)
         )
 

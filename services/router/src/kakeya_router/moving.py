@@ -8,6 +8,7 @@ from enum import Enum, auto
 
 import structlog
 
+from kakeya_router import placement
 from kakeya_router.detached_tasks import DetachedTasks
 from kakeya_router.lanes import with_lane
 from kakeya_router.placement import Placement
@@ -69,8 +70,7 @@ class Moving:
             return Move.NOWHERE
         if self._paused_until.get(record.session_id, 0.0) > time.monotonic():
             return Move.KEPT
-        roomy = [worker for worker in others if worker.has_room]
-        for worker in self._placement.order(roomy) if roomy else ():
+        for worker in placement.order_for(record.fingerprint, self._placement, others):
             try:
                 is_moved = await self._tasks.complete(self._move_to(worker, record))
             except StoreUnavailable:
@@ -88,9 +88,7 @@ class Moving:
         workers = await self._worker_store.workers(record.pool)
         left = next((worker for worker in workers if worker.incarnation == record.incarnation), None)
         others = [
-            worker
-            for worker in workers
-            if worker is not left and worker.fingerprint == record.fingerprint and not worker.draining
+            worker for worker in workers if worker is not left and record.may_be_on(worker) and not worker.draining
         ]
         if left is None or any(left.snapshot_store and other.snapshot_store == left.snapshot_store for other in others):
             return ()
@@ -107,14 +105,7 @@ class Moving:
         offer = await self._store.offer_lane(record, _OFFER_SECONDS)
         if offer.outcome != "offered":
             return False
-        there = replace(
-            record,
-            worker_id=worker.worker_id,
-            incarnation=worker.incarnation,
-            address=worker.address,
-            epoch=int(offer.rest[0]),
-            reserved_bytes=worker.lane_bytes,
-        )
+        there = replace(record.on(worker), epoch=int(offer.rest[0]))
         try:
             moved = await self._exchange(record, there)
         except StoreUnavailable:

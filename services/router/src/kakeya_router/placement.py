@@ -19,6 +19,17 @@ class Placement(Protocol):
         """
 
 
+def order_for(fingerprint: str, placement: Placement, workers: Sequence[WorkerRecord]) -> list[WorkerRecord]:
+    """Of some workers that can take a session those with room, as they should be tried.
+
+    Args:
+        fingerprint: of the session's history, under which it stays exact: such workers come first; empty: it has none.
+    """
+    roomy = [worker for worker in workers if worker.has_room]
+    order = placement.order(roomy) if roomy else []
+    return sorted(order, key=lambda worker: fingerprint not in ("", worker.fingerprint))
+
+
 class LeastLoaded:
     """The most free bytes first: spreads sessions, so that each has the most of its worker's compute."""
 

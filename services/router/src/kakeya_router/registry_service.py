@@ -135,6 +135,7 @@ def _record(request: pb.JoinRequest) -> WorkerRecord:
         fingerprint=request.fingerprint,
         exact=request.exact,
         tokenizer_digest=request.tokenizer_digest,
+        model_digest=request.model_digest,
         snapshot_store=request.snapshot_store,
         prefill_tokens_per_second=round(request.prefill_tokens_per_second),
     )

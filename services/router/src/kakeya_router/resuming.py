@@ -3,10 +3,11 @@
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 import structlog
 
-from kakeya_router import candidates, refusals, snapshot_plan
+from kakeya_router import candidates, placement, refusals, snapshot_plan
 from kakeya_router.admission_queue import TICK_SECONDS, AdmissionQueue
 from kakeya_router.callers import Caller
 from kakeya_router.idle_lanes import IdleLanes
@@ -85,7 +86,7 @@ class Resuming:
 
         Raises:
             WorkerLost: what a worker would have to know of its history is nowhere.
-            NoWorker: none has its fingerprint.
+            NoWorker: none has its fingerprint, or, where another will do, its model.
             NoCapacity: none has had a free lane for so long.
             QueueFull, QueueTimedOut: it has not been its turn.
             Draining, Taken, StoreUnavailable
@@ -145,7 +146,7 @@ class Resuming:
 
     async def _workers_for(self, record: SessionRecord) -> list[WorkerRecord]:
         workers = await self._worker_store.workers(record.pool)
-        return [worker for worker in workers if worker.fingerprint == record.fingerprint]
+        return [worker for worker in workers if record.may_be_on(worker)]
 
     async def _try_all(
         self, record: SessionRecord, claim: str, shunned: set[str], waiter_id: str
@@ -158,10 +159,9 @@ class Resuming:
         workers = await self._workers_for(record)
         refused: list[KakeyaError] = []
         able = [worker for worker in workers if _chains(record, worker)]
-        if workers and not able:
+        if not able and any(worker.fingerprint == record.fingerprint for worker in workers):
             raise refusals.lost()
-        roomy = [worker for worker in able if worker.has_room]
-        order = self._placement.order(roomy) if roomy else []
+        order = placement.order_for(record.fingerprint, self._placement, able)
         for worker in sorted(order, key=lambda worker: worker.incarnation in shunned):
             reply = await self._store.seat(record, claim, worker, waiter_id)
             if reply.outcome in ("full", "away", "wait"):
@@ -169,15 +169,18 @@ class Resuming:
             seated = _record(reply)
             try:
                 return seated, await self._restored(seated, worker)
-            except (StoreUnavailable, WorkerLost):
-                raise
             except (WorkerError, KakeyaError) as error:
+                is_foreign = worker.fingerprint != record.fingerprint
+                if isinstance(error, StoreUnavailable) or (isinstance(error, WorkerLost) and not is_foreign):
+                    raise
                 shunned.add(worker.incarnation)
                 _log.info("a worker does not resume a session", worker_id=worker.worker_id, error=repr(error))
                 refused.append(error if isinstance(error, InvalidField) else candidates.unreachable())
-                record = await self.unseat(seated, claim)
-        if not workers:
-            return candidates.no_worker("the model with the session's fingerprint")
+                # Nothing was computed there: it is what it was.
+                unharmed = replace(seated, fingerprint=record.fingerprint, exact=record.exact)
+                record = await self.unseat(unharmed, claim)
+        if not able:
+            return candidates.no_worker("the model with the session's fingerprint" + _alternative(record))
         return refused[0] if refused else candidates.no_capacity()
 
     async def _restored(self, record: SessionRecord, worker: WorkerRecord) -> LaneState:
@@ -191,6 +194,10 @@ class Resuming:
                 continue
             return answer.lane
         raise refusals.lost()
+
+
+def _alternative(record: SessionRecord) -> str:
+    return ", or the same model under another" if record.inexact_resume else ""
 
 
 def _chains(record: SessionRecord, worker: WorkerRecord) -> Sequence[Snapshots]:

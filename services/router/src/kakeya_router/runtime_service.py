@@ -74,6 +74,7 @@ class RuntimeService(runtime_pb2_grpc.RuntimeServiceServicer):
             request_id=request.request_id,
             eos_token_ids=request.eos_token_ids,
             ttl_seconds=request.ttl_seconds if request.HasField("ttl_seconds") else None,
+            inexact_resume=request.inexact_resume,
         )
         return api.ForkSessionResponse(session=await self.CreateSession(create, context))
 

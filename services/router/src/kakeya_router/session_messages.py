@@ -54,6 +54,7 @@ def info(record: SessionRecord, glance: Glance) -> api.GetSessionInfoResponse:
         worker=record.worker_id,
         epoch=record.epoch,
         boundaries=sorted({length for length in record.turn_boundaries if length <= history_length}),
+        inexact_resume=record.inexact_resume,
     )
 
 

@@ -56,6 +56,7 @@ class Waiter:
             self.tickets.get(pool, ""),
             self.wanted.incarnation,
             self.wanted.snapshot_store,
+            self.wanted.model_digest,
         )
 
     @property

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
 
-from kakeya_router import candidates, refusals
+from kakeya_router import candidates, placement, refusals
 from kakeya_router.admission_queue import TICK_SECONDS, AdmissionQueue
 from kakeya_router.opening import Attempt, Opening
 from kakeya_router.placement import Placement
@@ -95,14 +95,12 @@ class Waiting:
         workers = list(filter(waiter.wanted.fits, await self._workers(pools)))
         _check_possible(waiter, workers)
         now = asyncio.get_running_loop().time()
-        roomy = [
+        untried = [
             worker
             for worker in workers
-            if worker.has_room
-            and worker.incarnation not in waiter.refused
-            and waiter.paused.get(worker.incarnation, 0) <= now
+            if worker.incarnation not in waiter.refused and waiter.paused.get(worker.incarnation, 0) <= now
         ]
-        for worker in self._placement.order(roomy) if roomy else ():
+        for worker in placement.order_for(waiter.wanted.fingerprint, self._placement, untried):
             attempt = self._attempt(waiter, worker)
             try:
                 record = await self._opening.open(attempt)

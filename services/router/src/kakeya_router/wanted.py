@@ -57,7 +57,7 @@ class Wanted:
             return False
         return (
             worker.model == self.model
-            and self.fingerprint in ("", worker.fingerprint)
+            and (self.fingerprint == "" or worker.continues(self.fingerprint, self.model_digest))
             and self.snapshot_store in ("", worker.snapshot_store)
         )
 
@@ -70,6 +70,18 @@ class Wanted:
     def fingerprint(self) -> str:
         """Of the workers that can take it; empty: any."""
         return self.request.fingerprint if self.source is None else self.source.fingerprint
+
+    @property
+    def inexact_resume(self) -> bool:
+        """A fork's history may be of several fingerprints where its source's may be."""
+        return self.request.inexact_resume or (self.source is not None and self.source.inexact_resume)
+
+    @property
+    def model_digest(self) -> str:
+        """Of the model whose workers can take it whatever their fingerprint; empty: none."""
+        if self.source is None or self.request.fingerprint or not self.inexact_resume:
+            return ""
+        return self.source.model_digest
 
     @property
     def snapshot_store(self) -> str:
@@ -90,6 +102,7 @@ class Wanted:
             window=source.window,
             on_overflow=source.on_overflow,
             eos=record.eos or source.eos,
+            exact=source.exact and source.fingerprint == worker.fingerprint,
         )
 
     def _record(self, worker: WorkerRecord) -> SessionRecord:
@@ -109,6 +122,8 @@ class Wanted:
             on_overflow=OVERFLOW[request.on_overflow],
             exact=worker.exact,
             fingerprint=worker.fingerprint,
+            model_digest=worker.model_digest,
+            inexact_resume=self.inexact_resume,
             vocab_size=worker.vocab_size,
             tenant=self.caller.tenant,
             key_id=self.caller.key_id,

@@ -23,7 +23,7 @@ MAX_WORKER_ID_BYTES = 128
 
 _NAMES = {"worker_id": MAX_WORKER_ID_BYTES, "incarnation": 64, "model": validation.MAX_MODEL_BYTES, "address": 256}
 _NAMES |= {"fingerprint": validation.MAX_FINGERPRINT_BYTES}
-_NOTES = {"backend": 64, "dtype": 64, "weights": 64, "tokenizer_digest": 64, "snapshot_store": 256}
+_NOTES = {"backend": 64, "dtype": 64, "weights": 64, "tokenizer_digest": 64, "model_digest": 64, "snapshot_store": 256}
 _SIZES = ("slab_bytes", "lane_bytes", "num_lanes", "window", "kv_bytes_per_token", "vocab_size")
 
 

@@ -182,6 +182,7 @@ class WorkerClient:
         request = pb.OpenSessionRequest(session_id=record.session_id, epoch=record.epoch, tenant=record.tenant)
         if names:
             request.snapshots.extend(names)
+            request.inexact = record.inexact_resume
         else:
             request.MergeFrom(_options(record))
         with self._calling("OpenSession") as metadata:
@@ -212,7 +213,9 @@ class WorkerClient:
 
     async def write_lane(self, record: SessionRecord, parts: AsyncIterator[bytes], timeout: float) -> pb.LaneState:
         """Opens a lane with what another worker has sent; what goes wrong with that ends the call."""
-        request = pb.WriteLaneRequest(session_id=record.session_id, epoch=record.epoch, tenant=record.tenant)
+        request = pb.WriteLaneRequest(
+            session_id=record.session_id, epoch=record.epoch, tenant=record.tenant, inexact=record.inexact_resume
+        )
         with self._calling("WriteLane") as metadata:
             call = self._stub.WriteLane(timeout=timeout, metadata=metadata)
             try:

@@ -16,6 +16,8 @@ _NUM_READ_AT_ONCE = 4
 # Of a file beside K and V: names, sizes and the final hidden vector, and for each token its id and position.
 _OVERHEAD_BYTES = 2 << 20
 _TOKEN_BYTES = 12
+# One of float32 has twice the bytes of one of bfloat16, the smallest type.
+_INEXACT_GROWTH = 2
 
 
 class LaneTransfer:
@@ -39,8 +41,13 @@ class LaneTransfer:
                 for start in range(0, len(piece), PART_BYTES):
                     yield bytes(piece[start : start + PART_BYTES])
 
-    async def write(self, session_id: str, epoch: int, tenant: str, parts: AsyncIterator[bytes]) -> OpenLane:
+    async def write(
+        self, session_id: str, epoch: int, tenant: str, parts: AsyncIterator[bytes], *, inexact: bool = False
+    ) -> OpenLane:
         """Opens a session with what `read` of another worker has yielded.
+
+        Args:
+            inexact: what one of another fingerprint of the model has yielded will do.
 
         Raises:
             SnapshotRefused: it is damaged, or not of this fingerprint, or larger than a lane.
@@ -50,11 +57,12 @@ class LaneTransfer:
         totals = self._engine.lanes.totals()
         if totals.num_lanes_in_use == totals.num_lanes and session_id not in self._engine.lanes:
             raise NoCapacity("every lane is in use")
-        most = totals.lane_bytes + self._engine.lanes.geometry.num_slots * _TOKEN_BYTES + _OVERHEAD_BYTES
+        lane_bytes = totals.lane_bytes * (_INEXACT_GROWTH if inexact else 1)
+        most = lane_bytes + self._engine.lanes.geometry.num_slots * _TOKEN_BYTES + _OVERHEAD_BYTES
         content = bytearray()
         async for part in parts:
             content += part
             if len(content) > most:
                 raise SnapshotRefused(f"it has more than the {most} bytes of a lane")
         whole = await asyncio.to_thread(snapshot_file.decode, content)
-        return await asyncio.to_thread(self._engine.restore, session_id, epoch, [whole], tenant)
+        return await asyncio.to_thread(self._engine.restore, session_id, epoch, [whole], tenant, inexact=inexact)

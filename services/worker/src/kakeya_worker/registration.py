@@ -244,6 +244,7 @@ class Registration:
             vocab_size=facts.vocab_size,
             num_threads=self._identity.num_threads,
             tokenizer_digest=facts.tokenizer_digest,
+            model_digest=facts.model_digest,
             snapshot_store=self._identity.snapshot_store,
             prefill_tokens_per_second=self._engine.prefill_tokens_per_second,
         )

@@ -8,8 +8,9 @@ import xxhash
 from numpy.typing import NDArray
 
 from kakeya_shared.errors import SnapshotRefused
+from kakeya_worker.engine.raw_numbers import RawNumbers
 from kakeya_worker.engine.snapshot import Snapshot
-from kakeya_worker.engine.verifier import LaneContents, RawNumbers
+from kakeya_worker.engine.verifier import LaneContents
 
 FORMAT = "kakeya-snapshot-2"
 _MAX_HEADER_BYTES = 1 << 20
@@ -41,6 +42,7 @@ def pieces(snapshot: Snapshot) -> list[bytes | memoryview]:
     facts = {
         "format": FORMAT,
         "fingerprint": snapshot.fingerprint,
+        "model_digest": snapshot.model_digest,
         "refuses_overflow": json.dumps(snapshot.refuses_overflow),
         "history_digest": snapshot.history_digest.hex(),
         **{name: str(getattr(snapshot, name)) for name in _INTEGERS},
@@ -69,6 +71,7 @@ def decode(content: bytes | bytearray | memoryview) -> Snapshot:
             raise SnapshotRefused("its checksum does not fit: it is damaged")
         return Snapshot(
             fingerprint=facts["fingerprint"],
+            model_digest=facts.get("model_digest", ""),  # of an older worker: for its own fingerprint only
             refuses_overflow=bool(json.loads(facts["refuses_overflow"])),
             history_digest=bytes.fromhex(facts["history_digest"]),
             positions=data["positions"],

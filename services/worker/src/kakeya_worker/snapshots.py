@@ -94,6 +94,9 @@ class Snapshots:
     ) -> OpenLane:
         """Opens a session with what snapshots hold: a whole one, and all since.
 
+        Args:
+            inexact: those of other fingerprints of the model will do.
+
         Raises:
             SnapshotRefused: one is damaged, or they do not belong together, or not here.
             SnapshotStoreUnavailable: one cannot be read.

@@ -142,7 +142,7 @@ class VerifierService(VerifierServiceServicer):
         transfer = self._transfer(first.session_id)
         open_request.check_lease(first)
         parts = (request.content async for request in requests)
-        opened = await transfer.write(first.session_id, first.epoch, first.tenant, parts)
+        opened = await transfer.write(first.session_id, first.epoch, first.tenant, parts, inexact=first.inexact)
         return pb.WriteLaneResponse(lane=_lane_state(opened.state))
 
     async def DeleteSnapshots(self, request: pb.DeleteSnapshotsRequest, context: Context) -> pb.DeleteSnapshotsResponse:

@@ -30,6 +30,7 @@ def test_create_session_sends_its_options_and_tells_what_was_granted(client: Cli
         pin=0,
         on_overflow=OverflowPolicy.REFUSE,
         fingerprint=FINGERPRINT,
+        inexact_resume=True,
         ttl_seconds=90,
     )
     request = runtime.requests["CreateSession"][0]
@@ -37,6 +38,7 @@ def test_create_session_sends_its_options_and_tells_what_was_granted(client: Cli
     assert (request.client_label, request.model, request.sink, request.window) == ("notes", "counter", 2, 8)
     assert (request.HasField("pin"), request.pin, request.ttl_seconds) == (True, 0, 90)
     assert (request.on_overflow, request.fingerprint) == (runtime_pb2.OVERFLOW_POLICY_REFUSE, FINGERPRINT)
+    assert request.inexact_resume
     assert len(request.request_id) == 32
     assert (session.id, session.model, session.sink, session.window) == ("counter.0", "counter", SINK, WINDOW)
     assert (session.reserved_bytes, session.vocab_size, session.history_length) == (32_768, VOCAB_SIZE, 0)
@@ -47,7 +49,7 @@ def test_options_left_out_stay_unset(client: Client, runtime: ScriptedRuntime) -
     client.create_session()
     request = runtime.requests["CreateSession"][0]
     assert not any(request.HasField(name) for name in ("sink", "window", "pin", "ttl_seconds"))
-    assert (request.model, request.fingerprint) == ("", "")
+    assert (request.model, request.fingerprint, request.inexact_resume) == ("", "", False)
     assert request.on_overflow == runtime_pb2.OVERFLOW_POLICY_UNSPECIFIED
 
 
@@ -115,6 +117,7 @@ def test_info(session: Session, runtime: ScriptedRuntime) -> None:
         worker="scripted",
         epoch=3,
         boundaries=(1, 2),
+        inexact_resume=True,
     )
 
 

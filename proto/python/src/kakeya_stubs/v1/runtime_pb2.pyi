@@ -129,6 +129,7 @@ class CreateSessionRequest(_message.Message):
     TTL_SECONDS_FIELD_NUMBER: _builtins.int
     FORK_FROM_FIELD_NUMBER: _builtins.int
     FINGERPRINT_FIELD_NUMBER: _builtins.int
+    INEXACT_RESUME_FIELD_NUMBER: _builtins.int
     client_label: _builtins.str
     """One line of text for the operator's eyes; at most 256 bytes, unless the router is told otherwise."""
     model: _builtins.str
@@ -152,6 +153,11 @@ class CreateSessionRequest(_message.Message):
     fingerprint: _builtins.str
     """Opens the session only on a worker of this fingerprint (CreateSessionResponse.fingerprint), where the same
     tokens under the same sink and window give the same bits if that worker is exact. Empty: on any.
+    """
+    inexact_resume: _builtins.bool
+    """The session may be had again, after its worker was lost or it was parked or moved, on a worker of another fingerprint
+    that serves the same model (equal config and weights), such as another backend, where none of its own has room.
+    Tokens that were delivered stay as they are; later ones may differ. Of a fork whose source has it: set in any case.
     """
     @_builtins.property
     def eos_token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
@@ -178,10 +184,11 @@ class CreateSessionRequest(_message.Message):
         ttl_seconds: _builtins.int | None = ...,
         fork_from: Global___ForkPoint | None = ...,
         fingerprint: _builtins.str = ...,
+        inexact_resume: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_pin", b"_pin", "_sink", b"_sink", "_ttl_seconds", b"_ttl_seconds", "_window", b"_window", "fork_from", b"fork_from", "pin", b"pin", "sink", b"sink", "ttl_seconds", b"ttl_seconds", "window", b"window"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_pin", b"_pin", "_sink", b"_sink", "_ttl_seconds", b"_ttl_seconds", "_window", b"_window", "client_label", b"client_label", "eos_token_ids", b"eos_token_ids", "fingerprint", b"fingerprint", "fork_from", b"fork_from", "model", b"model", "on_overflow", b"on_overflow", "pin", b"pin", "request_id", b"request_id", "sink", b"sink", "ttl_seconds", b"ttl_seconds", "window", b"window"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_pin", b"_pin", "_sink", b"_sink", "_ttl_seconds", b"_ttl_seconds", "_window", b"_window", "client_label", b"client_label", "eos_token_ids", b"eos_token_ids", "fingerprint", b"fingerprint", "fork_from", b"fork_from", "inexact_resume", b"inexact_resume", "model", b"model", "on_overflow", b"on_overflow", "pin", b"pin", "request_id", b"request_id", "sink", b"sink", "ttl_seconds", b"ttl_seconds", "window", b"window"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__pin: _TypeAlias = _typing.Literal["pin"]  # noqa: Y015
     _WhichOneofArgType__pin: _TypeAlias = _typing.Literal["_pin", b"_pin"]  # noqa: Y015
@@ -258,11 +265,13 @@ class CreateSessionResponse(_message.Message):
     """Bytes of KV reserved for the session: its whole lane, slack included."""
     exact: _builtins.bool
     """Whether logits are the same to the bit however tokens are chunked, batched, and wherever the session runs
-    within one fingerprint. Otherwise floats differ within the tolerance of their type.
+    within one fingerprint. Otherwise floats differ within the tolerance of their type. A session that has gone on under
+    another fingerprint (CreateSessionRequest.inexact_resume) is not exact from then on, and neither are its forks.
     """
     fingerprint: _builtins.str
     """Digest of all that the bits depend on, beside the tokens, sink and window: the model, the mode of its weights, the type of its KV and the version
-    of the numerics; for float modes also the backend, its version, the instruction set and the threads.
+    of the numerics; for float modes also the backend, its version, the instruction set and the threads. It is that of the
+    worker that the session is on, or was on last.
     """
     vocab_size: _builtins.int
     history_length: _builtins.int
@@ -786,6 +795,7 @@ class GetSessionInfoResponse(_message.Message):
     WORKER_FIELD_NUMBER: _builtins.int
     EPOCH_FIELD_NUMBER: _builtins.int
     BOUNDARIES_FIELD_NUMBER: _builtins.int
+    INEXACT_RESUME_FIELD_NUMBER: _builtins.int
     history_length: _builtins.int
     kv_live_bytes: _builtins.int
     cache_invariant_inv1_violations: _builtins.int
@@ -803,6 +813,8 @@ class GetSessionInfoResponse(_message.Message):
     """Id of the worker that holds the lane; empty while it is parked."""
     epoch: _builtins.int
     """Rises with each new lease on the session."""
+    inexact_resume: _builtins.bool
+    """As in CreateSessionRequest."""
     @_builtins.property
     def retained(self) -> _containers.RepeatedCompositeFieldContainer[Global___TokenRange]:
         """The part of the history that is kept: what its last token saw, and the next is chosen from; ascending."""
@@ -828,10 +840,11 @@ class GetSessionInfoResponse(_message.Message):
         worker: _builtins.str = ...,
         epoch: _builtins.int = ...,
         boundaries: _abc.Iterable[_builtins.int] | None = ...,
+        inexact_resume: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["boundaries", b"boundaries", "cache_invariant_inv1_violations", b"cache_invariant_inv1_violations", "cache_invariant_inv2_violations", b"cache_invariant_inv2_violations", "epoch", b"epoch", "exact", b"exact", "fingerprint", b"fingerprint", "history_length", b"history_length", "idle_seconds", b"idle_seconds", "kv_live_bytes", b"kv_live_bytes", "model", b"model", "reserved_bytes", b"reserved_bytes", "retained", b"retained", "state", b"state", "worker", b"worker"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["boundaries", b"boundaries", "cache_invariant_inv1_violations", b"cache_invariant_inv1_violations", "cache_invariant_inv2_violations", b"cache_invariant_inv2_violations", "epoch", b"epoch", "exact", b"exact", "fingerprint", b"fingerprint", "history_length", b"history_length", "idle_seconds", b"idle_seconds", "inexact_resume", b"inexact_resume", "kv_live_bytes", b"kv_live_bytes", "model", b"model", "reserved_bytes", b"reserved_bytes", "retained", b"retained", "state", b"state", "worker", b"worker"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -939,10 +952,12 @@ class ForkSessionRequest(_message.Message):
     REQUEST_ID_FIELD_NUMBER: _builtins.int
     EOS_TOKEN_IDS_FIELD_NUMBER: _builtins.int
     TTL_SECONDS_FIELD_NUMBER: _builtins.int
+    INEXACT_RESUME_FIELD_NUMBER: _builtins.int
     client_label: _builtins.str
     """The rest as in CreateSessionRequest."""
     request_id: _builtins.str
     ttl_seconds: _builtins.int
+    inexact_resume: _builtins.bool
     @_builtins.property
     def source(self) -> Global___ForkPoint: ...
     @_builtins.property
@@ -955,10 +970,11 @@ class ForkSessionRequest(_message.Message):
         request_id: _builtins.str = ...,
         eos_token_ids: _abc.Iterable[_builtins.int] | None = ...,
         ttl_seconds: _builtins.int | None = ...,
+        inexact_resume: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_ttl_seconds", b"_ttl_seconds", "source", b"source", "ttl_seconds", b"ttl_seconds"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_ttl_seconds", b"_ttl_seconds", "client_label", b"client_label", "eos_token_ids", b"eos_token_ids", "request_id", b"request_id", "source", b"source", "ttl_seconds", b"ttl_seconds"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_ttl_seconds", b"_ttl_seconds", "client_label", b"client_label", "eos_token_ids", b"eos_token_ids", "inexact_resume", b"inexact_resume", "request_id", b"request_id", "source", b"source", "ttl_seconds", b"ttl_seconds"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__ttl_seconds: _TypeAlias = _typing.Literal["ttl_seconds"]  # noqa: Y015
     _WhichOneofArgType__ttl_seconds: _TypeAlias = _typing.Literal["_ttl_seconds", b"_ttl_seconds"]  # noqa: Y015

@@ -91,6 +91,7 @@ class Client:
         pin: int | None = None,
         on_overflow: OverflowPolicy | Literal["evict", "refuse"] | None = None,
         fingerprint: str | None = None,
+        inexact_resume: bool = False,
         ttl_seconds: int | None = None,
         fork_from: Session | str | None = None,
         boundary: int | None = None,
@@ -109,6 +110,9 @@ class Client:
             on_overflow: what happens when the history outgrows sink and window; None is EVICT.
             fingerprint: open it only on a worker of this fingerprint (`AsyncSession.fingerprint`), where the same
                 tokens, sink and window give the same bits if that worker is exact.
+            inexact_resume: after its worker was lost, or it was parked or moved, it may go on with a worker of another
+                fingerprint that serves the same model, such as another backend, where none of its own has room. Tokens
+                that have arrived stay as they are; it is not exact from then on. A fork has it where its source does.
             ttl_seconds: idle time after which the session expires; None takes the router's.
             fork_from: a session, or the id of one, with whose history the new one begins: its KV is copied, not
                 computed. Model, sink, window and on_overflow are the source's; EOS tokens too, unless some are given.
@@ -135,7 +139,7 @@ class Client:
             eos_token_ids=token_list(eos_token_ids, "eos_token_ids"), request_id=secrets.token_hex(16)
         )
         fill(request, client_label=label, model=model, sink=sink, window=window, pin=pin, ttl_seconds=ttl_seconds)
-        fill(request, on_overflow=overflow_policy(on_overflow), fingerprint=fingerprint)
+        fill(request, on_overflow=overflow_policy(on_overflow), fingerprint=fingerprint, inexact_resume=inexact_resume)
         retry = Retry(
             self._calls.deadline(timeout_seconds, extra_seconds=wait_for_capacity_seconds),
             max_attempts=self._calls.max_attempts,

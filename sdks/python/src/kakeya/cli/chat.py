@@ -93,6 +93,7 @@ def _talk(flags: Namespace, connection: Connection, terminal: "Terminal") -> Non
             "label": "kakeya chat",
             "model": model.name if model else flags.model,
             "pin": num_pinned or None,
+            "inexact_resume": flags.inexact_resume,
         }
         with _session(runner, client, tokenizer, options, terminal.note) as session:
             terminal.note(welcome(session, tokenizer, wants_pin=wants_pin, num_pinned=num_pinned))

@@ -46,5 +46,9 @@ def parser(summary: str, environment: Mapping[str, str] = os.environ) -> argpars
     flag("presence-penalty", None, "-2 to 2, off the logit of what the answer has", type=float, metavar="N")
     flag("frequency-penalty", None, "-2 to 2, off it for each time that it has it", type=float, metavar="N")
     flag("seed", None, "makes sampling repeatable", type=int, metavar="N")
+    flags.switch(
+        "inexact-resume",
+        "may go on under another fingerprint of the model, such as another backend, where none of its own has room",
+    )
     flags.switch("no-color", "plain text", "NO_COLOR")
     return result

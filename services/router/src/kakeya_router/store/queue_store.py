@@ -18,6 +18,7 @@ class Place:
         waiter_id: unguessable, so that two routers never make the same.
         model: that its workers serve.
         fingerprint: of the workers that it can use; empty: any.
+        model_digest: of the model whose workers it can use whatever their fingerprint; empty: none.
         incarnation: the only one that it can use; empty: any.
         snapshot_store: the one that its worker has to read; empty: none.
         refused: incarnations that cannot hold the session.
@@ -35,6 +36,7 @@ class Place:
     ticket: str = ""
     incarnation: str = ""
     snapshot_store: str = ""
+    model_digest: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +97,7 @@ class QueueStore:
             {
                 "model": place.model,
                 "fingerprint": place.fingerprint,
+                "model_digest": place.model_digest,
                 "incarnation": place.incarnation,
                 "snapshot_store": place.snapshot_store,
                 "refused": list(place.refused),

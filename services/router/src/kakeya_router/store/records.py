@@ -64,6 +64,7 @@ class WorkerRecord(Hash):
         weights: mode of the weights; `dtype` is the KV's.
         exact, fingerprint: see `kakeya.v1.CreateSessionResponse`.
         tokenizer_digest: of its checkpoint's tokenizer, see `kakeya.v1.Model`.
+        model_digest: equal for workers that serve the same model, in whichever mode; empty: not known.
         snapshot_store: of its snapshot store, equal for workers that read each other's; empty: it has none.
         prefill_tokens_per_second: as it measured at its start; 0: not known.
         reserved_bytes: lanes reserved for sessions.
@@ -94,6 +95,7 @@ class WorkerRecord(Hash):
     fingerprint: str = ""
     exact: bool = False
     tokenizer_digest: str = ""
+    model_digest: str = ""
     snapshot_store: str = ""
     prefill_tokens_per_second: int = 0
     reserved_bytes: int = 0
@@ -118,6 +120,15 @@ class WorkerRecord(Hash):
     def has_room(self) -> bool:
         return not self.draining and self.free_bytes >= self.lane_bytes
 
+    def continues(self, fingerprint: str, model_digest: str) -> bool:
+        """Whether it can go on with what was computed under a fingerprint.
+
+        Args:
+            model_digest: of the model, where another fingerprint of it will do; empty where not. lua/prelude.lua
+                (`can_use`) says the same.
+        """
+        return self.fingerprint == fingerprint or (model_digest != "" and self.model_digest == model_digest)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionRecord(Hash):
@@ -128,7 +139,9 @@ class SessionRecord(Hash):
         epoch: of the lease; rises with each new one.
         sink, window: as asked for, UNSET where left to the worker; once open, as the worker chose.
         pin: as asked for, or UNSET; once open, `sink` covers it.
-        exact, fingerprint: the worker's.
+        exact, fingerprint: the worker's; once it has gone on under another fingerprint, `exact` is False for good.
+        model_digest: of the model; empty: not known.
+        inexact_resume: it may be had again under another fingerprint of the model.
         history_length: what the worker has committed, as it last said; `kv_live_bytes` and `retained` with it.
         journal_length: tokens of the history, of which the lane may lack the last: they are journaled first.
         journal_start: history index of the first token that the journal still holds.
@@ -169,6 +182,8 @@ class SessionRecord(Hash):
     on_overflow: Overflow = Overflow.EVICT
     exact: bool = False
     fingerprint: str = ""
+    model_digest: str = ""
+    inexact_resume: bool = False
     tenant: str = ""
     key_id: str = ""
     label: str = ""
@@ -222,6 +237,27 @@ class SessionRecord(Hash):
     @property
     def holds_lane(self) -> bool:
         return self.reserved_bytes > 0
+
+    @property
+    def inexact_digest(self) -> str:
+        """Of the model whose workers can have it under any fingerprint; empty: only those of its own can."""
+        return self.model_digest if self.inexact_resume else ""
+
+    def may_be_on(self, worker: WorkerRecord) -> bool:
+        """Whether a worker of the pool can go on with it."""
+        return worker.continues(self.fingerprint, self.inexact_digest)
+
+    def on(self, worker: WorkerRecord) -> Self:
+        """With a lane of a worker that goes on with it."""
+        return replace(
+            self,
+            worker_id=worker.worker_id,
+            incarnation=worker.incarnation,
+            address=worker.address,
+            reserved_bytes=worker.lane_bytes,
+            fingerprint=worker.fingerprint,
+            exact=self.exact and worker.fingerprint == self.fingerprint,
+        )
 
     def without_lane(self) -> Self:
         """What becomes of it now that its lane is gone."""

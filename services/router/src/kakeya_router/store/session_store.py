@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -344,8 +344,10 @@ class SessionStore:
         )
 
     async def unseat(self, record: SessionRecord, claim: str) -> Reply:
-        """Parks a session whose lane is gone, while the operation goes on."""
-        return await self._run("unseat_session", record, claim)
+        """Parks a session whose lane is gone, while the operation goes on; its fingerprint, and whether it is exact,
+        become as the record says.
+        """
+        return await self._run("unseat_session", record, claim, record.fingerprint, int(record.exact))
 
     async def seat(self, record: SessionRecord, claim: str, worker: WorkerRecord, waiter_id: str) -> Reply:
         """Reserves a lane for a parked session; the reply's record has it.
@@ -353,17 +355,19 @@ class SessionStore:
         Args:
             waiter_id: that in the line; empty: it does not stand there; UNQUEUED: it does not have to.
         """
-        seated = replace(record, worker_id=worker.worker_id, incarnation=worker.incarnation, address=worker.address)
+        seated = record.on(worker)
         return await self._run(
             "seat_session",
             seated,
             claim,
-            worker.worker_id,
-            worker.incarnation,
-            worker.address,
-            worker.lane_bytes,
+            seated.worker_id,
+            seated.incarnation,
+            seated.address,
+            seated.reserved_bytes,
             waiter_id,
             int(self._redis.answers_for(self._waiter_grace_seconds)),
+            seated.fingerprint,
+            int(seated.exact),
         )
 
     async def offer_lane(self, record: SessionRecord, lease_seconds: float) -> Reply:
@@ -395,6 +399,8 @@ class SessionStore:
             there.history_length,
             there.kv_live_bytes,
             there.retained,
+            there.fingerprint,
+            int(there.exact),
             more_keys=(keys.worker(there.worker_id), keys.sessions(there.incarnation)),
         )
 

@@ -166,7 +166,7 @@ class Engine:
 
         Args:
             snapshots: a whole one, and all since.
-            inexact: snapshots of another fingerprint will do.
+            inexact: snapshots of another fingerprint of the model will do.
 
         Raises:
             SnapshotRefused: see `kakeya_worker.engine.snapshot.restore`.

@@ -8,7 +8,8 @@ from itertools import pairwise
 import numpy as np
 
 from kakeya_worker.engine.geometry import Integers
-from kakeya_worker.engine.verifier import LaneContents, Memory, RawNumbers
+from kakeya_worker.engine.raw_numbers import RawNumbers
+from kakeya_worker.engine.verifier import LaneContents, Memory
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,12 @@ from kakeya_worker.engine.geometry import Booleans, Integers
 from kakeya_worker.engine.lane import Lane
 from kakeya_worker.engine.made_memory import made_memory
 from kakeya_worker.engine.retention import Retention, are_in, indices
-from kakeya_worker.engine.verifier import LaneContents, Memory, Verifier
+from kakeya_worker.engine.verifier import LaneContents, Memory, ModelFacts, Verifier
 
 _LITTLE_BYTES = 1 << 22
 # What a running operation may add until the copy is made.
 _TOKENS_MEANWHILE = 16
+_NO_SLOTS = np.empty(0, np.int64)
 
 _Number = TypeVar("_Number", bound=np.generic)
 
@@ -26,7 +27,8 @@ class Snapshot:
     """What a session kept at one length of its history, without what an earlier snapshot holds.
 
     Attributes:
-        fingerprint: of the verifier that computed it.
+        fingerprint: of the verifier that it was taken from.
+        model_digest: of its model.
         sink: of the session's retention, as is `window`.
         start: the history length of the snapshot before, 0 where this one is whole.
         length: of the history.
@@ -37,6 +39,7 @@ class Snapshot:
     """
 
     fingerprint: str
+    model_digest: str
     sink: int
     window: int
     refuses_overflow: bool
@@ -58,6 +61,7 @@ def take(lane: Lane, verifier: Verifier, start: int = 0, memory: Memory | None =
     slots = lane.retention.slots(positions)
     return Snapshot(
         fingerprint=verifier.facts.fingerprint,
+        model_digest=verifier.facts.model_digest,
         sink=lane.retention.sink,
         window=lane.retention.window,
         refuses_overflow=lane.refuses_overflow,
@@ -82,13 +86,15 @@ def restore(snapshots: Sequence[Snapshot], lane: Lane, verifier: Verifier, *, in
     K and V go from each into the lane; they are never together elsewhere.
 
     Args:
-        inexact: snapshots of other fingerprints will do.
+        inexact: snapshots of other fingerprints of the model will do; their numbers become as the lane's.
 
     Raises:
         SnapshotRefused: they do not follow one another, are of another fingerprint, retention or shape, or do not hold
             what is kept at the last one's length. The lane's slots may have been written to.
     """
-    _check_kinds(snapshots, lane.retention, None if inexact else verifier.facts.fingerprint)
+    for snapshot in snapshots:
+        _check_kind(snapshot, lane.retention)
+        _check_kinship(snapshot, verifier.facts, inexact=inexact)
     _check_order(snapshots)
     last = snapshots[-1]
     retained = lane.retention.retained(last.length)
@@ -104,14 +110,11 @@ def restore(snapshots: Sequence[Snapshot], lane: Lane, verifier: Verifier, *, in
     lane.restore(last.length, _kept([snapshot.token_ids for snapshot in snapshots], are_kept), last.history_digest)
 
 
-def _check_kinds(snapshots: Sequence[Snapshot], retention: Retention, fingerprint: str | None) -> None:
-    """Raises SnapshotRefused. None: any fingerprint."""
-    for snapshot in snapshots:
-        if fingerprint is not None and snapshot.fingerprint != fingerprint:
-            raise SnapshotRefused(f"it was computed under fingerprint {snapshot.fingerprint}, this is {fingerprint}")
-        if (snapshot.sink, snapshot.window) != (retention.sink, retention.window):
-            kept = f"{snapshot.sink} + {snapshot.window} tokens, not {retention.sink} + {retention.window}"
-            raise SnapshotRefused(f"it keeps {kept}")
+def _check_kind(snapshot: Snapshot, retention: Retention) -> None:
+    """Raises SnapshotRefused."""
+    if (snapshot.sink, snapshot.window) != (retention.sink, retention.window):
+        kept = f"{snapshot.sink} + {snapshot.window} tokens, not {retention.sink} + {retention.window}"
+        raise SnapshotRefused(f"it keeps {kept}")
 
 
 def _check_order(snapshots: Sequence[Snapshot]) -> None:
@@ -124,12 +127,28 @@ def _check_order(snapshots: Sequence[Snapshot]) -> None:
 
 
 def _write(snapshot: Snapshot, are_kept: Booleans, lane: Lane, verifier: Verifier) -> None:
-    """Raises ValueError. What is kept are few runs, none of which is copied on its way."""
+    """Raises ValueError. What is kept are few runs; none is copied on its way, but to become of another type."""
     contents = snapshot.contents
+    is_foreign = snapshot.fingerprint != verifier.facts.fingerprint
     for run in _runs(are_kept):
         slots = lane.retention.slots(snapshot.positions[run])
         part = LaneContents(contents.keys[:, :, run], contents.values[:, :, run], contents.final_hidden)
+        if is_foreign:
+            part = part.of_types(verifier.read_lane(lane.index, _NO_SLOTS))
         verifier.write_lane(lane.index, slots, part)
+
+
+def _check_kinship(snapshot: Snapshot, facts: ModelFacts, *, inexact: bool) -> None:
+    """Raises SnapshotRefused: it is not to be gone on with under this fingerprint of this model.
+
+    Shapes alone would not tell: another model's lane can have the same.
+    """
+    if snapshot.fingerprint == facts.fingerprint:
+        return
+    if not inexact:
+        raise SnapshotRefused(f"it was computed under fingerprint {snapshot.fingerprint}, this is {facts.fingerprint}")
+    if not facts.model_digest or snapshot.model_digest != facts.model_digest:
+        raise SnapshotRefused(f"it is of a model with digest {snapshot.model_digest!r}, not {facts.model_digest!r}")
 
 
 def _runs(are_kept: Booleans) -> list[slice]:

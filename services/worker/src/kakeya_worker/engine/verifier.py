@@ -5,18 +5,16 @@ constructor and methods of `Verifier`.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kakeya_worker.engine.geometry import Integers, LaneGeometry
+from kakeya_worker.engine.raw_numbers import RawNumbers, of_type
 from kakeya_worker.engine.row import Row
-
-RawNumbers = NDArray[np.unsignedinteger[Any]]
-"""Floats by their bits: float32 in 32, bfloat16 in 16."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +33,8 @@ class ModelFacts:
         max_positions_reason: which of the two, for the user.
         kv_bytes_per_token: K and V of one token over all layers, from the arrays' own dtype.
         tokenizer_digest: see `kakeya_shared.tokenizer_digest`; "" where the checkpoint brings no tokenizer.
+        model_digest: of config and weights, whatever the mode; "" where nobody knows, and lanes of no other fingerprint
+            are taken.
     """
 
     backend: str
@@ -47,6 +47,7 @@ class ModelFacts:
     max_positions_reason: str
     kv_bytes_per_token: int
     tokenizer_digest: str = ""
+    model_digest: str = ""
 
 
 Memory = NDArray[np.uint8]
@@ -66,6 +67,15 @@ class LaneContents:
     keys: RawNumbers
     values: RawNumbers
     final_hidden: RawNumbers
+
+    def of_types(self, other: Self) -> Self:
+        """The same numbers in the types of another's: bfloat16 becomes float32 as it is, float32 is rounded."""
+        return replace(
+            self,
+            keys=of_type(self.keys, other.keys.dtype),
+            values=of_type(self.values, other.values.dtype),
+            final_hidden=of_type(self.final_hidden, other.final_hidden.dtype),
+        )
 
 
 class ModelRefused(Exception):

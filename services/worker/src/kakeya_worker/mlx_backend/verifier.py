@@ -100,4 +100,5 @@ def _facts(config: ModelConfig, mode: Mode, digest: str, tokenizer_digest: str) 
         max_positions_reason=reason,
         kv_bytes_per_token=config.kv_elements_per_token * mode.dtype.size,
         tokenizer_digest=tokenizer_digest,
+        model_digest=digest,
     )

@@ -5,7 +5,7 @@ from torch import Tensor
 
 from kakeya_worker.engine.geometry import LaneGeometry
 from kakeya_worker.engine.raw_lane import RawLane
-from kakeya_worker.engine.verifier import RawNumbers
+from kakeya_worker.engine.raw_numbers import RawNumbers
 from kakeya_worker.torch_backend.pages import populate
 
 _RAW = {2: torch.uint16, 4: torch.uint32}

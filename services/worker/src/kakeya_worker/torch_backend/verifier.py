@@ -1,6 +1,7 @@
 """The torch backend's face to the engine."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -40,7 +41,8 @@ class TorchVerifier:
         self._decoder = mode.decoder(self.config, self._numerics, num_threads)
         self._numerics.loaded()
         tokenizer_digest = checkpoint.digest_tokenizer(directory)
-        self.facts = _facts(self.config, mode.weights, mode.kv_dtype, fingerprint, tokenizer_digest)
+        facts = _facts(self.config, mode.weights, mode.kv_dtype, fingerprint)
+        self.facts = replace(facts, tokenizer_digest=tokenizer_digest, model_digest=digest)
 
     def allocate(self, geometry: LaneGeometry, num_lanes: int) -> None:
         """Allocates the slab; memory is touched only as lanes are used."""
@@ -91,9 +93,7 @@ class TorchVerifier:
             tensor.fill_(float("nan"))
 
 
-def _facts(
-    config: ModelConfig, weights: str, kv_dtype: torch.dtype, fingerprint: str, tokenizer_digest: str
-) -> ModelFacts:
+def _facts(config: ModelConfig, weights: str, kv_dtype: torch.dtype, fingerprint: str) -> ModelFacts:
     max_positions, reason = config.bound_on_positions
     return ModelFacts(
         backend="torch",
@@ -105,5 +105,4 @@ def _facts(
         max_positions=max_positions,
         max_positions_reason=reason,
         kv_bytes_per_token=config.kv_elements_per_token * kv_dtype.itemsize,
-        tokenizer_digest=tokenizer_digest,
     )

@@ -72,7 +72,9 @@ class OpenSessionRequest(_message.Message):
     tenant: _builtins.str
     """Owner of the session: tenants share the worker's time equally. Empty where there are no keys."""
     inexact: _builtins.bool
-    """A snapshot of another fingerprint will do."""
+    """Snapshots of another fingerprint will do, also such as follow one another, if the model is the same; numbers of
+    another type are converted.
+    """
     @_builtins.property
     def fork_from(self) -> Global___ForkSource:
         """Begins with the history and KV of another lane of this worker instead of none. Sinks, window and what happens on
@@ -863,11 +865,13 @@ class WriteLaneRequest(_message.Message):
     EPOCH_FIELD_NUMBER: _builtins.int
     TENANT_FIELD_NUMBER: _builtins.int
     CONTENT_FIELD_NUMBER: _builtins.int
+    INEXACT_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     epoch: _builtins.int
     tenant: _builtins.str
     """As in OpenSessionRequest."""
     content: _builtins.bytes
+    inexact: _builtins.bool
     def __init__(
         self,
         *,
@@ -875,10 +879,11 @@ class WriteLaneRequest(_message.Message):
         epoch: _builtins.int = ...,
         tenant: _builtins.str = ...,
         content: _builtins.bytes = ...,
+        inexact: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["content", b"content", "epoch", b"epoch", "session_id", b"session_id", "tenant", b"tenant"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["content", b"content", "epoch", b"epoch", "inexact", b"inexact", "session_id", b"session_id", "tenant", b"tenant"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -172,7 +172,7 @@ class VerifierServiceServicer:
 
     def WriteLane(self, request_iterator, context):
         """Takes a free lane that begins with what ReadLane of another worker has sent. SNAPSHOT_REFUSED where that is damaged,
-        or not of this worker's fingerprint.
+        or not of this worker's fingerprint where that has to be.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

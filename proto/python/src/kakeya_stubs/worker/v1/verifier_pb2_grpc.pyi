@@ -65,7 +65,7 @@ class VerifierServiceStub:
     """
     WriteLane: _grpc.StreamUnaryMultiCallable[_verifier_pb2.WriteLaneRequest, _verifier_pb2.WriteLaneResponse]
     """Takes a free lane that begins with what ReadLane of another worker has sent. SNAPSHOT_REFUSED where that is damaged,
-    or not of this worker's fingerprint.
+    or not of this worker's fingerprint where that has to be.
     """
     DeleteSnapshots: _grpc.UnaryUnaryMultiCallable[_verifier_pb2.DeleteSnapshotsRequest, _verifier_pb2.DeleteSnapshotsResponse]
     """Removes snapshots from the store; names that are not there count as removed."""
@@ -107,7 +107,7 @@ class VerifierServiceAsyncStub(VerifierServiceStub):
     """
     WriteLane: _aio.StreamUnaryMultiCallable[_verifier_pb2.WriteLaneRequest, _verifier_pb2.WriteLaneResponse]  # type: ignore[assignment]
     """Takes a free lane that begins with what ReadLane of another worker has sent. SNAPSHOT_REFUSED where that is damaged,
-    or not of this worker's fingerprint.
+    or not of this worker's fingerprint where that has to be.
     """
     DeleteSnapshots: _aio.UnaryUnaryMultiCallable[_verifier_pb2.DeleteSnapshotsRequest, _verifier_pb2.DeleteSnapshotsResponse]  # type: ignore[assignment]
     """Removes snapshots from the store; names that are not there count as removed."""
@@ -206,7 +206,7 @@ class VerifierServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_verifier_pb2.WriteLaneResponse, _abc.Awaitable[_verifier_pb2.WriteLaneResponse]]:
         """Takes a free lane that begins with what ReadLane of another worker has sent. SNAPSHOT_REFUSED where that is damaged,
-        or not of this worker's fingerprint.
+        or not of this worker's fingerprint where that has to be.
         """
 
     @_abc_1.abstractmethod

@@ -2,7 +2,8 @@
 -- waiter of the tenant with the most of them makes way for a tenant that has fewer by two at least.
 -- KEYS    queue, waiters, usage, evicted
 -- ARGV    waiter_id, tenant, key_id, ticket ('': a new one), lease_ms, queue_length (0: whatever its length is),
---         wants (JSON: model, fingerprint, incarnation ('': any), refused: incarnations that cannot hold the session),
+--         wants (JSON: model, fingerprint, incarnation ('': any), model_digest ('': none, else any fingerprint of it),
+--         snapshot_store ('': none), refused: incarnations that cannot hold the session),
 --         may_clear (0: a waiter whose lease has lapsed still counts),
 --         reserved_bytes (of the lane that it waits for), max_sessions, max_reserved_bytes, key_max_sessions
 -- returns {'waiting', ticket}

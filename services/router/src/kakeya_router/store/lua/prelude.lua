@@ -318,12 +318,17 @@ local function purge(queue, waiters, now)
 end
 
 -- Whether what a waiter wants, as JSON holds it, can be had from a worker {incarnation, fingerprint, model,
--- snapshot_store}. An older router's waiter says no model, no incarnation and no snapshot store.
+-- snapshot_store, model_digest}. An older router's waiter says no model, no incarnation, no snapshot store and no model
+-- digest, which is of a model that it takes under another fingerprint, too.
 local function can_use(wants, worker)
   if (wants.incarnation or '') ~= '' and wants.incarnation ~= worker[1] then
     return false
   end
-  if (wants.model and wants.model ~= worker[3]) or (wants.fingerprint ~= '' and wants.fingerprint ~= worker[2]) then
+  if wants.model and wants.model ~= worker[3] then
+    return false
+  end
+  local is_same_model = (wants.model_digest or '') ~= '' and wants.model_digest == worker[5]
+  if wants.fingerprint ~= '' and wants.fingerprint ~= worker[2] and not is_same_model then
     return false
   end
   if (wants.snapshot_store or '') ~= '' and wants.snapshot_store ~= worker[4] then
@@ -359,8 +364,8 @@ local function comes_before(one, other)
   return one[2] < other[2]
 end
 
--- Who has the turn at each of some workers {incarnation, fingerprint, model, snapshot_store}: inside a tenant the oldest, between
--- tenants the one that holds the fewest bytes, then the older. Those whose lease has lapsed do not count if the line
+-- Who has the turn at each of some workers {incarnation, fingerprint, model, snapshot_store, model_digest}: inside a tenant
+-- the oldest, between tenants the one that holds the fewest bytes, then the older. Those whose lease has lapsed do not count if the line
 -- may be cleared of them, and leave it where they stood in the way. Who only asks whether anybody comes before
 -- `other` {bytes, ticket} is answered with what is known when the first such is found.
 -- Returns for each worker {bytes, ticket, id}, or false.
@@ -426,7 +431,7 @@ local function first_in_line(queue, waiters, usage, workers, now, may_clear, oth
   return firsts
 end
 
--- Whether it is somebody's turn at a worker {incarnation, fingerprint, model, snapshot_store}: a newcomer's
+-- Whether it is somebody's turn at a worker {incarnation, fingerprint, model, snapshot_store, model_digest}: a newcomer's
 -- (waiter_id ''), before whom nobody in the line comes, or that of a waiter who stands in it.
 local function has_turn(queue, waiters, usage, worker, tenant, waiter_id, now, may_clear)
   local me = {held_bytes(usage, tenant), '~'}  -- a newcomer's ticket is yet to come

@@ -33,7 +33,8 @@ for i = 13, #ARGV, 2 do
   record[ARGV[i]] = ARGV[i + 1]
 end
 local worker = redis.call('HMGET', KEYS[3],
-  'incarnation', 'slab_bytes', 'reserved_bytes', 'fingerprint', 'model', 'snapshot_store')
+  'incarnation', 'slab_bytes', 'reserved_bytes', 'fingerprint', 'model', 'snapshot_store',
+  'model_digest')
 if worker[1] ~= record['incarnation'] then
   return {'gone'}
 end
@@ -52,7 +53,7 @@ end
 if worker[2] - worker[3] < tonumber(bytes) or is_draining(KEYS[3]) then
   return {'full'}
 end
-local at = {worker[1], worker[4] or '', worker[5], worker[6]}
+local at = {worker[1], worker[4] or '', worker[5], worker[6], worker[7]}
 if not has_turn(KEYS[8], KEYS[9], KEYS[7], at, tenant, waiter_id, now, ARGV[10] == '1') then
   return {'wait'}
 end

@@ -8,9 +8,10 @@ end
 local workers, rooms = {}, {}
 for i = 4, #KEYS do
   local worker = redis.call('HMGET', KEYS[i],
-    'incarnation', 'fingerprint', 'worker_id', 'slab_bytes', 'reserved_bytes', 'lane_bytes', 'model', 'snapshot_store')
+    'incarnation', 'fingerprint', 'worker_id', 'slab_bytes', 'reserved_bytes', 'lane_bytes', 'model', 'snapshot_store',
+    'model_digest')
   if worker[1] and not is_draining(KEYS[i]) then
-    workers[#workers + 1] = {worker[1], worker[2] or '', worker[7], worker[8]}
+    workers[#workers + 1] = {worker[1], worker[2] or '', worker[7], worker[8], worker[9]}
     rooms[#rooms + 1] = {worker[3], worker[4] - worker[5] >= tonumber(worker[6])}
   end
 end
