@@ -246,3 +246,20 @@ async def test_in_the_line_it_takes_the_turn_at_any_worker_of_its_model(stack: S
     assert await standing(patient, free) == ("worker-b", OTHER, False)
     with pytest.raises(QueueTimedOut):
         await calls[0]
+
+
+async def test_a_fork_in_the_line_takes_such_a_turn_too(stack: Stack) -> None:
+    patient = await stack.router(admission="queue", queue_seconds=10)
+    worker = await stack.worker(patient, num_lanes=1)
+    source = await patient.session(**INEXACT)
+    await patient.append(source, range(8))
+    foreign = await stack.worker(patient, "worker-b", num_lanes=1, fingerprint=OTHER)
+    held = await patient.session(fingerprint=OTHER)
+    call = asyncio.create_task(patient.create(fork_from=api.ForkPoint(session_id=source, boundary=3)))
+    await asyncio.sleep(0.3)
+    assert not call.done()
+    await patient.close(held)
+    fork = await call
+    assert (fork.exact, fork.fingerprint, fork.history_length) == (False, OTHER, 3)
+    assert fork.session_id in foreign.lanes
+    assert set(worker.lanes) == {source}
