@@ -50,6 +50,7 @@ def _create(known: Known, chance: random.Random) -> Fields:
         pin=chance.randrange(8),
         on_overflow=api.OVERFLOW_POLICY_REFUSE,
         ttl_seconds=chance.randrange(1, 4),
+        inexact_resume=True,
         fork_from=api.ForkPoint(session_id=known.session_id(chance, may_be_foreign=True)),
     )
 
@@ -66,6 +67,7 @@ def _fork(known: Known, chance: random.Random) -> Fields:
         eos_token_ids=[1, 2],
         request_id=request_id,
         ttl_seconds=chance.randrange(1, 4),
+        inexact_resume=True,
     )
 
 
@@ -150,6 +152,7 @@ def _join(known: Known, chance: random.Random) -> Fields:
         "num_threads": 1,
         "weights": "int8",
         "fingerprint": "f" * 64,
+        "model_digest": "d" * 64,
         "exact": True,
     }
 

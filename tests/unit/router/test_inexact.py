@@ -5,6 +5,10 @@ from typing import Any
 
 import pytest
 
+from kakeya_router.fleet import Fleet
+from kakeya_router.store.connection import RedisConnection
+from kakeya_router.store.records import SessionRecord
+from kakeya_router.store.worker_store import WorkerStore
 from kakeya_shared.errors import NoWorker, QueueTimedOut, SnapshotRefused
 from kakeya_stubs.v1 import runtime_pb2 as api
 from tests.unit.router.fake_worker import BYTES_PER_TOKEN, FINGERPRINT, LANE_BYTES, FakeWorker, SnapshotFiles
@@ -98,13 +102,13 @@ async def test_an_answer_goes_on_with_the_tokens_that_it_has(stack: Stack, clien
     worker = await stack.worker(client)
     session_id = await client.session(**INEXACT)
     await client.append(session_id, [1, 2])
-    call = client.generating(session_id, 40)
+    call = client.generating(session_id, 2_000)
     responses = aiter(call)
     seen = [(await anext(responses)).token_id for _ in range(5)]
     foreign = await stack.worker(client, "worker-b", fingerprint=OTHER)
     await die(worker)
     seen += [response.token_id async for response in responses if response.HasField("token_id")]
-    assert seen == expected(2, 42)
+    assert seen == expected(2, 2_002)
     (request,) = foreign.generating
     assert len(request.previous_token_ids) >= 5
     assert list(request.previous_token_ids) == expected(2, 2 + len(request.previous_token_ids))
@@ -139,6 +143,40 @@ async def test_a_foreign_worker_that_does_not_read_its_snapshots_is_no_reason_to
         await client.generate(session_id, 1)
     await stack.worker(client, "worker-c", files=files)
     assert generated(await client.generate(session_id, 2)) == expected(length, length + 2)
+
+
+async def test_a_foreign_lane_that_is_too_small_is_no_fault_of_the_client(stack: Stack, client: Client) -> None:
+    worker = await stack.worker(client)
+    session_id = await client.session(**INEXACT)
+    await client.append(session_id, range(10))
+    await stack.worker(client, "worker-b", window=8, fingerprint=OTHER)
+    await lose(client, worker, session_id)
+    with pytest.raises(NoWorker):
+        await client.append(session_id, [10])
+    assert await standing(client, session_id) == ("", FINGERPRINT, True)
+
+
+async def test_who_reads_its_snapshots_may_be_of_another_fingerprint(stack: Stack, client: Client) -> None:
+    files = SnapshotFiles()
+    worker = await stack.worker(client, files=files)
+    await stack.worker(client, "worker-b", files=files, fingerprint=OTHER)
+    free, bound = await client.session(**INEXACT), await client.session(fingerprint=FINGERPRINT)
+    records = []
+    for session_id in (free, bound):
+        await lean_on_the_store(stack, client, session_id)
+        records.append(SessionRecord.from_hash(await stack.redis.hgetall(f"kakeya:{{tiny}}:session:{session_id}")))
+    await die(worker)
+    redis = RedisConnection(stack.url)
+    fleet = Fleet(WorkerStore(redis, worker_lease_seconds=60), lambda alive: None, interval_seconds=1)
+    try:
+        async with asyncio.timeout(10):
+            await fleet.look()
+            while fleet.worker(worker.incarnation) is not None:
+                await asyncio.sleep(0.05)
+                await fleet.look()
+    finally:
+        await redis.aclose()
+    assert [fleet.has_reader(record) for record in records] == [True, False]
 
 
 async def test_it_is_moved_where_only_its_lane_has_its_history(stack: Stack) -> None:
@@ -208,3 +246,20 @@ async def test_in_the_line_it_takes_the_turn_at_any_worker_of_its_model(stack: S
     assert await standing(patient, free) == ("worker-b", OTHER, False)
     with pytest.raises(QueueTimedOut):
         await calls[0]
+
+
+async def test_a_fork_in_the_line_takes_such_a_turn_too(stack: Stack) -> None:
+    patient = await stack.router(admission="queue", queue_seconds=10)
+    worker = await stack.worker(patient, num_lanes=1)
+    source = await patient.session(**INEXACT)
+    await patient.append(source, range(8))
+    foreign = await stack.worker(patient, "worker-b", num_lanes=1, fingerprint=OTHER)
+    held = await patient.session(fingerprint=OTHER)
+    call = asyncio.create_task(patient.create(fork_from=api.ForkPoint(session_id=source, boundary=3)))
+    await asyncio.sleep(0.3)
+    assert not call.done()
+    await patient.close(held)
+    fork = await call
+    assert (fork.exact, fork.fingerprint, fork.history_length) == (False, OTHER, 3)
+    assert fork.session_id in foreign.lanes
+    assert set(worker.lanes) == {source}

@@ -102,7 +102,7 @@ async def test_a_lane_goes_on_elsewhere_with_the_same_bits(stubs: list[Any], eng
 async def test_a_lane_goes_on_in_another_mode_where_that_may_be(
     stubs: list[Any], random_checkpoint: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lane_transfer, "_OVERHEAD_BYTES", 16 << 10)  # so that a lane of these few bytes is bounded
+    monkeypatch.setattr(lane_transfer, "_OVERHEAD_BYTES", 1 << 10)  # so that a lane of these few bytes is bounded
     wide = TorchVerifier(
         str(random_checkpoint), weights="float32", kv_dtype="auto", num_threads=1, cache_directory=None
     )

@@ -175,7 +175,10 @@ class Resuming:
                     raise
                 shunned.add(worker.incarnation)
                 _log.info("a worker does not resume a session", worker_id=worker.worker_id, error=repr(error))
-                refused.append(error if isinstance(error, InvalidField) else candidates.unreachable())
+                if isinstance(error, InvalidField) and not is_foreign:  # a foreign lane may be smaller
+                    refused.append(error)
+                else:
+                    refused.append(candidates.unreachable())
                 # Nothing was computed there: it is what it was.
                 unharmed = replace(seated, fingerprint=record.fingerprint, exact=record.exact)
                 record = await self.unseat(unharmed, claim)
