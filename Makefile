@@ -14,7 +14,7 @@ export PYTHONDONTWRITEBYTECODE :=
 .DEFAULT_GOAL := help
 .PHONY: help install kernel demo up test check lint types contracts proto proto-check vectors docs test-parts test-compose \
         test-heavy test-conformance bench-latency bench-int8 bench-memory fuzz overload chaos bench-slow-clients \
-        bench-admission bench-fairness bench-interference bench-fork bench-recovery bench-snapshots bench-quality bench-session bench-qwen3 bench-load bench-compare bench-engine evidence fuzz-http leavers-http overload-http bench-http nano nano-held-out
+        bench-admission bench-fairness bench-interference bench-fork bench-recovery bench-snapshots bench-quality bench-session bench-qwen3 bench-load bench-compare bench-engine bench-mlx evidence fuzz-http leavers-http overload-http bench-http nano nano-held-out
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -171,6 +171,9 @@ bench-compare: install ## turns beside a server that re-prefills and llama.cpp's
 
 bench-engine: install ## the engine beside transformers and llama.cpp, step by step (BENCH_JSON=FILE, OUTPUT=DIR; builds llama.cpp once)
 	@$(BIN)/python -m tests.benchmarks.engine_bench $(if $(BENCH_JSON),--json '$(BENCH_JSON)') $(if $(OUTPUT),--output '$(OUTPUT)')
+
+bench-mlx: install ## the MLX backend beside mlx-lm on one checkpoint: prefill, decode, 100 turns (ROUNDS=10, JSON=FILE)
+	@$(BIN)/python -m tests.benchmarks.mlx_bench $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(JSON),--json '$(JSON)')
 
 evidence: install ## the platform's tests and five minutes of a session, as a JSON file for a change (EVIDENCE_FLAGS='--seconds 60')
 	@$(BIN)/python ops/evidence.py $(EVIDENCE_FLAGS)

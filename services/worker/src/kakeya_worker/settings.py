@@ -31,10 +31,12 @@ class WorkerSettings(RpcServerSettings):
         help="the model: a directory with config.json and safetensors, an installed model (kakeya-nano), or a hub id"
     )
     backend: str = setting("torch", "verifier backend plugin", reason="the one that runs on every CPU")
-    weights: Literal["auto", "float32", "bfloat16", "int8"] = setting(
+    weights: Literal[
+        "auto", "float32", "bfloat16", "int8", "2bit", "3bit", "4bit", "5bit", "6bit", "8bit", "mxfp4", "mxfp8", "nvfp4"
+    ] = setting(
         "auto",
-        "mode of the weights",
-        reason="int8, the exact mode, where the CPU multiplies int8 exactly; else the checkpoint's own type",
+        "mode of the weights: int8 of torch alone; from 2bit on, of checkpoints that mlx-lm quantized so, on MLX",
+        reason="int8, the exact mode, where torch's CPU multiplies int8 exactly; else what the checkpoint has",
     )
     kv_dtype: Literal["auto", "float32", "bfloat16"] = setting(
         "auto", "type of K and V", reason="that of the weights; bfloat16 beside int8, for half the memory"

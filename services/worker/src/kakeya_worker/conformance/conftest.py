@@ -11,6 +11,7 @@ from kakeya_worker.conformance.declaration import NUMERIC_MUTATIONS, TOLERANCES,
 from kakeya_worker.conformance.subject import VERIFIERS, Case, Subject, cases, declaration
 
 _SUITE = Path(__file__).parent
+_FIRST_OF_FAMILY = {variant.family: variant for variant in reversed(VARIANTS)}.values()
 _TOLERANCES_OF_FIXTURE = {
     "float32": ("float32",),
     "bfloat16": ("bfloat16",),
@@ -66,10 +67,16 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Marks expected failures; one that no test bears is an error, where all tests were asked for."""
+    """Marks expected failures; one that no test bears is an error, where all tests were asked for.
+
+    What proves a family once more in a mode of floats is heavy: bits are another matter.
+    """
     ours = [item for item in items if isinstance(item, pytest.Function) and item.path.parent == _SUITE]
     unused = {(plugin, pattern) for plugin in _plugins(config) for pattern in declaration(plugin).expected_failures}
     for item in ours:
+        case = _case(item)
+        if case and case.mode.tolerance != "exact" and case.variant not in _FIRST_OF_FAMILY:
+            item.add_marker(pytest.mark.heavy)
         plugin = _plugin(item)
         for pattern, reason in declaration(plugin).expected_failures.items() if plugin else ():
             if fnmatch(f"{item.path.name}::{item.name}", pattern):
@@ -134,16 +141,22 @@ def _plugins(config: pytest.Config) -> list[str]:
     return named or plugins.names(VERIFIERS)
 
 
-def _plugin(item: pytest.Function) -> str | None:
+def _parameters(item: pytest.Item) -> dict[str, object]:
+    return item.callspec.params if hasattr(item, "callspec") else {}
+
+
+def _case(item: pytest.Item) -> Case | None:
+    """What a test examines, if it is one plugin with one checkpoint."""
+    values = (value[0] if isinstance(value, tuple) else value for value in _parameters(item).values())
+    return next((value for value in values if isinstance(value, Case)), None)
+
+
+def _plugin(item: pytest.Item) -> str | None:
     """The plugin that a test examines; None where it examines the suite itself."""
-    parameters = item.callspec.params if hasattr(item, "callspec") else {}
-    for name, value in parameters.items():
-        if name == "plugin" and isinstance(value, str):  # none where no plugin declares an environment
-            return value
-        case = value[0] if isinstance(value, tuple) else value
-        if isinstance(case, Case):
-            return case.plugin
-    return None
+    if case := _case(item):
+        return case.plugin
+    plugin = _parameters(item).get("plugin")
+    return plugin if isinstance(plugin, str) else None  # none where no plugin declares an environment
 
 
 def _coverage(name: str, declared: Declaration) -> list[str]:

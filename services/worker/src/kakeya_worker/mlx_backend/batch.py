@@ -20,7 +20,7 @@ class RowInBatch:
 
     Attributes:
         tokens: its tokens among those of the batch.
-        written: runs of its tokens, and the slots that their K and V are written to.
+        written: runs of its tokens among those of the batch, and the slots that their K and V are written to.
         sinks: slots of the sinks, one run or none.
         recent: slots of the other keys in the order of the history, at most two runs.
         visible: which of the keys each query sees, [queries, keys]; None where each sees all.
@@ -77,7 +77,7 @@ def _row_in_batch(row: Row, tokens: slice) -> RowInBatch:
     visible = row.visible
     return RowInBatch(
         tokens,
-        tuple(slot_runs(row.slots)),
+        tuple((slice(tokens.start + run.start, tokens.start + run.stop), slots) for run, slots in slot_runs(row.slots)),
         _slots(row, sinks),
         _slots(row, recent),
         None if visible.all() else mx.array(visible),

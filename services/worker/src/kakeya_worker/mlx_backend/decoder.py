@@ -61,6 +61,7 @@ class Stack(nn.Module):
         x = self.embed_tokens(batch.token_ids).astype(self.norm.weight.dtype)  # [tokens, hidden]
         for layer in self.layers:
             x = layer(x, batch, lanes)
+            mx.async_eval(x)  # computed while the next layers are described
         return self.norm(x[batch.last_tokens])
 
 
