@@ -42,7 +42,7 @@ class FileSnapshotStore:
             if memory is None or num_bytes > len(memory):
                 memory = made_memory(num_bytes).data
             end = 0
-            while num_read := file.readinto(memory[end:num_bytes]):
+            while num_read := file.readinto(memory[end:]):
                 end += num_read
             return memory[:end]
 
