@@ -147,7 +147,7 @@ bench-interference: install ## a session's tokens beside a long prefill, two wor
 bench-fork: install ## time to first token of 50 sessions on one 2,000-token prefix, by fork_from and prefilled (JSON=FILE; 4 GB)
 	@$(BIN)/python -m tests.benchmarks.fork_prefix $(if $(JSON),--json '$(JSON)')
 
-bench-recovery: install ## what a client notices when its worker is killed or stopped, and of a resume (ROUNDS=5, JSON=FILE)
+bench-recovery: install ## what a client notices when its worker is killed or stopped, and of a resume (ROUNDS=6, JSON=FILE)
 	@$(BIN)/python -m tests.benchmarks.recovery $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(JSON),--json '$(JSON)')
 
 bench-snapshots: install ## bytes of snapshots, park and resume beside a prefill, tokens of others meanwhile (JSON=FILE, ROUNDS=3, MODEL=DIR; 10 minutes, 4 GB)

@@ -84,10 +84,16 @@ async def measure(made: Runtime, window: int, num_rounds: int) -> Figures:
         sessions = {num_tokens: await client.create_session() for num_tokens in resumes}
         for num_tokens, session in sessions.items():
             await _fill(session, num_tokens)
-        for _ in range(num_rounds):
-            for num_tokens, times in resumes.items():
-                times.append(await _resume(made, client, sessions[num_tokens], window))
+        for number in range(num_rounds):
+            for num_tokens in _rotated(list(resumes), number):
+                resumes[num_tokens].append(await _resume(made, client, sessions[num_tokens], window))
     return figures
+
+
+def _rotated(lengths: list[int], number: int) -> list[int]:
+    """Who comes first changes from round to round: each kill leaves workers of other ages to the next session."""
+    first = number % len(lengths)
+    return lengths[first:] + lengths[:first]
 
 
 async def _longest_gap(
@@ -203,7 +209,7 @@ def _milliseconds(times: list[float]) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=6, help="a multiple of three is fair to all (default: 6)")
     parser.add_argument("--windows", default="64,2048")
     parser.add_argument("--json", type=Path, default=None, help="where to write the figures")
     arguments = parser.parse_args()
