@@ -22,6 +22,17 @@ def test_work_is_done_in_other_threads_and_its_errors_are_told() -> None:
     assert threads.close(TIMEOUT)
 
 
+def test_threads_begin_with_the_first_work() -> None:
+    before = threading.active_count()
+    threads = DaemonThreads(2, "test")
+    assert threading.active_count() == before
+    threads.submit(lambda: None).result(TIMEOUT)
+    threads.submit(lambda: None).result(TIMEOUT)
+    assert threading.active_count() == before + 2
+    assert threads.close(TIMEOUT)
+    assert DaemonThreads(2, "test").close(TIMEOUT), "there may have been none"
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has a niceness for each thread")
 def test_threads_stand_back_behind_the_others() -> None:
     threads = DaemonThreads(1, "test", niceness=3)

@@ -66,11 +66,14 @@ class TestLaneAhead:
             open_session(engine, f"more-{number}")
         assert populated == list(range(NUM_LANES))
 
-    def test_it_ends_with_the_engine(self, verifier: TorchVerifier) -> None:
+    def test_it_begins_and_ends_with_the_engine(self, populated: list[int], verifier: TorchVerifier) -> None:
+        before = set(threading.enumerate())
         engine = Engine(verifier, LaneGeometry(SINK, WINDOW, chunk=32), NUM_LANES, step_tokens=64)
+        assert not set(threading.enumerate()) - before
         engine.start()
+        await_equal(populated, [0])
         engine.shut_down()
-        assert not [thread for thread in threading.enumerate() if thread.name.startswith("lane-ahead")]
+        assert not set(threading.enumerate()) - before
 
 
 def await_equal(found: list[int], expected: list[int]) -> None:

@@ -13,7 +13,7 @@ _T = TypeVar("_T")
 
 
 class DaemonThreads:
-    """Does work in the order in which it comes.
+    """Does work in the order in which it comes; the threads begin with the first.
 
     Threads of a `concurrent.futures.ThreadPoolExecutor` are joined at exit, so that one that hangs keeps the process.
 
@@ -26,11 +26,8 @@ class DaemonThreads:
         self._closed = False
         self._closing = threading.Lock()
         self._waiting: SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = SimpleQueue()
-        self._threads = [
-            threading.Thread(target=self._work, name=f"{name}-{number}", daemon=True) for number in range(num_threads)
-        ]
-        for thread in self._threads:
-            thread.start()
+        self._names = [f"{name}-{number}" for number in range(num_threads)]
+        self._threads: list[threading.Thread] = []
 
     def submit(self, work: Callable[[], _T]) -> "Future[_T]":
         """What becomes of it; cancelled where `close` came first."""
@@ -39,6 +36,7 @@ class DaemonThreads:
             if self._closed:
                 future.cancel()
             else:
+                self._threads = self._threads or self._start()
                 self._waiting.put((future, work))
         return future
 
@@ -53,6 +51,12 @@ class DaemonThreads:
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
         return not any(thread.is_alive() for thread in self._threads)
+
+    def _start(self) -> list[threading.Thread]:
+        threads = [threading.Thread(target=self._work, name=name, daemon=True) for name in self._names]
+        for thread in threads:
+            thread.start()
+        return threads
 
     def _cancel_waiting(self) -> None:
         while True:

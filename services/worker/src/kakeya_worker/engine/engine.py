@@ -126,6 +126,7 @@ class Engine:
         return geometry.chunk / seconds if seconds else 0.0
 
     def start(self) -> None:
+        self.lanes.prepare_next()
         self._thread.start()
 
     def shut_down(self, grace_seconds: float = 0.0, *, until_empty: bool = False) -> None:

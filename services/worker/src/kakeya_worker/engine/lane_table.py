@@ -105,7 +105,7 @@ class LaneTable:
     Args:
         kv_bytes_per_token: bytes of one slot.
         retention: what sessions keep.
-        prepare: called with the index of the lane that is taken next, whenever it is another.
+        prepare: called with the index of the lane that is taken next, by `prepare_next` and whenever it is another.
     """
 
     def __init__(
@@ -127,7 +127,6 @@ class LaneTable:
         self._published: dict[str, LaneReport] = {}
         self._revision = 0
         self._lock = threading.Lock()
-        self._prepare_next()
 
     def open(self, session_id: str, epoch: int, options: SessionOptions, tenant: str) -> Occupant:
         """Takes a lane; repeated under the same epoch it changes nothing.
@@ -173,10 +172,11 @@ class LaneTable:
         if not self._free:
             raise NoCapacity(f"all {self.num_lanes} lanes are in use")
         taken = heapq.heappop(self._free)
-        self._prepare_next()
+        self.prepare_next()
         return taken
 
-    def _prepare_next(self) -> None:
+    def prepare_next(self) -> None:
+        """Calls `prepare`, while there is a lane to take."""
         if self._free:
             self._prepare(self._free[0])
 
