@@ -1,6 +1,7 @@
 """Files of snapshots: what comes back, how large they are, and what is refused."""
 
 import json
+import mmap
 import random
 from dataclasses import fields, replace
 from typing import Any
@@ -13,6 +14,7 @@ from kakeya_worker import snapshot_file
 from kakeya_worker.conformance.driving import open_session
 from kakeya_worker.engine.geometry import LaneGeometry
 from kakeya_worker.engine.lane import EMPTY_HISTORY, Lane, extended_digest
+from kakeya_worker.engine.made_memory import made_memory
 from kakeya_worker.engine.raw_numbers import RawNumbers
 from kakeya_worker.engine.retention import SessionOptions, sink_window
 from kakeya_worker.engine.snapshot import Snapshot, restore, take
@@ -69,6 +71,17 @@ def test_its_size_is_that_of_the_numbers(num_tokens: int) -> None:
     taken = snapshot(num_tokens)
     numbers = taken.contents.keys.nbytes + taken.contents.values.nbytes + taken.contents.final_hidden.nbytes
     assert 0 < len(snapshot_file.encode(taken)) - numbers - 12 * num_tokens < 2_048
+
+
+@pytest.mark.parametrize("num_tokens", [1, 5, 28, 4_000])
+def test_what_is_much_begins_where_memory_does(num_tokens: int) -> None:
+    """K and V of a file, by the same 64 bytes as in memory: CPUs may copy what lies a few bytes off far more slowly."""
+    length, header, positions, *_ = snapshot_file.pieces(snapshot(num_tokens))
+    assert (len(length) + len(header) + len(positions)) % 64 == 0
+    for num_bytes in (1, 5_000, 1 << 23):
+        memory = made_memory(num_bytes)
+        assert len(memory) == num_bytes
+        assert memory.ctypes.data % mmap.PAGESIZE == 0
 
 
 def test_one_wrong_bit_anywhere_is_found() -> None:

@@ -8,7 +8,13 @@ from kakeya_worker.engine.verifier import Memory
 
 
 def made_memory(num_bytes: int) -> Memory:
-    """New memory, [bytes]. Much of it has large pages where the system allows that, as numpy asks for them."""
-    memory = np.empty(num_bytes, np.uint8)
+    """New memory, [bytes], that begins with a page. Much of it has large pages where the system allows that, as numpy
+    asks for them.
+
+    Where a file's page and memory lie less than 32 bytes apart in theirs, some CPUs copy at a ninth of their speed
+    (`rep movsb` on AMD's Zen 3); numpy's own memory begins 16 bytes behind a page.
+    """
+    memory = np.empty(num_bytes + mmap.PAGESIZE, np.uint8)
     memory[:: mmap.PAGESIZE] = 0
-    return memory
+    start = -memory.ctypes.data % mmap.PAGESIZE
+    return memory[start : start + num_bytes]

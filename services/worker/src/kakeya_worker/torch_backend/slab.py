@@ -40,6 +40,9 @@ class Slab:
         self.keys = [torch.empty(shape, dtype=kv_dtype) for _ in range(num_layers)]
         self.values = [torch.empty(shape, dtype=kv_dtype) for _ in range(num_layers)]
         self.final_hidden = torch.empty((num_lanes, hidden_size), dtype=hidden_dtype)
+        # Views that are made once: a restore asks for its lane several times, and a model has dozens of layers.
+        self._raw_keys, self._raw_values = ([_raw(tensor) for tensor in each] for each in (self.keys, self.values))
+        self._raw_final_hidden = _raw(self.final_hidden)
 
     def populate_lane(self, lane: int) -> None:
         """Has the pages of a lane made, whatever it holds; any thread may ask."""
@@ -54,8 +57,8 @@ class Slab:
 
     def raw_lane(self, lane: int) -> RawLane:
         """The same memory."""
-        keys, values = ([_raw(tensor[lane]) for tensor in tensors] for tensors in (self.keys, self.values))
-        return RawLane(keys, values, _raw(self.final_hidden[lane]))
+        keys, values = ([raw[lane] for raw in each] for each in (self._raw_keys, self._raw_values))
+        return RawLane(keys, values, self._raw_final_hidden[lane])
 
 
 def _raw(tensor: Tensor) -> RawNumbers:
