@@ -135,7 +135,7 @@ def test_what_was_written_in_small_pages_leaves_memory(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_bytes(bytes(8 << 20))
     os.sync()
-    assert _pages_in_memory(file) == (8 << 20) // mmap.PAGESIZE
+    assert _pages_in_memory(file) > (4 << 20) // mmap.PAGESIZE  # the system may have taken some back already
     packed_file.drop_pages(file)
     assert _pages_in_memory(file) == 0 or _file_system(tmp_path) == "tmpfs"
 
