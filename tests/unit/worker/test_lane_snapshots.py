@@ -21,7 +21,7 @@ from kakeya_worker import snapshot_file
 from kakeya_worker.engine.engine import Engine
 from kakeya_worker.engine.operation import OpenLane
 from kakeya_worker.engine.retention import SessionOptions
-from kakeya_worker.engine.snapshot import Snapshot
+from kakeya_worker.engine.snapshot import TakenSnapshot
 from kakeya_worker.torch_backend import TorchVerifier
 from tests.unit.worker.engine_calls import (
     NUM_LANES,
@@ -74,14 +74,14 @@ def reading(verifier: TorchVerifier, engine: Engine, monkeypatch: pytest.MonkeyP
 
 
 @pytest.fixture
-def taken(engine: Engine, reading: Held, threads: ThreadPoolExecutor) -> "Future[Snapshot]":
+def taken(engine: Engine, reading: Held, threads: ThreadPoolExecutor) -> "Future[TakenSnapshot]":
     """On its way: it is being copied."""
     taken = threads.submit(engine.take_snapshot, "s", 1)
     assert reading.begun.wait(TIMEOUT)
     return taken
 
 
-def content(snapshot: Snapshot) -> bytes:
+def content(snapshot: TakenSnapshot) -> bytes:
     return snapshot_file.encode(snapshot)
 
 
@@ -97,13 +97,13 @@ def step_of_another(engine: Engine, length: int = LENGTH) -> None:
 # Taking
 
 
-def test_others_go_on_while_a_lane_is_copied(engine: Engine, reading: Held, taken: "Future[Snapshot]") -> None:
+def test_others_go_on_while_a_lane_is_copied(engine: Engine, reading: Held, taken: "Future[TakenSnapshot]") -> None:
     step_of_another(engine)
     reading.release()
     assert taken.result(TIMEOUT).length == LENGTH
 
 
-def test_what_would_write_to_the_lane_waits(engine: Engine, reading: Held, taken: "Future[Snapshot]") -> None:
+def test_what_would_write_to_the_lane_waits(engine: Engine, reading: Held, taken: "Future[TakenSnapshot]") -> None:
     append = start_append(engine, LENGTH, 40)
     step_of_another(engine)
     assert waits(append.future)
@@ -113,7 +113,7 @@ def test_what_would_write_to_the_lane_waits(engine: Engine, reading: Held, taken
     assert content(taken.result()) != content(engine.take_snapshot("s", 1))
 
 
-def test_what_waits_comes_in_its_order(engine: Engine, reading: Held, taken: "Future[Snapshot]") -> None:
+def test_what_waits_comes_in_its_order(engine: Engine, reading: Held, taken: "Future[TakenSnapshot]") -> None:
     """A stop that came after a generate is not done before it, which would then go on for ever."""
     generate, tokens = start_generate(engine, LENGTH, 10_000, number=1)
     second = start_append(engine, LENGTH, 1, number=1)
@@ -128,7 +128,7 @@ def test_what_waits_comes_in_its_order(engine: Engine, reading: Held, taken: "Fu
 
 
 def test_an_operation_that_is_cancelled_while_it_waits_ends(
-    engine: Engine, reading: Held, taken: "Future[Snapshot]"
+    engine: Engine, reading: Held, taken: "Future[TakenSnapshot]"
 ) -> None:
     generate, _ = start_generate(engine, LENGTH, 10_000)
     engine.cancel(generate)
@@ -137,7 +137,7 @@ def test_an_operation_that_is_cancelled_while_it_waits_ends(
 
 
 def test_a_higher_operation_that_waits_too_fences_the_lower(
-    engine: Engine, reading: Held, taken: "Future[Snapshot]"
+    engine: Engine, reading: Held, taken: "Future[TakenSnapshot]"
 ) -> None:
     lower, higher = (start_append(engine, LENGTH, 1, number=number) for number in (1, 2))
     reading.release()
@@ -158,13 +158,13 @@ def test_a_rewind_waits(engine: Engine, reading: Held, threads: ThreadPoolExecut
     assert taken.result(TIMEOUT).length == 20
 
 
-def test_a_stop_of_nothing_waits_for_nothing(engine: Engine, reading: Held, taken: "Future[Snapshot]") -> None:
+def test_a_stop_of_nothing_waits_for_nothing(engine: Engine, reading: Held, taken: "Future[TakenSnapshot]") -> None:
     assert engine.stop_operation("s", 1).result(TIMEOUT).state == state_of(LENGTH)
     reading.release()
 
 
 def test_two_copies_are_made_at_once(
-    engine: Engine, reading: Held, taken: "Future[Snapshot]", threads: ThreadPoolExecutor
+    engine: Engine, reading: Held, taken: "Future[TakenSnapshot]", threads: ThreadPoolExecutor
 ) -> None:
     other = threads.submit(engine.take_snapshot, "s", 1)
     while engine.lanes.find("s", 1).num_readings < 2:
@@ -176,7 +176,7 @@ def test_two_copies_are_made_at_once(
 
 
 def test_a_session_that_is_closed_meanwhile_leaves_no_snapshot(
-    engine: Engine, reading: Held, taken: "Future[Snapshot]"
+    engine: Engine, reading: Held, taken: "Future[TakenSnapshot]"
 ) -> None:
     """Its lane may be another's already."""
     append = start_append(engine, LENGTH, 1)
@@ -188,7 +188,7 @@ def test_a_session_that_is_closed_meanwhile_leaves_no_snapshot(
     assert isinstance(error_of(append.future), SessionNotFound)
 
 
-def test_a_session_that_came_back_is_another(engine: Engine, reading: Held, taken: "Future[Snapshot]") -> None:
+def test_a_session_that_came_back_is_another(engine: Engine, reading: Held, taken: "Future[TakenSnapshot]") -> None:
     engine.open("s", 2, SessionOptions()).result(TIMEOUT)
     reading.release()
     with pytest.raises(SessionNotFound):
@@ -209,7 +209,9 @@ def test_a_copy_that_fails_holds_nothing_up(engine: Engine, reading: Held, threa
     assert append.future.result(TIMEOUT).lane == state_of(LENGTH + 1)
 
 
-def test_an_engine_that_ends_leaves_nobody_waiting(engine: Engine, reading: Held, taken: "Future[Snapshot]") -> None:
+def test_an_engine_that_ends_leaves_nobody_waiting(
+    engine: Engine, reading: Held, taken: "Future[TakenSnapshot]"
+) -> None:
     append = start_append(engine, LENGTH, 1)
     engine.shut_down()
     assert waits(append.future)
@@ -228,7 +230,7 @@ def test_a_start_beyond_the_end_is_refused(engine: Engine, reading: Held) -> Non
 
 
 @pytest.fixture
-def whole(engine: Engine) -> Snapshot:
+def whole(engine: Engine) -> TakenSnapshot:
     """Of a session that is there no more."""
     open_session(engine)
     start_append(engine, 0, LENGTH).future.result(TIMEOUT)
@@ -247,7 +249,7 @@ def writing(verifier: TorchVerifier, engine: Engine, monkeypatch: pytest.MonkeyP
 
 
 @pytest.fixture
-def restored(engine: Engine, whole: Snapshot, writing: Held, threads: ThreadPoolExecutor) -> "Future[OpenLane]":
+def restored(engine: Engine, whole: TakenSnapshot, writing: Held, threads: ThreadPoolExecutor) -> "Future[OpenLane]":
     """On its way: its lane is being written to."""
     restored = threads.submit(engine.restore, "s", 2, [whole])
     assert writing.begun.wait(TIMEOUT)
@@ -270,7 +272,7 @@ def test_a_lane_that_is_restored_is_nobody_elses(engine: Engine, writing: Held, 
 
 
 def test_the_same_session_restored_twice_at_once_has_one_lane(
-    engine: Engine, whole: Snapshot, writing: Held, restored: "Future[OpenLane]", threads: ThreadPoolExecutor
+    engine: Engine, whole: TakenSnapshot, writing: Held, restored: "Future[OpenLane]", threads: ThreadPoolExecutor
 ) -> None:
     again = threads.submit(engine.restore, "s", 2, [whole])
     writing.release()
@@ -297,7 +299,7 @@ def test_an_engine_that_is_told_to_end_meanwhile_opens_nothing(
         restored.result(TIMEOUT)
 
 
-def test_a_lane_that_could_not_be_written_is_free_again(engine: Engine, whole: Snapshot, writing: Held) -> None:
+def test_a_lane_that_could_not_be_written_is_free_again(engine: Engine, whole: TakenSnapshot, writing: Held) -> None:
     def fail(*_: object) -> None:
         raise ValueError("of another shape")
 

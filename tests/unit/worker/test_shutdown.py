@@ -1,12 +1,11 @@
 """A worker that is asked to stop: routers take its sessions away while it waits, and it waits no longer than that."""
 
 import asyncio
-import errno
 import os
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from kakeya_stubs.worker.v1 import verifier_pb2 as pb
 from kakeya_stubs.worker.v1.verifier_pb2_grpc import VerifierServiceStub
 from kakeya_worker import program
 from kakeya_worker.settings import WorkerSettings
+from kakeya_worker.snapshot_store import GROUP
 from tests.unit.worker.test_registration import Registry, _heartbeat, _serving
 
 TIMEOUT = 30.0
@@ -175,23 +175,18 @@ async def test_when_all_routers_are_away_idle_sessions_are_left(
 
 
 async def test_a_store_that_hangs_keeps_no_process(random_checkpoint: Path, tmp_path: Path) -> None:
-    """A thread of the worker reads a pipe into which nobody writes."""
-    name = "tiny/tiny.one-1-0-00000000-20.safetensors"
-    pipe = tmp_path / name
-    pipe.parent.mkdir()
-    os.mkfifo(pipe)
+    begun = tmp_path / "begun"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(_hanging_store(tmp_path)), *sys.path])}
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
-    flags = ["--bind", address, "--snapshots", str(tmp_path), "--shutdown-grace-seconds", "1", *SIZES]
+    flags = ["--bind", address, "--snapshots", f"hanging://{begun}", "--shutdown-grace-seconds", "1", *SIZES]
     command = [sys.executable, "-m", "kakeya_worker", "--model", str(random_checkpoint), *flags]
-    process = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.PIPE)
+    process = await asyncio.create_subprocess_exec(*command, env=environment, stderr=asyncio.subprocess.PIPE)
     try:
         async with grpc.aio.insecure_channel(address) as channel:
-            request = pb.OpenSessionRequest(session_id="one", epoch=1, snapshots=[name])
-            writer = await _opened_pipe(VerifierServiceStub(channel), request, pipe)
+            await _await_reading(VerifierServiceStub(channel), begun.exists)
             process.send_signal(signal.SIGTERM)
             _, errors = await asyncio.wait_for(process.communicate(), TIMEOUT)
-            os.close(writer)
     finally:
         with suppress(ProcessLookupError):
             process.kill()
@@ -199,16 +194,40 @@ async def test_a_store_that_hangs_keeps_no_process(random_checkpoint: Path, tmp_
     assert b"the snapshot store hangs" in errors
 
 
-async def _opened_pipe(verifier: Any, request: pb.OpenSessionRequest, pipe: Path) -> int:
-    """Asks for a session until the worker has its model and reads the pipe; the pipe's other end."""
+def _hanging_store(directory: Path) -> Path:
+    """A plugin whose files cannot be opened, as those of a server that is gone."""
+    information = directory / "plugins" / "hanging_store-0.dist-info"
+    information.mkdir(parents=True)
+    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: hanging-store\nVersion: 0\n")
+    (information / "entry_points.txt").write_text(f"[{GROUP}]\nhanging = hanging_store:HangingStore\n")
+    (information.parent / "hanging_store.py").write_text(_HANGING_STORE)
+    return information.parent
+
+
+_HANGING_STORE = """
+import pathlib
+import threading
+
+class HangingStore:
+    identity = "hanging"
+
+    def __init__(self, url):
+        self._begun = pathlib.Path(url.removeprefix("hanging://"))
+
+    def open(self, name):
+        self._begun.touch()
+        threading.Event().wait()
+"""
+
+
+async def _await_reading(verifier: Any, is_begun: Callable[[], bool]) -> None:
+    """Asks for a session until the worker has its model and reads a snapshot."""
+    name = "tiny/tiny.one-1-0-00000000-20.safetensors"
+    request = pb.OpenSessionRequest(session_id="one", epoch=1, snapshots=[name])
     async with asyncio.timeout(TIMEOUT):
-        while True:
+        while not is_begun():
             call = verifier.OpenSession(request, wait_for_ready=True)
-            while not call.done():
-                try:
-                    return os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
-                except OSError as error:
-                    assert error.errno == errno.ENXIO  # nobody reads yet
+            while not call.done() and not is_begun():
                 await asyncio.sleep(0.02)
-            await asyncio.gather(call, return_exceptions=True)
-            await asyncio.sleep(0.05)
+            if call.done():
+                await asyncio.gather(call, return_exceptions=True)

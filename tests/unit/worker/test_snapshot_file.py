@@ -4,6 +4,8 @@ import json
 import mmap
 import random
 from dataclasses import fields, replace
+from io import BytesIO
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -17,22 +19,25 @@ from kakeya_worker.engine.lane import EMPTY_HISTORY, Lane, extended_digest
 from kakeya_worker.engine.made_memory import made_memory
 from kakeya_worker.engine.raw_numbers import RawNumbers
 from kakeya_worker.engine.retention import SessionOptions, sink_window
-from kakeya_worker.engine.snapshot import Snapshot, restore, take
+from kakeya_worker.engine.snapshot import Snapshot, TakenSnapshot, restore, take
 from kakeya_worker.engine.verifier import LaneContents
+from kakeya_worker.snapshot_file import FileSnapshot
 from kakeya_worker.torch_backend import TorchVerifier
 
 GEOMETRY = LaneGeometry(sink=4, window=28, chunk=32)
 RETENTION = sink_window(SessionOptions(), GEOMETRY)
 FINGERPRINT, MODEL_DIGEST = "f" * 64, "d" * 64
+ARRAYS = ("keys", "values", "final_hidden")
+NARROW = LaneContents(keys=np.empty(0, np.uint16), values=np.empty(0, np.uint16), final_hidden=np.empty(0, np.uint16))
 
 
-def snapshot(num_tokens: int, dtype: type[np.unsignedinteger[Any]] = np.uint16, start: int = 0) -> Snapshot:
+def snapshot(num_tokens: int, dtype: type[np.unsignedinteger[Any]] = np.uint16, start: int = 0) -> TakenSnapshot:
     draw = np.random.default_rng(num_tokens)
 
     def numbers(*shape: int) -> RawNumbers:
         return draw.integers(0, np.iinfo(dtype).max, shape, dtype=dtype, endpoint=True)
 
-    return Snapshot(
+    return TakenSnapshot(
         fingerprint=FINGERPRINT,
         model_digest=MODEL_DIGEST,
         sink=4,
@@ -47,12 +52,27 @@ def snapshot(num_tokens: int, dtype: type[np.unsignedinteger[Any]] = np.uint16, 
     )
 
 
-def same(one: Snapshot, other: Snapshot) -> bool:
+def opened(content: bytes) -> FileSnapshot:
+    return snapshot_file.opened(BytesIO(content))
+
+
+def loaded(content: bytes) -> TakenSnapshot:
+    """All of a file, which may come in several parts."""
+    found = opened(content)
+    parts = [replace(part, keys=part.keys.copy(), values=part.values.copy()) for part in found.parts()]
+    starts = accumulate((len(part.keys) for part in parts), initial=0)
+    assert [part.first_layer for part in parts] == list(starts)[:-1]
+    keys, values = (np.concatenate([getattr(part, name) for part in parts]) for name in ("keys", "values"))
+    facts = {f.name: getattr(found, f.name) for f in fields(Snapshot)}
+    return TakenSnapshot(**facts, contents=LaneContents(keys, values, found.final_hidden))
+
+
+def same(one: TakenSnapshot, other: TakenSnapshot) -> bool:
     arrays = (
         *((one.positions, other.positions), (one.token_ids, other.token_ids)),
-        *((getattr(one.contents, f.name), getattr(other.contents, f.name)) for f in fields(LaneContents)),
+        *((getattr(one.contents, name), getattr(other.contents, name)) for name in ARRAYS),
     )
-    plain = {f.name for f in fields(Snapshot)} - {"positions", "token_ids", "contents"}
+    plain = {f.name for f in fields(Snapshot)} - {"positions", "token_ids"}
     return all(a.dtype == b.dtype and np.array_equal(a, b) for a, b in arrays) and all(
         getattr(one, name) == getattr(other, name) for name in plain
     )
@@ -63,7 +83,19 @@ def same(one: Snapshot, other: Snapshot) -> bool:
 @pytest.mark.parametrize("start", [0, 100_000])
 def test_a_file_brings_the_snapshot_back(num_tokens: int, dtype: type[np.unsignedinteger[Any]], start: int) -> None:
     whole = snapshot(num_tokens, dtype, start)
-    assert same(snapshot_file.decode(snapshot_file.encode(whole)), whole)
+    assert same(loaded(snapshot_file.encode(whole)), whole)
+
+
+@pytest.mark.parametrize("part_bytes", [1, 1_000, 1_024, 1 << 20])
+@pytest.mark.parametrize("num_bytes", [0, 10_000], ids=["no memory", "memory"])
+def test_it_is_read_some_layers_after_others(monkeypatch: pytest.MonkeyPatch, part_bytes: int, num_bytes: int) -> None:
+    monkeypatch.setattr(snapshot_file, "_PART_BYTES", part_bytes)
+    whole = snapshot(8)  # a layer has 256 bytes of K and as many of V
+    content, memory = snapshot_file.encode(whole), made_memory(num_bytes)
+    assert same(loaded(content), whole)
+    parts = list(snapshot_file.opened(BytesIO(content), memory=memory).parts())
+    assert [len(part.keys) for part in parts] == {1: [1] * 3, 1_000: [1] * 3, 1_024: [2, 1], 1 << 20: [3]}[part_bytes]
+    assert all(np.shares_memory(part.keys, memory) == (num_bytes > 0) for part in parts)
 
 
 @pytest.mark.parametrize("num_tokens", [1, 32, 4_000])
@@ -90,7 +122,7 @@ def test_one_wrong_bit_anywhere_is_found() -> None:
         damaged = bytearray(content)
         damaged[at] ^= 1 << at % 8
         try:
-            found = snapshot_file.decode(bytes(damaged))
+            found = loaded(bytes(damaged))
         except SnapshotRefused:
             continue
         assert same(found, snapshot(5)), f"byte {at}"  # a space of the header's padding
@@ -99,7 +131,33 @@ def test_one_wrong_bit_anywhere_is_found() -> None:
 @pytest.mark.parametrize("cut", [0, 7, 8, 100, -1])
 def test_a_file_that_is_cut_short_is_refused(cut: int) -> None:
     with pytest.raises(SnapshotRefused):
-        snapshot_file.decode(snapshot_file.encode(snapshot(5))[:cut])
+        loaded(snapshot_file.encode(snapshot(5))[:cut])
+
+
+@pytest.mark.parametrize(
+    ("name", "entry"),
+    [
+        ("keys", {"shape": [3, 2, 5, 4]}),
+        ("keys", {"shape": [-3, -2, 5, 8]}),
+        ("keys", {"shape": [30, 20, 5, 8], "data_offsets": [40, 48_040]}),
+        ("values", {"dtype": "F16"}),
+        ("values", {"shape": [3, 10, 8]}),
+        ("values", {"shape": [2, 3, 5, 8]}),
+        ("values", {"data_offsets": [-480, 0]}),
+        ("keys", {"shape": [5, 2, 3, 8]}),
+        ("positions", {"shape": [2, 20], "dtype": "U32"}),
+        ("token_ids", {"data_offsets": [0, 20]}),
+    ],
+    ids=str,
+)
+def test_a_header_that_does_not_fit_what_follows_is_refused(name: str, entry: dict[str, Any]) -> None:
+    content = snapshot_file.encode(snapshot(5))
+    end = 8 + int.from_bytes(content[:8], "little")
+    header = json.loads(content[8:end])
+    header[name] |= entry
+    told = json.dumps(header).encode()
+    with pytest.raises(SnapshotRefused):
+        loaded(len(told).to_bytes(8, "little") + told + content[end:])
 
 
 def test_what_is_no_snapshot_is_refused() -> None:
@@ -107,7 +165,7 @@ def test_what_is_no_snapshot_is_refused() -> None:
     header = json.dumps({"__metadata__": {"format": "another"}}).encode()
     for content in (b"", draw.randbytes(500), b"\xff" * 500, len(header).to_bytes(8, "little") + header):
         with pytest.raises(SnapshotRefused):
-            snapshot_file.decode(content)
+            loaded(content)
 
 
 def test_a_digest_is_one_of_the_tokens_and_their_order() -> None:
@@ -118,7 +176,7 @@ def test_a_digest_is_one_of_the_tokens_and_their_order() -> None:
 def test_what_came_since_makes_a_whole_one(verifier: TorchVerifier) -> None:
     verifier.allocate(GEOMETRY, 2)
     session, target = open_session(verifier, GEOMETRY), open_session(verifier, GEOMETRY, 1)
-    taken: list[Snapshot] = []
+    taken: list[TakenSnapshot] = []
     for number in (1, 20, 40, 5, 13):
         session.append(range(number))
         taken.append(take(session.lane, verifier, taken[-1].length if taken else 0))
@@ -133,9 +191,8 @@ def test_what_is_of_another_type_becomes_as_the_lane_s(verifier: TorchVerifier) 
     session, target = open_session(verifier, GEOMETRY), open_session(verifier, GEOMETRY, 1)
     session.append(range(1, 50))
     taken = take(session.lane, verifier)
-    narrow = LaneContents(*(np.empty(0, np.uint16) for _ in fields(LaneContents)))
-    foreign = replace(taken, fingerprint=FINGERPRINT, contents=taken.contents.of_types(narrow))
-    restore([snapshot_file.decode(snapshot_file.encode(foreign))], target.lane, verifier, inexact=True)
+    foreign = replace(taken, fingerprint=FINGERPRINT, contents=taken.contents.of_types(NARROW))
+    restore([opened(snapshot_file.encode(foreign))], target.lane, verifier, inexact=True)
     held = take(target.lane, verifier)
     assert held.contents.keys.dtype == taken.contents.keys.dtype == np.uint32
     assert same(held, replace(taken, contents=foreign.contents.of_types(taken.contents)))
@@ -149,7 +206,7 @@ def test_snapshots_of_several_fingerprints_follow_one_another_where_that_may_be(
     early = take(session.lane, verifier)
     session.append(range(5))
     late = take(session.lane, verifier, early.length)
-    rounded = early.contents.of_types(LaneContents(*(np.empty(0, np.uint16) for _ in fields(LaneContents))))
+    rounded = early.contents.of_types(NARROW)
     chain = [replace(early, fingerprint=FINGERPRINT, contents=rounded), late]
     with pytest.raises(SnapshotRefused, match=FINGERPRINT):
         restore(chain, target.lane, verifier)
@@ -161,31 +218,23 @@ def test_snapshots_of_several_fingerprints_follow_one_another_where_that_may_be(
     assert np.array_equal(held.final_hidden, late.contents.final_hidden)
 
 
-def test_a_file_of_an_older_worker_is_of_no_known_model() -> None:
-    older = replace(snapshot(5), model_digest="")
-    header_bytes = int.from_bytes(snapshot_file.encode(older)[:8], "little")
-    header = json.loads(snapshot_file.encode(older)[8 : 8 + header_bytes])
-    assert header["__metadata__"].pop("model_digest") == ""
-    facts = {name: text for name, text in header["__metadata__"].items() if name != "xxh3_128"}
-    data = snapshot_file._read(snapshot_file.encode(older))[1]
-    header["__metadata__"]["xxh3_128"] = snapshot_file._checksum(facts, data)
-    text = json.dumps(header).encode().ljust(header_bytes)
-    content = header_bytes.to_bytes(8, "little") + text + snapshot_file.encode(older)[8 + header_bytes :]
-    assert same(snapshot_file.decode(content), older)
-
-
 class TestRefused:
     """A lane is as it was, and the message says why."""
 
     @pytest.fixture
-    def taken(self, verifier: TorchVerifier) -> Snapshot:
+    def taken(self, verifier: TorchVerifier) -> TakenSnapshot:
         verifier.allocate(GEOMETRY, 2)
         session = open_session(verifier, GEOMETRY)
         session.append(range(1, 50))
         return take(session.lane, verifier)
 
     def refusal(
-        self, verifier: TorchVerifier, taken: Snapshot, options: SessionOptions | None = None, *, inexact: bool = False
+        self,
+        verifier: TorchVerifier,
+        taken: TakenSnapshot,
+        options: SessionOptions | None = None,
+        *,
+        inexact: bool = False,
     ) -> str:
         lane = Lane(GEOMETRY, 1, sink_window(options or SessionOptions(), GEOMETRY))
         with pytest.raises(SnapshotRefused) as refused:
@@ -193,7 +242,7 @@ class TestRefused:
         assert (lane.length, lane.num_live_slots, lane.history_digest) == (0, 0, EMPTY_HISTORY)
         return str(refused.value)
 
-    def test_of_another_fingerprint(self, verifier: TorchVerifier, taken: Snapshot) -> None:
+    def test_of_another_fingerprint(self, verifier: TorchVerifier, taken: TakenSnapshot) -> None:
         foreign = replace(taken, fingerprint=FINGERPRINT)
         assert FINGERPRINT in self.refusal(verifier, foreign)
         lane = Lane(GEOMETRY, 1, sink_window(SessionOptions(), GEOMETRY))
@@ -202,28 +251,35 @@ class TestRefused:
 
     @pytest.mark.parametrize("model_digest", [MODEL_DIGEST, ""])
     def test_of_another_model_also_where_another_fingerprint_will_do(
-        self, verifier: TorchVerifier, taken: Snapshot, model_digest: str
+        self, verifier: TorchVerifier, taken: TakenSnapshot, model_digest: str
     ) -> None:
         foreign = replace(taken, fingerprint=FINGERPRINT, model_digest=model_digest)
         assert verifier.facts.model_digest in self.refusal(verifier, foreign, inexact=True)
 
     def test_where_nobody_knows_which_model_it_is(
-        self, verifier: TorchVerifier, taken: Snapshot, monkeypatch: pytest.MonkeyPatch
+        self, verifier: TorchVerifier, taken: TakenSnapshot, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(verifier, "facts", replace(verifier.facts, model_digest=""))
         foreign = replace(taken, fingerprint=FINGERPRINT, model_digest="")
         assert "digest" in self.refusal(verifier, foreign, inexact=True)
 
-    def test_of_another_retention(self, verifier: TorchVerifier, taken: Snapshot) -> None:
+    def test_of_another_retention(self, verifier: TorchVerifier, taken: TakenSnapshot) -> None:
         assert "4 + 28 tokens, not 2 + 28" in self.refusal(verifier, taken, SessionOptions(sink=2, window=28))
 
-    def test_of_another_shape(self, verifier: TorchVerifier, taken: Snapshot) -> None:
+    def test_of_fewer_layers(self, verifier: TorchVerifier, taken: TakenSnapshot) -> None:
+        fewer = replace(taken.contents, keys=taken.contents.keys[1:], values=taken.contents.values[1:])
+        assert "3 layers, not 4" in self.refusal(verifier, replace(taken, contents=fewer))
+        assert "not of this model" in self.refusal(
+            verifier, replace(taken, contents=replace(taken.contents, first_layer=1))
+        )
+
+    def test_of_another_shape(self, verifier: TorchVerifier, taken: TakenSnapshot) -> None:
         contents = replace(taken.contents, values=taken.contents.values[:, :, :, 1:])
         assert "not of this model" in self.refusal(verifier, replace(taken, contents=contents))
         wide = replace(taken.contents, final_hidden=taken.contents.final_hidden.astype(np.uint16))
         assert "not of this model" in self.refusal(verifier, replace(taken, contents=wide))
 
-    def test_that_lacks_a_token(self, verifier: TorchVerifier, taken: Snapshot) -> None:
+    def test_that_lacks_a_token(self, verifier: TorchVerifier, taken: TakenSnapshot) -> None:
         assert "all that is kept" in self.refusal(verifier, replace(taken, length=50))
         short = replace(taken, positions=taken.positions[1:], token_ids=taken.token_ids[1:])
         assert "all that is kept" in self.refusal(verifier, short)

@@ -1,15 +1,17 @@
 """Snapshot stores: every plugin that is installed keeps files whole, and says what it holds."""
 
+import os
 import resource
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 
 import fsspec
 import pytest
 
 from kakeya_shared import plugins
-from kakeya_worker.snapshot_store import GROUP, PIECE_BYTES, SnapshotStore, SnapshotStoreError, open_store
+from kakeya_worker.snapshot_store import GROUP, SnapshotStore, SnapshotStoreError, open_store
 
 NAME = "pool/pool.session-1-0-40.safetensors"
 
@@ -34,6 +36,11 @@ def names(store: SnapshotStore, prefix: str = "pool/") -> set[str]:
     return {file.name for file in store.files(prefix)}
 
 
+def read(store: SnapshotStore, name: str = NAME) -> bytes:
+    with closing(store.open(name)) as file:
+        return file.read(1 << 24) or b""
+
+
 def test_the_built_ins_come_in_by_the_plugins_door() -> None:
     assert {"file", "fsspec"} <= set(plugins.names(GROUP))
 
@@ -41,9 +48,7 @@ def test_the_built_ins_come_in_by_the_plugins_door() -> None:
 @pytest.mark.parametrize("content", [b"", b"x", bytes(range(256)) * 10_000], ids=len)
 def test_a_file_comes_back_whole(store: SnapshotStore, content: bytes) -> None:
     store.write(NAME, content)
-    assert store.read(NAME) == content
-    pieces = list(store.pieces(NAME))
-    assert (b"".join(pieces), max(map(len, pieces), default=0)) == (content, min(PIECE_BYTES, len(content)))
+    assert read(store) == content
     (file,) = store.files("pool/")
     assert (file.name, file.size_bytes) == (NAME, len(content))
     assert 0 <= file.age_seconds < 60
@@ -51,13 +56,13 @@ def test_a_file_comes_back_whole(store: SnapshotStore, content: bytes) -> None:
 
 def test_others_that_open_the_store_find_it(store: SnapshotStore, url: str) -> None:
     store.write(NAME, b"content")
-    assert open_store(url).read(NAME) == b"content"
+    assert read(open_store(url)) == b"content"
 
 
 def test_a_file_is_replaced(store: SnapshotStore) -> None:
     store.write(NAME, b"one")
     store.write(NAME, b"other")
-    assert store.read(NAME) == b"other"
+    assert read(store) == b"other"
     assert names(store) == {NAME}
 
 
@@ -75,9 +80,25 @@ def test_what_is_deleted_is_gone_and_may_be_deleted_again(store: SnapshotStore) 
     store.delete([NAME, "pool/never-1-0-1.safetensors"])
     assert names(store) == set()
     with pytest.raises(SnapshotStoreError, match=r"40\.safetensors"):
-        store.read(NAME)
-    with pytest.raises(SnapshotStoreError, match=r"40\.safetensors"):
-        list(store.pieces(NAME))
+        store.open(NAME)
+
+
+def test_a_file_is_read_from_any_place(store: SnapshotStore) -> None:
+    store.write(NAME, b"0123", b"456789")
+    memory = bytearray(3)
+    with closing(store.open(NAME)) as file:
+        assert file.seek(0, os.SEEK_END) == 10
+        assert (file.seek(5), file.readinto(memoryview(memory)), bytes(memory)) == (5, 3, b"567")
+        assert (file.seek(1), file.read(2)) == (1, b"12")
+        assert (file.seek(9), file.readinto(memoryview(memory)), file.readinto(memoryview(memory))) == (9, 1, 0)
+
+
+def test_a_file_that_is_open_stays_as_it_was(store: SnapshotStore) -> None:
+    store.write(NAME, b"one")
+    with closing(store.open(NAME)) as file:
+        store.write(NAME, b"another")
+        store.delete([NAME])
+        assert file.read(100) == b"one"
 
 
 def test_several_threads_write_at_once(store: SnapshotStore) -> None:
@@ -87,7 +108,7 @@ def test_several_threads_write_at_once(store: SnapshotStore) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert {name: store.read(name) for name in names(store)} == contents
+    assert {name: read(store, name) for name in names(store)} == contents
 
 
 def test_half_written_files_have_names_of_their_own(tmp_path: Path) -> None:
@@ -101,7 +122,7 @@ def test_half_written_files_have_names_of_their_own(tmp_path: Path) -> None:
             store.write(NAME, b"after", bytes(1 << 20))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert store.read(NAME) == b"before"
+    assert read(store) == b"before"
     assert names(store) == {NAME}
     (tmp_path / "pool" / "left.0123456789abcdef.part").touch()
     assert names(store) == {NAME, "pool/left.0123456789abcdef.part"}

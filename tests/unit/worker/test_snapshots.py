@@ -1,9 +1,11 @@
 """Sessions that are written, restored, rewound and reconciled on an engine with a real model."""
 
 import asyncio
+import errno
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -171,18 +173,37 @@ async def test_opening_again_changes_nothing(engine: Engine, snapshots: Snapshot
         await snapshots.restore("r", 0, [name], "", inexact=False)
 
 
+@pytest.mark.parametrize("at", [-3, 20_000], ids=["what is looked at first", "K"])
 async def test_a_damaged_snapshot_is_refused_and_takes_no_lane(
-    engine: Engine, snapshots: Snapshots, store: FileSnapshotStore
+    engine: Engine, snapshots: Snapshots, store: FileSnapshotStore, tmp_path: Path, at: int
 ) -> None:
     prepare(engine, 20)
     name = (await write(snapshots)).name
-    content = bytearray(store.read(name))
-    content[-3] ^= 1
+    content = bytearray((tmp_path / name).read_bytes())
+    content[at] ^= 1
     store.write(name, bytes(content))
     with pytest.raises(SnapshotRefused, match=r"20\.safetensors: its checksum"):
         await restore(snapshots, name)
     assert "r" not in engine.lanes
     assert engine.lanes.totals().num_lanes_in_use == 1
+
+
+async def test_a_disk_that_fails_in_the_middle_is_told_and_takes_no_lane(
+    engine: Engine, snapshots: Snapshots, store: FileSnapshotStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Failing(BytesIO):
+        def readinto(self, memory: Any, /) -> int:
+            if self.tell() > 20_000:
+                raise OSError(errno.EIO, "Input/output error")
+            return super().readinto(memory)
+
+    prepare(engine, 20)
+    name = (await write(snapshots)).name
+    with monkeypatch.context() as patched, pytest.raises(SnapshotStoreUnavailable, match="Input/output"):
+        patched.setattr(store, "open", lambda name: Failing((tmp_path / name).read_bytes()))
+        await restore(snapshots, name)
+    assert engine.lanes.totals().num_lanes_in_use == 1
+    assert (await restore(snapshots, name)).state == state_of(20)
 
 
 async def test_a_snapshot_that_does_not_begin_at_the_beginning_is_refused(engine: Engine, snapshots: Snapshots) -> None:
@@ -269,15 +290,26 @@ async def test_without_a_store_there_are_no_snapshots(engine: Engine) -> None:
 
 @pytest.mark.parametrize(
     "damaged",
-    [lambda content: b"", lambda content: content[:-1], lambda content: content[:-1] + bytes([content[-1] ^ 1])],
-    ids=["empty", "cut off", "another last byte"],
+    [
+        lambda content: b"",
+        lambda content: content[:-1],
+        lambda content: content[:-1] + bytes([content[-1] ^ 1]),
+        lambda content: content[:20_000] + bytes([content[20_000] ^ 1]) + content[20_001:],
+        lambda content: b" " + content[1:],
+        lambda content: content[:500] + b"-" + content[501:],
+    ],
+    ids=["empty", "cut off", "another last byte", "another byte of K", "another length", "another header"],
 )
 async def test_what_cannot_be_read_back_is_no_snapshot(
-    engine: Engine, store: FileSnapshotStore, monkeypatch: pytest.MonkeyPatch, damaged: Callable[[bytes], bytes]
+    engine: Engine,
+    store: FileSnapshotStore,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    damaged: Callable[[bytes], bytes],
 ) -> None:
     prepare(engine, 20)
     snapshots = Snapshots(engine, store)
-    monkeypatch.setattr(store, "pieces", lambda name: iter([damaged(bytes(store.read(name)))]))
+    monkeypatch.setattr(store, "open", lambda name: BytesIO(damaged((tmp_path / name).read_bytes())))
     with pytest.raises(SnapshotStoreUnavailable, match="read back"):
         await write(snapshots)
 

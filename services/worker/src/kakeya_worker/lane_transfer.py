@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
+from io import BytesIO
 
 from kakeya_shared.errors import NoCapacity, SnapshotRefused
 from kakeya_worker import snapshot_file
@@ -59,10 +60,10 @@ class LaneTransfer:
             raise NoCapacity("every lane is in use")
         lane_bytes = totals.lane_bytes * (_INEXACT_GROWTH if inexact else 1)
         most = lane_bytes + self._engine.lanes.geometry.num_slots * _TOKEN_BYTES + _OVERHEAD_BYTES
-        content = bytearray()
+        content = BytesIO()
         async for part in parts:
-            content += part
-            if len(content) > most:
+            content.write(part)
+            if content.tell() > most:
                 raise SnapshotRefused(f"it has more than the {most} bytes of a lane")
-        whole = await asyncio.to_thread(snapshot_file.decode, content)
+        whole = snapshot_file.opened(content)
         return await asyncio.to_thread(self._engine.restore, session_id, epoch, [whole], tenant, inexact=inexact)

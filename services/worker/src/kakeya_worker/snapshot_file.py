@@ -1,6 +1,11 @@
-"""Snapshots as files: safetensors with a checksum, read without trusting them."""
+"""Snapshots as files: safetensors with checksums, read without trusting them."""
 
 import json
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -8,12 +13,15 @@ import xxhash
 from numpy.typing import NDArray
 
 from kakeya_shared.errors import SnapshotRefused
+from kakeya_worker.engine.made_memory import made_memory
 from kakeya_worker.engine.raw_numbers import RawNumbers
-from kakeya_worker.engine.snapshot import Snapshot
-from kakeya_worker.engine.verifier import LaneContents
+from kakeya_worker.engine.snapshot import Snapshot, TakenSnapshot
+from kakeya_worker.engine.verifier import LaneContents, Memory
+from kakeya_worker.snapshot_store import OpenFile, SnapshotStoreError
 
-FORMAT = "kakeya-snapshot-2"
+FORMAT = "kakeya-snapshot-3"
 _MAX_HEADER_BYTES = 1 << 20
+_LENGTH_BYTES = 8
 _TYPES: dict[str, np.dtype[Any]] = {
     "BF16": np.dtype("<u2"),
     "F32": np.dtype("<u4"),
@@ -21,16 +29,20 @@ _TYPES: dict[str, np.dtype[Any]] = {
     "U32": np.dtype("<u4"),
 }
 _INTEGERS = ("sink", "window", "start", "length")
+# What a file has much of, and the facts that tell its checksums. The rest is read, and checked, when it is opened.
+_CHECKSUMS = {"keys": "keys_xxh3_128", "values": "values_xxh3_128"}
 # Of K in the file; see `made_memory` for what a worse place costs.
 _ALIGNMENT_BYTES = 64
+# Of K and V at a time, if a layer has no more: as much as caches hold, so that memory is read and written once.
+_PART_BYTES = 1 << 20
 
 
-def encode(snapshot: Snapshot) -> bytes:
+def encode(snapshot: TakenSnapshot) -> bytes:
     """A file's content: little-endian, K and V [layers, kv_heads, tokens, head_dim] in the order of the history."""
     return b"".join(pieces(snapshot))
 
 
-def pieces(snapshot: Snapshot) -> list[bytes | memoryview]:
+def pieces(snapshot: TakenSnapshot) -> list[bytes | memoryview]:
     """A file's content, not joined: that is a copy of all of it, and holds up all threads."""
     contents = snapshot.contents
     data = {  # each is aligned to its numbers
@@ -48,6 +60,7 @@ def pieces(snapshot: Snapshot) -> list[bytes | memoryview]:
         "refuses_overflow": json.dumps(snapshot.refuses_overflow),
         "history_digest": snapshot.history_digest.hex(),
         **{name: str(getattr(snapshot, name)) for name in _INTEGERS},
+        **{fact: _told(arrays[name].shape, arrays[name]).hexdigest() for name, fact in _CHECKSUMS.items()},
     }
     entries: dict[str, Any] = {"__metadata__": {**facts, "xxh3_128": _checksum(facts, arrays)}}
     at = 0
@@ -55,62 +68,179 @@ def pieces(snapshot: Snapshot) -> list[bytes | memoryview]:
         entries[name] = {"dtype": data[name][0], "shape": array.shape, "data_offsets": (at, at + array.nbytes)}
         at += array.nbytes
     header = json.dumps(entries).encode()
-    header += b" " * (-(8 + len(header) + arrays["positions"].nbytes) % _ALIGNMENT_BYTES)
-    return [len(header).to_bytes(8, "little"), header, *(_bytes(array) for array in arrays.values())]
+    header += b" " * (-(_LENGTH_BYTES + len(header) + arrays["positions"].nbytes) % _ALIGNMENT_BYTES)
+    return [len(header).to_bytes(_LENGTH_BYTES, "little"), header, *(_bytes(array) for array in arrays.values())]
 
 
-def decode(content: bytes | bytearray | memoryview) -> Snapshot:
-    """What `encode` made a file of; its arrays are views of the content.
+def is_same(file: OpenFile, pieces: Sequence[bytes | memoryview]) -> bool:
+    """Whether a file is what `pieces` made; its header tells the checksums of the rest. Raises SnapshotStoreError."""
+    length, header, *_ = pieces
+    with _translated():
+        if file.read(_LENGTH_BYTES) != length or file.read(len(header)) != header:
+            return False
+    try:
+        for _ in opened(file).parts():
+            continue
+    except SnapshotRefused:
+        return False
+    return True
+
+
+@dataclass(frozen=True)
+class _Tensor:
+    """Where a file has one, and of which type and shape."""
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    start: int
+
+    @classmethod
+    def of(cls, data: range, dtype: str, shape: list[int], data_offsets: list[int]) -> "_Tensor":
+        """By what the header says of one in the file's data; raises KeyError, TypeError or ValueError."""
+        start, end = data_offsets
+        found = cls(_TYPES[dtype], tuple(shape), data.start + start)
+        if min(start, *shape) < 0 or found.num_bytes != end - start or end > len(data):
+            raise ValueError(f"{dtype} {shape} does not take {start} to {end} of {len(data)} bytes")
+        return found
+
+    @property
+    def num_bytes(self) -> int:
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    def layers(self, start: int, end: int) -> "_Tensor":
+        """A part of one whose first axis is that."""
+        part = (end - start, *self.shape[1:])
+        return _Tensor(self.dtype, part, self.start + start * math.prod(self.shape[1:]) * self.dtype.itemsize)
+
+    def read(self, file: OpenFile, memory: Memory) -> NDArray[Any]:
+        """Into the first of the memory; raises ValueError or SnapshotStoreError."""
+        memory = memory[: self.num_bytes]
+        num_read = 0
+        with _translated():
+            file.seek(self.start)
+            while num_read < self.num_bytes:
+                more = file.readinto(memory.data[num_read:])
+                if not more:
+                    raise ValueError("it is cut short")
+                num_read += more
+        return memory.view(self.dtype).reshape(self.shape)
+
+
+@dataclass(frozen=True)
+class FileSnapshot(Snapshot):
+    """One in a file that is open, whose K and V are read when they are wanted.
+
+    Attributes:
+        name: of the file, for messages.
+        final_hidden: see `LaneContents`.
+    """
+
+    name: str
+    final_hidden: RawNumbers
+    _file: OpenFile
+    _tensors: Mapping[str, _Tensor]
+    _checksums: Mapping[str, str]
+    _memory: Memory | None
+
+    def parts(self) -> Iterator[LaneContents]:
+        """See `Snapshot.parts`. Raises SnapshotStoreError, too."""
+        much = {name: self._tensors[name] for name in _CHECKSUMS}
+        told = {name: _told(tensor.shape) for name, tensor in much.items()}
+        num_layers, layer_bytes = much["keys"].shape[0], sum(each.layers(0, 1).num_bytes for each in much.values())
+        num_at_once = max(1, min(num_layers, _PART_BYTES // max(1, layer_bytes)))
+        memory = self._memory
+        if memory is None or len(memory) < num_at_once * layer_bytes:
+            memory = made_memory(num_at_once * layer_bytes)
+        for start in range(0, num_layers, num_at_once):
+            layers = self._layers(start, min(num_layers, start + num_at_once), memory)
+            for name, array in layers.items():
+                told[name].update(_bytes(array))
+            yield LaneContents(**layers, final_hidden=self.final_hidden, first_layer=start)
+        if {name: each.hexdigest() for name, each in told.items()} != self._checksums:
+            raise SnapshotRefused(f"{self.name}: its checksum does not fit: it is damaged")
+
+    def _layers(self, start: int, end: int, memory: Memory) -> dict[str, RawNumbers]:
+        found, at = {}, 0
+        with _refused(self.name):
+            for name in _CHECKSUMS:
+                part = self._tensors[name].layers(start, end)
+                found[name] = part.read(self._file, memory[at:])
+                at += part.num_bytes
+        return found
+
+
+def opened(file: OpenFile, name: str = "the snapshot", memory: Memory | None = None) -> FileSnapshot:
+    """What `pieces` made a file of, as long as that is open.
+
+    Args:
+        memory: may be used for K and V, if it is large enough.
 
     Raises:
         SnapshotRefused: it is damaged, or no snapshot of this format.
+        SnapshotStoreError: it cannot be read.
     """
-    try:
-        facts, data = _read(content)
+    with _refused(name):
+        facts, tensors = _header(file)
         if facts["format"] != FORMAT:
-            raise SnapshotRefused(f"its format is {facts['format']!r}, not {FORMAT!r}")
-        if facts.pop("xxh3_128") != _checksum(facts, data):
-            raise SnapshotRefused("its checksum does not fit: it is damaged")
-        return Snapshot(
+            raise SnapshotRefused(f"{name}: its format is {facts['format']!r}, not {FORMAT!r}")
+        little = {
+            each: tensor.read(file, np.empty(tensor.num_bytes, np.uint8))
+            for each, tensor in tensors.items()
+            if each not in _CHECKSUMS
+        }
+        if facts.pop("xxh3_128") != _checksum(facts, little):
+            raise SnapshotRefused(f"{name}: its checksum does not fit: it is damaged")
+        shape = tensors["keys"].shape
+        if tensors["values"].shape[:3] != shape[:3] or len(shape) != 4 or shape[2] != len(little["positions"]):
+            raise ValueError(f"K of {shape}, V of {tensors['values'].shape}")
+        return FileSnapshot(
             fingerprint=facts["fingerprint"],
-            model_digest=facts.get("model_digest", ""),  # of an older worker: for its own fingerprint only
+            model_digest=facts["model_digest"],
             refuses_overflow=bool(json.loads(facts["refuses_overflow"])),
             history_digest=bytes.fromhex(facts["history_digest"]),
-            positions=data["positions"],
-            token_ids=data["token_ids"].astype(np.int64),
-            contents=LaneContents(data["keys"], data["values"], data["final_hidden"]),
-            **{name: int(facts[name]) for name in _INTEGERS},
+            positions=little["positions"],
+            token_ids=little["token_ids"].astype(np.int64),
+            name=name,
+            final_hidden=little["final_hidden"],
+            _file=file,
+            _tensors=tensors,
+            _checksums={each: facts[fact] for each, fact in _CHECKSUMS.items()},
+            _memory=memory,
+            **{each: int(facts[each]) for each in _INTEGERS},
         )
-    except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
-        raise SnapshotRefused(f"it is no snapshot: {error!r}") from error
 
 
-def _read(content: bytes | bytearray | memoryview) -> tuple[dict[str, str], dict[str, NDArray[Any]]]:
-    num_bytes = int.from_bytes(content[:8], "little")
-    if num_bytes > min(_MAX_HEADER_BYTES, len(content)):
-        raise ValueError(f"its header has {num_bytes} bytes")
-    header = json.loads(bytes(content[8 : 8 + num_bytes]))
+def _header(file: OpenFile) -> tuple[dict[str, str], dict[str, _Tensor]]:
+    with _translated():
+        file_bytes = file.seek(0, os.SEEK_END)
+        file.seek(0)
+        num_bytes = int.from_bytes(file.read(_LENGTH_BYTES) or b"", "little")
+        if num_bytes > _MAX_HEADER_BYTES:
+            raise ValueError(f"its header has {num_bytes} bytes")
+        header = json.loads(file.read(num_bytes) or b"")
     facts = dict(header.pop("__metadata__"))
-    body = memoryview(content)[8 + num_bytes :]
-    return facts, {name: _array(body, **entry) for name, entry in header.items()}
+    data = range(_LENGTH_BYTES + num_bytes, file_bytes)
+    return facts, {name: _Tensor.of(data, **entry) for name, entry in header.items()}
 
 
-def _array(body: memoryview, dtype: str, shape: list[int], data_offsets: list[int]) -> NDArray[Any]:
-    start, end = data_offsets
-    array: NDArray[Any] = np.frombuffer(body[start:end], dtype=_TYPES[dtype]).reshape(shape)
-    return array
-
-
-def _checksum(facts: dict[str, str], data: dict[str, NDArray[Any]]) -> str:
-    """XXH3, 128 bits, of all facts, and of all tensors with their names and shapes.
+def _checksum(facts: Mapping[str, str], arrays: Mapping[str, NDArray[Any]]) -> str:
+    """XXH3, 128 bits, of all facts, those of K's and V's checksums among them, and of the other tensors.
 
     It is against damage: who can write into the store can write snapshots.
     """
     told = xxhash.xxh3_128(json.dumps(facts, sort_keys=True).encode())
-    for name in sorted(data):
-        told.update(f"{name} {data[name].shape}".encode())
-        told.update(_bytes(data[name]))
+    for name in sorted(arrays.keys() - _CHECKSUMS.keys()):
+        told.update(name.encode())
+        told.update(_told(arrays[name].shape, arrays[name]).digest())
     return told.hexdigest()
+
+
+def _told(shape: tuple[int, ...], *arrays: NDArray[Any]) -> xxhash.xxh3_128:
+    """XXH3 of a tensor, as far as it is known."""
+    told = xxhash.xxh3_128(f"{shape}".encode())
+    for array in arrays:
+        told.update(_bytes(array))
+    return told
 
 
 def _bytes(array: NDArray[Any]) -> memoryview:
@@ -119,3 +249,20 @@ def _bytes(array: NDArray[Any]) -> memoryview:
 
 def _float_type(numbers: RawNumbers) -> str:
     return "BF16" if numbers.dtype.itemsize == 2 else "F32"
+
+
+@contextmanager
+def _refused(name: str) -> Iterator[None]:
+    """What Python says of content that makes no sense, as SnapshotRefused."""
+    try:
+        yield
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
+        raise SnapshotRefused(f"{name}: it is no snapshot: {error!r}") from error
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise SnapshotStoreError(f"it cannot be read: {error}") from error

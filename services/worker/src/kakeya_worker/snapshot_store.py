@@ -4,7 +4,7 @@ A store is found by the entry point group `kakeya.snapshot_store`; the entry poi
 and methods of `SnapshotStore`.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
 from urllib.parse import urlsplit
@@ -12,7 +12,6 @@ from urllib.parse import urlsplit
 from kakeya_shared import plugins
 
 GROUP = "kakeya.snapshot_store"
-PIECE_BYTES = 1 << 20
 INSTALL = "pip install 'kakeya-worker[snapshots]'"
 
 
@@ -27,6 +26,18 @@ class StoredFile:
     name: str
     size_bytes: int
     age_seconds: float
+
+
+class OpenFile(Protocol):
+    """A file's content, which is read from any place on, as Python's own binary files are; may raise OSError."""
+
+    def seek(self, offset: int, whence: int = 0, /) -> int: ...
+
+    def read(self, size: int, /) -> bytes | None: ...
+
+    def readinto(self, memory: memoryview, /) -> int | None: ...
+
+    def close(self) -> None: ...
 
 
 class SnapshotStore(Protocol):
@@ -53,16 +64,8 @@ class SnapshotStore(Protocol):
         """
         ...
 
-    def read(self, name: str, memory: memoryview | None = None) -> bytes | memoryview:
-        """The content of a file.
-
-        Args:
-            memory: where it may be put if it fits; a part of it is returned then.
-        """
-        ...
-
-    def pieces(self, name: str) -> Iterator[bytes]:
-        """The same, in pieces of PIECE_BYTES at most: who only looks at it needs no memory for all of it."""
+    def open(self, name: str) -> OpenFile:
+        """A file to read, as it is now: whoever has it open goes on with it when it is replaced or deleted."""
         ...
 
     def delete(self, names: Iterable[str]) -> None:

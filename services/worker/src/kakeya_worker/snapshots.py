@@ -3,21 +3,21 @@
 import asyncio
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
 import structlog
-import xxhash
 
-from kakeya_shared.errors import InvalidField, SnapshotRefused, SnapshotStoreUnavailable
+from kakeya_shared.errors import InvalidField, SnapshotStoreUnavailable
 from kakeya_worker import snapshot_file
 from kakeya_worker.daemon_threads import DaemonThreads
 from kakeya_worker.engine.engine import Engine
 from kakeya_worker.engine.made_memory import made_memory
 from kakeya_worker.engine.operation import OpenLane
-from kakeya_worker.engine.snapshot import Snapshot, memory_for
+from kakeya_worker.engine.snapshot import Snapshot, TakenSnapshot, memory_for
+from kakeya_worker.engine.verifier import Memory
 from kakeya_worker.snapshot_store import SnapshotStore, SnapshotStoreError
 
 # What routers make of pools and session ids; no name leaves the store's root.
@@ -26,9 +26,8 @@ _NAME = re.compile(rf"{_PREFIX.pattern}\.safetensors")
 _SUFFIX = ".safetensors"
 _MAX_NAMES = 1024
 _NUM_THREADS = 2
-# Kept by each thread that reads, at most: a file that fits costs no new pages, which take longer than it does.
+# Kept by each thread that reads, at most: what fits costs no new pages, which take longer than it does.
 _READING_BYTES = 8 << 20
-_ALIGNMENT_BYTES = 64
 # Nobody waits for what is written as he does for the next token, or for a session to be read.
 _WRITING_NICENESS = 10
 
@@ -57,8 +56,8 @@ class Snapshots:
         self._engine = engine
         self._store = store
         self._reading = DaemonThreads(_NUM_THREADS, "snapshot-reader")
-        num_bytes = min(_READING_BYTES, 2 * engine.lanes.totals().lane_bytes) if store else 0
-        self._memories = [made_memory(num_bytes).data for _ in range(_NUM_THREADS)]
+        num_bytes = min(_READING_BYTES, engine.lanes.totals().lane_bytes) if store else 0
+        self._memories = [made_memory(num_bytes) for _ in range(_NUM_THREADS)]
         # By themselves, since a session waits for them: they never wait for the store.
         self._copying = DaemonThreads(_NUM_THREADS, "lane-copier")
         self._writing = DaemonThreads(_NUM_THREADS, "snapshot-writer", niceness=_WRITING_NICENESS)
@@ -106,8 +105,8 @@ class Snapshots:
         store = self._usable_store()
 
         def restored() -> OpenLane:
-            with self._reading_memory() as memory:
-                snapshots = _read(store, names, memory)
+            with self._reading_memory() as memory, ExitStack() as files:
+                snapshots = [files.enter_context(_opened(store, name, memory)) for name in names]
                 return self._engine.restore(session_id, epoch, snapshots, tenant, inexact=inexact)
 
         return await _done(self._reading, restored)
@@ -130,7 +129,7 @@ class Snapshots:
         await _done(self._writing, lambda: store.delete(names))
 
     @contextmanager
-    def _reading_memory(self) -> Iterator[memoryview]:
+    def _reading_memory(self) -> Iterator[Memory]:
         """For one of the threads that read: there is one for each."""
         memory = self._memories.pop()
         try:
@@ -151,38 +150,20 @@ async def _done(threads: DaemonThreads, work: Callable[[], _T]) -> _T:
         raise SnapshotStoreUnavailable(f"the snapshot store does not work: {error}") from error
 
 
-def _written(store: SnapshotStore, prefix: str, snapshot: Snapshot) -> WrittenSnapshot:
+def _written(store: SnapshotStore, prefix: str, snapshot: TakenSnapshot) -> WrittenSnapshot:
     pieces = snapshot_file.pieces(snapshot)
     name = f"{prefix}-{snapshot.length}{_SUFFIX}"
     store.write(name, *pieces)
-    if _digest(store.pieces(name)) != _digest(pieces):
-        raise SnapshotStoreError(f"{name}: what was read back is not what was written")
+    with closing(store.open(name)) as file:
+        if not snapshot_file.is_same(file, pieces):
+            raise SnapshotStoreError(f"{name}: what was read back is not what was written")
     return WrittenSnapshot(name, snapshot.length, sum(map(len, pieces)))
 
 
-def _read(store: SnapshotStore, names: Iterable[str], memory: memoryview) -> list[Snapshot]:
-    """Their numbers are in the memory, as far as there is room."""
-    snapshots = []
-    for name in names:
-        content = store.read(name, memory)
-        memory = memory[-(-len(content) // _ALIGNMENT_BYTES) * _ALIGNMENT_BYTES :]
-        snapshots.append(_decoded(name, content))
-    return snapshots
-
-
-def _decoded(name: str, content: bytes | memoryview) -> Snapshot:
-    try:
-        return snapshot_file.decode(content)
-    except SnapshotRefused as refused:
-        raise SnapshotRefused(f"{name}: {refused.message}") from refused
-
-
-def _digest(pieces: Iterable[bytes | memoryview]) -> bytes:
-    """Of all of them together."""
-    told = xxhash.xxh3_128()
-    for piece in pieces:
-        told.update(piece)
-    return told.digest()
+@contextmanager
+def _opened(store: SnapshotStore, name: str, memory: Memory) -> Iterator[Snapshot]:
+    with closing(store.open(name)) as file:
+        yield snapshot_file.opened(file, name, memory)
 
 
 def _check_names(names: Sequence[str]) -> None:

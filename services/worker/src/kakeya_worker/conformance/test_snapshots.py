@@ -1,5 +1,7 @@
 """Snapshots: a lane that was taken and restored is the same lane to the bit, wherever and however often."""
 
+from io import BytesIO
+
 import numpy as np
 import pytest
 
@@ -9,7 +11,7 @@ from kakeya_worker.conformance.measure import agree
 from kakeya_worker.conformance.subject import Subject
 from kakeya_worker.engine import snapshot
 from kakeya_worker.engine.geometry import LaneGeometry
-from kakeya_worker.engine.snapshot import Snapshot
+from kakeya_worker.engine.snapshot import Snapshot, TakenSnapshot
 from kakeya_worker.engine.verifier import Verifier
 
 GEOMETRY = LaneGeometry(sink=4, window=40, chunk=32)
@@ -18,8 +20,8 @@ SOURCE, TARGET, NUM_LANES = 2, 0, 3
 _each_length = pytest.mark.parametrize("num_tokens", [1, 30, 44, 150], ids=lambda number: f"{number}-tokens")
 
 
-def through_a_file(taken: Snapshot) -> Snapshot:
-    return snapshot_file.decode(snapshot_file.encode(taken))
+def through_a_file(taken: TakenSnapshot) -> Snapshot:
+    return snapshot_file.opened(BytesIO(snapshot_file.encode(taken)))
 
 
 def restored(subject: Subject, verifier: Verifier, *taken: Snapshot, geometry: LaneGeometry = GEOMETRY) -> Session:
@@ -44,6 +46,18 @@ def test_a_restored_session_goes_on_with_the_same_bits(subject: Subject, num_tok
         *(session.append(subject.variant.history(number, number)).tobytes() for number in (100, 3)),
     ] == expected
     assert (session.lane.length, session.lane.history_digest) == (source.lane.length, source.lane.history_digest)
+
+
+def test_layers_may_come_one_after_another(subject: Subject, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshot_file, "_PART_BYTES", 1)
+    source = open_session(subject.verifier(GEOMETRY, NUM_LANES), GEOMETRY, SOURCE)
+    source.append(subject.variant.history(150))
+    taken = snapshot.take(source.lane, source.verifier)
+    num_parts = sum(1 for _ in through_a_file(taken).parts())
+    assert num_parts == len(taken.contents.keys) > 1
+    session = restored(subject, source.verifier, through_a_file(taken))
+    again = snapshot.take(session.lane, source.verifier)
+    assert snapshot_file.encode(again) == snapshot_file.encode(taken)
 
 
 def test_snapshots_of_what_came_since_make_a_whole_one(subject: Subject) -> None:

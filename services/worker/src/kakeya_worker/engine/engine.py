@@ -45,7 +45,7 @@ from kakeya_worker.engine.retention import RetentionPolicy, SessionOptions, sink
 from kakeya_worker.engine.row import Row
 from kakeya_worker.engine.sampling import TokenDetail, choose, token_detail
 from kakeya_worker.engine.scheduler import Scheduler, Step
-from kakeya_worker.engine.snapshot import Snapshot
+from kakeya_worker.engine.snapshot import Snapshot, TakenSnapshot
 from kakeya_worker.engine.step_budget import StepBudget
 from kakeya_worker.engine.step_fitting import measure_steps
 from kakeya_worker.engine.verifier import Memory, Verifier
@@ -166,7 +166,7 @@ class Engine:
         Blocks: the caller's thread copies, while others' steps go on.
 
         Args:
-            snapshots: a whole one, and all since.
+            snapshots: a whole one, and all since. They are read while they are copied.
             inexact: snapshots of another fingerprint of the model will do.
 
         Raises:
@@ -176,7 +176,7 @@ class Engine:
         """
         return self._snapshots.restore(session_id, epoch, snapshots, tenant, inexact=inexact)
 
-    def take_snapshot(self, session_id: str, epoch: int, start: int = 0, memory: Memory | None = None) -> Snapshot:
+    def take_snapshot(self, session_id: str, epoch: int, start: int = 0, memory: Memory | None = None) -> TakenSnapshot:
         """What a session keeps from a history index on.
 
         Blocks: the caller's thread copies, while others' steps go on, and what would write to the lane waits. Where an

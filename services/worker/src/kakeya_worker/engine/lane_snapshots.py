@@ -13,7 +13,7 @@ from kakeya_worker.engine.lane import Lane
 from kakeya_worker.engine.lane_table import LaneTable, Occupant
 from kakeya_worker.engine.operation import OpenLane
 from kakeya_worker.engine.retention import SessionOptions
-from kakeya_worker.engine.snapshot import Snapshot
+from kakeya_worker.engine.snapshot import Snapshot, TakenSnapshot
 from kakeya_worker.engine.verifier import Memory, Verifier
 
 
@@ -36,10 +36,10 @@ class LaneSnapshots:
         self._verifier = verifier
         self._prepare_opening = prepare_opening
 
-    def take(self, session_id: str, epoch: int, start: int, memory: Memory | None) -> Snapshot:
+    def take(self, session_id: str, epoch: int, start: int, memory: Memory | None) -> TakenSnapshot:
         """See `Engine.take_snapshot`."""
         found = self._commands.call(lambda: self._begin(session_id, epoch, start, memory), is_long=True).result()
-        if isinstance(found, Snapshot):
+        if isinstance(found, TakenSnapshot):
             return found
         try:
             taken = snapshot.take(found.lane, self._verifier, start, memory)
@@ -64,7 +64,7 @@ class LaneSnapshots:
 
     # The rest runs on the engine's thread.
 
-    def _begin(self, session_id: str, epoch: int, start: int, memory: Memory | None) -> Snapshot | Occupant:
+    def _begin(self, session_id: str, epoch: int, start: int, memory: Memory | None) -> TakenSnapshot | Occupant:
         """All of it where an operation runs, which will not wait; else who has the lane, which is his to copy."""
         occupant = self._lanes.find(session_id, epoch)
         if start > occupant.lane.length:

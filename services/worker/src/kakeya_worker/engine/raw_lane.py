@@ -42,12 +42,14 @@ class RawLane:
         Raises:
             ValueError: it does not fit; nothing is written.
         """
+        layers = slice(contents.first_layer, contents.first_layer + len(contents.keys))
+        shape = (len(self.keys[layers]), *self._shape(len(slots))[1:])
         for raw in (contents.keys, contents.values):
-            _check(raw, self._shape(len(slots)), self.keys[0].dtype)
+            _check(raw, shape, self.keys[0].dtype)
         _check(contents.final_hidden, self.final_hidden.shape, self.final_hidden.dtype)
         runs = slot_runs(slots)
-        for layers, raw in ((self.keys, contents.keys), (self.values, contents.values)):
-            for held, layer in zip(layers, raw, strict=True):
+        for each, raw in ((self.keys, contents.keys), (self.values, contents.values)):
+            for held, layer in zip(each[layers], raw, strict=True):
                 for tokens, run in runs:
                     held[:, run] = layer[:, tokens]
         self.final_hidden[:] = contents.final_hidden

@@ -1,7 +1,8 @@
 """Snapshots: a session's lane and position, whole or since an earlier one, as values that go anywhere."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
@@ -23,7 +24,7 @@ _Number = TypeVar("_Number", bound=np.generic)
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class Snapshot(ABC):
     """What a session kept at one length of its history, without what an earlier snapshot holds.
 
     Attributes:
@@ -35,7 +36,6 @@ class Snapshot:
         history_digest: of all tokens; see `kakeya_worker.engine.lane.extended_digest`.
         positions: history indices of what is in it, ascending; [tokens].
         token_ids: [tokens].
-        contents: K and V of these tokens, and the final hidden vector of the last.
     """
 
     fingerprint: str
@@ -48,10 +48,33 @@ class Snapshot:
     history_digest: bytes
     positions: Integers
     token_ids: Integers
+
+    @abstractmethod
+    def parts(self) -> Iterator[LaneContents]:
+        """K and V of these tokens, some layers after others, and with each the final hidden vector of the last token.
+        One is not to be used any more when the next is asked for.
+
+        Raises:
+            SnapshotRefused: it is damaged, which may turn out at the end.
+        """
+
+
+@dataclass(frozen=True)
+class TakenSnapshot(Snapshot):
+    """One in memory.
+
+    Attributes:
+        contents: all of it.
+    """
+
     contents: LaneContents
 
+    def parts(self) -> Iterator[LaneContents]:
+        """See `Snapshot.parts`."""
+        yield self.contents
 
-def take(lane: Lane, verifier: Verifier, start: int = 0, memory: Memory | None = None) -> Snapshot:
+
+def take(lane: Lane, verifier: Verifier, start: int = 0, memory: Memory | None = None) -> TakenSnapshot:
     """Copies what a lane keeps of its history from an index on. Nothing may write to the lane meanwhile.
 
     Args:
@@ -59,7 +82,7 @@ def take(lane: Lane, verifier: Verifier, start: int = 0, memory: Memory | None =
     """
     positions = lane.held(start)
     slots = lane.retention.slots(positions)
-    return Snapshot(
+    return TakenSnapshot(
         fingerprint=verifier.facts.fingerprint,
         model_digest=verifier.facts.model_digest,
         sink=lane.retention.sink,
@@ -89,8 +112,8 @@ def restore(snapshots: Sequence[Snapshot], lane: Lane, verifier: Verifier, *, in
         inexact: snapshots of other fingerprints of the model will do; their numbers become as the lane's.
 
     Raises:
-        SnapshotRefused: they do not follow one another, are of another fingerprint, retention or shape, or do not hold
-            what is kept at the last one's length. The lane's slots may have been written to.
+        SnapshotRefused: they do not follow one another, are of another fingerprint, retention or shape, are damaged, or
+            do not hold what is kept at the last one's length. The lane's slots may have been written to.
     """
     for snapshot in snapshots:
         _check_kind(snapshot, lane.retention)
@@ -127,15 +150,20 @@ def _check_order(snapshots: Sequence[Snapshot]) -> None:
 
 
 def _write(snapshot: Snapshot, are_kept: Booleans, lane: Lane, verifier: Verifier) -> None:
-    """Raises ValueError. What is kept are few runs; none is copied on its way, but to become of another type."""
-    contents = snapshot.contents
+    """Raises ValueError or SnapshotRefused. What is kept are few runs; none is copied on its way, but to become of
+    another type.
+    """
+    held = verifier.read_lane(lane.index, _NO_SLOTS)
     is_foreign = snapshot.fingerprint != verifier.facts.fingerprint
-    for run in _runs(are_kept):
-        slots = lane.retention.slots(snapshot.positions[run])
-        part = LaneContents(contents.keys[:, :, run], contents.values[:, :, run], contents.final_hidden)
-        if is_foreign:
-            part = part.of_types(verifier.read_lane(lane.index, _NO_SLOTS))
-        verifier.write_lane(lane.index, slots, part)
+    runs = [(run, lane.retention.slots(snapshot.positions[run])) for run in _runs(are_kept)]
+    num_layers = 0
+    for part in snapshot.parts():
+        num_layers += len(part.keys)
+        for run, slots in runs:
+            kept = replace(part, keys=part.keys[:, :, run], values=part.values[:, :, run])
+            verifier.write_lane(lane.index, slots, kept.of_types(held) if is_foreign else kept)
+    if num_layers != len(held.keys):
+        raise ValueError(f"it has {num_layers} layers, not {len(held.keys)}")
 
 
 def _check_kinship(snapshot: Snapshot, facts: ModelFacts, *, inexact: bool) -> None:

@@ -56,17 +56,20 @@ Memory = NDArray[np.uint8]
 
 @dataclass(frozen=True)
 class LaneContents:
-    """What some slots of a lane hold: copies, as raw numbers, bfloat16 as the 16 bits that it has.
+    """What some slots of a lane hold, in all layers or in some: copies, as raw numbers, bfloat16 as the 16 bits that it
+    has.
 
     Attributes:
         keys: after norm and RoPE, rotated at their own index; [layers, kv_heads, slots, head_dim] uint16 or uint32.
         values: as keys, without norm and RoPE.
         final_hidden: after the last norm, of the lane's last token; [hidden] uint16 or uint32.
+        first_layer: of those that are in it.
     """
 
     keys: RawNumbers
     values: RawNumbers
     final_hidden: RawNumbers
+    first_layer: int = 0
 
     def of_types(self, other: Self) -> Self:
         """The same numbers in the types of another's: bfloat16 becomes float32 as it is, float32 is rounded."""
@@ -143,7 +146,8 @@ class Verifier(Protocol):
         ...
 
     def write_lane(self, lane: int, slots: Integers, contents: LaneContents) -> None:
-        """Puts contents that were read, here or by another worker of the model, into the slots in their order.
+        """Puts contents that were read, here or by another worker of the model, into the slots in their order; other
+        layers than those in it stay as they are.
 
         Any thread may ask, as long as nobody else uses the lane meanwhile; steps of other lanes may go on.
 

@@ -5,11 +5,11 @@ import secrets
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from io import FileIO
 from pathlib import Path
 
-from kakeya_worker.engine.made_memory import made_memory
 from kakeya_worker.replacing import replacing
-from kakeya_worker.snapshot_store import PIECE_BYTES, SnapshotStoreError, StoredFile
+from kakeya_worker.snapshot_store import SnapshotStoreError, StoredFile
 
 _IDENTITY_FILE = "store-id"
 
@@ -36,20 +36,9 @@ class FileSnapshotStore:
                 file.writelines(pieces)
             _sync_directory(path.parent)
 
-    def read(self, name: str, memory: memoryview | None = None) -> memoryview:
-        with _translated(), (self._root / name).open("rb", buffering=0) as file:
-            num_bytes = os.fstat(file.fileno()).st_size
-            if memory is None or num_bytes > len(memory):
-                memory = made_memory(num_bytes).data
-            end = 0
-            while num_read := file.readinto(memory[end:]):
-                end += num_read
-            return memory[:end]
-
-    def pieces(self, name: str) -> Iterator[bytes]:
-        with _translated(), (self._root / name).open("rb", buffering=0) as file:
-            while piece := file.read(PIECE_BYTES):
-                yield piece
+    def open(self, name: str) -> FileIO:
+        with _translated():
+            return (self._root / name).open("rb", buffering=0)
 
     def delete(self, names: Iterable[str]) -> None:
         with _translated():

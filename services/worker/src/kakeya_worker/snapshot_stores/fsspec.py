@@ -5,11 +5,12 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
+from io import BytesIO
 from typing import Any
 
 import fsspec
 
-from kakeya_worker.snapshot_store import PIECE_BYTES, SnapshotStoreError, StoredFile
+from kakeya_worker.snapshot_store import SnapshotStoreError, StoredFile
 
 
 class FsspecSnapshotStore:
@@ -28,18 +29,11 @@ class FsspecSnapshotStore:
             self._files.makedirs(path.rsplit("/", 1)[0], exist_ok=True)
             self._files.pipe_file(path, b"".join(pieces))
 
-    def read(self, name: str, memory: memoryview | None = None) -> bytes:
-        del memory  # file systems return bytes of their own
+    def open(self, name: str) -> BytesIO:
+        """All of it at once: object stores take long for each request."""
         path = self._path(name)
         with _translated(path):
-            content: bytes = self._files.cat_file(path)
-            return content
-
-    def pieces(self, name: str) -> Iterator[bytes]:
-        path = self._path(name)
-        with _translated(path), self._files.open(path, "rb") as file:
-            while piece := file.read(PIECE_BYTES):
-                yield piece
+            return BytesIO(self._files.cat_file(path))
 
     def delete(self, names: Iterable[str]) -> None:
         for name in names:
