@@ -86,7 +86,7 @@ def test_a_file_brings_the_snapshot_back(num_tokens: int, dtype: type[np.unsigne
     assert same(loaded(snapshot_file.encode(whole)), whole)
 
 
-@pytest.mark.parametrize("part_bytes", [1, 1_000, 1_024, 1 << 20])
+@pytest.mark.parametrize("part_bytes", [1, 1_000, 1_024, 1 << 22])
 @pytest.mark.parametrize("num_bytes", [0, 10_000], ids=["no memory", "memory"])
 def test_it_is_read_some_layers_after_others(monkeypatch: pytest.MonkeyPatch, part_bytes: int, num_bytes: int) -> None:
     monkeypatch.setattr(snapshot_file, "_PART_BYTES", part_bytes)
@@ -94,7 +94,7 @@ def test_it_is_read_some_layers_after_others(monkeypatch: pytest.MonkeyPatch, pa
     content, memory = snapshot_file.encode(whole), made_memory(num_bytes)
     assert same(loaded(content), whole)
     parts = list(snapshot_file.opened(BytesIO(content), memory=memory).parts())
-    assert [len(part.keys) for part in parts] == {1: [1] * 3, 1_000: [1] * 3, 1_024: [2, 1], 1 << 20: [3]}[part_bytes]
+    assert [len(part.keys) for part in parts] == {1: [1] * 3, 1_000: [1] * 3, 1_024: [2, 1], 1 << 22: [3]}[part_bytes]
     assert all(np.shares_memory(part.keys, memory) == (num_bytes > 0) for part in parts)
 
 

@@ -33,8 +33,8 @@ _INTEGERS = ("sink", "window", "start", "length")
 _CHECKSUMS = {"keys": "keys_xxh3_128", "values": "values_xxh3_128"}
 # Of K in the file; see `made_memory` for what a worse place costs.
 _ALIGNMENT_BYTES = 64
-# Of K and V at a time, if a layer has no more: as much as caches hold, so that memory is read and written once.
-_PART_BYTES = 1 << 20
+# Of K and V at a time, if a layer has no more: enough that what is done for each is nothing, and no memory to speak of.
+_PART_BYTES = 4 << 20
 
 
 def encode(snapshot: TakenSnapshot) -> bytes:

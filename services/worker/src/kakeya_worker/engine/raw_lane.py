@@ -73,12 +73,13 @@ def slot_runs(slots: Integers) -> list[tuple[slice, slice]]:
 
     To copy run by run is as fast as memory.
     """
-    starts = [0, *(np.flatnonzero(np.diff(slots) != 1) + 1).tolist(), len(slots)]
-    first = slots.tolist()
+    if not len(slots):
+        return []
+    starts = [0, *(np.flatnonzero(np.diff(slots) != 1) + 1).tolist()]
+    firsts = slots[starts].tolist()
     return [
-        (slice(start, end), slice(first[start], first[start] + end - start))
-        for start, end in pairwise(starts)
-        if start < end
+        (slice(start, end), slice(first, first + end - start))
+        for first, (start, end) in zip(firsts, pairwise([*starts, len(slots)]), strict=True)
     ]
 
 

@@ -181,7 +181,8 @@ def _check_kinship(snapshot: Snapshot, facts: ModelFacts, *, inexact: bool) -> N
 
 def _runs(are_kept: Booleans) -> list[slice]:
     """Where what is kept begins and ends, ascending."""
-    edges = np.flatnonzero(np.diff(are_kept, prepend=False, append=False))
+    framed = np.concatenate([[False], are_kept, [False]])
+    edges = np.flatnonzero(framed[1:] != framed[:-1])
     return [slice(start, end) for start, end in edges.reshape(-1, 2).tolist()]
 
 
