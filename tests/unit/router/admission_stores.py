@@ -11,7 +11,9 @@ from kakeya_router.store.keys import PoolKeys
 from kakeya_router.store.limits import UNLIMITED, Limits
 from kakeya_router.store.queue_store import Entry, Place, QueueStore
 from kakeya_router.store.records import UNSET, SessionRecord, State, WorkerRecord
-from kakeya_router.store.session_store import Cause, Reply, SessionStore
+from kakeya_router.store.session_changes import Cause
+from kakeya_router.store.session_replies import Reply
+from kakeya_router.store.session_store import SessionStore
 from kakeya_router.store.worker_store import WorkerStore
 
 KEYS = PoolKeys("p")

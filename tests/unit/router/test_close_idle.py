@@ -12,8 +12,10 @@ from kakeya_router.fleet import Fleet
 from kakeya_router.idle_lanes import IdleLanes
 from kakeya_router.snapshotting import Snapshotting
 from kakeya_router.store.records import SessionRecord
+from kakeya_router.store.session_changes import Cause, Intent, LaneAtRest
 from kakeya_router.store.session_lists import Retention
-from kakeya_router.store.session_store import Cause, Intent, LaneAtRest, Reply, SessionStore
+from kakeya_router.store.session_replies import Reply
+from kakeya_router.store.session_store import SessionStore
 from kakeya_router.worker_clients import WorkerClients
 from kakeya_shared.errors import QueueTimedOut, SessionNotFound
 from tests.unit.router.admission_stores import KEYS, Stores, stores_on, worker_record

@@ -15,7 +15,8 @@ from kakeya_router import journal as journal_module
 from kakeya_router.journal import Journal, Taken
 from kakeya_router.store.packed_tokens import BYTES_PER_TOKEN, pack, unpack
 from kakeya_router.store.records import SessionRecord, State
-from kakeya_router.store.session_store import Reply, SessionStore
+from kakeya_router.store.session_replies import Reply
+from kakeya_router.store.session_store import SessionStore
 from kakeya_shared.errors import StoreUnavailable
 
 RECORD = SessionRecord(

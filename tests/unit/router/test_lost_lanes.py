@@ -18,7 +18,8 @@ from kakeya_router.operations import Operations
 from kakeya_router.snapshotting import Snapshotting
 from kakeya_router.store.connection import RedisConnection
 from kakeya_router.store.records import SessionRecord, State, WorkerRecord
-from kakeya_router.store.session_store import Reply, SessionStore
+from kakeya_router.store.session_replies import Reply
+from kakeya_router.store.session_store import SessionStore
 from kakeya_router.store.worker_store import WorkerStore
 from kakeya_router.worker_clients import WorkerClients
 from kakeya_shared.errors import (

@@ -9,7 +9,7 @@ import pytest
 from kakeya_router.parking import Parking
 from kakeya_router.snapshotting import Snapshotting
 from kakeya_router.store.records import SessionRecord
-from kakeya_router.store.session_store import Reply
+from kakeya_router.store.session_replies import Reply
 from kakeya_shared.errors import (
     Internal,
     InvariantViolated,

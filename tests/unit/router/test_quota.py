@@ -11,8 +11,9 @@ import pytest
 from kakeya_router.settings import RouterSettings
 from kakeya_router.store.limits import Limits
 from kakeya_router.store.records import SessionRecord, State
+from kakeya_router.store.session_changes import Cause, Intent, LaneAtRest
 from kakeya_router.store.session_lists import Retention, TenantUsage
-from kakeya_router.store.session_store import Cause, Intent, LaneAtRest, SessionStore
+from kakeya_router.store.session_store import SessionStore
 from kakeya_router.worker_sweep import WorkerSweep
 from kakeya_shared.errors import QuotaExceeded
 from tests.unit.router.admission_stores import (

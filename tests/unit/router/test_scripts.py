@@ -12,8 +12,10 @@ from kakeya_router.store.connection import RedisConnection
 from kakeya_router.store.keys import PoolKeys
 from kakeya_router.store.packed_tokens import pack, unpack
 from kakeya_router.store.records import UNSET, SessionRecord, State, WorkerRecord
+from kakeya_router.store.session_changes import Cause, Intent, LaneAtRest
 from kakeya_router.store.session_lists import Retention, TenantUsage
-from kakeya_router.store.session_store import Cause, Intent, LaneAtRest, Reply, SessionStore
+from kakeya_router.store.session_replies import Reply
+from kakeya_router.store.session_store import SessionStore
 from kakeya_router.store.worker_store import Lane, WorkerStore
 from kakeya_router.worker_sweep import WorkerSweep
 from kakeya_shared.errors import StoreUnavailable

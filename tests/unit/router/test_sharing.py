@@ -8,7 +8,8 @@ import pytest
 from kakeya_router.detached_tasks import DetachedTasks
 from kakeya_router.sharing import Sharing
 from kakeya_router.store.records import SessionRecord
-from kakeya_router.store.session_store import Reply, SessionStore
+from kakeya_router.store.session_replies import Reply
+from kakeya_router.store.session_store import SessionStore
 from tests.unit.router.admission_stores import Stores, session_record, stores_on, worker_record
 from tests.unit.router.stack import eventually
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kakeya_router.store.records import SessionRecord
-from kakeya_router.store.session_store import Intent
+from kakeya_router.store.session_changes import Intent
 from kakeya_stubs.v1 import runtime_pb2 as api
 from kakeya_stubs.worker.v1 import verifier_pb2 as worker_api
 

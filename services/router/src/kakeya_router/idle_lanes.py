@@ -9,8 +9,9 @@ from kakeya_router.closing import Closing
 from kakeya_router.detached_tasks import DetachedTasks
 from kakeya_router.parking import Parking
 from kakeya_router.store.records import SessionRecord
+from kakeya_router.store.session_changes import Cause
 from kakeya_router.store.session_lists import TenantUsage
-from kakeya_router.store.session_store import Cause, SessionStore
+from kakeya_router.store.session_store import SessionStore
 
 _BATCH = 128
 

@@ -15,7 +15,8 @@ from kakeya_router.past_lanes import PastLanes
 from kakeya_router.store import token_ranges
 from kakeya_router.store.persistence import persist
 from kakeya_router.store.records import SessionRecord, State, WorkerRecord
-from kakeya_router.store.session_store import Cause, SessionStore
+from kakeya_router.store.session_changes import Cause
+from kakeya_router.store.session_store import SessionStore
 from kakeya_router.wanted import Wanted
 from kakeya_router.worker_client import LaneGone, RunningCall, WorkerError
 from kakeya_router.worker_clients import WorkerClients

@@ -6,7 +6,7 @@ from typing import Any
 
 from kakeya_router.journal import Journal
 from kakeya_router.store.records import SessionRecord
-from kakeya_router.store.session_store import Intent
+from kakeya_router.store.session_changes import Intent
 from kakeya_router.worker_client import RunningCall
 from kakeya_shared.errors import KakeyaError
 

@@ -16,8 +16,10 @@ from kakeya_router.snapshotting import Mark, Snapshotting
 from kakeya_router.store import token_ranges
 from kakeya_router.store.persistence import persist
 from kakeya_router.store.records import SessionRecord, State
+from kakeya_router.store.session_changes import Intent, LaneAtRest
 from kakeya_router.store.session_lists import Retention
-from kakeya_router.store.session_store import Intent, LaneAtRest, Reply, SessionStore
+from kakeya_router.store.session_replies import Reply
+from kakeya_router.store.session_store import SessionStore
 from kakeya_router.worker_client import WorkerError
 from kakeya_router.worker_clients import WorkerClients
 from kakeya_shared.errors import (

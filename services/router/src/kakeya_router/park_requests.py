@@ -9,7 +9,8 @@ from kakeya_router.detached_tasks import DetachedTasks
 from kakeya_router.operations import Operations, refusal
 from kakeya_router.parking import Parking
 from kakeya_router.store.records import SessionRecord
-from kakeya_router.store.session_store import Intent, SessionStore
+from kakeya_router.store.session_changes import Intent
+from kakeya_router.store.session_store import SessionStore
 
 _INTENT = Intent("park", {}, is_charged=False)
 

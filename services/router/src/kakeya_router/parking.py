@@ -8,7 +8,8 @@ import structlog
 from kakeya_router.fleet import Fleet
 from kakeya_router.snapshotting import Snapshotting
 from kakeya_router.store.records import SessionRecord
-from kakeya_router.store.session_store import Reply, SessionStore
+from kakeya_router.store.session_replies import Reply
+from kakeya_router.store.session_store import SessionStore
 from kakeya_router.worker_client import WorkerError
 from kakeya_router.worker_clients import WorkerClients
 from kakeya_shared.errors import KakeyaError, SnapshotStoreUnavailable, StoreUnavailable

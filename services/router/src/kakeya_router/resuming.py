@@ -16,7 +16,9 @@ from kakeya_router.placement import Placement
 from kakeya_router.snapshot_plan import Snapshots
 from kakeya_router.store.limits import UNLIMITED
 from kakeya_router.store.records import SessionRecord, WorkerRecord
-from kakeya_router.store.session_store import UNQUEUED, Reply, SessionStore
+from kakeya_router.store.session_changes import UNQUEUED
+from kakeya_router.store.session_replies import Reply
+from kakeya_router.store.session_store import SessionStore
 from kakeya_router.store.worker_store import WorkerStore
 from kakeya_router.waiter import Waiter
 from kakeya_router.wanted import Wanted

@@ -12,7 +12,8 @@ from kakeya_router.operations import Operations
 from kakeya_router.snapshot_plan import Snapshots
 from kakeya_router.snapshotting import Snapshotting
 from kakeya_router.store.records import SessionRecord
-from kakeya_router.store.session_store import Intent, SessionStore
+from kakeya_router.store.session_changes import Intent
+from kakeya_router.store.session_store import SessionStore
 from kakeya_router.worker_client import WorkerError
 from kakeya_router.worker_clients import WorkerClients
 from kakeya_shared.errors import BoundaryNotReachable, DeadlineExceeded, Internal, Unavailable

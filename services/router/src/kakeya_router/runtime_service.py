@@ -19,7 +19,9 @@ from kakeya_router.session_pages import SessionPages
 from kakeya_router.sessions import Sessions
 from kakeya_router.store.packed_tokens import pack
 from kakeya_router.store.records import SessionRecord, State
-from kakeya_router.store.session_store import Glance, Intent, SessionStore
+from kakeya_router.store.session_changes import Intent
+from kakeya_router.store.session_replies import Glance
+from kakeya_router.store.session_store import SessionStore
 from kakeya_router.worker_clients import WorkerClients
 from kakeya_shared import tracing
 from kakeya_shared.errors import EmptyHistory

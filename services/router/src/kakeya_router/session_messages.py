@@ -3,7 +3,7 @@
 from kakeya_router import generation
 from kakeya_router.store.records import SessionRecord, State
 from kakeya_router.store.session_lists import SessionPage
-from kakeya_router.store.session_store import Glance
+from kakeya_router.store.session_replies import Glance
 from kakeya_stubs.v1 import runtime_pb2 as api
 
 _STATES = {

@@ -14,7 +14,8 @@ from kakeya_router.sources import Sources
 from kakeya_router.store.keys import pool_of
 from kakeya_router.store.limits import Limits
 from kakeya_router.store.records import SessionRecord, WorkerRecord
-from kakeya_router.store.session_store import Cause, SessionStore
+from kakeya_router.store.session_changes import Cause
+from kakeya_router.store.session_store import SessionStore
 from kakeya_router.store.worker_store import WorkerStore
 from kakeya_router.wanted import Wanted, digest
 from kakeya_stubs.v1.runtime_pb2 import CreateSessionRequest

@@ -5,7 +5,9 @@ from dataclasses import replace
 from kakeya_router import ownership, past, refusals, validation
 from kakeya_router.operations import Operations, refusal
 from kakeya_router.store.records import SessionRecord, State
-from kakeya_router.store.session_store import Intent, Reply, SessionStore
+from kakeya_router.store.session_changes import Intent
+from kakeya_router.store.session_replies import Reply
+from kakeya_router.store.session_store import SessionStore
 from kakeya_router.wanted import OVERFLOW, Wanted
 from kakeya_shared.errors import EmptyHistory
 from kakeya_stubs.v1.runtime_pb2 import CreateSessionRequest, ForkPoint

@@ -1,9 +1,7 @@
 """Sessions and their operations in Redis; each change is one script."""
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
+from collections.abc import Sequence
 from typing import Any
 
 from kakeya_router.snapshot_plan import Snapshots, text
@@ -12,94 +10,11 @@ from kakeya_router.store.keys import PoolKeys, pool_of
 from kakeya_router.store.limits import UNLIMITED, Limits
 from kakeya_router.store.packed_tokens import BYTES_PER_TOKEN, pack, unpack
 from kakeya_router.store.records import SessionRecord, WorkerRecord
+from kakeya_router.store.session_changes import Cause, Intent, LaneAtRest
 from kakeya_router.store.session_lists import Retention, SessionLists
+from kakeya_router.store.session_replies import Glance, Reply
 
 _REQUEST_TTL_MS = 600_000
-
-
-class Cause(StrEnum):
-    """Why a session is closed; see lua/begin_close.lua."""
-
-    REQUEST = "request"
-    EXPIRY = "expiry"
-    ABANDON = "abandon"
-    IDLE = "idle"
-
-
-@dataclass(frozen=True, slots=True)
-class Reply:
-    """What a script answered: an outcome, and the session record or what else it returns with it."""
-
-    outcome: str
-    record: SessionRecord | None = None
-    rest: tuple[str, ...] = ()
-
-    @property
-    def session_id(self) -> str:
-        """Of a duplicate."""
-        return self.rest[0] if self.rest else ""
-
-
-@dataclass(frozen=True, slots=True)
-class Glance:
-    """A session seen without touching it.
-
-    Attributes:
-        alive: whether the incarnation that holds its lane is registered.
-        busy: whether an operation runs.
-        idle_seconds: since the last operation ended; 0 while one runs.
-    """
-
-    record: SessionRecord
-    alive: bool
-    busy: bool
-    idle_seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class LaneAtRest:
-    """What the worker holds when an operation has ended.
-
-    Attributes:
-        retained: as in the record.
-        journal_length: history length up to which everything is journaled.
-        token_ids: those after it.
-    """
-
-    history_length: int
-    kv_live_bytes: int
-    retained: str
-    journal_length: int
-    token_ids: Sequence[int] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Intent:
-    """What an operation is about to do, as its record says.
-
-    Attributes:
-        kind: "append", "generate", or "fork" or "park": of one that only ends what a vanished router left on a session
-            that is to be forked or parked.
-        parameters: of the operation, as JSON holds them; never the tokens of an append.
-        num_tokens, digest: of an append.
-        is_charged: whether the tenant's quota of tokens counts.
-        seed: of a Generate.
-        op_id: that its client has given to a Generate; empty: none.
-        may_begin: it need not be the session's latest operation.
-    """
-
-    kind: str
-    parameters: Mapping[str, Any]
-    num_tokens: int = 0
-    digest: str = ""
-    is_charged: bool = True
-    seed: int = 0
-    op_id: str = ""
-    may_begin: bool = True
-
-
-UNQUEUED = "*"
-"""As a waiter's id: whoever it is does not have to stand in the line."""
 
 
 class SessionStore:

@@ -8,13 +8,10 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import Future
 
-import numpy as np
 import structlog
-from numpy.typing import NDArray
 
 from kakeya_shared.errors import (
     Draining,
-    Internal,
     InvariantViolated,
     KakeyaError,
     OperationRunning,
@@ -22,6 +19,7 @@ from kakeya_shared.errors import (
     SessionClosed,
 )
 from kakeya_worker.engine.command_queue import CommandQueue
+from kakeya_worker.engine.forward_pass import forward
 from kakeya_worker.engine.geometry import LaneGeometry
 from kakeya_worker.engine.lane import violation
 from kakeya_worker.engine.lane_ahead import LaneAhead
@@ -43,8 +41,7 @@ from kakeya_worker.engine.operation import (
 )
 from kakeya_worker.engine.retention import RetentionPolicy, SessionOptions, sink_window
 from kakeya_worker.engine.row import Row
-from kakeya_worker.engine.sampling import TokenDetail, choose, token_detail
-from kakeya_worker.engine.scheduler import Scheduler, Step
+from kakeya_worker.engine.scheduler import Scheduler
 from kakeya_worker.engine.snapshot import Snapshot, TakenSnapshot
 from kakeya_worker.engine.step_budget import StepBudget
 from kakeya_worker.engine.step_fitting import measure_steps
@@ -282,46 +279,12 @@ class Engine:
     def _step(self) -> None:
         started = time.perf_counter()
         step = self._scheduler.next_step()
-        rows = self._forward(step)
+        rows, failures = forward(step, self._verifier)
+        for operation, error in failures.items():
+            self._fail(operation, error)
         for operation, row in rows:
             self._commit(operation, row)
-        is_whole = len(rows) == len(step.generates) + len(step.appends)
-        self._scheduler.account(time.perf_counter() - started, is_whole=is_whole)
-
-    def _forward(self, step: Step) -> list[tuple[Append | Generate, Row]]:
-        """The rows to commit: fewer than planned where sampling failed, none where the forward pass did."""
-        generates, appends = step
-        try:
-            rows = self._sampled_rows(generates)
-            rows += [(append, append.lane.row(append.next_tokens(num_tokens))) for append, num_tokens in appends]
-            if rows:
-                self._verifier.forward([row for _, row in rows])
-            return rows
-        except Exception:
-            # K and V beyond the committed lengths are invisible, so a failed step needs no undo.
-            scheduled: list[Append | Generate] = [*generates, *(append for append, _ in appends)]
-            _log.exception("a step failed", session_ids=[operation.session_id for operation in scheduled])
-            for operation in scheduled:
-                if not operation.future.done():
-                    self._fail(operation, Internal("the forward pass failed"))
-            return []
-
-    def _sampled_rows(self, generates: list[Generate]) -> list[tuple[Append | Generate, Row]]:
-        """The next token of each generate, chosen, delivered, and ready to be forwarded."""
-        if not generates:
-            return []
-        logits = self._verifier.logits([generate.lane.index for generate in generates])  # [generates, vocab]
-        rows: list[tuple[Append | Generate, Row]] = []
-        for generate, row_logits in zip(generates, logits, strict=True):
-            try:
-                token_id, detail = _next_token(generate, row_logits)
-            except FloatingPointError as error:
-                _log.exception("sampling failed", session_id=generate.session_id)
-                self._fail(generate, Internal(str(error)))  # says an index, no token
-                continue
-            generate.deliver(token_id, detail)
-            rows.append((generate, generate.lane.row((token_id,))))
-        return rows
+        self._scheduler.account(time.perf_counter() - started, is_whole=not failures)
 
     def _commit(self, operation: Append | Generate, row: Row) -> None:
         occupant = self.lanes.find(operation.session_id, operation.epoch)
@@ -475,13 +438,6 @@ class Engine:
         for operation in self._scheduler.operations:
             self._fail(operation, Draining("the worker is shutting down"))
         self._commands.close()
-
-
-def _next_token(generate: Generate, logits: NDArray[np.float32]) -> tuple[int, TokenDetail | None]:
-    """Chosen from the logits [vocab]; raises FloatingPointError."""
-    token_id = choose(logits, generate.sampling, generate.lane.length, generate.counts)
-    num_top = generate.num_top_logprobs
-    return token_id, None if num_top is None else token_detail(logits, token_id, num_top)
 
 
 def _lengths(occupant: Occupant, operation: Append | Generate) -> str:

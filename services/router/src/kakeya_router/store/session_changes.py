@@ -1,0 +1,60 @@
+"""What the store of sessions is told of a change."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+UNQUEUED = "*"
+"""As a waiter's id: whoever it is does not have to stand in the line."""
+
+
+class Cause(StrEnum):
+    """Why a session is closed; see lua/begin_close.lua."""
+
+    REQUEST = "request"
+    EXPIRY = "expiry"
+    ABANDON = "abandon"
+    IDLE = "idle"
+
+
+@dataclass(frozen=True, slots=True)
+class LaneAtRest:
+    """What the worker holds when an operation has ended.
+
+    Attributes:
+        retained: as in the record.
+        journal_length: history length up to which everything is journaled.
+        token_ids: those after it.
+    """
+
+    history_length: int
+    kv_live_bytes: int
+    retained: str
+    journal_length: int
+    token_ids: Sequence[int] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """What an operation is about to do, as its record says.
+
+    Attributes:
+        kind: "append", "generate", or "fork" or "park": of one that only ends what a vanished router left on a session
+            that is to be forked or parked.
+        parameters: of the operation, as JSON holds them; never the tokens of an append.
+        num_tokens, digest: of an append.
+        is_charged: whether the tenant's quota of tokens counts.
+        seed: of a Generate.
+        op_id: that its client has given to a Generate; empty: none.
+        may_begin: it need not be the session's latest operation.
+    """
+
+    kind: str
+    parameters: Mapping[str, Any]
+    num_tokens: int = 0
+    digest: str = ""
+    is_charged: bool = True
+    seed: int = 0
+    op_id: str = ""
+    may_begin: bool = True
