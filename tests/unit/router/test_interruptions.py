@@ -28,6 +28,11 @@ async def _idle(stack: Stack, session_id: str) -> bool:
     return not await stack.redis.exists(f"kakeya:{{tiny}}:op:{session_id}")
 
 
+async def _num_operations(stack: Stack, session_id: str) -> int:
+    """That have begun."""
+    return int(await stack.redis.hget(f"kakeya:{{tiny}}:session:{session_id}", "operation_number") or 0)
+
+
 async def _first_token(call: Any) -> int:
     response = await call.read()
     assert response.HasField("token_id")
@@ -35,11 +40,19 @@ async def _first_token(call: Any) -> int:
 
 
 async def _agrees(stack: Stack, client: Client, worker: FakeWorker, session_id: str) -> int:
-    """Waits until the session is free; the record, the lane and the ledger then tell the same."""
-    await eventually(lambda: _idle(stack, session_id))
-    info, lane = await client.info(session_id), worker.lanes[session_id].state()
+    """Waits until the session is free; the record, the lane and the ledger then tell the same.
+
+    A call whose client has left may begin its operation after a look at the session, which then says nothing.
+    """
+    number, began = -1, await _num_operations(stack, session_id)
+    while number != began:
+        number = began
+        await eventually(lambda: _idle(stack, session_id))
+        info, lane = await client.info(session_id), worker.lanes[session_id].state()
+        ledger = (await client.workers())["worker-a"]
+        began = await _num_operations(stack, session_id)
     assert (info.history_length, info.kv_live_bytes) == (lane.history_length, lane.kv_live_bytes)
-    assert (await client.workers())["worker-a"].kv_live_bytes == lane.kv_live_bytes
+    assert ledger.kv_live_bytes == lane.kv_live_bytes
     return int(lane.history_length)
 
 
