@@ -58,7 +58,6 @@ class Conversation:
         self.under_way = asyncio.Event()
 
     async def turn(self) -> None:
-        self.under_way.clear()
         number = len(self.token_ids) // NUM_TOKENS
         start = number * 50 % 1000
         await self.session.append(range(start, start + 50))
@@ -95,6 +94,8 @@ async def conversations(client: kakeya.AsyncClient, number: int) -> list[Convers
     """After a turn each."""
     made = [Conversation(await client.create_session()) for _ in range(number)]
     await asyncio.gather(*(each.turn() for each in made))
+    for each in made:
+        each.under_way.clear()
     return made
 
 
@@ -171,6 +172,7 @@ async def test_without_a_store_sessions_move(apart: Runtime) -> None:
         stopped = process_of(apart, await idle[0].worker())
         on_it = [each for each in everybody if process_of(apart, await each.worker()) is stopped]
         os.kill(stopped.process.pid, signal.SIGTERM)
+        await idle[0].turn()  # its worker begins nothing any more, and may not have said so yet
         await asyncio.gather(*streams)
         assert await asyncio.to_thread(stopped.process.wait, 60) == 0
         for each in on_it:

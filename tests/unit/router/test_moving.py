@@ -7,7 +7,15 @@ import pytest
 
 from kakeya_router import moving
 from kakeya_router.store.session_store import SessionStore
-from kakeya_shared.errors import BoundaryNotReachable, Draining, Internal, NoCapacity, SnapshotRefused, StoreUnavailable
+from kakeya_shared.errors import (
+    BoundaryNotReachable,
+    Draining,
+    Internal,
+    NoCapacity,
+    SnapshotRefused,
+    StoreUnavailable,
+    WorkerLost,
+)
 from tests.unit.router.fake_worker import BYTES_PER_TOKEN, LANE_BYTES, FakeWorker, Lane, SnapshotFiles
 from tests.unit.router.stack import FORGETFUL, Client, Stack, eventually, has_snapshot
 from tests.unit.router.test_parking import (
@@ -73,6 +81,48 @@ async def test_what_the_journal_has_not_is_moved(
     assert other.calls["Append"] == 0
     await forgetful.close(session_id)
     assert await ledger(forgetful, "worker-b") == (0, 0, 0)
+
+
+@pytest.fixture
+async def other(stack: Stack, forgetful: Client, session_id: str) -> FakeWorker:
+    return await stack.worker(forgetful, "worker-b")
+
+
+_SHUTS_DOWN = Draining("the worker is shutting down")
+
+
+@pytest.mark.parametrize("is_offered", [False, True], ids=["", "somebody moves it already"])
+async def test_a_generate_that_its_worker_does_not_begin_takes_the_session_along(
+    stack: Stack, forgetful: Client, left: FakeWorker, session_id: str, other: FakeWorker, is_offered: bool
+) -> None:
+    if is_offered:
+        offer = {"offered_epoch": 7, "offered_until_ms": 1 << 50}
+        await stack.redis.hset(f"kakeya:{{tiny}}:session:{session_id}", mapping=offer)
+    left.failures["Generate"] = [_SHUTS_DOWN]
+    assert generated(await forgetful.generate(session_id, 5)) == expected(10, 15)
+    info = await forgetful.info(session_id)
+    assert (info.worker, info.history_length, info.epoch) == ("worker-b", 15, 8 if is_offered else 2)
+    await holds(lambda: not left.lanes)
+    assert await ledger(forgetful, "worker-a") == (0, 0, 0)
+    assert await ledger(forgetful, "worker-b") == (LANE_BYTES, 15 * BYTES_PER_TOKEN, 1)
+    assert (left.calls["ReadLane"], other.calls["Append"]) == (1, 0)
+
+
+async def test_so_does_an_append(forgetful: Client, left: FakeWorker, session_id: str, other: FakeWorker) -> None:
+    left.failures["Append"] = [_SHUTS_DOWN]
+    assert (await forgetful.append(session_id, [1, 2])).history_length == 12
+    assert await is_on(forgetful, session_id, other)
+    assert other.lanes[session_id].token_ids[-2:] == [1, 2]
+    assert other.calls["Append"] == 1, "of what it came with, and no more"
+
+
+async def test_a_call_whose_session_nobody_takes_says_so(
+    forgetful: Client, left: FakeWorker, session_id: str, other: FakeWorker
+) -> None:
+    left.failures["Generate"] = [_SHUTS_DOWN]
+    other.failures["WriteLane"] = [NoCapacity("no lane")]
+    with pytest.raises(WorkerLost):
+        await forgetful.generate(session_id, 5)
 
 
 async def test_where_others_read_its_snapshots_it_is_parked(stack: Stack, client: Client) -> None:

@@ -10,9 +10,10 @@ import structlog
 
 from kakeya_router import validation
 from kakeya_router.detached_tasks import DetachedTasks
+from kakeya_router.lane_states import lane_state, with_lane
+from kakeya_router.moving import Moving
 from kakeya_router.operation import Operation
 from kakeya_router.resuming import Resuming
-from kakeya_router.store import token_ranges
 from kakeya_router.store.records import SessionRecord, State
 from kakeya_router.store.session_store import SessionStore
 from kakeya_router.worker_client import LaneGone, WorkerError, WorkerUnreachable
@@ -27,7 +28,7 @@ from kakeya_shared.errors import (
     WorkerLost,
 )
 from kakeya_shared.settings import LONGEST_APPEND_TOKENS
-from kakeya_stubs.worker.v1.verifier_pb2 import AppendResponse, LaneState, TokenRange
+from kakeya_stubs.worker.v1.verifier_pb2 import AppendResponse
 
 T = TypeVar("T")
 
@@ -58,10 +59,13 @@ class Lanes:
         Taken, StoreUnavailable
     """
 
-    def __init__(self, store: SessionStore, workers: WorkerClients, resuming: Resuming, tasks: DetachedTasks) -> None:
+    def __init__(
+        self, store: SessionStore, workers: WorkerClients, resuming: Resuming, moving: Moving, tasks: DetachedTasks
+    ) -> None:
         self._store = store
         self._workers = workers
         self._resuming = resuming
+        self._moving = moving
         self._tasks = tasks
 
     async def make_ready(self, operation: Operation) -> None:
@@ -152,18 +156,25 @@ class Lanes:
 
     async def _regain(self, operation: Operation, error: BaseException) -> list[int]:
         await operation.journal.flush()
-        # A worker that shuts down still has the lane, and does nothing with it any more.
-        may_be_there = not isinstance(error, Draining)
-        produced = await self._found(operation) if may_be_there else None
+        # A worker that shuts down still has the lane, and does nothing with it any more but to let others copy it.
+        is_leaving = isinstance(error, Draining)
+        produced = None if is_leaving else await self._found(operation)
         try:
-            if produced is not None:
+            if produced is not None or (is_leaving and await self._is_carried(operation)):
                 await self._catch_up(operation)
-                return produced
+                return produced or []
         except BaseException as broken:
             if not is_broken(operation, broken):
                 raise
         await self._rehouse(operation, is_urgent=True)
         return produced or []
+
+    async def _is_carried(self, operation: Operation) -> bool:
+        """Whether the session has a lane elsewhere now, which is a copy: what its lane has nobody may have else."""
+        moved = await self._moving.carry(operation.record, operation.claim)
+        if moved is not None:
+            operation.record = operation.journal.record = moved
+        return moved is not None
 
     async def _found(self, operation: Operation) -> list[int] | None:
         """Asks the worker for its lane, and takes over what that holds; None: it is not there, or not to be trusted."""
@@ -250,22 +261,3 @@ def _last_append(operation: Operation) -> int:
     if operation.append_start is not None:
         return operation.append_start
     return record.append_start if record.append_end == length else length
-
-
-def with_lane(record: SessionRecord, lane: LaneState) -> SessionRecord:
-    """The session with what the worker has committed."""
-    return replace(
-        record,
-        history_length=lane.history_length,
-        kv_live_bytes=lane.kv_live_bytes,
-        retained=token_ranges.text(lane.retained),
-    )
-
-
-def lane_state(record: SessionRecord) -> LaneState:
-    """What the worker has committed, as the record has it."""
-    return LaneState(
-        history_length=record.history_length,
-        kv_live_bytes=record.kv_live_bytes,
-        retained=[TokenRange(start=part.start, end=part.stop) for part in record.retained_ranges],
-    )

@@ -1,4 +1,4 @@
-"""Moves idle sessions from worker to worker, where these do not read each other's snapshots."""
+"""Moves sessions from worker to worker, where these do not read each other's snapshots."""
 
 import time
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ import structlog
 
 from kakeya_router import placement
 from kakeya_router.detached_tasks import DetachedTasks
-from kakeya_router.lanes import with_lane
+from kakeya_router.lane_states import with_lane
 from kakeya_router.placement import Placement
 from kakeya_router.snapshotting import Snapshotting
 from kakeya_router.store.records import SessionRecord, WorkerRecord
@@ -39,9 +39,9 @@ class Move(Enum):
 
 
 class Moving:
-    """Moves sessions on which no operation runs.
+    """Moves sessions on which no operation runs, and those with one that their worker does not begin any more.
 
-    It holds none of them meanwhile: the lane on the other worker is opened beside the one that the session has, and one
+    It holds no idle one meanwhile: the lane on the other worker is opened beside the one that the session has, and one
     script exchanges the two if nothing has happened since. What is sent goes through the router, since workers need not
     reach each other.
     """
@@ -71,17 +71,43 @@ class Moving:
         if self._paused_until.get(record.session_id, 0.0) > time.monotonic():
             return Move.KEPT
         for worker in placement.order_for(record.fingerprint, self._placement, others):
-            try:
-                is_moved = await self._tasks.complete(self._move_to(worker, record))
-            except StoreUnavailable:
-                raise
-            except (WorkerError, KakeyaError) as error:
-                _log.info("a session was not moved", session_id=record.session_id, error=repr(error))
-                self._pause(record.session_id)
-            else:
-                return Move.MOVED if is_moved else Move.KEPT
+            outcome = await self._try(worker, record)
+            if isinstance(outcome, SessionRecord):
+                return Move.MOVED
+            if outcome is Move.KEPT:
+                return Move.KEPT
+            self._pause(record.session_id)
         # Parked, it could be had again from its journal only: nobody else reads its snapshots.
         return Move.NOWHERE if record.journal_start == 0 else Move.KEPT
+
+    async def carry(self, record: SessionRecord, claim: str) -> SessionRecord | None:
+        """Gives a session a lane on another worker while an operation has it, which its own worker has not begun.
+
+        Args:
+            claim: of the operation.
+
+        Returns:
+            None: it is where it was.
+
+        Raises:
+            StoreUnavailable
+        """
+        for worker in placement.order_for(record.fingerprint, self._placement, await self._others(record)):
+            outcome = await self._try(worker, record, claim)
+            if isinstance(outcome, SessionRecord):
+                return outcome
+        return None
+
+    async def _try(self, worker: WorkerRecord, record: SessionRecord, claim: str = "") -> SessionRecord | Move:
+        """Where it is then, or what became of the try; raises StoreUnavailable."""
+        try:
+            moved = await self._tasks.complete(self._move_to(worker, record, claim))
+        except StoreUnavailable:
+            raise
+        except (WorkerError, KakeyaError) as error:
+            _log.info("a session was not moved", session_id=record.session_id, error=repr(error))
+            return Move.NOWHERE
+        return moved or Move.KEPT
 
     async def _others(self, record: SessionRecord) -> Sequence[WorkerRecord]:
         """Workers that could hold it and do not read its snapshots; none where one does: to park it costs less."""
@@ -100,14 +126,14 @@ class Moving:
         self._paused_until = {each: until for each, until in self._paused_until.items() if until > now}
         self._paused_until[session_id] = now + _PAUSE_SECONDS
 
-    async def _move_to(self, worker: WorkerRecord, record: SessionRecord) -> bool:
-        """Whether it has moved; raises WorkerError or KakeyaError: this worker has not taken it."""
-        offer = await self._store.offer_lane(record, _OFFER_SECONDS)
+    async def _move_to(self, worker: WorkerRecord, record: SessionRecord, claim: str) -> SessionRecord | None:
+        """Where it is then, None: where it was; raises WorkerError or KakeyaError: this worker has not taken it."""
+        offer = await self._store.offer_lane(record, _OFFER_SECONDS, claim)
         if offer.outcome != "offered":
-            return False
+            return None
         there = replace(record.on(worker), epoch=int(offer.rest[0]))
         try:
-            moved = await self._exchange(record, there)
+            moved = await self._exchange(record, there, claim)
         except StoreUnavailable:
             raise  # nobody knows which of the two lanes it has; the other one will be an orphan
         except (WorkerError, KakeyaError):
@@ -115,17 +141,17 @@ class Moving:
             raise
         if moved is None:
             await self._withdraw(record, there)
-            return False
+            return None
         await self._workers.close_lane(record)
         self._snapshotting.consider(moved, moved.journal_length, is_turn=True)
         _log.info("session moved", session_id=record.session_id, worker_id=moved.worker_id, left=record.worker_id)
-        return True
+        return moved
 
     async def _withdraw(self, record: SessionRecord, there: SessionRecord) -> None:
         await self._workers.close_lane(there)
         await self._store.withdraw_lane(record, there.epoch)
 
-    async def _exchange(self, record: SessionRecord, there: SessionRecord) -> SessionRecord | None:
+    async def _exchange(self, record: SessionRecord, there: SessionRecord, claim: str) -> SessionRecord | None:
         async with aclosing(self._workers.at(record.address).read_lane(record, _TRANSFER_SECONDS)) as parts:
             lane = await self._workers.at(there.address).write_lane(there, parts, _TRANSFER_SECONDS)
-        return (await self._store.move(record, with_lane(there, lane))).record
+        return (await self._store.move(record, with_lane(there, lane), claim)).record

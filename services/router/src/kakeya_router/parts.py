@@ -118,7 +118,8 @@ class Parts:
             wait_seconds=_wait_seconds(settings),
             idle_lanes=idle_lanes,
         )
-        lanes = Lanes(session_store, self.workers, resuming, self.tasks)
+        moving = Moving(session_store, self.worker_store, self.workers, order, snapshotting, self.tasks)
+        lanes = Lanes(session_store, self.workers, resuming, moving, self.tasks)
         retention = Retention(
             lost_ms=round(settings.lost_retention_seconds * 1000), parked_ms=settings.parked_ttl_seconds * 1000
         )
@@ -161,7 +162,7 @@ class Parts:
             session_store,
             self.worker_store,
             park_requests,
-            Moving(session_store, self.worker_store, self.workers, order, snapshotting, self.tasks),
+            moving,
             interval_seconds=settings.reap_interval_seconds,
         )
         self.runtime_service = RuntimeService(

@@ -6,7 +6,8 @@ from kakeya_router import candidates, past, snapshot_plan, validation
 from kakeya_router.detached_tasks import DetachedTasks
 from kakeya_router.fleet import Fleet
 from kakeya_router.journal import Taken
-from kakeya_router.lanes import Lanes, lane_state, with_lane
+from kakeya_router.lane_states import lane_state, with_lane
+from kakeya_router.lanes import Lanes
 from kakeya_router.operation import Operation
 from kakeya_router.operations import Operations
 from kakeya_router.snapshot_plan import Snapshots

@@ -285,20 +285,21 @@ class SessionStore:
             int(seated.exact),
         )
 
-    async def offer_lane(self, record: SessionRecord, lease_seconds: float) -> Reply:
+    async def offer_lane(self, record: SessionRecord, lease_seconds: float, claim: str = "") -> Reply:
         """Names an epoch for a lane elsewhere (`rest`); see lua/offer_lane.lua."""
-        return await self._run("offer_lane", record, record.epoch, round(lease_seconds * 1000))
+        return await self._run("offer_lane", record, record.epoch, round(lease_seconds * 1000), claim)
 
     async def withdraw_lane(self, record: SessionRecord, epoch: int) -> Reply:
         """Ends such an offer."""
         return await self._run("withdraw_lane", record, epoch)
 
-    async def move(self, record: SessionRecord, there: SessionRecord) -> Reply:
+    async def move(self, record: SessionRecord, there: SessionRecord, claim: str = "") -> Reply:
         """Gives a session another lane, if nothing has happened on it since that was copied; see lua/move_session.lua.
 
         Args:
             record: as it was before it was copied.
             there: with the other lane, of as many bytes as it says.
+            claim: of the operation that runs on it and moves it; empty: none does.
         """
         keys = PoolKeys(record.pool)
         return await self._run(
@@ -316,6 +317,7 @@ class SessionStore:
             there.retained,
             there.fingerprint,
             int(there.exact),
+            claim,
             more_keys=(keys.worker(there.worker_id), keys.sessions(there.incarnation)),
         )
 
