@@ -140,8 +140,10 @@ async def test_it_comes_in_parts(stubs: list[Any], monkeypatch: pytest.MonkeyPat
 async def test_what_is_damaged_or_too_large_takes_no_lane(stubs: list[Any], engines: list[Engine]) -> None:
     content = b"".join(await read(stubs[0]))
     damaged = content[:-1] + bytes([content[-1] ^ 1])
+    middle = len(content) // 2  # of K and V, which are looked at last
+    worse = content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
     too_large = [bytes(1 << 20)] * 4
-    for parts in ([damaged], [content[:1000]], [b""], [], too_large):
+    for parts in ([damaged], [worse], [content[:1000]], [b""], [], too_large):
         assert await refusal(write(stubs[1], parts)) == "SNAPSHOT_REFUSED"
     assert engines[1].lanes.totals().num_lanes_in_use == 0
     assert (await write(stubs[1], [content])).history_length == 150

@@ -134,30 +134,71 @@ def test_a_file_that_is_cut_short_is_refused(cut: int) -> None:
         loaded(snapshot_file.encode(snapshot(5))[:cut])
 
 
+BODY = snapshot_file.encode(snapshot(5))
+_HEADER_END = 8 + int.from_bytes(BODY[:8], "little")
+
+
+def forged(changes: dict[str, dict[str, Any]]) -> bytes:
+    """Of a snapshot of 5 tokens, with another header whose checksum fits."""
+    header = json.loads(BODY[8:_HEADER_END])
+    for name, changed in changes.items():
+        header[name] = header.get(name, {}) | changed
+    data, facts = BODY[_HEADER_END:], header["__metadata__"]
+    del facts["xxh3_128"]
+    little = {
+        name: np.frombuffer(data[slice(*header[name]["data_offsets"])], np.uint8)
+        for name in ("positions", "token_ids", "final_hidden")
+    }
+    facts["xxh3_128"] = snapshot_file._checksum(header, little)
+    told = json.dumps(header).encode()
+    return len(told).to_bytes(8, "little") + told + data
+
+
 @pytest.mark.parametrize(
-    ("name", "entry"),
+    "changes",
     [
-        ("keys", {"shape": [3, 2, 5, 4]}),
-        ("keys", {"shape": [-3, -2, 5, 8]}),
-        ("keys", {"shape": [30, 20, 5, 8], "data_offsets": [40, 48_040]}),
-        ("values", {"dtype": "F16"}),
-        ("values", {"shape": [3, 10, 8]}),
-        ("values", {"shape": [2, 3, 5, 8]}),
-        ("values", {"data_offsets": [-480, 0]}),
-        ("keys", {"shape": [5, 2, 3, 8]}),
-        ("positions", {"shape": [2, 20], "dtype": "U32"}),
-        ("token_ids", {"data_offsets": [0, 20]}),
+        {"keys": {"shape": [3, 2, 5, 4]}},
+        {"keys": {"shape": [-3, -2, 5, 8]}},
+        {"keys": {"shape": [3.0, 2, 5, 8]}},
+        {"keys": {"shape": [30, 20, 5, 8], "data_offsets": [40, 48_040]}},
+        {"keys": {"shape": [0.5, 10**400, 1, 1]}},
+        {"values": {"dtype": "F16"}},
+        {"values": {"shape": [3, 10, 8]}},
+        {"values": {"shape": [2, 3, 5, 8]}},
+        {"values": {"data_offsets": [-480, 0]}},
+        {"values": {"data_offsets": [40, 520]}},
+        {"keys": {"shape": [5, 2, 3, 8]}, "values": {"shape": [5, 2, 3, 8]}},
+        {"keys": {"shape": [0, 2, 5, 1 << 40], "data_offsets": [40, 40]}},
+        {"positions": {"shape": [5, 1]}, "token_ids": {"shape": [5, 1]}},
+        {"token_ids": {"dtype": "BF16", "shape": [10]}},
+        {"more": {"dtype": "BF16", "shape": [0], "data_offsets": [1052, 1052]}},
+        {"more": {"dtype": "BF16", "shape": [5], "data_offsets": [0, 10]}},
+        {"__metadata__": {"length": "Infinity"}},
+        {"__metadata__": {"length": float("inf")}},
+        {"__metadata__": {"length": "-5"}},
+        {"__metadata__": {"length": str(1 << 60)}},
+        {"__metadata__": {"start": "6"}},
+        {"__metadata__": {"history_digest": "no"}},
     ],
     ids=str,
 )
-def test_a_header_that_does_not_fit_what_follows_is_refused(name: str, entry: dict[str, Any]) -> None:
-    content = snapshot_file.encode(snapshot(5))
-    end = 8 + int.from_bytes(content[:8], "little")
-    header = json.loads(content[8:end])
-    header[name] |= entry
-    told = json.dumps(header).encode()
-    with pytest.raises(SnapshotRefused):
-        loaded(len(told).to_bytes(8, "little") + told + content[end:])
+def test_a_header_that_makes_no_sense_is_refused_whoever_signed_it(changes: dict[str, dict[str, Any]]) -> None:
+    assert same(loaded(forged({})), snapshot(5))
+    with pytest.raises(SnapshotRefused, match="no snapshot"):
+        loaded(forged(changes))
+
+
+def test_what_follows_the_data_is_refused() -> None:
+    with pytest.raises(SnapshotRefused, match="no snapshot"):
+        loaded(BODY + b"more")
+    assert snapshot_file.is_same(BytesIO(BODY), snapshot_file.pieces(snapshot(5)))
+    assert not snapshot_file.is_same(BytesIO(BODY + b"more"), snapshot_file.pieces(snapshot(5)))
+
+
+def test_layers_that_are_none_take_no_memory() -> None:
+    none = replace(snapshot(5).contents, keys=np.empty((0, 2, 5, 1 << 40), np.uint16))
+    empty = replace(snapshot(5), contents=replace(none, values=none.keys))
+    assert list(opened(snapshot_file.encode(empty)).parts()) == []
 
 
 def test_what_is_no_snapshot_is_refused() -> None:

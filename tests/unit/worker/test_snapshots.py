@@ -242,6 +242,24 @@ async def test_files_that_have_no_room_in_the_memory_kept_for_them_come_back_too
     snapshots.close(TIMEOUT)
 
 
+async def test_two_restores_at_once_share_no_memory(
+    engine: Engine, snapshots: Snapshots, verifier: TorchVerifier, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepare(engine, 20)
+    name = (await write(snapshots)).name
+    engine.close("s", 1).result(TIMEOUT)
+    both, write_lane, memory = threading.Barrier(2), verifier.write_lane, []
+
+    def slow(lane: int, slots: Any, contents: Any) -> None:
+        memory.append(contents.keys.ctypes.data)
+        both.wait(TIMEOUT)
+        write_lane(lane, slots, contents)
+
+    monkeypatch.setattr(verifier, "write_lane", slow)
+    await asyncio.gather(*(restore(snapshots, name, session_id=session_id) for session_id in ("r", "t")))
+    assert len(set(memory)) == 2
+
+
 async def test_a_full_worker_restores_nothing(engine: Engine, snapshots: Snapshots) -> None:
     prepare(engine, 20)
     name = (await write(snapshots)).name

@@ -65,5 +65,9 @@ class LaneTransfer:
             content.write(part)
             if content.tell() > most:
                 raise SnapshotRefused(f"it has more than the {most} bytes of a lane")
-        whole = snapshot_file.opened(content)
-        return await asyncio.to_thread(self._engine.restore, session_id, epoch, [whole], tenant, inexact=inexact)
+
+        def restored() -> OpenLane:
+            whole = snapshot_file.opened(content)
+            return self._engine.restore(session_id, epoch, [whole], tenant, inexact=inexact)
+
+        return await asyncio.to_thread(restored)

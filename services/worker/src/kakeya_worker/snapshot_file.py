@@ -29,8 +29,12 @@ _TYPES: dict[str, np.dtype[Any]] = {
     "U32": np.dtype("<u4"),
 }
 _INTEGERS = ("sink", "window", "start", "length")
-# What a file has much of, and the facts that tell its checksums. The rest is read, and checked, when it is opened.
+# As routers count histories, which their store can add up exactly.
+_MAX_LENGTH = 1 << 53
+# What a file has much of, and the facts that tell its checksums.
 _CHECKSUMS = {"keys": "keys_xxh3_128", "values": "values_xxh3_128"}
+# What is read, and checked with the header, when it is opened.
+_LITTLE = ("positions", "token_ids", "final_hidden")
 # Of K in the file; see `made_memory` for what a worse place costs.
 _ALIGNMENT_BYTES = 64
 # Of K and V at a time, if a layer has no more: enough that what is done for each is nothing, and no memory to speak of.
@@ -60,13 +64,14 @@ def pieces(snapshot: TakenSnapshot) -> list[bytes | memoryview]:
         "refuses_overflow": json.dumps(snapshot.refuses_overflow),
         "history_digest": snapshot.history_digest.hex(),
         **{name: str(getattr(snapshot, name)) for name in _INTEGERS},
-        **{fact: _told(arrays[name].shape, arrays[name]).hexdigest() for name, fact in _CHECKSUMS.items()},
+        **{fact: xxhash.xxh3_128_hexdigest(_bytes(arrays[name])) for name, fact in _CHECKSUMS.items()},
     }
-    entries: dict[str, Any] = {"__metadata__": {**facts, "xxh3_128": _checksum(facts, arrays)}}
+    entries: dict[str, Any] = {"__metadata__": facts}
     at = 0
     for name, array in arrays.items():
         entries[name] = {"dtype": data[name][0], "shape": array.shape, "data_offsets": (at, at + array.nbytes)}
         at += array.nbytes
+    facts["xxh3_128"] = _checksum(entries, arrays)
     header = json.dumps(entries).encode()
     header += b" " * (-(_LENGTH_BYTES + len(header) + arrays["positions"].nbytes) % _ALIGNMENT_BYTES)
     return [len(header).to_bytes(_LENGTH_BYTES, "little"), header, *(_bytes(array) for array in arrays.values())]
@@ -75,13 +80,12 @@ def pieces(snapshot: TakenSnapshot) -> list[bytes | memoryview]:
 def is_same(file: OpenFile, pieces: Sequence[bytes | memoryview]) -> bool:
     """Whether a file is what `pieces` made; its header tells the checksums of the rest. Raises SnapshotStoreError."""
     length, header, *_ = pieces
-    with _translated():
-        if file.read(_LENGTH_BYTES) != length or file.read(len(header)) != header:
-            return False
     try:
+        if _read(file, 0, len(length) + len(header)) != bytes(length) + bytes(header):
+            return False
         for _ in opened(file).parts():
             continue
-    except SnapshotRefused:
+    except (SnapshotRefused, ValueError):
         return False
     return True
 
@@ -98,8 +102,10 @@ class _Tensor:
     def of(cls, data: range, dtype: str, shape: list[int], data_offsets: list[int]) -> "_Tensor":
         """By what the header says of one in the file's data; raises KeyError, TypeError or ValueError."""
         start, end = data_offsets
+        if not all(type(number) is int and number >= 0 for number in (start, end, *shape)):
+            raise ValueError(f"a shape of {shape}, from {start} to {end}")
         found = cls(_TYPES[dtype], tuple(shape), data.start + start)
-        if min(start, *shape) < 0 or found.num_bytes != end - start or end > len(data):
+        if found.num_bytes != end - start or end > len(data):
             raise ValueError(f"{dtype} {shape} does not take {start} to {end} of {len(data)} bytes")
         return found
 
@@ -115,14 +121,7 @@ class _Tensor:
     def read(self, file: OpenFile, memory: Memory) -> NDArray[Any]:
         """Into the first of the memory; raises ValueError or SnapshotStoreError."""
         memory = memory[: self.num_bytes]
-        num_read = 0
-        with _translated():
-            file.seek(self.start)
-            while num_read < self.num_bytes:
-                more = file.readinto(memory.data[num_read:])
-                if not more:
-                    raise ValueError("it is cut short")
-                num_read += more
+        _fill(memory.data, file, self.start)
         return memory.view(self.dtype).reshape(self.shape)
 
 
@@ -145,8 +144,9 @@ class FileSnapshot(Snapshot):
     def parts(self) -> Iterator[LaneContents]:
         """See `Snapshot.parts`. Raises SnapshotStoreError, too."""
         much = {name: self._tensors[name] for name in _CHECKSUMS}
-        told = {name: _told(tensor.shape) for name, tensor in much.items()}
-        num_layers, layer_bytes = much["keys"].shape[0], sum(each.layers(0, 1).num_bytes for each in much.values())
+        told = {name: xxhash.xxh3_128() for name in much}
+        num_layers = much["keys"].shape[0]
+        layer_bytes = sum(tensor.num_bytes for tensor in much.values()) // max(1, num_layers)
         num_at_once = max(1, min(num_layers, _PART_BYTES // max(1, layer_bytes)))
         memory = self._memory
         if memory is None or len(memory) < num_at_once * layer_bytes:
@@ -180,19 +180,18 @@ def opened(file: OpenFile, name: str = "the snapshot", memory: Memory | None = N
         SnapshotStoreError: it cannot be read.
     """
     with _refused(name):
-        facts, tensors = _header(file)
+        header, data = _header(file)
+        facts = header["__metadata__"]
         if facts["format"] != FORMAT:
             raise SnapshotRefused(f"{name}: its format is {facts['format']!r}, not {FORMAT!r}")
-        little = {
-            each: tensor.read(file, np.empty(tensor.num_bytes, np.uint8))
-            for each, tensor in tensors.items()
-            if each not in _CHECKSUMS
-        }
-        if facts.pop("xxh3_128") != _checksum(facts, little):
+        tensors = _tensors(header, data)
+        little = {each: tensors[each].read(file, np.empty(tensors[each].num_bytes, np.uint8)) for each in _LITTLE}
+        if facts.pop("xxh3_128") != _checksum(header, little):
             raise SnapshotRefused(f"{name}: its checksum does not fit: it is damaged")
-        shape = tensors["keys"].shape
-        if tensors["values"].shape[:3] != shape[:3] or len(shape) != 4 or shape[2] != len(little["positions"]):
-            raise ValueError(f"K of {shape}, V of {tensors['values'].shape}")
+        _check_shapes(tensors)
+        integers = {each: int(facts[each]) for each in _INTEGERS}
+        if not 0 <= integers["start"] <= integers["length"] <= _MAX_LENGTH:
+            raise ValueError(f"from {integers['start']} to {integers['length']}")
         return FileSnapshot(
             fingerprint=facts["fingerprint"],
             model_digest=facts["model_digest"],
@@ -206,41 +205,78 @@ def opened(file: OpenFile, name: str = "the snapshot", memory: Memory | None = N
             _tensors=tensors,
             _checksums={each: facts[fact] for each, fact in _CHECKSUMS.items()},
             _memory=memory,
-            **{each: int(facts[each]) for each in _INTEGERS},
+            **integers,
         )
 
 
-def _header(file: OpenFile) -> tuple[dict[str, str], dict[str, _Tensor]]:
+def _header(file: OpenFile) -> tuple[dict[str, Any], range]:
+    """What it says, and where in the file its data is; raises ValueError or SnapshotStoreError."""
     with _translated():
         file_bytes = file.seek(0, os.SEEK_END)
-        file.seek(0)
-        num_bytes = int.from_bytes(file.read(_LENGTH_BYTES) or b"", "little")
-        if num_bytes > _MAX_HEADER_BYTES:
-            raise ValueError(f"its header has {num_bytes} bytes")
-        header = json.loads(file.read(num_bytes) or b"")
-    facts = dict(header.pop("__metadata__"))
-    data = range(_LENGTH_BYTES + num_bytes, file_bytes)
-    return facts, {name: _Tensor.of(data, **entry) for name, entry in header.items()}
+    num_bytes = int.from_bytes(_read(file, 0, _LENGTH_BYTES), "little")
+    if num_bytes > _MAX_HEADER_BYTES:
+        raise ValueError(f"its header has {num_bytes} bytes")
+    header: dict[str, Any] = json.loads(_read(file, _LENGTH_BYTES, num_bytes))
+    return header, range(_LENGTH_BYTES + num_bytes, file_bytes)
 
 
-def _checksum(facts: Mapping[str, str], arrays: Mapping[str, NDArray[Any]]) -> str:
-    """XXH3, 128 bits, of all facts, those of K's and V's checksums among them, and of the other tensors.
+def _tensors(header: Mapping[str, Any], data: range) -> dict[str, _Tensor]:
+    """Those that a snapshot has, and no others, one after the other as the format wants it; raises as `_Tensor.of`."""
+    tensors = {name: _Tensor.of(data, **entry) for name, entry in header.items() if name != "__metadata__"}
+    if tensors.keys() != {*_CHECKSUMS, *_LITTLE}:
+        raise ValueError(f"it has the tensors {sorted(tensors)}")
+    end = data.start
+    for tensor in sorted(tensors.values(), key=lambda tensor: (tensor.start, tensor.num_bytes)):
+        if tensor.start != end:
+            raise ValueError(f"a tensor begins at byte {tensor.start}, not at {end}")
+        end += tensor.num_bytes
+    if end != data.stop:
+        raise ValueError(f"it ends at byte {data.stop}, its data at {end}")
+    return tensors
+
+
+def _check_shapes(tensors: Mapping[str, _Tensor]) -> None:
+    """Raises ValueError."""
+    shapes = {name: tensor.shape for name, tensor in tensors.items()}
+    of_tokens, of_keys = shapes["positions"], shapes["keys"]
+    if (
+        len(of_tokens) != 1
+        or shapes["token_ids"] != of_tokens
+        or len(of_keys) != 4
+        or of_keys[2:3] != of_tokens
+        or shapes["values"][:3] != of_keys[:3]
+    ):
+        raise ValueError(f"its shapes are {shapes}")
+
+
+def _checksum(header: Mapping[str, Any], little: Mapping[str, NDArray[Any]]) -> str:
+    """XXH3, 128 bits, of the header, which tells the checksums of K and V, and of the other tensors.
 
     It is against damage: who can write into the store can write snapshots.
     """
-    told = xxhash.xxh3_128(json.dumps(facts, sort_keys=True).encode())
-    for name in sorted(arrays.keys() - _CHECKSUMS.keys()):
-        told.update(name.encode())
-        told.update(_told(arrays[name].shape, arrays[name]).digest())
+    told = xxhash.xxh3_128(json.dumps(header, sort_keys=True).encode())
+    for name in _LITTLE:
+        told.update(_bytes(little[name]))
     return told.hexdigest()
 
 
-def _told(shape: tuple[int, ...], *arrays: NDArray[Any]) -> xxhash.xxh3_128:
-    """XXH3 of a tensor, as far as it is known."""
-    told = xxhash.xxh3_128(f"{shape}".encode())
-    for array in arrays:
-        told.update(_bytes(array))
-    return told
+def _read(file: OpenFile, start: int, num_bytes: int) -> bytes:
+    """Raises ValueError or SnapshotStoreError."""
+    memory = bytearray(num_bytes)
+    _fill(memoryview(memory), file, start)
+    return bytes(memory)
+
+
+def _fill(memory: memoryview, file: OpenFile, start: int) -> None:
+    """With what a file has from a place on; raises ValueError or SnapshotStoreError."""
+    num_read = 0
+    with _translated():
+        file.seek(start)
+        while num_read < len(memory):
+            more = file.readinto(memory[num_read:])
+            if not more:
+                raise ValueError("it is cut short")
+            num_read += more
 
 
 def _bytes(array: NDArray[Any]) -> memoryview:
@@ -256,7 +292,7 @@ def _refused(name: str) -> Iterator[None]:
     """What Python says of content that makes no sense, as SnapshotRefused."""
     try:
         yield
-    except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
+    except (ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError) as error:
         raise SnapshotRefused(f"{name}: it is no snapshot: {error!r}") from error
 
 

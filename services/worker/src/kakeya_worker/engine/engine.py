@@ -169,7 +169,7 @@ class Engine:
         Raises:
             SnapshotRefused: see `kakeya_worker.engine.snapshot.restore`.
             InvalidField: the lane cannot hold what the session keeps.
-            NoCapacity, StaleEpoch, Draining
+            NoCapacity, StaleEpoch, Draining, and what reading a snapshot raises
         """
         return self._snapshots.restore(session_id, epoch, snapshots, tenant, inexact=inexact)
 
