@@ -70,15 +70,11 @@ class Moving:
             return Move.NOWHERE
         if self._paused_until.get(record.session_id, 0.0) > time.monotonic():
             return Move.KEPT
-        for worker in placement.order_for(record.fingerprint, self._placement, others):
-            outcome = await self._try(worker, record)
-            if isinstance(outcome, SessionRecord):
-                return Move.MOVED
-            if outcome is Move.KEPT:
-                return Move.KEPT
-            self._pause(record.session_id)
+        outcome = await self._to_first(others, record)
+        if isinstance(outcome, SessionRecord):
+            return Move.MOVED
         # Parked, it could be had again from its journal only: nobody else reads its snapshots.
-        return Move.NOWHERE if record.journal_start == 0 else Move.KEPT
+        return Move.KEPT if record.journal_start else outcome
 
     async def carry(self, record: SessionRecord, claim: str) -> SessionRecord | None:
         """Gives a session a lane on another worker while an operation has it, which its own worker has not begun.
@@ -92,22 +88,24 @@ class Moving:
         Raises:
             StoreUnavailable
         """
-        for worker in placement.order_for(record.fingerprint, self._placement, await self._others(record)):
-            outcome = await self._try(worker, record, claim)
-            if isinstance(outcome, SessionRecord):
-                return outcome
-        return None
+        outcome = await self._to_first(await self._others(record), record, claim)
+        return outcome if isinstance(outcome, SessionRecord) else None
 
-    async def _try(self, worker: WorkerRecord, record: SessionRecord, claim: str = "") -> SessionRecord | Move:
-        """Where it is then, or what became of the try; raises StoreUnavailable."""
-        try:
-            moved = await self._tasks.complete(self._move_to(worker, record, claim))
-        except StoreUnavailable:
-            raise
-        except (WorkerError, KakeyaError) as error:
-            _log.info("a session was not moved", session_id=record.session_id, error=repr(error))
-            return Move.NOWHERE
-        return moved or Move.KEPT
+    async def _to_first(
+        self, workers: Sequence[WorkerRecord], record: SessionRecord, claim: str = ""
+    ) -> SessionRecord | Move:
+        """Where the session is then, on the first of the workers that takes it; else KEPT or NOWHERE."""
+        for worker in placement.order_for(record.fingerprint, self._placement, workers):
+            try:
+                moved = await self._tasks.complete(self._move_to(worker, record, claim))
+            except StoreUnavailable:
+                raise
+            except (WorkerError, KakeyaError) as error:
+                _log.info("a session was not moved", session_id=record.session_id, error=repr(error))
+                self._pause(record.session_id)
+            else:
+                return moved or Move.KEPT
+        return Move.NOWHERE
 
     async def _others(self, record: SessionRecord) -> Sequence[WorkerRecord]:
         """Workers that could hold it and do not read its snapshots; none where one does: to park it costs less."""
