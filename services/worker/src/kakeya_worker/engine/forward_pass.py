@@ -37,7 +37,7 @@ def forward(step: Step, verifier: Verifier) -> Forwarded:
         if done.rows:
             verifier.forward([row for _, row in done.rows])
         return done
-    except Exception:
+    except Exception:  # of a backend, whatever it is: the engine goes on, and these operations are told
         scheduled: list[Append | Generate] = [*step.generates, *(append for append, _ in step.appends)]
         _log.exception("a step failed", session_ids=[operation.session_id for operation in scheduled])
         failed = dict.fromkeys(scheduled, Internal("the forward pass failed"))
