@@ -7,6 +7,8 @@ import grpc
 import pytest
 import structlog
 
+from kakeya_router.park_requests import Parked, ParkRequests
+from kakeya_router.store.records import SessionRecord
 from kakeya_router.store.session_lists import SessionLists
 from kakeya_router.store.session_store import SessionStore
 from kakeya_shared.errors import (
@@ -132,6 +134,55 @@ async def test_several_routers_empty_a_worker_together(
     await stack.worker(client, "worker-b", num_lanes=20, files=files)
     for session_id in sessions:
         assert (await client.append(session_id, [1])).history_length == 31
+
+
+async def test_who_moved_while_the_sessions_were_listed_stays_where_it_is(
+    stack: Stack, client: Client, files: SnapshotFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is among the sessions of the worker that is emptied, and its record is of another one already."""
+    await stack.worker(client, files=files)
+    session_id = await client.session()
+    await client.append(session_id, range(30))
+    other = await stack.worker(client, "worker-b", files=files)
+    await client.drain("worker-a")
+    await eventually(lambda: is_parked(client, session_id))
+    assert generated(await client.generate(session_id, 3)) == expected(30, 33)
+    num_passes = 0
+
+    async def listed_before(lists: SessionLists, pool: str, _incarnation: str, _limit: int) -> list[SessionRecord]:
+        nonlocal num_passes
+        num_passes += 1
+        return await lists.records(pool, [session_id])
+
+    monkeypatch.setattr(SessionLists, "of_incarnation", listed_before)
+    while num_passes < 4:  # the first three have ended then
+        await asyncio.sleep(0.01)
+    assert set(other.lanes) == {session_id}
+    assert other.calls["CloseSession"] == 0
+
+
+async def test_who_moves_just_before_it_is_parked_stays_where_it_is(
+    stack: Stack, client: Client, files: SnapshotFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await stack.worker(client, files=files)
+    session_id = await client.session()
+    await client.append(session_id, range(30))
+    other = await stack.worker(client, "worker-b", files=files)
+    passes = asyncio.Semaphore(0)
+    park = ParkRequests.park
+
+    async def late(requests: ParkRequests, record: SessionRecord, **options: str) -> Parked:
+        await park(requests, record, **options)  # as another router does
+        assert generated(await client.generate(session_id, 3)) == expected(30, 33)
+        parked = await park(requests, record, **options)
+        passes.release()
+        return parked
+
+    monkeypatch.setattr(ParkRequests, "park", late)
+    await client.drain("worker-a")
+    await passes.acquire()
+    assert set(other.lanes) == {session_id}
+    assert other.calls["CloseSession"] == 0
 
 
 async def test_what_cannot_be_parked_stays_and_is_reported_once(stack: Stack) -> None:

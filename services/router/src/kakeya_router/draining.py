@@ -104,7 +104,7 @@ class Draining:
         return False
 
     async def _parks(self, record: SessionRecord) -> bool:
-        return (await self._requests.park(record)).freed_bytes > 0
+        return (await self._requests.park(record, only_off=record.incarnation)).freed_bytes > 0
 
     def _report(self, record: SessionRecord, error: SnapshotStoreUnavailable) -> None:
         """Once: it is tried again with each pass."""

@@ -34,8 +34,12 @@ class ParkRequests:
         self._parking = parking
         self._tasks = tasks
 
-    async def park(self, record: SessionRecord) -> Parked:
+    async def park(self, record: SessionRecord, *, only_off: str = "") -> Parked:
         """Parks a session, also where the caller leaves meanwhile.
+
+        Args:
+            record: as it was read last.
+            only_off: an incarnation; a session that has left it since stays where it is now.
 
         Raises:
             SessionNotFound, WorkerLost, InvariantViolated: there is none any more.
@@ -43,9 +47,9 @@ class ParkRequests:
             SnapshotStoreUnavailable: its history would not be kept; the session stays as it is.
             StoreUnavailable
         """
-        return await self._tasks.complete(self._park(record))
+        return await self._tasks.complete(self._park(record, only_off))
 
-    async def _park(self, record: SessionRecord) -> Parked:
+    async def _park(self, record: SessionRecord, only_off: str) -> Parked:
         reply = await self._parking.park(record)
         while reply.outcome in ("left", "changed"):
             if reply.outcome == "left":
@@ -54,6 +58,8 @@ class ParkRequests:
             now = await self._store.get(record.session_id)
             if now is None:
                 raise refusals.not_found()
+            if only_off and now.incarnation != only_off:
+                return Parked(max(now.history_length, now.journal_length), 0)
             record = now
             reply = await self._parking.park(record)
         if reply.outcome == "unrecoverable":

@@ -97,8 +97,10 @@ class SessionLists:
 
     async def idle_of(self, pool: str, incarnation: str, limit: int) -> list[SessionRecord]:
         """Of some of the sessions on an incarnation's lanes, those that are open and on which no operation runs."""
-        records = [
-            record for record in await self.of_incarnation(pool, incarnation, limit) if record.state is State.OPEN
+        records = [  # one can have moved between its listing and its reading
+            record
+            for record in await self.of_incarnation(pool, incarnation, limit)
+            if record.state is State.OPEN and record.incarnation == incarnation
         ]
         busy, _ = await self._busy(pool, records)
         return [record for record in records if record.session_id not in busy]
