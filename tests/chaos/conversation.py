@@ -3,7 +3,7 @@
 import random
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import kakeya
 
@@ -13,11 +13,14 @@ _VOCABULARY = 1_000
 
 @dataclass(frozen=True)
 class Turn:
-    """`then`: after the answer, nothing more, or the session is parked, or the answer is taken back and given again."""
+    """`logprobs`: for how many of the likeliest ids; None: no details are asked for. `then`: after the answer, nothing
+    more, or the session is parked, or the answer is taken back and given again.
+    """
 
     token_ids: tuple[int, ...]
     max_tokens: int
     seed: int
+    logprobs: int | None
     then: Literal["nothing", "park", "rewind"]
 
 
@@ -36,6 +39,7 @@ class Script:
                     tuple(draw.randrange(_VOCABULARY) for _ in range(draw.randint(1, 120))),
                     draw.randint(1, 160),
                     draw.getrandbits(63),
+                    draw.choice((None, None, 0, 2)),
                     draw.choice(("nothing", "nothing", "park", "rewind")),
                 )
                 for _ in range(_NUM_TURNS)
@@ -44,10 +48,16 @@ class Script:
 
 
 @dataclass(frozen=True)
+class Answer:
+    token_ids: tuple[int, ...]
+    details: tuple[kakeya.TokenDetail, ...]
+
+
+@dataclass(frozen=True)
 class Heard:
     """The answers to a script, and the history length at the end as the runtime says."""
 
-    token_ids: tuple[tuple[int, ...], ...]
+    answers: tuple[Answer, ...]
     history_length: int
 
 
@@ -56,20 +66,26 @@ async def hold(client: kakeya.AsyncClient, script: Script) -> Heard:
     answers = []
     async with await client.create_session() as session:
         for turn in script.turns:
-            generation = session.turn(turn.token_ids, max_tokens=turn.max_tokens, temperature=1.0, seed=turn.seed)
-            answers.append(tuple(await generation.all()))
+            answers.append(await _whole(session.turn(turn.token_ids, **_options(turn))))
             if turn.then == "park":
                 with suppress(kakeya.SnapshotStoreUnavailable):  # it stays as it is
                     await session.park()
             elif turn.then == "rewind":
-                answers.append(await _again(session, turn, len(answers[-1])))
+                answers.append(await _again(session, turn, len(answers[-1].token_ids)))
         length = (await session.info()).history_length
     return Heard(tuple(answers), length)
 
 
-async def _again(session: kakeya.AsyncSession, turn: Turn, num_tokens: int) -> tuple[int, ...]:
+async def _again(session: kakeya.AsyncSession, turn: Turn, num_tokens: int) -> Answer:
     """Takes the answer to a turn back; the same options bring the same one."""
     end = (await session.info()).history_length
     await session.rewind(end - num_tokens)
-    generation = session.generate(max_tokens=turn.max_tokens, temperature=1.0, seed=turn.seed)
-    return tuple(await generation.all())
+    return await _whole(session.generate(**_options(turn)))
+
+
+def _options(turn: Turn) -> dict[str, Any]:
+    return {"max_tokens": turn.max_tokens, "temperature": 1.0, "seed": turn.seed, "logprobs": turn.logprobs}
+
+
+async def _whole(generation: kakeya.AsyncGeneration) -> Answer:
+    return Answer(tuple(await generation.all()), tuple(generation.details))

@@ -130,18 +130,30 @@ async def _converse(
                 seen.append(f"session {number}: {type(error).__name__}: {error}")
                 await asyncio.sleep(0.2)
             else:
-                if heard != expected[which]:
-                    difference = _difference(heard, expected[which])
+                if difference := _difference(heard, expected[which]):
                     outcome.differing.append(f"session {number} (script {which}): {difference}")
 
 
 def _difference(heard: Heard, expected: Heard) -> str:
-    for turn, (one, other) in enumerate(zip(heard.token_ids, expected.token_ids, strict=True)):
-        if one != other:
-            pairs = zip(one, other, strict=False)
+    """In words; empty: there is none."""
+    for turn, (one, other) in enumerate(zip(heard.answers, expected.answers, strict=True)):
+        if one.token_ids != other.token_ids:
+            pairs = zip(one.token_ids, other.token_ids, strict=False)
             num_equal = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
-            return f"turn {turn} differs from token {num_equal} on ({len(one)} tokens, expected {len(other)})"
-    return f"the history has {heard.history_length} tokens, expected {expected.history_length}"
+            return (
+                f"turn {turn} differs from token {num_equal} on ({len(one.token_ids)}, expected {len(other.token_ids)})"
+            )
+        if len(one.details) != len(other.details):
+            return f"turn {turn} has {len(one.details)} details, expected {len(other.details)}"
+        for number, (detail, expected_detail) in enumerate(zip(one.details, other.details, strict=True)):
+            # That of a token which was on its way when something broke is nowhere.
+            if detail.logprob is not None and detail != expected_detail:
+                return (
+                    f"turn {turn} differs in what token {number} was chosen from: {detail}, expected {expected_detail}"
+                )
+    if heard.history_length != expected.history_length:
+        return f"the history has {heard.history_length} tokens, expected {expected.history_length}"
+    return ""
 
 
 async def _leaks(made: Runtime, snapshots: Path) -> list[str]:

@@ -171,6 +171,14 @@ async def test_log_probabilities(shim: Shim) -> None:
     assert [top["logprob"] for top in content[0]["top_logprobs"]] == [-1.0, -2.0]
 
 
+async def test_a_token_whose_log_probability_nobody_knows_any_more(shim: Shim) -> None:
+    shim.will_say("bc")
+    shim.runtime.unusual_responses += [pb.GenerateResponse(token_id=token_id) for token_id in shim.tokens("a")]
+    choice = (await shim.chat(logprobs=True)).json()["choices"][0]
+    assert choice["message"]["content"] == "abc"
+    assert [entry["token"] for entry in choice["logprobs"]["content"]] == ["b", "c"]
+
+
 async def test_no_log_probabilities_of_what_a_stop_text_cut_off(shim: Shim) -> None:
     shim.will_say("ab<stop>")
     choice = (await shim.chat(logprobs=True, stop="<stop>")).json()["choices"][0]

@@ -38,7 +38,8 @@ from tests.unit.router.fake_worker import (
 )
 from tests.unit.router.stack import FORGETFUL, Client, Stack, answer, eventually, has_snapshot, stack_on
 
-PLATEAU = (SINK + WINDOW) * BYTES_PER_TOKEN
+KEPT = SINK + WINDOW
+PLATEAU = KEPT * BYTES_PER_TOKEN
 
 
 def expected(start: int, end: int) -> list[int]:
@@ -638,6 +639,18 @@ async def test_another_router_goes_on_where_the_client_is(
     assert (last.done.op_id, last.done.generated_token_count, last.done.history_length) == (op_id, 100, 130)
     assert last.done.evicted_token_count == 100
     assert pair.of(session_id).lanes[session_id].token_ids == [*range(30), *expected(30, 130)]
+
+
+async def test_a_client_that_has_nothing_yet_is_told_what_was_forgotten(
+    stack: Stack, client: Client, worker: FakeWorker
+) -> None:
+    session_id = await client.session()
+    await client.append(session_id, range(KEPT + 7))
+    first, *_ = await client.generate(session_id, 50, op_id="mine")
+    again = await answer(drained(resuming(client, session_id, "mine", [], 50)))
+    assert again[0] == first
+    assert first.truncated.dropped_token_count == 7
+    assert [each.token_id for each in again[1:-1]] == expected(KEPT + 7, KEPT + 57)
 
 
 async def test_the_end_of_a_generate_is_told_again(stack: Stack, client: Client, worker: FakeWorker) -> None:

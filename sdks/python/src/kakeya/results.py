@@ -153,18 +153,20 @@ class TokenDetail:
 
     Attributes:
         token_id: the token.
-        logprob: its log-probability.
-        top_logprobs: those of the likeliest ids by id, descending; as many as were asked for.
+        logprob: its log-probability. None: nobody knows it any more, as it was on its way when a connection broke or a
+            router died; the token itself was found again.
+        top_logprobs: those of the likeliest ids by id, descending; as many as were asked for, none beside None.
     """
 
     token_id: int
-    logprob: float
+    logprob: float | None
     top_logprobs: dict[int, float]
 
     @classmethod
-    def from_wire(cls, token_id: int, detail: runtime_pb2.TokenDetail) -> Self:
-        top_logprobs = {top.token_id: top.logprob for top in detail.top_logprobs}
-        return cls(token_id=token_id, logprob=detail.logprob, top_logprobs=top_logprobs)
+    def from_wire(cls, response: runtime_pb2.GenerateResponse) -> Self:
+        logprob = response.detail.logprob if response.HasField("detail") else None
+        top_logprobs = {top.token_id: top.logprob for top in response.detail.top_logprobs}
+        return cls(token_id=response.token_id, logprob=logprob, top_logprobs=top_logprobs)
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,8 +82,8 @@ class AnswerText:
 
     def push(self, token_id: int, detail: TokenDetail | None = None) -> Delta:
         """What is certain now; an empty piece where that is nothing."""
-        if detail is not None and token_id not in self._eos_token_ids:
-            self._waiting.append(self._likelihood(detail))
+        if detail is not None and detail.logprob is not None and token_id not in self._eos_token_ids:
+            self._waiting.append(self._likelihood(detail, detail.logprob))
         return self._piece(self._detokenizer.push(token_id), is_last=False)
 
     def finish(self) -> Delta:
@@ -108,10 +108,10 @@ class AnswerText:
         while self._waiting and (self._waiting[0].offset < self._num_given or keeps_textless):
             yield self._waiting.popleft()
 
-    def _likelihood(self, detail: TokenDetail) -> Likelihood:
+    def _likelihood(self, detail: TokenDetail, logprob: float) -> Likelihood:
         likeliest = tuple(
-            (self._texts.text(token_id), self._texts.bytes(token_id), logprob)
-            for token_id, logprob in detail.top_logprobs.items()
+            (self._texts.text(token_id), self._texts.bytes(token_id), top_logprob)
+            for token_id, top_logprob in detail.top_logprobs.items()
         )
         own = detail.token_id
-        return Likelihood(self._texts.text(own), self._texts.bytes(own), detail.logprob, self._length, likeliest)
+        return Likelihood(self._texts.text(own), self._texts.bytes(own), logprob, self._length, likeliest)

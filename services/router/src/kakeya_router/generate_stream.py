@@ -45,8 +45,7 @@ class GenerateStream:
         self._seconds_left = seconds_left
         self._produced = list(produced)
         record = operation.record
-        begun_full = max(0, record.operation_start - record.sink - record.window)
-        self._num_dropped = begun_full if produced else record.num_dropped_tokens
+        self._num_dropped = record.num_dropped_at_start if produced else record.num_dropped_tokens
         self._started = time.monotonic()
         self._has_moved = bool(produced)
         self.done: worker_api.GenerateDone

@@ -83,9 +83,19 @@ def kept(lane: worker_api.LaneState) -> list[api.TokenRange]:
     return [api.TokenRange(start=part.start, end=part.end) for part in lane.retained]
 
 
-def truncated(record: SessionRecord) -> api.GenerateResponse:
+def truncated(record: SessionRecord, *, is_under_way: bool) -> api.GenerateResponse | None:
+    """What was forgotten when the operation began; `is_under_way`: its lane has taken in more since."""
+    num_dropped = record.num_dropped_at_start if is_under_way else record.num_dropped_tokens
+    if not num_dropped:
+        return None
+    kept = retained(record)
+    if is_under_way:
+        start = record.operation_start
+        kept = [api.TokenRange(end=record.sink), api.TokenRange(start=start - record.window, end=start)]
     return api.GenerateResponse(
-        truncated=api.HistoryTruncated(dropped_token_count=record.num_dropped_tokens, retained=retained(record))
+        truncated=api.HistoryTruncated(
+            dropped_token_count=num_dropped, retained=[part for part in kept if part.start < part.end]
+        )
     )
 
 

@@ -209,9 +209,12 @@ class RuntimeService(runtime_pb2_grpc.RuntimeServiceServicer):
             produced = await self._lanes.produced(operation, request.resume_token_ids) if request.op_id else []
             if not produced:
                 self._operations.check_room(record, 0)
-            if record.num_dropped_tokens and not produced:
-                yield generation.truncated(record)
-            for token_id in produced[len(request.resume_token_ids) :]:
+            missed = produced[len(request.resume_token_ids) :]
+            if not request.resume_token_ids and (
+                truncated := generation.truncated(record, is_under_way=bool(produced))
+            ):
+                yield truncated
+            for token_id in missed:
                 yield api.GenerateResponse(token_id=token_id)
             stream = GenerateStream(
                 self._workers, self._lanes, operation, request, sampling, max_tokens, context.time_remaining, produced

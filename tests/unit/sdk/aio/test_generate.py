@@ -101,6 +101,13 @@ async def test_details_come_with_the_tokens(session: AsyncSession) -> None:
     assert (await alone.all(), alone.details) == ([11], [TokenDetail(11, -0.5, {})])
 
 
+async def test_a_token_whose_probability_nobody_knows_any_more(session: AsyncSession, runtime: ScriptedRuntime) -> None:
+    runtime.unusual_responses = [runtime_pb2.GenerateResponse(token_id=9)]
+    generation = session.turn([10], max_tokens=1, logprobs=1)
+    assert await generation.all() == [9, 11]
+    assert generation.details == [TokenDetail(9, None, {}), TokenDetail(11, -0.5, {7: -1.0})]
+
+
 @pytest.mark.parametrize(
     ("reason", "expected"),
     [

@@ -557,7 +557,9 @@ Global___TokenLogprob: _TypeAlias = TokenLogprob  # noqa: Y015
 
 @_typing.final
 class TokenDetail(_message.Message):
-    """Comes with a `token_id` where GenerateRequest.logprobs asks for it."""
+    """Comes with a `token_id` where GenerateRequest.logprobs asks for it; not with one that was on its way when a router was
+    lost, or a worker's stream broke off, since only the token is found again.
+    """
 
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -93,8 +93,8 @@ class AsyncGeneration:
                 response = await self._next_response(self._call)
                 if response.HasField("token_id"):
                     self._token_ids.append(response.token_id)
-                    if response.HasField("detail"):
-                        self.details.append(TokenDetail.from_wire(response.token_id, response.detail))
+                    if self._request.HasField("logprobs"):
+                        self.details.append(TokenDetail.from_wire(response))
                     return response.token_id
                 if response.HasField("truncated"):
                     self.truncated = Truncation.from_wire(response.truncated)

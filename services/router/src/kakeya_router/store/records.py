@@ -226,6 +226,11 @@ class SessionRecord(Hash):
         return self.history_length - sum(map(len, self.retained_ranges))
 
     @property
+    def num_dropped_at_start(self) -> int:
+        """Those that were not kept when the latest operation began; its lane has taken in more since."""
+        return max(0, self.operation_start - self.sink - self.window)
+
+    @property
     def turn_boundaries(self) -> list[int]:
         return [int(length) for length in self.boundaries.split(",") if length]
 
