@@ -1,11 +1,14 @@
 """What arrives late or never: heartbeats from before a rewind, and answers of Redis to what it has done."""
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from kakeya_router.fleet import Fleet
+from kakeya_router.operation import Operation
+from kakeya_router.operations import Operations
 from kakeya_router.store.connection import RedisConnection
 from kakeya_router.store.session_store import SessionStore
 from kakeya_shared.errors import NoWorker, OperationStopped, StoreUnavailable
@@ -13,7 +16,7 @@ from kakeya_stubs.worker.v1 import verifier_pb2 as worker_api
 from tests.unit.router.fake_worker import WINDOW, FakeWorker
 from tests.unit.router.stack import FORGETFUL, Client, Stack, answer, eventually
 from tests.unit.router.test_forks import fork_of
-from tests.unit.router.test_recovery import Pair, files, free_length, pair
+from tests.unit.router.test_recovery import Pair, called, expected, files, free_length, pair, token_ids
 from tests.unit.router.test_rewinds import appended_now, record_of, turn
 from tests.unit.router.test_takeover import OPERATION
 
@@ -83,6 +86,31 @@ async def test_a_stale_heartbeat_in_the_middle_of_a_rewind(stack: Stack, monkeyp
     monkeypatch.setattr(SessionStore, "rewind", rewind_and_hear)
     assert (await client.rewind(session_id, 3)).history_length == 3
     assert (await client.append(session_id, [5])).history_length == 4
+
+
+async def test_a_rewind_that_is_settled_late_stops_nobody_else(
+    stack: Stack, client: Client, worker: FakeWorker, lose: Lose, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session_id = await client.session()
+    await client.append(session_id, range(6))
+    redis_answers, look_again = asyncio.Event(), Operations._look_again
+
+    async def late(operations: Operations, operation: Operation) -> None:
+        await redis_answers.wait()
+        await look_again(operations, operation)
+
+    monkeypatch.setattr(Operations, "_look_again", late)
+    lose("end_operation")
+    with pytest.raises(StoreUnavailable):
+        await client.rewind(session_id, 4)
+    call = (await stack.router()).generating(session_id, 50)
+    first = await call.read()
+    worker.flowing.clear()
+    redis_answers.set()
+    await eventually(lambda: called(worker, "Stop", 1))
+    worker.flowing.set()
+    assert [first.token_id, *await token_ids(call)] == expected(4, 54)
+    assert worker.calls["Generate"] == 1
 
 
 @pytest.mark.parametrize("script", ["rewind_session", "end_operation"])

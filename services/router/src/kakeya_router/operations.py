@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import structlog
 
@@ -243,7 +244,8 @@ class Operations:
         """A rewind may have taken place without an answer."""
         record = await self._store.get(operation.record.session_id)
         if record is not None:
-            operation.record = record
+            # Another operation may have begun since, which the worker must not take this one for.
+            operation.record = replace(record, operation_number=operation.record.operation_number)
             operation.journal.length = min(operation.journal.length, record.journal_length)
 
     async def _write_through(
