@@ -39,7 +39,7 @@ SINK, WINDOW = 4, 2_044
 NUM_TOKENS, NUM_LOGPROBS = 8, 20
 CHOICES: tuple[dict[str, Any], ...] = ({}, {"temperature": 1.0, "seed": 7})
 
-Said = list[tuple[int, float, tuple[Any, ...]]]
+Said = list[tuple[int, float | None, tuple[Any, ...]]]
 
 
 @dataclass

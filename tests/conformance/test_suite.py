@@ -130,6 +130,7 @@ def test_the_torch_backend_is_found_by_its_name(author: Author) -> None:
     assert "3 passed" in said
 
 
+@pytest.mark.heavy
 def test_the_mlx_backend_is_found_by_its_name(author: Author) -> None:
     status, said = author.run("mlx", "-k", "far_down and qwen2")
     assert status == 0

@@ -73,7 +73,7 @@ def test_a_stack_that_does_not_start_is_no_evidence(tmp_path: Path) -> None:
 def test_evidence_of_this_machine(tmp_path: Path) -> None:
     """Whether it is quiet enough to judge the time of a turn is not asked."""
     output = tmp_path / "evidence.json"
-    done = _run("--seconds", "60", "--output", str(output), "--tests", "-k", "test_facts", timeout=280)
+    done = _run("--seconds", "25", "--output", str(output), "--tests", "-k", "test_facts", timeout=280)
     found = json.loads(output.read_text())
     assert done.returncode == (0 if found["verdict"] == "holds" else 1), done.stderr
     assert found["schema"] == evidence.SCHEMA

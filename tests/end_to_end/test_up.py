@@ -254,6 +254,7 @@ async def test_an_installed_model_is_served_by_its_name() -> None:
             assert (served.name, served.num_lane_tokens, served.is_default) == ("kakeya-nano", 4 + 64, True)
 
 
+@pytest.mark.heavy
 def test_a_model_that_the_worker_refuses(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"architectures": ["Mamba2ForCausalLM"], "model_type": "mamba2"}))
     status, line = refused(*EPHEMERAL, "--model", str(tmp_path))
@@ -306,6 +307,7 @@ def test_a_bad_flag() -> None:
     assert line.startswith("kakeya up: error: --bind (KAKEYA_UP_BIND): ")
 
 
+@pytest.mark.heavy
 def test_a_data_directory_holds_one_stack(tmp_path: Path) -> None:
     flags = (*EPHEMERAL[1:], "--data-dir", str(tmp_path))
     with UpProcess(*flags) as up:

@@ -134,12 +134,13 @@ async def test_a_worker_that_is_stopped_gives_way_to_a_new_one(two: Runtime, cli
     """As in a rolling restart: all old ones go, under load."""
     everybody = await conversations(client, NUM_BUSY)
     old, restarted = list(two.workers), asyncio.Event()
+    for _ in old:
+        two.start_worker()
+    await asyncio.to_thread(two.wait_for_workers, 4)
     streams = [asyncio.create_task(each.go_on(restarted)) for each in everybody]
     for each in everybody:
         await each.under_way.wait()
     for process in old:
-        two.start_worker()
-        await asyncio.to_thread(two.wait_for_workers, 3)
         os.kill(process.process.pid, signal.SIGTERM)
         assert await asyncio.to_thread(process.process.wait, 60) == 0
     restarted.set()
@@ -182,7 +183,11 @@ async def test_without_a_store_sessions_move(apart: Runtime) -> None:
         assert [each.token_ids for each in everybody] == [expected] * 4
 
 
-@pytest.mark.parametrize(("grace_seconds", "backend"), [("1", "torch"), ("1", "mlx")], indirect=["grace_seconds"])
+@pytest.mark.parametrize(
+    ("grace_seconds", "backend"),
+    [("1", "torch"), pytest.param("1", "mlx", marks=pytest.mark.heavy)],
+    indirect=["grace_seconds"],
+)
 async def test_an_operator_empties_a_worker_while_it_works(two: Runtime, client: kakeya.AsyncClient) -> None:
     expected = await undisturbed(client)
     everybody = await conversations(client, NUM_IDLE + NUM_BUSY)

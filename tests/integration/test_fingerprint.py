@@ -62,7 +62,7 @@ async def test_a_fingerprint_that_nobody_has(client: kakeya.AsyncClient) -> None
 async def test_the_same_bits_on_another_worker(mixed: Runtime, client: kakeya.AsyncClient) -> None:
     """Log-probabilities are floats of the raw logits: one bit off in any layer would show in some of them."""
     exact = _fingerprints(mixed)["int8"]
-    streams: dict[str, list[tuple[int, float]]] = {}
+    streams: dict[str, list[tuple[int, float | None]]] = {}
     async with AsyncExitStack() as stack:
         for appends in ([200], [1, 50, 149], [100, 100], [13] * 15 + [5]):
             session = await stack.enter_async_context(await client.create_session(fingerprint=exact))

@@ -90,8 +90,7 @@ class Disturbance:
         ("torch", signal.SIGKILL),
         ("torch", signal.SIGSTOP),
         ("torch", signal.SIGTERM),
-        ("mlx", signal.SIGKILL),
-        ("mlx", signal.SIGTERM),
+        pytest.param("mlx", signal.SIGKILL, marks=pytest.mark.heavy),  # for SIGTERM see test_draining.py
     ],
     ids=lambda value: getattr(value, "name", value),
 )

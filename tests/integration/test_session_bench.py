@@ -74,9 +74,9 @@ def test_a_sound_worker_passes(bench: Any) -> None:
 @pytest.mark.parametrize(
     ("backend", "gate", "flags"),
     [
-        ("leaking", "rss_bounded", ["--skip-gate", "prefill_bounded"]),  # as above
-        ("slowing", "prefill_bounded", []),
-        ("miscounting", "kv_bounded", ["--skip-gate", "prefill_bounded"]),
+        ("miscounting", "kv_bounded", ["--skip-gate", "prefill_bounded"]),  # as above
+        pytest.param("leaking", "rss_bounded", ["--skip-gate", "prefill_bounded"], marks=pytest.mark.heavy),
+        pytest.param("slowing", "prefill_bounded", [], marks=pytest.mark.heavy),
     ],
 )
 def test_a_faulty_worker_fails(bench: Any, backend: str, gate: str, flags: list[str]) -> None:

@@ -38,6 +38,7 @@ def test_the_loss_falls_and_progress_is_told(tokenizer: Tokenizer) -> None:
     assert all(progress.tokens_per_second > 0 for progress in told)
 
 
+@pytest.mark.heavy
 def test_the_same_seed_trains_the_same_model(tokenizer: Tokenizer) -> None:
     first, again = trained(tokenizer), trained(tokenizer)
     assert all(torch.equal(first[name], again[name]) for name in first)

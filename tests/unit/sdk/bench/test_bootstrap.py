@@ -54,6 +54,7 @@ def test_the_interval_contains_the_estimate() -> None:
         assert found.low < found.high
 
 
+@pytest.mark.heavy
 def test_of_a_hundred_equal_pairs_nearly_all_intervals_contain_one() -> None:
     """An interval half as wide contains it 67 times, one twice as wide always."""
 
