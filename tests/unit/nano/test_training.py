@@ -22,6 +22,7 @@ from nano_training.tokenizer import train_tokenizer
 from nano_training.training import Phase, Progress, Recipe, Trainer, new_model, train
 from tests.unit.nano.one_lane import logits_after
 
+pytestmark = pytest.mark.heavy  # nothing that is installed trains; what ships is tested in test_shipped.py
 RECIPE = Recipe(seed=3, num_threads=1, phases=(Phase(10, 64, 4), Phase(2, 128, 2)))
 
 
@@ -38,7 +39,6 @@ def test_the_loss_falls_and_progress_is_told(tokenizer: Tokenizer) -> None:
     assert all(progress.tokens_per_second > 0 for progress in told)
 
 
-@pytest.mark.heavy
 def test_the_same_seed_trains_the_same_model(tokenizer: Tokenizer) -> None:
     first, again = trained(tokenizer), trained(tokenizer)
     assert all(torch.equal(first[name], again[name]) for name in first)
