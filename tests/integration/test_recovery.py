@@ -90,7 +90,8 @@ class Disturbance:
         ("torch", signal.SIGKILL),
         ("torch", signal.SIGSTOP),
         ("torch", signal.SIGTERM),
-        pytest.param("mlx", signal.SIGKILL, marks=pytest.mark.heavy),  # for SIGTERM see test_draining.py
+        pytest.param("mlx", signal.SIGKILL, marks=pytest.mark.heavy),
+        pytest.param("mlx", signal.SIGTERM, marks=pytest.mark.heavy),
     ],
     ids=lambda value: getattr(value, "name", value),
 )

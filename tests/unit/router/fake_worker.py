@@ -78,7 +78,8 @@ class Lane:
         length = len(self.token_ids)
         if length <= self.sink + self.window:
             return [(0, length)] if length else []
-        return [(0, self.sink), (length - self.window, length)]
+        window = (length - self.window, length)
+        return [(0, self.sink), window] if self.sink else [window]
 
     def num_evicted_since(self, length: int) -> int:
         num_kept = self.sink + self.window
@@ -483,7 +484,7 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
         self._enter("Rewind")
         lane = self._lane_for(request)
         assert (lane.busy, len(lane.token_ids)) == (False, request.history_length)
-        if request.target_length > len(lane.token_ids) or lane.retained[1:]:
+        if request.target_length > len(lane.token_ids) or lane.num_evicted_since(0):
             raise BoundaryNotReachable("forgotten")
         del lane.token_ids[request.target_length :]
         lane.num_rewinds += 1

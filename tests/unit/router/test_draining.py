@@ -136,14 +136,19 @@ async def test_several_routers_empty_a_worker_together(
         assert (await client.append(session_id, [1])).history_length == 31
 
 
+async def one_and_another_worker(stack: Stack, client: Client, files: SnapshotFiles) -> tuple[str, FakeWorker]:
+    """A session of 30 tokens on worker-a, and worker-b, which reads its snapshots."""
+    await stack.worker(client, files=files)
+    session_id = await client.session()
+    await client.append(session_id, range(30))
+    return session_id, await stack.worker(client, "worker-b", files=files)
+
+
 async def test_who_moved_while_the_sessions_were_listed_stays_where_it_is(
     stack: Stack, client: Client, files: SnapshotFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is among the sessions of the worker that is emptied, and its record is of another one already."""
-    await stack.worker(client, files=files)
-    session_id = await client.session()
-    await client.append(session_id, range(30))
-    other = await stack.worker(client, "worker-b", files=files)
+    session_id, other = await one_and_another_worker(stack, client, files)
     await client.drain("worker-a")
     await eventually(lambda: is_parked(client, session_id))
     assert generated(await client.generate(session_id, 3)) == expected(30, 33)
@@ -164,10 +169,7 @@ async def test_who_moved_while_the_sessions_were_listed_stays_where_it_is(
 async def test_who_moves_just_before_it_is_parked_stays_where_it_is(
     stack: Stack, client: Client, files: SnapshotFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await stack.worker(client, files=files)
-    session_id = await client.session()
-    await client.append(session_id, range(30))
-    other = await stack.worker(client, "worker-b", files=files)
+    session_id, other = await one_and_another_worker(stack, client, files)
     passes = asyncio.Semaphore(0)
     park = ParkRequests.park
 

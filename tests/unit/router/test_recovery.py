@@ -641,10 +641,11 @@ async def test_another_router_goes_on_where_the_client_is(
     assert pair.of(session_id).lanes[session_id].token_ids == [*range(30), *expected(30, 130)]
 
 
+@pytest.mark.parametrize("sink", [SINK, 0])
 async def test_a_client_that_has_nothing_yet_is_told_what_was_forgotten(
-    stack: Stack, client: Client, worker: FakeWorker
+    stack: Stack, client: Client, worker: FakeWorker, sink: int
 ) -> None:
-    session_id = await client.session()
+    session_id = await client.session(sink=sink, window=KEPT - sink)
     await client.append(session_id, range(KEPT + 7))
     first, *_ = await client.generate(session_id, 50, op_id="mine")
     again = await answer(drained(resuming(client, session_id, "mine", [], 50)))

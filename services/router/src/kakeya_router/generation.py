@@ -88,15 +88,15 @@ def truncated(record: SessionRecord, *, is_under_way: bool) -> api.GenerateRespo
     num_dropped = record.num_dropped_at_start if is_under_way else record.num_dropped_tokens
     if not num_dropped:
         return None
-    kept = retained(record)
-    if is_under_way:
-        start = record.operation_start
-        kept = [api.TokenRange(end=record.sink), api.TokenRange(start=start - record.window, end=start)]
-    return api.GenerateResponse(
-        truncated=api.HistoryTruncated(
-            dropped_token_count=num_dropped, retained=[part for part in kept if part.start < part.end]
-        )
-    )
+    ranges = _retained_at_start(record) if is_under_way else retained(record)
+    return api.GenerateResponse(truncated=api.HistoryTruncated(dropped_token_count=num_dropped, retained=ranges))
+
+
+def _retained_at_start(record: SessionRecord) -> list[api.TokenRange]:
+    """What was kept when the operation began, of a history that had outgrown its lane by then."""
+    start = record.operation_start
+    window = api.TokenRange(start=start - record.window, end=start)
+    return [api.TokenRange(end=record.sink), window] if record.sink else [window]
 
 
 def token(response: worker_api.GenerateResponse) -> api.GenerateResponse:
