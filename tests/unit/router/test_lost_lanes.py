@@ -271,6 +271,31 @@ async def test_a_worker_whose_seat_is_taken_meanwhile_is_passed_over(
     assert calls == {passed_over: 0, taken: 1}
 
 
+async def test_workers_that_have_all_left_since_they_were_listed_are_not_full(
+    stack: Stack, client: Client, pair: list[FakeWorker], files: SnapshotFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session_id = await client.session()
+    for turn in range(3):
+        await client.append(session_id, range(30))
+        await client.generate(session_id, 5)
+        await eventually(lambda: has_snapshot(stack, session_id, 35 * (turn + 1)))  # noqa: B023  # awaited at once
+    worker, _ = holder(pair, session_id)
+    await stack.worker(client, "worker-c", files=SnapshotFiles("another store"))
+    seat = SessionStore.seat
+
+    async def late(store: SessionStore, *args: Any) -> Reply:
+        """They have started anew meanwhile, without the store that they had."""
+        anew = {"incarnation": "a newer one", "snapshot_store": "another store"}
+        for each in pair:
+            await stack.redis.hset(f"kakeya:{{tiny}}:worker:{each.worker_id}", mapping=anew)
+        return await seat(store, *args)
+
+    monkeypatch.setattr(SessionStore, "seat", late)
+    await die(worker)
+    with pytest.raises(WorkerLost):  # nobody who is left can read its snapshots
+        await client.append(session_id, [1])
+
+
 async def test_a_session_whose_snapshots_are_all_gone_is_lost(
     stack: Stack, client: Client, pair: list[FakeWorker], files: SnapshotFiles
 ) -> None:

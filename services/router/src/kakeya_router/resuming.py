@@ -164,8 +164,10 @@ class Resuming:
         if not able and any(worker.fingerprint == record.fingerprint for worker in workers):
             raise refusals.lost()
         order = placement.order_for(record.fingerprint, self._placement, able)
+        have_left = bool(order)
         for worker in sorted(order, key=lambda worker: worker.incarnation in shunned):
             reply = await self._store.seat(record, claim, worker, waiter_id)
+            have_left = have_left and reply.outcome == "away"
             if reply.outcome in ("full", "away", "wait"):
                 continue
             seated = _record(reply)
@@ -184,6 +186,8 @@ class Resuming:
                 # Nothing was computed there: it is what it was.
                 unharmed = replace(seated, fingerprint=record.fingerprint, exact=record.exact)
                 record = await self.unseat(unharmed, claim)
+        if have_left:  # since they were listed: whether there is room, or anybody able at all, is to be seen
+            return await self._try_all(record, claim, shunned, waiter_id)
         if not able:
             return candidates.no_worker("the model with the session's fingerprint" + _alternative(record))
         return refused[0] if refused else candidates.no_capacity()
