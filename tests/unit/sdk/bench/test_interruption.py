@@ -5,11 +5,13 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from signal import SIGINT, SIGTERM, Signals
 
 import pytest
 
 from kakeya.bench import interruption
+from tests.unit.sdk.sleeping import wakes_for
 
 PROGRAM = """
 import asyncio, sys
@@ -33,21 +35,31 @@ sys.exit(asyncio.run(bench()))
 """
 
 
-def _start(leaving_seconds: float) -> subprocess.Popen[str]:
-    process = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, str(leaving_seconds)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    assert process.stdout.readline() == "working\n"
-    return process
+Start = Callable[[float], "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def start() -> Iterator[Start]:
+    """Starts the program, which is at work then, and takes so many seconds to leave."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(leaving_seconds: float) -> "subprocess.Popen[str]":
+        command = [sys.executable, "-c", PROGRAM, str(leaving_seconds)]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        started.append(process)
+        assert process.stdout is not None
+        assert process.stdout.readline() == "working\n"
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
 
 
 @pytest.mark.parametrize(("number", "status"), [(SIGINT, 130), (SIGTERM, 143)])
-def test_a_signal_ends_a_process_in_order(number: Signals, status: int) -> None:
-    process = _start(leaving_seconds=0.01)
+def test_a_signal_ends_a_process_in_order(start: Start, number: Signals, status: int) -> None:
+    process = start(0.01)
     process.send_signal(number)
     output, errors = process.communicate(timeout=20)
     assert (output, errors) == ("leaving\nleft\ncut short\n", "")
@@ -56,8 +68,8 @@ def test_a_signal_ends_a_process_in_order(number: Signals, status: int) -> None:
 
 @pytest.mark.parametrize("first", [SIGINT, SIGTERM])
 @pytest.mark.parametrize("second", [SIGINT, SIGTERM])
-def test_the_second_signal_ends_it_as_ever(first: Signals, second: Signals) -> None:
-    process = _start(leaving_seconds=60)
+def test_the_second_signal_ends_it_as_ever(start: Start, first: Signals, second: Signals) -> None:
+    process = start(60)
     process.send_signal(first)
     assert process.stdout is not None
     assert process.stdout.readline() == "leaving\n"
@@ -65,6 +77,21 @@ def test_the_second_signal_ends_it_as_ever(first: Signals, second: Signals) -> N
     output, _ = process.communicate(timeout=20)
     assert output == ""
     assert process.returncode == -second
+
+
+async def test_the_second_signal_wakes_a_bench_that_leaves() -> None:
+    woken: list[bool] = []
+
+    async def work() -> None:
+        try:
+            os.kill(os.getpid(), SIGINT)
+            await asyncio.sleep(60)
+        finally:
+            woken.append(await wakes_for(SIGTERM))
+
+    with interruption.heeded() as heeded:
+        assert await heeded.cuts_short(work()) is True
+    assert woken == [True]
 
 
 async def test_without_a_signal_work_is_done() -> None:

@@ -6,6 +6,8 @@ from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from kakeya.cli.wakeup import woken_by_signals
+
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -37,7 +39,8 @@ class Interruption:
             is_cut_short = self._came.is_set()
             if is_cut_short:
                 working.cancel()
-                await asyncio.wait({working})
+                with woken_by_signals(asyncio.get_running_loop()):
+                    await asyncio.wait({working})
             if not (is_cut_short and working.cancelled()):
                 await working
             return is_cut_short

@@ -3,8 +3,6 @@
 import asyncio
 import math
 import os
-import signal
-import socket
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Iterator
@@ -26,6 +24,7 @@ from kakeya import (
 from kakeya.cli import chat_flags, connection_flags
 from kakeya.cli.connection import Connection
 from kakeya.cli.cure import explain
+from kakeya.cli.wakeup import woken_by_signals
 from kakeya.cli.welcome import welcome
 
 if TYPE_CHECKING:
@@ -80,7 +79,7 @@ def _talk(flags: Namespace, connection: Connection, terminal: "Terminal") -> Non
     with (
         terminal,
         asyncio.Runner() as runner,
-        _woken_by_signals(runner.get_loop()),
+        woken_by_signals(runner.get_loop()),
         _client(runner, connection) as client,
     ):
         model, tokenizer = _tokenizer(runner, client, flags)
@@ -175,24 +174,6 @@ async def _opened(client: AsyncClient, options: dict[str, Any], note: Callable[[
         return await client.create_session(**options, timeout_seconds=math.inf)
     finally:
         patience.cancel()
-
-
-@contextmanager
-def _woken_by_signals(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
-    # Python calls signal handlers between two of its own instructions: a signal that comes just before the loop
-    # goes to sleep would wait for the next token.
-    reader, writer = socket.socketpair()
-    reader.setblocking(False)
-    writer.setblocking(False)
-    loop.add_reader(reader, reader.recv, 4096)
-    before = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
-    try:
-        yield
-    finally:
-        signal.set_wakeup_fd(before)
-        loop.remove_reader(reader)
-        reader.close()
-        writer.close()
 
 
 def _fail(message: str, status: int = EXIT_FAILURE) -> int:
