@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-PIP    := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
+PIP    := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
 BUF    := proto/node_modules/.bin/buf
 # In dependency order; each is an installable distribution of its own.
 PARTS  := -e proto/python -e shared -e services/router -e 'services/worker[torch,mlx,bench,conformance]' \
@@ -21,7 +21,8 @@ help: ## list the targets
 
 install: kernel ## make .venv with all parts and the development tools
 
-# torch first and alone: any later request for it is then satisfied already and pulls no other build.
+# torch first and alone: any later request for it is then satisfied already and pulls no other build. Most of the 16,000
+# modules that are installed are never imported, so each is compiled when it is.
 $(VENV)/.installed: constraints.txt requirements-dev.txt \
                    $(wildcard proto/python/pyproject.toml */pyproject.toml */*/pyproject.toml)
 	@echo "installing into $(VENV) (two or three minutes)"
@@ -89,8 +90,8 @@ test-compose: install ## what needs a Docker engine: images, a conversation thro
 	  KAKEYA_TEST_REDIS=container $(BIN)/python -m pytest tests/unit/router/test_append.py tests/integration/test_conversation.py; \
 	else echo 'no Docker engine answers: the tests with Redis in a container are left out'; fi
 
-test-heavy: install ## longer proofs: sessions used and abandoned at random, the model's floors, the demo (JOBS=N)
-	$(BIN)/python -m pytest -m heavy --timeout 900 -n $(or $(JOBS),2) --dist loadfile tests
+test-heavy: install ## longer proofs: sessions used and abandoned at random, the model's floors, the demo (JOBS=N, HEAVY_FLAGS='-k ...')
+	$(BIN)/python -m pytest -m heavy --timeout 900 -n $(or $(JOBS),2) --dist loadfile tests $(HEAVY_FLAGS)
 
 fuzz: install ## hostile calls on every rpc of a whole runtime (FUZZ_CALLS=100000, FUZZ_SEED=N, JSON=FILE; minutes)
 	@$(BIN)/python -m tests.fuzz --calls $(or $(FUZZ_CALLS),100000) $(if $(FUZZ_SEED),--seed $(FUZZ_SEED)) \

@@ -24,7 +24,8 @@ found = [module for module in {forbidden!r} if importlib.util.find_spec(module)]
 assert not found, found
 """
 TEST_TOOLS = ("pytest", "pytest-asyncio", "pytest-timeout", "pytest-cov", "pytest-xdist", "hypothesis", "cryptography")
-WHICH_TESTS = ("-m", "not heavy", "-n", "3", "--dist", "worksteal")  # as `make test` does
+# As `make test` does, which also runs the other variants of each test: none needs another package than the first.
+WHICH_TESTS = ("-m", "not heavy", "-p", "tests.one_variant", "-n", "3", "--dist", "worksteal")
 
 
 @dataclass(frozen=True)
