@@ -187,3 +187,13 @@ async def has_snapshot(stack: Stack, session_id: str, length: int) -> bool:
     """Whether a session of the pool "tiny" can be had from a snapshot at a length."""
     listed = await stack.redis.hget(f"kakeya:{{tiny}}:session:{session_id}", "snapshots")
     return f",{length}," in (listed or "")
+
+
+async def written_session(stack: Stack, client: Client) -> str:
+    """A session of three turns, 105 tokens, with a snapshot after each: its journal does not reach back to 0."""
+    session_id = await client.session()
+    for length in (35, 70, 105):
+        await client.append(session_id, range(30))
+        await client.generate(session_id, 5)
+        await eventually(lambda: has_snapshot(stack, session_id, length))  # noqa: B023  # awaited at once
+    return session_id

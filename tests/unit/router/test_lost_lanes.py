@@ -38,7 +38,15 @@ from kakeya_shared.errors import (
 from kakeya_stubs.v1 import runtime_pb2 as api
 from tests.redis_server import RedisServer
 from tests.unit.router.fake_worker import FakeWorker, Lane, SnapshotFiles
-from tests.unit.router.stack import FORGETFUL, Client, Stack, answer, eventually, has_snapshot, stack_on
+from tests.unit.router.stack import (
+    FORGETFUL,
+    Client,
+    Stack,
+    answer,
+    eventually,
+    stack_on,
+    written_session,
+)
 
 SESSION = "kakeya:{{tiny}}:session:{}"
 A_BUG = RuntimeError("a bug")
@@ -274,11 +282,7 @@ async def test_a_worker_whose_seat_is_taken_meanwhile_is_passed_over(
 async def test_workers_that_have_all_left_since_they_were_listed_are_not_full(
     stack: Stack, client: Client, pair: list[FakeWorker], files: SnapshotFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    session_id = await client.session()
-    for turn in range(3):
-        await client.append(session_id, range(30))
-        await client.generate(session_id, 5)
-        await eventually(lambda: has_snapshot(stack, session_id, 35 * (turn + 1)))  # noqa: B023  # awaited at once
+    session_id = await written_session(stack, client)
     worker, _ = holder(pair, session_id)
     await stack.worker(client, "worker-c", files=SnapshotFiles("another store"))
     seat = SessionStore.seat
@@ -299,11 +303,7 @@ async def test_workers_that_have_all_left_since_they_were_listed_are_not_full(
 async def test_a_session_whose_snapshots_are_all_gone_is_lost(
     stack: Stack, client: Client, pair: list[FakeWorker], files: SnapshotFiles
 ) -> None:
-    session_id = await client.session()
-    for turn in range(3):
-        await client.append(session_id, range(30))
-        await client.generate(session_id, 5)
-        await eventually(lambda: has_snapshot(stack, session_id, 35 * (turn + 1)))  # noqa: B023  # awaited at once
+    session_id = await written_session(stack, client)
     worker, other = holder(pair, session_id)
     await die(worker)
     files.contents.clear()
@@ -317,11 +317,7 @@ async def test_a_session_whose_snapshots_are_all_gone_is_lost(
 async def test_a_session_of_which_a_worker_restores_too_little_is_lost(
     stack: Stack, client: Client, pair: list[FakeWorker], files: SnapshotFiles
 ) -> None:
-    session_id = await client.session()
-    for turn in range(3):
-        await client.append(session_id, range(30))
-        await client.generate(session_id, 5)
-        await eventually(lambda: has_snapshot(stack, session_id, 35 * (turn + 1)))  # noqa: B023  # awaited at once
+    session_id = await written_session(stack, client)
     worker, other = holder(pair, session_id)
     await die(worker)
     for name, (sink, window, refuses, _, _) in files.contents.items():

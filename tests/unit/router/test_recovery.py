@@ -36,7 +36,16 @@ from tests.unit.router.fake_worker import (
     FakeWorker,
     SnapshotFiles,
 )
-from tests.unit.router.stack import FORGETFUL, Client, Stack, answer, eventually, has_snapshot, stack_on
+from tests.unit.router.stack import (
+    FORGETFUL,
+    Client,
+    Stack,
+    answer,
+    eventually,
+    has_snapshot,
+    stack_on,
+    written_session,
+)
 
 KEPT = SINK + WINDOW
 PLATEAU = KEPT * BYTES_PER_TOKEN
@@ -370,11 +379,7 @@ async def test_no_session_is_kept_for_less_than_it_asked_for(stack: Stack) -> No
 async def test_a_worker_that_cannot_read_a_sessions_snapshots_is_passed_over(
     stack: Stack, client: Client, pair: Pair, files: SnapshotFiles
 ) -> None:
-    session_id = await client.session()
-    for turn in range(3):
-        await client.append(session_id, range(30))
-        await client.generate(session_id, 5)
-        await eventually(lambda: has_snapshot(stack, session_id, 35 * (turn + 1)))  # noqa: B023  # awaited at once
+    session_id = await written_session(stack, client)
     for worker in pair.workers:
         await die(worker)
     await stack.worker(client, "worker-c", num_lanes=9, files=SnapshotFiles("another store"))
@@ -495,11 +500,7 @@ async def test_a_long_prefill_is_written_on_its_way(stack: Stack, files: Snapsho
 async def test_a_damaged_snapshot_costs_a_prefill_and_nothing_else(
     stack: Stack, client: Client, pair: Pair, files: SnapshotFiles
 ) -> None:
-    session_id = await client.session()
-    for turn in range(3):
-        await client.append(session_id, range(30))
-        await client.generate(session_id, 5)
-        await eventually(lambda: has_snapshot(stack, session_id, 35 * (turn + 1)))  # noqa: B023  # awaited at once
+    session_id = await written_session(stack, client)
     del files.contents[next(name for name in files.contents if name.endswith("-105.safetensors"))]
     worker = pair.of(session_id)
     told = list(worker.lanes[session_id].token_ids)
