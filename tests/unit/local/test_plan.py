@@ -17,12 +17,11 @@ from kakeya_local.data_directory import open_directory
 from kakeya_local.errors import StackError
 from kakeya_local.plan import checked_model, make_plan, require_parts
 from kakeya_local.ports import claim, reachable
-from kakeya_local.processors import num_processors
 from kakeya_local.program import redis_program
 from kakeya_local.run_credentials import RunCredentials
 from kakeya_local.settings import UpSettings
 from kakeya_local.supervisor_config import render
-from kakeya_shared import installed_models, plugins
+from kakeya_shared import installed_models, plugins, processors
 from kakeya_shared.addresses import HostPort
 from tests.certificates import Authority
 
@@ -64,7 +63,7 @@ def test_only_what_was_asked_for_is_passed_on(model: str, tmp_path: Path) -> Non
     assert flags(router.command) == {"--redis": f"redis://{made.redis}/0", "--bind": str(made.bind)}
     assert flags(workers[1].command) == {
         "--model": model,
-        "--threads": str(max(1, num_processors() // 2)),
+        "--threads": str(max(1, processors.usable() // 2)),
         "--join": str(made.router),
         "--bind": "127.0.0.1:0",
         "--worker-id": "worker-2",
@@ -87,7 +86,7 @@ def test_each_worker_has_its_backend(
     assert made.worker_names == ["worker-1", "worker-2"]
     given = [flags(program.command) for program in made.programs(tmp_path)[2:]]
     assert [each["--backend"] for each in given] == ["torch", "mlx"]
-    assert {each["--threads"] for each in given} == {str(max(1, num_processors() // 2))}
+    assert {each["--threads"] for each in given} == {str(max(1, processors.usable() // 2))}
     with pytest.raises(StackError, match=r"^--worker mxl: .* \(installed: mlx, torch\)$"):
         make_plan(settings(model=model, worker=["torch", "mxl"]))
 
@@ -97,6 +96,17 @@ def test_workers_are_counted_once(capsys: pytest.CaptureFixture[str]) -> None:
         UpSettings.parse(["--worker", "torch", "--workers", "2"])
     assert raised.value.code == 2
     assert "--workers does not go with it" in capsys.readouterr().err
+
+
+def test_a_worker_alone_counts_the_processors_itself(model: str, tmp_path: Path) -> None:
+    (worker,) = make_plan(settings(model=model)).programs(tmp_path)[2:]
+    assert "--threads" not in worker.command
+
+
+def test_threads_by_the_workers_own_variable(model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KAKEYA_WORKER_THREADS", "3")
+    workers = make_plan(settings(model=model, workers=2)).programs(tmp_path)[2:]
+    assert not [worker for worker in workers if "--threads" in worker.command]
 
 
 def test_sizes_reach_the_worker(model: str, tmp_path: Path) -> None:

@@ -11,10 +11,9 @@ from kakeya_local import mac
 from kakeya_local.checkpoint_files import flaw
 from kakeya_local.errors import StackError
 from kakeya_local.findings import Condition, Finding
-from kakeya_local.processors import num_processors
 from kakeya_local.redis_binary import find_redis, redis_version
 from kakeya_local.settings import DEFAULT_MODEL
-from kakeya_shared import installed_models, plugins
+from kakeya_shared import installed_models, plugins, processors
 
 _AREA = "installed"
 # The parts, and what each is for.
@@ -41,8 +40,8 @@ def examine() -> Iterator[Finding]:
     """The machine, a Mac in more detail, parts, plugins, models and Redis."""
     yield Finding(_AREA, "python", Condition.OK, f"{platform.python_version()} on {platform.platform()}")
     memory_gib = psutil.virtual_memory().total / 2**30
-    processors = f"{num_processors()} of {os.cpu_count()} processors, {memory_gib:.1f} GiB memory"
-    yield Finding(_AREA, "machine", Condition.OK, processors)
+    count = f"{processors.usable()} of {os.cpu_count()} processors, {memory_gib:.1f} GiB memory"
+    yield Finding(_AREA, "machine", Condition.OK, count)
     if platform.system() == "Darwin":
         yield from mac.examine()
     for part, purpose in _PARTS.items():

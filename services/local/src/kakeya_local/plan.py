@@ -12,12 +12,11 @@ from kakeya_local.entrance import entrance, tls_environment
 from kakeya_local.errors import StackError
 from kakeya_local.http_plan import HttpPlan
 from kakeya_local.ports import claim, reachable
-from kakeya_local.processors import num_processors
 from kakeya_local.program import Program, redis_program, router_program, worker_program
 from kakeya_local.redis_binary import find_redis
 from kakeya_local.run_credentials import RunCredentials
 from kakeya_local.settings import DEFAULT_MODEL, UpSettings
-from kakeya_shared import installed_models, plugins
+from kakeya_shared import installed_models, plugins, processors
 from kakeya_shared.addresses import HostPort
 
 _HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*")
@@ -54,6 +53,14 @@ class Plan:
     def worker_names(self) -> list[str]:
         return [f"worker-{number}" for number, _ in enumerate(self.settings.backends, start=1)]
 
+    @property
+    def threads(self) -> int | None:
+        """Of each worker; None leaves it to the worker, which alone takes all, and to its own variable."""
+        num_workers = len(self.settings.backends)
+        if self.settings.threads or num_workers == 1 or os.environ.get("KAKEYA_WORKER_THREADS"):
+            return self.settings.threads
+        return max(1, processors.usable() // num_workers)
+
     def programs(self, data: Path) -> list[Program]:
         """The processes to run, with Redis' data and the snapshots of sessions in a directory."""
         settings = self.settings
@@ -66,7 +73,7 @@ class Plan:
                 sink=settings.sink,
                 window=settings.window,
                 lanes=settings.lanes,
-                threads=settings.threads or max(1, num_processors() // len(settings.backends)),
+                threads=self.threads,
                 snapshots=data / "snapshots",
             )
             for name, backend in zip(self.worker_names, settings.backends, strict=True)

@@ -56,7 +56,7 @@ def worker_program(
     sink: int | None,
     window: int | None,
     lanes: int | None,
-    threads: int,
+    threads: int | None,
     snapshots: Path,
 ) -> Program:
     """The worker takes a free port by itself and tells it to the router.

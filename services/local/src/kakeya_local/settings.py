@@ -44,7 +44,11 @@ class UpSettings(ServiceSettings):
         None, "lanes of each worker", unit="lanes", reason="the worker's: as many as fit its slab", ge=1
     )
     threads: int | None = setting(
-        None, "compute threads of each worker", unit="threads", reason="an equal share of the processors", ge=1
+        None,
+        "compute threads of each worker",
+        unit="threads",
+        reason="an equal share of the usable processors; a worker alone counts them itself",
+        ge=1,
     )
     bind: Address = setting(
         "127.0.0.1:50051", "where the router listens; port 0 takes a free one", reason="this machine only"

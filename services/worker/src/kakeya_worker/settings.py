@@ -7,9 +7,9 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, SecretStr, model_validator
 
+from kakeya_shared import processors
 from kakeya_shared.addresses import Address, HostPort, parse_list
 from kakeya_shared.settings import LONGEST_APPEND_TOKENS, RpcServerSettings, ServiceSettings, append_bytes, setting
-from kakeya_worker import processors
 
 
 def _addresses(text: str) -> str:

@@ -1,13 +1,12 @@
 """What a user asks of the bench: `kakeya bench quality --help`."""
 
 import argparse
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from kakeya_shared import plugins
+from kakeya_shared import plugins, processors
 from kakeya_worker.quality.floors import FLOORS, Floor
 
 T = TypeVar("T")
@@ -116,14 +115,10 @@ def _add_how(parser: argparse.ArgumentParser) -> None:
         help=f"dialogues of each kind (default: {DEFAULT_SAMPLES}; {QUICK_SAMPLES} with --quick)")  # fmt: skip
     add("--quick", action="store_true", help="fewer samples in one window, for CI")
     add("--seed", type=int, default=0, metavar="N", help="of all that is drawn (default: 0)")
-    add("--threads", type=_at_least(1), default=_num_processors(), metavar="N",
+    add("--threads", type=_at_least(1), default=processors.usable(), metavar="N",
         help="compute threads (default: the processors that this process may use)")  # fmt: skip
     add("--backend", default="torch", metavar="NAME", help="verifier backend plugin (default: torch)")
     add("--output", type=Path, metavar="DIR", help="write quality.json, card.md, recall.png and perplexity.png there")
-
-
-def _num_processors() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _list(of: Callable[[str], T]) -> Callable[[str], tuple[T, ...]]:
