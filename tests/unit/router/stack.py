@@ -47,7 +47,7 @@ async def answer(call: Awaitable[T]) -> T:
         raise raised from error
 
 
-async def eventually(condition: Callable[[], Awaitable[Any]], timeout_seconds: float = 10.0) -> Any:
+async def eventually(condition: Callable[[], Awaitable[Any]], timeout_seconds: float = 45.0) -> Any:
     """Waits until `condition()` is true and returns what it was."""
     async with asyncio.timeout(timeout_seconds):
         while True:

@@ -628,7 +628,7 @@ async def test_a_fork_whose_lane_is_taken_from_it_ends(
     (key,) = [key for key in await stack.keys("kakeya:{tiny}:op:*") if source not in key]
     await stack.redis.hset(key, "claim", "of the reaper")
     with pytest.raises(NoWorker):
-        await asyncio.wait_for(forking, 5)
+        await asyncio.wait_for(forking, 30)
     await only(stack, client, source)
     assert list(worker.lanes) == [source]
 

@@ -270,7 +270,8 @@ async def test_a_session_that_is_used_at_the_last_moment_is_kept(stores: Stores)
     snapshotting = Snapshotting(
         stores.sessions, workers, fleet, tasks, turns=1, recovery_seconds=1, journal_tokens=1_000
     )
-    idle_lanes = IdleLanes(stores.sessions, Late(stores.sessions, workers, snapshotting), tasks, idle_seconds=0)
+    closing = Late(stores.sessions, workers, snapshotting, tasks)
+    idle_lanes = IdleLanes(stores.sessions, closing, tasks, idle_seconds=0)
     await stores.opened("one")
     assert not await idle_lanes.make_room("", {"p": {"w"}})
     await stores.opened("two")

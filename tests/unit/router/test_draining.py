@@ -222,7 +222,7 @@ async def _passes(stack: Stack, number: int) -> int:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(SessionLists, "idle_of", counted)
-        await asyncio.wait_for(enough.wait(), 10)
+        await asyncio.wait_for(enough.wait(), 30)
     return seen
 
 

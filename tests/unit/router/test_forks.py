@@ -278,7 +278,7 @@ async def test_a_parked_source_gets_a_lane_on_another_worker_first(stack: Stack,
 
     await eventually(is_parked)
     other = await stack.worker(client, "worker-b")
-    fork = await asyncio.wait_for(client.session(**fork_of(source)), 5)
+    fork = await asyncio.wait_for(client.session(**fork_of(source)), 30)
     assert other.lanes[fork].token_ids == other.lanes[source].token_ids == list(range(10))
     assert other.lanes[source].epoch == 2
 
@@ -372,7 +372,7 @@ async def test_a_fork_does_not_wait_for_a_worker_that_cannot_fork(stack: Stack) 
     fork = await waiting(stack, client, **fork_of(source))
     await client.close(held)
     with pytest.raises(InvalidField, match="older version"):
-        await asyncio.wait_for(fork, 5)
+        await asyncio.wait_for(fork, 30)
     await stand(stack, 0)
 
 

@@ -169,7 +169,7 @@ async def test_who_reads_its_snapshots_may_be_of_another_fingerprint(stack: Stac
     redis = RedisConnection(stack.url)
     fleet = Fleet(WorkerStore(redis, worker_lease_seconds=60), lambda alive: None, interval_seconds=1)
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             await fleet.look()
             while fleet.worker(worker.incarnation) is not None:
                 await asyncio.sleep(0.05)

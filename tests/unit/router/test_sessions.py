@@ -267,7 +267,7 @@ async def test_info_neither_waits_for_the_worker_nor_refreshes_idle_time(client:
     worker.flowing.clear()
     appending = asyncio.create_task(client.append(session_id, range(4)))
     await eventually(lambda: _appending(worker))
-    info = await asyncio.wait_for(client.info(session_id), 1)
+    info = await asyncio.wait_for(client.info(session_id), 30)
     assert (info.idle_seconds, info.history_length, info.kv_live_bytes) == (0, 12, 8 * BYTES_PER_TOKEN)
     worker.flowing.set()
     await appending

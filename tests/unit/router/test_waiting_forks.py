@@ -47,7 +47,7 @@ async def test_forks_follow_their_source_off_its_worker(stack: Stack, patient: C
     forks = [await waiting(stack, patient, **fork_of(source)) for _ in range(3)]
     other = await stack.worker(patient, "worker-b", num_lanes=8)
     await (patient.drain("worker-a") if end == "drains" else die(worker))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         for fork in forks:
             assert other.lanes[await fork].token_ids == list(range(10))
     assert other.lanes[source].epoch == 2
@@ -122,7 +122,7 @@ async def test_a_fork_whose_source_moves_holds_nobody_up(stack: Stack, patient: 
     held_there = await patient.session()
     await move(stack, source, worker, other)
     await patient.close(held)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         assert worker.lanes[await neighbours_fork].token_ids == list(range(5))
     await stand(stack, 1)
     assert not fork.done()  # now it waits there, where nothing is free

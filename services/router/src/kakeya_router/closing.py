@@ -4,13 +4,15 @@ import secrets
 
 import structlog
 
+from kakeya_router.detached_tasks import DetachedTasks
 from kakeya_router.snapshotting import Snapshotting
+from kakeya_router.store.persistence import persist
 from kakeya_router.store.records import SessionRecord
 from kakeya_router.store.session_changes import Cause
 from kakeya_router.store.session_store import SessionStore
 from kakeya_router.worker_client import WorkerError
 from kakeya_router.worker_clients import WorkerClients
-from kakeya_shared.errors import KakeyaError
+from kakeya_shared.errors import KakeyaError, StoreUnavailable
 
 _log = structlog.get_logger()
 
@@ -23,10 +25,13 @@ LANE_LEASE_SECONDS = 1.5 * LANE_SECONDS
 class Closing:
     """Closes sessions."""
 
-    def __init__(self, store: SessionStore, workers: WorkerClients, snapshotting: Snapshotting) -> None:
+    def __init__(
+        self, store: SessionStore, workers: WorkerClients, snapshotting: Snapshotting, tasks: DetachedTasks
+    ) -> None:
         self._store = store
         self._workers = workers
         self._snapshotting = snapshotting
+        self._tasks = tasks
 
     async def close(self, record: SessionRecord, cause: Cause, *, idle_ms: int = 0, wanted_by: str = "") -> int | None:
         """Takes the session for good, frees its lane and gives it back; the last two are of Cause.IDLE.
@@ -50,6 +55,14 @@ class Closing:
             except (WorkerError, KakeyaError) as error:
                 # It frees the lane when it finds it among the orphans of a heartbeat, or it is gone.
                 _log.info("worker did not close the lane", session_id=record.session_id, error=repr(error))
+        try:
+            await self._store.delete(claimed, claim, final_length)
+        except StoreUnavailable:  # it may be deleted, and nobody would know its files then
+            self._tasks.start(persist(lambda: self._forget(claimed, claim, final_length)))
+            raise
+        self._tasks.start(self._snapshotting.delete_all(claimed))
+        return final_length
+
+    async def _forget(self, claimed: SessionRecord, claim: str, final_length: int) -> None:
         await self._store.delete(claimed, claim, final_length)
         await self._snapshotting.delete_all(claimed)
-        return final_length

@@ -5,6 +5,7 @@ import time
 
 import structlog
 
+from kakeya_router.detached_tasks import DetachedTasks
 from kakeya_router.fleet import Fleet
 from kakeya_router.snapshotting import Snapshotting
 from kakeya_router.store.records import SessionRecord
@@ -38,6 +39,7 @@ class Parking:
         workers: WorkerClients,
         fleet: Fleet,
         snapshotting: Snapshotting,
+        tasks: DetachedTasks,
         *,
         parked_seconds: float,
     ) -> None:
@@ -45,6 +47,7 @@ class Parking:
         self._workers = workers
         self._fleet = fleet
         self._snapshotting = snapshotting
+        self._tasks = tasks
         self._parked_ms = round(parked_seconds * 1000)
         self._mistrusted_until: dict[str, float] = {}  # stores, by incarnation
 
@@ -81,7 +84,8 @@ class Parking:
             return False
         try:
             async with asyncio.timeout(_WRITE_SECONDS):
-                await self._snapshotting.write_now(record, worker)
+                # What is late is written all the same, so that no file is left of which nobody knows.
+                await self._tasks.complete(self._snapshotting.write_now(record, worker))
         except StoreUnavailable:
             raise
         except (WorkerError, KakeyaError, TimeoutError) as error:

@@ -97,9 +97,14 @@ class Parts:
             recovery_seconds=settings.recovery_seconds,
             journal_tokens=max(settings.journal_tokens, settings.max_append_tokens),
         )
-        closing = Closing(session_store, self.workers, snapshotting)
+        closing = Closing(session_store, self.workers, snapshotting, self.tasks)
         parking = Parking(
-            session_store, self.workers, self.fleet, snapshotting, parked_seconds=settings.parked_ttl_seconds
+            session_store,
+            self.workers,
+            self.fleet,
+            snapshotting,
+            self.tasks,
+            parked_seconds=settings.parked_ttl_seconds,
         )
         idle_lanes = self._idle_lanes(session_store, closing, parking)
         self.queue = AdmissionQueue(

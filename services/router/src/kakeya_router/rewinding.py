@@ -117,6 +117,8 @@ class Rewinding:
                     kept, store = (new,), worker.snapshot_store
             reply = await self._store.rewind(record, operation.claim, length, kept, store, lane_rewinds)
             if reply.record is None:
+                if worker is not None and new is not None:
+                    self._tasks.start(self._snapshotting.delete([new.name], [worker]))
                 raise Taken
             if reply.outcome == "rewound":
                 break

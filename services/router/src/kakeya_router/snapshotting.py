@@ -4,7 +4,7 @@ import asyncio
 import re
 import secrets
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 
@@ -13,6 +13,7 @@ from kakeya_router.detached_tasks import DetachedTasks
 from kakeya_router.fleet import Fleet
 from kakeya_router.snapshot_plan import Snapshots, StoredSnapshot
 from kakeya_router.store.keys import pool_of
+from kakeya_router.store.persistence import persist
 from kakeya_router.store.records import SessionRecord, State, WorkerRecord
 from kakeya_router.store.session_store import SessionStore
 from kakeya_router.worker_client import WorkerError
@@ -111,10 +112,7 @@ class Snapshotting:
         self, record: SessionRecord, journal_length: int, *, is_turn: bool, mark: Mark
     ) -> None:
         """Its worker has joined just now, or is gone."""
-        try:
-            await self._fleet.look()
-        except StoreUnavailable as error:
-            _log.info("a snapshot waits for Redis", session_id=record.session_id, error=error.message)
+        await persist(self._fleet.look)
         if self._fleet.worker(record.incarnation) is not None:
             self.consider(record, journal_length, is_turn=is_turn, mark=mark)
 
@@ -155,11 +153,12 @@ class Snapshotting:
         if snapshots and snapshots[-1].length >= record.journal_length:
             return True
         start = snapshot_plan.next_start(snapshots, record.journal_length, record.sink + record.window)
-        new = await self.write(record, start)
-        if await self._keep(record, new, worker):
-            return True
-        await self.delete([new.name], [worker])
-        return False
+        new, seen = await self.write(record, start), set[str]()
+        try:
+            return await self._kept_or_removed(record, new, worker, seen)
+        except StoreUnavailable:
+            self._tasks.start(persist(lambda: self._kept_or_removed(record, new, worker, seen)))
+            raise
 
     async def write(self, record: SessionRecord, start: int) -> StoredSnapshot:
         """Writes what a session has gained since a history index into a file that is not one of its snapshots yet.
@@ -204,30 +203,26 @@ class Snapshotting:
 
     async def _write(self, session_id: str, worker: WorkerRecord, mark: Mark) -> None:
         try:
-            record = await self._store.get(session_id)
-            is_there = record is not None and record.state is State.OPEN and record.incarnation == worker.incarnation
-            if record is not None and is_there:
-                is_due = self._is_due(record, worker)
-                mark.length = record.journal_length if is_due else _newest(record, worker)
-                if is_due:
-                    await self.write_now(record, worker)
-            self._troubled.discard(worker.incarnation)
-        except StoreUnavailable as error:
-            _log.info("a snapshot waits for Redis", session_id=session_id, error=error.message)
+            await persist(lambda: self._write_if_due(session_id, worker, mark))
         except (WorkerError, KakeyaError) as error:
             self._warn(worker, error)
         finally:
             turn_has_ended = self._writing.pop(session_id)
         if turn_has_ended:
-            await self._consider_again(session_id)
+            await persist(lambda: self._consider_again(session_id))
+
+    async def _write_if_due(self, session_id: str, worker: WorkerRecord, mark: Mark) -> None:
+        record = await self._store.get(session_id)
+        if record is not None and record.state is State.OPEN and record.incarnation == worker.incarnation:
+            is_due = self._is_due(record, worker)
+            mark.length = record.journal_length if is_due else _newest(record, worker)
+            if is_due:
+                await self.write_now(record, worker)
+        self._troubled.discard(worker.incarnation)
 
     async def _consider_again(self, session_id: str) -> None:
         """It may have moved while it was written."""
-        try:
-            record = await self._store.get(session_id)
-        except StoreUnavailable as error:
-            _log.info("a snapshot waits for Redis", session_id=session_id, error=error.message)
-            return
+        record = await self._store.get(session_id)
         if record is not None:
             self.consider(record, record.journal_length, is_turn=True)
 
@@ -237,34 +232,51 @@ class Snapshotting:
             self._troubled.add(worker.incarnation)
             _log.warning("no snapshot is written", worker_id=worker.worker_id, error=repr(error))
 
-    async def _keep(self, begun: SessionRecord, new: StoredSnapshot, worker: WorkerRecord) -> bool:
-        """Makes a snapshot one of the session's, which was as `begun` says before it was taken; False where it is not
-        wanted any more.
+    async def _kept_or_removed(
+        self, begun: SessionRecord, new: StoredSnapshot, worker: WorkerRecord, seen: set[str]
+    ) -> bool:
+        """Whether a file has become one of the session's, which was as `begun` says before it was taken. Then those
+        that it replaces are removed, else it is.
+
+        Args:
+            seen: names of the session's files before; kept from one attempt to the next, since an answer may be lost.
+
+        Raises:
+            StoreUnavailable: that is not known, and no file was removed.
         """
+        record = await self._with(begun, new, worker, seen)
+        if record is None:
+            await self.delete([new.name], [worker])
+            return False
+        if replaced := seen.difference(each.name for each in snapshot_plan.parse(record.snapshots)):
+            await self.delete(replaced, self._fleet.with_store(record.pool, record.snapshot_store))
+        return True
+
+    async def _with(
+        self, begun: SessionRecord, new: StoredSnapshot, worker: WorkerRecord, seen: set[str]
+    ) -> SessionRecord | None:
+        """The session with a snapshot more; None where it is not wanted any more."""
         for _ in range(_NUM_ATTEMPTS):
             record = await self._store.get(begun.session_id)
             if record is None or record.epoch != begun.epoch:
-                return False
+                return None
             before = _usable(record, worker)
+            if new in before:  # by an attempt whose answer was lost
+                return record
             if before and before[-1].length >= new.length:
-                return False
+                return None
+            seen.update(each.name for each in snapshot_plan.parse(record.snapshots))
             wanted = [*record.turn_boundaries, record.operation_start]  # who has an answer may want another one
             kept = snapshot_plan.kept((*before, new), wanted)
             if new not in kept:
-                return False  # what it follows was removed meanwhile
+                return None  # what it follows was removed meanwhile
             start = snapshot_plan.journal_start(kept, wanted)
             reply = await self._store.set_snapshots(record, kept, start, worker.snapshot_store, begun.num_rewinds)
             match reply.outcome:
                 case "set":
-                    await self._delete_replaced(record, kept)
-                    return True
+                    # What it had may be in the store of a worker that it has left.
+                    return replace(record, snapshots=snapshot_plan.text(kept))
                 case "gone":
-                    return False
+                    return None
             await asyncio.sleep(_AHEAD_SECONDS)
-        return False
-
-    async def _delete_replaced(self, record: SessionRecord, kept: Snapshots) -> None:
-        """What the session had and has not any more, perhaps in the store of a worker that it has left."""
-        names = [each.name for each in snapshot_plan.parse(record.snapshots) if each not in kept]
-        if names:
-            await self.delete(names, self._fleet.with_store(record.pool, record.snapshot_store))
+        return None
