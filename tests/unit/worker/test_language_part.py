@@ -57,16 +57,39 @@ def test_one_of_another_family_is_refused(random_checkpoint: Path, tmp_path: Pat
 
 
 def test_what_is_said_outside_of_the_part_completes_it() -> None:
-    part = {"model_type": "llama", "dtype": "float32", "tie_word_embeddings": True}
-    whole = {"text_config": part, "dtype": "bfloat16", "tie_word_embeddings": False, "quantization": {"bits": 4}}
-    assert config_of(whole) == {
-        "model_type": "llama",
-        "dtype": "float32",
-        "tie_word_embeddings": False,
-        "quantization": {"bits": 4},
-    }
+    part = {"model_type": "llama", "dtype": "float32"}
+    whole = {"model_type": "seer", "text_config": part, "dtype": "bfloat16", "quantization": {"bits": 4}}
+    assert config_of(whole) == {"model_type": "llama", "dtype": "float32", "quantization": {"bits": 4}}
     assert config_of({"text_config": part}) == part
     assert config_of(part) is part
+
+
+@pytest.mark.parametrize(
+    ("wrapper", "outside", "of_part", "ties"),
+    [
+        ("llava", {}, {}, None),
+        ("llava", {}, {"tie_word_embeddings": True}, True),
+        ("llava", {"tie_word_embeddings": False}, {"tie_word_embeddings": True}, True),
+        ("llava", {"tie_word_embeddings": True}, {}, True),
+        ("llava", {"tie_word_embeddings": True}, {"tie_word_embeddings": False}, True),
+        ("mistral3", {}, {}, True),
+        ("mistral3", {}, {"tie_word_embeddings": False}, True),
+        ("mistral3", {"tie_word_embeddings": False}, {}, None),
+        ("mistral3", {"tie_word_embeddings": False}, {"tie_word_embeddings": False}, False),
+    ],
+)
+def test_the_embedding_is_the_head_where_either_says_so_or_the_wrapper_is_of_that_kind(
+    wrapper: str, outside: dict[str, Any], of_part: dict[str, Any], ties: bool | None
+) -> None:
+    whole = {"model_type": wrapper, **outside, "text_config": {"model_type": "llama", **of_part}}
+    assert config_of(whole).get("tie_word_embeddings") is ties
+
+
+def test_a_part_that_leaves_out_what_its_wrapper_s_kind_says() -> None:
+    assert config_of({"model_type": "internvl", "text_config": {}})["model_type"] == "qwen2"
+    part = config_of({"model_type": "voxtral", "text_config": {"hidden_size": 64}})
+    assert part["model_type"] == "llama"
+    assert (part["hidden_size"], part["num_hidden_layers"]) == (64, 30)
 
 
 def test_tensors_of_other_parts_keep_their_names() -> None:

@@ -35,11 +35,8 @@ def logits(model: Path) -> list[float]:
 
 
 def test_tensors_that_the_model_has_not_are_left_out(random_checkpoint: Path, tmp_path: Path) -> None:
-    """A tied model's output head, and frequencies that older checkpoints bring."""
-    others = {
-        "lm_head.weight": mx.zeros((CONFIG["vocab_size"], CONFIG["hidden_size"])),
-        "model.layers.0.self_attn.rotary_emb.inv_freq": mx.zeros((16,)),
-    }
+    """Frequencies that older checkpoints bring."""
+    others = {"model.layers.0.self_attn.rotary_emb.inv_freq": mx.zeros((16,))}
     np.testing.assert_array_equal(logits(changed(random_checkpoint, tmp_path, others)), logits(random_checkpoint))
 
 
@@ -116,3 +113,40 @@ load_engine(WorkerSettings.parse(["--model", "m", "--backend", "mlx"]))
 """
     done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=50)
     assert "install it with: pip install 'kakeya-worker[mlx]'" in done.stderr
+
+
+def test_a_head_of_its_own_is_used_whatever_config_json_says(random_checkpoint: Path, tmp_path: Path) -> None:
+    """And no cached word of the model: its digest, by which sessions go to torch's workers, is an untied model's."""
+    stored = mx.load(str(random_checkpoint / "model.safetensors"))
+    assert isinstance(stored, dict)
+    embedding = stored["model.embed_tokens.weight"]
+    heads = {"lm_head.weight": embedding[::-1]}
+    loaded = [
+        changed(random_checkpoint, _made(tmp_path / str(is_tied)), heads, tie_word_embeddings=is_tied)
+        for is_tied in (True, False)
+    ]
+    assert logits(loaded[0]) == logits(loaded[1]) != logits(random_checkpoint)
+    assert load(loaded[0]).facts.model_digest == load(loaded[1]).facts.model_digest
+    again = changed(random_checkpoint, _made(tmp_path / "again"), {"lm_head.weight": embedding})
+    assert load(again).config.tied_head
+    assert logits(again) == logits(random_checkpoint)
+
+
+def test_a_table_that_stands_there_as_the_head_alone_is_the_embedding_too(
+    random_checkpoint: Path, tmp_path: Path
+) -> None:
+    stored = mx.load(str(random_checkpoint / "model.safetensors"))
+    assert isinstance(stored, dict)
+    alone = {**stored, "lm_head.weight": stored["model.embed_tokens.weight"]}
+    del alone["model.embed_tokens.weight"]
+    (tmp_path / "config.json").write_text(json.dumps(CONFIG))
+    mx.save_safetensors(str(tmp_path / "model.safetensors"), alone)
+    assert logits(tmp_path) == logits(random_checkpoint)
+    (tmp_path / "config.json").write_text(json.dumps({**CONFIG, "tie_word_embeddings": False}))
+    with pytest.raises(ModelRefused, match=r"config\.json does not say that they are one"):
+        load(tmp_path)
+
+
+def _made(directory: Path) -> Path:
+    directory.mkdir()
+    return directory

@@ -24,6 +24,14 @@ def test_bytes_of_a_token_of_an_old_model(absent: dict[str, None]) -> None:
     assert kv_bytes_per_token(old, "float32") == 2 * 4 * 16 * 4 * 2
 
 
+@pytest.mark.parametrize(
+    ("family", "num_kv_heads", "head_dim"), [("mistral", 8, 2), ("qwen3", 32, 128), ("llama", 32, 2)]
+)
+def test_what_is_left_out_is_the_family_s_own(family: str, num_kv_heads: int, head_dim: int) -> None:
+    config = {"model_type": family, "num_hidden_layers": 1, "num_attention_heads": 32, "hidden_size": 64}
+    assert kv_bytes_per_token(config, "float32") == num_kv_heads * head_dim * 4 * 2
+
+
 @pytest.mark.parametrize("value", [None, "28", 28.5, 0, -1, [28], True])
 @pytest.mark.parametrize("name", ["num_hidden_layers", "num_attention_heads"])
 def test_a_config_without_a_size(name: str, value: Any) -> None:

@@ -6,6 +6,14 @@ from pathlib import Path
 from typing import Any
 
 ITEM_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
+# What these families have where a config.json leaves it out, as transformers has it; others have as many KV heads as
+# heads, and heads that share the hidden size among them. So has a null.
+_LEFT_OUT = {
+    "mistral": {"num_key_value_heads": 8},
+    "qwen2": {"num_key_value_heads": 32},
+    "qwen3": {"num_key_value_heads": 32, "head_dim": 128},
+    "smollm3": {"num_key_value_heads": 4},
+}
 
 
 class ConfigError(Exception):
@@ -43,6 +51,7 @@ def kv_bytes_per_token(config: Mapping[str, Any], dtype: str) -> int:
     """
     if dtype not in ITEM_BYTES:
         raise ConfigError(f"what a token's KV weighs cannot be computed: the size of {dtype!r} is not known")
+    config = {**_LEFT_OUT.get(str(config.get("model_type")), {}), **config}
     num_heads = _size(config, "num_attention_heads")
     num_kv_heads = _size(config, "num_key_value_heads") if config.get("num_key_value_heads") else num_heads
     head_dim = _size(config, "head_dim") if config.get("head_dim") else _size(config, "hidden_size") // num_heads

@@ -10,15 +10,7 @@ from kakeya_worker.conformance.checkpoint_files import Tensors, write_config, wr
 from kakeya_worker.conformance.subject import Subject, cases
 from kakeya_worker.engine.verifier import ModelRefused
 
-_DEMANDED = (
-    "model_type",
-    "vocab_size",
-    "hidden_size",
-    "intermediate_size",
-    "num_hidden_layers",
-    "num_attention_heads",
-    "max_position_embeddings",
-)
+_SIZES = ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads")
 _GARBLED: dict[str, dict[str, Any]] = {
     "mamba": {"model_type": "mamba"},
     "hidden_size": {"hidden_size": "64"},
@@ -54,10 +46,21 @@ def test_unharmed_the_victim_loads(victim: Subject) -> None:
     assert victim.load().facts.vocab_size == victim.variant.config["vocab_size"]
 
 
-@pytest.mark.parametrize("name", _DEMANDED)
-def test_half_a_config(victim: Subject, name: str) -> None:
-    write_config(victim.directory, {key: value for key, value in victim.variant.config.items() if key != name})
-    _assert_refused(victim, name)
+def test_a_config_that_names_no_family(victim: Subject) -> None:
+    _leave_out(victim, "model_type")
+    _assert_refused(victim, "model_type")
+
+
+@pytest.mark.parametrize("name", _SIZES)
+def test_a_size_that_is_left_out_is_the_family_s_own(victim: Subject, name: str) -> None:
+    """As in transformers; it is that of a large model, and these weights have another."""
+    _leave_out(victim, name)
+    _assert_refused(victim, r"model\.")
+
+
+def test_positions_that_are_left_out_are_the_family_s_own(victim: Subject) -> None:
+    _leave_out(victim, "max_position_embeddings")
+    assert victim.load().facts.max_positions > victim.variant.config["max_position_embeddings"]
 
 
 @pytest.mark.parametrize("named", _GARBLED)
@@ -132,6 +135,10 @@ def _damaged(subject: Subject, directory: Path, tensors: Tensors) -> Subject:
     write_config(directory, {**subject.variant.config, "torch_dtype": subject.case.dtype})
     write_tensors(directory, tensors, subject.case.dtype)
     return Subject(subject.case, directory)
+
+
+def _leave_out(victim: Subject, name: str) -> None:
+    write_config(victim.directory, {key: value for key, value in victim.variant.config.items() if key != name})
 
 
 def _assert_refused(subject: Subject, named: str) -> None:

@@ -9,8 +9,8 @@ from kakeya_worker.mlx_backend.attention import Attention
 from kakeya_worker.mlx_backend.batch import Batch
 from kakeya_worker.mlx_backend.norm import Norm
 from kakeya_worker.mlx_backend.slab import Lane
-from kakeya_worker.models.language_part import name_of
 from kakeya_worker.models.model_config import ModelConfig
+from kakeya_worker.models.output_head import plain_names
 
 
 class Mlp(nn.Module):
@@ -82,8 +82,8 @@ class Decoder(nn.Module):
     def sanitize(self, tensors: dict[str, mx.array]) -> dict[str, mx.array]:
         """Those that the model has, quantized or not: checkpoints bring some that nobody needs. Called by mlx-lm."""
         modules = {name for name, _ in self.named_modules()}
-        named = {name_of(name): tensor for name, tensor in tensors.items()}
-        return {name: tensor for name, tensor in named.items() if name.rpartition(".")[0] in modules}
+        named = plain_names(tensors).items()
+        return {name: tensors[stored] for name, stored in named if name.rpartition(".")[0] in modules}
 
     def final_hidden(self, batch: Batch, lanes: list[Lane]) -> mx.array:
         """Runs a step's tokens through all layers, writes their K and V; [rows, hidden], not evaluated yet."""

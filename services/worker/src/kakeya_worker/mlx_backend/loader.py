@@ -5,7 +5,6 @@ from typing import Any
 
 import mlx.core as mx
 from mlx import nn
-from safetensors import SafetensorError, safe_open
 
 from kakeya_worker.engine.verifier import ModelRefused
 from kakeya_worker.mlx_backend.decoder import Decoder
@@ -13,21 +12,18 @@ from kakeya_worker.mlx_backend.mlx_lm_loader import load_model
 from kakeya_worker.mlx_backend.mode import Mode
 from kakeya_worker.models.model_config import ModelConfig
 
-_PATTERN = "model*.safetensors"  # mlx-lm's
 
-
-def load_decoder(directory: Path, config: ModelConfig, mode: Mode) -> tuple[Decoder, list[Path]]:
-    """The decoder with its weights in memory, and the files that they lie in, sorted.
+def load_decoder(directory: Path, config: ModelConfig, mode: Mode) -> Decoder:
+    """The decoder with its weights in memory.
 
     Raises:
-        ModelRefused: files are missing or damaged, or a tensor is missing, misshapen or of a wrong type.
+        ModelRefused: a tensor is missing, misshapen or of a wrong type.
     """
-    files = _sound_files(directory)
     decoder = _loaded(directory, config, mode)
     _refuse_integers(decoder)
     decoder.apply(lambda tensor: tensor.astype(mode.dtype) if mx.issubdtype(tensor.dtype, mx.floating) else tensor)
     mx.eval(decoder.parameters())
-    return decoder, files
+    return decoder
 
 
 class _ParsedArguments:
@@ -56,20 +52,6 @@ def _loaded(directory: Path, config: ModelConfig, mode: Mode) -> Decoder:
         raise ModelRefused(f"{directory} cannot be loaded: {error}") from error
     loaded: Decoder = decoder
     return loaded
-
-
-def _sound_files(directory: Path) -> list[Path]:
-    """Those that mlx-lm loads. MLX reads them late, and until then takes one that is cut off for a whole one."""
-    files = sorted(directory.glob(_PATTERN))
-    if not files:
-        raise ModelRefused(f"{directory} holds no model.safetensors")
-    for file in files:
-        try:
-            with safe_open(file, framework="numpy"):
-                continue
-        except (OSError, SafetensorError) as error:
-            raise ModelRefused(f"{file} cannot be read: {error}") from error
-    return files
 
 
 def _refuse_integers(decoder: Decoder) -> None:

@@ -15,7 +15,8 @@ from kakeya_worker.mlx_backend.batch import assemble
 from kakeya_worker.mlx_backend.loader import load_decoder
 from kakeya_worker.mlx_backend.mode import Mode, choose_mode
 from kakeya_worker.mlx_backend.slab import Slab
-from kakeya_worker.models import checkpoint, families
+from kakeya_worker.mlx_backend.stored_tensors import StoredTensors
+from kakeya_worker.models import checkpoint, families, output_head
 from kakeya_worker.models.model_config import ModelConfig
 from kakeya_worker.models.model_digest import model_digest
 
@@ -39,11 +40,13 @@ class MlxVerifier:
     ) -> None:
         directory = checkpoint.locate(model)
         found, plain = quantization.split(checkpoint.read_config(directory))
-        self.config = families.parse(plain)
+        parsed = families.parse(plain)
+        stored = StoredTensors(directory)
+        self.config = output_head.settled(parsed, stored.names, stored.head_is_embedding)
         self._mode = choose_mode(weights, kv_dtype, self.config.dtype, found)
         device.limit_cache()
-        self.decoder, files = load_decoder(directory, self.config, self._mode)
-        digest = model_digest(self.config, files, cache_directory)
+        self.decoder = load_decoder(directory, self.config, self._mode)
+        digest = model_digest(self.config, stored.files, cache_directory)
         self.facts = _facts(self.config, self._mode, digest, checkpoint.digest_tokenizer(directory))
 
     def allocate(self, geometry: LaneGeometry, num_lanes: int) -> None:

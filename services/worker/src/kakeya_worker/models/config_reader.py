@@ -16,10 +16,6 @@ class ConfigReader:
         value = self._config.get(name)
         return default if value is None else value
 
-    def __contains__(self, name: str) -> bool:
-        """Whether it is there, if only as null."""
-        return name in self._config
-
     def integer(self, name: str, default: int | None = None, *, least: int = 1) -> int:
         """A whole number of at least `least`, and below 2^31."""
         value = self.get(name, default)

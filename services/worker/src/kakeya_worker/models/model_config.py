@@ -14,6 +14,7 @@ class ModelConfig:
 
     Attributes:
         max_positions: max_position_embeddings.
+        tied_head: the embedding is the output head, too; by config.json, until `output_head.settled` asks the weights.
         sliding_window: the smallest window that a layer itself attends over; None where all attend to everything.
         qk_norm: queries and keys are normed head by head before RoPE.
         qkv_bias, output_bias, mlp_bias: which linear layers have one.
@@ -71,9 +72,11 @@ def parse_decoder(
     output_bias: bool = False,
     mlp_bias: bool = False,
     layers_without_rope: tuple[int, ...] = (),
-    tied_by_default: bool = False,
 ) -> ModelConfig:
     """Reads what all families have in common; a family says in what it differs.
+
+    Args:
+        config: with the family's own defaults for what a config.json leaves out.
 
     Raises:
         ModelRefused: the config describes no possible model, or one whose law this engine cannot keep.
@@ -93,9 +96,9 @@ def parse_decoder(
         head_dim=config.integer("head_dim", hidden_size // num_heads),
         max_positions=max_positions,
         rms_norm_eps=config.number("rms_norm_eps", 1e-6),
-        rope_theta=positive("rope_theta", rope.get("rope_theta", 10_000.0)),
+        rope_theta=positive("rope_theta", rope.get("rope_theta")),
         rope_scaling=RopeScaling.parse(rope, max_positions),
-        tied_head=config.flag("tie_word_embeddings", default=tied_by_default),
+        tied_head=config.flag("tie_word_embeddings"),
         dtype=str(config.get("dtype") or config.get("torch_dtype") or "float32"),
         sliding_window=sliding_window,
         qk_norm=qk_norm,
@@ -111,27 +114,31 @@ def parse_decoder(
     return parsed
 
 
-def optional_sliding_window(config: ConfigReader) -> int | None:
-    """The window of the layers that have one, where a family lets the config switch it on (Qwen2, Qwen3, SmolLM3)."""
-    if not config.flag("use_sliding_window"):
+def optional_sliding_window(config: ConfigReader, *, by_default: bool) -> int | None:
+    """The window of the layers that have one, where a family lets the config switch it on (Qwen2, Qwen3, SmolLM3).
+
+    Args:
+        by_default: whether a layer has one where the config does not say which have.
+    """
+    if not config.flag("use_sliding_window") or config.get("sliding_window") is None:
         return None
     layer_types = config.entries("layer_types")
-    if layer_types:
-        is_active = "sliding_attention" in layer_types
-    else:
-        is_active = config.integer("max_window_layers", 0, least=0) < config.integer("num_hidden_layers")
+    is_active = "sliding_attention" in layer_types if layer_types else by_default
     return config.integer("sliding_window") if is_active else None
 
 
+def has_windowed_layers(config: ConfigReader) -> bool:
+    """Whether Qwen2 and Qwen3 give windows to some layers, those from `max_window_layers` on."""
+    return config.integer("max_window_layers", least=0) < config.integer("num_hidden_layers")
+
+
 def _rope_parameters(config: ConfigReader) -> dict[str, Any]:
-    """Everything about RoPE: one object since transformers 5; before, top-level numbers and a scaling, which wins."""
+    """Everything about RoPE: one object since transformers 5; before, a scaling, which wins; and top-level numbers."""
     rope = {name: config.get(name) for name in ("rope_theta", "partial_rotary_factor") if config.get(name) is not None}
-    for name in ("rope_parameters", "rope_scaling"):
-        given = config.mapping(name)
-        if "type" in given:
-            given = {"rope_type": given["type"], **given}
-        rope |= {key: value for key, value in given.items() if value is not None}
-    return rope
+    given = config.mapping("rope_scaling") or config.mapping("rope_parameters")
+    if "type" in given:
+        given = {"rope_type": given["type"], **given}
+    return rope | {key: value for key, value in given.items() if value is not None}
 
 
 def _refuse_unsupported(config: ConfigReader) -> None:

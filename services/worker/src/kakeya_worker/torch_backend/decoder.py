@@ -10,8 +10,9 @@ from torch import Tensor
 
 from kakeya_worker.engine.row import Row
 from kakeya_worker.models.model_config import ModelConfig
+from kakeya_worker.models.output_head import EMBEDDING, HEAD
 from kakeya_worker.torch_backend.batch import Batch, assemble
-from kakeya_worker.torch_backend.layer_tensors import EMBEDDING, FINAL_NORM, HEAD, layer_tensors
+from kakeya_worker.torch_backend.layer_tensors import FINAL_NORM, layer_tensors
 from kakeya_worker.torch_backend.loading import reported
 from kakeya_worker.torch_backend.numerics import Numerics, RowQueries
 from kakeya_worker.torch_backend.rope import Rope

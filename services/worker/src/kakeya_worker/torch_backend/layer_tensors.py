@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from kakeya_worker.models.model_config import ModelConfig
 from kakeya_worker.torch_backend.numerics import LinearSpec
 
-EMBEDDING, HEAD, FINAL_NORM = "model.embed_tokens", "lm_head", "model.norm"
+FINAL_NORM = "model.norm"
 
 
 @dataclass(frozen=True)

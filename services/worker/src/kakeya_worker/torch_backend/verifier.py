@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from kakeya_worker.engine.geometry import Integers, LaneGeometry
 from kakeya_worker.engine.row import Row
 from kakeya_worker.engine.verifier import LaneContents, Memory, ModelFacts
-from kakeya_worker.models import checkpoint, families
+from kakeya_worker.models import checkpoint, families, output_head
 from kakeya_worker.models.model_config import ModelConfig
 from kakeya_worker.models.model_digest import model_digest
 from kakeya_worker.torch_backend.mode import choose_mode
@@ -33,8 +33,9 @@ class TorchVerifier:
     ) -> None:
         torch.set_num_threads(num_threads)
         directory = checkpoint.locate(model)
-        self.config = families.parse(checkpoint.read_config(directory))
+        parsed = families.parse(checkpoint.read_config(directory))
         tensors = Weights(directory)
+        self.config = output_head.settled(parsed, tensors.names, tensors.head_is_embedding)
         mode = choose_mode(weights, kv_dtype, self.config.dtype)
         digest = model_digest(self.config, tensors.files, cache_directory)
         self._numerics, fingerprint = mode.prepare(tensors, digest, cache_directory)

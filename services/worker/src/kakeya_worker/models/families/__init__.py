@@ -1,6 +1,8 @@
 """The model families that can run: one module each, named as `model_type` in config.json.
 
-A family is a function `parse(ConfigReader) -> ModelConfig` that says in what it differs from the others.
+A family is a function `parse(ConfigReader) -> ModelConfig` that says in what it differs from the others, and
+`DEFAULTS`: what its config class in transformers takes where a config.json leaves something out. The values differ by
+family, and those of models within others (`text_config`) are left out wherever they are the family's own.
 """
 
 import importlib
@@ -22,5 +24,6 @@ def parse(config: dict[str, Any]) -> ModelConfig:
     family = config.get("model_type")
     if family not in names():
         raise ModelRefused(f"model_type {family!r} cannot run; what can: {', '.join(names())}")
-    parsed: ModelConfig = importlib.import_module(f"{__name__}.{family}").parse(ConfigReader(config))
+    module = importlib.import_module(f"{__name__}.{family}")
+    parsed: ModelConfig = module.parse(ConfigReader({**module.DEFAULTS, **config}))
     return parsed

@@ -14,6 +14,7 @@ from kakeya_worker.engine.geometry import Integers
 from kakeya_worker.engine.row import Row
 from kakeya_worker.engine.verifier import ModelRefused
 from kakeya_worker.models.model_config import ModelConfig
+from kakeya_worker.models.output_head import EMBEDDING, HEAD
 from kakeya_worker.torch_backend.exact import key_blocks
 from kakeya_worker.torch_backend.exact.arithmetic import power_of_two
 from kakeya_worker.torch_backend.exact.kernel import interface
@@ -21,7 +22,7 @@ from kakeya_worker.torch_backend.exact.kernel.library import Kernel
 from kakeya_worker.torch_backend.exact.key_blocks import KeyBlocks
 from kakeya_worker.torch_backend.exact.numerics import ExactNumerics
 from kakeya_worker.torch_backend.exact.packing import PackedMatrix
-from kakeya_worker.torch_backend.layer_tensors import EMBEDDING, FINAL_NORM, HEAD, LayerTensors, layer_tensors
+from kakeya_worker.torch_backend.layer_tensors import FINAL_NORM, LayerTensors, layer_tensors
 from kakeya_worker.torch_backend.loading import reported
 from kakeya_worker.torch_backend.numerics import LinearSpec
 from kakeya_worker.torch_backend.slab import Slab

@@ -9,6 +9,7 @@ from torch import Tensor
 from kakeya_worker.engine.row import Row
 from kakeya_worker.engine.verifier import ModelRefused
 from kakeya_worker.models.model_config import ModelConfig
+from kakeya_worker.models.output_head import EMBEDDING, HEAD
 from kakeya_worker.torch_backend.exact import attention
 from kakeya_worker.torch_backend.exact.arithmetic import divide, exp, fold, round_to, sqrt
 from kakeya_worker.torch_backend.exact.attention import ExactRowView
@@ -17,7 +18,7 @@ from kakeya_worker.torch_backend.exact.linear import Int8Embedding, Int8Linear
 from kakeya_worker.torch_backend.exact.packing import PackedMatrix, unpack
 from kakeya_worker.torch_backend.exact.quantization import QuantizedMatrix, quantize_matrix
 from kakeya_worker.torch_backend.exact.weight_cache import Conversion, WeightCache
-from kakeya_worker.torch_backend.layer_tensors import EMBEDDING, HEAD, layer_tensors
+from kakeya_worker.torch_backend.layer_tensors import layer_tensors
 from kakeya_worker.torch_backend.numerics import LinearSpec, Norm, RowQueries
 from kakeya_worker.torch_backend.weights import Weights
 
