@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import socket
+import ssl
 import subprocess
 import time
 from collections.abc import Iterator
@@ -312,7 +313,40 @@ def test_a_redis(redis_port: int, capsys: pytest.CaptureFixture[str]) -> None:
     status, found = diagnose("--redis", "redis://127.0.0.1:1", capsys=capsys)
     assert found["redis"]["detail"] == "Connection refused"
     status, found = diagnose("--redis", "http://127.0.0.1:1", capsys=capsys)
-    assert found["redis"]["detail"] == "'http://127.0.0.1:1' is not redis://HOST:PORT"
+    assert found["redis"]["detail"].startswith("not the URL of a Redis; supported: redis://")
+    status, found = diagnose("--redis", f"redis://:secret%2Fword@127.0.0.1:{redis_port}/99", capsys=capsys)
+    assert "DB index is out of range" in found["redis"]["detail"]
+
+
+@pytest.mark.parametrize("url", ["redis://:hush@h1:1,h2:2/0", "redis+sentinel://:hush@h/m", "redis://:hu/sh@h:1"])
+def test_a_url_that_no_client_understands(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    status, found = diagnose("--redis", url, capsys=capsys)
+    assert (status, found["redis"]["condition"]) == (1, "wrong")
+    assert "supported: redis://" in found["redis"]["detail"]
+    assert "hu" not in json.dumps(found["redis"])
+
+
+def test_a_redis_at_a_unix_socket_or_with_tls(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    pair = authority.pair("redis")
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(pair.cert, pair.key)
+
+    def serve(listener: socket.socket) -> None:
+        connection = listener.accept()[0]
+        with context.wrap_socket(connection, server_side=True) if listener is tcp else connection as client:
+            assert client.recv(100) == b"*1\r\n$4\r\nPING\r\n"
+            client.sendall(b"+PONG\r\n")
+
+    tcp, local = socket.create_server(("127.0.0.1", 0)), socket.socket(socket.AF_UNIX)
+    with tcp, local, futures.ThreadPoolExecutor(2) as pool:
+        local.bind(str(tmp_path / "s"))
+        local.listen()
+        serving = [pool.submit(serve, tcp), pool.submit(serve, local)]
+        ping(f"rediss://127.0.0.1:{tcp.getsockname()[1]}?ssl_ca_certs={authority.path}")
+        ping(f"unix://{tmp_path / 's'}")
+        for each in serving:
+            each.result()
 
 
 def test_a_server_that_hangs_up() -> None:

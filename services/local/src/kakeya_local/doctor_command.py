@@ -17,7 +17,7 @@ def main(argv: list[str]) -> int:
     from kakeya.cli import connection_flags
 
     connection_flags.add(parser, default_address=None)
-    parser.add_argument("--redis", metavar="URL", help="a Redis that must answer, redis://[:PASSWORD@]HOST:PORT")
+    parser.add_argument("--redis", metavar="URL", help="a Redis that must answer, as the router's --redis")
     parser.add_argument("--json", action="store_true", help="print the findings as JSON")
     arguments = parser.parse_args(argv)
     try:

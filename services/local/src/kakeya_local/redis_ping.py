@@ -1,28 +1,43 @@
 """PING, in Redis' own protocol; this part needs no more of a client."""
 
 import socket
-from urllib.parse import unquote, urlsplit
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-_DEFAULT_PORT = 6379
-_TIMEOUT_SECONDS = 3.0
+from kakeya_shared.redis_url import TIMEOUT_SECONDS, RedisUrl
 
 
-def ping(url: str) -> None:
-    """Asks the server at redis://[[USER]:PASSWORD@]HOST[:PORT] whether it serves.
+def ping(text: str) -> None:
+    """Asks the server at a URL whether it serves.
 
     Raises:
         ValueError: not such a URL.
         OSError: it does not answer PONG; the message says what it answered.
     """
-    parts = urlsplit(url)
-    if parts.scheme != "redis" or not parts.hostname:
-        raise ValueError(f"{url!r} is not redis://HOST:PORT")
-    place = (parts.hostname, parts.port or _DEFAULT_PORT)
-    with socket.create_connection(place, timeout=_TIMEOUT_SECONDS) as connection:
-        if parts.password is not None:
-            user = [unquote(parts.username)] if parts.username else []
-            _expect("OK", connection, "AUTH", *user, unquote(parts.password))
+    url = RedisUrl.parse(text)
+    with _connected(url) as connection:
+        if url.password:
+            user = [url.username] if url.username else []
+            _expect("OK", connection, "AUTH", *user, url.password)
+        if url.db:
+            _expect("OK", connection, "SELECT", str(url.db))
         _expect("PONG", connection, "PING")
+
+
+@contextmanager
+def _connected(url: RedisUrl) -> Iterator[socket.socket]:
+    if url.path:
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.settimeout(TIMEOUT_SECONDS)
+            connection.connect(url.path)
+            yield connection
+        return
+    with socket.create_connection((url.host, url.port), timeout=TIMEOUT_SECONDS) as plain:
+        if url.tls is None:
+            yield plain
+            return
+        with url.tls.wrap_socket(plain, server_hostname=url.host) as connection:
+            yield connection
 
 
 def _expect(answer: str, connection: socket.socket, *words: str) -> None:
