@@ -141,7 +141,8 @@ class Stack:
 
     async def router(self, **settings: Any) -> Client:
         """Starts a further router; returns its client."""
-        router = await self._routers.enter_async_context(Router(RouterSettings(redis=self.url, **(FAST | settings))))
+        told = RouterSettings(**({"redis": self.url} | FAST | settings))
+        router = await self._routers.enter_async_context(Router(told))
         return self.client(router.address)
 
     def client(self, address: str, secret: str = "") -> Client:

@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from functools import partial
 from typing import Any
 
@@ -65,6 +65,12 @@ async def waiting(stack: Stack, client: Client, **fields: Any) -> asyncio.Task[s
 
 async def nothing(stack: Stack) -> bool:
     return not await stack.session_keys()
+
+
+async def no_rooms() -> AsyncGenerator[str, None]:
+    """A subscription that says nothing."""
+    return
+    yield
 
 
 @pytest.fixture
@@ -518,14 +524,14 @@ async def test_a_subscription_that_fails_in_an_unforeseen_way_comes_back(
 
     failed = asyncio.Event()
 
-    async def broken(url: str, channel: str) -> AsyncIterator[str]:
+    async def broken(url: str, timeout_seconds: float, channel: str) -> AsyncIterator[str]:
         monkeypatch.undo()
         failed.set()
         raise RuntimeError("a bug")
         yield ""
 
     await eventually(num_subscribers)
-    monkeypatch.setattr("kakeya_router.admission_queue.messages", broken)
+    monkeypatch.setattr("kakeya_router.parts.messages", broken)
     await stack.redis.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
     await failed.wait()
     await eventually(num_subscribers)
@@ -552,7 +558,7 @@ async def test_a_question_that_redis_does_not_answer_is_asked_again(
 
 async def test_a_router_that_shuts_down_lets_nobody_wait(redis_url: str) -> None:
     async with stores_on(redis_url) as stores:
-        queue = AdmissionQueue(stores.queue, stores.workers, DetachedTasks(), redis_url=redis_url, idle_lanes=None)
+        queue = AdmissionQueue(stores.queue, stores.workers, DetachedTasks(), rooms=no_rooms, idle_lanes=None)
         queue.close()
         wanted = Wanted(api.CreateSessionRequest(), ANYBODY, "m", {"p"}, 60, UNLIMITED)
         with pytest.raises(Draining):
@@ -645,7 +651,7 @@ async def test_what_a_waiter_has_begun_to_enter_it_leaves_again(redis_url: str) 
     entered, answered, tasks = asyncio.Event(), asyncio.Event(), DetachedTasks()
     async with stores_on(redis_url) as stores:
         store = Slow(stores.redis, lease_seconds=60, queue_length=10)
-        queue = AdmissionQueue(store, stores.workers, tasks, redis_url=redis_url, idle_lanes=None)
+        queue = AdmissionQueue(store, stores.workers, tasks, rooms=no_rooms, idle_lanes=None)
         waiter = Waiter(Wanted(api.CreateSessionRequest(), ANYBODY, "m", {"p"}, 60, UNLIMITED), 100, {})
         call = asyncio.create_task(return_and_leave())
         await entered.wait()

@@ -1260,8 +1260,7 @@ async def test_scripts_survive_a_flush_of_the_script_cache(
 
 async def test_a_lack_of_connections_is_no_outage(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kakeya_router.store.connection._MAX_CONNECTIONS", 1)
-    monkeypatch.setattr("kakeya_router.store.connection._TIMEOUT_SECONDS", 0.2)
-    busy = RedisConnection(redis_url)
+    busy = RedisConnection(redis_url, timeout_seconds=0.2)
     await busy.now_ms()
     pool = busy._redis.connection_pool
     taken = await pool.get_connection()

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 
 import structlog
@@ -11,9 +11,7 @@ from kakeya_router import refusals
 from kakeya_router.callers import Caller
 from kakeya_router.detached_tasks import DetachedTasks, unheard
 from kakeya_router.idle_lanes import IdleLanes
-from kakeya_router.store.keys import ROOM
 from kakeya_router.store.queue_store import Entry, QueueStore, Turn
-from kakeya_router.store.subscription import messages
 from kakeya_router.store.worker_store import WorkerStore
 from kakeya_router.waiter import Waiter
 from kakeya_shared.errors import KakeyaError, StoreUnavailable
@@ -34,7 +32,7 @@ class AdmissionQueue:
     A turn is told by a message, and looked for at each tick: a lost message costs a second and never a session.
 
     Args:
-        redis_url: for a subscription of its own.
+        rooms: the pools that have room, as some router says; "": one may have been missed.
         idle_lanes: makes room for the first in the line; None: it waits like the others.
     """
 
@@ -44,13 +42,13 @@ class AdmissionQueue:
         worker_store: WorkerStore,
         tasks: DetachedTasks,
         *,
-        redis_url: str,
+        rooms: Callable[[], AsyncGenerator[str, None]],
         idle_lanes: IdleLanes | None,
     ) -> None:
         self._store = store
         self._worker_store = worker_store
         self._tasks = tasks
-        self._redis_url = redis_url
+        self._rooms = rooms
         self._idle_lanes = idle_lanes
         self._waiters: dict[str, Waiter] = {}
         self._asking: set[str] = set()
@@ -150,7 +148,7 @@ class AdmissionQueue:
         """Looks whose turn it is when some router says that there is room, until it is cancelled."""
         while True:
             try:
-                async with aclosing(messages(self._redis_url, ROOM)) as rooms:
+                async with aclosing(self._rooms()) as rooms:
                     async for pool in rooms:
                         for each in [pool] if pool else self._pools():
                             self._ask_soon(each)

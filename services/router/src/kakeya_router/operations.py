@@ -178,8 +178,10 @@ class Operations:
         while True:
             await asyncio.sleep(self._renew_seconds)
             try:
-                reply = await self._store.renew_operation(operation.record, operation.claim)
-            except StoreUnavailable:
+                # A connection may hang while Redis is well: the next renewal, over another one, is still in time.
+                async with asyncio.timeout(self._renew_seconds):
+                    reply = await self._store.renew_operation(operation.record, operation.claim)
+            except (StoreUnavailable, TimeoutError):
                 continue  # while Redis is away nobody can take the session over
             if reply.outcome == "gone":
                 operation.call.cancel()

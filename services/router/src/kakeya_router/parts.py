@@ -38,9 +38,11 @@ from kakeya_router.snapshotting import Snapshotting
 from kakeya_router.sources import Sources
 from kakeya_router.store.connection import RedisConnection
 from kakeya_router.store.credential_store import CredentialStore
+from kakeya_router.store.keys import ROOM
 from kakeya_router.store.queue_store import QueueStore
 from kakeya_router.store.session_lists import Retention
 from kakeya_router.store.session_store import SessionStore
+from kakeya_router.store.subscription import messages
 from kakeya_router.store.worker_store import WorkerStore
 from kakeya_router.tenants import Tenants
 from kakeya_router.waiting import Waiting
@@ -63,7 +65,7 @@ class Parts:
         """Raises StartError: no such placement plugin, or the TLS files cannot be used."""
         self._settings = settings
         grace_seconds = _LEASES_MISSED * settings.heartbeat_interval_seconds
-        self.redis = RedisConnection(settings.redis)
+        self.redis = RedisConnection(settings.redis, settings.redis_timeout_seconds)
         self.tasks = DetachedTasks()
         self.workers = WorkerClients(_worker_tls(settings))
         self.gate = CallGate(max_calls=settings.max_calls, max_calls_per_tenant=settings.max_calls_per_tenant)
@@ -111,7 +113,7 @@ class Parts:
             queue_store,
             self.worker_store,
             self.tasks,
-            redis_url=settings.redis,
+            rooms=lambda: messages(settings.redis, settings.redis_timeout_seconds, ROOM),
             idle_lanes=idle_lanes,
         )
         resuming = Resuming(

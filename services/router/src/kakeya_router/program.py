@@ -82,8 +82,9 @@ class Router:
         parts.queue.close()
         await asyncio.gather(*map(_end, self._loops))
         await self._server.set_serving(False)
-        with suppress(StoreUnavailable):  # then nobody reads the list either
-            await parts.worker_store.forget_router(self._advertised)
+        with suppress(StoreUnavailable, TimeoutError):  # then nobody reads the list either
+            async with asyncio.timeout(_SETTLE_SECONDS):
+                await parts.worker_store.forget_router(self._advertised)
         await parts.gate.close(self._settings.shutdown_grace_seconds)
         await self._server.__aexit__(kind, error, trace)
         await parts.tasks.drain(_SETTLE_SECONDS)

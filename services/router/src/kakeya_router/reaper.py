@@ -62,19 +62,28 @@ class Reaper:
                 _log.exception("reaper pass failed")
 
     async def _reap(self) -> None:
-        if not self._redis.answers_for(self._grace_seconds):
+        if not self._may_reap:
             return
         for pool in await self._worker_store.pools():
             await self._drop_lapsed_workers(pool)
             for incarnation in await self._worker_store.lost(pool):
                 await self._sweep.sweep(pool, incarnation)
             expired = await self._session_store.lists.expired(pool, _BATCH)
+            if not self._may_reap:
+                return
             await asyncio.gather(*(self._sessions.expire(record) for record in expired))
             await self._queue_store.forget_lapsed(pool)
             await self._worker_store.forget_empty_pool(pool)
         await self._workers.retain({worker.address for worker in await self._worker_store.all_workers()})
 
+    @property
+    def _may_reap(self) -> bool:
+        # Asked again after each answer: one that was long in coming may show leases as lapsed.
+        return self._redis.answers_for(self._grace_seconds)
+
     async def _drop_lapsed_workers(self, pool: str) -> None:
         for worker in await self._worker_store.lapsed(pool, _BATCH):
+            if not self._may_reap:
+                return
             if await self._worker_store.drop(pool, worker.worker_id, worker.incarnation, lapsed_only=True):
                 _log.info("worker lost", worker_id=worker.worker_id, incarnation=worker.incarnation)

@@ -2,21 +2,15 @@
 
 from pathlib import Path
 from typing import Annotated, Literal, Self
-from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, SecretStr, model_validator
 
 from kakeya_shared.addresses import Address
+from kakeya_shared.redis_url import TIMEOUT_SECONDS, CheckedRedisUrl
 from kakeya_shared.settings import LONGEST_APPEND_TOKENS, RpcServerSettings, ServiceSettings, append_bytes, setting
 
 # What is shorter may be a word that somebody guesses.
 _MIN_SECRET_LETTERS = 24
-
-
-def _redis_url(url: str) -> str:
-    if urlsplit(url).scheme not in ("redis", "rediss", "unix"):
-        raise ValueError("not a redis://, rediss:// or unix:// URL")
-    return url
 
 
 def _secret(given: SecretStr) -> SecretStr:
@@ -35,8 +29,21 @@ class RouterSettings(RpcServerSettings):
 
     model_config = ServiceSettings.configured(command="router")
 
-    redis: Annotated[str, AfterValidator(_redis_url)] = setting(
-        "redis://127.0.0.1:6379/0", "Redis that holds all state", unit="URL", reason="a Redis on this host"
+    redis: CheckedRedisUrl = setting(
+        "redis://127.0.0.1:6379/0",
+        "the one Redis server that holds all state: redis://[[USER]:PASSWORD@]HOST[:PORT][/DB], rediss:// for TLS, or "
+        "unix://[[USER]:PASSWORD@]/PATH; put it into the variable where it has a password, since flags are seen by "
+        "everybody on the host",
+        unit="URL",
+        reason="a Redis on this host",
+    )
+    redis_timeout_seconds: float = setting(
+        TIMEOUT_SECONDS,
+        "how long Redis may take to answer, or to take a connection; what is silent for longer is down, and calls are "
+        "refused",
+        unit="seconds",
+        reason="a busy machine whose disk syncs each write, or that begins a TLS connection, takes a second at times",
+        gt=0,
     )
     bind: Address = setting(
         "127.0.0.1:50051",

@@ -1,4 +1,4 @@
-"""The one way to Redis: short timeouts, the scripts, and errors as the tree's."""
+"""The one way to Redis: its time-out, the scripts, and errors as the tree's."""
 
 import re
 import time
@@ -17,14 +17,17 @@ from redis.commands.core import AsyncScript
 
 from kakeya_router.detached_tasks import DetachedTasks
 from kakeya_shared.errors import StoreUnavailable
+from kakeya_shared.redis_url import TIMEOUT_SECONDS
 
 T = TypeVar("T")
 Argument = str | int | bytes
 
-# All calls are one short command or script. A busy disk may delay an answer for some hundred milliseconds where
-# each write is synced; what takes longer than this is an outage.
-_TIMEOUT_SECONDS = 1.0
 _RETRY_AFTER_SECONDS = 1.0
+# What is answered later than this was asked of a Redis that nobody could renew a lease at meanwhile. A lease outlasts a
+# silence of this length, not one as long as the time-out.
+_SILENCE_SECONDS = 1.0
+# When the router ends: whatever is still asked then, its leases lapse by themselves.
+_LAST_ANSWERS_SECONDS = 2.0
 _MAX_CONNECTIONS = 64
 # A few milliseconds for Redis and for this process; a list of thousands must not hold up a heartbeat.
 _HASHES_AT_ONCE = 500
@@ -34,6 +37,9 @@ _PRELUDE = "prelude.lua"
 _NO_ANSWER = (exceptions.ConnectionError, exceptions.TimeoutError, OSError)
 # Redis was not asked: all connections were busy for as long as a caller waits.
 _NO_CONNECTION = "No connection available."
+# Alive, and not for this router as it is configured.
+_NO_ENTRY = (exceptions.AuthenticationError, exceptions.AuthorizationError, exceptions.NoPermissionError)
+_NO_DATABASE = re.compile("DB index is out of range|invalid DB index")
 # Alive and not able to take writes: a replica in the middle of a fail-over, a full disk or memory, a cluster that
 # lacks nodes. A script's error carries the code in its text, an error of a plain command in its type.
 _NO_WRITES = (exceptions.ReadOnlyError, exceptions.OutOfMemoryError, exceptions.ClusterDownError)
@@ -43,19 +49,21 @@ _NO_WRITES_CODES = re.compile(r"\b(READONLY|MISCONF|OOM|NOREPLICAS|MASTERDOWN|CL
 class RedisConnection:
     """Runs commands and Lua scripts; remembers since when Redis answers.
 
+    All calls are one short command or script. One waits for a free connection no longer than for its answer.
+
     Nothing is retried: after a time-out nobody knows whether a script ran, and callers differ in what then is
     right. Each call runs in a task of its own, to its end, which the time-outs keep near: a caller's cancellation
     must not enter redis-py, which drops the connection and can turn the cancellation into a time-out.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
         pool: BlockingConnectionPool = BlockingConnectionPool.from_url(
             url,
             decode_responses=True,
             protocol=2,
-            socket_timeout=_TIMEOUT_SECONDS,
-            socket_connect_timeout=_TIMEOUT_SECONDS,
-            timeout=_TIMEOUT_SECONDS,
+            socket_timeout=timeout_seconds,
+            socket_connect_timeout=timeout_seconds,
+            timeout=timeout_seconds,
             max_connections=_MAX_CONNECTIONS,
             retry=Retry(NoBackoff(), 0),
         )
@@ -65,7 +73,7 @@ class RedisConnection:
         self._calls = DetachedTasks()
 
     async def aclose(self) -> None:
-        await self._calls.drain(2 * _TIMEOUT_SECONDS)
+        await self._calls.drain(_LAST_ANSWERS_SECONDS)
         await self._redis.aclose()
         await self._redis.connection_pool.disconnect()
 
@@ -132,17 +140,17 @@ class RedisConnection:
             return await pipe.execute()
 
     async def _guarded(self, answer: Awaitable[T]) -> T:
+        asked = time.monotonic()
         try:
             result = await answer
         except (*_NO_ANSWER, exceptions.ResponseError) as error:
-            if isinstance(error, exceptions.ResponseError) and not _takes_no_writes(error):
+            reason = _reason(error)
+            if reason is None:
                 raise
             if str(error) != _NO_CONNECTION:
                 self._answers_since = None
-            raise StoreUnavailable(
-                f"Redis does not answer ({type(error).__name__})", retry_after_seconds=_RETRY_AFTER_SECONDS
-            ) from error
-        if self._answers_since is None:
+            raise StoreUnavailable(reason, retry_after_seconds=_RETRY_AFTER_SECONDS) from error
+        if self._answers_since is None or time.monotonic() - asked > _SILENCE_SECONDS:
             self._answers_since = time.monotonic()
         return result
 
@@ -163,8 +171,17 @@ async def _read_hashes(names: Sequence[str], batch: Batch) -> None:
         batch.redis.hgetall(name)
 
 
-def _takes_no_writes(error: exceptions.ResponseError) -> bool:
-    return isinstance(error, _NO_WRITES) or _NO_WRITES_CODES.search(str(error)) is not None
+def _reason(error: Exception) -> str | None:
+    """Why Redis cannot be used now; None: it can, and `error` is about what it was asked."""
+    text = " ".join(str(error).split())
+    if isinstance(error, _NO_ENTRY) or _NO_DATABASE.search(text):
+        return f"Redis refuses this router ({text}); see --redis"
+    if isinstance(error, _NO_ANSWER):
+        return f"Redis does not answer ({type(error).__name__})"
+    code = _NO_WRITES_CODES.search(text)
+    if code or isinstance(error, _NO_WRITES):
+        return f"Redis takes no writes ({text[code.start() if code else 0 :]})"
+    return None
 
 
 def _lua_files() -> Iterable[tuple[str, str]]:

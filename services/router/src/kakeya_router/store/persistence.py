@@ -1,12 +1,13 @@
 """Changes that must get through although Redis is away for a while."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from kakeya_shared.errors import StoreUnavailable
 
-_NUM_ATTEMPTS = 120
+_GIVE_UP_SECONDS = 60.0
 _PAUSE_SECONDS = 0.5
 
 
@@ -16,7 +17,8 @@ async def persist(change: Callable[[], Awaitable[Any]]) -> None:
     Gives up after a minute: leases have lapsed before, and other routers and the reaper do the rest once Redis
     is back.
     """
-    for _ in range(_NUM_ATTEMPTS):
+    until = time.monotonic() + _GIVE_UP_SECONDS
+    while time.monotonic() < until:
         try:
             await change()
         except StoreUnavailable:

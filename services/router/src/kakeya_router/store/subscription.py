@@ -10,12 +10,13 @@ from redis.backoff import NoBackoff
 
 from kakeya_shared.errors import StoreUnavailable
 
-_TIMEOUT_SECONDS = 1.0
+# Nobody may have anything to say for longer; then it is looked whether the connection is due for a ping.
+_LOOK_SECONDS = 1.0
 # Pings, so that a connection that died without a word is noticed at some time; who waits must not rely on it.
 _PING_SECONDS = 5.0
 
 
-async def messages(url: str, channel: str) -> AsyncGenerator[str, None]:
+async def messages(url: str, timeout_seconds: float, channel: str) -> AsyncGenerator[str, None]:
     """What is published from now on; an empty text first, once the subscription stands.
 
     Raises:
@@ -25,8 +26,8 @@ async def messages(url: str, channel: str) -> AsyncGenerator[str, None]:
         url,
         decode_responses=True,
         protocol=2,
-        socket_connect_timeout=_TIMEOUT_SECONDS,
-        socket_timeout=_TIMEOUT_SECONDS,
+        socket_connect_timeout=timeout_seconds,
+        socket_timeout=timeout_seconds,
         health_check_interval=_PING_SECONDS,
         retry=Retry(NoBackoff(), 0),
     )
@@ -34,7 +35,7 @@ async def messages(url: str, channel: str) -> AsyncGenerator[str, None]:
         try:
             await pubsub.subscribe(channel)
             while True:
-                message = await pubsub.get_message(timeout=_TIMEOUT_SECONDS)
+                message = await pubsub.get_message(timeout=_LOOK_SECONDS)
                 if message is not None and message["type"] == "subscribe":
                     yield ""
                 elif message is not None and message["type"] == "message":
