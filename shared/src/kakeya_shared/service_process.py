@@ -6,6 +6,7 @@ import sys
 from collections.abc import Awaitable, Callable
 
 from kakeya_shared import logs, tracing
+from kakeya_shared.signals import heed
 
 EXIT_CONFIG = 78
 """sysexits.h EX_CONFIG: the same start would fail again, so a supervisor need not try."""
@@ -35,7 +36,5 @@ def run(service: str, log_level: str, program: Callable[[asyncio.Event], Awaitab
 
 async def _until_signalled(program: Callable[[asyncio.Event], Awaitable[None]]) -> None:
     stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for signal_number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(signal_number, stop.set)
+    heed((signal.SIGINT, signal.SIGTERM), stop.set)
     await program(stop)

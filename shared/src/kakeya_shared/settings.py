@@ -71,7 +71,7 @@ class ServiceSettings(BaseSettings):
     def parse(cls, argv: list[str]) -> Self:
         """Reads flags and environment; on a bad value prints one line a field and exits with status 2."""
         try:
-            return CliApp.run(cls, cli_args=argv)
+            return CliApp.run(cls, cli_args=_whole(argv))
         except ValidationError as error:
             for problem in error.errors():
                 print(f"{cls._program()}: error: {cls._place(problem['loc'])}: {problem['msg']}", file=sys.stderr)
@@ -87,6 +87,16 @@ class ServiceSettings(BaseSettings):
             return "settings"
         field = str(location[0])
         return f"--{field.replace('_', '-')} ({cls.model_config.get('env_prefix', '')}{field.upper()})"
+
+
+def _whole(argv: list[str]) -> list[str]:
+    """Flags that pydantic-settings would cut: it reads `--flag=value` up to the end of the value's first line."""
+    words = []
+    for word in argv:
+        flag, _, value = word.partition("=")
+        is_cut = word.startswith("--") and "\n" in value and not value.startswith("-")
+        words += [flag, value] if is_cut else [word]
+    return words
 
 
 class ListenerSettings(ServiceSettings):

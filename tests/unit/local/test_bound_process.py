@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -46,6 +47,28 @@ def test_it_does_not_start_when_its_parent_is_dead_already() -> None:
     environment = os.environ | {bound_process.PARENT_VARIABLE: "1"}
     done = subprocess.run(bound_process.command(*SLEEP), env=environment, capture_output=True, timeout=10)
     assert (done.returncode, done.stdout) == (1, b"")
+
+
+@pytest.mark.parametrize("ignored", [signal.SIGINT, signal.SIGHUP, signal.SIGTERM])
+async def test_a_signal_that_is_ignored_at_the_start_stays_ignored(ignored: signal.Signals) -> None:
+    before = signal.signal(ignored, signal.SIG_IGN)
+    try:
+        with cancelled_by_signals():
+            os.kill(os.getpid(), ignored)
+            for _ in range(10):
+                await asyncio.sleep(0.01)  # would be cancelled here
+        assert signal.getsignal(ignored) is signal.SIG_IGN
+    finally:
+        signal.signal(ignored, before)
+
+
+def test_sigterm_ends_a_bound_process_whatever_its_parent_ignores() -> None:
+    command = shlex.join(bound_process.command(*SLEEP))
+    with subprocess.Popen(["sh", "-c", f"trap '' TERM; exec {command}"], stdout=subprocess.PIPE) as process:
+        assert process.stdout
+        assert process.stdout.readline() == b"up\n"
+        process.terminate()
+        assert process.wait(timeout=30) == -signal.SIGTERM
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

@@ -36,8 +36,8 @@ def plan(model: str = "owner/Model-1", wanted: str = "127.0.0.1:0", **environmen
 def test_it_is_told_the_router_and_the_tokenizer_of_the_model_by_its_served_name() -> None:
     made = plan()
     program = made.program(ROUTER)
-    told = ["http", "--router", "127.0.0.1:5", "--bind", str(made.bind), "--tokenizer", "Model-1=owner/Model-1"]
-    assert list(program.command[3:]) == told
+    told = ["http", "--router=127.0.0.1:5", f"--bind={made.bind}", "--tokenizer=Model-1=owner/Model-1"]
+    assert list(program.command[-4:]) == told
     assert (program.name, program.stage) == ("http", max(Stage))
     assert plan(wanted="0.0.0.0:0").program(ROUTER).command[-1] == "--insecure"
     assert made.bind.port
@@ -57,7 +57,9 @@ def test_a_directory_must_hold_a_tokenizer_unless_one_is_named(tmp_path: Path) -
     ):
         plan(str(tmp_path))
     named = plan(str(tmp_path), KAKEYA_HTTP_TOKENIZER=f"{tmp_path.name}=/elsewhere")
-    assert "--tokenizer" not in named.program(ROUTER).command, "its own variable tells it"
+    assert not [word for word in named.program(ROUTER).command if word.startswith("--tokenizer")], (
+        "its own variable tells it"
+    )
     (tmp_path / "tokenizer.json").touch()
     assert plan(str(tmp_path)).tokenizer == f"{tmp_path.name}={tmp_path}"
 

@@ -1,6 +1,5 @@
 """What a stack would run, and what is refused before anything is started."""
 
-import configparser
 import os
 import re
 import shlex
@@ -20,7 +19,7 @@ from kakeya_local.ports import claim, reachable
 from kakeya_local.program import redis_program
 from kakeya_local.run_credentials import RunCredentials
 from kakeya_local.settings import UpSettings
-from kakeya_local.supervisor_config import render
+from kakeya_local.supervisor_config import configure
 from kakeya_shared import installed_models, plugins, processors
 from kakeya_shared.addresses import HostPort
 from tests.certificates import Authority
@@ -48,8 +47,8 @@ def all_parts_installed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def flags(command: tuple[str, ...]) -> dict[str, str]:
     """The flags of a `kakeya` command line."""
-    start = next(i for i, word in enumerate(command) if word.startswith("--"))
-    return dict(zip(command[start::2], command[start + 1 :: 2], strict=True))
+    words = (word.partition("=") for word in command if word.startswith("--"))
+    return {flag: value for flag, _, value in words}
 
 
 def settings(**values: Any) -> UpSettings:
@@ -100,13 +99,13 @@ def test_workers_are_counted_once(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_worker_alone_counts_the_processors_itself(model: str, tmp_path: Path) -> None:
     (worker,) = make_plan(settings(model=model)).programs(tmp_path)[2:]
-    assert "--threads" not in worker.command
+    assert "--threads" not in flags(worker.command)
 
 
 def test_threads_by_the_workers_own_variable(model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KAKEYA_WORKER_THREADS", "3")
     workers = make_plan(settings(model=model, workers=2)).programs(tmp_path)[2:]
-    assert not [worker for worker in workers if "--threads" in worker.command]
+    assert not [worker for worker in workers if "--threads" in flags(worker.command)]
 
 
 def test_sizes_reach_the_worker(model: str, tmp_path: Path) -> None:
@@ -120,25 +119,6 @@ def test_redis_is_durable_unless_ephemeral(tmp_path: Path, persistent: bool, syn
     command = shlex.join(redis_program("/bin/redis", 7, tmp_path, persistent=persistent).command)
     assert sync in command
     assert f"--bind 127.0.0.1 --port 7 --dir {tmp_path} --save ''" in command
-
-
-def test_programs_survive_the_configuration_file(model: str, tmp_path: Path) -> None:
-    odd = tmp_path / "100% 'odd' name"
-    made = make_plan(settings(model=model, workers=2))
-    with open_directory(odd, ephemeral=False) as directory:
-        programs = made.programs(directory.path)
-        parser = configparser.ConfigParser(interpolation=None)
-        parser.read_string(render(programs, directory, stop_grace_seconds=9))
-    for program in programs:
-        section = parser[f"program:{program.name}"]
-        command = shlex.split(section["command"].replace("%%", "%"))
-        assert tuple(command[3:]) == program.command
-        assert section["exitcodes"] == "78"
-        assert section["stopwaitsecs"] == "9"
-        assert section["stdout_logfile"].replace("%%", "%") == str(odd / "logs" / f"{program.name}.log")
-    assert parser["group:worker"]["programs"] == "worker-1,worker-2"
-    stages = [int(parser[f"group:{stage}"]["priority"]) for stage in ("redis", "router", "worker")]
-    assert stages == sorted(set(stages))
 
 
 def test_without_keys_nothing_is_made(model: str) -> None:
@@ -172,7 +152,7 @@ def test_keys_are_made_for_the_run_and_stay_off_command_lines(
     assert flags(router.command).get("--auth") == (None if by_variable else "keys")
     with open_directory(tmp_path, ephemeral=False) as directory:
         programs = made.programs(directory.path)
-        shown = f"{made!r} {programs!r} {render(programs, directory, stop_grace_seconds=9)}"
+        shown = f"{made!r} {programs!r} {configure(programs, directory, stop_grace_seconds=9)}"
     assert key not in shown
     assert token not in shown
 

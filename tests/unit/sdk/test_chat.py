@@ -245,6 +245,19 @@ def test_a_signal_to_end_keeps_its_meaning_where_ctrl_c_is_ignored() -> None:
         assert signal.getsignal(signal.SIGTERM) is before
 
 
+@pytest.mark.parametrize("ignored", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_that_is_ignored_at_the_start_stays_ignored(ignored: signal.Signals) -> None:
+    before = signal.signal(ignored, signal.SIG_IGN)  # as under nohup
+    try:
+        with Terminal(color=False) as terminal:
+            os.kill(os.getpid(), ignored)
+            assert signal.getsignal(ignored) is signal.SIG_IGN
+        assert terminal.ended_by is None
+        assert signal.getsignal(ignored) is signal.SIG_IGN
+    finally:
+        signal.signal(ignored, before)
+
+
 def test_a_signal_that_the_answer_outran_still_ends(talk: Talk, monkeypatch: pytest.MonkeyPatch) -> None:
     def end_and_read(terminal: Terminal) -> str | None:
         terminal.ended_by = signal.SIGTERM

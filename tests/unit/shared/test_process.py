@@ -65,6 +65,23 @@ def test_a_service_runs_until_a_signal_and_logs_json(number: signal.Signals) -> 
     assert "ValueError: bad" in caught["exception"]
 
 
+@pytest.mark.usefixtures("_logging_restored")
+@pytest.mark.parametrize("ignored", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_that_is_ignored_at_the_start_stays_ignored(ignored: signal.Signals) -> None:
+    async def program(stop: asyncio.Event) -> None:
+        os.kill(os.getpid(), ignored)
+        for _ in range(10):
+            await asyncio.sleep(0.01)
+            assert not stop.is_set()
+        assert signal.getsignal(ignored) is signal.SIG_IGN
+
+    before = signal.signal(ignored, signal.SIG_IGN)
+    try:
+        assert service_process.run("sample", "info", program) == 0
+    finally:
+        signal.signal(ignored, before)
+
+
 @pytest.fixture
 def _logging_restored() -> Iterator[None]:
     with logs_as_they_were():

@@ -1,6 +1,10 @@
 """Settings: flags over variables over defaults, and one line a problem."""
 
+from pathlib import Path
+
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 from pydantic import model_validator
 
 from kakeya_shared.addresses import Address
@@ -28,6 +32,26 @@ def test_a_flag_wins_over_its_variable_and_a_variable_over_the_default(monkeypat
     monkeypatch.setenv("KAKEYA_TOY_LEASE_SECONDS", "7.5")
     settings = ToySettings.parse(["--size", "2"])
     assert (settings.size, settings.lease_seconds, settings.bind) == (2, 7.5, "127.0.0.1:1")
+
+
+class WordSettings(ServiceSettings):
+    """Takes any text."""
+
+    model_config = ServiceSettings.configured(command="words")
+
+    directory: Path | None = setting(None, "somewhere")
+    word: str = setting("", "anything")
+
+
+@settings(deadline=None)
+@given(text=st.text(st.characters(exclude_characters="\0"), min_size=1).filter(lambda text: text[0] != "-"))
+@example(text="two\nlines\n")
+@example(text="--word=x")
+@example(text="in latin \udce9")
+def test_any_text_comes_through_a_flag(text: str) -> None:
+    assert WordSettings.parse([f"--word={text}", f"--directory={text}"]) == WordSettings(word=text, directory=text)
+    if not text.startswith("-"):
+        assert WordSettings.parse(["--word", text]).word == text
 
 
 @pytest.mark.parametrize(

@@ -137,6 +137,12 @@ def test_a_directory_that_cannot_be_made_is_told(tmp_path: Path) -> None:
         open_store(str(tmp_path / "file" / "snapshots"))
 
 
+def test_a_path_may_look_like_a_url_further_on(tmp_path: Path) -> None:
+    folder = tmp_path / "a # b:" / "[c" / "s3:" / "d"
+    open_store(str(folder).replace("s3:/", "s3://")).write("pool/name", b"content")
+    assert (folder / "pool" / "name").read_bytes() == b"content"
+
+
 def test_a_scheme_that_nobody_knows_is_told() -> None:
     with pytest.raises(SnapshotStoreError, match="nowhere"):
         open_store("nowhere://bucket/folder")

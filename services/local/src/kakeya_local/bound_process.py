@@ -9,16 +9,19 @@ import os
 import signal
 import sys
 
+from kakeya_local import child_python
+
 PARENT_VARIABLE = "KAKEYA_PARENT_PID"
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h; kept across exec
 
 
 def command(*arguments: str) -> tuple[str, ...]:
     """The command line that runs `arguments` bound to the process that starts it."""
-    return (sys.executable, "-m", __name__, *arguments)
+    return child_python.module(__name__, *arguments)
 
 
 def main(arguments: list[str]) -> None:
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # by which it is stopped, whatever `kakeya up` itself ignores
     if sys.platform == "linux":
         _die_with_parent()
     os.environ[PARENT_VARIABLE] = str(os.getpid())

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from kakeya_local.errors import StackError
 
-_MAX_SOCKET_PATH = 100  # sun_path holds 104 bytes on macOS, 108 on Linux
+_MAX_SOCKET_PATH = 92  # sun_path holds 104 bytes on macOS, 108 on Linux; supervisord adds a process id
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """The demo's conversations in writing, each turn beside its figures."""
 
-from rich.markup import escape
+from rich.text import Text
 
 from kakeya_local.demo_report import DemoReport, Opened
 from kakeya_local.demo_turn import Turn
@@ -28,7 +28,7 @@ def _title(session: Opened) -> str:
     return f"conversation {session.conversation}, {session.title}: {kept}"
 
 
-def _row(turn: Turn) -> tuple[str, ...]:
+def _row(turn: Turn) -> tuple[str | Text, ...]:
     return (
         str(turn.turn),
         str(turn.history_length),
@@ -39,10 +39,10 @@ def _row(turn: Turn) -> tuple[str, ...]:
     )
 
 
-def said_cell(turn: Turn) -> str:
-    """What was said in a turn and what it lacks, as rich markup in one line."""
-    missed = "" if turn.as_expected else f" [bold red]\\[{escape(_missed(turn))}][/]"
-    return escape(f"{_one_line(turn.user)} -> {_one_line(turn.answer)}") + missed
+def said_cell(turn: Turn) -> Text:
+    """What was said in a turn and what it lacks, in one line."""
+    cell = Text(f"{_one_line(turn.user)} -> {_one_line(turn.answer)}")
+    return cell if turn.as_expected else cell.append(f" [{_missed(turn)}]", "bold red")
 
 
 def _missed(turn: Turn) -> str:

@@ -3,7 +3,7 @@
 import json
 from dataclasses import asdict
 
-from rich.markup import escape
+from rich.text import Text
 
 from kakeya.cli.connection import Connection
 from kakeya_local.findings import Condition, Finding
@@ -31,7 +31,7 @@ async def doctor(connection: Connection, *, asked_for: bool, redis: str | None, 
     return 1 if any(finding.condition is Condition.WRONG for finding in findings) else 0
 
 
-def _cells(finding: Finding) -> tuple[str, ...]:
-    style = _STYLES[finding.condition]
+def _cells(finding: Finding) -> tuple[str | Text, ...]:
     cure = f"\n-> {finding.cure}" if finding.cure else ""
-    return finding.area, finding.subject, f"[{style}]{finding.condition}[/]", escape(finding.detail + cure)
+    condition = Text(finding.condition, _STYLES[finding.condition])
+    return finding.area, finding.subject, condition, finding.detail + cure

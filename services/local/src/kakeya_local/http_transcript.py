@@ -1,5 +1,7 @@
 """The demo's conversation over HTTP in writing."""
 
+from rich.text import Text
+
 from kakeya_local.demo_transcript import said_cell
 from kakeya_local.http_report import HttpReport, HttpTurn
 from kakeya_local.terminal import print_table
@@ -25,7 +27,7 @@ def http_summary(report: HttpReport) -> str:
     return f"over HTTP: {answers}{num_same} of {num_turns} answers word for word those over gRPC; {figures}"
 
 
-def _row(turn: HttpTurn) -> tuple[str, ...]:
+def _row(turn: HttpTurn) -> tuple[str | Text, ...]:
     said = turn.completion
     return (
         str(turn.held.turn),

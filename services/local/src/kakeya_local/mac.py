@@ -98,7 +98,7 @@ def read_mlx() -> MlxFacts:
     """Has MLX imported by a process of its own."""
     try:
         done = subprocess.run(  # noqa: S603  # this Python, and a text of ours
-            [sys.executable, "-c", _PROBE], capture_output=True, text=True, timeout=_COMMAND_SECONDS, check=False
+            [sys.executable, "-P", "-c", _PROBE], capture_output=True, text=True, timeout=_COMMAND_SECONDS, check=False
         )
     except subprocess.TimeoutExpired:
         return MlxFacts(problem=f"it is not imported within {_COMMAND_SECONDS:g} s")

@@ -1,10 +1,10 @@
 """The processes of a stack, as command lines."""
 
-import sys
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
 
+from kakeya_local import child_python
 from kakeya_shared.addresses import HostPort
 
 HTTP = "http"
@@ -92,5 +92,6 @@ def http_program(bind: HostPort, router: HostPort, *, tokenizer: str | None, ins
 
 
 def _kakeya(subcommand: str, **flags: object) -> tuple[str, ...]:
-    given = [(f"--{name.replace('_', '-')}", str(value)) for name, value in flags.items() if value is not None]
-    return (sys.executable, "-m", "kakeya", subcommand, *(part for pair in given for part in pair))
+    # In one word each, since a value may begin with a dash.
+    given = [f"--{name.replace('_', '-')}={value}" for name, value in flags.items() if value is not None]
+    return child_python.module("kakeya", subcommand, *given)

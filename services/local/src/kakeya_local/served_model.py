@@ -28,6 +28,8 @@ def tokenizer_pair(model: str, environment: Mapping[str, str]) -> str | None:
             f"the model directory {model} holds no tokenizer, which HTTP needs; name one by "
             f"{TOKENIZER_VARIABLE}={name}=DIR, or do without HTTP (--http-bind none)"
         )
-    if "=" in name or "," in name + model:
-        raise StackError(f"HTTP cannot serve {model}: a comma or `=` in its name or path (--http-bind none)")
-    return f"{name}={model}"
+    pair = f"{name}={model}"
+    if "=" in name or "," in pair or pair != pair.strip():
+        reason = "a comma or `=` in its name or path, or a blank at the end of one"
+        raise StackError(f"HTTP cannot serve {model}: {reason} (--http-bind none)")
+    return pair

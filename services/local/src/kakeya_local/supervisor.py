@@ -4,7 +4,6 @@ import asyncio
 import http.client
 import os
 import subprocess
-import sys
 import time
 import xmlrpc.client
 from collections.abc import Mapping
@@ -15,11 +14,11 @@ from typing import Any, Self, cast
 import psutil
 from supervisor.xmlrpc import SupervisorTransport
 
-from kakeya_local import bound_process
+from kakeya_local import bound_process, child_python
 from kakeya_local.data_directory import DataDirectory
 from kakeya_local.errors import StackError
 from kakeya_local.program import Program, Stage
-from kakeya_local.supervisor_config import render, socket_path
+from kakeya_local.supervisor_config import configure, socket_path
 
 _POLL_SECONDS = 0.05
 _MARGIN_SECONDS = 5
@@ -60,19 +59,22 @@ class Supervisor:
     ) -> None:
         self._directory = directory
         self._environment = dict(environment or {})
-        self._config = render(programs, directory, stop_grace_seconds=stop_grace_seconds)
+        self._config = configure(programs, directory, stop_grace_seconds=stop_grace_seconds)
         self._stop_limit_seconds = len(Stage) * stop_grace_seconds + _MARGIN_SECONDS
         self._last_words = directory.runtime / "supervisor.stderr"
         self._process: subprocess.Popen[bytes]
 
     async def __aenter__(self) -> Self:
         config = self._directory.runtime / "supervisor.conf"
-        config.write_text(self._config)
+        self._config.write(config)
         with self._last_words.open("wb") as stderr:
             # Without an await, so that a cancel cannot come between the start and the duty to stop.
             self._process = subprocess.Popen(  # noqa: ASYNC220, S603  # brief; our own command line
-                bound_process.command(sys.executable, "-m", "supervisor.supervisord", "-c", str(config)),
-                env=os.environ | self._environment | {bound_process.PARENT_VARIABLE: str(os.getpid())},
+                bound_process.command(*child_python.module("kakeya_local.supervisord", str(config))),
+                env=os.environ
+                | child_python.environment(os.environ)
+                | self._environment
+                | {bound_process.PARENT_VARIABLE: str(os.getpid())},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=stderr,

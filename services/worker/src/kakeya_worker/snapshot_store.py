@@ -4,14 +4,15 @@ A store is found by the entry point group `kakeya.snapshot_store`; the entry poi
 and methods of `SnapshotStore`.
 """
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol
-from urllib.parse import urlsplit
 
 from kakeya_shared import plugins
 
 GROUP = "kakeya.snapshot_store"
+_SCHEME = re.compile(r"[\w+.:-]+")  # fsspec chains them: simplecache::s3
 INSTALL = "pip install 'kakeya-worker[snapshots]'"
 
 
@@ -82,7 +83,9 @@ def open_store(url: str) -> SnapshotStore:
         PluginError: what it needs is not installed.
         SnapshotStoreError: it cannot be used.
     """
-    scheme = urlsplit(url).scheme if "://" in url else "file"
+    scheme, is_url, _ = url.partition("://")
+    if not (is_url and _SCHEME.fullmatch(scheme)):  # a path may hold `://`, too
+        scheme = "file"
     name = scheme if scheme in plugins.names(GROUP) else "fsspec"
     store: type[SnapshotStore] = plugins.load(GROUP, name, install=INSTALL)
     return store(url)

@@ -22,7 +22,7 @@ class Terminal:
 
     As a context manager it sees to it that SIGTERM and a closed window take Ctrl-C's way out of whatever is
     running, so that nothing is left open. Where Ctrl-C is ignored, as in a job that a script put in the
-    background, they keep their meaning.
+    background, they keep their meaning; so does one of them that is ignored, as under nohup.
 
     Attributes:
         is_interactive: somebody sits at it.
@@ -40,7 +40,8 @@ class Terminal:
 
     def __enter__(self) -> Self:
         if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
-            self._handlers = {number: signal.signal(number, self._end) for number in _ENDINGS}
+            heeded = [number for number in _ENDINGS if signal.getsignal(number) is not signal.SIG_IGN]
+            self._handlers = {number: signal.signal(number, self._end) for number in heeded}
         return self
 
     def __exit__(

@@ -52,7 +52,7 @@ def run_elsewhere(jobs: Sequence[Job], environment: Mapping[str, str]) -> list[T
         subprocess.CalledProcessError: the process failed; its standard error is this process's.
     """
     process = subprocess.run(  # noqa: S603  # this module
-        [sys.executable, "-m", __name__],
+        [sys.executable, "-P", "-m", __name__],
         input=json.dumps([asdict(job) for job in jobs]),
         stdout=subprocess.PIPE,
         env={**os.environ, **environment},
