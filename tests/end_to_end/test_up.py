@@ -275,6 +275,24 @@ def test_a_damaged_model(tmp_path: Path) -> None:
 
 
 @pytest.mark.heavy
+def test_a_tokenizer_of_a_newer_library(tmp_path: Path) -> None:
+    """At once: no process is started again."""
+    newer = tmp_path / "model"
+    shutil.copytree(installed_models.directory("kakeya-nano"), newer)
+    tokenizer = json.loads((newer / "tokenizer.json").read_text())
+    tokenizer["model"]["type"] = "Newer"
+    (newer / "tokenizer.json").write_text(json.dumps(tokenizer))
+    with UpProcess(*EPHEMERAL, "--model", str(newer), "--http-bind", "127.0.0.1:0") as up:
+        status, errors = up.wait_end()
+        assert up.processes() == []
+    assert status == 1
+    assert "started again" not in errors
+    assert errors.splitlines()[-1].startswith(
+        f"kakeya up: error: http: no tokenizer can be loaded from '{newer}': data did not match any variant"
+    )
+
+
+@pytest.mark.heavy
 def test_a_window_that_the_model_has_no_positions_for() -> None:
     status, line = refused("--ephemeral", "--bind", "127.0.0.1:0", "--window", "100000")
     assert status == 1

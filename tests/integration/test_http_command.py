@@ -14,6 +14,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from kakeya_shared.service_process import EXIT_CONFIG
 from tests.integration.processes import http_status, wait_until
 from tests.redis_server import free_port
 
@@ -101,6 +102,17 @@ def test_nothing_is_deprecated_unless_the_operator_says_so(tmp_path: Path) -> No
         (serving,) = shim.first_lines(1)
         assert '"event": "serving"' in serving
         assert "deprecated" not in shim.errors.read_text()
+
+
+def test_a_tokenizer_of_a_newer_library_ends_it_with_one_line_and_for_good(tmp_path: Path) -> None:
+    (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "PreTrainedTokenizerFast"}')
+    (tmp_path / "tokenizer.json").write_text('{"model": {"type": "Newer"}, "added_tokens": []}')
+    ended = subprocess.run(
+        command("--bind", "127.0.0.1:0", "--tokenizer", f"newer={tmp_path}"), capture_output=True, text=True
+    )
+    assert ended.returncode == EXIT_CONFIG
+    (line,) = ended.stderr.splitlines()
+    assert line.startswith(f"kakeya http: error: no tokenizer can be loaded from '{tmp_path}': ")
 
 
 @pytest.mark.parametrize(

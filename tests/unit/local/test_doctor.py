@@ -109,7 +109,15 @@ def test_a_whole_model(nano: Path, capsys: pytest.CaptureFixture[str]) -> None:
     ("name", "content", "problem"),
     [
         ("tokenizer.json", None, "tokenizer.json cannot be read: "),
+        ("tokenizer.json", b'{"model": {"type": "Newer"}}', "no tokenizer can be loaded from "),
+        ("tokenizer_config.json", b"[]", "no tokenizer can be loaded from "),
         ("config.json", b"{", "config.json cannot be read: "),
+        ("config.json", b"[" * 100_000, "config.json cannot be read: "),
+        (
+            "model.safetensors",
+            b"\x1c" + bytes(7) + b'{"a": {"data_offsets": [0]}}',
+            "model.safetensors cannot be read: ",
+        ),
         ("model.safetensors", None, "model.safetensors cannot be read: "),
         ("model.safetensors", b"\x02", "model.safetensors cannot be read: "),
         ("model.safetensors", b"\x02" + bytes(7) + b"[]", "model.safetensors cannot be read: "),
@@ -161,7 +169,8 @@ def test_another_model_may_have_another_tokenizer(
 ) -> None:
     monkeypatch.setattr(installed_models, "names", lambda: ["theirs"])
     monkeypatch.setattr(installed_models, "distribution", lambda name: f"a-package-of-{name}")
-    (nano / "tokenizer.json").unlink()
+    for file in nano.glob("tokenizer*"):
+        file.unlink()
     assert diagnose(capsys=capsys)[1]["model theirs"]["condition"] == "ok"
     (nano / "config.json").unlink()
     finding = diagnose(capsys=capsys)[1]["model theirs"]

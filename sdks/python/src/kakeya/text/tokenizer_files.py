@@ -1,12 +1,14 @@
 """Where a tokenizer's files are, and what the files beside it say of tokens."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from kakeya.text.tokenizer_error import TokenizerError
 
 _WANTED = ("tokenizer*", "generation_config.json", "config.json")  # of a hub's model; never its weights
+_PARTS = ("decoder", "generator", "text_config")  # of config.json, one of which is the language model's
 
 
 def directory(name: str) -> Path:
@@ -22,15 +24,25 @@ def directory(name: str) -> Path:
     return Path(snapshot_download(name, allow_patterns=list(_WANTED)))
 
 
-def generation_eos_token_ids(directory: Path) -> list[int]:
-    """What ends an answer by generation_config.json; empty where there is none or it does not say.
+def eos_token_ids(directory: Path) -> list[int]:
+    """What ends an answer by the files beside a tokenizer; empty where none says it.
+
+    As transformers' `generate` does: by generation_config.json, else by config.json, else by the language model's part
+    of that.
 
     Raises:
-        TokenizerError: the file cannot be read.
+        TokenizerError: one of them cannot be read.
     """
-    path = directory / "generation_config.json"
+    said = _eos_token_ids(directory / "generation_config.json", ())
+    return said or _eos_token_ids(directory / "config.json", _PARTS)
+
+
+def _eos_token_ids(path: Path, parts: Sequence[str]) -> list[int]:
+    """Of a file or, where that is silent, of one of its parts. Raises TokenizerError."""
     try:
-        eos = json.loads(path.read_bytes()).get("eos_token_id")
+        config = json.loads(path.read_bytes())
+        part = next((config[name] for name in parts if config.get(name)), config)
+        eos = next((each["eos_token_id"] for each in (config, part) if each.get("eos_token_id") is not None), None)
     except FileNotFoundError:
         return []
     except (OSError, ValueError, RecursionError, AttributeError) as error:  # the last: it is no JSON object

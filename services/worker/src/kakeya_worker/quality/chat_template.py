@@ -40,13 +40,16 @@ class ChatTemplate:
             raise missing(error.name) from error
         try:
             self._tokenizer: Any = AutoTokenizer.from_pretrained(str(directory))
-        except (OSError, ValueError) as error:
-            reason = str(error).strip().splitlines()[0]
+        except BaseException as error:
+            # Libraries in Rust raise plain Exceptions, and for their own faults a PanicException, which is none.
+            if not isinstance(error, Exception) and type(error).__name__ != "PanicException":
+                raise
+            reason = next(iter(str(error).strip().splitlines()), type(error).__name__)
             raise CannotMeasure(f"no tokenizer can be loaded from {directory}: {reason}") from error
         self.is_plain = not self._tokenizer.chat_template
         if self.is_plain:
             self._tokenizer.chat_template = _PLAIN
-        self.eos_token_ids = frozenset(_generation_eos(directory)) | _own_eos(self._tokenizer)
+        self.eos_token_ids = frozenset(_said_eos(directory)) | _own_eos(self._tokenizer)
 
     @cached_property
     def takes_system(self) -> bool:
@@ -117,12 +120,23 @@ def _own_eos(tokenizer: Any) -> frozenset[int]:
     return frozenset() if tokenizer.eos_token_id is None else frozenset({int(tokenizer.eos_token_id)})
 
 
-def _generation_eos(directory: Path) -> list[int]:
-    """What generation_config.json says ends an answer."""
+def _said_eos(directory: Path) -> list[int]:
+    """What ends an answer by generation_config.json, else by config.json, else by the language model's part of it."""
+    generation, config = (_document(directory / name) for name in ("generation_config.json", "config.json"))
+    part = config.get("text_config") or {}
+    said = (each.get("eos_token_id") for each in (generation, config, part) if isinstance(each, dict))
+    ids = next((ids for ids in said if ids is not None and ids != []), [])
+    return list(ids) if isinstance(ids, list) else [int(ids)]
+
+
+def _document(path: Path) -> dict[str, Any]:
+    """Empty where there is none. Raises CannotMeasure."""
     try:
-        ids = json.loads((directory / "generation_config.json").read_text()).get("eos_token_id")
+        document = json.loads(path.read_text())
     except FileNotFoundError:
-        return []
-    except (OSError, ValueError, AttributeError) as error:
-        raise CannotMeasure(f"{directory}/generation_config.json cannot be read: {error}") from error
-    return list(ids) if isinstance(ids, list) else [] if ids is None else [int(ids)]
+        return {}
+    except (OSError, ValueError, RecursionError) as error:
+        raise CannotMeasure(f"{path} cannot be read: {error}") from error
+    if not isinstance(document, dict):
+        raise CannotMeasure(f"{path} is no JSON object")
+    return document

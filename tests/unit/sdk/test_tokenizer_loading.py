@@ -1,0 +1,138 @@
+"""Tokenizers of newer libraries, and broken ones: one line each, whatever a library raises."""
+
+import base64
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kakeya.text import tokenizer_loading
+from kakeya.text.chat_tokenizer import ChatTokenizer, TokenizerError
+from tests.unit.sdk.chatting import Talk
+
+Broken = Callable[..., Path]
+"""A copy of a sound tokenizer, with some of its files others, or gone where None."""
+
+
+@pytest.fixture
+def broken(template_dir: Path, tmp_path: Path) -> Broken:
+    def broken(**files: Any) -> Path:
+        folder = tmp_path / "broken"
+        shutil.copytree(template_dir, folder)
+        for name, content in files.items():
+            path = folder / (name if "." in name else f"{name}.json")
+            if content is None:
+                path.unlink()
+            else:
+                path.write_text(content if isinstance(content, str) else json.dumps(content))
+        return folder
+
+    return broken
+
+
+def _refusal(folder: Path) -> str:
+    with pytest.raises(TokenizerError) as refusal:
+        ChatTokenizer(str(folder))
+    start, _, reason = str(refusal.value).partition(": ")
+    assert start == f"no tokenizer can be loaded from '{folder}'"
+    assert "\n" not in reason
+    return reason
+
+
+def _changed(template_dir: Path, name: str, **fields: Any) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads((template_dir / f"{name}.json").read_text())
+    return {**document, **fields}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"model": {"type": "Newer", "vocab": {}}},
+        {"pre_tokenizer": {"type": "Newer"}},
+        {"decoder": {"type": "Newer"}},
+        {"normalizer": {"type": "Newer"}},
+        {"version": "9.0"},
+    ],
+    ids=lambda fields: next(iter(fields)),
+)
+def test_one_of_a_newer_library_names_the_versions_that_do_not_know_it(
+    broken: Broken, template_dir: Path, fields: dict[str, Any]
+) -> None:
+    reason = _refusal(broken(tokenizer=_changed(template_dir, "tokenizer", **fields)))
+    assert "(with transformers 5" in reason
+    assert reason.endswith("; if it is of a newer one, install that)")
+
+
+@pytest.mark.parametrize("content", ["{", "", "[]", "null", "5", "[" * 100_000])
+@pytest.mark.parametrize("name", ["tokenizer", "tokenizer_config"])
+def test_a_broken_file(broken: Broken, name: str, content: str) -> None:
+    assert _refusal(broken(**{name: content}))
+
+
+@pytest.mark.parametrize("fields", [{"model": None}, {"added_tokens": 5}], ids=lambda fields: next(iter(fields)))
+def test_a_tokenizer_of_wrong_types(broken: Broken, template_dir: Path, fields: dict[str, Any]) -> None:
+    assert _refusal(broken(tokenizer=_changed(template_dir, "tokenizer", **fields)))
+
+
+def test_a_reason_that_goes_on_in_the_next_line(broken: Broken) -> None:
+    reason = _refusal(broken(config={"model_type": "llama", "hidden_size": "wide"}))
+    assert "Validation error for field 'hidden_size': TypeError: Field 'hidden_size' expected int" in reason
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"tokenizer_class": 5},
+        {"eos_token": 5},
+        {"added_tokens_decoder": {"x": 5}},
+        {"model_max_length": "long"},
+        {"extra_special_tokens": 5},
+    ],
+    ids=lambda fields: next(iter(fields)),
+)
+def test_a_config_of_wrong_types(broken: Broken, template_dir: Path, fields: dict[str, Any]) -> None:
+    assert _refusal(broken(tokenizer_config=_changed(template_dir, "tokenizer_config", **fields)))
+
+
+@pytest.mark.parametrize("template", [5, True, ["x"], {"default": 7}, [{"name": "default"}]], ids=repr)
+def test_a_chat_template_that_is_no_text(broken: Broken, template_dir: Path, template: object) -> None:
+    config = _changed(template_dir, "tokenizer_config", chat_template=template)
+    assert _refusal(broken(tokenizer_config=config, **{"chat_template.jinja": None}))
+
+
+@pytest.mark.parametrize("family", ["PreTrainedTokenizerFast", "Qwen2Tokenizer", "LlamaTokenizer", "T5Tokenizer"])
+def test_a_vocabulary_that_is_missing_is_not_taken_for_an_empty_one(
+    broken: Broken, template_dir: Path, family: str
+) -> None:
+    """A class of transformers makes no tokens of any text then, and says nothing."""
+    config = _changed(template_dir, "tokenizer_config", tokenizer_class=family)
+    assert _refusal(broken(tokenizer=None, tokenizer_config=config))
+
+
+def test_a_fault_within_the_library(broken: Broken, template_dir: Path) -> None:
+    """It panics over the first text, which in Python is no Exception."""
+    charsmap = base64.b64encode(bytes([4, 0, 0, 0]) + b"abcd").decode()
+    normalizer = {"type": "Precompiled", "precompiled_charsmap": charsmap}
+    reason = _refusal(broken(tokenizer=_changed(template_dir, "tokenizer", normalizer=normalizer)))
+    assert reason.startswith("PanicException: index out of bounds")
+
+
+def test_whoever_interrupts_it_is_heard(template_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tokenizer_loading, "_check", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        ChatTokenizer(str(template_dir))
+
+
+def test_a_chat_says_it_in_one_line(
+    talk: Talk, broken: Broken, template_dir: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = broken(tokenizer=_changed(template_dir, "tokenizer", model={"type": "Newer"}))
+    assert talk("hi\n", tokenizer=folder) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"kakeya chat: error: no tokenizer can be loaded from '{folder}': ")
