@@ -8,6 +8,7 @@ from pathlib import Path
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from kakeya_shared import proxies
 from kakeya_shared.tls import TlsError, client_tls
 
 SUMMARY = "ask a router or worker whether it is serving (exit status 0 or 1)"
@@ -40,6 +41,8 @@ def main(argv: list[str]) -> int:
         return EXIT_USAGE
     credentials = None if tls is None else tls.credentials()
     status = check(arguments.address, arguments.service, arguments.timeout_seconds, credentials)
+    if status == "UNAVAILABLE" and (variable := proxies.variable(arguments.address)):
+        status += f" (through the proxy of ${variable}; no_proxy lists what is reached without)"
     print(f"{arguments.address} {status}", file=sys.stdout if status == "SERVING" else sys.stderr)
     return 0 if status == "SERVING" else 1
 
@@ -63,4 +66,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _channel(address: str, credentials: grpc.ChannelCredentials | None) -> grpc.Channel:
-    return grpc.secure_channel(address, credentials) if credentials else grpc.insecure_channel(address)
+    options = proxies.options(address)
+    return (
+        grpc.secure_channel(address, credentials, options) if credentials else grpc.insecure_channel(address, options)
+    )

@@ -13,6 +13,8 @@ from pathlib import Path
 import grpc
 import structlog
 
+from kakeya_shared import proxies
+
 _log = structlog.get_logger()
 
 _Signature = tuple[tuple[int, int, int], ...]
@@ -137,6 +139,9 @@ def open_channel(
     address: str, credentials: grpc.ChannelCredentials | None, options: list[tuple[str, int]] | None = None
 ) -> grpc.aio.Channel:
     """A channel to HOST:PORT with these credentials, in plaintext without."""
+    options = (options or []) + proxies.options(address)
+    if variable := proxies.variable(address):
+        _log.warning(f"this way goes through the proxy of ${variable}; no_proxy lists what does not", address=address)
     target = f"dns:///{address}"  # else gRPC would take a host of the name `unix` for a socket in the file system
     if credentials is None:
         return grpc.aio.insecure_channel(target, options=options)

@@ -8,6 +8,8 @@ object, so it can no longer be cancelled, and leave the span of a cancelled call
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
+from urllib.parse import urlsplit
 
 from opentelemetry import propagate, trace
 from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
@@ -16,11 +18,15 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.trace import INVALID_SPAN, Span, SpanKind, Status, StatusCode
 
+from kakeya_shared.addresses import is_loopback
+from kakeya_shared.proxies import PAST_PROXY
+
 Metadata = tuple[tuple[str, str], ...]
 
 # Heartbeats, once a second from every worker, are part of nobody's request; acknowledgements come every few tokens.
 _UNTRACED = frozenset({"/kakeya.worker.v1.RegistryService/Heartbeat", "/kakeya.worker.v1.VerifierService/Acknowledge"})
 
+_ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 _tracer = trace.get_tracer("kakeya")
 
 
@@ -31,7 +37,7 @@ def wanted(environment: Mapping[str, str] = os.environ) -> bool:
     exporter = environment.get("OTEL_TRACES_EXPORTER", "")
     if exporter:
         return "otlp" in exporter.split(",")
-    return any(environment.get(name) for name in ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"))
+    return any(environment.get(name) for name in _ENDPOINTS)
 
 
 def configure(service: str) -> None:
@@ -41,8 +47,15 @@ def configure(service: str) -> None:
     # Whoever names the service in OTEL_SERVICE_NAME or OTEL_RESOURCE_ATTRIBUTES has the last word.
     resource = Resource({"service.name": f"kakeya-{service}"}).merge(OTELResourceDetector().detect())
     provider = TracerProvider(resource=Resource.create().merge(resource))
-    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    options: Any = (PAST_PROXY,) if _collector_is_here() else None  # declared to be of texts
+    exporter = OTLPSpanExporter(channel_options=options)
+    provider.add_span_processor(BatchSpanProcessor(exporter))
     trace.set_tracer_provider(provider)
+
+
+def _collector_is_here() -> bool:
+    url = next((given for name in _ENDPOINTS if (given := os.environ.get(name))), "//localhost")
+    return is_loopback(urlsplit(url if "//" in url else f"//{url}").hostname or "")
 
 
 def shut_down() -> None:

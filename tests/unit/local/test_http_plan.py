@@ -147,3 +147,11 @@ def test_the_line_to_try_holds_in_a_shell() -> None:
     with_key = curl_line("https://[::1]:8000", "m", with_key=True, ca="/my ca.pem")
     assert '-H "Authorization: Bearer $KAKEYA_API_KEY"' in with_key, "in quotes that let the shell fill it in"
     assert "--cacert '/my ca.pem'" in with_key
+    assert "noproxy" not in line + with_key
+
+
+@pytest.mark.parametrize("variable", ["http_proxy", "HTTPS_PROXY", "ALL_PROXY"])
+def test_the_line_to_try_goes_past_a_proxy(variable: str) -> None:
+    line = curl_line("http://127.0.0.1:8000", "m", with_key=False, environment={variable: "http://proxy:3128"})
+    words = shlex.split(line)
+    assert words[words.index("--noproxy") + 1] == "*"

@@ -340,3 +340,17 @@ def test_a_redis_that_does_not_run(tmp_path: Path) -> None:
     broken = program(tmp_path / "redis-server", "exit 3")
     with pytest.raises(StackError, match=f"the Redis server {broken} does not run: .* exit status 3"):
         redis_binary.find_redis(str(broken))
+
+
+def test_a_router_outside_loopback_is_reached_past_the_proxy(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    elsewhere = HostPort("runtime.example", 50051)
+    monkeypatch.setattr(plan, "claim", lambda address: elsewhere)
+    for name in ("no_proxy", "no_grpc_proxy", "grpc_proxy", "https_proxy", "http_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    assert make_plan(settings(model=model, insecure=True)).environment == {}
+    monkeypatch.setenv("http_proxy", "http://proxy:3128")
+    monkeypatch.setenv("no_proxy", "other.example")
+    made = make_plan(settings(model=model, insecure=True))
+    assert made.environment == {"no_proxy": "other.example,runtime.example"}
+    elsewhere = HostPort("127.0.0.1", 50051)
+    assert make_plan(settings(model=model, insecure=True)).environment == {}

@@ -12,6 +12,7 @@ import pytest
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_service_pb2_grpc
 
 from kakeya import Client, MissingExtra, tracing
+from tests.refusing_proxy import refusing_proxy
 
 LOADS_NOTHING = """
 import sys, kakeya, kakeya.cli.chat
@@ -83,6 +84,17 @@ def test_spans_reach_a_collector_when_the_environment_asks(
         "service.name"
     ] == "kakeya-chat"
     assert [span.name for span in sent.scope_spans[0].spans] == ["greeting"]
+
+
+def test_a_collector_here_is_reached_past_the_proxy(collector: Collector, monkeypatch: pytest.MonkeyPatch) -> None:
+    providers: list[Any] = []
+    monkeypatch.setattr(opentelemetry.trace, "set_tracer_provider", providers.append)
+    with refusing_proxy(monkeypatch) as proxy:
+        tracing.configure("chat")
+        with providers[0].get_tracer("test").start_as_current_span("greeting"):
+            pass
+        providers[0].shutdown()
+    assert (len(collector.resource_spans), proxy.requests) == (1, [])
 
 
 def test_nothing_is_configured_unasked(monkeypatch: pytest.MonkeyPatch) -> None:

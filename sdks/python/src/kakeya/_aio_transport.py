@@ -23,13 +23,14 @@ sleep = asyncio.sleep
 class Stream:
     """A running call with a stream of responses."""
 
-    def __init__(self, call: "grpc.aio.UnaryStreamCall[Any, Any]") -> None:
+    def __init__(self, call: "grpc.aio.UnaryStreamCall[Any, Any]", address: str) -> None:
         self._call = call
+        self._address = address
 
     async def read(self) -> Any:
         """The next response, None at the end. Raises KakeyaError."""
         try:
-            response = await _answer(self._call.read())
+            response = await _answer(self._call.read(), self._address)
         except BaseException:
             self._call.cancel()
             raise
@@ -57,12 +58,13 @@ class Transport:
         """One response. Raises KakeyaError."""
         self._open()
         call = getattr(self._stub, method)(request, timeout=timeout_seconds, metadata=metadata)
-        return await _answer(call)
+        return await _answer(call, self._address)
 
     def stream(self, method: str, request: Message, *, timeout_seconds: float | None, metadata: Metadata) -> Stream:
         """Starts a call with a stream of responses."""
         self._open()
-        return Stream(getattr(self._stub, method)(request, timeout=timeout_seconds, metadata=metadata))
+        call = getattr(self._stub, method)(request, timeout=timeout_seconds, metadata=metadata)
+        return Stream(call, self._address)
 
     async def close(self) -> None:
         """Cancels what is running and disconnects."""
@@ -72,21 +74,22 @@ class Transport:
     def _open(self) -> None:
         if self._channel is not None:
             return
+        options = _channel.options(self._address)
         if self._credentials is None:
-            self._channel = grpc.aio.insecure_channel(self._address, _channel.OPTIONS)
+            self._channel = grpc.aio.insecure_channel(self._address, options)
         else:
-            self._channel = grpc.aio.secure_channel(self._address, self._credentials, _channel.OPTIONS)
+            self._channel = grpc.aio.secure_channel(self._address, self._credentials, options)
         self._stub = runtime_pb2_grpc.RuntimeServiceStub(self._channel)
 
 
-async def _answer(answer: Awaitable[T]) -> T:
+async def _answer(answer: Awaitable[T], address: str) -> T:
     # Cancellation as asyncio means it. gRPC raises CancelledError also when the call was cancelled or its channel
     # closed, and not this task; and it swallows a cancellation of the task that meets the response.
     num_cancellations = _num_cancellations()
     try:
         result = await answer
     except grpc.RpcError as error:
-        raise translate(error) from error
+        raise translate(error, address) from error
     except asyncio.CancelledError:
         if _num_cancellations() == 0:
             raise Cancelled("the call was cancelled from this side") from None

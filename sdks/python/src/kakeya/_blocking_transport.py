@@ -62,7 +62,8 @@ class Transport:
         service: Callable[[grpc.Channel], Any] = runtime_pb2_grpc.RuntimeServiceStub,
         max_answer_bytes: int | None = None,
     ) -> None:
-        options: list[tuple[str, int]] = list(_channel.OPTIONS)
+        self._address = address
+        options = _channel.options(address)
         if max_answer_bytes is not None:
             options.append(("grpc.max_receive_message_length", max_answer_bytes))
         if credentials is None:
@@ -98,4 +99,4 @@ class Transport:
         was_ours = self._is_closed or (isinstance(error, grpc.Future) and error.cancelled())
         if was_ours and error.code() is grpc.StatusCode.CANCELLED:
             return Cancelled("the call was cancelled from this side")
-        return translate(error)
+        return translate(error, self._address)

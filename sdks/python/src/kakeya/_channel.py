@@ -1,5 +1,7 @@
 """Options of a connection to a runtime."""
 
+from kakeya import _proxy
+
 OPTIONS = [
     # A runtime that restarts is back within seconds; gRPC would wait up to two minutes before it looks again.
     ("grpc.initial_reconnect_backoff_ms", 100),
@@ -16,3 +18,8 @@ OPTIONS = [
     # Breaks are seen per client, not shared with others of the process.
     ("grpc.use_local_subchannel_pool", 1),
 ]
+
+
+def options(address: str) -> list[tuple[str, int]]:
+    """Of a channel to this address."""
+    return OPTIONS + _proxy.options(address)

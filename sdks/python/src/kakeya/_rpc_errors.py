@@ -7,6 +7,7 @@ import grpc
 from google.protobuf.message import DecodeError
 from google.rpc import error_details_pb2, status_pb2
 
+from kakeya import _proxy
 from kakeya.errors import ConnectionFailed, DeadlineExceeded, KakeyaError, RpcFailed
 
 _DOMAIN = "kakeya"
@@ -21,8 +22,8 @@ _WITHOUT_DETAILS: dict[grpc.StatusCode, type[KakeyaError]] = {
 }
 
 
-def translate(error: grpc.RpcError) -> KakeyaError:
-    """The error that a failed call stands for: by the runtime's reason, else by the status."""
+def translate(error: grpc.RpcError, address: str) -> KakeyaError:
+    """The error that a failed call to an address stands for: by the runtime's reason, else by the status."""
     status = error.code()
     details = _details(error.trailing_metadata() or ())
     info = error_details_pb2.ErrorInfo()
@@ -30,8 +31,12 @@ def translate(error: grpc.RpcError) -> KakeyaError:
     for detail in details.details:
         _ = detail.Unpack(info) or detail.Unpack(retry)
     ours = info.domain == _DOMAIN
-    translated = _kind(status, info.reason if ours else "")(
-        error.details() or status.name,
+    kind = _kind(status, info.reason if ours else "")
+    said = error.details() or status.name
+    if kind is ConnectionFailed and (proxy := _proxy.variable(address)):
+        said += f" (through the proxy of ${proxy})"
+    translated = kind(
+        said,
         metadata=info.metadata if ours else None,
         retry_after_seconds=retry.retry_delay.ToNanoseconds() / 1e9 if retry.HasField("retry_delay") else None,
     )

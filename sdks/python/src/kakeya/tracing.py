@@ -6,8 +6,12 @@ has one needs nothing from here.
 
 import os
 from collections.abc import Mapping
+from typing import Any
 
+from kakeya import _proxy
 from kakeya.errors import MissingExtra
+
+_ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 
 
 def wanted(environment: Mapping[str, str] = os.environ) -> bool:
@@ -17,7 +21,7 @@ def wanted(environment: Mapping[str, str] = os.environ) -> bool:
     exporter = environment.get("OTEL_TRACES_EXPORTER", "")
     if exporter:
         return "otlp" in exporter.split(",")
-    return any(environment.get(name) for name in ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"))
+    return any(environment.get(name) for name in _ENDPOINTS)
 
 
 def configure(service: str) -> None:
@@ -36,6 +40,14 @@ def configure(service: str) -> None:
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
     except ImportError as error:
         raise MissingExtra("the export of traces", "otel") from error
+    options: Any = tuple(_proxy.options(_endpoint())) or None  # declared to be of texts
+    exporter = OTLPSpanExporter(channel_options=options)
     provider = TracerProvider(resource=Resource.create({"service.name": f"kakeya-{service}"}))
-    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    provider.add_span_processor(BatchSpanProcessor(exporter))
     trace.set_tracer_provider(provider)
+
+
+def _endpoint() -> str:
+    """HOST:PORT of the collector, which the variables may give as a URL."""
+    url = next((given for name in _ENDPOINTS if (given := os.environ.get(name))), "localhost:4317")
+    return url.rpartition("://")[2].partition("/")[0]

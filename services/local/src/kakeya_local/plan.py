@@ -16,7 +16,7 @@ from kakeya_local.program import Program, redis_program, router_program, worker_
 from kakeya_local.redis_binary import find_redis
 from kakeya_local.run_credentials import RunCredentials
 from kakeya_local.settings import DEFAULT_MODEL, UpSettings
-from kakeya_shared import installed_models, plugins, processors
+from kakeya_shared import installed_models, plugins, processors, proxies
 from kakeya_shared.addresses import HostPort
 
 _HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*")
@@ -104,9 +104,15 @@ def make_plan(settings: UpSettings) -> Plan:
         bind=bind,
         connection=entrance(reachable(bind), credentials.admin_key if credentials else "", os.environ),
         credentials=credentials,
-        environment=tls_environment(os.environ) | (credentials.environment if credentials else {}),
+        environment=_environment(reachable(bind), credentials),
         http=HttpPlan.make(settings.http_bind, bind, model, os.environ) if settings.http_bind else None,
     )
+
+
+def _environment(router: HostPort, credentials: RunCredentials | None) -> dict[str, str]:
+    """Of the processes: how they find the router, which is on this machine, and what they show it."""
+    past_proxy = proxies.with_exception(router.host, os.environ) if proxies.variable(str(router)) else {}
+    return tls_environment(os.environ) | past_proxy | (credentials.environment if credentials else {})
 
 
 def require_parts(*commands: str) -> None:

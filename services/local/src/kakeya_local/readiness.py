@@ -3,7 +3,9 @@
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from kakeya import _proxy
 from kakeya.cli.connection import Connection
+from kakeya_shared import proxies
 from kakeya_stubs.admin.v1 import admin_pb2
 from kakeya_stubs.admin.v1.admin_pb2_grpc import AdminServiceStub
 
@@ -12,11 +14,17 @@ _CALL_SECONDS = 2.0
 Metadata = tuple[tuple[str, str], ...]
 
 
-def open_channel(connection: Connection) -> grpc.aio.Channel:
-    """A channel to a router; an async context manager that closes it."""
+def open_channel(connection: Connection, *, is_own: bool = False) -> grpc.aio.Channel:
+    """A channel to a router; an async context manager that closes it.
+
+    Args:
+        is_own: it is on this machine, whatever its address: no proxy is asked.
+    """
+    address = connection.address
+    options = [proxies.PAST_PROXY] if is_own else _proxy.options(address)
     if connection.credentials is None:
-        return grpc.aio.insecure_channel(connection.address)
-    return grpc.aio.secure_channel(connection.address, connection.credentials)
+        return grpc.aio.insecure_channel(address, options)
+    return grpc.aio.secure_channel(address, connection.credentials, options)
 
 
 async def is_serving(channel: grpc.aio.Channel) -> bool:

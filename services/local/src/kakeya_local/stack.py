@@ -67,7 +67,7 @@ class Stack:
         """
         deadline = time.monotonic() + self.plan.settings.ready_timeout_seconds
         progress = ""
-        async with open_channel(self.plan.connection) as channel:
+        async with open_channel(self.plan.connection, is_own=True) as channel:
             while missing := await self._missing(channel):
                 if missing != progress:
                     progress = missing

@@ -45,7 +45,8 @@ def _ready(plan: Plan) -> list[str]:
         return [f"ready grpc={plan.bind}"]
     entrance = plan.http.entrance
     ca = os.environ.get("KAKEYA_TLS_CA", "") if entrance.tls else ""
-    curl = curl_line(entrance.url, plan.http.model, with_key=plan.settings.asks_for_keys, ca=ca)
+    with_key = plan.settings.asks_for_keys
+    curl = curl_line(entrance.url, plan.http.model, with_key=with_key, ca=ca, environment=os.environ)
     return [curl, f"ready grpc={plan.bind} http={plan.http.bind}"]
 
 

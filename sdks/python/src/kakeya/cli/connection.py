@@ -1,10 +1,10 @@
 """How a command reaches the runtime."""
 
 from dataclasses import dataclass, field
-from ipaddress import ip_address
 
 import grpc
 
+from kakeya import _proxy
 from kakeya._api_key import ApiKey
 from kakeya._tracing import Metadata
 
@@ -31,15 +31,4 @@ class Connection:
     @property
     def shows_key(self) -> bool:
         """Whether whoever listens on the way to another host reads the key."""
-        return bool(self.api_key) and self.credentials is None and not _is_here(self.address)
-
-
-def _is_here(address: str) -> bool:
-    target = address.removeprefix("dns:///").removeprefix("ipv4:").removeprefix("ipv6:")
-    host = target.rpartition(":")[0].strip("[]") or target
-    if host == "localhost" or target.startswith(("unix:", "unix-abstract:")):
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:  # a name
-        return False
+        return bool(self.api_key) and self.credentials is None and not _proxy.is_here(self.address)

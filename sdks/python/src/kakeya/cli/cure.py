@@ -2,6 +2,7 @@
 
 import grpc
 
+from kakeya import _proxy
 from kakeya.cli.connection import Connection
 from kakeya.errors import ConnectionFailed, CredentialNotFound, KakeyaError, PermissionDenied, Unauthenticated
 
@@ -25,6 +26,9 @@ def explain(error: KakeyaError, connection: Connection, *, scope: str = "session
 
 def unreachable(details: str, connection: Connection) -> str:
     """The cure where no connection comes about, by what gRPC says of it."""
+    if proxy := _proxy.variable(connection.address):
+        host = _proxy.host_of(connection.address)
+        return f"the way there goes through the proxy of ${proxy}: no_proxy={host} goes past it"
     if "Connection refused" in details:
         return "nothing listens there; `kakeya up` starts one on this machine"
     if connection.credentials:
