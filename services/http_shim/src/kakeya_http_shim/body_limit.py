@@ -5,6 +5,8 @@ from collections.abc import Callable
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from kakeya_http_shim import content_coding
+from kakeya_http_shim.content_coding import Decoder
 from kakeya_http_shim.problems import ApiError, unavailable
 
 _PIECE_BYTES = 64 << 10
@@ -12,13 +14,14 @@ _PIECE_BYTES = 64 << 10
 
 
 class BodyLimit:
-    """Counts bodies as they arrive, keeps nothing of them, and counts them as held until their requests are answered.
+    """Decodes and counts bodies as they arrive, keeps nothing of them, and counts them as held until their requests
+    are answered.
 
-    It answers by itself what it refuses, whatever the app makes of its failing `receive`: 413, 408, or 503 where
-    the bodies of all requests together would be too much.
+    It answers by itself what it refuses, whatever the app makes of its failing `receive`: 413, 408, 415 where they are
+    coded in a way that is not known here, or 503 where those of all requests together would be too much.
 
     Args:
-        max_bytes: the largest body.
+        max_bytes: the largest body, as it comes and as it is decoded.
         max_held_bytes: of the bodies of all requests that are under way.
         piece_timeout_seconds: how long the client may take for each 64 KiB of its body, or for a shorter rest.
     """
@@ -32,7 +35,7 @@ class BodyLimit:
 
     @property
     def num_held_bytes(self) -> int:
-        """Of the bodies of all requests that are under way; as long as announced, or as far as they have come."""
+        """Of the bodies of all requests that are under way: as long as announced, or as what has come of them."""
         return self._num_held_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -41,13 +44,16 @@ class BodyLimit:
             return
         try:
             length = self._admit(scope)
+            decoder = content_coding.decoder_of(scope)
         except ApiError as error:
             await error.response()(scope, receive, send)
             return
         if length == 0:
             await self._app(scope, receive, send)
         else:
-            await self._serve(scope, receive, send, length)
+            await self._serve(
+                scope, send, _Body(receive, self._hold, self._piece_timeout_seconds, length or 0, decoder)
+            )
 
     def _admit(self, scope: Scope) -> int | None:
         """How long the body will be; None: it comes in chunks. Raises ApiError: too large, or of unclear length."""
@@ -63,8 +69,7 @@ class BodyLimit:
         self._check_held(length)
         return length
 
-    async def _serve(self, scope: Scope, receive: Receive, send: Send, length: int | None) -> None:
-        body = _Body(receive, self._hold, self._piece_timeout_seconds, num_held_bytes=length or 0)
+    async def _serve(self, scope: Scope, send: Send, body: "_Body") -> None:
         answer = _Answer(scope, body, send)
         self._num_held_bytes += body.num_held_bytes
         try:
@@ -95,33 +100,57 @@ class BodyLimit:
 class _Body:
     """One body on its way.
 
+    Args:
+        hold: told its bytes so far, and how many more that is than it was told before.
+        decoder: None: it comes as it is.
+
     Attributes:
         num_held_bytes: as it was announced, or what has come of it.
     """
 
     def __init__(
-        self, receive: Receive, hold: Callable[[int, int], None], piece_seconds: float, *, num_held_bytes: int
+        self,
+        receive: Receive,
+        hold: Callable[[int, int], None],
+        piece_seconds: float,
+        num_held_bytes: int,
+        decoder: Decoder | None,
     ) -> None:
         self.num_held_bytes = num_held_bytes
         self._receive = receive
         self._hold = hold
         self._piece_seconds = piece_seconds
+        self._decoder = decoder
         self._num_bytes = 0
+        self._num_decoded_bytes = 0
         self._num_pieces = 0
         self._left_seconds = piece_seconds
         self._is_whole = False
 
     async def next(self) -> Message:
-        """What comes next. Raises ApiError: too slow, or too large."""
+        """What comes next, decoded. Raises ApiError: too slow, too large, or not coded as it should be."""
         if self._is_whole:  # only the client's leave can follow, whenever it likes
             return await self._receive()
         message = await self._in_time()
-        self._num_bytes += len(message.get("body", b""))
-        num_more_bytes = max(0, self._num_bytes - self.num_held_bytes)
-        self._hold(self._num_bytes, num_more_bytes)
-        self.num_held_bytes += num_more_bytes
         self._is_whole = not message.get("more_body", False)
-        return message
+        self._num_bytes += len(message.get("body", b""))
+        self._hold_up_to(self._num_bytes)
+        if self._decoder is None or message["type"] != "http.request":
+            return message
+        return {**message, "body": self._decoded(self._decoder, message.get("body", b""))}
+
+    def _decoded(self, decoder: Decoder, piece: bytes) -> bytes:
+        parts = []
+        for part in decoder.parts(piece, is_last=self._is_whole):
+            self._num_decoded_bytes += len(part)
+            self._hold_up_to(self._num_decoded_bytes)
+            parts.append(part)
+        return b"".join(parts)
+
+    def _hold_up_to(self, num_bytes: int) -> None:
+        num_more_bytes = max(0, num_bytes - self.num_held_bytes)
+        self._hold(num_bytes, num_more_bytes)
+        self.num_held_bytes += num_more_bytes
 
     async def _in_time(self) -> Message:
         """Only the time that is spent waiting counts: an app may take its own."""

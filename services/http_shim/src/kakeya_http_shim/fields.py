@@ -3,12 +3,14 @@
 The tables of docs/http-fields.md are generated from these declarations (`make docs`).
 """
 
-from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal, Self
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
 
+from kakeya_http_shim import json_text
 from kakeya_http_shim.problems import ApiError
 
 HONOURED, WITHOUT_EFFECT = "honoured", "without effect"
@@ -34,12 +36,41 @@ def _must_be_boolean(given: Any) -> Any:
     return given
 
 
+def _as_integer(given: Any) -> Any:
+    return int(given) if isinstance(given, float) and given.is_integer() else given
+
+
+INTEGRAL: Final = BeforeValidator(_as_integer)
+"""Of an integer: 8.0 is one, as JSON Schema has it and some languages write it. Put it behind the limits."""
+
 OnlyFalse = Annotated[Literal[False], BeforeValidator(_must_be_boolean)]
 """`false` and nothing else: a Literal by itself takes 0 for it, since these are equal in Python."""
 
 
-def _allow_what_says_nothing(schema: dict[str, Any]) -> None:
+@dataclass(frozen=True, slots=True)
+class OnlyWith:
+    """A rule between two fields: one says something only where the other is true."""
+
+    field: str
+    other: str
+
+    def check(self, given: BaseModel) -> None:
+        """For a validator. Raises PydanticCustomError."""
+        if getattr(given, self.field) and not getattr(given, self.other):
+            raise at_fault(self.field, f"only with {self.other}")
+
+    def schema(self) -> dict[str, Any]:
+        """The same in JSON Schema."""
+        says_nothing = {"properties": {self.field: {"enum": [None, 0]}}}
+        other_is_true = {"properties": {self.other: {"const": True}}, "required": [self.other]}
+        return {"anyOf": [says_nothing, other_is_true]}
+
+
+def _complete(schema: dict[str, Any], model: type[BaseModel]) -> None:
+    """What of a RequestModel's doing pydantic does not know."""
     schema["additionalProperties"] = {"anyOf": [{"type": "null"}, {"type": "array", "maxItems": 0}]}
+    if issubclass(model, RequestModel) and model.rules:
+        schema["allOf"] = [rule.schema() for rule in model.rules]
 
 
 class RequestModel(BaseModel):
@@ -47,16 +78,18 @@ class RequestModel(BaseModel):
 
     Attributes:
         refused: fields of OpenAI's API that are not served here, with the reason.
+        rules: between fields.
 
     A field that is not served, or not known, is as good as not there where it is null or an empty list: clients send
     back whole objects, and name what they do not use.
     """
 
     model_config = ConfigDict(
-        extra="forbid", strict=True, allow_inf_nan=False, frozen=True, json_schema_extra=_allow_what_says_nothing
+        extra="forbid", strict=True, allow_inf_nan=False, frozen=True, json_schema_extra=_complete
     )
 
     refused: ClassVar[Mapping[str, str]] = {}
+    rules: ClassVar[Sequence[OnlyWith]] = ()
 
     @model_validator(mode="before")
     @classmethod
@@ -69,13 +102,19 @@ class RequestModel(BaseModel):
         known = cls.model_fields.keys()
         return {name: value for name, value in given.items() if name in known or value not in (None, [])}
 
+    @model_validator(mode="after")
+    def _obey_rules(self) -> Self:
+        for rule in self.rules:
+            rule.check(self)
+        return self
+
     @classmethod
     def read(cls, body: bytes) -> Self:
         """Reads a request. Raises ApiError, which names the field that is at fault."""
         try:
-            return cls.model_validate_json(body)
+            return cls.model_validate_json(json_text.utf8(body))
         except ValidationError as error:
-            raise _problem(error) from None
+            raise _problem(error, body) from None
 
 
 def at_fault(field: str, message: str) -> PydanticCustomError:
@@ -87,12 +126,12 @@ def _refusal(name: str, reason: str) -> PydanticCustomError:
     return PydanticCustomError("refused", "{message}", {"message": f"not supported: {reason}", "field": name})
 
 
-def _problem(error: ValidationError) -> ApiError:
+def _problem(error: ValidationError, body: bytes) -> ApiError:
     """The first thing that is wrong, with the place where it is."""
     errors = error.errors(include_url=False)
     first = errors[0]
     if first["type"] == "json_invalid":
-        return ApiError(400, f"the body is not JSON: {first['ctx']['error']}", code="invalid_json")
+        return json_text.fault(body, first["ctx"]["error"])
     context = first.get("ctx", {})
     place = _place(first["loc"], context.get("field"))
     message = context.get("message") or first["msg"]

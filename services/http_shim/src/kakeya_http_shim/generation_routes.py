@@ -7,13 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Generic, TypeVar
 
-from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
 from kakeya import AsyncClient
 from kakeya.text.chat_tokenizer import TokenizerError
-from kakeya_http_shim import ask
+from kakeya_http_shim import ask, json_text
 from kakeya_http_shim.answering import Answering, Question
 from kakeya_http_shim.ask import Ask
 from kakeya_http_shim.chat_answer import ChatWriter
@@ -64,7 +63,7 @@ class GenerationRoute(ABC, Generic[Body]):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Raises ApiError where the body is none of its kind."""
-        _check_media_type(scope)
+        json_text.check_media_type(scope)
         try:
             data = await _read(receive)
         except ClientDisconnect:
@@ -189,16 +188,6 @@ def _checked(prompt: Prompt, model: TextModel, field: str) -> Prompt:
         raise ApiError(400, f"{field}: no tokens to go on from", param=field, code="invalid_value")
     ask.check_tokens(prompt.token_ids, model, field)
     return prompt
-
-
-def _check_media_type(scope: Scope) -> None:
-    """Raises ApiError unless the body is said to be JSON.
-
-    A web page may send anything else to any server without asking it first (a "simple request" of the Fetch standard).
-    """
-    given = Headers(scope=scope).get("content-type", "")
-    if given.partition(";")[0].strip().lower() != "application/json":
-        raise ApiError(415, "send the body with Content-Type: application/json", code="unsupported_media_type")
 
 
 async def _read(receive: Receive) -> bytes:

@@ -43,6 +43,7 @@ class ApiError(Exception):
         param: the field that is at fault.
         code: for programs.
         retry_after_seconds: when another try is worth it; said in whole seconds, at least one.
+        headers: more that go with the status.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class ApiError(Exception):
         param: str | None = None,
         code: str | None = None,
         retry_after_seconds: float | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(message)
         self.status = status
@@ -62,6 +64,7 @@ class ApiError(Exception):
         self.param = param
         self.code = code
         self.retry_after_seconds = retry_after_seconds
+        self._headers = dict(headers or {})
 
     def body(self) -> dict[str, Any]:
         """The JSON of an answer or of an event in a stream."""
@@ -69,7 +72,7 @@ class ApiError(Exception):
 
     def header_items(self) -> dict[str, str]:
         """What goes with the status."""
-        headers = {}
+        headers = dict(self._headers)
         if self.retry_after_seconds is not None:
             headers["retry-after"] = str(max(1, math.ceil(self.retry_after_seconds)))
         if self.status == 401:
