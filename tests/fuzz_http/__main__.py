@@ -5,7 +5,7 @@
 schemathesis reads GET /openapi.json and makes the cases: those at the borders of every schema and every method that is
 not served, then drawn ones. Exits with 1 when a status, a content type, a body or an event was not as documented, when
 anything failed unforeseen, when what is forbidden was accepted or what is allowed refused (but for the rules of
-cross_field_rules.py), or when anything was left at the end.
+vocabulary_rules.py), or when anything was left at the end.
 """
 
 import argparse

@@ -14,8 +14,8 @@ from schemathesis.specs.openapi.checks import (
     unsupported_method,
 )
 
-from tests.fuzz_http.cross_field_rules import broken_rules
 from tests.fuzz_http.event_stream import EventSchemas, errors_in
+from tests.fuzz_http.vocabulary_rules import broken_rules
 
 _DOCUMENTED = [status_code_conformance, content_type_conformance, response_headers_conformance]
 POSITIVE = GenerationMode.POSITIVE.value

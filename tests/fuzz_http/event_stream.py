@@ -11,14 +11,14 @@ DONE = "[DONE]"
 
 class EventSchemas:
     """Args:
-    document: the OpenAPI document, in which `x-event` names the schema of an operation's events.
+    document: the OpenAPI document, in which `text/event-stream` has the schema of one event.
     """
 
     def __init__(self, document: dict[str, Any]) -> None:
         self._components = document["components"]
         self._error = self._validator({"$ref": "#/components/schemas/ErrorAnswer"})
         self._chunks = {
-            path: self._validator(_event_reference(item["post"]))
+            path: self._validator(_event_schema(item["post"]))
             for path, item in document["paths"].items()
             if "post" in item
         }
@@ -57,9 +57,9 @@ class EventSchemas:
         return jsonschema_rs.Draft202012Validator({**schema, "components": self._components})
 
 
-def _event_reference(operation: dict[str, Any]) -> dict[str, Any]:
-    reference: dict[str, Any] = operation["responses"]["200"]["content"]["text/event-stream"]["x-event"]
-    return reference
+def _event_schema(operation: dict[str, Any]) -> dict[str, Any]:
+    schema: dict[str, Any] = operation["responses"]["200"]["content"]["text/event-stream"]["schema"]
+    return schema
 
 
 def errors_in(text: str) -> list[str]:

@@ -24,7 +24,14 @@ async def test_sixteen_tokens_unless_told_otherwise(shim: Shim) -> None:
 
 @pytest.mark.parametrize(
     ("prompt", "appended"),
-    [("ab", [["ab"]]), (["ab", "c"], [["ab"], ["c"]]), ([1, 2], [[1, 2]]), ([[1], [2, 3]], [[1], [2, 3]])],
+    [
+        ("ab", [["ab"]]),
+        (["ab", "c"], [["ab"], ["c"]]),
+        ([1, 2], [[1, 2]]),
+        ([1.0, 2], [[1, 2]]),
+        ([[1], [2.0]], [[1], [2]]),
+        ([[1], [2, 3]], [[1], [2, 3]]),
+    ],
 )
 async def test_kinds_of_prompts(shim: Shim, prompt: Any, appended: list[list[Any]]) -> None:
     answer = (await shim.complete(prompt=prompt, max_tokens=1)).json()

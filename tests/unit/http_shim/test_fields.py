@@ -76,7 +76,10 @@ async def test_what_is_not_served_is_refused_by_name(shim: Shim, field: str) -> 
         ({"frequency_penalty": -2.1}, "frequency_penalty", "invalid_value"),
         ({"max_tokens": 0}, "max_tokens", "invalid_value"),
         ({"max_tokens": 1 << 32}, "max_tokens", "invalid_value"),
-        ({"max_tokens": 1, "max_completion_tokens": 2}, "max_tokens", "invalid_value"),
+        ({"max_tokens": 8.5}, "max_tokens", "invalid_value"),
+        ({"max_tokens": True}, "max_tokens", "invalid_value"),
+        ({"max_tokens": "8"}, "max_tokens", "invalid_value"),
+        ({"top_k": 1e300}, "top_k", "invalid_value"),
         ({"n": 0}, "n", "invalid_value"),
         ({"n": 9}, "n", "invalid_value"),
         ({"n": True}, "n", "invalid_value"),
@@ -192,3 +195,30 @@ def test_a_conversation_of_many_messages() -> None:
     with pytest.raises(ApiError) as raised:
         ChatRequest.read(b'{"messages": [' + b",".join([b'{"role": "user", "content": ""}'] * 10_001) + b"]}")
     assert raised.value.param == "messages"
+
+
+@pytest.mark.parametrize(
+    ("fields", "generate"),
+    [
+        ({"max_tokens": 8.0}, {"max_tokens": 8}),
+        ({"max_completion_tokens": 8.0}, {"max_tokens": 8}),
+        ({"max_tokens": 3, "max_completion_tokens": 2}, {"max_tokens": 2}),
+        ({"max_tokens": 2, "max_completion_tokens": 3}, {"max_tokens": 2}),
+        ({"seed": -1.0, "top_k": 5.0, "max_tokens": 1.0}, {"seed": (1 << 64) - 1, "top_k": 5}),
+        ({"logprobs": True, "top_logprobs": 2.0, "n": 1.0, "max_tokens": 1}, {"logprobs": 2}),
+    ],
+)
+async def test_a_number_without_a_fraction_is_an_integer(
+    shim: Shim, fields: dict[str, Any], generate: dict[str, int]
+) -> None:
+    response = await shim.chat(**fields)
+    assert response.status_code == 200, response.text
+    (request,) = shim.runtime.requests["Generate"]
+    assert {name: getattr(request, name) for name in generate} == generate
+
+
+@pytest.mark.parametrize("number", [b"8.5", b"1e400", b"-1e400", b"NaN", b"Infinity", b"true", b'"8"', b"[]"])
+@pytest.mark.parametrize("name", ["max_tokens", "max_completion_tokens", "seed", "n", "top_k", "top_logprobs"])
+def test_integers_are_integers(name: str, number: bytes) -> None:
+    error = refusal(b'{"messages": [{"role": "user", "content": "a"}], "%s": %s}' % (name.encode(), number))
+    assert (error.status, error.param) == (400, name)

@@ -49,3 +49,23 @@ async def test_it_says_which_statuses_bring_a_retry_after(shim: Shim) -> None:
     document = (await shim.http.get("/openapi.json")).json()
     responses = document["paths"][CHAT]["post"]["responses"]
     assert [status for status, response in responses.items() if "headers" in response] == ["429", "503"]
+
+
+async def test_an_event_is_described_as_the_object_that_it_is(shim: Shim) -> None:
+    document = (await shim.http.get("/openapi.json")).json()
+    schemas = document["components"]["schemas"]
+    for path, name in ((CHAT, "ChatChunk"), (COMPLETIONS, "Completion")):
+        content = document["paths"][path]["post"]["responses"]["200"]["content"]
+        alternatives = content["text/event-stream"]["schema"]["anyOf"]
+        assert alternatives == [{"$ref": f"#/components/schemas/{each}"} for each in (name, "ErrorAnswer")]
+        required, known = set(schemas[name]["required"]), schemas[name]["properties"].keys()
+        assert all(required <= event.keys() <= known for event in (await shim.events(path))[:-1])
+
+
+async def test_whatever_a_request_asks_for_it_may_itself_be_at_fault(shim: Shim) -> None:
+    document = (await shim.http.get("/openapi.json")).json()
+    bad = [({"host": "elsewhere"}, b"", 400), ({"content-encoding": "br"}, b"x", 415), ({}, bytes(9 << 20), 413)]
+    for headers, body, status in bad:
+        response = await shim.http.request("GET", "/v1/models", headers=headers, content=body)
+        assert response.status_code == status
+        assert str(status) in document["paths"]["/v1/models"]["get"]["responses"]

@@ -45,7 +45,7 @@ def application(desk: Desk, metrics: Metrics, deprecation: Mapping[str, str]) ->
 
 def _routed(desk: Desk, metrics: Metrics) -> Starlette:
     listing = ListingRoutes(desk.models, metrics)
-    described = document(version("kakeya-http-shim"))
+    described = document(version("kakeya-http-shim"), max_choices=desk.settings.max_choices)
 
     async def openapi(_: Request) -> Response:
         return JSONResponse(described)

@@ -62,9 +62,14 @@ def sampling(fields: GenerationFields, *, max_tokens: int, logprobs: int | None)
 
 def check(fields: GenerationFields, model: TextModel, *, num_answers: int, max_choices: int) -> None:
     """Refuses before any prefill what the runtime would refuse after it. Raises ApiError."""
+    check_number(num_answers, max_choices)
+    check_tokens(fields.biases or (), model, "logit_bias")
+
+
+def check_number(num_answers: int, max_choices: int) -> None:
+    """Raises ApiError where a request asks for too many answers."""
     if num_answers > max_choices:
         raise ApiError(400, f"n: at most {max_choices} answers are given at once", param="n", code="invalid_value")
-    check_tokens(fields.biases or (), model, "logit_bias")
 
 
 def check_tokens(token_ids: Iterable[int], model: TextModel, field: str) -> None:

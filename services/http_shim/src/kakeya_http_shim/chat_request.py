@@ -1,12 +1,12 @@
 """The body of POST /v1/chat/completions."""
 
-from collections.abc import Mapping
-from typing import Annotated, ClassVar, Literal, Self
+from collections.abc import Mapping, Sequence
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from kakeya_http_shim.fields import OnlyFalse, RequestModel, at_fault, honoured, without_effect
-from kakeya_http_shim.generation_fields import GenerationFields, MetadataText
+from kakeya_http_shim.fields import INTEGRAL, OnlyFalse, OnlyWith, RequestModel, honoured, without_effect
+from kakeya_http_shim.generation_fields import GenerationFields, MetadataText, NumTokens
 from kakeya_http_shim.messages import MAX_MESSAGES, Message
 from kakeya_shared.generation_limits import MAX_LOGPROBS
 
@@ -25,11 +25,13 @@ class ChatRequest(GenerationFields):
     messages: Annotated[list[Message], Field(min_length=1, max_length=MAX_MESSAGES, fail_fast=True)] = honoured(
         ..., "roles system, developer, user, assistant and tool; contents of text"
     )
-    max_tokens: int | None = honoured(None, "the server's --default-max-tokens by default", ge=1, lt=1 << 32)
-    max_completion_tokens: int | None = honoured(None, "the newer name of max_tokens", ge=1, lt=1 << 32)
+    max_tokens: NumTokens | None = honoured(None, "the server's --default-max-tokens by default")
+    max_completion_tokens: NumTokens | None = honoured(
+        None, "the newer name of max_tokens; where both are given, the smaller holds"
+    )
     logprobs: bool | None = honoured(None, "log-probabilities of the raw logits, before temperature and penalties")
-    top_logprobs: int | None = honoured(
-        None, "with logprobs: that many of the likeliest tokens, 0 to 20", ge=0, le=MAX_LOGPROBS
+    top_logprobs: Annotated[int, Field(ge=0, le=MAX_LOGPROBS), INTEGRAL] | None = honoured(
+        None, "with logprobs: that many of the likeliest tokens, 0 to 20"
     )
 
     metadata: Annotated[dict[str, MetadataText], Field(max_length=16)] | None = without_effect("nothing is stored")
@@ -42,6 +44,7 @@ class ChatRequest(GenerationFields):
     prompt_cache_key: str | None = without_effect("each request has a session of its own")
     safety_identifier: str | None = without_effect("nobody is told apart by it")
 
+    rules: ClassVar[Sequence[OnlyWith]] = (*GenerationFields.rules, OnlyWith("top_logprobs", "logprobs"))
     refused: ClassVar[Mapping[str, str]] = {
         "tools": _LATER,
         "functions": "superseded by tools, which are not served yet",
@@ -64,17 +67,10 @@ class ChatRequest(GenerationFields):
     @property
     def longest_answer(self) -> int | None:
         """Tokens; None where none was named."""
-        return self.max_completion_tokens or self.max_tokens
+        given = [limit for limit in (self.max_tokens, self.max_completion_tokens) if limit is not None]
+        return min(given, default=None)
 
     @property
     def num_logprobs(self) -> int | None:
         """How many likeliest ids come with each token; None: no log-probabilities at all."""
         return (self.top_logprobs or 0) if self.logprobs else None
-
-    @model_validator(mode="after")
-    def _fields_agree(self) -> Self:
-        if self.top_logprobs and not self.logprobs:
-            raise at_fault("top_logprobs", "only with logprobs")
-        if None not in (self.max_tokens, self.max_completion_tokens) and self.max_tokens != self.max_completion_tokens:
-            raise at_fault("max_tokens", "differs from max_completion_tokens, its newer name")
-        return self

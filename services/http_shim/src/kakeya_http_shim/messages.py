@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag
 
-from kakeya_http_shim.fields import RequestModel
+from kakeya_http_shim.fields import INTEGRAL, RequestModel
 
 MAX_MESSAGES = 10_000
 """A template's time grows with them; far beyond any conversation that is sent whole."""
@@ -48,7 +48,7 @@ class ToolCall(RequestModel):
     id: str
     type: Literal["function"]
     function: FunctionCall
-    index: int | None = Field(None, description="as streams have it; without effect")
+    index: Annotated[int, INTEGRAL] | None = Field(None, description="as streams have it; without effect")
 
 
 def _answer_branch(content: Any) -> str:
