@@ -46,9 +46,14 @@ def make_checkpoint(directory: Path, model_type: str, *, dtype: torch.dtype = to
     return directory
 
 
+def random_model(model_type: str, *, seed: int = 0, **config: Any) -> Any:
+    """A model of a family with random weights; the family's own defaults hold for what the config leaves out."""
+    return _random(AutoConfig.for_model(model_type, **config), seed)
+
+
 def save_random_qwen3(directory: Path, *, dtype: torch.dtype = torch.float32, **overrides: Any) -> Path:
     """A Qwen3 of which only shapes matter and not what it says."""
-    _random(AutoConfig.for_model("qwen3", **{**SHAPE, **overrides}), seed=0).to(dtype).save_pretrained(directory)
+    random_model("qwen3", **{**SHAPE, **overrides}).to(dtype).save_pretrained(directory)
     return directory
 
 
@@ -69,13 +74,18 @@ def save_random_vision(directory: Path, wrapper: str, *, text: str, vision: str,
         wrapper: its `model_type`; those of its parts are `text` and `vision`.
         overrides: of the language model's config.
     """
-    text_config = {"model_type": text, **SHAPE, **overrides}
+    return save_vision(directory, wrapper, {"model_type": text, **SHAPE, **overrides}, vision)
+
+
+def save_vision(directory: Path, wrapper: str, text_config: dict[str, Any], vision: str) -> Any:
+    """As above; what the language model's config leaves out is its family's own default."""
+    ties = {name: value for name, value in text_config.items() if name == "tie_word_embeddings"}
     config = AutoConfig.for_model(
         wrapper,
-        tie_word_embeddings=text_config["tie_word_embeddings"],
+        **ties,
         text_config=text_config,
         vision_config={"model_type": vision, **_VISION},
-        image_token_index=SHAPE["vocab_size"] - 1,
+        image_token_index=text_config["vocab_size"] - 1,
     )
     model = _initialised(AutoModelForImageTextToText.from_config(config), seed=0)
     model.save_pretrained(directory)

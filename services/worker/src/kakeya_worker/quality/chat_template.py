@@ -125,7 +125,7 @@ def _said_eos(directory: Path) -> list[int]:
     generation, config = (_document(directory / name) for name in ("generation_config.json", "config.json"))
     part = config.get("text_config") or {}
     said = (each.get("eos_token_id") for each in (generation, config, part) if isinstance(each, dict))
-    ids = next((ids for ids in said if ids is not None and ids != []), [])
+    ids: Any = next((ids for ids in said if ids is not None and ids != []), [])
     return list(ids) if isinstance(ids, list) else [int(ids)]
 
 
