@@ -132,6 +132,20 @@ def test_weights_that_were_converted_as_tied_are_not_taken_for_those_of_a_head_o
     assert not same(own, tied)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_type_is_the_file_s_own_where_config_json_says_none(
+    random_checkpoint: Path,
+    tmp_path: Path,
+    tensors: dict[str, torch.Tensor],
+    dtype: torch.dtype,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("kakeya_worker.torch_backend.mode.problem_with_floats", lambda: "no exact mode here")
+    cast = {name: tensor.to(dtype) for name, tensor in tensors.items()}
+    silent = changed(random_checkpoint, tmp_path / "silent", cast, torch_dtype=None)
+    assert f"torch.{load(silent, 'auto').facts.weights}" == str(dtype)
+
+
 def test_tensors_that_an_index_does_not_name_are_there_all_the_same(
     random_checkpoint: Path, tmp_path: Path, tensors: dict[str, torch.Tensor], own_head: torch.Tensor
 ) -> None:

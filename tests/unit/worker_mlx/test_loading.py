@@ -147,6 +147,13 @@ def test_a_table_that_stands_there_as_the_head_alone_is_the_embedding_too(
         load(tmp_path)
 
 
+def test_the_type_is_the_file_s_own_where_config_json_says_none(random_checkpoint: Path, tmp_path: Path) -> None:
+    stored = mx.load(str(random_checkpoint / "model.safetensors"))
+    assert isinstance(stored, dict)
+    cast = {name: tensor.astype(mx.bfloat16) for name, tensor in stored.items()}
+    assert load(changed(random_checkpoint, tmp_path, cast, torch_dtype=None)).facts.weights == "bfloat16"
+
+
 def _made(directory: Path) -> Path:
     directory.mkdir()
     return directory

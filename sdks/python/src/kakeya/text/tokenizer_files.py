@@ -1,7 +1,6 @@
 """Where a tokenizer's files are, and what the files beside it say of tokens."""
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,25 +27,35 @@ def eos_token_ids(directory: Path) -> list[int]:
     """What ends an answer by the files beside a tokenizer; empty where none says it.
 
     As transformers' `generate` does: by generation_config.json, else by config.json, else by the language model's part
-    of that.
+    of that. Ids that the model cannot say, as configs of cut-down models have them, are left out.
 
     Raises:
         TokenizerError: one of them cannot be read.
     """
-    said = _eos_token_ids(directory / "generation_config.json", ())
-    return said or _eos_token_ids(directory / "config.json", _PARTS)
+    generation, whole = directory / "generation_config.json", directory / "config.json"
+    config = _read(whole)
+    part: dict[str, Any] = next((config[name] for name in _PARTS if isinstance(config.get(name), dict)), {})
+    said = _ends(generation, _read(generation)) or _ends(whole, config) or _ends(whole, part)
+    vocab_size = part.get("vocab_size", config.get("vocab_size"))
+    return [id_ for id_ in said if not isinstance(vocab_size, int) or id_ < vocab_size]
 
 
-def _eos_token_ids(path: Path, parts: Sequence[str]) -> list[int]:
-    """Of a file or, where that is silent, of one of its parts. Raises TokenizerError."""
+def _read(path: Path) -> dict[str, Any]:
+    """A JSON object; empty where there is no file. Raises TokenizerError."""
     try:
-        config = json.loads(path.read_bytes())
-        part = next((config[name] for name in parts if config.get(name)), config)
-        eos = next((each["eos_token_id"] for each in (config, part) if each.get("eos_token_id") is not None), None)
+        document = json.loads(path.read_bytes())
     except FileNotFoundError:
-        return []
-    except (OSError, ValueError, RecursionError, AttributeError) as error:  # the last: it is no JSON object
+        return {}
+    except (OSError, ValueError, RecursionError) as error:
         raise TokenizerError(f"{path} cannot be read: {error}") from error
+    if not isinstance(document, dict):
+        raise TokenizerError(f"{path} cannot be read: it is no JSON object")
+    return document
+
+
+def _ends(path: Path, said: dict[str, Any]) -> list[int]:
+    """Raises TokenizerError, which names the file."""
+    eos = said.get("eos_token_id")
     ids = eos if isinstance(eos, list) else [] if eos is None else [eos]
     if not all(_is_token_id(id_) for id_ in ids):
         raise TokenizerError(f"{path} cannot be read: eos_token_id is {eos!r}, neither a token id nor a list of them")

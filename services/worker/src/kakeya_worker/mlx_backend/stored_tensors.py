@@ -41,6 +41,12 @@ class StoredTensors:
         """Of all tensors."""
         return self._stored_name.keys()
 
+    @property
+    def dtype(self) -> str:
+        """Of the embedding, as config.json would say it: "float32", "bfloat16" or another; "" where there is none."""
+        weight = self._of(EMBEDDING).get("weight")
+        return "" if weight is None else str(weight.dtype).removeprefix("mlx.core.")
+
     def head_is_embedding(self) -> bool:
         """Whether the output head holds the same numbers, in the same type and quantized the same way."""
         head, embedding = self._of(HEAD), self._of(EMBEDDING)

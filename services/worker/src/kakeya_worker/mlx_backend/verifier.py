@@ -43,7 +43,7 @@ class MlxVerifier:
         parsed = families.parse(plain)
         stored = StoredTensors(directory)
         self.config = output_head.settled(parsed, stored.names, stored.head_is_embedding)
-        self._mode = choose_mode(weights, kv_dtype, self.config.dtype, found)
+        self._mode = choose_mode(weights, kv_dtype, self.config.dtype or stored.dtype, found)
         device.limit_cache()
         self.decoder = load_decoder(directory, self.config, self._mode)
         digest = model_digest(self.config, stored.files, cache_directory)

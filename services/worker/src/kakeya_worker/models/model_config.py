@@ -19,7 +19,7 @@ class ModelConfig:
         qk_norm: queries and keys are normed head by head before RoPE.
         qkv_bias, output_bias, mlp_bias: which linear layers have one.
         layers_without_rope: indices of layers that do not rotate (NoPE).
-        dtype: the checkpoint's own.
+        dtype: the checkpoint's own, as config.json says it; "" where that does not.
     """
 
     family: str
@@ -99,7 +99,7 @@ def parse_decoder(
         rope_theta=positive("rope_theta", rope.get("rope_theta")),
         rope_scaling=RopeScaling.parse(rope, max_positions),
         tied_head=config.flag("tie_word_embeddings"),
-        dtype=str(config.get("dtype") or config.get("torch_dtype") or "float32"),
+        dtype=str(config.get("dtype") or config.get("torch_dtype") or ""),
         sliding_window=sliding_window,
         qk_norm=qk_norm,
         qkv_bias=qkv_bias,

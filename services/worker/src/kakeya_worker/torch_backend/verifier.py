@@ -36,7 +36,7 @@ class TorchVerifier:
         parsed = families.parse(checkpoint.read_config(directory))
         tensors = Weights(directory)
         self.config = output_head.settled(parsed, tensors.names, tensors.head_is_embedding)
-        mode = choose_mode(weights, kv_dtype, self.config.dtype)
+        mode = choose_mode(weights, kv_dtype, self.config.dtype or tensors.dtype)
         digest = model_digest(self.config, tensors.files, cache_directory)
         self._numerics, fingerprint = mode.prepare(tensors, digest, cache_directory)
         self._decoder = mode.decoder(self.config, self._numerics, num_threads)

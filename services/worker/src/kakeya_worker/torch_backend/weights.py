@@ -45,6 +45,11 @@ class Weights:
             raise ModelRefused(f"tensor {name} has shape {tuple(tensor.shape)}, the config demands {shape}")
         return tensor
 
+    @property
+    def dtype(self) -> str:
+        """Of the embedding, as config.json would say it: "float32" or "bfloat16", among others. Raises ModelRefused."""
+        return str(self._mapped(f"{EMBEDDING}.weight").dtype).removeprefix("torch.")
+
     def head_is_embedding(self) -> bool:
         """Whether the output head holds the same numbers, in the same type. Raises ModelRefused."""
         head, embedding = (self._mapped(f"{name}.weight") for name in (HEAD, EMBEDDING))
