@@ -11,7 +11,7 @@ import pytest
 from tokenizers import Tokenizer
 from transformers import ByT5Tokenizer
 
-from kakeya.text.chat_tokenizer import ChatTokenizer, TokenizerError
+from kakeya.text.chat_tokenizer import ChatTokenizer, PromptTooLong, TokenizerError
 from tests.unit.sdk import tiny_tokenizer
 from tests.unit.sdk.chatting import encode
 
@@ -305,3 +305,24 @@ def test_many_threads_use_one_tokenizer(edited: Edited, template_dir: Path) -> N
 
     with ThreadPoolExecutor(8) as threads:
         assert set(threads.map(both, range(400))) == {f"{text}user\n{text}\nassistant\n"}
+
+
+def test_a_text_that_is_too_long_is_not_encoded_to_its_end(tokenizer: ChatTokenizer) -> None:
+    with pytest.raises(PromptTooLong, match="more than 1,000 tokens"):
+        tokenizer.encode("a" * 50_000_000, max_tokens=1_000)  # as a whole it would take minutes
+    with pytest.raises(PromptTooLong):
+        tokenizer.encode("a" * 1_001, max_tokens=1_000)
+    assert len(tokenizer.encode("a" * 1_000, max_tokens=1_000)) == 1_000
+    many_letters = tiny_tokenizer.END * 10_000
+    assert len(many_letters) > 4 * 20_000
+    assert tokenizer.encode(many_letters, max_tokens=20_000) == tokenizer.encode(many_letters)
+    with pytest.raises(PromptTooLong):
+        tokenizer.encode(many_letters, max_tokens=9_000)
+
+
+def test_a_conversation_that_is_too_long(tokenizer: ChatTokenizer) -> None:
+    messages = [{"role": "user", "content": "Hello"}]
+    length = len(tokenizer.prompt(messages))
+    assert tokenizer.prompt(messages, max_tokens=length) == tokenizer.prompt(messages)
+    with pytest.raises(PromptTooLong):
+        tokenizer.prompt(messages, max_tokens=length - 1)

@@ -7,8 +7,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from kakeya_http_shim import content_coding
 from kakeya_http_shim.content_coding import Decoder
+from kakeya_http_shim.freed_memory import FreedMemory
 from kakeya_http_shim.problems import ApiError, unavailable
 
+_LARGE_BYTES = 1 << 20
+"""Such bodies leave memory behind that is worth giving back."""
 _PIECE_BYTES = 64 << 10
 """Whoever sends bodies of this size or smaller has the time of one piece; so nobody holds a place with drops."""
 
@@ -32,6 +35,7 @@ class BodyLimit:
         self._max_held_bytes = max_held_bytes
         self._piece_timeout_seconds = piece_timeout_seconds
         self._num_held_bytes = 0
+        self._freed_memory = FreedMemory()
 
     @property
     def num_held_bytes(self) -> int:
@@ -79,6 +83,8 @@ class BodyLimit:
                 raise
         finally:
             self._num_held_bytes -= body.num_held_bytes
+            if body.num_held_bytes >= _LARGE_BYTES:
+                self._freed_memory.give_back_soon()
 
     def _hold(self, num_bytes: int, num_more_bytes: int) -> None:
         """Raises ApiError where a body of `num_bytes`, or `num_more_bytes` of it in addition to all, is too much."""

@@ -11,7 +11,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
 from kakeya import AsyncClient
-from kakeya.text.chat_tokenizer import TokenizerError
+from kakeya.text.chat_tokenizer import PromptTooLong, TokenizerError
 from kakeya_http_shim import ask, json_text
 from kakeya_http_shim.answering import Answering, Question
 from kakeya_http_shim.ask import Ask
@@ -23,7 +23,7 @@ from kakeya_http_shim.exchange import Exchange, House
 from kakeya_http_shim.generation_fields import GenerationFields
 from kakeya_http_shim.messages import for_template
 from kakeya_http_shim.model_tokenizer import Prompt
-from kakeya_http_shim.problems import ApiError
+from kakeya_http_shim.problems import ApiError, context_length_exceeded
 from kakeya_http_shim.reply import Reply
 from kakeya_http_shim.served_models import ServedModels, TextModel
 from kakeya_http_shim.settings import HttpSettings
@@ -115,6 +115,14 @@ class GenerationRoute(ABC, Generic[Body]):
             max_choices=self._desk.settings.max_choices,
         )
 
+    @property
+    def _max_prompt_tokens(self) -> int:
+        return self._desk.settings.max_prompt_tokens
+
+    def _too_long(self) -> ApiError:
+        longest = f"the {self._max_prompt_tokens:,} tokens that this server allows (--max-prompt-tokens)"
+        return context_length_exceeded(f"the prompt is longer than {longest}", self.fields)
+
     @abstractmethod
     def _num_prompts(self, body: Body) -> int: ...
 
@@ -140,7 +148,11 @@ class ChatRoute(GenerationRoute[ChatRequest]):
 
     def _prompts(self, body: ChatRequest, model: TextModel) -> list[Prompt]:
         try:
-            prompt = model.tokenizer.chat_prompt([for_template(message) for message in body.messages])
+            prompt = model.tokenizer.chat_prompt(
+                [for_template(message) for message in body.messages], max_tokens=self._max_prompt_tokens
+            )
+        except PromptTooLong as error:
+            raise self._too_long() from error
         except TokenizerError as error:
             raise ApiError(400, str(error), param="messages", code="invalid_value") from error
         return [_checked(prompt, model, "messages")]
@@ -163,7 +175,17 @@ class CompletionRoute(GenerationRoute[CompletionRequest]):
         return len(body.prompts)
 
     def _prompts(self, body: CompletionRequest, model: TextModel) -> list[Prompt]:
-        return [_prompt(given, model) for given in body.prompts]
+        return [self._prompt(given, model) for given in body.prompts]
+
+    def _prompt(self, given: str | list[int], model: TextModel) -> Prompt:
+        try:
+            text = model.tokenizer.text_prompt
+            prompt = text(given, max_tokens=self._max_prompt_tokens) if isinstance(given, str) else Prompt(given)
+        except PromptTooLong as error:
+            raise self._too_long() from error
+        if len(prompt.token_ids) > self._max_prompt_tokens:
+            raise self._too_long()
+        return _checked(prompt, model, "prompt")
 
     def _sampling(self, body: CompletionRequest) -> dict[str, object]:
         longest = body.max_tokens or _DEFAULT_COMPLETION_TOKENS
@@ -175,11 +197,6 @@ class CompletionRoute(GenerationRoute[CompletionRequest]):
             has_logprobs=body.logprobs is not None,
             includes_usage=body.includes_usage,
         )
-
-
-def _prompt(given: str | list[int], model: TextModel) -> Prompt:
-    prompt = model.tokenizer.text_prompt(given) if isinstance(given, str) else Prompt(given)
-    return _checked(prompt, model, "prompt")
 
 
 def _checked(prompt: Prompt, model: TextModel, field: str) -> Prompt:

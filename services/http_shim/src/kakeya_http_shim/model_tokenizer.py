@@ -58,14 +58,22 @@ class ModelTokenizer:
         self.thinks = _OPENS_THOUGHT in self._tokenizer.template
         self.vocabulary = self._tokenizer.vocabulary
 
-    def chat_prompt(self, messages: Sequence[Message]) -> Prompt:
-        """The messages as the chat template writes them. Raises TokenizerError where it refuses them."""
-        token_ids = self._tokenizer.prompt(messages)
+    def chat_prompt(self, messages: Sequence[Message], *, max_tokens: int | None = None) -> Prompt:
+        """The messages as the chat template writes them.
+
+        Raises:
+            TokenizerError: it refuses them; PromptTooLong where that has more than `max_tokens`.
+        """
+        token_ids = self._tokenizer.prompt(messages, max_tokens=max_tokens)
         return Prompt(token_ids, self._tokenizer.num_pinned_tokens(messages), is_chat=True)
 
-    def text_prompt(self, text: str) -> Prompt:
-        """A whole text. Raises TokenizerError where it holds half a character."""
-        return Prompt(self._tokenizer.encode(text))
+    def text_prompt(self, text: str, *, max_tokens: int | None = None) -> Prompt:
+        """A whole text.
+
+        Raises:
+            TokenizerError: it holds half a character; PromptTooLong where it has more than `max_tokens`.
+        """
+        return Prompt(self._tokenizer.encode(text, max_tokens=max_tokens))
 
     def decode(self, token_ids: list[int]) -> str:
         """Text without special tokens."""

@@ -86,6 +86,13 @@ class HttpSettings(ListenerSettings):
         ge=1,
     )
     max_choices: int = setting(8, "the largest n", unit="choices", reason="each is a session of its own", ge=1, le=128)
+    max_prompt_tokens: int = setting(
+        131_072,
+        "the longest prompt, of each that a request brings; what a session is to prefill before it answers",
+        unit="tokens",
+        reason="a book of 400 pages, which keeps a lane busy for some seconds to some minutes",
+        ge=1,
+    )
     max_append_tokens: int = setting(
         65536,
         "longer prompts are appended in parts of this length",

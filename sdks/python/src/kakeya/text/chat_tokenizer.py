@@ -6,15 +6,18 @@ from pathlib import Path
 from typing import Any
 
 from kakeya.text import tokenizer_files, tokenizer_loading
-from kakeya.text.tokenizer_error import TokenizerError
+from kakeya.text.tokenizer_error import PromptTooLong, TokenizerError
 from kakeya.text.vocabulary import Vocabulary
 
-__all__ = ["ChatTokenizer", "Message", "TokenizerError"]
+__all__ = ["ChatTokenizer", "Message", "PromptTooLong", "TokenizerError"]
 
 Message = Mapping[str, Any]
 """`role`, `content`, and what else the chat template reads."""
 
 _ANSWER = "KAKEYA-ANSWER"  # stands in a rendered conversation where the model's answer was
+_PIECE_LETTERS = 1 << 16
+_CUT_TOKENS = 64  # far more than a cut in the middle of a text adds to its tokens
+_LETTERS_A_TOKEN = 4  # a text with fewer is encoded at once, whatever it comes to
 _LEADING_ROLES = ("system", "developer")
 
 
@@ -71,21 +74,22 @@ class ChatTokenizer:
         """Text, as it is told without special tokens."""
         return str(self._tokenizer.decode(token_ids, skip_special_tokens=not special_tokens))
 
-    def encode(self, text: str) -> list[int]:
+    def encode(self, text: str, *, max_tokens: int | None = None) -> list[int]:
         """The tokens of a whole text, with the special ones that the tokenizer puts around it.
 
         Raises:
-            TokenizerError: the text holds half a character.
+            TokenizerError: the text holds half a character; PromptTooLong where it has more than `max_tokens`.
         """
-        return self._encode(text, special_tokens=True)
+        return self._encode(text, special_tokens=True, max_tokens=max_tokens)
 
-    def prompt(self, messages: Sequence[Message]) -> list[int]:
+    def prompt(self, messages: Sequence[Message], *, max_tokens: int | None = None) -> list[int]:
         """The tokens of a conversation whose next message will be the model's.
 
         Raises:
-            TokenizerError: the chat template refuses it, or there is none.
+            TokenizerError: the chat template refuses it, or there is none; PromptTooLong where it has more than
+                `max_tokens`.
         """
-        return self._encode(self._render(messages))
+        return self._encode(self._render(messages), max_tokens=max_tokens)
 
     def num_pinned_tokens(self, messages: Sequence[Message]) -> int:
         """How many tokens at the start of a prompt hold the system messages it begins with, whatever follows them.
@@ -171,11 +175,31 @@ class ChatTokenizer:
             roles = ", ".join(dict.fromkeys(str(message.get("role")) for message in messages))
             raise TokenizerError(f"the chat template refuses messages of {roles}: {_reason(error)}") from error
 
-    def _encode(self, text: str, *, special_tokens: bool = False) -> list[int]:
+    def _encode(self, text: str, *, special_tokens: bool = False, max_tokens: int | None = None) -> list[int]:
         try:
             text.encode()
         except UnicodeEncodeError as error:
             raise TokenizerError(f"the text holds half a character, {text[error.start]!r}") from error
+        if max_tokens is not None and self._is_surely_longer(text, max_tokens):
+            raise _too_long(max_tokens)
+        token_ids = self._whole(text, special_tokens=special_tokens)
+        if max_tokens is not None and len(token_ids) > max_tokens:
+            raise _too_long(max_tokens)
+        return token_ids
+
+    def _is_surely_longer(self, text: str, max_tokens: int) -> bool:
+        """Told from the beginning of a long text, in pieces: a book as a whole takes seconds, and a gigabyte."""
+        if len(text) <= max(_PIECE_LETTERS, _LETTERS_A_TOKEN * max_tokens):
+            return False
+        num_tokens = 0
+        for start in range(0, len(text), _PIECE_LETTERS):
+            piece = self._whole(text[start : start + _PIECE_LETTERS], special_tokens=False)
+            num_tokens += max(0, len(piece) - _CUT_TOKENS)
+            if num_tokens > max_tokens:
+                return True
+        return False
+
+    def _whole(self, text: str, *, special_tokens: bool) -> list[int]:
         if self._tokenizer.is_fast:
             # A batch of one: unlike `encode` it lets other threads run meanwhile, which for a book is seconds.
             (encoding,) = self._tokenizer.backend_tokenizer.encode_batch([text], add_special_tokens=special_tokens)
@@ -186,6 +210,10 @@ class ChatTokenizer:
         eos = self._tokenizer.eos_token_id
         own = [] if eos is None else [eos]
         return list(dict.fromkeys(own + tokenizer_files.eos_token_ids(self.directory)))
+
+
+def _too_long(max_tokens: int) -> PromptTooLong:
+    return PromptTooLong(f"the prompt has more than {max_tokens:,} tokens")
 
 
 def _opening(text: str, system: str | None) -> list[Message]:
