@@ -1,5 +1,6 @@
 """`kakeya up` as a real process: it serves, survives, refuses clearly and leaves nothing behind."""
 
+import asyncio
 import json
 import os
 import shutil
@@ -8,6 +9,8 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -15,11 +18,12 @@ import grpc
 import psutil
 import pytest
 
-from kakeya import AsyncClient, KakeyaError
+from kakeya import AsyncClient, AsyncSession, KakeyaError, StoreUnavailable
 from kakeya_local.readiness import joined_workers
 from kakeya_shared import installed_models
 from tests.default_mode import kv_item_bytes
 from tests.end_to_end.up_process import UpProcess
+from tests.small_disk import small_disk_or_skip
 
 pytestmark = pytest.mark.timeout(180)
 EPHEMERAL = ("--ephemeral", "--bind", "127.0.0.1:0", "--window", "64", "--lanes", "2", "--threads", "1")
@@ -200,6 +204,80 @@ async def test_a_killed_redis_comes_back_with_its_sessions(tmp_path: Path) -> No
 
             await eventually(same_history)
             assert (await session.append([1, 2])).history_length == 52
+
+
+async def _turn(session: AsyncSession, first: int) -> list[int]:
+    generation = session.turn(range(first, first + 20), max_tokens=20, temperature=1.0, seed=first)
+    return [token async for token in generation]
+
+
+async def _refusal(up: UpProcess, session: AsyncSession) -> str:
+    """What gRPC and HTTP say as long as the disk is full."""
+    with pytest.raises(StoreUnavailable) as raised:
+        await session.append([1], timeout_seconds=60.0)
+    body = json.dumps({"model": "kakeya-nano", "messages": [{"role": "user", "content": "Hello!"}]}).encode()
+    request = urllib.request.Request(
+        f"http://{up.http}/v1/chat/completions", body, {"Content-Type": "application/json"}
+    )
+    with pytest.raises(urllib.error.HTTPError) as answer:
+        urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=60)
+    assert answer.value.code == 503
+    assert "is full" in answer.value.read().decode()
+    return raised.value.message
+
+
+@pytest.mark.heavy
+async def test_a_full_disk_is_waited_out_and_every_session_goes_on(tmp_path: Path) -> None:
+    flags = (*EPHEMERAL[1:5], "--lanes", "8", "--threads", "1", "--http-bind", "127.0.0.1:0")
+    with (
+        small_disk_or_skip(tmp_path / "disk", mebibytes=32) as disk,
+        UpProcess(*flags, "--data-dir", str(disk.path / "data"), environment={"KAKEYA_WORKER_WEIGHTS": "int8"}) as up,
+    ):
+        async with AsyncClient(up.wait_ready(), max_attempts=1) as client:
+            undisturbed = await client.create_session()
+            expected = [await _turn(undisturbed, 0), await _turn(undisturbed, 20)]
+            sessions = [await client.create_session() for _ in range(5)]
+            assert [await _turn(session, 0) for session in sessions] == [expected[0]] * 5
+            disk.fill()
+            await eventually(lambda: _is_refused(undisturbed))
+            assert f"the disk of {disk.path}/data/redis is full: " in up.wait_said("kakeya up: redis ended: ")
+            supervisor_log = disk.path / "data" / "logs" / "supervisor.log"
+            await eventually(lambda: _says(supervisor_log, "gave up: redis"))  # supervisord: `kakeya up` goes on
+            assert "MiB more are needed" in await _refusal(up, undisturbed)
+            doctor = [sys.executable, "-P", "-m", "kakeya", "doctor", "--json", "--address", up.address]
+            told = subprocess.run(doctor, capture_output=True, text=True, timeout=120)  # noqa: ASYNC221  # nothing else runs here
+            (router,) = [each for each in json.loads(told.stdout) if each["subject"] == "router"]
+            assert "is full" in router["detail"]
+            disk.empty()
+            up.wait_said("kakeya up: redis runs again")
+            await eventually(lambda: _is_there(sessions[0]))
+            assert [await _turn(session, 20) for session in sessions] == [expected[1]] * 5
+            for session in sessions:
+                assert (await session.info()).history_length == 80
+        status, errors = up.wait_end(signal.SIGTERM)
+        assert status == 0
+        assert [line.partition(":")[2].split(":")[0] for line in errors.splitlines() if " redis " in line] == [
+            " redis ended",
+            " redis runs again; all sessions go on",
+        ]
+
+
+async def _is_refused(session: AsyncSession) -> None:
+    """A little may still fit at the end of a file."""
+    try:
+        await session.append([1], timeout_seconds=60.0)
+    except StoreUnavailable as error:
+        assert "is full" in error.message
+    else:
+        raise AssertionError("the disk takes more")
+
+
+async def _is_there(session: AsyncSession) -> None:
+    assert (await session.info(timeout_seconds=60.0)).history_length == 40
+
+
+async def _says(log: Path, words: str) -> None:
+    assert words in await asyncio.to_thread(log.read_text)
 
 
 def refused(*flags: str, environment: dict[str, str] | None = None) -> tuple[int, str]:

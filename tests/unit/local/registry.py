@@ -18,13 +18,14 @@ class Registry(AdminServiceServicer):
     Attributes:
         pages: of session ids, for one listing after the other; the last listing is without sessions.
         key: that callers must show; "" for none.
-        refuses_with: how the others are refused.
+        refuses_with, refusal: how the others are refused, and in which words.
     """
 
     def __init__(self) -> None:
         self.workers: list[admin_pb2.WorkerStatus] = []
         self.pages: list[tuple[list[str], str]] = []
         self.key = ""
+        self.refusal = "not for you"
         self.refuses_with = grpc.StatusCode.UNAUTHENTICATED
 
     def ListWorkers(self, request: Any, context: Any) -> admin_pb2.ListWorkersResponse:
@@ -39,17 +40,19 @@ class Registry(AdminServiceServicer):
 
     def _let_in(self, context: Any) -> None:
         if self.key and dict(context.invocation_metadata()).get("authorization") != f"Bearer {self.key}":
-            context.abort(self.refuses_with, "not for you")
+            context.abort(self.refuses_with, self.refusal)
 
 
 @contextmanager
-def serving_registry() -> Iterator[tuple[str, Registry]]:
+def serving_registry(
+    condition: Any = health_pb2.HealthCheckResponse.SERVING,
+) -> Iterator[tuple[str, Registry]]:
     """Its address and itself, until the end."""
     server = grpc.server(futures.ThreadPoolExecutor(2))
     servicer, status = Registry(), health.HealthServicer()
     add_AdminServiceServicer_to_server(servicer, server)
     health_pb2_grpc.add_HealthServicer_to_server(status, server)
-    status.set("", health_pb2.HealthCheckResponse.SERVING)
+    status.set("", condition)
     port = server.add_insecure_port("127.0.0.1:0")
     server.start()
     try:

@@ -22,6 +22,7 @@ from kakeya_local.redis_ping import ping
 from kakeya_shared import installed_models
 from kakeya_stubs.admin.v1 import admin_pb2
 from tests.certificates import Authority
+from tests.small_disk import small_disk_or_skip
 from tests.unit.local.registry import Registry, serving_registry
 
 PASSWORD = "secret/word"
@@ -217,9 +218,30 @@ def test_a_router_that_does_not_serve(capsys: pytest.CaptureFixture[str]) -> Non
     address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
     server.start()
     exit_status, found = diagnose("--address", address, capsys=capsys)
-    assert (exit_status, found["router"]["detail"]) == (1, f"the router at {address} is NOT_SERVING")
+    assert (exit_status, found["router"]["detail"]) == (
+        1,
+        f"the router at {address} is NOT_SERVING (its log says why)",
+    )
     assert "Redis" in found["router"]["cure"]
     server.stop(None).wait()
+
+
+def test_a_router_that_does_not_serve_says_why(capsys: pytest.CaptureFixture[str]) -> None:
+    with serving_registry(health_pb2.HealthCheckResponse.NOT_SERVING) as (address, registry):
+        registry.key, registry.refuses_with = "k", grpc.StatusCode.UNAVAILABLE
+        registry.refusal = "Redis does not answer: the disk of /d is full"
+        _, found = diagnose("--address", address, capsys=capsys)
+    assert found["router"]["detail"] == f"the router at {address} is NOT_SERVING: {registry.refusal}"
+
+
+def test_a_full_disk(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    with small_disk_or_skip(tmp_path / "disk", mebibytes=1) as disk:
+        monkeypatch.setenv("KAKEYA_UP_DATA_DIR", str(disk.path / "made" / "later"))
+        assert diagnose(capsys=capsys)[1]["disk"]["condition"] == "ok"
+        disk.fill()
+        status, found = diagnose(capsys=capsys)
+    assert (status, found["disk"]["condition"]) == (1, "wrong")
+    assert "is full: 0.0 MiB are free, 0.1 MiB more are needed" in found["disk"]["detail"]
 
 
 def test_something_that_says_nothing(capsys: pytest.CaptureFixture[str]) -> None:

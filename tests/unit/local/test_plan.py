@@ -59,7 +59,11 @@ def test_only_what_was_asked_for_is_passed_on(model: str, tmp_path: Path) -> Non
     made = make_plan(settings(model=model, workers=2))
     redis, router, *workers = made.programs(tmp_path)
     assert [program.name for program in (redis, router, *workers)] == ["redis", "router", "worker-1", "worker-2"]
-    assert flags(router.command) == {"--redis": f"redis://{made.redis}/0", "--bind": str(made.bind)}
+    assert flags(router.command) == {
+        "--redis": f"redis://{made.redis}/0",
+        "--redis-directory": str(tmp_path / "redis"),
+        "--bind": str(made.bind),
+    }
     assert flags(workers[1].command) == {
         "--model": model,
         "--threads": str(max(1, processors.usable() // 2)),

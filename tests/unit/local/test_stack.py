@@ -7,6 +7,7 @@ from typing import Any, cast
 import pytest
 
 from kakeya.cli.connection import Connection
+from kakeya_local import full_disk
 from kakeya_local.data_directory import DataDirectory
 from kakeya_local.errors import StackError
 from kakeya_local.http_entrance import HttpEntrance
@@ -28,6 +29,10 @@ class ScriptedSupervisor:
 
     def __init__(self, *statuses: ProcessStatus) -> None:
         self._statuses = list(statuses)
+        self.started: list[str] = []
+
+    async def start(self, name: str) -> None:
+        self.started.append(name)
 
     async def processes(self) -> list[ProcessStatus]:
         return [self._statuses.pop(0) if len(self._statuses) > 1 else self._statuses[0]]
@@ -108,3 +113,21 @@ async def test_ready_is_not_said_before_http_is(directory: DataDirectory) -> Non
         await made.wait_ready()
         assert len(server.requests) == 2
     assert reports == ["waiting for the HTTP shim: no tokenizer yet"]
+
+
+async def test_a_start_on_a_full_disk_is_refused_with_that_reason(
+    directory: DataDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(full_disk, "shortage", lambda path: f"the disk of {path} is full")
+    reports: list[str] = []
+    with pytest.raises(StackError, match=rf"^redis: the disk of {directory.redis} is full$"):
+        await stack(directory, reports, replace(RUNNING, name="redis", state="BACKOFF", pid=0)).wait_ready()
+
+
+async def test_of_a_stack_that_keeps_nothing_no_disk_is_blamed(
+    directory: DataDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(full_disk, "shortage", lambda path: f"the disk of {path} is full")
+    plan = {"settings": UpSettings(ephemeral=True)}
+    with pytest.raises(StackError, match=r"^redis: keeps ending"):
+        await stack(directory, [], replace(RUNNING, name="redis", state="FATAL", pid=0), plan=plan).watch()

@@ -75,7 +75,12 @@ async def test_the_environment_reaches_the_processes_and_no_file(directory: Data
 async def test_starts_that_fail_again_and_again_are_given_up(directory: DataDirectory) -> None:
     async with supervised(directory, shell("worker-1", "echo no; exit 1", start_seconds=1)) as supervisor:
         await until(supervisor, lambda status: status.state == "FATAL")
-    assert directory.log("worker-1").read_text() == "no\n" * 4
+        first = directory.log("worker-1").read_text()
+        await supervisor.start("worker-1")
+        while directory.log("worker-1").read_text() == first:
+            await asyncio.sleep(0.02)
+    # On a busy machine one may take a second to end, and then not count.
+    assert len(first) >= len("no\n" * 4)
 
 
 async def test_a_process_that_does_not_stop_is_killed(directory: DataDirectory) -> None:

@@ -181,7 +181,7 @@ async def _free(stack: Stack, session_id: str) -> bool:
 
 
 async def test_a_begin_whose_answer_was_lost_is_undone(stack: Stack) -> None:
-    client = await stack.router(operation_lease_seconds=30, redis_timeout_seconds=0.5)
+    client = await stack.router(operation_lease_seconds=30, worker_lease_seconds=30, redis_timeout_seconds=0.5)
     await stack.worker(client)
     session_id = await client.session()
     await stack.redis.client_pause(2000, all=False)  # reads are answered, writes wait

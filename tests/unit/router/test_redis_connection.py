@@ -17,6 +17,7 @@ from kakeya_shared.errors import StoreUnavailable
 from kakeya_shared.settings import EXIT_USAGE
 from tests.certificates import Authority, Pair
 from tests.redis_server import RedisServer
+from tests.small_disk import small_disk_or_skip
 from tests.unit.router.stack import Client, Stack, eventually
 
 
@@ -129,3 +130,14 @@ def test_a_url_that_no_client_understands_ends_the_start_in_one_line(
     assert line.startswith("kakeya router: error: --redis (KAKEYA_ROUTER_REDIS): ")
     assert "supported: redis://" in line
     assert "hu" not in line
+
+
+async def test_a_full_disk_under_a_redis_that_is_away_is_named(own_redis: RedisServer, tmp_path: Path) -> None:
+    with small_disk_or_skip(tmp_path / "disk", mebibytes=1) as disk:
+        connection = RedisConnection(own_redis.url, directory=disk.path)
+        await asyncio.to_thread(own_redis.stop)
+        for fill, end in ((disk.empty, r"\(ConnectionError\)$"), (disk.fill, f": the disk of {disk.path} is full: ")):
+            fill()
+            with pytest.raises(StoreUnavailable, match=rf"^Redis does not answer .*{end}"):
+                await connection.now_ms()
+        await connection.aclose()

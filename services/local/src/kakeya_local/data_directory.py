@@ -11,6 +11,7 @@ from pathlib import Path
 
 from kakeya_local.errors import StackError
 
+_TAIL_BYTES = 8192
 _MAX_SOCKET_PATH = 92  # sun_path holds 104 bytes on macOS, 108 on Linux; supervisord adds a process id
 
 
@@ -39,11 +40,25 @@ class DataDirectory:
     def log(self, process: str) -> Path:
         return self.logs / f"{process}.log"
 
+    def last_lines(self, process: str) -> list[str]:
+        """The end of its log, a few KB; empty where there is none yet."""
+        try:
+            with self.log(process).open("rb") as log:
+                log.seek(-min(_TAIL_BYTES, log.seek(0, os.SEEK_END)), os.SEEK_END)
+                return log.read().decode(errors="replace").splitlines()
+        except FileNotFoundError:
+            return []
+
 
 def default_path() -> Path:
     """Where `kakeya up` keeps its data unless told otherwise (XDG state directory)."""
     state_home = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     return Path(state_home) / "kakeya"
+
+
+def usual_path() -> Path:
+    """As `default_path`, unless $KAKEYA_UP_DATA_DIR names another one."""
+    return Path(os.environ.get("KAKEYA_UP_DATA_DIR") or default_path()).expanduser()
 
 
 @contextmanager

@@ -12,11 +12,13 @@ from kakeya import MissingExtra
 from kakeya.text.chat_tokenizer import ChatTokenizer, TokenizerError
 from kakeya_local import mac
 from kakeya_local.checkpoint_files import flaw
+from kakeya_local.data_directory import usual_path
 from kakeya_local.errors import StackError
 from kakeya_local.findings import Condition, Finding
 from kakeya_local.redis_binary import find_redis, redis_version
 from kakeya_local.settings import DEFAULT_MODEL
 from kakeya_shared import installed_models, plugins, processors
+from kakeya_shared.disk_room import shortage
 
 _AREA = "installed"
 # The parts, and what each is for.
@@ -45,6 +47,7 @@ def examine() -> Iterator[Finding]:
     memory_gib = psutil.virtual_memory().total / 2**30
     count = f"{processors.usable()} of {os.cpu_count()} processors, {memory_gib:.1f} GiB memory"
     yield Finding(_AREA, "machine", Condition.OK, count)
+    yield _disk()
     if platform.system() == "Darwin":
         yield from mac.examine()
     for part, purpose in _PARTS.items():
@@ -56,6 +59,14 @@ def examine() -> Iterator[Finding]:
     for model in sorted({DEFAULT_MODEL, *installed_models.names()}):
         yield _model(model)
     yield _redis()
+
+
+def _disk() -> Finding:
+    path = usual_path()
+    if full := shortage(path):
+        cure = "make room, or choose another --data-dir (KAKEYA_UP_DATA_DIR)"
+        return Finding(_AREA, "disk", Condition.WRONG, full, cure)
+    return Finding(_AREA, "disk", Condition.OK, f"has room for the data of `kakeya up`, {path}")
 
 
 def _distribution(name: str, purpose: str, install: str) -> Finding:

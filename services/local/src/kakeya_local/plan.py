@@ -78,8 +78,15 @@ class Plan:
             )
             for name, backend in zip(self.worker_names, settings.backends, strict=True)
         ]
-        redis = redis_program(self.redis_server, self.redis.port, data / "redis", persistent=not settings.ephemeral)
-        router = router_program(self.bind, self.redis.port, auth=settings.auth, insecure=settings.insecure)
+        kept = data / "redis"
+        redis = redis_program(self.redis_server, self.redis.port, kept, persistent=not settings.ephemeral)
+        router = router_program(
+            self.bind,
+            self.redis.port,
+            None if settings.ephemeral else kept,
+            auth=settings.auth,
+            insecure=settings.insecure,
+        )
         http = [self.http.program(self.router)] if self.http else []
         return [redis, router, *workers, *http]
 

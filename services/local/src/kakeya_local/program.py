@@ -7,6 +7,8 @@ from pathlib import Path
 from kakeya_local import child_python
 from kakeya_shared.addresses import HostPort
 
+REDIS = "redis"
+"""Name of Redis' process."""
 HTTP = "http"
 """Name of the HTTP shim's process."""
 
@@ -39,11 +41,19 @@ def redis_program(server: str, port: int, directory: Path, *, persistent: bool) 
     """Redis on loopback. What it acknowledged is on disk (append-only file, fsync always) if it is persistent."""
     durability = ("--appendonly", "yes", "--appendfsync", "always") if persistent else ("--appendonly", "no")
     command = (server, "--bind", "127.0.0.1", "--port", str(port), "--dir", str(directory), "--save", "", *durability)
-    return Program("redis", Stage.REDIS, command, start_seconds=1)
+    return Program(REDIS, Stage.REDIS, command, start_seconds=1)
 
 
-def router_program(bind: HostPort, redis_port: int, *, auth: str | None, insecure: bool) -> Program:
-    command = _kakeya("router", redis=f"redis://127.0.0.1:{redis_port}/0", bind=bind, auth=auth)
+def router_program(
+    bind: HostPort, redis_port: int, redis_directory: Path | None, *, auth: str | None, insecure: bool
+) -> Program:
+    """The session router.
+
+    Args:
+        redis_directory: of Redis' data; None: it keeps none.
+    """
+    redis = f"redis://127.0.0.1:{redis_port}/0"
+    command = _kakeya("router", redis=redis, redis_directory=redis_directory, bind=bind, auth=auth)
     return Program("router", Stage.ROUTER, (*command, *(["--insecure"] if insecure else [])), start_seconds=5)
 
 

@@ -48,9 +48,20 @@ async def _router(channel: grpc.aio.Channel, connection: Connection, amiss: Cond
             said, cures = f"{address} answers {error.code().name} ({details})", "check that a router listens there"
         return Finding(_AREA, "router", amiss, said, cures)
     if health_status != "SERVING":
-        cures = "check that it reaches its Redis (its log says so)"
-        return Finding(_AREA, "router", amiss, f"the router at {address} is {health_status}", cures)
+        reason = await _reason_not_serving(channel, connection)
+        said, cures = f"the router at {address} is {health_status}{reason}", "check that it reaches its Redis"
+        return Finding(_AREA, "router", amiss, said, cures)
     return Finding(_AREA, "router", Condition.OK, f"serving at {address}")
+
+
+async def _reason_not_serving(channel: grpc.aio.Channel, connection: Connection) -> str:
+    """What a call that needs Redis is refused with."""
+    try:
+        await list_workers(channel, connection.metadata)
+    except grpc.aio.AioRpcError as error:
+        if error.code() is grpc.StatusCode.UNAVAILABLE:
+            return f": {error.details()}"
+    return " (its log says why)"
 
 
 def _unlisted(error: grpc.aio.AioRpcError, connection: Connection, amiss: Condition) -> Finding:

@@ -6,10 +6,12 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from kakeya import _proxy
 from kakeya.cli.connection import Connection
 from kakeya_shared import proxies
+from kakeya_shared.redis_url import TIMEOUT_SECONDS
 from kakeya_stubs.admin.v1 import admin_pb2
 from kakeya_stubs.admin.v1.admin_pb2_grpc import AdminServiceStub
 
 _CALL_SECONDS = 2.0
+_LIST_SECONDS = TIMEOUT_SECONDS + 2.0  # the router may wait so long for its Redis, and then says so
 
 Metadata = tuple[tuple[str, str], ...]
 
@@ -53,7 +55,7 @@ async def joined_workers(channel: grpc.aio.Channel, metadata: Metadata = ()) -> 
 async def list_workers(channel: grpc.aio.Channel, metadata: Metadata) -> list[admin_pb2.WorkerStatus]:
     """The workers that the router knows, by id. Raises grpc.aio.AioRpcError."""
     stub = AdminServiceStub(channel)
-    response = await stub.ListWorkers(admin_pb2.ListWorkersRequest(), metadata=metadata, timeout=_CALL_SECONDS)
+    response = await stub.ListWorkers(admin_pb2.ListWorkersRequest(), metadata=metadata, timeout=_LIST_SECONDS)
     return sorted(response.workers, key=lambda worker: worker.worker_id)
 
 
@@ -62,7 +64,7 @@ async def list_sessions(channel: grpc.aio.Channel, metadata: Metadata) -> list[s
     stub, sessions = AdminServiceStub(channel), list[str]()
     request = admin_pb2.ListSessionsRequest()
     while True:
-        response = await stub.ListSessions(request, metadata=metadata, timeout=_CALL_SECONDS)
+        response = await stub.ListSessions(request, metadata=metadata, timeout=_LIST_SECONDS)
         sessions += [session.session_id for session in response.sessions]
         if not response.next_page_token:
             return sessions

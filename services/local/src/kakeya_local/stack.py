@@ -1,7 +1,6 @@
 """A running local stack: supervised, watched, and stopped in order."""
 
 import asyncio
-import os
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
@@ -13,8 +12,10 @@ import grpc
 
 from kakeya_local.data_directory import DataDirectory, open_directory
 from kakeya_local.errors import StackError
+from kakeya_local.full_disk import FullDisk
+from kakeya_local.last_words import last_words
 from kakeya_local.plan import Plan, make_plan
-from kakeya_local.program import HTTP
+from kakeya_local.program import HTTP, REDIS
 from kakeya_local.readiness import is_serving, joined_workers, open_channel
 from kakeya_local.settings import UpSettings
 from kakeya_local.supervisor import ProcessStatus, Supervisor
@@ -23,7 +24,6 @@ from kakeya_stubs.admin.v1.admin_pb2 import WorkerStatus
 
 _POLL_SECONDS = 0.2
 _WATCH_SECONDS = 0.5
-_TAIL_BYTES = 8192
 _MAX_RESTARTS_BEFORE_READY = 3
 
 Report = Callable[[str], None]
@@ -58,6 +58,8 @@ class Stack:
         self._worker_names = plan.worker_names
         self._pids: dict[str, int] = {}
         self._num_restarts: Counter[str] = Counter()
+        is_kept = not plan.settings.ephemeral
+        self._disk = FullDisk(directory, supervisor, report) if is_kept else None
 
     async def wait_ready(self) -> None:
         """Returns when the router serves, all workers have joined, and the HTTP shim, if any, is ready.
@@ -74,7 +76,7 @@ class Stack:
                     self._report(f"waiting for {missing}")
                 if time.monotonic() > deadline:
                     raise StackError(f"gave up waiting for {missing} (--ready-timeout-seconds)")
-                self._check(await self._supervisor.processes())
+                await self._check(await self._supervisor.processes())
                 self._check_progress()
                 await asyncio.sleep(_POLL_SECONDS)
 
@@ -85,12 +87,12 @@ class Stack:
             StackError: what and why.
         """
         while True:
-            self._check(await self._supervisor.processes())
+            await self._check(await self._supervisor.processes())
             await asyncio.sleep(_WATCH_SECONDS)
 
     async def table(self) -> list[ListeningProcess]:
         """Every process with its address, in the order in which they start."""
-        addresses = {"redis": str(self.plan.redis), "router": str(self.plan.bind)}
+        addresses = {REDIS: str(self.plan.redis), "router": str(self.plan.bind)}
         addresses |= {worker.worker_id: worker.address for worker in self.workers}
         addresses |= {HTTP: str(self.plan.http.bind)} if self.plan.http else {}
         pids = {status.name: status.pid for status in await self._supervisor.processes()}
@@ -120,8 +122,11 @@ class Stack:
         age_seconds = time.monotonic() - self._started
         return worker.worker_id in self._worker_names and worker.last_heartbeat_age_seconds < age_seconds
 
-    def _check(self, processes: list[ProcessStatus]) -> None:
+    async def _check(self, processes: list[ProcessStatus]) -> None:
         for status in processes:
+            if status.name == REDIS and self._disk is not None and await self._disk.keeps_away(status):
+                self._pids[REDIS] = status.pid or self._pids.get(REDIS, 0)
+                continue
             if reason := self._cannot_go_on(status):
                 raise StackError(f"{status.name}: {reason}")
             self._notice_restart(status)
@@ -130,7 +135,7 @@ class Stack:
         """Why a process will not run again, or "" where it runs or is about to."""
         if status.state not in ("BACKOFF", "EXITED", "FATAL"):
             return ""
-        line = self._last_line(status.name)
+        line = self._last_words(status.name)
         _, refusal, reason = line.partition(": error: ")
         # supervisord keeps no exit status of a process that ended while it was starting; its last line tells.
         if refusal and line.startswith("kakeya "):
@@ -149,19 +154,17 @@ class Stack:
             self._report(f"{status.name} ended and was started again (pid {status.pid})")
 
     def _check_progress(self) -> None:
+        if self._disk is not None and self._disk.reason:
+            raise StackError(f"{REDIS}: {self._disk.reason}")
         # supervisord counts only ends right after a start; loading a model may fail much later, each time.
         for name, num_restarts in self._num_restarts.items():
             if num_restarts > _MAX_RESTARTS_BEFORE_READY:
-                raise StackError(f"{name}: keeps ending; the last it said: {self._last_line(name)}")
+                raise StackError(
+                    f"{name}: keeps ending; the last it said: {last_words(self.directory.last_lines(name))}"
+                )
 
-    def _last_line(self, process: str) -> str:
-        try:
-            with self.directory.log(process).open("rb") as log:
-                log.seek(-min(_TAIL_BYTES, log.seek(0, os.SEEK_END)), os.SEEK_END)
-                lines = log.read().decode(errors="replace").splitlines()
-        except FileNotFoundError:
-            lines = []
-        return next((line for line in reversed(lines) if line.strip()), "nothing")
+    def _last_words(self, process: str) -> str:
+        return last_words(self.directory.last_lines(process))
 
 
 @asynccontextmanager

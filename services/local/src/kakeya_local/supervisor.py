@@ -60,6 +60,7 @@ class Supervisor:
         self._directory = directory
         self._environment = dict(environment or {})
         self._config = configure(programs, directory, stop_grace_seconds=stop_grace_seconds)
+        self._full_names = {program.name: f"{program.stage.name.lower()}:{program.name}" for program in programs}
         self._stop_limit_seconds = len(Stage) * stop_grace_seconds + _MARGIN_SECONDS
         self._last_words = directory.runtime / "supervisor.stderr"
         self._process: subprocess.Popen[bytes]
@@ -109,16 +110,24 @@ class Supervisor:
             raise StackError(f"the supervisor ended unexpectedly: {reason}")
         return await asyncio.to_thread(self._all_process_info)
 
+    async def start(self, name: str) -> None:
+        """Has a process that supervisord has given up started again, as often as at first."""
+        await asyncio.to_thread(self._ask, "startProcess", self._full_names[name], False)
+
     def _all_process_info(self) -> list[ProcessStatus]:
+        return [
+            ProcessStatus(info["name"], info["statename"], info["pid"], info["exitstatus"])
+            for info in self._ask("getAllProcessInfo") or []
+        ]
+
+    def _ask(self, method: str, *arguments: object) -> Any:
+        """What supervisord answers; None where it does not listen, yet or any more, or refuses."""
         transport = SupervisorTransport(serverurl=f"unix://{socket_path(self._directory)}")
         try:
             server: Any = xmlrpc.client.ServerProxy("http://localhost", transport=cast(Any, transport))
-            return [
-                ProcessStatus(info["name"], info["statename"], info["pid"], info["exitstatus"])
-                for info in server.supervisor.getAllProcessInfo()
-            ]
+            return getattr(server.supervisor, method)(*arguments)
         except (OSError, http.client.HTTPException, xmlrpc.client.Error):
-            return []  # not listening yet, or not any more
+            return None
         finally:
             transport.close()
 

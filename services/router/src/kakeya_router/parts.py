@@ -65,7 +65,7 @@ class Parts:
         """Raises StartError: no such placement plugin, or the TLS files cannot be used."""
         self._settings = settings
         grace_seconds = _LEASES_MISSED * settings.heartbeat_interval_seconds
-        self.redis = RedisConnection(settings.redis, settings.redis_timeout_seconds)
+        self.redis = RedisConnection(settings.redis, settings.redis_timeout_seconds, directory=settings.redis_directory)
         self.tasks = DetachedTasks()
         self.workers = WorkerClients(_worker_tls(settings))
         self.gate = CallGate(max_calls=settings.max_calls, max_calls_per_tenant=settings.max_calls_per_tenant)

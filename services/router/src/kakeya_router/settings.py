@@ -45,6 +45,13 @@ class RouterSettings(RpcServerSettings):
         reason="a busy machine whose disk syncs each write, or that begins a TLS connection, takes a second at times",
         gt=0,
     )
+    redis_directory: Path | None = setting(
+        None,
+        "where Redis keeps its data, if that is on this host: calls are refused with the reason where Redis is away "
+        "since that disk is full",
+        unit="directory",
+        reason="none: Redis is elsewhere, or its errors say enough",
+    )
     bind: Address = setting(
         "127.0.0.1:50051",
         "where to listen",

@@ -36,21 +36,23 @@ class StoreWatch:
     async def run(self) -> None:
         """Watches until it is cancelled."""
         while True:
-            await self._become(await self._answers())
+            await self._become(await self._trouble())
             await asyncio.sleep(self._interval_seconds)
 
-    async def _answers(self) -> bool:
+    async def _trouble(self) -> str:
+        """Why Redis cannot be used; "" where it can."""
         try:
             await self._store.announce_router(self._address)
-        except StoreUnavailable:
-            return False
-        return True
+        except StoreUnavailable as error:
+            return error.message
+        return ""
 
-    async def _become(self, serving: bool) -> None:
+    async def _become(self, trouble: str) -> None:
+        serving = not trouble
         if serving != self._serving:
             self._serving = serving
             await self._set_serving(serving)
             if serving:
                 _log.info("Redis answers; serving")
             else:
-                _log.warning("Redis does not answer; not serving")
+                _log.warning("not serving", reason=trouble)

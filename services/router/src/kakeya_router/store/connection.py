@@ -5,6 +5,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from importlib import resources
+from pathlib import Path
 from typing import Any, TypeVar
 
 from redis import exceptions
@@ -16,6 +17,7 @@ from redis.client import NEVER_DECODE
 from redis.commands.core import AsyncScript
 
 from kakeya_router.detached_tasks import DetachedTasks
+from kakeya_shared.disk_room import shortage
 from kakeya_shared.errors import StoreUnavailable
 from kakeya_shared.redis_url import TIMEOUT_SECONDS
 
@@ -51,12 +53,16 @@ class RedisConnection:
 
     All calls are one short command or script. One waits for a free connection no longer than for its answer.
 
+    Args:
+        timeout_seconds: of a connection's begin, and of an answer.
+        directory: of Redis' data; None: not on this host.
+
     Nothing is retried: after a time-out nobody knows whether a script ran, and callers differ in what then is
     right. Each call runs in a task of its own, to its end, which the time-outs keep near: a caller's cancellation
     must not enter redis-py, which drops the connection and can turn the cancellation into a time-out.
     """
 
-    def __init__(self, url: str, timeout_seconds: float = TIMEOUT_SECONDS) -> None:
+    def __init__(self, url: str, timeout_seconds: float = TIMEOUT_SECONDS, directory: Path | None = None) -> None:
         pool: BlockingConnectionPool = BlockingConnectionPool.from_url(
             url,
             decode_responses=True,
@@ -69,6 +75,7 @@ class RedisConnection:
         )
         self._redis = Redis(connection_pool=pool)
         self._scripts = {name: self._redis.register_script(text) for name, text in _lua_files()}
+        self._directory = directory
         self._answers_since: float | None = None
         self._calls = DetachedTasks()
 
@@ -149,6 +156,8 @@ class RedisConnection:
                 raise
             if str(error) != _NO_CONNECTION:
                 self._answers_since = None
+            if self._directory is not None and isinstance(error, _NO_ANSWER) and (full := shortage(self._directory)):
+                reason = f"{reason}: {full}"
             raise StoreUnavailable(reason, retry_after_seconds=_RETRY_AFTER_SECONDS) from error
         if self._answers_since is None or time.monotonic() - asked > _SILENCE_SECONDS:
             self._answers_since = time.monotonic()
