@@ -64,7 +64,7 @@ def _messages() -> str:
     content = (
         "`content` is a text, or a list of parts `{type: text, text}`; images, sounds and files are refused. What has\n"
         "no meaning of its own here (`name`, `tool_calls`, `tool_call_id`, `reasoning_content`) is handed to the chat\n"
-        "template.\n"
+        "template, a call's `arguments` that are a JSON object as one.\n"
     )
     return "\n".join(["## Messages\n", content, _table([("role", "fields", "what it is"), *rows])])
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import shutil
 import socket
 from pathlib import Path
 from typing import Any
@@ -125,14 +124,6 @@ async def test_a_tokenizer_without_a_chat_template(runtime: ScriptedRuntime, tmp
         assert (response.status_code, response.json()["error"]["param"]) == (400, "messages")
         assert "no chat template" in response.json()["error"]["message"]
         assert (await shim.complete(max_tokens=1)).status_code == 200
-
-
-async def test_a_template_that_says_nothing(runtime: ScriptedRuntime, tokenizer_dir: Path, tmp_path: Path) -> None:
-    shutil.copytree(tokenizer_dir, tmp_path, dirs_exist_ok=True)
-    (tmp_path / "chat_template.jinja").write_text("{# nothing #}")
-    async with serving_shim(runtime, tmp_path) as shim:
-        response = await shim.chat()
-        assert (response.status_code, response.json()["error"]["param"]) == (400, "messages")
 
 
 async def test_an_unforeseen_failure_says_the_trace() -> None:

@@ -48,6 +48,7 @@ def test_what_a_model_directory_says(tokenizer: ModelTokenizer, folder: Path) ->
         "eos_token_ids": [256, 9],
         "num_token_ids": 258,
         "has_template": True,
+        "leaves_out_system": False,
         "thinks": False,
     }
     assert len(tokenizer.digest) == 64
@@ -67,8 +68,8 @@ def test_a_text_is_a_prompt_as_it_is(tokenizer: ModelTokenizer) -> None:
     assert (tokenizer.decode(prompt.token_ids), prompt.num_pinned, prompt.is_chat) == ("hello", 0, False)
 
 
-def test_what_the_template_refuses_is_a_tokenizers_error(tokenizer: ModelTokenizer) -> None:
-    with pytest.raises(TokenizerError, match="refuses messages of user"):
+def test_what_the_template_fails_on_is_a_tokenizers_error(tokenizer: ModelTokenizer) -> None:
+    with pytest.raises(TokenizerError, match="fails on messages of user"):
         tokenizer.chat_prompt([{"role": "user", "content": 1 << 20_000}])
 
 

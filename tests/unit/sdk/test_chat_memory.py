@@ -13,6 +13,7 @@ from kakeya.cli.sight import Forgetting, sight
 from kakeya.cli.terminal import Terminal
 from kakeya.text.chat_tokenizer import ChatTokenizer
 from tests.unit.sdk import tiny_tokenizer
+from tests.unit.sdk.chat_templates import SERVED
 from tests.unit.sdk.chatting import Talk, encode, sent
 from tests.unit.sdk.scripted_runtime import SINK, VOCAB_SIZE, WINDOW, ScriptedRuntime, fails, fails_plainly, model
 
@@ -205,7 +206,14 @@ def test_a_template_that_puts_the_system_prompt_into_the_users_message_still_pin
 
 
 @pytest.mark.parametrize(
-    "place", ["[{{ m.content if m.role != 'system' }}", "[{{ messages[-1].content }}{{ m.content }}"]
+    ("place", "reason"),
+    [
+        ("[{{ m.content if m.role != 'system' }}", "the chat template leaves out the system prompt"),
+        (
+            "[{{ messages[-1].content }}{{ m.content }}",
+            "the system prompt is not pinned: the chat template does not begin with it",
+        ),
+    ],
 )
 def test_a_system_prompt_that_the_template_does_not_begin_with_is_not_pinned(
     talk: Talk,
@@ -214,13 +222,14 @@ def test_a_system_prompt_that_the_template_does_not_begin_with_is_not_pinned(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     place: str,
+    reason: str,
 ) -> None:
     directory = tmp_path / "behind"
     shutil.copytree(template_dir, directory)
     (directory / "chat_template.jinja").write_text(f"{{% for m in messages %}}{place}{{% endfor %}}")
     assert talk("", "--system", "Be brief", tokenizer=directory) == 0
     assert not runtime.requests["CreateSession"][0].HasField("pin")
-    assert "; the system prompt is not pinned: the chat template does not begin with it\n" in capsys.readouterr().err
+    assert f"; {reason}\n" in capsys.readouterr().err
 
 
 def test_a_template_that_refuses_system_prompts(
@@ -230,12 +239,48 @@ def test_a_template_that_refuses_system_prompts(
     shutil.copytree(template_dir, directory)
     (directory / "chat_template.jinja").write_text(
         "{% if messages[0].role == 'system' %}{{ raise_exception('no system, please') }}{% endif %}"
+        + tiny_tokenizer.TEMPLATE
     )
     refusal = "kakeya chat: error: the chat template refuses messages of system, user: no system, please\n"
     assert talk("hi\n", "--system", "Be brief", tokenizer=directory) == 1
     assert capsys.readouterr().err == refusal
     assert talk("hi\n", "--system", "Be brief", "--no-pin", tokenizer=directory) == 1
     assert capsys.readouterr().err.endswith(refusal)
+
+
+@pytest.mark.parametrize(
+    ("template", "says"),
+    [
+        (SERVED["parts (Llava)"].source, None),
+        ("{{ nobody.knows }}", "writes a user's message neither given as a text nor as parts"),
+        (
+            "{{ nobody.knows if messages | length > 2 }}{{ messages[0].content }}",
+            "fails on messages of user, assistant: UndefinedError: 'nobody' is undefined",
+        ),
+        (SERVED["the last message only"].source, "leaves out what was said before"),
+        ("{{ raise_exception('one') if messages | length > 2 }}{{ messages[0].content }}", "user, assistant: one"),
+    ],
+)
+def test_whatever_the_template_does_a_chat_says_it_in_a_line(
+    talk: Talk,
+    runtime: ScriptedRuntime,
+    tokenizer: ChatTokenizer,
+    template_dir: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    template: str,
+    says: str | None,
+) -> None:
+    directory = tmp_path / "other"
+    shutil.copytree(template_dir, directory)
+    (directory / "chat_template.jinja").write_text(template)
+    assert talk("hello\nagain\n", "--max-tokens", "1", tokenizer=directory) == (says is not None)
+    error = capsys.readouterr().err.splitlines()[-1]
+    if says is None:
+        assert ["hello" in sent(tokenizer, runtime)[0], "again" in sent(tokenizer, runtime)[1]] == [True, True]
+    else:
+        assert error.startswith("kakeya chat: error: the chat template ")
+        assert says in error
 
 
 def test_a_system_prompt_too_long_to_be_pinned(

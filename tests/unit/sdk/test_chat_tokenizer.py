@@ -55,28 +55,6 @@ def test_a_prompt_is_the_messages_as_the_template_writes_them(tokenizer: ChatTok
     assert tokenizer.decode(prompt).startswith("system\nBe brief\nuser\n")
 
 
-@pytest.mark.parametrize(
-    ("template", "reason"),
-    [
-        ("{{ raise_exception('no, thanks') }}", "no, thanks"),
-        ("{{ messages[0].content + 1 }}", "TypeError: "),
-        ("{{ messages[0].tool_calls[0].name }}", "'dict object' has no attribute 'tool_calls'"),
-        ("{{ 1 // (messages | length - 3) }}", "ZeroDivisionError: "),
-        ("{{ messages[0].content.index('z') }}", "ValueError: substring not found"),
-        ("{% if %}", "Expected an expression"),
-    ],
-)
-def test_whatever_a_template_raises_is_a_refusal(edited: Edited, template: str, reason: str) -> None:
-    with pytest.raises(TokenizerError, match="the chat template refuses messages of user, assistant: ") as refusal:
-        edited(template).prompt([USER, ASSISTANT, USER])
-    assert f": {reason}" in str(refusal.value)
-
-
-def test_no_messages_are_refused(tokenizer: ChatTokenizer) -> None:
-    with pytest.raises(TokenizerError, match=r"refuses messages of : ValueError: .*empty conversation"):
-        tokenizer.prompt([])
-
-
 def test_without_a_template_there_is_no_prompt_of_messages(plain: ChatTokenizer) -> None:
     assert (plain.template, plain.has_template) == ("", False)
     with pytest.raises(TokenizerError, match=f"the tokenizer {plain.name} has no chat template"):
@@ -178,9 +156,9 @@ def test_pinning_needs_a_template_that_takes_the_messages(edited: Edited, plain:
     with pytest.raises(TokenizerError, match="no chat template"):
         plain.num_pinned_tokens([SYSTEM, USER])
     with pytest.raises(TokenizerError, match="not you"):
-        edited("{% if messages[0].role == 'system' %}{{ raise_exception('not you') }}{% endif %}").num_pinned_tokens(
-            [SYSTEM, USER]
-        )
+        edited(
+            "{% if messages[0].role == 'system' %}{{ raise_exception('not you') }}{% endif %}" + tiny_tokenizer.TEMPLATE
+        ).num_pinned_tokens([SYSTEM, USER])
 
 
 @pytest.mark.parametrize(

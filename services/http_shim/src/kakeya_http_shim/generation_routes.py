@@ -11,7 +11,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
 from kakeya import AsyncClient
-from kakeya.text.chat_tokenizer import PromptTooLong, TokenizerError
+from kakeya.text.chat_tokenizer import PromptRefused, PromptTooLong
 from kakeya_http_shim import ask, json_text
 from kakeya_http_shim.answering import Answering, Question
 from kakeya_http_shim.ask import Ask
@@ -153,7 +153,7 @@ class ChatRoute(GenerationRoute[ChatRequest]):
             )
         except PromptTooLong as error:
             raise self._too_long() from error
-        except TokenizerError as error:
+        except PromptRefused as error:  # all else that a template raises is not the client's fault
             raise ApiError(400, str(error), param="messages", code="invalid_value") from error
         return [_checked(prompt, model, "messages")]
 

@@ -133,9 +133,9 @@ Message = Annotated[
 
 
 def for_template(message: Message) -> dict[str, Any]:
-    """A message as chat templates take it: the content as one text, and the role `system` for instructions."""
+    """A message as chat templates take it: the role `system` for instructions, and nothing in its content but text."""
     given = message.model_dump(exclude_none=True)
-    given["content"] = _text(given.get("content") or given.pop("refusal", ""))
+    given["content"] = _content(given.get("content") or given.pop("refusal", None) or given.get("content", []))
     if given["role"] == "developer":  # OpenAI's newer name for it, which templates do not know
         given["role"] = "system"
     if not given.get("tool_calls", True):
@@ -143,7 +143,7 @@ def for_template(message: Message) -> dict[str, Any]:
     return given
 
 
-def _text(content: str | list[dict[str, str]]) -> str:
+def _content(content: str | list[dict[str, str]]) -> str | list[dict[str, str]]:
     if isinstance(content, str):
         return content
-    return "".join(part.get("text") or part.get("refusal", "") for part in content)
+    return [{"type": "text", "text": part["text"] if part["type"] == "text" else part["refusal"]} for part in content]

@@ -38,11 +38,13 @@ class ModelTokenizer:
         eos_token_ids: what ends an answer.
         num_token_ids: ids that it may make of a text are below this.
         has_template: whether it can write messages as a prompt.
+        leaves_out_system: whether that leaves out system messages.
         thinks: whether its model writes thoughts before an answer, between <think> and </think>.
         vocabulary: the single tokens.
 
     Raises:
-        TokenizerError: there is none, a file of it is broken, or the installed model is.
+        TokenizerError: there is none, a file of it is broken, or the installed model is, or its chat template does not
+            write what is said.
     """
 
     def __init__(self, source: str) -> None:
@@ -55,6 +57,7 @@ class ModelTokenizer:
         self.eos_token_ids = self._tokenizer.eos_token_ids
         self.num_token_ids = self._tokenizer.num_token_ids
         self.has_template = self._tokenizer.has_template
+        self.leaves_out_system = self._tokenizer.leaves_out_system
         self.thinks = _OPENS_THOUGHT in self._tokenizer.template
         self.vocabulary = self._tokenizer.vocabulary
 
@@ -62,7 +65,9 @@ class ModelTokenizer:
         """The messages as the chat template writes them.
 
         Raises:
-            TokenizerError: it refuses them; PromptTooLong where that has more than `max_tokens`.
+            PromptRefused: they cannot be written: the client's fault; PromptTooLong where that has more than
+                `max_tokens`.
+            TokenizerError: the chat template fails on them: its own.
         """
         token_ids = self._tokenizer.prompt(messages, max_tokens=max_tokens)
         return Prompt(token_ids, self._tokenizer.num_pinned_tokens(messages), is_chat=True)
@@ -71,7 +76,7 @@ class ModelTokenizer:
         """A whole text.
 
         Raises:
-            TokenizerError: it holds half a character; PromptTooLong where it has more than `max_tokens`.
+            PromptRefused: it holds half a character; PromptTooLong where it has more than `max_tokens`.
         """
         return Prompt(self._tokenizer.encode(text, max_tokens=max_tokens))
 

@@ -138,7 +138,9 @@ class ServedModels:
             raise TokenizerError(f"none was named for it (--tokenizer {model}=DIR_OR_HUB_ID)")
         async with self._loading:
             if model not in self._loaded:
-                self._loaded[model] = await asyncio.to_thread(ModelTokenizer, source)
+                self._loaded[model] = tokenizer = await asyncio.to_thread(ModelTokenizer, source)
+                if tokenizer.leaves_out_system:
+                    _log.warning("the chat template leaves out system messages", model=model)
         return self._loaded[model]
 
     def _check_tokenizer(self, model: ServedModel, tokenizer: ModelTokenizer) -> None:

@@ -21,7 +21,7 @@ def welcome(session: AsyncSession, tokenizer: "ChatTokenizer", *, wants_pin: boo
     lines = [
         f"session {session.id} on {session.model}: sink {session.sink}, window {session.window}, "
         f"{session.reserved_bytes:,} bytes reserved{', exact' if session.exact else ''}"
-        f"{_pinning(num_pinned) if wants_pin else ''}",
+        f"{_pinning(tokenizer, num_pinned) if wants_pin else ''}",
         f"tokenizer {tokenizer.name}{'' if tokenizer.has_template else '; no chat template: plain text'}",
     ]
     if num_pinned and (session.window or 0) < SMALL_WINDOW:
@@ -32,7 +32,9 @@ def welcome(session: AsyncSession, tokenizer: "ChatTokenizer", *, wants_pin: boo
     return "\n".join([*lines, "/info describes the session, /quit leaves"])
 
 
-def _pinning(num_pinned: int) -> str:
+def _pinning(tokenizer: "ChatTokenizer", num_pinned: int) -> str:
     if num_pinned:
         return f"; the system prompt is pinned, {num_pinned} tokens"
+    if tokenizer.leaves_out_system:
+        return "; the chat template leaves out the system prompt"
     return "; the system prompt is not pinned: the chat template does not begin with it"

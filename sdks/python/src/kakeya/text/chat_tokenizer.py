@@ -6,15 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from kakeya.text import tokenizer_files, tokenizer_loading
-from kakeya.text.tokenizer_error import PromptTooLong, TokenizerError
+from kakeya.text.chat_template import ChatTemplate, Message
+from kakeya.text.tokenizer_error import PromptRefused, PromptTooLong, TokenizerError
 from kakeya.text.vocabulary import Vocabulary
 
-__all__ = ["ChatTokenizer", "Message", "PromptTooLong", "TokenizerError"]
+__all__ = ["ChatTokenizer", "Message", "PromptRefused", "PromptTooLong", "TokenizerError"]
 
-Message = Mapping[str, Any]
-"""`role`, `content`, and what else the chat template reads."""
-
-_ANSWER = "KAKEYA-ANSWER"  # stands in a rendered conversation where the model's answer was
 _PIECE_LETTERS = 1 << 16
 _CUT_TOKENS = 64  # far more than a cut in the middle of a text adds to its tokens
 _LETTERS_A_TOKEN = 4  # a text with fewer is encoded at once, whatever it comes to
@@ -36,7 +33,8 @@ class ChatTokenizer:
 
     Raises:
         MissingExtra: the extra [tokenizer] is not installed.
-        TokenizerError: there is no such tokenizer, or a file of it is broken.
+        TokenizerError: there is no such tokenizer, a file of it is broken, or its chat template does not write what is
+            said.
     """
 
     def __init__(self, name: str, *, is_plain: bool = False) -> None:
@@ -45,10 +43,10 @@ class ChatTokenizer:
             if not Path(name).is_dir():
                 raise TokenizerError(f"{name} is no directory")
         self.name = name
-        self._is_plain = is_plain
         self._tokenizer, self.directory = tokenizer_loading.load(name)
         self.vocabulary = Vocabulary(self._tokenizer)
         self.eos_token_ids = self._all_eos_token_ids()
+        self._template = None if is_plain or not _has_template(self._tokenizer) else ChatTemplate(self._tokenizer, name)
 
     @property
     def num_token_ids(self) -> int:
@@ -58,17 +56,17 @@ class ChatTokenizer:
     @property
     def template(self) -> str:
         """The source of the chat template; "" where there is none."""
-        if self._is_plain:
-            return ""
-        try:
-            return str(self._tokenizer.get_chat_template())
-        except ValueError:  # none, or several and none of them for chats
-            return ""
+        return self._template.source if self._template else ""
 
     @property
     def has_template(self) -> bool:
         """Whether prompts are rendered by a chat template, not sent as they are."""
-        return bool(self.template)
+        return self._template is not None
+
+    @property
+    def leaves_out_system(self) -> bool:
+        """Whether the chat template neither writes system messages nor refuses them."""
+        return self._template is not None and self._template.leaves_out_system
 
     def decode(self, token_ids: list[int], *, special_tokens: bool = False) -> str:
         """Text, as it is told without special tokens."""
@@ -78,7 +76,7 @@ class ChatTokenizer:
         """The tokens of a whole text, with the special ones that the tokenizer puts around it.
 
         Raises:
-            TokenizerError: the text holds half a character; PromptTooLong where it has more than `max_tokens`.
+            PromptRefused: the text holds half a character; PromptTooLong where it has more than `max_tokens`.
         """
         return self._encode(text, special_tokens=True, max_tokens=max_tokens)
 
@@ -86,10 +84,11 @@ class ChatTokenizer:
         """The tokens of a conversation whose next message will be the model's.
 
         Raises:
-            TokenizerError: the chat template refuses it, or there is none; PromptTooLong where it has more than
-                `max_tokens`.
+            PromptRefused: the chat template refuses it, there is none, or a text holds half a character; PromptTooLong
+                where it has more than `max_tokens`.
+            TokenizerError: the chat template fails on it.
         """
-        return self._encode(self._render(messages), max_tokens=max_tokens)
+        return self._encode(self._chat_template.render(messages), max_tokens=max_tokens)
 
     def num_pinned_tokens(self, messages: Sequence[Message]) -> int:
         """How many tokens at the start of a prompt hold the system messages it begins with, whatever follows them.
@@ -98,19 +97,20 @@ class ChatTokenizer:
             0 where it begins with none, or where the chat template leaves them out or puts them behind what follows.
 
         Raises:
-            TokenizerError: the chat template refuses the messages, or there is none.
+            PromptRefused: the chat template refuses the messages, or there is none.
+            TokenizerError: the chat template fails on them.
         """
         leading = list(takewhile(lambda message: message.get("role") in _LEADING_ROLES, messages))
         if not leading:
             return 0
         head = self._head(leading)
-        head = head[: _num_common(head, self._render(messages))]
+        head = head[: _num_common(head, self._chat_template.render(messages))]
         if not _holds(head, leading):
             return 0
         return _num_common(self._encode(head), self.prompt([*leading, _said("-")]))
 
     def first_prompt(self, text: str, system: str | None) -> list[int]:
-        """The tokens that open a conversation. Raises TokenizerError where the chat template refuses it."""
+        """The tokens that open a conversation. Raises TokenizerError where the chat template does not take it."""
         if not self.has_template:
             return self.encode("\n".join(part for part in (system, text) if part) + "\n")
         return self.prompt(_opening(text, system))
@@ -122,7 +122,7 @@ class ChatTokenizer:
             0 where the chat template leaves it out or puts it behind what the user says.
 
         Raises:
-            TokenizerError: the chat template refuses system prompts.
+            TokenizerError: the chat template does not take system prompts.
         """
         if not self.has_template:
             return _num_common(self.encode(f"{system}\n"), self.first_prompt("-", system))
@@ -137,49 +137,39 @@ class ChatTokenizer:
                 that was cut off gets the one it lacks.
 
         Raises:
-            TokenizerError: the chat template refuses the conversation.
+            TokenizerError: the chat template does not take the conversation, or leaves out what was said before.
         """
-        if not self.has_template:
+        if self._template is None:
             return self._encode(f"\n{text}\n")
-        rendered = self._render([_said("-"), {"role": "assistant", "content": _ANSWER}, _said(text)])
-        _, _, prompt = rendered.partition(_ANSWER)
+        prompt = self._template.between(text)
         if last_token_id is not None and last_token_id in self.eos_token_ids:
             prompt = prompt.removeprefix(self.vocabulary.token(last_token_id))
         return self._encode(prompt)
 
+    @property
+    def _chat_template(self) -> ChatTemplate:
+        if self._template is None:
+            raise PromptRefused(f"the tokenizer {self.name} has no chat template")
+        return self._template
+
     def _head(self, leading: Sequence[Message]) -> str:
         """What every prompt that begins with these messages begins with."""
-        first, second = (self._render([*leading, _said(text)]) for text in ("A", "B"))
-        alone = self._rendered_alone(leading)
+        render = self._chat_template.render
+        first, second = (render([*leading, _said(text)]) for text in ("A", "B"))
+        try:
+            alone = render(leading, prompts_answer=False)
+        except TokenizerError:
+            alone = ""
         # Some templates render no system message alone, or put it into the user's: then the head of that is in, too.
         if _holds(alone, leading) and first.startswith(alone):
             return alone
         return first[: _num_common(first, second)]
 
-    def _rendered_alone(self, messages: Sequence[Message]) -> str:
-        try:
-            return self._render(messages, prompts_answer=False)
-        except TokenizerError:
-            return ""
-
-    def _render(self, messages: Sequence[Message], *, prompts_answer: bool = True) -> str:
-        if not self.has_template:
-            raise TokenizerError(f"the tokenizer {self.name} has no chat template")
-        try:
-            return str(
-                self._tokenizer.apply_chat_template(
-                    [dict(message) for message in messages], tokenize=False, add_generation_prompt=prompts_answer
-                )
-            )
-        except Exception as error:  # a template is a program of somebody else's, run on messages of anybody's
-            roles = ", ".join(dict.fromkeys(str(message.get("role")) for message in messages))
-            raise TokenizerError(f"the chat template refuses messages of {roles}: {_reason(error)}") from error
-
     def _encode(self, text: str, *, special_tokens: bool = False, max_tokens: int | None = None) -> list[int]:
         try:
             text.encode()
         except UnicodeEncodeError as error:
-            raise TokenizerError(f"the text holds half a character, {text[error.start]!r}") from error
+            raise PromptRefused(f"the text holds half a character, {text[error.start]!r}") from error
         if max_tokens is not None and self._is_surely_longer(text, max_tokens):
             raise _too_long(max_tokens)
         token_ids = self._whole(text, special_tokens=special_tokens)
@@ -216,6 +206,13 @@ def _too_long(max_tokens: int) -> PromptTooLong:
     return PromptTooLong(f"the prompt has more than {max_tokens:,} tokens")
 
 
+def _has_template(tokenizer: Any) -> bool:
+    try:
+        return bool(tokenizer.get_chat_template())
+    except ValueError:  # none, or several and none of them for chats
+        return False
+
+
 def _opening(text: str, system: str | None) -> list[Message]:
     return [{"role": "system", "content": system}, _said(text)] if system else [_said(text)]
 
@@ -225,8 +222,9 @@ def _said(text: str) -> Message:
 
 
 def _holds(rendered: str, messages: Sequence[Message]) -> bool:
-    """Whether the texts of all the messages are in it."""
-    return all(text.strip() in rendered for message in messages for text in _texts(message.get("content")))
+    """Whether the texts of all the messages are in it, in capitals perhaps, as some templates write them."""
+    rendered = rendered.casefold()
+    return all(text.strip().casefold() in rendered for message in messages for text in _texts(message.get("content")))
 
 
 def _texts(content: Any) -> list[str]:
@@ -234,12 +232,6 @@ def _texts(content: Any) -> list[str]:
     if isinstance(content, list):
         return [part["text"] for part in content if isinstance(part, Mapping) and isinstance(part.get("text"), str)]
     return [content] if isinstance(content, str) else []
-
-
-def _reason(error: Exception) -> str:
-    from jinja2 import TemplateError
-
-    return str(error) if isinstance(error, TemplateError) else f"{type(error).__name__}: {error}"
 
 
 def _num_common(first: Sequence[object], second: Sequence[object]) -> int:

@@ -5,5 +5,9 @@ class TokenizerError(Exception):
     """There is no tokenizer to be had, or it cannot do what is asked; the message says what to do."""
 
 
-class PromptTooLong(TokenizerError):
+class PromptRefused(TokenizerError):
+    """The fault is with what should be said, not with the tokenizer: another prompt may be taken."""
+
+
+class PromptTooLong(PromptRefused):
     """A text has more tokens than were allowed."""

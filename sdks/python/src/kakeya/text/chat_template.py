@@ -1,0 +1,204 @@
+"""A chat template: messages into the text that its model was trained on."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+from kakeya.text import tool_calls
+from kakeya.text.content_form import ContentForm, text_part
+from kakeya.text.tokenizer_error import PromptRefused, TokenizerError
+
+Message = Mapping[str, Any]
+"""`role`, `content`, and what else the chat template reads."""
+
+# They stand in rendered conversations where texts will be. Letters only, in any case: templates trim and capitalize.
+_FIRST, _SECOND, _ANSWER = "Kakeyafirst", "Kakeyasecond", "Kakeyaanswer"
+_BESIDE = "Kakeyabeside"  # in a part, and none of its text: it comes out where the part is printed as it is
+_CALL_ID = "kakeya123"  # nine letters and digits: some templates ask for that
+
+
+class ChatTemplate:
+    """A tokenizer's chat template. Its methods may be called from several threads at once.
+
+    Some templates take a message's content as a text, some as a list of parts, some as either, and what comes in
+    another form they leave out without a word; one role may differ from another. So markers are rendered once, and
+    from then on each content is given in a form in which its role's marker came out. Likewise with the arguments of
+    tool calls.
+
+    Args:
+        tokenizer: of transformers, with a chat template.
+        name: of the tokenizer, for errors.
+        variables: what the template is told beside the messages.
+
+    Attributes:
+        source: of the template.
+        leaves_out_system: whether it neither writes system messages nor refuses them.
+
+    Raises:
+        TokenizerError: what a user says comes out in no form.
+    """
+
+    def __init__(self, tokenizer: Any, name: str, **variables: Any) -> None:
+        self.source = str(tokenizer.get_chat_template())
+        self._tokenizer = tokenizer
+        self._name = name
+        self._variables = variables
+        self._user = self._user_form()
+        self._forms = {"user": self._user}
+        self.leaves_out_system = False
+        self._forms["system"] = self._forms["developer"] = self._system_form()
+        self._forms["assistant"] = self._form(self._answered) or self._user
+        self._decodes_arguments = self._takes_objects()
+        self._forms["tool"] = self._form(self._used) or self._user
+
+    def render(self, messages: Sequence[Message], *, prompts_answer: bool = True) -> str:
+        """The conversation as the template writes it.
+
+        Args:
+            prompts_answer: with the beginning of the model's next message.
+
+        Raises:
+            PromptRefused: the template refuses these messages, on purpose.
+            TokenizerError: it fails on them.
+        """
+        if not messages:
+            raise PromptRefused("there are no messages")
+        return self._written([self._formed(message) for message in messages], prompts_answer=prompts_answer)
+
+    def around(self, messages: Sequence[Message], marker: str) -> tuple[str, str]:
+        """What the template writes before and behind a marker, which is the content of one of the messages.
+
+        Raises:
+            PromptRefused: the template refuses these messages, on purpose.
+            TokenizerError: it fails on them, or leaves the marker out.
+        """
+        rendered = self.render(messages)
+        found = re.search(re.escape(marker), rendered, re.IGNORECASE)
+        if found is None:
+            raise self._leaves_out()
+        return rendered[: found.start()], rendered[found.end() :]
+
+    def between(self, text: str) -> str:
+        """What stands between the model's answer and its next one where the user says this.
+
+        Raises:
+            PromptRefused: the template refuses the conversation, on purpose.
+            TokenizerError: it fails on it, or leaves out what was said before.
+        """
+        if not self._goes_on:
+            raise self._leaves_out()
+        return self.around(_going_on(text), _ANSWER)[1]
+
+    def _leaves_out(self) -> TokenizerError:
+        return TokenizerError(
+            f"the chat template of {self._name} leaves out what was said before: a conversation cannot go on by "
+            "what is new in it"
+        )
+
+    @cached_property
+    def _goes_on(self) -> bool:
+        return _holds_in_order(self.render(_going_on(_FIRST)), _ANSWER, _FIRST)
+
+    def _formed(self, message: Message) -> dict[str, Any]:
+        formed = tool_calls.with_objects(message) if self._decodes_arguments else dict(message)
+        if "content" in formed:
+            formed["content"] = self._forms.get(str(message.get("role")), self._user).of(formed["content"])
+        return formed
+
+    def _written(self, messages: list[dict[str, Any]], *, prompts_answer: bool = True) -> str:
+        from jinja2 import TemplateError
+
+        roles = ", ".join(dict.fromkeys(str(message.get("role")) for message in messages))
+        try:
+            return str(
+                self._tokenizer.apply_chat_template(
+                    messages, tokenize=False, add_generation_prompt=prompts_answer, **self._variables
+                )
+            )
+        except Exception as error:  # a template is a program of somebody else's, run on messages of anybody's
+            reason = " ".join(str(error).split())
+            if type(error) is TemplateError:  # of `raise_exception`; what Jinja raises itself is of a class below
+                raise PromptRefused(f"the chat template refuses messages of {roles}: {reason}") from error
+            raise TokenizerError(
+                f"the chat template of {self._name} fails on messages of {roles}: {type(error).__name__}: {reason}"
+            ) from error
+
+    def _user_form(self) -> ContentForm:
+        def alone(content: Any) -> list[dict[str, Any]]:
+            return [_message("user", content)]
+
+        form = self._form(alone) or self._form(lambda content: [_message("system", "-"), *alone(content)])
+        if not form:
+            reasons = dict.fromkeys(self._fault(alone(content)) for content in (_FIRST, [text_part(_FIRST)]))
+            raise TokenizerError(
+                f"the chat template of {self._name} writes a user's message neither given as a text nor as parts "
+                f"({'; '.join(reasons)}): it belongs to another library, or is broken"
+            )
+        return form
+
+    def _fault(self, messages: list[dict[str, Any]]) -> str:
+        try:
+            self._written(messages)
+        except TokenizerError as error:
+            return str(error)
+        return "it is left out"
+
+    def _system_form(self) -> ContentForm:
+        def instructed(content: Any) -> list[dict[str, Any]]:
+            return [_message("system", content), _message("user", self._user.of("-"))]
+
+        form = self._form(instructed)
+        if not form:
+            try:
+                self._written(instructed(self._user.of("-")))
+            except TokenizerError:  # as it will be for whoever gives such a message
+                return self._user
+            self.leaves_out_system = True
+        return form or self._user
+
+    def _answered(self, content: Any) -> list[dict[str, Any]]:
+        said = _message("user", self._user.of("-"))
+        return [said, _message("assistant", content), said]
+
+    def _called(self, arguments: Any) -> list[dict[str, Any]]:
+        call = {"id": _CALL_ID, "type": "function", "function": {"name": "look", "arguments": arguments}}
+        answer = _message("assistant", self._forms["assistant"].of("")) | {"tool_calls": [call]}
+        return [_message("user", self._user.of("-")), answer]
+
+    def _takes_objects(self) -> bool:
+        """Whether arguments are given as objects: also where neither comes out, as templates without tools do it."""
+        as_object, as_text = self._called({_FIRST: _SECOND}), self._called(f'{{"{_FIRST}": "{_SECOND}"}}')
+        return self._shows(as_object, _FIRST, _SECOND) or not self._shows(as_text, _FIRST, _SECOND)
+
+    def _used(self, content: Any) -> list[dict[str, Any]]:
+        result = _message("tool", content) | {"tool_call_id": _CALL_ID, "name": "look"}
+        return [*self._called({} if self._decodes_arguments else "{}"), result]
+
+    def _form(self, conversation: Callable[[Any], list[dict[str, Any]]]) -> ContentForm:
+        """In which of its forms a content comes out of a conversation that holds it."""
+        part = text_part(_FIRST) | {"beside": _BESIDE}
+        return ContentForm(
+            text=self._shows(conversation(_FIRST), _FIRST),
+            part=self._shows(conversation([part]), _FIRST),
+            parts=self._shows(conversation([part, text_part(_SECOND)]), _FIRST, _SECOND),
+        )
+
+    def _shows(self, messages: list[dict[str, Any]], *markers: str) -> bool:
+        try:
+            rendered = self._written(messages)
+        except TokenizerError:
+            return False
+        return _holds_in_order(rendered, *markers) and not _holds_in_order(rendered, _BESIDE)
+
+
+def _message(role: str, content: Any) -> dict[str, Any]:
+    return {"role": role, "content": content}
+
+
+def _going_on(text: str) -> list[dict[str, Any]]:
+    return [_message("user", "-"), _message("assistant", _ANSWER), _message("user", text)]
+
+
+def _holds_in_order(rendered: str, *markers: str) -> bool:
+    return re.search(".*".join(markers), rendered, re.DOTALL | re.IGNORECASE) is not None
