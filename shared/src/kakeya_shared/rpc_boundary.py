@@ -168,7 +168,7 @@ async def _write(context: Context, response: Any) -> None:
 
 
 async def _abort(span: Span, context: Context, error: BaseException) -> NoReturn:
-    error = _why_cancelled(error) or error
+    error = why_cancelled(error) or error
     if isinstance(error, asyncio.CancelledError | grpc.aio.AbortError):
         tracing.fail(span, type(error).__name__)
         raise error
@@ -179,10 +179,11 @@ async def _abort(span: Span, context: Context, error: BaseException) -> NoReturn
     await context.abort(error.status, error.message, ((error_details.DETAILS_KEY, error_details.encode(error)),))
 
 
-def _why_cancelled(error: BaseException) -> KakeyaError | None:
-    """What the client is to be told of a call that this process has cancelled."""
+def why_cancelled(error: BaseException | None) -> KakeyaError | None:
+    """What the client is to be told of a call that this process has cancelled; asked in its task."""
     task = asyncio.current_task()
-    return _told.get(task) if isinstance(error, asyncio.CancelledError) and task is not None else None
+    is_cancelled = isinstance(error, asyncio.CancelledError | GeneratorExit)
+    return _told.get(task) if is_cancelled and task is not None else None
 
 
 def _unforeseen(error: BaseException) -> Internal:

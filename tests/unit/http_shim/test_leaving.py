@@ -66,6 +66,15 @@ async def test_leaving_while_it_generates(shim: Shim, stream: bool, hold_after: 
     await asyncio.to_thread(shim.runtime.wait_for, lambda: shim.runtime.num_cancelled == 1)
 
 
+@pytest.mark.parametrize("n", [1, 3])
+@pytest.mark.parametrize("stream", [False, True], ids=["plain", "stream"])
+async def test_an_answer_closes_its_session_itself(shim: Shim, stream: bool, n: int) -> None:
+    assert (await shim.chat(stream=stream, n=n)).status_code == 200
+    await shim.nothing_left()
+    assert [request.ephemeral for request in shim.runtime.requests["CreateSession"]] == [True] * n
+    assert not shim.runtime.requests["CloseSession"]
+
+
 async def test_leaving_several_answers(shim: Shim) -> None:
     shim.runtime.hold_after = 1
     _, writer = await send(shim, stream=True, n=3)
@@ -182,15 +191,17 @@ async def test_what_ends_in_time_is_answered(runtime: ScriptedRuntime, tokenizer
 
 
 async def test_a_session_that_cannot_be_closed(runtime: ScriptedRuntime, tokenizer_dir: Path) -> None:
+    runtime.closes_itself = False
     async with serving_shim(runtime, tokenizer_dir) as shim:
         runtime.before["CloseSession"].append(fails("INTERNAL"))
         assert (await shim.chat(max_tokens=1)).status_code == 200, "its time to live ends it"
 
 
 async def test_an_answer_does_not_wait_for_a_close_that_hangs(runtime: ScriptedRuntime, tokenizer_dir: Path) -> None:
+    runtime.closes_itself = False
     async with serving_shim(runtime, tokenizer_dir) as shim:
         runtime.before["CloseSession"].append(stalls)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             assert (await shim.chat(stream=True, max_tokens=1)).text.endswith("data: [DONE]\n\n")
         await gauge(shim, "in_flight_requests", 0)
 

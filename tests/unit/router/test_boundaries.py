@@ -238,7 +238,8 @@ async def test_a_fork_of_a_busy_session_waits_for_nothing(stack: Stack, client: 
     assert (await appending).history_length == 91
 
 
-async def test_many_forks_do_not_disturb_each_other(stack: Stack, client: Client, files: SnapshotFiles) -> None:
+async def test_many_forks_do_not_disturb_each_other(stack: Stack, files: SnapshotFiles) -> None:
+    client = await stack.router(worker_lease_seconds=60, operation_lease_seconds=60)  # nobody dies
     pair = Pair(*[await stack.worker(client, name, num_lanes=30, files=files) for name in ("worker-a", "worker-b")])
     source = await conversation(stack, client)
     boundaries = [45, 60, *range(75, 90)] * 3

@@ -79,6 +79,7 @@ def stalls(context: grpc.ServicerContext) -> None:
 class ScriptedSession:
     history: list[int] = field(default_factory=list)
     eos_token_ids: tuple[int, ...] = ()
+    is_ephemeral: bool = False
     running: set[str] = field(default_factory=set)
     last_append: tuple[int, list[int]] = (0, [])
     last_request: str = ""  # op_id that the latest Generate was asked for with
@@ -116,6 +117,7 @@ class ScriptedRuntime(runtime_pb2_grpc.RuntimeServiceServicer):
         pages: of its list of sessions, by token.
         models: what it says that it serves.
         forks: it knows `fork_from`.
+        closes_itself: it knows `ephemeral`.
         is_old: neither appends nor descriptions of a session say what is retained.
         token_seconds: how long each token of an answer takes.
         stop_seconds: how long a cancelled operation stays in the way.
@@ -145,6 +147,7 @@ class ScriptedRuntime(runtime_pb2_grpc.RuntimeServiceServicer):
         self.pages = {"": pb.ListSessionsResponse()}
         self.models = [model("counter", is_default=True)]
         self.forks = True
+        self.closes_itself = True
         self.is_old = False
         self._server = grpc.server(ThreadPoolExecutor(max_workers=16), options=[("grpc.so_reuseport", 0)])
         runtime_pb2_grpc.add_RuntimeServiceServicer_to_server(self, self._server)
@@ -171,7 +174,10 @@ class ScriptedRuntime(runtime_pb2_grpc.RuntimeServiceServicer):
         source = self._source(request, context)
         session_id = self.by_request_id.setdefault(request.request_id, f"counter.{len(self.by_request_id)}")
         session = self.sessions.setdefault(
-            session_id, ScriptedSession(source.history.copy(), tuple(request.eos_token_ids))
+            session_id,
+            ScriptedSession(
+                source.history.copy(), tuple(request.eos_token_ids), request.ephemeral and self.closes_itself
+            ),
         )
         self._leave("CreateSession", context)
         return pb.CreateSessionResponse(
@@ -185,6 +191,7 @@ class ScriptedRuntime(runtime_pb2_grpc.RuntimeServiceServicer):
             vocab_size=VOCAB_SIZE,
             history_length=len(session.history),
             kv_live_bytes=session.kv_live_bytes,
+            ephemeral=session.is_ephemeral,
         )
 
     def _source(self, request: pb.CreateSessionRequest, context: grpc.ServicerContext) -> ScriptedSession:
@@ -361,6 +368,8 @@ class ScriptedRuntime(runtime_pb2_grpc.RuntimeServiceServicer):
         session.running.discard(op_id)
         if self.breaks_off:
             return
+        if session.is_ephemeral:
+            del self.sessions[request.session_id]
         yield pb.GenerateResponse(
             done=pb.GenerateDone(
                 stop_reason=stop_reason,

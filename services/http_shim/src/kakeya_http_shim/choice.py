@@ -77,6 +77,7 @@ class ChoiceMaker:
             on_overflow=ask.on_overflow,
             label=ask.label,
             ttl_seconds=self.session_ttl_seconds,
+            ephemeral=True,
             timeout_seconds=self.open_timeout_seconds,
         ) as session:
             yield Opened(session.fingerprint or "")

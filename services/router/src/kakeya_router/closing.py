@@ -47,6 +47,14 @@ class Closing:
         claimed = reply.record
         if claimed is None:
             return None
+        return await self.finish(claimed, claim)
+
+    async def finish(self, claimed: SessionRecord, claim: str) -> int:
+        """Frees the lane of a session that is taken for good, and forgets it; returns the final history length.
+
+        Raises:
+            StoreUnavailable: the rest is done once Redis is back.
+        """
         final_length = max(claimed.history_length, claimed.journal_length)
         if claimed.holds_lane:
             try:
@@ -54,7 +62,7 @@ class Closing:
                 final_length = max(final_length, lane_length)
             except (WorkerError, KakeyaError) as error:
                 # It frees the lane when it finds it among the orphans of a heartbeat, or it is gone.
-                _log.info("worker did not close the lane", session_id=record.session_id, error=repr(error))
+                _log.info("worker did not close the lane", session_id=claimed.session_id, error=repr(error))
         try:
             await self._store.delete(claimed, claim, final_length)
         except StoreUnavailable:  # it may be deleted, and nobody would know its files then

@@ -69,7 +69,7 @@ class GenerateStream:
 
     async def _from_worker(self) -> AsyncGenerator[api.GenerateResponse, None]:
         operation, journal = self._operation, self._operation.journal
-        operation.at_worker = True
+        operation.at_worker = operation.is_answering = True
         request = generation.worker_request(
             operation.record, self._request, self._sampling, self._max_tokens, self._produced
         )

@@ -20,6 +20,7 @@ class Operation:
         tokens_per_minute: quota of the caller; 0 for none.
         op_id: names it to the client, in logs and traces.
         goes_on: it began at another router, or in another call.
+        is_answering: a Generate that has come to its first token; a session that lives for one answer ends with it.
         claim: proves to the store that it is this router's.
         call: the worker's calls, ended when the session is taken away.
         homeless: the session has no lane.
@@ -29,6 +30,7 @@ class Operation:
         append_start: history length at which its append begins; None: it has none.
         over: the session is not its any more.
         ending: writes through what the worker committed.
+        closing: of the session, which lived for this answer.
     """
 
     def __init__(self, record: SessionRecord, intent: Intent, tokens_per_minute: int) -> None:
@@ -38,11 +40,13 @@ class Operation:
         self.claim = secrets.token_hex(8)
         self.goes_on = bool(intent.op_id)
         self.op_id = intent.op_id or self.claim
+        self.is_answering = False
         self.call = RunningCall()
         self.homeless = False
         self.at_worker = False
         self.append_start: int | None = None
         self.over = False
         self.ending: asyncio.Task[KakeyaError | None] | None = None
+        self.closing: asyncio.Task[int | None] | None = None
         self.journal: Journal
         self.work: asyncio.Task[Any] | None = None

@@ -9,6 +9,7 @@ from dataclasses import replace
 import structlog
 
 from kakeya_router import callers, refusals
+from kakeya_router.closing import Closing
 from kakeya_router.detached_tasks import DetachedTasks, unheard
 from kakeya_router.journal import Journal, Taken
 from kakeya_router.lanes import Lanes
@@ -17,13 +18,15 @@ from kakeya_router.snapshotting import Mark, Snapshotting
 from kakeya_router.store import token_ranges
 from kakeya_router.store.persistence import persist
 from kakeya_router.store.records import SessionRecord, State
-from kakeya_router.store.session_changes import Intent, LaneAtRest
+from kakeya_router.store.session_changes import Cause, Intent, LaneAtRest
 from kakeya_router.store.session_lists import Retention
 from kakeya_router.store.session_replies import Reply
 from kakeya_router.store.session_store import SessionStore
 from kakeya_router.worker_client import WorkerError
 from kakeya_router.worker_clients import WorkerClients
+from kakeya_shared import rpc_boundary
 from kakeya_shared.errors import (
+    Draining,
     InvariantViolated,
     KakeyaError,
     StoreUnavailable,
@@ -35,6 +38,8 @@ _log = structlog.get_logger()
 # A worker ends an operation within a step, which on a small and busy host can take seconds. Waiting costs less
 # than giving a session up that is well.
 _STOP_SECONDS = 10.0
+# The end of a stream does not wait for a worker that hangs.
+_CLOSE_SECONDS = 1.0
 
 
 class Operations:
@@ -52,6 +57,7 @@ class Operations:
         tasks: DetachedTasks,
         lanes: Lanes,
         snapshotting: Snapshotting,
+        closing: Closing,
         *,
         lease_seconds: float,
         retention: Retention,
@@ -63,6 +69,7 @@ class Operations:
         self._retention = retention
         self._lanes = lanes
         self._snapshotting = snapshotting
+        self._closing = closing
         self._running: set[Operation] = set()
 
     def see_workers(self, incarnations: frozenset[str]) -> None:
@@ -95,6 +102,8 @@ class Operations:
             await self._lanes.make_ready(operation)
             yield operation
         except BaseException as error:
+            if _can_go_on(error):
+                operation.is_answering = False
             if _client_is_gone(error):
                 self._tasks.start(self._end(operation, renewal, error))
                 raise
@@ -125,6 +134,11 @@ class Operations:
         error = await asyncio.shield(operation.ending)
         if error is not None:
             raise error
+
+    async def closed(self, operation: Operation) -> None:
+        """Waits a moment for a session that has ended with its answer to be closed, so that its lane is free."""
+        if operation.closing is not None:
+            await asyncio.wait([operation.closing], timeout=_CLOSE_SECONDS)
 
     async def _begin(self, operation: Operation, intent: Intent) -> None:
         taking = self._tasks.start(self._take(operation, intent))
@@ -163,10 +177,11 @@ class Operations:
         """Ends the operation of a router that vanished with what its worker has committed."""
         _log.info("operation taken over", session_id=operation.record.session_id, op_id=operation.op_id)
         operation.at_worker = True
+        operation.is_answering = not operation.goes_on  # nobody comes for the rest of it
         error = await self._settle(operation, None)
         if error is not None:
             raise error
-        operation.at_worker = operation.over = False
+        operation.at_worker = operation.is_answering = operation.over = False
 
     async def _undo(self, operation: Operation, taking: asyncio.Task[None]) -> None:
         unheard(taking)
@@ -265,7 +280,9 @@ class Operations:
         at_rest = LaneAtRest(
             lane.history_length, lane.kv_live_bytes, token_ranges.text(lane.retained), journal.length, token_ids
         )
-        reply = await self._store.end_operation(operation.record, operation.claim, at_rest)
+        reply = await self._store.end_operation(
+            operation.record, operation.claim, at_rest, closes=operation.is_answering
+        )
         if reply.outcome == "regressed":
             return await self._fail(operation, "inv2")
         if reply.outcome == "unknown":
@@ -276,6 +293,9 @@ class Operations:
             self._snapshotting.consider(
                 operation.record, journal.length + len(token_ids), is_turn=operation.kind == "generate"
             )
+        if reply.outcome == "closing" and reply.record is not None:
+            operation.closing = self._tasks.start(self._closing.finish(reply.record, operation.claim))
+            unheard(operation.closing)
         return await self._over(operation, reply.outcome, None)
 
     async def _fail(self, operation: Operation, invariant: str) -> KakeyaError | None:
@@ -293,6 +313,9 @@ class Operations:
         reply = await self._store.lose(record, operation.claim, self._retention, journal.length, journal.pending)
         if reply.outcome in ("lost", "parked"):
             _log.info(f"session {reply.outcome}", session_id=record.session_id, worker_id=record.worker_id)
+        if reply.outcome == "parked" and record.ephemeral and operation.is_answering:
+            operation.closing = self._tasks.start(self._closing.close(record, Cause.REQUEST))
+            unheard(operation.closing)
         return await self._over(operation, reply.outcome, refusals.lost() if reply.outcome == "lost" else None)
 
     async def _over(self, operation: Operation, outcome: str, error: KakeyaError | None) -> KakeyaError | None:
@@ -325,6 +348,11 @@ def refusal(reply: Reply, record: SessionRecord) -> KakeyaError:
             quota, limit, retry_ms = reply.rest
             return refusals.quota_exceeded(quota, limit, record.tenant, record.key_id, int(retry_ms) / 1000)
     return refusals.not_found()
+
+
+def _can_go_on(error: BaseException | None) -> bool:
+    """Whether the client of a Generate that ended so may go on with it, here or at another router."""
+    return isinstance(error, StoreUnavailable | Taken) or isinstance(rpc_boundary.why_cancelled(error), Draining)
 
 
 def _client_is_gone(error: BaseException) -> bool:

@@ -78,7 +78,7 @@ class Parking:
         if self._fleet.worker(record.incarnation) is None:
             await self._fleet.look()  # it has joined just now, or is gone
         worker = self._fleet.worker(record.incarnation)
-        if worker is None or not worker.snapshot_store:
+        if worker is None or not record.snapshots_at(worker):
             return False
         if time.monotonic() < self._mistrusted_until.get(record.incarnation, 0.0):
             return False

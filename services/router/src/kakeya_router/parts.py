@@ -136,6 +136,7 @@ class Parts:
             self.tasks,
             lanes,
             snapshotting,
+            closing,
             lease_seconds=settings.operation_lease_seconds,
             retention=retention,
         )

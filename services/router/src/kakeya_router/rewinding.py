@@ -112,7 +112,7 @@ class Rewinding:
             if length and not past.is_reachable(read, length):
                 if lane_rewinds is None:
                     raise past.not_reachable(read, length)
-                if worker is not None and worker.snapshot_store:
+                if worker is not None and record.snapshots_at(worker):
                     new = new or await self._snapshotting.write(record, 0)
                     kept, store = (new,), worker.snapshot_store
             reply = await self._store.rewind(record, operation.claim, length, kept, store, lane_rewinds)

@@ -77,6 +77,7 @@ class RuntimeService(runtime_pb2_grpc.RuntimeServiceServicer):
             eos_token_ids=request.eos_token_ids,
             ttl_seconds=request.ttl_seconds if request.HasField("ttl_seconds") else None,
             inexact_resume=request.inexact_resume,
+            ephemeral=request.ephemeral,
         )
         return api.ForkSessionResponse(session=await self.CreateSession(create, context))
 
@@ -98,8 +99,9 @@ class RuntimeService(runtime_pb2_grpc.RuntimeServiceServicer):
 
     async def CloseSession(self, request: api.CloseSessionRequest, context: Context) -> api.CloseSessionResponse:
         with self._gate.inside(frees=True):
-            record = await self._session(request.session_id)
-            final_length = await self._sessions.close(record.session_id)
+            ownership.check_issued(request.session_id)
+            _observe(request.session_id)
+            final_length = await self._sessions.close(request.session_id, own=True)
         tracing.annotate(history_length=final_length)
         return api.CloseSessionResponse(final_history_length=final_length)
 
@@ -230,6 +232,7 @@ class RuntimeService(runtime_pb2_grpc.RuntimeServiceServicer):
             token_count=done.generated_token_count,
         )
         yield generation.done(done, operation.op_id, sampling.seed, capped=max_tokens < request.max_tokens)
+        await self._operations.closed(operation)
 
 
 def _observe(session_id: str) -> None:

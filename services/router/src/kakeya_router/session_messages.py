@@ -28,6 +28,7 @@ def created(record: SessionRecord) -> api.CreateSessionResponse:
         vocab_size=record.vocab_size,
         history_length=record.history_length,
         kv_live_bytes=record.kv_live_bytes,
+        ephemeral=record.ephemeral,
     )
 
 

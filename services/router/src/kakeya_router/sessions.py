@@ -1,5 +1,6 @@
 """Sessions as a whole: made once for each request, closed by whoever may."""
 
+import asyncio
 from collections.abc import Collection, Sequence
 
 import structlog
@@ -13,7 +14,7 @@ from kakeya_router.sharing import Sharing
 from kakeya_router.sources import Sources
 from kakeya_router.store.keys import pool_of
 from kakeya_router.store.limits import Limits
-from kakeya_router.store.records import SessionRecord, WorkerRecord
+from kakeya_router.store.records import SessionRecord, State, WorkerRecord
 from kakeya_router.store.session_changes import Cause
 from kakeya_router.store.session_store import SessionStore
 from kakeya_router.store.worker_store import WorkerStore
@@ -21,6 +22,9 @@ from kakeya_router.wanted import Wanted, digest
 from kakeya_stubs.v1.runtime_pb2 import CreateSessionRequest
 
 _log = structlog.get_logger()
+
+# While a session closes, which takes its worker a step.
+_LOOK_SECONDS = 0.005
 
 
 class Sessions:
@@ -88,18 +92,39 @@ class Sessions:
             if record is not None:
                 return record
 
-    async def close(self, session_id: str) -> int:
-        """Closes a session, also in the middle of an operation; returns the final history length.
+    async def close(self, session_id: str, *, own: bool = False) -> int:
+        """Closes a session, also in the middle of an operation, or one that closed itself a moment ago.
+
+        Returns the final history length.
+
+        Args:
+            own: only one of the caller's.
 
         Raises:
             SessionNotFound, StoreUnavailable
         """
         record = await self._store.get(session_id)
+        if record is not None and own:
+            ownership.callers_own(record)
         closing = self._closing.close(record, Cause.REQUEST) if record is not None else None
         length = await self._tasks.complete(closing) if closing is not None else None
         if length is None:
-            raise refusals.not_found()
+            length = await self._closed_itself(session_id, own=own)
         _log.info("session closed", session_id=session_id, history_length=length)
+        return length
+
+    async def _closed_itself(self, session_id: str, *, own: bool) -> int:
+        """Waits until a session that lived for one answer has given its lane back; raises as `close`."""
+        while (record := await self._store.get(session_id)) is not None and record.ephemeral:
+            if record.state is not State.CLOSING:
+                break
+            await asyncio.sleep(_LOOK_SECONDS)
+        closed = await self._store.closed(session_id)
+        if closed is None:
+            raise refusals.not_found()
+        length, tenant = closed
+        if own and tenant != callers.current().tenant:
+            raise refusals.not_found()
         return length
 
     async def expire(self, record: SessionRecord) -> None:

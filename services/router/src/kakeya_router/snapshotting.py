@@ -105,7 +105,7 @@ class Snapshotting:
             self._tasks.start(self._look_and_consider(record, journal_length, is_turn=is_turn, mark=mark))
         elif record.session_id in self._writing:
             self._writing[record.session_id] |= is_turn
-        elif worker.snapshot_store:
+        elif record.snapshots_at(worker):
             self._consider(record, worker, journal_length, is_turn=is_turn, mark=mark)
 
     async def _look_and_consider(
@@ -129,7 +129,7 @@ class Snapshotting:
         A Generate that was let in is not ended by it.
         """
         worker = self._fleet.worker(record.incarnation)
-        if worker is None or not worker.snapshot_store:
+        if worker is None or not record.snapshots_at(worker):
             return
         since = max(record.journal_start, _newest(record, worker))  # between the two newest snapshots there are no more
         if record.journal_length - since + num_tokens > self.journal_tokens:

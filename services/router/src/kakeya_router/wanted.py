@@ -124,6 +124,7 @@ class Wanted:
             fingerprint=worker.fingerprint,
             model_digest=worker.model_digest,
             inexact_resume=self.inexact_resume,
+            ephemeral=request.ephemeral,
             vocab_size=worker.vocab_size,
             tenant=self.caller.tenant,
             key_id=self.caller.key_id,

@@ -280,6 +280,28 @@ async def test_closing_a_session_that_is_gone_is_no_error(client: AsyncClient, r
     assert await session.close() is None
 
 
+async def test_a_session_for_one_answer_that_is_left_is_closed(client: AsyncClient, runtime: ScriptedRuntime) -> None:
+    async with await client.create_session(ephemeral=True) as session:
+        generation = session.turn([1, 2], max_tokens=3)
+        assert await generation.next_token() == 3
+        generation.cancel()
+    assert (runtime.sessions, len(runtime.requests["CloseSession"])) == ({}, 1)
+
+
+async def test_a_session_for_one_answer_is_closed_by_its_answer(client: AsyncClient, runtime: ScriptedRuntime) -> None:
+    async with await client.create_session(ephemeral=True) as session:
+        assert len(await session.turn([1, 2], max_tokens=3).all()) == 3
+    assert runtime.sessions == {}
+    assert (await session.close(), len(runtime.requests["CloseSession"])) == (5, 0)
+
+
+async def test_an_older_router_does_not_close_it(client: AsyncClient, runtime: ScriptedRuntime) -> None:
+    runtime.closes_itself = False
+    async with await client.create_session(ephemeral=True) as session:
+        await session.turn([1, 2], max_tokens=3).all()
+    assert (session.ephemeral, runtime.sessions, len(runtime.requests["CloseSession"])) == (False, {}, 1)
+
+
 async def test_a_failure_to_close_is_not_hidden(client: AsyncClient, runtime: ScriptedRuntime) -> None:
     runtime.before["CloseSession"].append(fails("INTERNAL"))
     with pytest.raises(kakeya.Internal):

@@ -130,6 +130,7 @@ class CreateSessionRequest(_message.Message):
     FORK_FROM_FIELD_NUMBER: _builtins.int
     FINGERPRINT_FIELD_NUMBER: _builtins.int
     INEXACT_RESUME_FIELD_NUMBER: _builtins.int
+    EPHEMERAL_FIELD_NUMBER: _builtins.int
     client_label: _builtins.str
     """One line of text for the operator's eyes; at most 256 bytes, unless the router is told otherwise."""
     model: _builtins.str
@@ -159,6 +160,14 @@ class CreateSessionRequest(_message.Message):
     that serves the same model (equal config and weights), such as another backend, where none of its own has room.
     Tokens that were delivered stay as they are; later ones may differ. Of a fork whose source has it: set in any case.
     """
+    ephemeral: _builtins.bool
+    """The session is for one answer. It is closed when its Generate has ended: with `done` (the stream's end says that its
+    lane is free), by a cancel or a broken stream, or by an error that the client cannot go on from; not while its router
+    shuts down, is lost, or has no Redis. For a minute CloseSession then still answers with the final history length; every
+    other call is NOT_FOUND. No snapshot of it is written: after its worker was lost it is had again from the journal as
+    long as that holds all of its history, else it is WORKER_LOST. Forks of it are sessions of their own, for one answer
+    only where they say so.
+    """
     @_builtins.property
     def eos_token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Generation stops after one of these. The EOS token is sent, counted and part of history."""
@@ -185,10 +194,11 @@ class CreateSessionRequest(_message.Message):
         fork_from: Global___ForkPoint | None = ...,
         fingerprint: _builtins.str = ...,
         inexact_resume: _builtins.bool = ...,
+        ephemeral: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_pin", b"_pin", "_sink", b"_sink", "_ttl_seconds", b"_ttl_seconds", "_window", b"_window", "fork_from", b"fork_from", "pin", b"pin", "sink", b"sink", "ttl_seconds", b"ttl_seconds", "window", b"window"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_pin", b"_pin", "_sink", b"_sink", "_ttl_seconds", b"_ttl_seconds", "_window", b"_window", "client_label", b"client_label", "eos_token_ids", b"eos_token_ids", "fingerprint", b"fingerprint", "fork_from", b"fork_from", "inexact_resume", b"inexact_resume", "model", b"model", "on_overflow", b"on_overflow", "pin", b"pin", "request_id", b"request_id", "sink", b"sink", "ttl_seconds", b"ttl_seconds", "window", b"window"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_pin", b"_pin", "_sink", b"_sink", "_ttl_seconds", b"_ttl_seconds", "_window", b"_window", "client_label", b"client_label", "eos_token_ids", b"eos_token_ids", "ephemeral", b"ephemeral", "fingerprint", b"fingerprint", "fork_from", b"fork_from", "inexact_resume", b"inexact_resume", "model", b"model", "on_overflow", b"on_overflow", "pin", b"pin", "request_id", b"request_id", "sink", b"sink", "ttl_seconds", b"ttl_seconds", "window", b"window"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__pin: _TypeAlias = _typing.Literal["pin"]  # noqa: Y015
     _WhichOneofArgType__pin: _TypeAlias = _typing.Literal["_pin", b"_pin"]  # noqa: Y015
@@ -257,6 +267,7 @@ class CreateSessionResponse(_message.Message):
     VOCAB_SIZE_FIELD_NUMBER: _builtins.int
     HISTORY_LENGTH_FIELD_NUMBER: _builtins.int
     KV_LIVE_BYTES_FIELD_NUMBER: _builtins.int
+    EPHEMERAL_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     model: _builtins.str
     sink: _builtins.int
@@ -277,6 +288,8 @@ class CreateSessionResponse(_message.Message):
     history_length: _builtins.int
     """0, but for a session that branched off from another (CreateSessionRequest.fork_from)."""
     kv_live_bytes: _builtins.int
+    ephemeral: _builtins.bool
+    """It closes itself (CreateSessionRequest.ephemeral). A router of an older version does not say so, and closes nothing."""
     def __init__(
         self,
         *,
@@ -290,10 +303,11 @@ class CreateSessionResponse(_message.Message):
         vocab_size: _builtins.int = ...,
         history_length: _builtins.int = ...,
         kv_live_bytes: _builtins.int = ...,
+        ephemeral: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["exact", b"exact", "fingerprint", b"fingerprint", "history_length", b"history_length", "kv_live_bytes", b"kv_live_bytes", "model", b"model", "reserved_bytes", b"reserved_bytes", "session_id", b"session_id", "sink", b"sink", "vocab_size", b"vocab_size", "window", b"window"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ephemeral", b"ephemeral", "exact", b"exact", "fingerprint", b"fingerprint", "history_length", b"history_length", "kv_live_bytes", b"kv_live_bytes", "model", b"model", "reserved_bytes", b"reserved_bytes", "session_id", b"session_id", "sink", b"sink", "vocab_size", b"vocab_size", "window", b"window"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -955,11 +969,13 @@ class ForkSessionRequest(_message.Message):
     EOS_TOKEN_IDS_FIELD_NUMBER: _builtins.int
     TTL_SECONDS_FIELD_NUMBER: _builtins.int
     INEXACT_RESUME_FIELD_NUMBER: _builtins.int
+    EPHEMERAL_FIELD_NUMBER: _builtins.int
     client_label: _builtins.str
     """The rest as in CreateSessionRequest."""
     request_id: _builtins.str
     ttl_seconds: _builtins.int
     inexact_resume: _builtins.bool
+    ephemeral: _builtins.bool
     @_builtins.property
     def source(self) -> Global___ForkPoint: ...
     @_builtins.property
@@ -973,10 +989,11 @@ class ForkSessionRequest(_message.Message):
         eos_token_ids: _abc.Iterable[_builtins.int] | None = ...,
         ttl_seconds: _builtins.int | None = ...,
         inexact_resume: _builtins.bool = ...,
+        ephemeral: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_ttl_seconds", b"_ttl_seconds", "source", b"source", "ttl_seconds", b"ttl_seconds"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_ttl_seconds", b"_ttl_seconds", "client_label", b"client_label", "eos_token_ids", b"eos_token_ids", "inexact_resume", b"inexact_resume", "request_id", b"request_id", "source", b"source", "ttl_seconds", b"ttl_seconds"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_ttl_seconds", b"_ttl_seconds", "client_label", b"client_label", "eos_token_ids", b"eos_token_ids", "ephemeral", b"ephemeral", "inexact_resume", b"inexact_resume", "request_id", b"request_id", "source", b"source", "ttl_seconds", b"ttl_seconds"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__ttl_seconds: _TypeAlias = _typing.Literal["ttl_seconds"]  # noqa: Y015
     _WhichOneofArgType__ttl_seconds: _TypeAlias = _typing.Literal["_ttl_seconds", b"_ttl_seconds"]  # noqa: Y015

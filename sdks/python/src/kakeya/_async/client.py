@@ -91,6 +91,7 @@ class AsyncClient:
         on_overflow: OverflowPolicy | Literal["evict", "refuse"] | None = None,
         fingerprint: str | None = None,
         inexact_resume: bool = False,
+        ephemeral: bool = False,
         ttl_seconds: int | None = None,
         fork_from: AsyncSession | str | None = None,
         boundary: int | None = None,
@@ -112,6 +113,9 @@ class AsyncClient:
             inexact_resume: after its worker was lost, or it was parked or moved, it may go on with a worker of another
                 fingerprint that serves the same model, such as another backend, where none of its own has room. Tokens
                 that have arrived stay as they are; it is not exact from then on. A fork has it where its source does.
+            ephemeral: for one answer: the runtime closes it when its first generation has ended, also by a cancel or
+                an error, and never writes it to a snapshot store. A broken connection ends it, too; a lost router does
+                not. A fork is for one answer only where it says so itself.
             ttl_seconds: idle time after which the session expires; None takes the router's.
             fork_from: a session, or the id of one, with whose history the new one begins: its KV is copied, not
                 computed. Model, sink, window and on_overflow are the source's; EOS tokens too, unless some are given.
@@ -139,6 +143,7 @@ class AsyncClient:
         )
         fill(request, client_label=label, model=model, sink=sink, window=window, pin=pin, ttl_seconds=ttl_seconds)
         fill(request, on_overflow=overflow_policy(on_overflow), fingerprint=fingerprint, inexact_resume=inexact_resume)
+        request.ephemeral = ephemeral
         retry = Retry(
             self._calls.deadline(timeout_seconds, extra_seconds=wait_for_capacity_seconds),
             max_attempts=self._calls.max_attempts,

@@ -31,6 +31,7 @@ class AsyncSession:
             runs within one fingerprint.
         fingerprint: digest of all that the bits depend on, beside tokens, sink and window.
         vocab_size: of the model.
+        ephemeral: the runtime closes it when its generation has ended.
         (All but the id are None on a session that was attached to.)
     """
 
@@ -50,6 +51,7 @@ class AsyncSession:
         self.exact = opened.exact if opened else None
         self.fingerprint = opened.fingerprint if opened else None
         self.vocab_size = opened.vocab_size if opened else None
+        self.ephemeral = opened.ephemeral if opened else None
         self._calls = calls
         self._check_history = check_history
         self._history = AsyncHistory(calls, session_id, opened.history_length if opened else None, check_history)
@@ -228,9 +230,11 @@ class AsyncSession:
         """Frees the session's lane; a running operation ends with SessionClosed. Raises KakeyaError.
 
         Returns:
-            The final history length; None if the runtime did not have the session any more. The second time
-            nothing happens and the answer is the same.
+            The final history length; None if the runtime did not have the session any more. The second time, and of
+            an ephemeral session that has answered, nothing happens and the answer is the same.
         """
+        if self.ephemeral and self._history.has_answer:
+            self._is_closed, self._final_length = True, self._history.length
         if self._is_closed:
             return self._final_length
         request = runtime_pb2.CloseSessionRequest(session_id=self.id)

@@ -195,7 +195,7 @@ class Generation:
     def _finish(self, call: StreamCall, done: runtime_pb2.GenerateDone) -> None:
         self._call = None
         self.done = GenerateResult.from_wire(done)
-        self._history.settled(done.history_length)
+        self._history.answered(done.history_length)
         call.span.describe(done)
         with suppress(KakeyaError):  # nothing that befalls the connection now can change the result
             call.read()

@@ -25,6 +25,7 @@ class History:
     Attributes:
         length: as above. It is None while an operation runs, and afterwards unless that succeeded.
         settle_until: until then (`time.monotonic`) an operation of ours may still be being stopped.
+        has_answer: a generation has come to its end.
     """
 
     def __init__(self, calls: Calls, session_id: str, length: int | None, check: bool) -> None:
@@ -33,6 +34,7 @@ class History:
         self._session_id = session_id
         self._check = check
         self.settle_until = 0.0
+        self.has_answer = False
 
     @property
     def expected(self) -> int | None:
@@ -72,6 +74,11 @@ class History:
         """An operation ended and the session has this many tokens."""
         self.length = length
         self.settle_until = 0.0
+
+    def answered(self, length: int) -> None:
+        """A generation has come to its end, and the session has this many tokens."""
+        self.settled(length)
+        self.has_answer = True
 
     def lost(self, error: BaseException) -> None:
         """An operation ended with an error, on the runtime's side or on this."""

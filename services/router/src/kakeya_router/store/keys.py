@@ -76,6 +76,10 @@ class PoolKeys:
         """Hash: the session's running operation; that it exists is the session's busy flag."""
         return self._key(f"op:{session_id}")
 
+    def closed(self, session_id: str) -> str:
+        """String: "LENGTH TENANT" of a session that lived for one answer; lives a minute from its end."""
+        return self._key(f"closed:{session_id}")
+
     def request(self, tenant: str, request_id: str) -> str:
         """String: the session that a tenant's CreateSession request made; lives 10 minutes."""
         return self._key(f"request:{tenant}:{request_id}")

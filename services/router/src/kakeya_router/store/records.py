@@ -141,6 +141,7 @@ class SessionRecord(Hash):
         pin: as asked for, or UNSET; once open, `sink` covers it.
         exact, fingerprint: the worker's; once it has gone on under another fingerprint, `exact` is False for good.
         model_digest: of the model; empty: not known.
+        ephemeral: it is closed when its first Generate has ended, and has no snapshots.
         inexact_resume: it may be had again under another fingerprint of the model.
         history_length: what the worker has committed, as it last said; `kv_live_bytes` and `retained` with it.
         journal_length: tokens of the history, of which the lane may lack the last: they are journaled first.
@@ -184,6 +185,7 @@ class SessionRecord(Hash):
     fingerprint: str = ""
     model_digest: str = ""
     inexact_resume: bool = False
+    ephemeral: bool = False
     tenant: str = ""
     key_id: str = ""
     label: str = ""
@@ -238,6 +240,10 @@ class SessionRecord(Hash):
     def is_recoverable(self) -> bool:
         """Whether it can be had again when its lane is gone."""
         return self.journal_start == 0 or bool(self.snapshots)
+
+    def snapshots_at(self, worker: WorkerRecord) -> bool:
+        """Whether it can be written into the worker's snapshot store."""
+        return bool(worker.snapshot_store) and not self.ephemeral
 
     @property
     def holds_lane(self) -> bool:

@@ -15,6 +15,8 @@ from kakeya_router.store.session_lists import Retention, SessionLists
 from kakeya_router.store.session_replies import Glance, Reply
 
 _REQUEST_TTL_MS = 600_000
+# As long as the client of a session that has closed itself may take to close it.
+_CLOSED_TTL_MS = 60_000
 
 
 class SessionStore:
@@ -230,7 +232,8 @@ class SessionStore:
             now_first = int(field or 0)
         return unpack(packed) if start >= first else []
 
-    async def end_operation(self, record: SessionRecord, claim: str, end: LaneAtRest) -> Reply:
+    async def end_operation(self, record: SessionRecord, claim: str, end: LaneAtRest, *, closes: bool = False) -> Reply:
+        """`closes`: a session that lives for one answer ends with this one, and is claimed as `begin_close` does."""
         return await self._run(
             "end_operation",
             record,
@@ -241,6 +244,9 @@ class SessionStore:
             end.retained,
             end.journal_length,
             pack(end.token_ids),
+            int(closes),
+            self._router_id,
+            self._lane_lease_ms,
         )
 
     async def release_operation(self, record: SessionRecord, claim: str) -> Reply:
@@ -404,7 +410,20 @@ class SessionStore:
 
     async def delete(self, record: SessionRecord, claim: str, history_length: int) -> Reply:
         """`history_length` is the final one."""
-        return await self._run("delete_session", record, claim, history_length)
+        closed = PoolKeys(record.pool).closed(record.session_id)
+        return await self._run("delete_session", record, claim, history_length, _CLOSED_TTL_MS, more_keys=(closed,))
+
+    async def closed(self, session_id: str) -> tuple[int, str] | None:
+        """Final history length and tenant of a session that lived for one answer, for a minute; None: not known."""
+        pool = pool_of(session_id)
+        if pool is None:
+            return None
+        key = PoolKeys(pool).closed(session_id)
+        found = await self._redis.call(lambda redis: redis.get(key))
+        if not found:
+            return None
+        length, _, tenant = found.partition(" ")
+        return int(length), tenant
 
     async def _run(
         self, script: str, record: SessionRecord, *arguments: Argument, more_keys: Sequence[str] = ()

@@ -1,5 +1,4 @@
--- Takes the session for good, also from a running operation. Should this router vanish before delete_session,
--- the reaper closes the session again once the lease has lapsed.
+-- Takes the session for good, also from a running operation.
 -- KEYS    session, operation, worker, sessions, expiry, request, usage, queue, waiters, idle, tokens, journal
 -- ARGV    session_id, claim, router, lease_ms,
 --         cause: 'request' (a client's CloseSession), 'expiry' (the reaper), 'abandon' (the CreateSession that
@@ -33,17 +32,10 @@ elseif state == 'closing' or (state == 'opening' and cause == 'request') then
 elseif cause == 'abandon' and (state == 'open' or state == 'parked') and redis.call('HGET', KEYS[1], 'shared') == '1' then
   return {'kept'}
 end
-redis.call('HSET', KEYS[1], 'state', 'closing')
 -- What the operation that is closed with it has used is charged when the final length is known.
 local running = redis.call('HMGET', KEYS[2], 'start_length', 'tokens_per_minute')
-redis.call('DEL', KEYS[2])
-redis.call('HSET', KEYS[2], 'claim', claim, 'kind', 'close', 'router', router, 'lease_until_ms', now + lease_ms)
+claim_for_good(claim, router, lease_ms, now)
 if running[1] then
   redis.call('HSET', KEYS[2], 'start_length', running[1], 'tokens_per_minute', running[2] or 0)
-end
-redis.call('ZADD', KEYS[5], now + lease_ms, session_id)
-redis.call('ZREM', KEYS[10], session_id)
-if redis.call('GET', KEYS[6]) == session_id then
-  redis.call('DEL', KEYS[6])
 end
 return {'claimed', record}

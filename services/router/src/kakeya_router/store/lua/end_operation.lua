@@ -1,8 +1,10 @@
 -- Ends an operation, writes through what the worker has committed, and charges it.
 -- KEYS    session, operation, worker, sessions, expiry, request, usage, queue, waiters, idle, tokens, journal
 -- ARGV    session_id, claim, epoch, history_length, kv_live_bytes and retained of the lane,
---         start and tokens: what was generated and is not journaled yet, as extend_journal.lua takes it
+--         start and tokens: what was generated and is not journaled yet, as extend_journal.lua takes it,
+--         closes: whether a session that lives for one answer ends with it (1 or 0), router and lease_ms of its closing
 -- returns 'ended'
+--         {'closing', record} ended, and claimed for good: it is to be closed under the operation's claim
 --         'gone'      closed, lost, taken over or under another lease; nothing is changed
 --         'regressed' the committed position fell (INV-2); nothing is changed
 --         'unknown'   the lane ends beyond the journal and those tokens, or a rewind took it back and the history not;
@@ -11,6 +13,9 @@ local record = redis.call('HMGET', KEYS[1], 'epoch', 'incarnation', 'history_len
 local operation = redis.call('HMGET', KEYS[2], 'claim', 'start_length', 'tokens_per_minute', 'kind')
 if operation[1] ~= ARGV[2] or record[1] ~= ARGV[3] then
   return 'gone'
+end
+if operation[4] == 'close' then  -- by an attempt whose answer was lost
+  return {'closing', redis.call('HGETALL', KEYS[1])}
 end
 local history_length = tonumber(ARGV[4])
 if history_length < tonumber(record[3]) then
@@ -33,6 +38,10 @@ end
 charge(operation[2], operation[3], journal_length, now)
 if operation[4] == 'generate' and journal_length > tonumber(operation[2]) then
   add_boundary(journal_length)
+end
+if ARGV[9] == '1' and operation[4] == 'generate' and redis.call('HGET', KEYS[1], 'ephemeral') == '1' then
+  claim_for_good(ARGV[2], ARGV[10], ARGV[11], now)
+  return {'closing', redis.call('HGETALL', KEYS[1])}
 end
 redis.call('DEL', KEYS[2])
 redis.call('ZADD', KEYS[5], now + record[5], ARGV[1])

@@ -12,7 +12,8 @@ if not length then
   return {'gone'}
 end
 local worker = redis.call('HMGET', KEYS[3], 'incarnation', 'snapshot_store')
-if worker[1] and (worker[2] or '') == '' then
+local is_in_no_snapshot = (worker[2] or '') == '' or redis.call('HGET', KEYS[1], 'ephemeral') == '1'
+if worker[1] and is_in_no_snapshot then
   trim_journal(length - ARGV[6])
 end
 return {'extended', length}

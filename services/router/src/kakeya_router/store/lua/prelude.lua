@@ -166,6 +166,19 @@ local function park()
   redis.call('ZREM', KEYS[10], ARGV[1])
 end
 
+-- Claims a session script's session for good; should its router vanish before delete_session, the reaper closes it again
+-- once the lease has lapsed.
+local function claim_for_good(claim, router, lease_ms, now)
+  redis.call('HSET', KEYS[1], 'state', 'closing')
+  redis.call('DEL', KEYS[2])
+  redis.call('HSET', KEYS[2], 'claim', claim, 'kind', 'close', 'router', router, 'lease_until_ms', now + lease_ms)
+  redis.call('ZADD', KEYS[5], now + lease_ms, ARGV[1])
+  redis.call('ZREM', KEYS[10], ARGV[1])
+  if redis.call('GET', KEYS[6]) == ARGV[1] then
+    redis.call('DEL', KEYS[6])
+  end
+end
+
 -- Adds tokens, of 4 bytes each, to the journal of a session script's session; the first has the history index `start`.
 -- Those that are in it already, by an attempt whose answer was lost, are skipped; it may have more. With the last token of
 -- an append the session remembers it, so that its repetition is recognised.

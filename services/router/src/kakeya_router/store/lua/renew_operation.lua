@@ -1,8 +1,9 @@
 -- Renews an operation's lease; a session with a running operation does not expire.
 -- KEYS    session, operation, worker, sessions, expiry, request, usage, queue, waiters, idle, tokens, journal
 -- ARGV    session_id, claim, lease_ms
--- returns 'renewed' | 'gone' (closed, lost or taken over)
-if redis.call('HGET', KEYS[2], 'claim') ~= ARGV[2] then
+-- returns 'renewed' | 'gone' (over, closed, lost or taken over)
+local operation = redis.call('HMGET', KEYS[2], 'claim', 'kind')
+if operation[1] ~= ARGV[2] or operation[2] == 'close' then
   return 'gone'
 end
 local now = now_ms()
