@@ -51,7 +51,7 @@ class AnswerText:
     """Tokens in, pieces of text out.
 
     Args:
-        stop_texts: looked for in the whole answer, thoughts included.
+        stop_texts: looked for in the content; thoughts that are told apart may hold them.
         splits_reasoning: whether thoughts are told apart from the content.
         begins_in_thought: the prompt has opened the thoughts already.
 
@@ -73,7 +73,8 @@ class AnswerText:
         self._stops = StopTexts(stop_texts)
         self._reasoning = ReasoningSplit(splits_reasoning, begins_in_thought)
         self._length = 0  # characters that came out of the detokenizer
-        self._num_given = 0  # those of them that were given out
+        self._num_given = 0  # those of them that were given out, or left out as a tag is
+        self._num_kept_back = 0  # of the content: may become a stop text, or is behind where one began
         self._waiting: deque[Likelihood] = deque()
 
     @property
@@ -92,14 +93,15 @@ class AnswerText:
 
     def _piece(self, text: str, *, is_last: bool) -> Delta:
         self._length += len(text)
-        certain = self._stops.push(text)
+        reasoning, answer = self._reasoning.push(text)
         if is_last:
-            certain += self._stops.flush()
-        self._num_given += len(certain)
-        reasoning, content = self._reasoning.push(certain)
-        if is_last or self.is_stopped:
             rest = self._reasoning.flush()
-            reasoning, content = reasoning + rest[0], content + rest[1]
+            reasoning, answer = reasoning + rest[0], answer + rest[1]
+        content = self._stops.push(answer)
+        if is_last:
+            content += self._stops.flush()
+        self._num_kept_back += len(answer) - len(content)
+        self._num_given = self._length - self._reasoning.num_held - self._num_kept_back
         return Delta(content, reasoning, tuple(self._begun(is_last=is_last)))
 
     def _begun(self, *, is_last: bool) -> Iterable[Likelihood]:

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from kakeya_http_shim.fields import INTEGRAL, OnlyFalse, OnlyWith, RequestModel, honoured, without_effect
-from kakeya_http_shim.generation_fields import GenerationFields, MetadataText, NumTokens
+from kakeya_http_shim.generation_fields import GenerationFields, MetadataText, NumTokens, Stop
 from kakeya_http_shim.messages import MAX_MESSAGES, Message
 from kakeya_shared.generation_limits import MAX_LOGPROBS
 
@@ -28,6 +28,11 @@ class ChatRequest(GenerationFields):
     max_tokens: NumTokens | None = honoured(None, "the server's --default-max-tokens by default")
     max_completion_tokens: NumTokens | None = honoured(
         None, "the newer name of max_tokens; where both are given, the smaller holds"
+    )
+    stop: Stop | None = honoured(
+        None,
+        "up to 4 texts, found across token borders, not in the answer; they are for the answer only: what a model "
+        "thinks before it, in `reasoning_content`, may hold them",
     )
     logprobs: bool | None = honoured(None, "log-probabilities of the raw logits, before temperature and penalties")
     top_logprobs: Annotated[int, Field(ge=0, le=MAX_LOGPROBS), INTEGRAL] | None = honoured(

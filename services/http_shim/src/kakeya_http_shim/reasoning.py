@@ -30,6 +30,11 @@ class ReasoningSplit:
         self._held = ""  # may still become a tag
         self._blank = ""  # white space at the start
 
+    @property
+    def num_held(self) -> int:
+        """Characters that came in and of which nothing is certain yet."""
+        return len(self._blank) + len(self._held)
+
     def push(self, text: str) -> tuple[str, str]:
         """The thought and the answer in it, as far as that is certain."""
         thought = answer = ""
