@@ -8,6 +8,7 @@ import sys
 import tempfile
 import time
 import uuid
+from collections.abc import Sequence
 from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
@@ -28,6 +29,9 @@ class UpProcess:
     The processes it starts are known by a mark in their environment, and Redis, which writes its title over that, by
     its working directory: the data directory.
 
+    Args:
+        ignored: signals that are ignored when it starts, as by nohup.
+
     HTTP is left out unless a flag asks for it: its default port would be the same for all.
 
     Attributes:
@@ -35,7 +39,13 @@ class UpProcess:
         http: where HTTP is, "" without it.
     """
 
-    def __init__(self, *flags: str, environment: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        *flags: str,
+        environment: dict[str, str] | None = None,
+        cwd: Path | None = None,
+        ignored: Sequence[signal.Signals] = (),
+    ) -> None:
         self._mark = uuid.uuid4().hex
         self._temporary = tempfile.mkdtemp(prefix="up")
         self._places = (self._temporary, *(value for flag, value in pairwise(flags) if flag == "--data-dir"))
@@ -43,8 +53,10 @@ class UpProcess:
         self.http = ""
         self.output = ""
         self.errors = ""
+        ignoring = "".join(f"trap '' {number:d}; " for number in ignored)
         self._popen = subprocess.Popen(
-            [sys.executable, "-m", "kakeya", "up", *flags],
+            ["sh", "-c", f'{ignoring}exec "$@"', "sh", sys.executable, "-P", "-m", "kakeya", "up", *flags],
+            cwd=cwd,
             env=os.environ | _WITHOUT_HTTP | {_MARK: self._mark, "TMPDIR": self._temporary} | (environment or {}),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -39,6 +39,11 @@ def main(argv: list[str]) -> int:
     except TlsError as error:
         print(f"kakeya health: error: {error}", file=sys.stderr)
         return EXIT_USAGE
+    try:
+        arguments.address.encode()
+    except UnicodeEncodeError:
+        print(f"kakeya health: error: {arguments.address!a} is not HOST:PORT", file=sys.stderr)
+        return EXIT_USAGE
     credentials = None if tls is None else tls.credentials()
     status = check(arguments.address, arguments.service, arguments.timeout_seconds, credentials)
     if status == "UNAVAILABLE" and (variable := proxies.variable(arguments.address)):

@@ -3,6 +3,7 @@
 An entry point names a callable without arguments that returns the directory of a checkpoint in the Hub's layout.
 """
 
+import os
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -40,6 +41,6 @@ def resolve(model: str) -> str:
     Raises:
         PluginError: such a model is installed and its package is broken.
     """
-    if model in names() and not (Path(model).expanduser() / "config.json").is_file():
+    if model in names() and not os.path.isfile(os.path.join(os.path.expanduser(model), "config.json")):
         return str(directory(model))
     return model

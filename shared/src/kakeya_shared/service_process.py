@@ -5,11 +5,18 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable
 
+import structlog
+
 from kakeya_shared import logs, tracing
 from kakeya_shared.signals import heed
 
 EXIT_CONFIG = 78
 """sysexits.h EX_CONFIG: the same start would fail again, so a supervisor need not try."""
+
+
+EXIT_FAILURE = 1
+
+_log = structlog.get_logger()
 
 
 class StartError(Exception):
@@ -20,18 +27,30 @@ def run(service: str, log_level: str, program: Callable[[asyncio.Event], Awaitab
     """Runs `program(stop)` with logs and tracing set up; `stop` is set by SIGINT or SIGTERM.
 
     Returns:
-        The process's exit status: 0, or EXIT_CONFIG after a StartError, whose message is the last line printed.
+        The process's exit status: 0, EXIT_CONFIG after a StartError, whose message is the last line printed, or
+        EXIT_FAILURE where the system refuses something that nobody has foreseen, which is logged.
     """
     logs.configure(service, log_level)
-    tracing.configure(service)
+    try:
+        tracing.configure(service)
+    except ValueError as error:
+        return _refuse(service, f"OTEL_EXPORTER_OTLP_ENDPOINT is not a URL: {error}")
     try:
         asyncio.run(_until_signalled(program))
     except StartError as error:
-        print(f"kakeya {service}: error: {error}", file=sys.stderr, flush=True)
-        return EXIT_CONFIG
+        return _refuse(service, str(error))
+    except (OSError, UnicodeError):
+        _log.critical("the system refused something", exc_info=True)
+        return EXIT_FAILURE
     finally:
         tracing.shut_down()
     return 0
+
+
+def _refuse(service: str, reason: str) -> int:
+    line = "".join(letter if letter.isprintable() else f"\\x{ord(letter):02x}" for letter in reason)
+    print(f"kakeya {service}: error: {line}", file=sys.stderr, flush=True)
+    return EXIT_CONFIG
 
 
 async def _until_signalled(program: Callable[[asyncio.Event], Awaitable[None]]) -> None:

@@ -41,7 +41,11 @@ def wanted(environment: Mapping[str, str] = os.environ) -> bool:
 
 
 def configure(service: str) -> None:
-    """Exports this process's spans as `service`, if the environment asks for it; else spans cost nothing."""
+    """Exports this process's spans as `service`, if the environment asks for it; else spans cost nothing.
+
+    Raises:
+        ValueError: what it says is not the URL of a collector.
+    """
     if not wanted():
         return
     # Whoever names the service in OTEL_SERVICE_NAME or OTEL_RESOURCE_ATTRIBUTES has the last word.

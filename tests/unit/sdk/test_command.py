@@ -1,14 +1,16 @@
 """The `kakeya` command: finding and running subcommands."""
 
+import importlib
 import os
 import runpy
 import sys
 from importlib.metadata import EntryPoint, version
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from kakeya.cli import commands, main
+from kakeya.cli import commands, main, streams
 
 MODULES = {
     "greet": "SUMMARY = 'say hello'\ndef main(argv):\n    print('hello', *argv)\n    return 3\n",
@@ -104,3 +106,46 @@ def test_the_module_is_the_command(capsys: pytest.CaptureFixture[str], monkeypat
 def test_chat_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     assert commands.summary(commands.find()["chat"]) == "talk with a model in the terminal"
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        ("OSError(28, 'No space left on device')", "No space left on device"),
+        ("PermissionError(13, 'Permission denied', b'/a\\nb')", r"/a\x0ab: Permission denied"),
+        ("OSError('of a library')", "of a library"),
+        ("UnicodeError('no text')", "no text"),
+    ],
+)
+def test_what_the_system_refuses_is_one_line(
+    error: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "command_greet.py").write_text(f"SUMMARY = ''\ndef main(argv):\n    raise {error}\n")
+    sys.modules.pop("command_greet", None)
+    importlib.invalidate_caches()
+    with (tmp_path / "output").open("w") as output:
+        monkeypatch.setattr(sys, "stdout", output)
+        assert main.main(["greet"]) == 1
+        assert capsys.readouterr().err == f"kakeya greet: error: {says}\n"
+        monkeypatch.setattr(sys, "flags", SimpleNamespace(dev_mode=True))
+        with pytest.raises((OSError, UnicodeError)):
+            main.main(["greet"])
+    sys.modules.pop("command_greet", None)
+
+
+def test_a_folder_that_is_gone_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert streams.reason(FileNotFoundError(2, "No such file")) == "the current folder is not there any more"
+    monkeypatch.chdir(tmp_path)
+    assert streams.reason(FileNotFoundError(2, "No such file")) == "No such file"
+
+
+def test_closed_streams_are_opened(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("stdin", "stdout", "stderr"):
+        monkeypatch.setattr(sys, name, None)
+    streams.prepare()
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
+        assert stream.name == os.devnull
+        stream.close()

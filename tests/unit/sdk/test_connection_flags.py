@@ -3,7 +3,7 @@
 import io
 import os
 import sys
-from argparse import ArgumentParser
+from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
 import pytest
@@ -175,3 +175,9 @@ def test_a_chat_uses_key_and_certificates(
 class _NoTokenizer:
     eos_token_ids = ()
     has_template = False
+
+
+def test_an_address_that_is_no_text() -> None:
+    flags = Namespace(address="a\udcff:1", api_key_file=None, tls_ca=None, tls_cert=None, tls_key=None)
+    with pytest.raises(BadConnectionFlag, match=r"^--address a\\xdcff:1 is not HOST:PORT$"):
+        connection_flags.read(flags, {})

@@ -97,6 +97,12 @@ def test_a_collector_here_is_reached_past_the_proxy(collector: Collector, monkey
     assert (len(collector.resource_spans), proxy.requests) == (1, [])
 
 
+def test_a_collector_at_no_url(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://[x")
+    with pytest.raises(tracing.BadEndpoint, match="OTEL_EXPORTER_OTLP_ENDPOINT is not a URL"):
+        tracing.configure("chat")
+
+
 def test_nothing_is_configured_unasked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OTEL_EXPORTER_OTLP_ENDPOINT", raising=False)
     monkeypatch.setattr(opentelemetry.trace, "set_tracer_provider", lambda _: pytest.fail("configured"))

@@ -125,6 +125,29 @@ def test_a_refused_start_in_this_process(capsys: pytest.CaptureFixture[str]) -> 
     assert capsys.readouterr().err == "kakeya sample: error: no such model\n"
 
 
+@pytest.mark.usefixtures("_logging_restored")
+def test_what_the_system_refuses_unforeseen_is_logged(capsys: pytest.CaptureFixture[str]) -> None:
+    async def program(stop: asyncio.Event) -> None:
+        raise OSError(28, "No space left on device")
+
+    assert service_process.run("sample", "error", program) == 1
+    logged = json.loads(capsys.readouterr().err)
+    assert (logged["event"], logged["level"]) == ("the system refused something", "critical")
+    assert "No space left on device" in logged["exception"]
+
+
+@pytest.mark.usefixtures("_logging_restored")
+def test_a_refusal_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    async def program(stop: asyncio.Event) -> None:
+        raise service_process.StartError("two\nlines")
+
+    assert service_process.run("sample", "error", program) == EXIT_CONFIG
+    assert capsys.readouterr().err == "kakeya sample: error: two\\x0alines\n"
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://[x")
+    assert service_process.run("sample", "error", program) == EXIT_CONFIG
+    assert "OTEL_EXPORTER_OTLP_ENDPOINT is not a URL" in capsys.readouterr().err
+
+
 def test_a_service_that_cannot_start_says_why_on_its_last_line() -> None:
     process = _start("refuse")
     _, errors = process.communicate(timeout=20)

@@ -95,6 +95,11 @@ def test_a_health_check_names_the_proxy(proxy: RefusingProxy, capsys: pytest.Cap
     assert "UNAVAILABLE (through the proxy of $https_proxy; no_proxy lists" in capsys.readouterr().err
 
 
+def test_a_health_check_of_an_address_that_is_no_text(capsys: pytest.CaptureFixture[str]) -> None:
+    assert health_command.main(["a\udcff:1"]) == 2
+    assert capsys.readouterr().err == "kakeya health: error: 'a\\udcff:1' is not HOST:PORT\n"
+
+
 class Collector(trace_service_pb2_grpc.TraceServiceServicer):
     """An OTLP receiver."""
 

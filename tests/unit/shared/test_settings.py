@@ -49,7 +49,9 @@ class WordSettings(ServiceSettings):
 @example(text="--word=x")
 @example(text="in latin \udce9")
 def test_any_text_comes_through_a_flag(text: str) -> None:
-    assert WordSettings.parse([f"--word={text}", f"--directory={text}"]) == WordSettings(word=text, directory=text)
+    assert WordSettings.parse([f"--word={text}", f"--directory={text}"]) == WordSettings(
+        word=text, directory=Path(text)
+    )
     if not text.startswith("-"):
         assert WordSettings.parse(["--word", text]).word == text
 

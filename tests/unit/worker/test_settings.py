@@ -56,3 +56,16 @@ async def test_a_token_in_plaintext_is_said_aloud(router: str, number: int) -> N
     with structlog.testing.capture_logs() as logs:
         await _refused("--join", router, "--token", "t")  # for the model
     assert len([line for line in logs if "plaintext (no --router-ca)" in line["event"]]) == number
+
+
+def test_without_a_home_there_is_no_place_for_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr("os.path.expanduser", lambda path: path)
+    with pytest.raises(StartError, match="set HOME or XDG_CACHE_HOME, or pass --cache-dir"):
+        _ = WorkerSettings(model="m").cache_directory
+    assert str(WorkerSettings(model="m", cache_dir="/cache").cache_directory) == "/cache"  # type: ignore[arg-type]  # pydantic makes it a path
+
+
+async def test_a_name_that_no_router_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(StartError, match="line breaks; --served-model-name gives it another"):
+        await serve(WorkerSettings(model="/models/two\nlines"), asyncio.Event())

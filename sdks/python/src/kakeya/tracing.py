@@ -14,6 +14,10 @@ from kakeya.errors import MissingExtra
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 
 
+class BadEndpoint(Exception):
+    """The collector's address is none; the message names the variables."""
+
+
 def wanted(environment: Mapping[str, str] = os.environ) -> bool:
     """Whether the standard variables ask for an OTLP export of traces."""
     if environment.get("OTEL_SDK_DISABLED", "").lower() == "true":
@@ -29,6 +33,7 @@ def configure(service: str) -> None:
 
     Raises:
         MissingExtra: it asks, and the extra [otel] is not installed.
+        BadEndpoint: it asks, and does not say for where.
     """
     if not wanted():
         return
@@ -41,7 +46,10 @@ def configure(service: str) -> None:
     except ImportError as error:
         raise MissingExtra("the export of traces", "otel") from error
     options: Any = tuple(_proxy.options(_endpoint())) or None  # declared to be of texts
-    exporter = OTLPSpanExporter(channel_options=options)
+    try:
+        exporter = OTLPSpanExporter(channel_options=options)
+    except ValueError as error:
+        raise BadEndpoint(f"{' or '.join(_ENDPOINTS)} is not a URL: {error}") from error
     provider = TracerProvider(resource=Resource.create({"service.name": f"kakeya-{service}"}))
     provider.add_span_processor(BatchSpanProcessor(exporter))
     trace.set_tracer_provider(provider)

@@ -120,6 +120,8 @@ async def _listen(
         )
     except OSError as error:
         raise StartError(f"cannot listen on {address}: {_reason(error)}") from error
+    except UnicodeError as error:  # no name of a host
+        raise StartError(f"cannot listen on {address}: {error}") from error
 
 
 def _reason(error: OSError) -> str:

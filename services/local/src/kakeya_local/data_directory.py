@@ -51,8 +51,10 @@ class DataDirectory:
 
 
 def default_path() -> Path:
-    """Where `kakeya up` keeps its data unless told otherwise (XDG state directory)."""
-    state_home = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    """Where `kakeya up` keeps its data unless told otherwise (XDG state directory). Raises StackError."""
+    state_home = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
+    if state_home.startswith("~"):
+        raise StackError("nobody's home is known here: set HOME or XDG_STATE_HOME, or pass --data-dir or --ephemeral")
     return Path(state_home) / "kakeya"
 
 
@@ -69,12 +71,15 @@ def open_directory(path: Path | None, *, ephemeral: bool) -> Iterator[DataDirect
         StackError: another stack runs in it, or it cannot be made.
     """
     with _runtime_directory() as runtime:
-        path = runtime / "data" if ephemeral else (path or default_path()).expanduser().absolute()
-        lock_fd = _lock(path)
+        path = runtime / "data" if ephemeral else Path(os.path.expanduser(path or default_path()))
+        with _refused(f"cannot use the data directory {path}"):
+            path = path.absolute()
+            lock_fd = _lock(path)
         try:
             directory = DataDirectory(path, runtime, lock_fd)
-            directory.redis.mkdir(exist_ok=True)
-            _begin_logs(directory.logs)
+            with _refused(f"cannot use the data directory {path}"):
+                directory.redis.mkdir(exist_ok=True)
+                _begin_logs(directory.logs)
             yield directory
         finally:
             os.close(lock_fd)
@@ -82,30 +87,41 @@ def open_directory(path: Path | None, *, ephemeral: bool) -> Iterator[DataDirect
 
 @contextmanager
 def _runtime_directory() -> Iterator[Path]:
-    runtime = tempfile.mkdtemp(prefix="kakeya-")
-    if len(os.fsencode(runtime)) + len("/supervisor.sock") > _MAX_SOCKET_PATH:
-        os.rmdir(runtime)
-        runtime = tempfile.mkdtemp(prefix="kakeya-", dir="/tmp")
+    with _refused("there is no place for temporary files (TMPDIR)"):
+        runtime = tempfile.mkdtemp(prefix="kakeya-")
+        if len(os.fsencode(runtime)) + len("/supervisor.sock") > _MAX_SOCKET_PATH:
+            os.rmdir(runtime)
+            runtime = tempfile.mkdtemp(prefix="kakeya-", dir="/tmp")
     try:
         yield Path(runtime)
     finally:
         shutil.rmtree(runtime)
 
 
-def _lock(path: Path) -> int:
+@contextmanager
+def _refused(what: str) -> Iterator[None]:
+    """Makes an OSError a StackError that says what cannot be done, and why."""
     try:
-        path.mkdir(parents=True, exist_ok=True)
-        lock_fd = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        yield
     except OSError as error:
-        raise StackError(f"cannot use the data directory {path}: {error.strerror}") from error
+        raise StackError(f"{what}: {error.strerror or error}") from error
+
+
+def _lock(path: Path) -> int:
+    path.mkdir(parents=True, exist_ok=True)
+    lock_fd = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         fcntl.flock(lock_fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        holder = os.read(lock_fd, 32).decode().strip()
+        holder = os.read(lock_fd, 32).decode(errors="replace").strip()
         os.close(lock_fd)
         raise StackError(f"another `kakeya up` (pid {holder}) runs in {path}; choose another --data-dir") from None
-    os.ftruncate(lock_fd, 0)
-    os.write(lock_fd, f"{os.getpid()}\n".encode())
+    try:
+        os.ftruncate(lock_fd, 0)
+        os.write(lock_fd, f"{os.getpid()}\n".encode())
+    except OSError:
+        os.close(lock_fd)
+        raise
     return lock_fd
 
 

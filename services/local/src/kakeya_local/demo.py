@@ -1,6 +1,7 @@
 """`kakeya demo`: long interleaved conversations, every byte of their KV checked, and one that goes on over HTTP."""
 
 import asyncio
+import os
 import sys
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
@@ -12,6 +13,7 @@ from rich.console import Console
 
 from kakeya import AsyncClient, AsyncSession, KakeyaError, MissingExtra
 from kakeya.bench.kv_bytes import ConfigError, kv_bytes_per_token, read_config
+from kakeya.cli.table import printable
 from kakeya.text.chat_tokenizer import ChatTokenizer, TokenizerError
 from kakeya_local.conversation import Conversation
 from kakeya_local.demo_report import DemoReport, Opened
@@ -62,14 +64,21 @@ async def demo(options: DemoOptions) -> int:
     try:
         with cancelled_by_signals():
             return await _run(options, console)
-    except (StackError, KakeyaError, TokenizerError, MissingExtra, OSError) as error:
-        print(f"kakeya demo: error: {error}", file=sys.stderr)
+    except (StackError, KakeyaError, TokenizerError, MissingExtra) as error:
+        print(f"kakeya demo: error: {printable(str(error))}", file=sys.stderr)
         return 1
     except asyncio.CancelledError:
         return EXIT_INTERRUPTED
 
 
+def _check_place(json_file: Path | None) -> None:
+    """Rather now than at the end. Raises StackError."""
+    if json_file and (os.path.isdir(json_file) or not os.path.isdir(json_file.parent)):
+        raise StackError(f"--json {json_file}: not a file in a directory that is there")
+
+
 async def _run(options: DemoOptions, console: Console) -> int:
+    _check_place(options.json_file)
     model = checked_model(options.model)
     tokenizer = ChatTokenizer(model)
     must_recall = options.has_defaults and _is_nano(model)

@@ -15,6 +15,7 @@ def main(argv: list[str]) -> int:
         "model is damaged, or the disk of the data directory is full; 2 for flags that make no sense; else 0.",
     )
     from kakeya.cli import connection_flags
+    from kakeya.cli.table import printable
 
     connection_flags.add(parser, default_address=None)
     parser.add_argument("--redis", metavar="URL", help="a Redis that must answer, as the router's --redis")
@@ -23,7 +24,7 @@ def main(argv: list[str]) -> int:
     try:
         connection = connection_flags.read(arguments)
     except connection_flags.BadConnectionFlag as error:
-        print(f"kakeya doctor: error: {error}", file=sys.stderr)
+        print(f"kakeya doctor: error: {printable(str(error))}", file=sys.stderr)
         return EXIT_USAGE
     import asyncio
 

@@ -156,14 +156,14 @@ def checked_model(model: str | None) -> str:
     if model is None:
         return _default_model()
     try:
-        path = Path(installed_models.resolve(model)).expanduser()
+        path = Path(os.path.expanduser(installed_models.resolve(model)))
     except plugins.PluginError as error:
         raise StackError(str(error)) from error
-    if path.is_dir():
+    if os.path.isdir(path):  # False, too, for what is no path, where pathlib raises
         if not (path / "config.json").is_file():
             raise StackError(f"the model directory {path} holds no config.json")
         return str(path.absolute())
-    if path.exists():
+    if os.path.exists(path):
         raise StackError(f"no model at {model!r}: a file; a model is a directory with a config.json")
     if not _HUB_ID.fullmatch(model):
         installed = ", ".join(installed_models.names()) or "none is installed"

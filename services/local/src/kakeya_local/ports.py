@@ -22,8 +22,9 @@ def claim(address: HostPort) -> HostPort:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind(place)
             return HostPort(address.host, listener.getsockname()[1])
-    except OSError as error:
-        raise StackError(f"cannot listen on {address}: {(error.strerror or str(error)).lower()}") from error
+    except (OSError, UnicodeError) as error:  # UnicodeError: no name of a host
+        reason = getattr(error, "strerror", None) or str(error)
+        raise StackError(f"cannot listen on {address}: {reason.lower()}") from error
 
 
 def reachable(address: HostPort) -> HostPort:

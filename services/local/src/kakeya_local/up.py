@@ -5,6 +5,7 @@ import os
 import sys
 from contextlib import AsyncExitStack
 
+from kakeya.cli.table import printable
 from kakeya_local.curl_line import curl_line
 from kakeya_local.errors import StackError
 from kakeya_local.key_handover import handed_over
@@ -21,7 +22,7 @@ async def up(settings: UpSettings) -> int:
         with cancelled_by_signals():
             await _serve(settings)
     except StackError as error:
-        print(f"kakeya up: error: {error}", file=sys.stderr)
+        print(f"kakeya up: error: {printable(str(error))}", file=sys.stderr)
         return 1
     except asyncio.CancelledError:
         _report("stopped")
@@ -30,7 +31,7 @@ async def up(settings: UpSettings) -> int:
 
 async def _serve(settings: UpSettings) -> None:
     async with running(settings, _report) as stack, AsyncExitStack() as handover:
-        rows = [(row.name, row.address, str(row.pid), str(row.log)) for row in await stack.table()]
+        rows = [(row.name, row.address, str(row.pid), printable(str(row.log))) for row in await stack.table()]
         print_table(rows, header=("process", "address", "pid", "log"))
         if (credentials := stack.plan.credentials) and credentials.is_new:
             lines = handover.enter_context(handed_over(credentials.admin_key, stack.directory.path))

@@ -8,6 +8,7 @@ from kakeya_router.callers import Scope
 from kakeya_router.credentials import Minted
 from kakeya_router.store.credential_records import Key, QuotaRecord, Token
 from kakeya_router.store.records import WorkerRecord
+from kakeya_shared import labels
 from kakeya_shared.errors import CredentialNotFound
 from kakeya_stubs.admin.v1 import admin_pb2 as pb
 
@@ -34,7 +35,7 @@ def check_token(request: pb.CreateTokenRequest) -> None:
     if request.pool:
         worker_claims.check_pool(request.pool)
     validation.check_text("worker_id", request.worker_id, worker_claims.MAX_WORKER_ID_BYTES)
-    validation.check_text("model", request.model, validation.MAX_MODEL_BYTES)
+    validation.check_text("model", request.model, labels.MAX_MODEL_BYTES)
     validation.check_text("label", request.label, MAX_LABEL_BYTES)
 
 

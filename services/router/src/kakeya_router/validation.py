@@ -1,10 +1,10 @@
 """What a request must be like before it touches anything."""
 
 import math
-import unicodedata
 from collections.abc import Iterable, Sequence
 
 from kakeya_router.store.keys import pool_of
+from kakeya_shared import labels
 from kakeya_shared.errors import HistoryLengthMismatch, InvalidField, TokenOutOfVocabulary
 from kakeya_shared.generation_limits import (
     MAX_LOGIT_BIASES,
@@ -17,8 +17,6 @@ from kakeya_stubs.v1 import runtime_pb2
 
 # A client's own id for a request, such as a UUID.
 MAX_REQUEST_ID_BYTES = 128
-# A path or a repository's name.
-MAX_MODEL_BYTES = 256
 # SHA-256 in hex takes half of it.
 MAX_FINGERPRINT_BYTES = 128
 # Models have one to a handful; whoever stops at many more still has a record of a few KB.
@@ -30,7 +28,6 @@ MAX_TTL_SECONDS = 365 * 86_400
 
 # Control characters and the two separators that end a line: what could forge a line of a log or of a list. Format
 # characters, such as those that turn the direction of writing: what could disguise one.
-_UNPRINTABLE = frozenset({"Cc", "Cf", "Zl", "Zp"})
 
 
 def invalid(field: str, why: str) -> InvalidField:
@@ -39,10 +36,8 @@ def invalid(field: str, why: str) -> InvalidField:
 
 def check_text(field: str, text: str, max_bytes: int) -> None:
     """Raises InvalidField: longer than that in UTF-8, or not one line of printable text."""
-    if len(text.encode()) > max_bytes:
-        raise invalid(field, f"longer than {max_bytes} bytes")
-    if not _UNPRINTABLE.isdisjoint(map(unicodedata.category, text)):
-        raise invalid(field, "has control or format characters, or line breaks")
+    if flaw := labels.flaw(text, max_bytes):
+        raise invalid(field, flaw)
 
 
 def is_session_id(text: str) -> bool:
@@ -53,7 +48,7 @@ def is_session_id(text: str) -> bool:
 def check_create(request: runtime_pb2.CreateSessionRequest) -> None:
     """Checks what needs neither worker nor settings; raises InvalidField."""
     check_text("request_id", request.request_id, MAX_REQUEST_ID_BYTES)
-    check_text("model", request.model, MAX_MODEL_BYTES)
+    check_text("model", request.model, labels.MAX_MODEL_BYTES)
     check_text("fingerprint", request.fingerprint, MAX_FINGERPRINT_BYTES)
     if len(request.eos_token_ids) > MAX_EOS_TOKEN_IDS:
         raise invalid("eos_token_ids", f"{len(request.eos_token_ids)} of them; at most {MAX_EOS_TOKEN_IDS}")

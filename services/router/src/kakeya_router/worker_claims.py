@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 from kakeya_router import validation
 from kakeya_router.store.keys import POOL_NAME
+from kakeya_shared import labels
 from kakeya_shared.addresses import HostPort
 from kakeya_stubs.worker.v1 import registry_pb2 as pb
 
@@ -21,7 +22,7 @@ MAX_POOL_BYTES = 63  # a DNS label, as Kubernetes wants it
 
 MAX_WORKER_ID_BYTES = 128
 
-_NAMES = {"worker_id": MAX_WORKER_ID_BYTES, "incarnation": 64, "model": validation.MAX_MODEL_BYTES, "address": 256}
+_NAMES = {"worker_id": MAX_WORKER_ID_BYTES, "incarnation": 64, "model": labels.MAX_MODEL_BYTES, "address": 256}
 _NAMES |= {"fingerprint": validation.MAX_FINGERPRINT_BYTES}
 _NOTES = {"backend": 64, "dtype": 64, "weights": 64, "tokenizer_digest": 64, "model_digest": 64, "snapshot_store": 256}
 _SIZES = ("slab_bytes", "lane_bytes", "num_lanes", "window", "kv_bytes_per_token", "vocab_size")

@@ -11,7 +11,7 @@ from typing import Any
 
 import structlog
 
-from kakeya_shared import installed_models, plugins
+from kakeya_shared import installed_models, labels, plugins
 from kakeya_shared.addresses import HostPort, is_loopback, parse_list
 from kakeya_shared.rpc_server import BindError, RpcServer
 from kakeya_shared.service_process import StartError
@@ -36,6 +36,8 @@ _LAST_ANSWERS_SECONDS = 0.5  # the engine has used its grace by then; this only 
 
 async def serve(settings: WorkerSettings, stop: asyncio.Event) -> None:
     """Runs a worker until `stop` is set or its engine dies. Raises StartError."""
+    if flaw := labels.flaw(settings.model_name, labels.MAX_MODEL_BYTES):
+        raise StartError(f"the model's name {settings.model_name!r}: {flaw}; --served-model-name gives it another")
     service = VerifierService()
     router_link = _router_link(settings)
     store = _snapshot_store(settings)
@@ -81,6 +83,8 @@ def load_engine(settings: WorkerSettings) -> Engine:
         )
     except (plugins.PluginError, ModelRefused) as error:
         raise StartError(str(error)) from error
+    except (OSError, UnicodeError) as error:  # a file of it cannot be read, or its path is no text
+        raise StartError(f"{settings.model} cannot be loaded: {error}") from error
     slab = plan(
         verifier.facts,
         sink=settings.sink,

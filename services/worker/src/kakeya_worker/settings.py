@@ -9,6 +9,7 @@ from pydantic import AfterValidator, SecretStr, model_validator
 
 from kakeya_shared import processors
 from kakeya_shared.addresses import Address, HostPort, parse_list
+from kakeya_shared.service_process import StartError
 from kakeya_shared.settings import LONGEST_APPEND_TOKENS, RpcServerSettings, ServiceSettings, append_bytes, setting
 
 
@@ -190,9 +191,13 @@ class WorkerSettings(RpcServerSettings):
 
     @property
     def cache_directory(self) -> Path:
-        """Follows the XDG base directory specification."""
-        cache_home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-        return self.cache_dir.expanduser() if self.cache_dir else cache_home / "kakeya"
+        """Follows the XDG base directory specification. Raises StartError where there is no home directory."""
+        if self.cache_dir:
+            return Path(os.path.expanduser(self.cache_dir))
+        cache_home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+        if cache_home.startswith("~"):
+            raise StartError("nobody's home is known here: set HOME or XDG_CACHE_HOME, or pass --cache-dir")
+        return Path(cache_home) / "kakeya"
 
     @property
     def model_name(self) -> str:

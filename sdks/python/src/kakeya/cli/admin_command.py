@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from kakeya.cli import connection_flags
 from kakeya.cli.admin_calls import AdminCalls
 from kakeya.cli.cure import explain
+from kakeya.cli.table import printable
 from kakeya.errors import KakeyaError
 
 EXIT_FAILURE = 1
@@ -81,5 +82,5 @@ def _parser(noun: str, summary: str, verbs: Sequence[Verb]) -> argparse.Argument
 
 
 def _fail(noun: str, message: str, status: int) -> int:
-    print(f"kakeya {noun}: error: {message}", file=sys.stderr)
+    print(f"kakeya {noun}: error: {printable(message)}", file=sys.stderr)
     return status

@@ -24,6 +24,7 @@ from kakeya import (
 from kakeya.cli import chat_flags, connection_flags
 from kakeya.cli.connection import Connection
 from kakeya.cli.cure import explain
+from kakeya.cli.table import printable
 from kakeya.cli.wakeup import woken_by_signals
 from kakeya.cli.welcome import welcome
 
@@ -64,7 +65,7 @@ def main(argv: list[str]) -> int:
         _talk(flags, connection, terminal)
     except KakeyaError as error:
         return _fail(explain(error, connection))
-    except (TokenizerError, MissingExtra, PinTooLong) as error:
+    except (TokenizerError, MissingExtra, PinTooLong, tracing.BadEndpoint) as error:
         return _fail(str(error))
     except KeyboardInterrupt:
         if terminal.ended_by is None:
@@ -177,5 +178,5 @@ async def _opened(client: AsyncClient, options: dict[str, Any], note: Callable[[
 
 
 def _fail(message: str, status: int = EXIT_FAILURE) -> int:
-    print(f"kakeya chat: error: {message}", file=sys.stderr)
+    print(f"kakeya chat: error: {printable(message)}", file=sys.stderr)
     return status

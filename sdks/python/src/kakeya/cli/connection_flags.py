@@ -11,6 +11,7 @@ import grpc
 from kakeya import _api_key
 from kakeya._tls import tls_credentials
 from kakeya.cli.connection import Connection
+from kakeya.cli.table import printable
 
 DEFAULT_ADDRESS = "localhost:50051"
 _TLS_HELP = {
@@ -64,6 +65,10 @@ def read(
 ) -> Connection:
     """The connection that the flags describe; warns where the key can be read on the way. Raises BadConnectionFlag."""
     address = flags.address or default_address
+    try:
+        address.encode()
+    except UnicodeEncodeError:  # bytes of a variable or a command line that are no text
+        raise BadConnectionFlag(f"--address {printable(address)} is not HOST:PORT") from None
     connection = Connection(address, _key(flags.api_key_file, environment), _credentials(flags))
     if connection.shows_key:
         print(f"kakeya: warning: the key goes to {address} in plaintext; use TLS (--tls-ca)", file=sys.stderr)

@@ -1,27 +1,38 @@
 """`kakeya`: finds the subcommand and runs it."""
 
-import os
 import sys
 from importlib.metadata import version
 
-from kakeya.cli import commands
+from kakeya.cli import commands, streams
 from kakeya.cli.menu import EXIT_FAILURE, Menu
 
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells say it
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Runs one subcommand and returns the exit status of the process."""
+    """Runs one subcommand and returns the exit status of the process.
+
+    What the system refuses, and no command has foreseen, is told in one line: a disk that is full, a folder that is
+    gone, text that cannot be encoded. Python's development mode (PYTHONDEVMODE=1) shows where it came from.
+    """
+    words = sys.argv[1:] if argv is None else argv
+    streams.prepare()
     try:
-        status = _run(sys.argv[1:] if argv is None else argv)
-        sys.stdout.flush()
+        try:
+            return _run(words)
+        finally:
+            sys.stdout.flush()
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
-    except BrokenPipeError:
-        # Whoever reads us (`| head`) has gone; the interpreter must not try to flush at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # whoever reads us (`| head`) has gone
+        streams.give_up_output()
         return EXIT_FAILURE
-    return status
+    except (OSError, UnicodeError) as error:
+        streams.give_up_output()
+        if sys.flags.dev_mode:
+            raise
+        print(f"{' '.join(['kakeya', *words[:1]])}: error: {streams.reason(error)}", file=sys.stderr)
+        return EXIT_FAILURE
 
 
 def _run(argv: list[str]) -> int:

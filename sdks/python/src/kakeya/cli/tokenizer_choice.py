@@ -1,5 +1,6 @@
 """Which tokenizer a chat takes: the one that is named, else that of the installed model which will answer."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,7 +13,7 @@ CURE = "pass --tokenizer with the model's directory or Hub id, or set KAKEYA_TOK
 
 def resolve(name: str) -> str:
     """What a name stands for: a tokenizer's directory, an installed model, else a Hub id. Raises TokenizerError."""
-    if (Path(name).expanduser() / "tokenizer_config.json").is_file():
+    if os.path.isfile(os.path.join(os.path.expanduser(name), "tokenizer_config.json")):
         return name
     directory = _installed(name)
     return name if directory is None else str(directory)

@@ -1,8 +1,8 @@
 """Prompts into ids by the model's chat template, ids into text."""
 
+import os
 from collections.abc import Mapping, Sequence
 from itertools import takewhile
-from pathlib import Path
 from typing import Any
 
 from kakeya.text import tokenizer_files, tokenizer_loading
@@ -39,8 +39,8 @@ class ChatTokenizer:
 
     def __init__(self, name: str, *, is_plain: bool = False) -> None:
         if name.startswith(("/", ".", "~")):
-            name = str(Path(name).expanduser())
-            if not Path(name).is_dir():
+            name = os.path.expanduser(name)
+            if not os.path.isdir(name):
                 raise TokenizerError(f"{name} is no directory")
         self.name = name
         self._tokenizer, self.directory = tokenizer_loading.load(name)

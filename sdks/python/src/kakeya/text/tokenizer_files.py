@@ -1,6 +1,7 @@
 """Where a tokenizer's files are, and what the files beside it say of tokens."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ def directory(name: str) -> Path:
     Raises:
         OSError, ValueError: the hub has no such model or does not answer.
     """
-    if Path(name).is_dir():
+    if os.path.isdir(name):  # False, too, for what is no path, where pathlib raises
         return Path(name)
     from huggingface_hub import snapshot_download
 

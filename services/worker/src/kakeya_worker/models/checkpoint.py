@@ -1,6 +1,7 @@
 """Checkpoints in Hugging Face's layout: a directory with config.json beside its weights."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,8 @@ def locate(model: str) -> Path:
     Raises:
         ModelRefused: there is neither.
     """
-    directory = Path(model).expanduser()
-    if directory.is_dir():
+    directory = Path(os.path.expanduser(model))
+    if os.path.isdir(directory):  # False, too, for what is no path, where pathlib raises
         return directory
     if directory.is_absolute() or model.startswith((".", "~")):
         raise ModelRefused(f"{model} is not a directory")

@@ -1,5 +1,6 @@
 """Finds a model: a directory, an installed one by its name, or one of the Hub."""
 
+import os
 from pathlib import Path
 
 from kakeya_shared import installed_models
@@ -15,8 +16,8 @@ def locate(name: str) -> Path:
         model = installed_models.resolve(name)
     except PluginError as error:
         raise CannotMeasure(str(error)) from error
-    directory = Path(model).expanduser()
-    if directory.is_dir():
+    directory = Path(os.path.expanduser(model))
+    if os.path.isdir(directory):  # False, too, for what is no path, where pathlib raises
         return directory
     if directory.is_absolute() or model.startswith((".", "~")):
         raise CannotMeasure(f"{name} is not a directory")

@@ -24,7 +24,7 @@ class FileSnapshotStore:
     """
 
     def __init__(self, url: str) -> None:
-        self._root = Path(url.removeprefix("file://")).expanduser()
+        self._root = Path(os.path.expanduser(url.removeprefix("file://")))
         with _translated():
             self._root.mkdir(parents=True, exist_ok=True)
             self.identity = _identity(self._root / _IDENTITY_FILE)

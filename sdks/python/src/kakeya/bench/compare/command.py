@@ -11,6 +11,7 @@ from kakeya.bench.report_file import NotWritable
 from kakeya.bench.verdict import EXIT_UNDECIDED, exit_status
 from kakeya.cli.connection_flags import BadConnectionFlag
 from kakeya.cli.cure import explain
+from kakeya.cli.table import printable
 from kakeya.errors import KakeyaError, MissingExtra
 from kakeya.text.tokenizer_error import TokenizerError
 
@@ -51,5 +52,5 @@ def _tell(report: "Report", interrupted: int | None) -> int:
 
 
 def _fail(message: str) -> int:
-    print(f"kakeya bench compare: error: {message}", file=sys.stderr)
+    print(f"kakeya bench compare: error: {printable(message)}", file=sys.stderr)
     return EXIT_UNDECIDED

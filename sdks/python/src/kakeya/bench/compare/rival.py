@@ -1,6 +1,7 @@
 """Who is compared with: `--rival 'NAME=URL,every=mark,...'`."""
 
 import json
+import os
 import re
 from argparse import ArgumentTypeError
 from collections.abc import Callable, Mapping
@@ -106,7 +107,7 @@ def _every(text: str) -> bool:
 
 def _key(text: str) -> str:
     try:
-        key = Path(text).expanduser().read_text(encoding="ascii").strip()
+        key = Path(os.path.expanduser(text)).read_text(encoding="ascii").strip()
     except OSError as error:
         raise ValueError(error.strerror) from error
     except UnicodeDecodeError:

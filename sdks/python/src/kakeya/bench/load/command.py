@@ -10,6 +10,7 @@ from kakeya.bench.report_file import NotWritable
 from kakeya.bench.verdict import EXIT_UNDECIDED, exit_status
 from kakeya.cli.connection_flags import BadConnectionFlag
 from kakeya.cli.cure import explain
+from kakeya.cli.table import printable
 from kakeya.errors import KakeyaError, MissingExtra
 from kakeya.text.tokenizer_error import TokenizerError
 
@@ -43,5 +44,5 @@ def _run(options: Options) -> int:
 
 
 def _fail(message: str) -> int:
-    print(f"kakeya bench load: error: {message}", file=sys.stderr)
+    print(f"kakeya bench load: error: {printable(message)}", file=sys.stderr)
     return EXIT_UNDECIDED

@@ -10,6 +10,7 @@ from kakeya.bench.session.options import SUMMARY, Options, parse
 from kakeya.bench.verdict import EXIT_UNDECIDED, exit_status
 from kakeya.cli.connection_flags import BadConnectionFlag
 from kakeya.cli.cure import explain
+from kakeya.cli.table import printable
 from kakeya.errors import KakeyaError, MissingExtra
 from kakeya.text.tokenizer_error import TokenizerError
 
@@ -44,5 +45,5 @@ def _run(options: Options) -> int:
 
 
 def _fail(message: str) -> int:
-    print(f"kakeya bench session: error: {message}", file=sys.stderr)
+    print(f"kakeya bench session: error: {printable(message)}", file=sys.stderr)
     return EXIT_UNDECIDED
