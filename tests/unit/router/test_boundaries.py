@@ -296,6 +296,7 @@ async def test_a_fork_without_all_its_history_writes_a_snapshot_of_its_own(
     record = await record_of(stack, fork)
     assert (record["journal_start"], record["journal_length"]) == ("60", "60")
     assert await journal_of(stack, fork) == b""
+    assert not record["snapshots"]
     await client.close(source)
     await client.generate(fork, 5)
     await eventually(lambda: has_snapshot(stack, fork, 65))
@@ -387,7 +388,7 @@ async def test_snapshots_that_are_replaced_before_they_are_read(
     *,
     is_there: bool,
 ) -> None:
-    """The new ones are read; not where the source has another history since."""
+    """The new ones are read, of what the history is by then."""
     source = await conversation(stack, client)
 
     async def past(store: SessionStore, *args: Any) -> Any:
@@ -402,7 +403,7 @@ async def test_snapshots_that_are_replaced_before_they_are_read(
 
     before = SessionStore.past
     monkeypatch.setattr(SessionStore, "past", past)
-    if is_there and not num_rewinds:
+    if is_there:
         fork = await client.session(**fork_of(source, boundary=80))
         assert pair.of(fork).lanes[fork].token_ids == history(6)[:80]
     else:

@@ -176,7 +176,7 @@ async def test_who_reads_its_snapshots_may_be_of_another_fingerprint(stack: Stac
                 await fleet.look()
     finally:
         await redis.aclose()
-    assert [fleet.has_reader(record) for record in records] == [True, False]
+    assert [bool(fleet.readable(record).snapshots) for record in records] == [True, False]
 
 
 async def test_it_is_moved_where_only_its_lane_has_its_history(stack: Stack) -> None:

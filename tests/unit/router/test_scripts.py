@@ -7,7 +7,8 @@ from importlib import resources
 
 import pytest
 
-from kakeya_router.snapshot_plan import Snapshots, StoredSnapshot, text
+from kakeya_router.past import Past
+from kakeya_router.snapshot_plan import Snapshots, StoredSnapshot, parse, text
 from kakeya_router.store.connection import RedisConnection
 from kakeya_router.store.keys import PoolKeys
 from kakeya_router.store.packed_tokens import pack, unpack
@@ -193,6 +194,29 @@ async def test_mark_open_of_a_fork(sessions: SessionStore, workers: WorkerStore)
     assert await ledger(workers) == (100, 50, 1)
 
 
+FORK = replace(SESSION, session_id="p.two")
+LISTED = (
+    SNAPSHOT,
+    replace(SNAPSHOT, name="p/one-1-2", start=2, length=5),
+    replace(SNAPSHOT, name="p/one-1-0-b", length=6),
+)
+
+
+async def heirs(connection: RedisConnection) -> list[str]:
+    found: list[str] = await connection.call(lambda redis: redis.zrange(KEYS.heirs, 0, -1))
+    return found
+
+
+async def source_of(sessions: SessionStore, start: int, end: int, listed: Snapshots = ()) -> SessionRecord:
+    """A session whose journal holds these history indices, of tokens that are one more."""
+    source = await opened(sessions)
+    await sessions.begin_operation(source, "a", GENERATE)
+    await sessions.extend_journal(source, "a", 0, range(1, end + 1), end - start)
+    await sessions.end_operation(source, "a", LaneAtRest(end, 0, "", end))
+    await sessions.set_snapshots(await fields(sessions), listed, 0, "store", 0)
+    return await fields(sessions)
+
+
 @pytest.mark.parametrize(
     ("start", "end", "forked_start", "tokens"),
     [
@@ -203,63 +227,161 @@ async def test_mark_open_of_a_fork(sessions: SessionStore, workers: WorkerStore)
         (4, 7, 4, [5]),
         (5, 7, 5, []),
         (6, 7, 5, []),
-        (0, 4, 5, []),
-        (2, 4, 5, []),
     ],
 )
 async def test_a_fork_has_what_its_sources_journal_still_holds(
     sessions: SessionStore, connection: RedisConnection, start: int, end: int, forked_start: int, tokens: list[int]
 ) -> None:
-    source = await opened(sessions)
-    await sessions.begin_operation(source, "a", GENERATE)
-    await sessions.extend_journal(source, "a", 0, range(1, end + 1), end - start)
-    before = await fields(sessions)
-    assert (before.journal_start, before.journal_length) == (start, end)
-    fork = replace(SESSION, session_id="p.two")
-    await sessions.reserve(fork, "create")
+    source = await source_of(sessions, start, end)
+    assert (source.journal_start, source.journal_length) == (start, end)
+    assert (await sessions.reserve(FORK, "create", source=source, length=5)).outcome == "reserved"
+    assert await journaled(connection, "p.two") == tokens
     reply = await sessions.mark_open(
-        fork, "create", 1, 4, history_length=5, kv_live_bytes=50, retained="0-5", source=source
+        FORK, "create", 1, 4, history_length=5, kv_live_bytes=50, retained="0-5", source=source
     )
     assert reply.record == await fields(sessions, "p.two")
     assert (reply.record.journal_start, reply.record.journal_length) == (forked_start, 5)
     assert (reply.record.history_length, reply.record.kv_live_bytes, reply.record.retained) == (5, 50, "0-5")
     assert reply.record.is_recoverable == (forked_start == 0)
+    assert await fields(sessions) == source
+    await sessions.begin_operation(source, "b", GENERATE)
+    await sessions.extend_journal(source, "b", end, [99], 100)
     assert await journaled(connection, "p.two") == tokens
-    assert await fields(sessions) == before
-    await sessions.extend_journal(source, "a", end, [99], 100)
-    assert await journaled(connection, "p.two") == tokens
+    assert not await heirs(connection)
 
 
-async def test_nobody_knows_the_history_of_a_fork_whose_source_is_closed(
-    sessions: SessionStore, connection: RedisConnection
+@pytest.mark.parametrize(
+    ("start", "length", "names"),
+    [(2, 4, ["-1-0"]), (5, 5, ["-1-0", "-1-2"]), (5, 7, ["-1-0", "-1-2", "-1-0-b"]), (3, 4, [])],
+)
+async def test_a_fork_inherits_the_snapshots_up_to_where_it_begins(
+    sessions: SessionStore, connection: RedisConnection, start: int, length: int, names: list[str]
 ) -> None:
-    source = await opened(sessions)
-    await run(sessions, 5)
-    fork = replace(SESSION, session_id="p.two")
-    await sessions.reserve(fork, "create")
+    """None where the journal does not reach back to them."""
+    source = await source_of(sessions, start, 7, LISTED)
+    await sessions.reserve(FORK, "create", source=source, length=length)
+    record = await fields(sessions, "p.two")
+    inherited = tuple(each for each in LISTED if each.name.removeprefix("p/one") in names)
+    assert parse(record.inherited) == inherited
+    assert (record.snapshots, record.inherited_store) == ("", "store" if names else "")
+    assert record.is_recoverable == bool(names)
+    assert await heirs(connection) == sorted(f"p/one{name}|p.two" for name in names)
+    found = await sessions.lists.heirs("p", ["p/one-1-0", "p/one-1-2", "p/one"])
+    assert found == {each.name: "p.two" for each in inherited[:2]}
+
+
+@pytest.mark.parametrize(
+    ("store", "length", "names", "found_in"),
+    [
+        ("store", 7, ["p/zero-1-0", "p/one-1-0-b"], "store"),
+        ("another", 7, ["p/one-1-0-b"], "another"),
+        ("another", 5, ["p/zero-1-0"], "store"),
+    ],
+)
+async def test_a_fork_of_a_fork_inherits_what_that_has(
+    sessions: SessionStore, connection: RedisConnection, store: str, length: int, names: list[str], found_in: str
+) -> None:
+    """Of two stores only what is in the one of the newest."""
+    await source_of(sessions, 2, 7)
+    inherited = replace(SNAPSHOT, name="p/zero-1-0", length=3)
+    changes = {"inherited": text((inherited,)), "inherited_store": "store"}
+    await connection.call(lambda redis: redis.hset(KEYS.session("p.one"), mapping=changes))
+    before = await fields(sessions)
+    await sessions.set_snapshots(before, (LISTED[2],), 0, store, 0, (inherited,))
+    await sessions.reserve(FORK, "create", source=await fields(sessions), length=length)
+    record = await fields(sessions, "p.two")
+    assert ([each.name for each in parse(record.inherited)], record.inherited_store) == (names, found_in)
+
+
+async def test_a_fork_at_an_earlier_length_is_reserved_only_with_what_was_read(
+    sessions: SessionStore, workers: WorkerStore, connection: RedisConnection
+) -> None:
+    source = await source_of(sessions, 2, 7, LISTED)
+    needed = Past(source, 5, b"").needed
+    for change in ({"snapshots": ""}, {"inherited": text(LISTED)}, {"num_rewinds": 1}, {"journal_start": 3}):
+        before = {field: getattr(source, field) for field in change}
+        await connection.call(lambda redis: redis.hset(KEYS.session("p.one"), mapping=change))  # noqa: B023
+        reply = await sessions.reserve(FORK, "create", source=source, length=5, needed=needed)
+        assert reply.outcome == "changed"
+        await connection.call(lambda redis: redis.hset(KEYS.session("p.one"), mapping=before))  # noqa: B023
+    assert await sessions.get("p.two") is None
+    assert await ledger(workers) == (100, 0, 1)
+    assert (await sessions.reserve(FORK, "create", source=source, length=5, needed=needed)).outcome == "reserved"
+
+
+@pytest.mark.parametrize("is_closed", [False, True])
+async def test_a_fork_is_not_reserved_without_the_journal_of_its_source(
+    sessions: SessionStore, connection: RedisConnection, *, is_closed: bool
+) -> None:
+    source = await source_of(sessions, 2, 7, LISTED)
+    key = KEYS.session("p.one") if is_closed else KEYS.journal("p.one")
+    await connection.call(lambda redis: redis.delete(key))
+    assert (await sessions.reserve(FORK, "create", source=source, length=5)).outcome == "changed"
+    assert await sessions.get("p.two") is None
+    assert not await heirs(connection)
+
+
+@pytest.mark.parametrize("is_deleted", [False, True])
+async def test_a_fork_whose_source_is_closed_meanwhile_is_not_opened(
+    sessions: SessionStore, workers: WorkerStore, connection: RedisConnection, *, is_deleted: bool
+) -> None:
+    source = await source_of(sessions, 2, 7, LISTED)
+    await sessions.reserve(FORK, "create", source=source, length=7)
     await sessions.begin_close(source, "close", Cause.REQUEST)
-    assert (await sessions.delete(source, "close", 5)).outcome == "deleted"
-    reply = await sessions.mark_open(fork, "create", 1, 4, history_length=5, kv_live_bytes=50, source=source)
-    assert reply.record is not None
-    assert (reply.record.journal_start, reply.record.journal_length) == (5, 5)
-    assert not reply.record.is_recoverable
+    if is_deleted:
+        assert (await sessions.delete(source, "close", 7)).outcome == "deleted"
+    reply = await sessions.mark_open(FORK, "create", 1, 4, history_length=7, kv_live_bytes=50, source=source)
+    assert reply.outcome == "gone"
+    await sessions.begin_close(FORK, "abandon", Cause.ABANDON)
+    await sessions.delete(FORK, "abandon", 0)
+    assert not await heirs(connection)
     assert not await connection.call(lambda redis: redis.exists(KEYS.journal("p.two")))
+    assert await ledger(workers) == ((0, 0, 0) if is_deleted else (100, 0, 1))
 
 
-async def test_nobody_knows_the_history_of_a_fork_whose_source_was_taken_back(
-    sessions: SessionStore, connection: RedisConnection
-) -> None:
-    await opened(sessions)
-    await run(sessions, 5)
-    source, fork = await fields(sessions), replace(SESSION, session_id="p.two")
-    await sessions.reserve(fork, "create")
+async def test_a_fork_whose_source_was_taken_back_meanwhile_is_not_opened(sessions: SessionStore) -> None:
+    source = await source_of(sessions, 0, 5)
+    await sessions.reserve(FORK, "create", source=source, length=5)
     await sessions.begin_operation(source, "a", Intent("rewind", {}))
     await sessions.rewind(source, "a", 2, (), "", 1)
-    await sessions.extend_journal(source, "a", 2, [7, 7, 7, 7], 100)
-    reply = await sessions.mark_open(fork, "create", 1, 4, history_length=5, kv_live_bytes=50, source=source)
-    assert reply.record is not None
-    assert (reply.record.journal_start, reply.record.journal_length) == (5, 5)
-    assert not await connection.call(lambda redis: redis.exists(KEYS.journal("p.two")))
+    await sessions.extend_journal(source, "a", 2, [7, 7, 7], 100)
+    reply = await sessions.mark_open(FORK, "create", 1, 4, history_length=5, kv_live_bytes=50, source=source)
+    assert reply.outcome == "gone"
+
+
+async def test_an_inheritance_is_given_back(sessions: SessionStore, connection: RedisConnection) -> None:
+    """With the list that replaces it, with a rewind, and with the end of the session."""
+    source = await source_of(sessions, 5, 7, LISTED)
+    await sessions.reserve(FORK, "create", source=source, length=7)
+    await sessions.mark_open(FORK, "create", 1, 4, history_length=7, source=source)
+    fork, own = await fields(sessions, "p.two"), replace(SNAPSHOT, name="p/two-1-0", length=7)
+    assert (await sessions.set_snapshots(replace(fork, inherited=""), (own,), 0, "store", 0)).outcome == "changed"
+    assert len(await heirs(connection)) == 3
+    assert (await sessions.set_snapshots(fork, (own,), 0, "store", 0, LISTED[:2])).outcome == "set"
+    record = await fields(sessions, "p.two")
+    assert (parse(record.inherited), parse(record.snapshots)) == (LISTED[:2], (own,))
+    assert await heirs(connection) == ["p/one-1-0|p.two", "p/one-1-2|p.two"]
+    await sessions.begin_operation(record, "a", Intent("rewind", {}))
+    assert (await sessions.rewind(fork, "a", 3, (), "store", 1, LISTED[:1])).outcome == "changed"
+    record = await fields(sessions, "p.two")
+    assert (await sessions.rewind(record, "a", 3, (), "store", 1, LISTED[:1])).outcome == "rewound"
+    assert parse((await fields(sessions, "p.two")).inherited) == LISTED[:1]
+    assert await heirs(connection) == ["p/one-1-0|p.two"]
+    await sessions.begin_close(record, "close", Cause.REQUEST)
+    assert len(await heirs(connection)) == 1
+    assert (await sessions.delete(record, "close", 3)).outcome == "deleted"
+    assert not await heirs(connection)
+    assert (await fields(sessions)).snapshots == text(LISTED)
+
+
+async def test_heirs_that_an_older_router_closed_are_forgotten(
+    sessions: SessionStore, connection: RedisConnection
+) -> None:
+    await connection.call(lambda redis: redis.zadd(KEYS.heirs, {"p/one-1-0|p.two": 0, "p/one-1-0|p.three": 0}))
+    await sessions.lists.forget_heirs("p", {})
+    assert await sessions.lists.heirs("p", ["p/one-1-0"]) == {"p/one-1-0": "p.three"}
+    await sessions.lists.forget_heirs("p", {"p/one-1-0": "p.three"})
+    assert await sessions.lists.heirs("p", ["p/one-1-0", "p/one"]) == {"p/one-1-0": "p.two"}
 
 
 async def test_use_source(sessions: SessionStore, hasty: SessionStore, workers: WorkerStore) -> None:
@@ -380,20 +502,6 @@ async def test_renew_opening(sessions: SessionStore, connection: RedisConnection
     lease = await connection.call(lambda redis: redis.hget(KEYS.operation(SESSION.session_id), "lease_until_ms"))
     assert await score(connection, KEYS.expiry) == float(lease) > (lapsed or 0) + 10_000
     assert (await sessions.begin_close(SESSION, "close", Cause.EXPIRY)).outcome == "kept"
-
-
-@pytest.mark.parametrize(("journal", "tokens"), [((0, [1, 2, 3]), [1, 2, 3]), ((3, []), [])])
-async def test_mark_open_of_a_fork_with_a_journal(
-    sessions: SessionStore, connection: RedisConnection, journal: tuple[int, list[int]], tokens: list[int]
-) -> None:
-    start, token_ids = journal
-    await sessions.reserve(SESSION, "create")
-    reply = await sessions.mark_open(SESSION, "create", 1, 4, history_length=3, journal=(start, pack(token_ids)))
-    assert reply.record == await fields(sessions)
-    assert (reply.record.journal_start, reply.record.journal_length, reply.record.history_length) == (start, 3, 3)
-    assert reply.record.is_recoverable == (start == 0)
-    assert await journaled(connection) == tokens
-    assert await connection.call(lambda redis: redis.exists(KEYS.journal(SESSION.session_id))) == bool(tokens)
 
 
 async def test_share_session(sessions: SessionStore, workers: WorkerStore) -> None:

@@ -68,9 +68,9 @@ class Closing:
         except StoreUnavailable:  # it may be deleted, and nobody would know its files then
             self._tasks.start(persist(lambda: self._forget(claimed, claim, final_length)))
             raise
-        self._tasks.start(self._snapshotting.delete_all(claimed))
+        self._tasks.start(self._snapshotting.tidy(claimed))
         return final_length
 
     async def _forget(self, claimed: SessionRecord, claim: str, final_length: int) -> None:
         await self._store.delete(claimed, claim, final_length)
-        await self._snapshotting.delete_all(claimed)
+        await self._snapshotting.tidy(claimed)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import structlog
 
@@ -39,11 +40,17 @@ class Fleet:
             if worker.pool == pool and worker.snapshot_store == snapshot_store
         ]
 
-    def has_reader(self, record: SessionRecord) -> bool:
-        """Whether a worker could have the session from its snapshots."""
-        return any(
-            record.may_be_on(worker) and not worker.draining
-            for worker in self.with_store(record.pool, record.snapshot_store)
+    def readable(self, record: SessionRecord) -> SessionRecord:
+        """The session without the snapshots from which no worker could have it."""
+
+        def has_reader(snapshot_store: str) -> bool:
+            workers = self.with_store(record.pool, snapshot_store)
+            return any(record.may_be_on(worker) and not worker.draining for worker in workers)
+
+        return replace(
+            record,
+            snapshots=record.snapshots if has_reader(record.snapshot_store) else "",
+            inherited=record.inherited if has_reader(record.inherited_store) else "",
         )
 
     async def run(self) -> None:

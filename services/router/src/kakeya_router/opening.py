@@ -24,6 +24,7 @@ from kakeya_shared.errors import (
     DeadlineExceeded,
     Internal,
     InvalidField,
+    KakeyaError,
     NoCapacity,
     NoWorker,
     SessionClosed,
@@ -113,10 +114,9 @@ class Opening:
             raise
 
     async def _reserve_and_open(self, attempt: Attempt) -> SessionRecord | None:
-        source, earlier, begin = attempt.wanted.source, attempt.wanted.earlier, None
-        if source is not None and earlier is not None:
-            begin = await self._past_lanes.read(source, earlier)
-        if not await self._reserve(attempt, begin):
+        source = attempt.wanted.source
+        begin = await self._reserve_with_past(attempt)
+        if not attempt.reserved:
             return None
         if attempt.when_reserved is not None:
             await attempt.when_reserved()
@@ -136,20 +136,17 @@ class Opening:
             kv_live_bytes=lane.kv_live_bytes,
             retained=token_ranges.text(lane.retained),
             source=source if begin is None else None,
-            journal=None if begin is None else begin.journal,
         )
         if opened.record is None:
-            raise candidates.unreachable()
+            raise await self._unreachable(source)
         return opened.record
 
     async def _open_lane(self, record: SessionRecord, source: SessionRecord | None) -> OpenSessionResponse:
         try:
             answer = await self._workers.at(record.address).open_session(record, source, LANE_SECONDS)
         except (WorkerError, DeadlineExceeded, Unavailable, Internal) as error:
-            if source is not None and isinstance(error, LaneGone) and not await self._is_there(source):
-                raise refusals.not_found() from error  # closed since it was looked at
             _log.info("worker does not open sessions", worker_id=record.worker_id, error=repr(error))
-            raise candidates.unreachable() from error
+            raise await self._unreachable(source if isinstance(error, LaneGone) else None) from error
         if source is not None and answer.lane.history_length != source.history_length:
             raise candidates.cannot_fork()
         return answer
@@ -166,10 +163,11 @@ class Opening:
         finally:
             renewal.cancel()
 
-    async def _is_there(self, source: SessionRecord) -> bool:
-        """Whether it was only parked or moved; then the next attempt finds it."""
-        record = await self._store.get(source.session_id)
-        return record is not None and record.state in (State.OPEN, State.PARKED)
+    async def _unreachable(self, source: SessionRecord | None) -> KakeyaError:
+        """Where the source has only gone on, was parked or moved, the next attempt finds it."""
+        record = None if source is None else await self._store.get(source.session_id)
+        is_closed = source is not None and (record is None or record.state not in (State.OPEN, State.PARKED))
+        return refusals.not_found() if is_closed else candidates.unreachable()
 
     async def _renew(self, attempt: Attempt) -> None:
         """A prefill may take longer than opening a lane."""
@@ -183,8 +181,21 @@ class Opening:
                 attempt.running.cancel()
                 return
 
-    async def _reserve(self, attempt: Attempt, begin: Past | None) -> bool:
-        """Whether the lane is reserved; False when the request id was answered before."""
+    async def _reserve_with_past(self, attempt: Attempt) -> Past | None:
+        """Reserves the lane; returns what a fork at an earlier length begins with, of which its record then has all."""
+        source, earlier, begin = attempt.wanted.source, attempt.wanted.earlier, None
+        while True:
+            if source is not None and earlier is not None:
+                begin = await self._past_lanes.read(source, earlier)
+            attempt.outcome = ""
+            await self._reserve(attempt, begin)
+            if attempt.outcome != "changed":
+                return begin
+            if begin is None:
+                raise await self._unreachable(source)
+
+    async def _reserve(self, attempt: Attempt, begin: Past | None) -> None:
+        """Reserves the lane, unless the request id was answered before, or the source is another one by now."""
         wanted = attempt.wanted
         length = 0 if begin is None else begin.length
         start_length = length if begin is None else begin.start_length(attempt.snapshot_store)
@@ -193,6 +204,9 @@ class Opening:
             attempt.claim,
             wanted.limits,
             attempt.waiter_id,
+            source=wanted.source,
+            length=begin.length if begin else wanted.source.history_length if wanted.source else 0,
+            needed=begin.needed if begin else "",
             start_length=start_length,
             tokens_per_minute=wanted.caller.quota.tokens_per_minute if start_length < length else 0,
         )
@@ -206,7 +220,6 @@ class Opening:
                 raise candidates.no_capacity()
             case "gone":
                 raise candidates.unreachable()
-        return attempt.reserved
 
     async def _made_elsewhere(self, attempt: Attempt) -> bool:
         """Whether an equal request has a session in another pool that serves the model.

@@ -14,7 +14,15 @@ def chains(record: SessionRecord, length: int) -> Sequence[Snapshots]:
     """The snapshots from which, with its journal, the session can be had at a length of its history; the newest first,
     and the last may be none at all.
     """
-    return snapshot_plan.chains(snapshot_plan.parse(record.snapshots), record.journal_start, length)
+    return snapshot_plan.chains(snapshot_plan.of(record), record.journal_start, length)
+
+
+def needed_store(record: SessionRecord, length: int) -> str:
+    """The snapshot store that a worker has to read which has it at that length; empty: it is in the journal."""
+    newest, *others = chains(record, length) or [()]
+    if not newest or () in others:
+        return ""
+    return record.inherited_store if newest[-1] in snapshot_plan.parse(record.inherited) else record.snapshot_store
 
 
 def is_reachable(record: SessionRecord, length: int) -> bool:
@@ -44,8 +52,8 @@ class Past:
 
     def chains(self, snapshot_store: str) -> Sequence[Snapshots]:
         """As `chains` says, those that a worker with this snapshot store reads."""
-        readable = snapshot_store == self.record.snapshot_store
-        return [chain for chain in chains(self.record, self.length) if readable or not chain]
+        readable = snapshot_plan.in_store(self.record, snapshot_store)
+        return snapshot_plan.chains(readable, self.record.journal_start, self.length)
 
     def start_length(self, snapshot_store: str) -> int:
         """Where the prefill begins that it costs such a worker. Of a damaged snapshot nobody knows yet."""
@@ -58,8 +66,7 @@ class Past:
         return unpack(self.journaled[BYTES_PER_TOKEN * (start - first) : BYTES_PER_TOKEN * (end - first)])
 
     @property
-    def journal(self) -> tuple[int, bytes]:
-        """What the journal of a session that begins like this begins with: all, or nothing. Without the first tokens
-        it would be of no use, since the snapshots go with the session that they are of.
-        """
-        return (0, self.journaled) if self.record.journal_start == 0 else (self.length, b"")
+    def needed(self) -> str:
+        """What the session must still have when another one inherits this; as lua/reserve_session.lua reads it."""
+        record = self.record
+        return f"{record.journal_start}|{record.num_rewinds}|{record.inherited}|{record.snapshots}"

@@ -61,19 +61,9 @@ class PastLanes:
         """
         answer = await self._restored(record, begin, snapshot_store)
         if answer is None:
-            begin = await self._read_again(begin)
-            answer = await self._restored(record, begin, snapshot_store)
-        if answer is None:
             raise past.not_reachable(begin.record, begin.length)
         lane = await self._prefilled(record, begin, answer.lane, running)
         return OpenSessionResponse(lane=lane, sink=answer.sink, window=answer.window)
-
-    async def _read_again(self, begin: Past) -> Past:
-        """Its snapshots may have been removed since, as others were written; raises as `read`."""
-        now = await self.read(begin.record, begin.length)
-        if now.record.snapshots == begin.record.snapshots or now.record.num_rewinds != begin.record.num_rewinds:
-            raise past.not_reachable(begin.record, begin.length)
-        return now
 
     async def _restored(self, record: SessionRecord, begin: Past, snapshot_store: str) -> OpenSessionResponse | None:
         """A lane with the newest chain that is whole; None: there is none."""

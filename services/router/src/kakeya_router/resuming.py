@@ -211,7 +211,7 @@ def _alternative(record: SessionRecord) -> str:
 
 def _chains(record: SessionRecord, worker: WorkerRecord) -> Sequence[Snapshots]:
     """From which the session can be had together with its journal, the newest first; the last may be none at all."""
-    snapshots = snapshot_plan.parse(record.snapshots) if worker.snapshot_store == record.snapshot_store else ()
+    snapshots = snapshot_plan.in_store(record, worker.snapshot_store)
     return snapshot_plan.chains(snapshots, record.journal_start, record.journal_length)
 
 

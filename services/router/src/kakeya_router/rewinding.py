@@ -1,7 +1,5 @@
 """Taking the last tokens of a history back: `RewindSession`."""
 
-from dataclasses import replace
-
 from kakeya_router import candidates, past, snapshot_plan, validation
 from kakeya_router.detached_tasks import DetachedTasks
 from kakeya_router.fleet import Fleet
@@ -108,14 +106,15 @@ class Rewinding:
         while True:
             before, store = snapshot_plan.parse(record.snapshots), record.snapshot_store
             kept: Snapshots = tuple(each for each in before if each.length <= length)
-            read = record if self._fleet.has_reader(record) else replace(record, snapshots="")
+            inherited = tuple(each for each in snapshot_plan.parse(record.inherited) if each.length <= length)
+            read = self._fleet.readable(record)
             if length and not past.is_reachable(read, length):
                 if lane_rewinds is None:
                     raise past.not_reachable(read, length)
                 if worker is not None and record.snapshots_at(worker):
                     new = new or await self._snapshotting.write(record, 0)
                     kept, store = (new,), worker.snapshot_store
-            reply = await self._store.rewind(record, operation.claim, length, kept, store, lane_rewinds)
+            reply = await self._store.rewind(record, operation.claim, length, kept, store, lane_rewinds, inherited)
             if reply.record is None:
                 if worker is not None and new is not None:
                     self._tasks.start(self._snapshotting.delete([new.name], [worker]))
@@ -124,8 +123,5 @@ class Rewinding:
                 break
             record = reply.record
         operation.journal.length = length
-        names = [each.name for each in before if each not in kept]
-        if names:
-            readers = self._fleet.with_store(record.pool, record.snapshot_store)
-            self._tasks.start(self._snapshotting.delete(names, readers))
+        self._tasks.start(self._snapshotting.tidy(record))
         return reply.record

@@ -7,6 +7,8 @@ import json
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 
+from kakeya_router.store.records import SessionRecord
+
 # As many files as a restore should have to read at most.
 _LONGEST_CHAIN = 32
 
@@ -33,6 +35,17 @@ def text(snapshots: Snapshots) -> str:
 def parse(text: str) -> Snapshots:
     """The reverse of `text`."""
     return tuple(StoredSnapshot(*fields) for fields in json.loads(text)) if text else ()
+
+
+def of(record: SessionRecord) -> Snapshots:
+    """All from which a session can be had, those that it has inherited first, which none of its own follows."""
+    return parse(record.inherited) + parse(record.snapshots)
+
+
+def in_store(record: SessionRecord, snapshot_store: str) -> Snapshots:
+    """Those of them that are in a snapshot store."""
+    inherited = parse(record.inherited) if record.inherited_store == snapshot_store else ()
+    return inherited + (parse(record.snapshots) if record.snapshot_store == snapshot_store else ())
 
 
 def chain(snapshots: Snapshots, length: int) -> Snapshots:

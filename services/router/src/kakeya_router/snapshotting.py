@@ -3,8 +3,8 @@
 import asyncio
 import re
 import secrets
-from collections.abc import Collection, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 
 import structlog
 
@@ -43,15 +43,20 @@ def _owner(pool: str, name: str) -> str:
     return match["session"] if match and match["pool"] == pool and pool_of(match["session"]) == pool else ""
 
 
-def _usable(record: SessionRecord, worker: WorkerRecord) -> Snapshots:
-    """The session's snapshots, if this worker reads them: its new ones can follow them."""
+def _followed(record: SessionRecord, worker: WorkerRecord) -> Snapshots:
+    """The session's own snapshots, if this worker reads them: its new ones can follow them."""
     return snapshot_plan.parse(record.snapshots) if record.snapshot_store == worker.snapshot_store else ()
+
+
+def _files(record: SessionRecord) -> dict[str, str]:
+    """Those that a session names, and the stores that they are in."""
+    inherited = {each.name: record.inherited_store for each in snapshot_plan.parse(record.inherited)}
+    return inherited | {each.name: record.snapshot_store for each in snapshot_plan.parse(record.snapshots)}
 
 
 def _newest(record: SessionRecord, worker: WorkerRecord) -> int:
     """History length of the newest snapshot that this worker reads."""
-    snapshots = _usable(record, worker)
-    return snapshots[-1].length if snapshots else 0
+    return max((each.length for each in snapshot_plan.in_store(record, worker.snapshot_store)), default=0)
 
 
 @dataclass(slots=True)
@@ -149,11 +154,10 @@ class Snapshotting:
         Raises:
             WorkerError, KakeyaError
         """
-        snapshots = _usable(record, worker)
-        if snapshots and snapshots[-1].length >= record.journal_length:
+        if record.journal_length and _newest(record, worker) >= record.journal_length:
             return True
-        start = snapshot_plan.next_start(snapshots, record.journal_length, record.sink + record.window)
-        new, seen = await self.write(record, start), set[str]()
+        start = snapshot_plan.next_start(_followed(record, worker), record.journal_length, record.sink + record.window)
+        new, seen = await self.write(record, start), dict[str, str]()
         try:
             return await self._kept_or_removed(record, new, worker, seen)
         except StoreUnavailable:
@@ -171,21 +175,34 @@ class Snapshotting:
         written = await self._workers.at(record.address).write_snapshot(record, start, prefix, _WRITE_SECONDS)
         return StoredSnapshot(written.name, start, written.length, written.size_bytes)
 
-    async def delete_all(self, record: SessionRecord) -> None:
-        """Removes the files of a session that is closed."""
-        names = [each.name for each in snapshot_plan.parse(record.snapshots)]
-        if names:
-            await self.delete(names, self._fleet.with_store(record.pool, record.snapshot_store))
+    async def tidy(self, record: SessionRecord) -> None:
+        """Removes what a session had and needs no more, if no other session needs it."""
+        await persist(lambda: self._remove(record.pool, _files(record)))
+
+    async def _remove(self, pool: str, files: Mapping[str, str]) -> None:
+        """Those of the files, of which the stores are known, that no session needs; raises StoreUnavailable."""
+        orphans = await self.orphans(pool, files) if files else []
+        for store in sorted({files[name] for name in orphans}):
+            names = [name for name in orphans if files[name] == store]
+            await self.delete(names, self._fleet.with_store(pool, store))
 
     async def orphans(self, pool: str, names: Iterable[str]) -> list[str]:
-        """Those of the files that belong to a session of the pool, as their names say, and that it does not need.
+        """Those of the files that belong to a session of the pool, as their names say, and that no session needs.
 
         Raises StoreUnavailable.
         """
         owners = {name: session_id for name in names if (session_id := _owner(pool, name))}
-        records = await self._store.lists.records(pool, sorted(set(owners.values())))
-        needed = {each.name for record in records for each in snapshot_plan.parse(record.snapshots)}
-        return [name for name in owners if name not in needed]
+        needed = await self._named(pool, owners.values())
+        # What its own session does not name any more nobody inherits but from an heir.
+        heirs = await self._store.lists.heirs(pool, [name for name in owners if name not in needed])
+        inherited = await self._named(pool, heirs.values())
+        await self._store.lists.forget_heirs(pool, {name: heirs[name] for name in heirs if name not in inherited})
+        return [name for name in owners if name not in needed and name not in heirs]
+
+    async def _named(self, pool: str, session_ids: Iterable[str]) -> set[str]:
+        """The files that these sessions name."""
+        records = await self._store.lists.records(pool, sorted(set(session_ids)))
+        return {each.name for record in records for each in snapshot_plan.of(record)}
 
     async def delete(self, names: Collection[str], workers: Iterable[WorkerRecord]) -> None:
         """By one of these workers; what none of them removes is swept later."""
@@ -233,50 +250,53 @@ class Snapshotting:
             _log.warning("no snapshot is written", worker_id=worker.worker_id, error=repr(error))
 
     async def _kept_or_removed(
-        self, begun: SessionRecord, new: StoredSnapshot, worker: WorkerRecord, seen: set[str]
+        self, begun: SessionRecord, new: StoredSnapshot, worker: WorkerRecord, seen: dict[str, str]
     ) -> bool:
         """Whether a file has become one of the session's, which was as `begun` says before it was taken. Then those
-        that it replaces are removed, else it is.
+        that it replaces are removed, perhaps from the store of a worker that the session has left; else it is.
 
         Args:
-            seen: names of the session's files before; kept from one attempt to the next, since an answer may be lost.
+            seen: the session's files before; kept from one attempt to the next, since an answer may be lost.
 
         Raises:
             StoreUnavailable: that is not known, and no file was removed.
         """
-        record = await self._with(begun, new, worker, seen)
-        if record is None:
+        if not await self._is_kept(begun, new, worker, seen):
             await self.delete([new.name], [worker])
             return False
-        if replaced := seen.difference(each.name for each in snapshot_plan.parse(record.snapshots)):
-            await self.delete(replaced, self._fleet.with_store(record.pool, record.snapshot_store))
+        await self._remove(begun.pool, seen)
         return True
 
-    async def _with(
-        self, begun: SessionRecord, new: StoredSnapshot, worker: WorkerRecord, seen: set[str]
-    ) -> SessionRecord | None:
-        """The session with a snapshot more; None where it is not wanted any more."""
+    async def _is_kept(
+        self, begun: SessionRecord, new: StoredSnapshot, worker: WorkerRecord, seen: dict[str, str]
+    ) -> bool:
+        """Whether the session has a snapshot more; it is not where that is not wanted any more."""
         for _ in range(_NUM_ATTEMPTS):
             record = await self._store.get(begun.session_id)
             if record is None or record.epoch != begun.epoch:
-                return None
-            before = _usable(record, worker)
+                return False
+            before, inherited = _followed(record, worker), snapshot_plan.parse(record.inherited)
             if new in before:  # by an attempt whose answer was lost
-                return record
+                return True
             if before and before[-1].length >= new.length:
-                return None
-            seen.update(each.name for each in snapshot_plan.parse(record.snapshots))
+                return False
+            seen.update(_files(record))
             wanted = [*record.turn_boundaries, record.operation_start]  # who has an answer may want another one
-            kept = snapshot_plan.kept((*before, new), wanted)
+            kept = snapshot_plan.kept((*inherited, *before, new), wanted)
             if new not in kept:
-                return None  # what it follows was removed meanwhile
-            start = snapshot_plan.journal_start(kept, wanted)
-            reply = await self._store.set_snapshots(record, kept, start, worker.snapshot_store, begun.num_rewinds)
+                return False  # what it follows was removed meanwhile
+            reply = await self._store.set_snapshots(
+                record,
+                tuple(each for each in kept if each not in inherited),
+                snapshot_plan.journal_start(kept, wanted),
+                worker.snapshot_store,
+                begun.num_rewinds,
+                tuple(each for each in kept if each in inherited),
+            )
             match reply.outcome:
                 case "set":
-                    # What it had may be in the store of a worker that it has left.
-                    return replace(record, snapshots=snapshot_plan.text(kept))
+                    return True
                 case "gone":
-                    return None
+                    return False
             await asyncio.sleep(_AHEAD_SECONDS)
-        return None
+        return False

@@ -88,7 +88,7 @@ class Wanted:
         """The one that its worker has to read; empty: none."""
         if self.source is None or self.earlier is None:
             return ""
-        return self.source.snapshot_store if all(past.chains(self.source, self.earlier)) else ""
+        return past.needed_store(self.source, self.earlier)
 
     def record(self, worker: WorkerRecord) -> SessionRecord:
         """Of the new session on this worker."""

@@ -72,6 +72,13 @@ class PoolKeys:
         """String: the last tokens of the session's history, 4 bytes each, little-endian; see `SessionRecord`."""
         return self._key(f"journal:{session_id}")
 
+    @property
+    def heirs(self) -> str:
+        """Sorted set: "FILE|SESSION" for each snapshot of another session that a session has inherited, all with score
+        0 and so in the order of their text.
+        """
+        return self._key("heirs")
+
     def operation(self, session_id: str) -> str:
         """Hash: the session's running operation; that it exists is the session's busy flag."""
         return self._key(f"op:{session_id}")

@@ -152,6 +152,8 @@ class SessionRecord(Hash):
         num_rewinds: how often its history was taken back; a snapshot that was begun before is of no use.
         snapshots: see `snapshot_plan`.
         snapshot_store: the one that they are in.
+        inherited: snapshots of the session that it branched off from, up to there, in `inherited_store`; it names them
+            until its own make them superfluous, and as long as it does nobody removes them.
         operation_number: rises with each operation and each router that takes one over; workers refuse what comes from
             one before.
         operation_id, operation_start, operation_seed: the latest operation, by the id that its client knows, the
@@ -202,6 +204,8 @@ class SessionRecord(Hash):
     lane_rewinds: int = 0
     snapshots: str = ""
     snapshot_store: str = ""
+    inherited: str = ""
+    inherited_store: str = ""
     operation_number: int = 0
     operation_id: str = ""
     operation_start: int = 0
@@ -239,7 +243,7 @@ class SessionRecord(Hash):
     @property
     def is_recoverable(self) -> bool:
         """Whether it can be had again when its lane is gone."""
-        return self.journal_start == 0 or bool(self.snapshots)
+        return self.journal_start == 0 or bool(self.snapshots or self.inherited)
 
     def snapshots_at(self, worker: WorkerRecord) -> bool:
         """Whether it can be written into the worker's snapshot store."""

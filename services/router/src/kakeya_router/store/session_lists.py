@@ -1,7 +1,7 @@
 """Sessions of a pool, many at once: those that are due, idle or on a worker, and what tenants use."""
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -118,6 +118,24 @@ class SessionLists:
 
         outcomes: list[str] = await self._redis.pipeline(lose)
         return outcomes
+
+    async def heirs(self, pool: str, files: Sequence[str]) -> dict[str, str]:
+        """Of each file that sessions have inherited, one of these; the others are not looked for."""
+        key = PoolKeys(pool).heirs
+
+        async def read(batch: Any) -> None:
+            for file in files:
+                batch.redis.zrangebylex(key, f"[{file}|", f"({file}}}", 0, 1)  # "}" comes after "|"
+
+        found = await self._redis.pipeline(read) if files else []
+        members = [member for each in found for member in each]
+        return dict(member.split("|") for member in members)
+
+    async def forget_heirs(self, pool: str, heirs: Mapping[str, str]) -> None:
+        """Those that an older router has closed, which knew nothing of them."""
+        if heirs:
+            members = [f"{file}|{session_id}" for file, session_id in heirs.items()]
+            await self._redis.call(lambda redis: redis.zrem(PoolKeys(pool).heirs, *members))
 
     async def _busy(self, pool: str, records: Sequence[SessionRecord]) -> tuple[set[str], int]:
         """Ids of those with a running operation, and the Redis time."""

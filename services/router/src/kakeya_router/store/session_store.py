@@ -91,6 +91,9 @@ class SessionStore:
         limits: Limits = UNLIMITED,
         waiter_id: str = "",
         *,
+        source: SessionRecord | None = None,
+        length: int = 0,
+        needed: str = "",
         start_length: int = 0,
         tokens_per_minute: int = 0,
     ) -> Reply:
@@ -98,6 +101,9 @@ class SessionStore:
 
         Args:
             waiter_id: of who stands in the line.
+            source: that it branches off from.
+            length: of the history that it begins with then.
+            needed: what the source must have (`Past.needed`); empty: whatever that has.
             start_length: history length at which its prefill begins.
             tokens_per_minute: the quota that this is charged to; 0 for none.
         """
@@ -113,8 +119,16 @@ class SessionStore:
             int(self._redis.answers_for(self._waiter_grace_seconds)),
             start_length,
             tokens_per_minute,
+            length,
+            needed,
             *record.to_hash(),
+            more_keys=() if source is None else self._source_keys(source),
         )
+
+    @staticmethod
+    def _source_keys(source: SessionRecord) -> list[str]:
+        keys = PoolKeys(source.pool)
+        return [keys.session(source.session_id), keys.journal(source.session_id), keys.heirs]
 
     async def mark_open(
         self,
@@ -127,15 +141,12 @@ class SessionStore:
         kv_live_bytes: int = 0,
         retained: str = "",
         source: SessionRecord | None = None,
-        journal: tuple[int, bytes] | None = None,
     ) -> Reply:
         """With what the worker chose, and what its lane holds; the reply's record is the open session's.
 
         Args:
-            source: of a fork from lane to lane, whose journal begins with what is in the source's.
-            journal: of a fork at an earlier length: where its own begins, and the packed tokens that are in it.
+            source: of a fork from lane to lane, as it was before the lane was reserved.
         """
-        keys = PoolKeys(record.pool)
         return await self._run(
             "mark_open",
             record,
@@ -146,8 +157,7 @@ class SessionStore:
             kv_live_bytes,
             retained,
             "" if source is None else source.num_rewinds,
-            *(journal or ()),
-            more_keys=() if source is None else (keys.session(source.session_id), keys.journal(source.session_id)),
+            more_keys=() if source is None else (PoolKeys(source.pool).session(source.session_id),),
         )
 
     async def renew_opening(self, record: SessionRecord, claim: str) -> Reply:
@@ -361,11 +371,13 @@ class SessionStore:
         snapshots: Snapshots,
         snapshot_store: str,
         lane_rewinds: int | None,
+        inherited: Snapshots = (),
     ) -> Reply:
         """Takes the history back to a length; see lua/rewind_session.lua.
 
         Args:
             lane_rewinds: how often the lane was taken back, this time too; None: it is given up.
+            inherited: those that it keeps.
         """
         return await self._run(
             "rewind_session",
@@ -377,15 +389,25 @@ class SessionStore:
             text(snapshots),
             snapshot_store,
             "" if lane_rewinds is None else lane_rewinds,
+            record.inherited,
+            text(inherited),
+            more_keys=(PoolKeys(record.pool).heirs,),
         )
 
     async def set_snapshots(
-        self, record: SessionRecord, snapshots: Snapshots, journal_start: int, snapshot_store: str, num_rewinds: int
+        self,
+        record: SessionRecord,
+        snapshots: Snapshots,
+        journal_start: int,
+        snapshot_store: str,
+        num_rewinds: int,
+        inherited: Snapshots = (),
     ) -> Reply:
         """Replaces those of the record by others, of which some may be new.
 
         Args:
             num_rewinds: of the session when the newest was begun.
+            inherited: of those that the record names, which it keeps.
         """
         length = snapshots[-1].length if snapshots else 0
         return await self._run(
@@ -398,6 +420,9 @@ class SessionStore:
             journal_start,
             snapshot_store,
             num_rewinds,
+            record.inherited,
+            text(inherited),
+            more_keys=(PoolKeys(record.pool).heirs,),
         )
 
     async def begin_close(
@@ -410,8 +435,9 @@ class SessionStore:
 
     async def delete(self, record: SessionRecord, claim: str, history_length: int) -> Reply:
         """`history_length` is the final one."""
-        closed = PoolKeys(record.pool).closed(record.session_id)
-        return await self._run("delete_session", record, claim, history_length, _CLOSED_TTL_MS, more_keys=(closed,))
+        keys = PoolKeys(record.pool)
+        more_keys = (keys.closed(record.session_id), keys.heirs)
+        return await self._run("delete_session", record, claim, history_length, _CLOSED_TTL_MS, more_keys=more_keys)
 
     async def closed(self, session_id: str) -> tuple[int, str] | None:
         """Final history length and tenant of a session that lived for one answer, for a minute; None: not known."""

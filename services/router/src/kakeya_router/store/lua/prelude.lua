@@ -114,8 +114,36 @@ end
 -- Whether a session script's session can be had again when its lane is gone: all of its history is journaled, or what
 -- the journal lacks is in snapshots.
 local function is_recoverable()
-  local record = redis.call('HMGET', KEYS[1], 'journal_start', 'snapshots')
-  return tonumber(record[1] or 0) == 0 or (record[2] or '') ~= ''
+  local record = redis.call('HMGET', KEYS[1], 'journal_start', 'snapshots', 'inherited')
+  return tonumber(record[1] or 0) == 0 or (record[2] or '') ~= '' or (record[3] or '') ~= ''
+end
+
+-- Snapshots of a list (snapshot_plan.py) up to a history length.
+local function snapshots_until(length, list)
+  local found = {}
+  for _, snapshot in ipairs((list or '') ~= '' and cjson.decode(list) or {}) do
+    if snapshot[3] <= length then
+      found[#found + 1] = snapshot
+    end
+  end
+  return found
+end
+
+-- Has a session script's session inherit only the snapshots of this list, of those that it has inherited.
+local function disinherit(heirs, kept)
+  local is_kept, gone = {}, {}
+  for _, snapshot in ipairs(snapshots_until(math.huge, kept)) do
+    is_kept[snapshot[1]] = true
+  end
+  for _, snapshot in ipairs(snapshots_until(math.huge, redis.call('HGET', KEYS[1], 'inherited'))) do
+    if not is_kept[snapshot[1]] then
+      gone[#gone + 1] = snapshot[1] .. '|' .. ARGV[1]
+    end
+  end
+  if #gone > 0 then
+    redis.call('ZREM', heirs, unpack(gone))
+    redis.call('HSET', KEYS[1], 'inherited', kept)
+  end
 end
 
 -- The epoch of the next lane of a session script's session: greater than all under which one was opened anywhere.

@@ -1,11 +1,14 @@
 -- Reserves a lane for a new session, if its worker is alive, has the bytes, and nobody in the line comes first. A
--- waiter leaves the line with it.
--- KEYS    session, operation, worker, sessions, expiry, request, usage, queue, waiters, idle, tokens, journal
+-- waiter leaves the line with it. A fork has from here on what its source has of the history that they share.
+-- KEYS    session, operation, worker, sessions, expiry, request, usage, queue, waiters, idle, tokens, journal,
+--         then of a fork: session and journal of its source, and heirs
 -- ARGV    session_id, claim, router, lease_ms, request_ttl_ms (0: no request id), waiter_id ('': not in the line),
 --         max_sessions, max_reserved_bytes, key_max_sessions (0: no limit),
 --         may_clear (0: a waiter whose lease has lapsed still counts),
 --         start_length (its prefill begins there), tokens_per_minute (0: no limit, or it has no prefill): what the
 --         tenant may use, charged when it is open or given up,
+--         length of the history that a fork begins with, and what its source must have to be had there (see past.py; '':
+--         whatever it has, since the lane is copied),
 --         then field, value, ... of the session record
 -- returns {'reserved'}
 --         {'duplicate', session_id} the request id was answered before, with that session; a waiter left the line
@@ -14,11 +17,52 @@
 --         {'full'}                  the worker has not the bytes, or is being emptied
 --         {'wait'}                  somebody else has the turn at this worker
 --         {'gone'}                  the incarnation is not alive
+--         {'changed'}               the source of the fork does not have that any more
 local session_id, claim, router, lease_ms, request_ttl_ms = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local waiter_id = ARGV[6]
 local function step_out()
   if waiter_id ~= '' and leave_line(KEYS[8], KEYS[9], waiter_id) then
     announce_room(KEYS[8])
+  end
+end
+-- What a fork has of its source at a length: the start of its journal and the tokens in it, snapshots and their store;
+-- nil: the source has not what it must have.
+local function inherited(length, needed)
+  local source = redis.call('HMGET', KEYS[13],
+    'journal_start', 'num_rewinds', 'snapshots', 'snapshot_store', 'inherited', 'inherited_store')
+  local function text(number, default)
+    return source[number] or default
+  end
+  local has = table.concat({text(1, '0'), text(2, '0'), text(5, ''), text(3, '')}, '|')
+  local start = math.min(tonumber(text(1, 0)), length)
+  local tokens = length > start and redis.call('GETRANGE', KEYS[14], 0, 4 * (length - start) - 1) or ''
+  if redis.call('EXISTS', KEYS[13]) == 0 or (needed ~= '' and needed ~= has) or #tokens < 4 * (length - start) then
+    return nil
+  end
+  local snapshots, store = snapshots_until(length, source[5]), text(6, '')
+  local own = snapshots_until(length, source[3])
+  if #own > 0 and store ~= text(4, '') then
+    snapshots, store = {}, text(4, '')
+  end
+  for _, snapshot in ipairs(own) do
+    snapshots[#snapshots + 1] = snapshot
+  end
+  if #snapshots > 0 and snapshots[#snapshots][3] < start then
+    snapshots = {}  -- what came after them is nowhere
+  end
+  return {start = start, length = length, tokens = tokens, snapshots = snapshots, store = store}
+end
+local function inherit(from)
+  redis.call('HSET', KEYS[1], 'journal_start', string.format('%.0f', from.start),
+    'journal_length', string.format('%.0f', from.length))
+  if from.tokens ~= '' then
+    redis.call('SET', KEYS[12], from.tokens)
+  end
+  if #from.snapshots > 0 then
+    redis.call('HSET', KEYS[1], 'inherited', cjson.encode(from.snapshots), 'inherited_store', from.store)
+    for _, snapshot in ipairs(from.snapshots) do
+      redis.call('ZADD', KEYS[15], 0, snapshot[1] .. '|' .. session_id)
+    end
   end
 end
 if request_ttl_ms ~= '0' then
@@ -29,7 +73,7 @@ if request_ttl_ms ~= '0' then
   end
 end
 local record = {}
-for i = 13, #ARGV, 2 do
+for i = 15, #ARGV, 2 do
   record[ARGV[i]] = ARGV[i + 1]
 end
 local worker = redis.call('HMGET', KEYS[3],
@@ -57,7 +101,17 @@ local at = {worker[1], worker[4] or '', worker[5], worker[6], worker[7]}
 if not has_turn(KEYS[8], KEYS[9], KEYS[7], at, tenant, waiter_id, now, ARGV[10] == '1') then
   return {'wait'}
 end
-redis.call('HSET', KEYS[1], unpack(ARGV, 13))
+local inheritance = {}
+if KEYS[13] then
+  inheritance = inherited(tonumber(ARGV[13]), ARGV[14])
+  if not inheritance then
+    return {'changed'}
+  end
+end
+redis.call('HSET', KEYS[1], unpack(ARGV, 15))
+if KEYS[13] then
+  inherit(inheritance)
+end
 redis.call('HSET', KEYS[1], 'idle_since_ms', now)
 redis.call('HSET', KEYS[2], 'claim', claim, 'kind', 'create', 'router', router, 'lease_until_ms', now + lease_ms,
   'start_length', ARGV[11], 'tokens_per_minute', ARGV[12])

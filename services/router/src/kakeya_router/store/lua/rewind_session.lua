@@ -1,15 +1,17 @@
 -- Takes the history back to a length, in the middle of an operation; the session's snapshots beyond it are forgotten.
--- KEYS    session, operation, worker, sessions, expiry, request, usage, queue, waiters, idle, tokens, journal
+-- KEYS    session, operation, worker, sessions, expiry, request, usage, queue, waiters, idle, tokens, journal,
+--         then heirs
 -- ARGV    session_id, claim, epoch, length, the list of snapshots as the caller knows it, the new one (see
---         snapshot_plan.py), snapshot_store that they are in, lane_rewinds ('': the lane does not go back with the history, and is given up)
+--         snapshot_plan.py), snapshot_store that they are in, lane_rewinds ('': the lane does not go back with the history, and is given up),
+--         the list of those inherited as the caller knows it, and the part of it that it keeps
 -- returns {'rewound', record} PARKED if the lane is given up
---         {'changed', record} the list is another one; nothing is changed
+--         {'changed', record} a list is another one; nothing is changed
 --         {'gone'} closed, lost, taken over or under another lease; nothing is changed
-local record = redis.call('HMGET', KEYS[1], 'epoch', 'snapshots', 'boundaries')
+local record = redis.call('HMGET', KEYS[1], 'epoch', 'snapshots', 'boundaries', 'inherited')
 if redis.call('HGET', KEYS[2], 'claim') ~= ARGV[2] or record[1] ~= ARGV[3] then
   return {'gone'}
 end
-if (record[2] or '') ~= ARGV[5] then
+if (record[2] or '') ~= ARGV[5] or (record[4] or '') ~= ARGV[9] then
   return {'changed', redis.call('HGETALL', KEYS[1])}
 end
 local length = tonumber(ARGV[4])
@@ -24,6 +26,7 @@ end
 redis.call('HINCRBY', KEYS[1], 'num_rewinds', 1)
 redis.call('HSET', KEYS[1], 'boundaries', table.concat(boundaries, ','), 'snapshots', ARGV[6],
   'snapshot_store', ARGV[7], 'operation_id', ARGV[2], 'operation_start', ARGV[4], 'operation_seed', 0)
+disinherit(KEYS[13], ARGV[10])
 redis.call('HSET', KEYS[2], 'start_length', ARGV[4])
 if ARGV[8] == '' then
   park()
