@@ -159,6 +159,37 @@ async def test_what_is_taken_back_comes_again_with_the_same_tokens(
             await session.rewind(ends[1])
 
 
+@pytest.mark.heavy
+async def test_forks_outlive_all_workers_before_their_first_turn(
+    fragile: Runtime, client: kakeya.AsyncClient, snapshots: Path
+) -> None:
+    """Their source is closed, and none of them has a file of its own: at the source's end, at the end of an earlier
+    turn, within a turn, and each of them forked once more.
+    """
+
+    async def answer(session: kakeya.AsyncSession) -> list[int]:
+        return await session.turn(range(7), max_tokens=60, **OPTIONS).all()
+
+    source = await client.create_session()
+    for turn in range(6):
+        await source.turn(range(turn * 50, turn * 50 + 50), max_tokens=40, **OPTIONS).all()
+    boundaries = (await source.info()).boundaries
+    forks, undisturbed = [], []
+    for boundary in (None, boundaries[1], boundaries[-1] - 11):
+        fork = await client.create_session(fork_from=source, boundary=boundary)
+        forks += [fork, await client.create_session(fork_from=fork)]
+        async with await client.create_session(fork_from=source, boundary=boundary) as other:
+            undisturbed += [await answer(other)] * 2
+    assert len(set(map(tuple, undisturbed))) == 3
+    await source.close()
+    assert not [path for path in _files(snapshots) if source.id not in path.name]
+    for worker in fragile.workers:
+        worker.kill()
+    for _ in range(2):
+        fragile.start_worker()
+    assert [await answer(fork) for fork in forks] == undisturbed
+
+
 async def test_nothing_is_left_of_closed_sessions(
     fragile: Runtime, client: kakeya.AsyncClient, snapshots: Path
 ) -> None:
