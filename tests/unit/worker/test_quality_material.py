@@ -142,6 +142,37 @@ def test_a_template_may_refuse_system_messages(tmp_path: Path, template: ChatTem
     assert template.takes_system
 
 
+def test_a_template_that_walks_parts_is_given_parts(tmp_path: Path, template: ChatTemplate) -> None:
+    walked = "{% for p in message['content'] %}{{ p['text'] }}{% endfor %}"
+    save_tokenizer(tmp_path, CHATML.replace(" + message['content'] + ", " }}" + walked + "{{ "))
+    in_parts = ChatTemplate(tmp_path)
+    assert in_parts.takes_system
+    assert in_parts.system("Be brief.") == template.system("Be brief.")
+    said = Exchange("My dog is called Rex.", "OK.")
+    assert in_parts.exchange(said) == template.exchange(said)
+    assert in_parts.first_question("Hello!") == template.first_question("Hello!")
+
+
+@pytest.mark.parametrize(
+    ("chat_template", "reason"),
+    [
+        ("{{ messages | length }}", "writes a user's message neither given as a text nor as parts"),
+        ("{% if %}", "TemplateSyntaxError"),
+        ("{{ messages[-1]['content'] }}", "leaves out what was said before"),
+        ("{{ raise_exception('one turn') if messages | length > 2 }}{{ messages[0]['content'] }}", "one turn"),
+    ],
+)
+def test_a_template_that_loses_what_is_said_is_not_measured(tmp_path: Path, chat_template: str, reason: str) -> None:
+    save_tokenizer(tmp_path, chat_template)
+    with pytest.raises(CannotMeasure, match=reason):
+        ChatTemplate(tmp_path)
+
+
+def test_a_template_may_leave_out_system_messages(tmp_path: Path) -> None:
+    save_tokenizer(tmp_path, CHATML.replace("in messages", "in messages if message['role'] != 'system'"))
+    assert not ChatTemplate(tmp_path).takes_system
+
+
 def test_no_tokenizer_is_an_error_in_words(tmp_path: Path) -> None:
     with pytest.raises(CannotMeasure, match="no tokenizer can be loaded"):
         ChatTemplate(tmp_path)

@@ -10,12 +10,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from kakeya.text import chat_template
+from kakeya.text.tokenizer_error import TokenizerError
 from kakeya_worker.quality.exchange import Exchange
 from kakeya_worker.quality.failure import CannotMeasure, missing
 
 Tokens = tuple[int, ...]
 
-_USER, _ANSWER = "KAKEYA-USER", "KAKEYA-ANSWER"  # stand in rendered conversations where texts will be
+_SYSTEM, _USER = "KAKEYA-SYSTEM", "KAKEYA-USER"  # stand in rendered conversations where texts will be
 _PLAIN = "{% for message in messages %}{{ message['content'] + '\n' }}{% endfor %}"
 
 
@@ -27,7 +29,7 @@ class ChatTemplate:
         eos_token_ids: what ends an answer.
 
     Raises:
-        CannotMeasure: there is no tokenizer, or no library to read it.
+        CannotMeasure: there is no tokenizer, no library to read it, or its chat template leaves out what is said.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -49,17 +51,23 @@ class ChatTemplate:
         self.is_plain = not self._tokenizer.chat_template
         if self.is_plain:
             self._tokenizer.chat_template = _PLAIN
+        try:
+            # Templates of models that think before they answer are asked not to; others do not know the word.
+            self._template = chat_template.ChatTemplate(self._tokenizer, str(directory), enable_thinking=False)
+            self._template.between("-")  # whether a conversation can go on by it, and begin
+            self._template.around([_message("user", _USER)], _USER)
+        except TokenizerError as error:
+            raise CannotMeasure(str(error)) from error
         self.eos_token_ids = frozenset(_said_eos(directory)) | _own_eos(self._tokenizer)
 
     @cached_property
     def takes_system(self) -> bool:
-        """Whether the template knows system messages; some refuse them."""
-        from jinja2 import TemplateError
-
+        """Whether the template knows system messages; some refuse them, or leave them out."""
         try:
-            return "KAKEYA-SYSTEM" in self._render([_message("system", "KAKEYA-SYSTEM"), _message("user", _USER)])
-        except TemplateError:
+            self._template.around([_message("system", _SYSTEM), _message("user", _USER)], _SYSTEM)
+        except TokenizerError:
             return False
+        return True
 
     def encode(self, text: str) -> Tokens:
         """Text as it stands, without special tokens around it."""
@@ -72,13 +80,11 @@ class ChatTemplate:
     def system(self, text: str | None) -> Tokens:
         """All that stands before the first user's text, the system message first if there is one."""
         messages = [_message("system", text)] if text is not None else []
-        head, _, _ = self._render([*messages, _message("user", _USER)]).partition(_USER)
-        return self.encode(head)
+        return self.encode(self._template.around([*messages, _message("user", _USER)], _USER)[0])
 
     def first_question(self, text: str) -> Tokens:
         """From the first user's text to where the answer begins."""
-        _, _, tail = self._render([_message("user", _USER)]).partition(_USER)
-        return self.encode(text + tail)
+        return self.encode(text + self._template.around([_message("user", _USER)], _USER)[1])
 
     def question(self, text: str) -> Tokens:
         """From the end of an answer to where the next one begins."""
@@ -97,19 +103,9 @@ class ChatTemplate:
         return self._between_and_end("")[0]
 
     def _between_and_end(self, text: str) -> tuple[Tokens, Tokens]:
-        messages = [_message("user", "-"), _message("assistant", _ANSWER), _message("user", text or "-")]
-        _, _, tail = self._render(messages).partition(_ANSWER)
-        tokens = self.encode(tail)
+        tokens = self.encode(self._template.between(text or "-"))
         num_ends = int(bool(tokens) and tokens[0] in self.eos_token_ids)
         return tokens[:num_ends], tokens[num_ends:]
-
-    def _render(self, messages: list[dict[str, str]]) -> str:
-        # Templates of models that think before they answer are asked not to; others do not know the word.
-        return str(
-            self._tokenizer.apply_chat_template(
-                messages, tokenize=False, add_generation_prompt=True, enable_thinking=False
-            )
-        )
 
 
 def _message(role: str, content: str) -> dict[str, str]:
