@@ -1,27 +1,32 @@
 """What one session says: always the same, so that a disturbed session can be held against an undisturbed one."""
 
 import random
-from contextlib import suppress
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import kakeya
 
 _NUM_TURNS = 4
 _VOCABULARY = 1_000
 
+Then = Literal["nothing", "park", "rewind", "fork", "fork earlier"]
+OnFork = Callable[[kakeya.AsyncSession], Awaitable[None]]
+
 
 @dataclass(frozen=True)
 class Turn:
     """`logprobs`: for how many of the likeliest ids; None: no details are asked for. `then`: after the answer, nothing
-    more, or the session is parked, or the answer is taken back and given again.
+    more, or the session is parked, or the answer is taken back and given again, or the conversation goes on in a fork
+    of the session, which begins at its end or where the answer began, and is closed then.
     """
 
     token_ids: tuple[int, ...]
     max_tokens: int
     seed: int
     logprobs: int | None
-    then: Literal["nothing", "park", "rewind"]
+    then: Then
 
 
 @dataclass(frozen=True)
@@ -40,7 +45,7 @@ class Script:
                     draw.randint(1, 160),
                     draw.getrandbits(63),
                     draw.choice((None, None, 0, 2)),
-                    draw.choice(("nothing", "nothing", "park", "rewind")),
+                    draw.choice(("nothing", *get_args(Then))),
                 )
                 for _ in range(_NUM_TURNS)
             )
@@ -61,25 +66,43 @@ class Heard:
     history_length: int
 
 
-async def hold(client: kakeya.AsyncClient, script: Script) -> Heard:
-    """Holds a conversation and closes its session. Raises KakeyaError."""
+async def hold(client: kakeya.AsyncClient, script: Script, on_fork: OnFork) -> Heard:
+    """Holds a conversation and closes its session. Raises KakeyaError.
+
+    Args:
+        on_fork: awaited before the first turn of each fork, with that.
+    """
     answers = []
-    async with await client.create_session() as session:
+    async with AsyncExitStack() as sessions:
+        session = await sessions.enter_async_context(await client.create_session())
         for turn in script.turns:
             answers.append(await _whole(session.turn(turn.token_ids, **_options(turn))))
-            if turn.then == "park":
+            if turn.then in ("fork", "fork earlier"):
+                is_earlier = turn.then == "fork earlier"
+                boundary = await _start(session, answers[-1]) if is_earlier else None
+                fork = await client.create_session(fork_from=session, boundary=boundary)
+                await session.close()
+                session = await sessions.enter_async_context(fork)
+                await on_fork(session)
+                if is_earlier:
+                    answers.append(await _whole(session.generate(**_options(turn))))
+            elif turn.then == "park":
                 with suppress(kakeya.SnapshotStoreUnavailable):  # it stays as it is
                     await session.park()
             elif turn.then == "rewind":
-                answers.append(await _again(session, turn, len(answers[-1].token_ids)))
+                answers.append(await _again(session, turn, answers[-1]))
         length = (await session.info()).history_length
     return Heard(tuple(answers), length)
 
 
-async def _again(session: kakeya.AsyncSession, turn: Turn, num_tokens: int) -> Answer:
+async def _start(session: kakeya.AsyncSession, answer: Answer) -> int:
+    """The history length at which the last answer began."""
+    return (await session.info()).history_length - len(answer.token_ids)
+
+
+async def _again(session: kakeya.AsyncSession, turn: Turn, answer: Answer) -> Answer:
     """Takes the answer to a turn back; the same options bring the same one."""
-    end = (await session.info()).history_length
-    await session.rewind(end - num_tokens)
+    await session.rewind(await _start(session, answer))
     return await _whole(session.generate(**_options(turn)))
 
 

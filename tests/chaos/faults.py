@@ -7,6 +7,7 @@ import signal
 import time
 from collections.abc import Awaitable, Callable
 
+import kakeya
 from tests.chaos.faulty_disk import FaultyDisk
 from tests.chaos.network import Network
 from tests.integration.processes import Process, Runtime
@@ -41,6 +42,7 @@ class Faults:
         self._router_flags = router_flags
         kinds: dict[str, tuple[int, Callable[[], Awaitable[None]]]] = {
             "kill -9 a worker": (4, lambda: self._end_worker(_SIGKILL)),
+            "kill -9 the worker of a fork before its first turn": (3, self._end_worker_of_fork),
             "SIGTERM a worker": (3, lambda: self._end_worker(_SIGTERM)),
             "SIGSTOP a worker": (3, self._pause_worker),
             "kill -9 a router": (2, lambda: self._end_router(_SIGKILL)),
@@ -55,6 +57,7 @@ class Faults:
         self._kinds = kinds
         self.counts: dict[str, int] = dict.fromkeys(kinds, 0)
         self.last_redis_fault = -_REDIS_ECHO_SECONDS
+        self._next_fork: asyncio.Future[Process | None] | None = None  # of whom the fault is waiting for
 
     @property
     def redis_is_to_blame(self) -> bool:
@@ -69,8 +72,27 @@ class Faults:
         await self._kinds[name][1]()
         return name
 
-    async def _end_worker(self, number: signal.Signals) -> None:
-        worker = self._draw.choice(self._made.workers)
+    async def on_fork(self, fork: kakeya.AsyncSession) -> None:
+        """Before its first turn; ends its worker if that is the fault that is to be."""
+        if self._next_fork is not None:
+            waiting, self._next_fork = self._next_fork, None
+            worker = None
+            try:
+                worker = self._network.worker((await fork.info()).worker)
+                if worker is not None:
+                    worker.kill()
+            finally:
+                waiting.set_result(worker)
+
+    async def _end_worker_of_fork(self) -> None:
+        worker = None
+        while worker is None:  # one that has no lane now
+            waiting = self._next_fork = asyncio.get_running_loop().create_future()
+            worker = await waiting
+        await self._end_worker(_SIGKILL, worker)
+
+    async def _end_worker(self, number: signal.Signals, worker: Process | None = None) -> None:
+        worker = worker or self._draw.choice(self._made.workers)
         self._made.workers.remove(worker)
         await _end(worker, number)
         await self._network.forget(worker)

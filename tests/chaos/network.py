@@ -31,6 +31,13 @@ class Network:
         for router in self._made.routers:
             self._of_routers[router.address] = await Link(router.address).open()
 
+    def worker(self, worker_id: str) -> Process | None:
+        """That runs under an id, which ends with the port of its link."""
+        for worker in self._made.workers:
+            if worker_id.endswith("-" + self._of_workers[worker.address].address.rsplit(":", 1)[1]):
+                return worker
+        return None
+
     async def start_worker(self) -> Process:
         address = f"127.0.0.1:{free_port()}"
         link = self._of_workers[address] = await Link(address).open()

@@ -15,7 +15,7 @@ from tests.chaos.network import Network
 from tests.integration.leftovers import Pool, leftovers
 from tests.integration.processes import Runtime
 
-NUM_WORKERS, NUM_ROUTERS, LANES_PER_WORKER = 3, 2, 12
+NUM_WORKERS, NUM_ROUTERS, LANES_PER_WORKER = 3, 2, 36
 ROUTER_FLAGS = (
     "--heartbeat-interval-seconds=0.3",
     "--worker-lease-seconds=2.5",
@@ -23,8 +23,8 @@ ROUTER_FLAGS = (
     "--reap-interval-seconds=0.2",
     "--recovery-seconds=0.2",
 )
-# With one worker lost, the others have lanes for all of them.
-_NUM_AT_ONCE = (NUM_WORKERS - 1) * LANES_PER_WORKER
+# With one worker lost, each of the others has lanes for most of them, and for forks beside their sources.
+_NUM_AT_ONCE = 24
 _NUM_SCRIPTS = 24
 _BETWEEN_SECONDS = (0.2, 1.5)
 _SETTLE_SECONDS = 30.0
@@ -98,7 +98,11 @@ async def _run(
 
 async def _undisturbed(client: kakeya.AsyncClient, scripts: list[Script], progress: Progress) -> list[Heard]:
     progress("undisturbed conversations", 0, len(scripts))
-    return list(await asyncio.gather(*(hold(client, script) for script in scripts)))
+    return list(await asyncio.gather(*(hold(client, script, _undisturbed_fork) for script in scripts)))
+
+
+async def _undisturbed_fork(_fork: kakeya.AsyncSession) -> None:
+    """Nothing happens to it."""
 
 
 async def _cause(faults: Faults, num_faults: int, draw: random.Random, progress: Progress) -> None:
@@ -124,7 +128,7 @@ async def _converse(
             which = number % len(scripts)
             outcome.num_sessions += 1
             try:
-                heard = await hold(client, scripts[which])
+                heard = await hold(client, scripts[which], faults.on_fork)
             except kakeya.KakeyaError as error:
                 seen = outcome.excused if faults.redis_is_to_blame else outcome.errors
                 seen.append(f"session {number}: {type(error).__name__}: {error}")
