@@ -98,7 +98,7 @@ class ChatTemplate:
 
     @cached_property
     def _goes_on(self) -> bool:
-        return _holds_in_order(self.render(_going_on(_FIRST)), _ANSWER, _FIRST)
+        return _holds_in_order(self.around(_going_on(_FIRST), _ANSWER)[1], _FIRST)
 
     def _formed(self, message: Message) -> dict[str, Any]:
         formed = tool_calls.with_objects(message) if self._decodes_arguments else dict(message)
