@@ -52,6 +52,8 @@ class Report:
                 found.append(f"the shim had {before} {what}, and has {after}")
         if self.growth_bytes > MAX_GROWTH_BYTES:
             found.append(f"the shim grew by {self.growth_bytes} bytes")
+        if self.num_expired:
+            found.append(f"{self.num_expired} sessions were left to their time to live")
         if not self.num_noticed:
             found.append("the shim noticed nobody's leaving: this tested nothing")
         return found

@@ -17,7 +17,7 @@ LONG = "a" * (LONGEST + 1)
     ("path", "fields", "param"),
     [
         (CHAT, {"messages": [{"role": "user", "content": LONG}]}, "messages"),
-        (CHAT, {"messages": [{"role": "system", "content": "a" * 1_000_000}, *HELLO]}, "messages"),
+        (CHAT, {"messages": [{"role": "system", "content": "a" * 1_100_000}, *HELLO]}, "messages"),
         (COMPLETIONS, {"prompt": LONG}, "prompt"),
         (COMPLETIONS, {"prompt": ["a", LONG]}, "prompt"),
         (COMPLETIONS, {"prompt": [1] * (LONGEST + 1)}, "prompt"),

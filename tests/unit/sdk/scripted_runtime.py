@@ -135,6 +135,7 @@ class ScriptedRuntime(runtime_pb2_grpc.RuntimeServiceServicer):
         self.after: dict[str, deque[Fault]] = defaultdict(deque)
         self.sessions: dict[str, ScriptedSession] = {}
         self.by_request_id: dict[str, str] = {}
+        self.given_up: set[str] = set()
         self.num_cancelled = 0
         self.hold_after: int | None = None
         self.on_hold: Callable[[], None] = lambda: None
@@ -171,6 +172,8 @@ class ScriptedRuntime(runtime_pb2_grpc.RuntimeServiceServicer):
 
     def CreateSession(self, request: pb.CreateSessionRequest, context: grpc.ServicerContext) -> Any:
         self._come("CreateSession", request, context)
+        if request.request_id in self.given_up:
+            fails("INVALID_FIELD", field="request_id")(context)
         source = self._source(request, context)
         session_id = self.by_request_id.setdefault(request.request_id, f"counter.{len(self.by_request_id)}")
         session = self.sessions.setdefault(
@@ -297,9 +300,16 @@ class ScriptedRuntime(runtime_pb2_grpc.RuntimeServiceServicer):
 
     def CloseSession(self, request: pb.CloseSessionRequest, context: grpc.ServicerContext) -> Any:
         self._come("CloseSession", request, context)
+        if request.request_id:
+            return self._give_up(request.request_id)
         session = self._session(request.session_id, context)
         del self.sessions[request.session_id]
         self._leave("CloseSession", context)
+        return pb.CloseSessionResponse(final_history_length=len(session.history))
+
+    def _give_up(self, request_id: str) -> pb.CloseSessionResponse:
+        self.given_up.add(request_id)
+        session = self.sessions.pop(self.by_request_id.get(request_id, ""), ScriptedSession())
         return pb.CloseSessionResponse(final_history_length=len(session.history))
 
     def ParkSession(self, request: pb.ParkSessionRequest, context: grpc.ServicerContext) -> Any:

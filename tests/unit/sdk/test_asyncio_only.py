@@ -46,7 +46,7 @@ async def test_a_cancellation_that_meets_the_response_is_not_lost() -> None:
             await asyncio.sleep(10)
         return "response"
 
-    task = asyncio.create_task(_aio_transport._answer(swallow()))
+    task = asyncio.create_task(_aio_transport._answer(swallow(), ""))
     await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -134,3 +134,14 @@ async def test_tls_credentials_are_used() -> None:
     async with AsyncClient(runtime.address, credentials=grpc.local_channel_credentials()) as client:
         assert (await client.create_session()).id == "counter.0"
     runtime.stop()
+
+
+async def test_a_session_that_a_cancelled_task_never_saw_is_closed(runtime: ScriptedRuntime) -> None:
+    runtime.after["CreateSession"].append(stalls)
+    async with AsyncClient(runtime.address) as client:
+        task = asyncio.create_task(client.create_session())
+        await asyncio.to_thread(runtime.wait_for, lambda: len(runtime.sessions) == 1)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await asyncio.to_thread(runtime.wait_for, lambda: not runtime.sessions)

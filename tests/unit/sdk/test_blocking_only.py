@@ -81,3 +81,14 @@ def test_tls_credentials_are_used() -> None:
     with Client(runtime.address, credentials=grpc.local_channel_credentials()) as client:
         assert client.create_session().id == "counter.0"
     runtime.stop()
+
+
+def test_a_session_that_ctrl_c_kept_from_being_seen_is_closed(runtime: ScriptedRuntime) -> None:
+    def interrupt_and_wait(context: grpc.ServicerContext) -> None:
+        interrupt()
+        stalls(context)
+
+    runtime.after["CreateSession"].append(interrupt_and_wait)
+    with Client(runtime.address) as client, pytest.raises(KeyboardInterrupt):
+        client.create_session()
+    assert (runtime.sessions, len(runtime.by_request_id)) == ({}, 1)

@@ -1,7 +1,7 @@
 """The wire for the async client; `_blocking_transport` is the twin that `scripts/unasync.py` puts in its place."""
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeAlias, TypeVar
 
 import grpc
@@ -43,6 +43,23 @@ class Stream:
     def cancel(self) -> None:
         """Tells the server to stop; nothing happens if the call is over."""
         self._call.cancel()
+
+
+class Errands:
+    """Work that goes on while nobody waits for it."""
+
+    def __init__(self) -> None:
+        self._running: set[asyncio.Task[None]] = set()
+
+    def start(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        task = asyncio.create_task(work())
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+
+    async def wait(self, seconds: float) -> None:
+        """Until all of it is done, but no longer than that."""
+        if self._running:
+            await asyncio.wait(self._running, timeout=seconds)
 
 
 class Transport:

@@ -1,5 +1,6 @@
 """The wire for the blocking client; the twin of `_aio_transport`."""
 
+import threading
 import time
 from collections.abc import Callable
 from typing import Annotated, Any, TypeAlias, TypeVar
@@ -44,6 +45,24 @@ class Stream:
     def cancel(self) -> None:
         """Tells the server to stop; nothing happens if the call is over."""
         self._call.cancel()
+
+
+class Errands:
+    """Work that goes on while nobody waits for it."""
+
+    def __init__(self) -> None:
+        self._running: list[threading.Thread] = []
+
+    def start(self, work: Callable[[], None]) -> None:
+        thread = threading.Thread(target=work, name="kakeya-errand", daemon=True)
+        self._running = [each for each in self._running if each.is_alive()] + [thread]
+        thread.start()
+
+    def wait(self, seconds: float) -> None:
+        """Until all of it is done, but no longer than that."""
+        until = time.monotonic() + seconds
+        for thread in self._running:
+            thread.join(max(0.0, until - time.monotonic()))
 
 
 class Transport:

@@ -11,10 +11,6 @@ from kakeya import AsyncClient, AsyncSession, KakeyaError
 
 _log = structlog.get_logger()
 
-_ANSWER_SECONDS = 0.25
-"""A router that has a lane opens a session in far less; one that has none is then told that nobody waits any more."""
-
-
 _CLOSE_SECONDS = 1.0
 """How long the end of an answer may wait for its session to be closed."""
 
@@ -32,7 +28,7 @@ class OpenSessions:
         Leaving it without an error waits a moment for it to be closed, so that its lane is free for the next request
         of the same client.
         """
-        session = await self._open(client, options)
+        session = await client.create_session(**options)  # closes by itself what it opened for nobody
         try:
             yield session
         finally:
@@ -44,28 +40,11 @@ class OpenSessions:
         while self._tasks:
             await asyncio.wait(self._tasks)
 
-    async def _open(self, client: AsyncClient, options: dict[str, Any]) -> AsyncSession:
-        opening = asyncio.create_task(client.create_session(**options))
-        try:
-            return await asyncio.shield(opening)
-        except asyncio.CancelledError:
-            # Not cancelled at once: in the moment of its answer that would leave a session that nobody knows.
-            self._detach(_abandon(opening))
-            raise
-
     def _detach(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
-
-
-async def _abandon(opening: "asyncio.Task[AsyncSession]") -> None:
-    await asyncio.wait({opening}, timeout=_ANSWER_SECONDS)
-    opening.cancel()
-    await asyncio.wait({opening})
-    if not opening.cancelled() and opening.exception() is None:
-        await _close(opening.result())
 
 
 async def _close(session: AsyncSession) -> None:

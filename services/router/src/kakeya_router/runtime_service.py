@@ -99,9 +99,13 @@ class RuntimeService(runtime_pb2_grpc.RuntimeServiceServicer):
 
     async def CloseSession(self, request: api.CloseSessionRequest, context: Context) -> api.CloseSessionResponse:
         with self._gate.inside(frees=True):
-            ownership.check_issued(request.session_id)
-            _observe(request.session_id)
-            final_length = await self._sessions.close(request.session_id, own=True)
+            if request.request_id:
+                validation.check_close(request)
+                final_length = await self._sessions.give_up(request.request_id)
+            else:
+                ownership.check_issued(request.session_id)
+                _observe(request.session_id)
+                final_length = await self._sessions.close(request.session_id, own=True)
         tracing.annotate(history_length=final_length)
         return api.CloseSessionResponse(final_history_length=final_length)
 

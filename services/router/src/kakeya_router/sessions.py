@@ -16,7 +16,7 @@ from kakeya_router.store.keys import pool_of
 from kakeya_router.store.limits import Limits
 from kakeya_router.store.records import SessionRecord, State, WorkerRecord
 from kakeya_router.store.session_changes import Cause
-from kakeya_router.store.session_store import SessionStore
+from kakeya_router.store.session_store import GIVEN_UP, SessionStore
 from kakeya_router.store.worker_store import WorkerStore
 from kakeya_router.wanted import Wanted, digest
 from kakeya_stubs.v1.runtime_pb2 import CreateSessionRequest
@@ -127,17 +127,40 @@ class Sessions:
             raise refusals.not_found()
         return length
 
+    async def give_up(self, request_id: str) -> int:
+        """Closes what the caller's CreateSession with this request_id opened; if it is under way, or comes later, it
+        opens nothing. Returns the final history length, 0 where it had opened nothing. Raises StoreUnavailable.
+        """
+        return await self._tasks.complete(self._give_up(callers.current().tenant, request_id))
+
+    async def _give_up(self, tenant: str, request_id: str) -> int:
+        final_length = 0
+        for pool in await self._worker_store.pools():
+            session_id = await self._store.give_up_request(pool, tenant, request_id)
+            record = await self._store.get(session_id) if session_id else None
+            opened = await self._sharing.opened(record) if record is not None else None
+            if opened is not None:
+                final_length = await self._closing.close(opened, Cause.REQUEST) or 0
+                _log.info("session given up", session_id=session_id, history_length=final_length)
+        return final_length
+
     async def expire(self, record: SessionRecord) -> None:
         """Closes a session whose time has come, unless it is busy or was used meanwhile."""
         if await self._closing.close(record, Cause.EXPIRY) is not None:
             _log.info("session expired", session_id=record.session_id, state=record.state.value)
 
     async def _earlier(self, request: CreateSessionRequest, pools: Collection[str]) -> SessionRecord | None:
-        """The open session that the caller's earlier request with the same request_id made; raises InvalidField."""
+        """The open session that the caller's earlier request with the same request_id made.
+
+        Raises:
+            InvalidField: it asked for something else, or was given up.
+        """
         if not request.request_id:
             return None
         for pool in sorted(pools):
             session_id = await self._store.of_request(pool, callers.current().tenant, request.request_id)
+            if session_id and session_id.startswith(GIVEN_UP):
+                raise validation.invalid("request_id", "the request with this id was given up by a CloseSession")
             found = await self._shared(session_id, digest(request)) if session_id else None
             if found is not None:
                 return found

@@ -60,6 +60,13 @@ def check_create(request: runtime_pb2.CreateSessionRequest) -> None:
         raise invalid("ttl_seconds", f"must be at least 1 and at most {MAX_TTL_SECONDS}")
 
 
+def check_close(request: runtime_pb2.CloseSessionRequest) -> None:
+    """Checks one that names a request; raises InvalidField."""
+    check_text("request_id", request.request_id, MAX_REQUEST_ID_BYTES)
+    if request.session_id:
+        raise invalid("request_id", "a session is closed by its session_id or by this, not by both")
+
+
 def check_generate(request: runtime_pb2.GenerateRequest) -> None:
     """Checks what needs no session; raises InvalidField."""
     if request.max_tokens < 1:

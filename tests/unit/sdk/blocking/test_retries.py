@@ -197,3 +197,52 @@ def test_a_runtime_that_is_not_there(runtime: ScriptedRuntime) -> None:
     with Client(runtime.address, max_attempts=2) as client:
         with pytest.raises(kakeya.ConnectionFailed):
             client.create_session()
+
+
+def test_a_session_whose_answer_never_came_is_closed(runtime: ScriptedRuntime) -> None:
+    runtime.after["CreateSession"].append(stalls)
+    with Client(runtime.address) as client:
+        with pytest.raises(kakeya.DeadlineExceeded):
+            client.create_session(timeout_seconds=0.3)
+    assert not runtime.sessions
+    assert len(runtime.by_request_id) == 1
+    assert {request.request_id for request in runtime.requests["CloseSession"]} == runtime.by_request_id.keys()
+
+
+def test_a_fork_whose_answer_never_came_is_closed_and_its_source_is_not(runtime: ScriptedRuntime) -> None:
+    with Client(runtime.address) as client:
+        source = client.create_session()
+        source.append([1, 2])
+        runtime.after["CreateSession"].append(stalls)
+        with pytest.raises(kakeya.DeadlineExceeded):
+            client.create_session(fork_from=source, timeout_seconds=0.3)
+    assert list(runtime.sessions) == [source.id]
+
+
+def test_a_session_that_a_broken_connection_left_is_closed(runtime: ScriptedRuntime, link: CuttableLink) -> None:
+    runtime.after["CreateSession"].append(lambda _: link.cut())
+    runtime.before["CloseSession"].append(fails("DRAINING"))
+    with Client(link.address, max_attempts=2) as client:
+        runtime.before["CreateSession"] += [lambda _: None, fails("NO_CAPACITY")]
+        with pytest.raises(kakeya.NoCapacity):
+            client.create_session()
+    assert (list(runtime.sessions), len(runtime.by_request_id)) == ([], 1)
+
+
+@pytest.mark.parametrize("reason", ["NO_CAPACITY", "NO_WORKER", "INVALID_FIELD"])
+def test_what_was_refused_opened_nothing(runtime: ScriptedRuntime, reason: str) -> None:
+    runtime.before["CreateSession"].append(fails(reason))
+    with Client(runtime.address, max_attempts=1) as client:
+        with pytest.raises(kakeya.KakeyaError):
+            client.create_session()
+    assert not runtime.requests["CloseSession"]
+
+
+def test_a_client_does_not_wait_long_for_a_router_that_does_not_answer(runtime: ScriptedRuntime) -> None:
+    runtime.before["CreateSession"].append(stalls)
+    runtime.before["CloseSession"].append(stalls)
+    started = time.monotonic()
+    with Client(runtime.address) as client:
+        with pytest.raises(kakeya.DeadlineExceeded):
+            client.create_session(timeout_seconds=0.2)
+    assert time.monotonic() - started < 20, "it waits for 2 s, not for 30"

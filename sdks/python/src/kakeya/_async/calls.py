@@ -2,13 +2,14 @@
 
 import copy
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, TypeVar
 
 import grpc
 from google.protobuf.message import Message
 
 from kakeya import _api_key
-from kakeya._aio_transport import Eventual, Stream, Transport, sleep
+from kakeya._aio_transport import Errands, Eventual, Stream, Transport, sleep
 from kakeya._api_key import ApiKey
 from kakeya._retry import Deadline, Retry
 from kakeya._tracing import Metadata, Span, Tracer
@@ -17,6 +18,9 @@ from kakeya_stubs.v1 import runtime_pb2
 
 T = TypeVar("T")
 
+_GIVE_UP_SECONDS = 30.0
+"""A router that is slow, or that comes back, is told in that time."""
+_LAST_ERRANDS_SECONDS = 2.0
 _SERVICE = runtime_pb2.DESCRIPTOR.services_by_name["RuntimeService"].full_name
 
 
@@ -50,6 +54,7 @@ class AsyncCalls:
         self._operation_timeout_seconds = operation_timeout_seconds
         self._api_key = api_key
         self._transport = Transport(address, credentials)
+        self._errands = Errands()
         self._closed = False
 
     def with_api_key(self, api_key: ApiKey | None) -> "AsyncCalls":
@@ -92,9 +97,22 @@ class AsyncCalls:
         )
         return AsyncStreamCall(stream, span)
 
+    def give_up(self, request_id: str) -> None:
+        """Has the session closed, in a while, that a CreateSession without an answer may have opened."""
+        request = runtime_pb2.CloseSessionRequest(request_id=request_id)
+        retry = Retry(Deadline(_GIVE_UP_SECONDS), max_attempts=self.max_attempts)
+
+        async def close() -> None:
+            # Refused, or this client is closed by now: then its time to live ends it, and nobody is left to be told.
+            with suppress(KakeyaError, RuntimeError):
+                await repeat(lambda: self.unary("CloseSession", request, retry.deadline), retry)
+
+        self._errands.start(close)
+
     async def close(self) -> None:
-        """Cancels what is running and disconnects; the second time nothing happens."""
+        """Cancels what is running and disconnects, after a moment for what was given up; then nothing happens."""
         if not self._closed:
+            await self._errands.wait(_LAST_ERRANDS_SECONDS)
             self._closed = True
             await self._transport.close()
 

@@ -11,7 +11,7 @@ import grpc
 
 from kakeya._api_key import choose as choose_key
 from kakeya._requests import TokenIds, branch_off, fill, has_branched_off, overflow_policy, token_list
-from kakeya._retry import Retry
+from kakeya._retry import Retry, leaves_operation_running
 from kakeya._sync.calls import Calls, repeat
 from kakeya._sync.session import Session
 from kakeya._tracing import choose
@@ -129,6 +129,9 @@ class Client:
             timeout_seconds: None takes the client's, math.inf is no limit. It should outlast the router's queue, in
                 which the call waits; DeadlineExceeded gives up the place in it.
 
+        Where no answer is seen (a cancellation, Ctrl-C, a time-out, a broken connection), a session that was opened all
+        the same is closed in the background; the client's `close` waits for that, 2 s at most.
+
         Raises:
             KakeyaError: NoCapacity when no lane is free and the runtime has no queue, QueueTimedOut or QueueFull where
                 it has one, QuotaExceeded when the tenant or the key has used what it may, NoWorker when nobody serves
@@ -155,13 +158,33 @@ class Client:
             boundary = fork_from._history.expected if boundary is None else boundary
             fork_from = fork_from.id
         branch_off(request, fork_from, boundary)
-        response = repeat(lambda: self._calls.unary("CreateSession", request, retry.deadline), retry)
+        response = self._created(request, retry)
         session = Session(self._calls, response.session_id, response, check_history=self._check_history)
         if not has_branched_off(request, response):
             with session:  # of no use to anybody
                 message = "the runtime is of an older version, and cannot fork"
                 raise RpcFailed(message, status=grpc.StatusCode.UNIMPLEMENTED)
         return session
+
+    def _created(self, request: runtime_pb2.CreateSessionRequest, retry: Retry) -> runtime_pb2.CreateSessionResponse:
+        """The answer; where none came, the session that there may be is closed by its request's id."""
+
+        def attempt() -> runtime_pb2.CreateSessionResponse:
+            try:
+                response: runtime_pb2.CreateSessionResponse = self._calls.unary(
+                    "CreateSession", request, retry.deadline
+                )
+            except BaseException as error:
+                retry.may_have_taken_effect |= leaves_operation_running(error)
+                raise
+            return response
+
+        try:
+            return repeat(attempt, retry)
+        except BaseException:
+            if retry.may_have_taken_effect:
+                self._calls.give_up(request.request_id)
+            raise
 
     def list_models(self, *, timeout_seconds: float | None = None) -> list[ServedModel]:
         """The models that are served now, by name. Raises KakeyaError."""

@@ -88,7 +88,9 @@ class PoolKeys:
         return self._key(f"closed:{session_id}")
 
     def request(self, tenant: str, request_id: str) -> str:
-        """String: the session that a tenant's CreateSession request made; lives 10 minutes."""
+        """String: the session that a tenant's CreateSession request made, after a "-" if it was given up; lives 10
+        minutes.
+        """
         return self._key(f"request:{tenant}:{request_id}")
 
     @property

@@ -17,6 +17,8 @@ from kakeya_router.store.session_replies import Glance, Reply
 _REQUEST_TTL_MS = 600_000
 # As long as the client of a session that has closed itself may take to close it.
 _CLOSED_TTL_MS = 60_000
+GIVEN_UP = "-"
+"""What no session id begins with."""
 
 
 class SessionStore:
@@ -78,8 +80,18 @@ class SessionStore:
         idle_seconds = 0.0 if busy else max(0, now_ms - record.idle_since_ms) / 1000
         return Glance(record, incarnation == record.incarnation, busy, idle_seconds)
 
+    async def give_up_request(self, pool: str, tenant: str, request_id: str) -> str:
+        """From now on the tenant's CreateSession with this request id opens nothing in the pool; see
+        lua/give_up_request.lua. Answers with the session that it has made, empty: none.
+        """
+        key = PoolKeys(pool).request(tenant, request_id)
+        made: str = await self._redis.script("give_up_request", [key], (_REQUEST_TTL_MS,))
+        return made
+
     async def of_request(self, pool: str, tenant: str, request_id: str) -> str | None:
-        """The session that the tenant's earlier CreateSession with this request id made."""
+        """The session that the tenant's earlier CreateSession with this request id made; GIVEN_UP and that, where it
+        was given up.
+        """
         key = PoolKeys(pool).request(tenant, request_id)
         found: str | None = await self._redis.call(lambda redis: redis.get(key))
         return found
