@@ -314,6 +314,32 @@ async def test_a_fork_without_a_store_says_honestly_that_it_is_lost(stack: Stack
     assert SessionRecord.from_hash(await record_of(stack, fork)).state is State.LOST
 
 
+# Sessions whose newest files are of no use
+
+
+async def test_what_comes_after_a_damaged_snapshot_does_not_follow_it(
+    stack: Stack, client: Client, files: SnapshotFiles
+) -> None:
+    """Else the next ones could be read as little as it, and the journal would not reach back to those before."""
+    session_id, told = "", list[int]()
+    for length in (30, 33, 36, 39, 42):
+        if length in (30, 39):  # at first, and after the worker has died
+            worker = await stack.worker(client, f"worker-{length}", files=files)
+            session_id = session_id or await client.session()
+        await client.append(session_id, range(28 if length == 30 else 1))
+        await client.generate(session_id, 2)
+        await eventually(lambda: has_snapshot(stack, session_id, length))  # noqa: B023  # awaited at once
+        told = list(worker.lanes[session_id].token_ids)
+        if length == 36:
+            (damaged,) = [name for name in files.contents if name.endswith("-36.safetensors")]
+            assert files.contents.pop(damaged)[3] == 33  # it follows another one
+            await die(worker)
+    await die(worker)
+    again = await stack.worker(client, files=files)
+    await client.append(session_id, [1])
+    assert again.lanes[session_id].token_ids == [*told, 1]
+
+
 # Files that nobody needs
 
 

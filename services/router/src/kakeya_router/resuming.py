@@ -1,7 +1,7 @@
 """A session whose lane is gone gets another one, in the middle of an operation on it."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
@@ -13,7 +13,7 @@ from kakeya_router.callers import Caller
 from kakeya_router.idle_lanes import IdleLanes
 from kakeya_router.journal import Taken
 from kakeya_router.placement import Placement
-from kakeya_router.snapshot_plan import Snapshots
+from kakeya_router.snapshot_plan import Snapshots, StoredSnapshot
 from kakeya_router.store.limits import UNLIMITED
 from kakeya_router.store.records import SessionRecord, WorkerRecord
 from kakeya_router.store.session_changes import UNQUEUED
@@ -172,7 +172,7 @@ class Resuming:
                 continue
             seated = _record(reply)
             try:
-                return seated, await self._restored(seated, worker)
+                return await self._restored(seated, worker)
             except (WorkerError, KakeyaError) as error:
                 is_foreign = worker.fingerprint != record.fingerprint
                 if isinstance(error, StoreUnavailable) or (isinstance(error, WorkerLost) and not is_foreign):
@@ -192,17 +192,36 @@ class Resuming:
             return candidates.no_worker("the model with the session's fingerprint" + _alternative(record))
         return refused[0] if refused else candidates.no_capacity()
 
-    async def _restored(self, record: SessionRecord, worker: WorkerRecord) -> LaneState:
+    async def _restored(self, record: SessionRecord, worker: WorkerRecord) -> tuple[SessionRecord, LaneState]:
         """Opens the lane with the newest chain of snapshots that is whole."""
+        refused: set[StoredSnapshot] = set()
         for chain in _chains(record, worker):
             names = [each.name for each in chain]
             try:
                 answer = await self._workers.at(worker.address).restore_session(record, names, RESTORE_SECONDS)
             except (SnapshotRefused, SnapshotStoreUnavailable) as error:
                 _log.warning("a snapshot cannot be used", session_id=record.session_id, error=error.message)
+                refused.update(chain)
                 continue
-            return answer.lane
+            return await self._without(record, refused.difference(chain)), answer.lane
         raise refusals.lost()
+
+    async def _without(self, record: SessionRecord, refused: Collection[StoredSnapshot]) -> SessionRecord:
+        """Has a session that was restored from older ones forget snapshots: what followed them could be read as little,
+        and the journal is not to be trimmed for their sake.
+        """
+        if not refused:
+            return record
+        own, inherited = snapshot_plan.parse(record.snapshots), snapshot_plan.parse(record.inherited)
+        await self._store.set_snapshots(
+            record,
+            tuple(each for each in own if each not in refused),
+            0,
+            record.snapshot_store,
+            record.num_rewinds,
+            tuple(each for each in inherited if each not in refused),
+        )
+        return await self._store.get(record.session_id) or record
 
 
 def _alternative(record: SessionRecord) -> str:
