@@ -11,12 +11,13 @@ from kakeya_router.snapshot_plan import parse
 from kakeya_router.store.records import SessionRecord, State
 from kakeya_router.store.session_store import SessionStore
 from kakeya_shared.errors import SessionNotFound, WorkerLost
+from kakeya_stubs.v1 import runtime_pb2 as api
 from kakeya_stubs.worker.v1 import registry_pb2
 from tests.unit.router.fake_worker import FakeWorker, SnapshotFiles
 from tests.unit.router.stack import FORGETFUL, Client, Stack, answer, eventually, has_snapshot
 from tests.unit.router.test_boundaries import conversation, history, record_of
 from tests.unit.router.test_forks import SESSION, fork_of
-from tests.unit.router.test_recovery import Pair, die, expected, nothing_stored
+from tests.unit.router.test_recovery import Pair, die, expected, nothing_stored, of_state
 
 HEIRS = "kakeya:{tiny}:heirs"
 BOUNDARIES = [45, 60, 75, 83, 90]
@@ -298,6 +299,23 @@ async def test_a_fork_is_parked_without_a_file_of_its_own(
     await client.close(source)
     await client.append(fork, [1])
     assert pair.of(fork).lanes[fork].token_ids == [*history(6), 1]
+
+
+async def test_a_fork_waits_for_the_only_worker_that_reads_what_it_has(stack: Stack, files: SnapshotFiles) -> None:
+    """Each has a store of its own, and it is started again."""
+    client = await stack.router(admission="queue", queue_seconds=60)
+    worker = await stack.worker(client, files=files)
+    source = await conversation(stack, client)
+    await stack.worker(client, "worker-b", num_lanes=9, files=SnapshotFiles("another store"))
+    forks = [await client.session(**fork_of(source, boundary=boundary)) for boundary in (90, 60)]
+    await client.close(source)
+    await die(worker)
+    appending = [asyncio.create_task(client.append(fork, [1])) for fork in forks]
+    for fork in forks:
+        await eventually(lambda: of_state(client, fork, api.SESSION_STATE_PARKED))  # noqa: B023  # awaited at once
+    again = await stack.worker(client, files=files)
+    await asyncio.gather(*appending)
+    assert [again.lanes[fork].token_ids for fork in forks] == [[*history(6), 1], [*history(4), 1]]
 
 
 async def test_a_fork_without_a_store_says_honestly_that_it_is_lost(stack: Stack) -> None:

@@ -12,12 +12,14 @@ from kakeya_shared.errors import (
     Draining,
     Internal,
     NoCapacity,
+    NoWorker,
     SnapshotRefused,
+    SnapshotStoreUnavailable,
     StoreUnavailable,
     WorkerLost,
 )
 from tests.unit.router.fake_worker import BYTES_PER_TOKEN, LANE_BYTES, FakeWorker, Lane, SnapshotFiles
-from tests.unit.router.stack import FORGETFUL, Client, Stack, eventually, has_snapshot
+from tests.unit.router.stack import FORGETFUL, Client, Stack, eventually, has_snapshot, written_session
 from tests.unit.router.test_parking import (
     SESSION,
     expected,
@@ -439,3 +441,62 @@ async def test_a_session_that_is_resumed_never_meets_a_lane_of_a_failed_move(
     assert generated(await client.generate(session_id, 5)) == expected(2, 7)
     assert free.lanes[session_id].epoch == 3
     assert free.lanes[session_id].token_ids[:2] == [1, 2]
+
+
+# Whose history is not all in the journal
+
+
+async def test_a_session_is_written_at_its_new_worker_before_it_leaves_the_old_one(
+    stack: Stack, client: Client
+) -> None:
+    """Whose files may be gone with it; the new worker dies as soon as it has the session."""
+    left = await stack.worker(client, files=SnapshotFiles("one"))
+    session_id = await written_session(stack, client)
+    files = SnapshotFiles("other")
+    other = await stack.worker(client, "worker-b", files=files)
+    other.writing.clear()
+    await client.drain("worker-a")
+    await holds(lambda: other.calls["WriteSnapshot"] == 1)
+    assert (await client.info(session_id)).worker == "worker-a"
+    told = list(left.lanes[session_id].token_ids)
+    other.writing.set()
+    await eventually(lambda: is_on(client, session_id, other))
+    for worker in (left, other):
+        worker.stop_beating()
+        await worker.vanish()
+    again = await stack.worker(client, "worker-b", files=files)
+    await eventually(lambda: appended(client, session_id))
+    assert again.lanes[session_id].token_ids == [*told, 1]
+
+
+async def appended(client: Client, session_id: str) -> bool:
+    """Once those that have died do not count any more."""
+    try:
+        return bool(await client.append(session_id, [1], expected_history_length=105))
+    except (NoWorker, WorkerLost):
+        return False
+
+
+async def test_a_session_is_moved_although_it_cannot_be_written_there(stack: Stack, client: Client) -> None:
+    await stack.worker(client, files=SnapshotFiles("one"))
+    session_id = await written_session(stack, client)
+    other = await stack.worker(client, "worker-b", files=SnapshotFiles("other"))
+    other.failures["WriteSnapshot"] = [SnapshotStoreUnavailable("disk full")] * 2
+    await client.drain("worker-a")
+    await eventually(lambda: is_on(client, session_id, other))
+
+
+async def test_what_was_written_of_a_session_that_does_not_move_after_all_is_removed(
+    stack: Stack, client: Client
+) -> None:
+    await stack.worker(client, files=SnapshotFiles("one"))
+    session_id = await written_session(stack, client)
+    files = SnapshotFiles("other")
+    other = await stack.worker(client, "worker-b", files=files)
+    other.writing.clear()
+    await client.drain("worker-a")
+    await holds(lambda: other.calls["WriteSnapshot"] == 1)
+    await client.append(session_id, [1])
+    other.writing.set()
+    await eventually(lambda: is_on(client, session_id, other))
+    await holds(lambda: [name.rsplit("-", 1)[1] for name in files.contents] == ["106.safetensors"])

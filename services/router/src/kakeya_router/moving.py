@@ -12,6 +12,7 @@ from kakeya_router import placement
 from kakeya_router.detached_tasks import DetachedTasks
 from kakeya_router.lane_states import with_lane
 from kakeya_router.placement import Placement
+from kakeya_router.snapshot_plan import StoredSnapshot
 from kakeya_router.snapshotting import Snapshotting
 from kakeya_router.store.records import SessionRecord, WorkerRecord
 from kakeya_router.store.session_store import SessionStore
@@ -23,8 +24,8 @@ from kakeya_shared.errors import KakeyaError, StoreUnavailable
 _log = structlog.get_logger()
 
 _TRANSFER_SECONDS = 60.0
-# Its end, and the script that follows.
-_OFFER_SECONDS = _TRANSFER_SECONDS + 10.0
+# It is sent, written, and the script follows.
+_OFFER_SECONDS = 2 * _TRANSFER_SECONDS + 10.0
 _PAUSE_SECONDS = 5.0
 
 
@@ -131,7 +132,7 @@ class Moving:
             return None
         there = replace(record.on(worker), epoch=int(offer.rest[0]))
         try:
-            moved = await self._exchange(record, there, claim)
+            moved = await self._exchange(record, there, worker, claim)
         except StoreUnavailable:
             raise  # nobody knows which of the two lanes it has; the other one will be an orphan
         except (WorkerError, KakeyaError):
@@ -141,6 +142,7 @@ class Moving:
             await self._withdraw(record, there)
             return None
         await self._workers.close_lane(record)
+        self._tasks.start(self._snapshotting.tidy(record))
         self._snapshotting.consider(moved, moved.journal_length, is_turn=True)
         _log.info("session moved", session_id=record.session_id, worker_id=moved.worker_id, left=record.worker_id)
         return moved
@@ -149,7 +151,26 @@ class Moving:
         await self._workers.close_lane(there)
         await self._store.withdraw_lane(record, there.epoch)
 
-    async def _exchange(self, record: SessionRecord, there: SessionRecord, claim: str) -> SessionRecord | None:
+    async def _exchange(
+        self, record: SessionRecord, there: SessionRecord, worker: WorkerRecord, claim: str
+    ) -> SessionRecord | None:
         async with aclosing(self._workers.at(record.address).read_lane(record, _TRANSFER_SECONDS)) as parts:
             lane = await self._workers.at(there.address).write_lane(there, parts, _TRANSFER_SECONDS)
-        return (await self._store.move(record, with_lane(there, lane), claim)).record
+        there = with_lane(there, lane)
+        new = await self._written(there, worker)
+        reply = await self._store.move(record, there, claim, (new,) if new else (), worker.snapshot_store)
+        if reply.record is None and new is not None:
+            await self._snapshotting.delete([new.name], [worker])
+        return reply.record
+
+    async def _written(self, there: SessionRecord, worker: WorkerRecord) -> StoredSnapshot | None:
+        """What the lane on the other worker holds, in its store, where the journal has not all of it: what the session
+        has of snapshots may go with the worker that it leaves. None: there is none, and it is moved nevertheless.
+        """
+        if not there.journal_start or not there.snapshots_at(worker):
+            return None
+        try:
+            return await self._snapshotting.write(there, 0)
+        except (WorkerError, KakeyaError) as error:
+            _log.info("no snapshot of a session that moves", session_id=there.session_id, error=repr(error))
+            return None

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import structlog
 
-from kakeya_router import candidates, placement, refusals, snapshot_plan
+from kakeya_router import candidates, past, placement, refusals, snapshot_plan
 from kakeya_router.admission_queue import TICK_SECONDS, AdmissionQueue
 from kakeya_router.callers import Caller
 from kakeya_router.idle_lanes import IdleLanes
@@ -161,7 +161,8 @@ class Resuming:
         workers = await self._workers_for(record)
         refused: list[KakeyaError] = []
         able = [worker for worker in workers if _chains(record, worker)]
-        if not able and any(worker.fingerprint == record.fingerprint for worker in workers):
+        is_served = any(worker.fingerprint == record.fingerprint for worker in workers)
+        if is_served and not able and not past.is_reachable(record, record.journal_length):
             raise refusals.lost()
         order = placement.order_for(record.fingerprint, self._placement, able)
         have_left = bool(order)
@@ -189,7 +190,8 @@ class Resuming:
         if have_left:  # since they were listed: whether there is room, or anybody able at all, is to be seen
             return await self._try_all(record, claim, shunned, waiter_id)
         if not able:
-            return candidates.no_worker("the model with the session's fingerprint" + _alternative(record))
+            readers = ", and reads its snapshots" if is_served else ""  # such a one may come back
+            return candidates.no_worker("the model with the session's fingerprint" + _alternative(record) + readers)
         return refused[0] if refused else candidates.no_capacity()
 
     async def _restored(self, record: SessionRecord, worker: WorkerRecord) -> tuple[SessionRecord, LaneState]:

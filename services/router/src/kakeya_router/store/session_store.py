@@ -321,13 +321,21 @@ class SessionStore:
         """Ends such an offer."""
         return await self._run("withdraw_lane", record, epoch)
 
-    async def move(self, record: SessionRecord, there: SessionRecord, claim: str = "") -> Reply:
+    async def move(
+        self,
+        record: SessionRecord,
+        there: SessionRecord,
+        claim: str = "",
+        snapshots: Snapshots = (),
+        snapshot_store: str = "",
+    ) -> Reply:
         """Gives a session another lane, if nothing has happened on it since that was copied; see lua/move_session.lua.
 
         Args:
             record: as it was before it was copied.
             there: with the other lane, of as many bytes as it says.
             claim: of the operation that runs on it and moves it; empty: none does.
+            snapshots: that replace those that it has, in that store; none: it keeps these.
         """
         keys = PoolKeys(record.pool)
         return await self._run(
@@ -346,6 +354,8 @@ class SessionStore:
             there.fingerprint,
             int(there.exact),
             claim,
+            text(snapshots),
+            snapshot_store,
             more_keys=(keys.worker(there.worker_id), keys.sessions(there.incarnation)),
         )
 

@@ -5,7 +5,8 @@
 -- ARGV    session_id, epoch, offered epoch, operation_number of the session before the lane was copied,
 --         worker_id, incarnation, address, lane_bytes of the one that it goes to,
 --         history_length, kv_live_bytes and retained of its lane there,
---         fingerprint of that worker, and whether the session is exact there (1 or 0), claim of the operation ('': none)
+--         fingerprint of that worker, and whether the session is exact there (1 or 0), claim of the operation ('': none),
+--         the list of its snapshots there (see snapshot_plan.py) and the store that they are in ('': it keeps those that it has)
 -- returns {'moved', record}
 --         {'full'} | {'away'} as in seat_session.lua
 --         {'changed'} it was used, moved or closed since, or the offer has lapsed, or the copy is of another length
@@ -27,6 +28,9 @@ redis.call('HSET', KEYS[1], 'epoch', ARGV[3], 'worker_id', ARGV[5], 'incarnation
   'reserved_bytes', ARGV[8], 'history_length', ARGV[9], 'kv_live_bytes', ARGV[10], 'retained', ARGV[11],
   'lane_rewinds', 0, 'fingerprint', ARGV[12], 'exact', ARGV[13])
 redis.call('HDEL', KEYS[1], 'offered_until_ms')
+if ARGV[15] ~= '' then
+  redis.call('HSET', KEYS[1], 'snapshots', ARGV[15], 'snapshot_store', ARGV[16])
+end
 take_lane(KEYS[13], KEYS[14], ARGV[8])
 redis.call('HINCRBY', KEYS[13], 'kv_live_bytes', ARGV[10])
 return {'moved', redis.call('HGETALL', KEYS[1])}
