@@ -300,6 +300,17 @@ async def test_workers_that_have_all_left_since_they_were_listed_are_not_full(
         await client.append(session_id, [1])
 
 
+async def test_a_session_whose_snapshots_the_journal_does_not_reach_back_to_is_lost(
+    stack: Stack, client: Client, pair: list[FakeWorker]
+) -> None:
+    session_id = await written_session(stack, client)
+    worker, _ = holder(pair, session_id)
+    await stack.redis.hset(f"kakeya:{{tiny}}:session:{session_id}", "snapshots", '[["tiny/name",0,9,1]]')
+    await die(worker)
+    with pytest.raises(WorkerLost):
+        await client.append(session_id, [1])
+
+
 async def test_a_session_whose_snapshots_are_all_gone_is_lost(
     stack: Stack, client: Client, pair: list[FakeWorker], files: SnapshotFiles
 ) -> None:
