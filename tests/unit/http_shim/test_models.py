@@ -102,13 +102,18 @@ async def test_an_installed_model_brings_its_tokenizer(
         assert [answer.status_code for answer in answers] == [200] * 4
 
 
-async def test_a_listing_answers_for_a_second(shim: Shim) -> None:
+async def test_a_listing_answers_for_a_while(shim: Shim, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kakeya_http_shim.served_models._LISTED_SECONDS", 600.0)
     for _ in range(5):
         await shim.chat(max_tokens=1)
-    assert len(shim.runtime.requests["ListModels"]) <= 2
+    assert len(shim.runtime.requests["ListModels"]) == 1
+    monkeypatch.setattr("kakeya_http_shim.served_models._LISTED_SECONDS", 0.0)
+    await shim.chat(max_tokens=1)
+    assert len(shim.runtime.requests["ListModels"]) > 1
 
 
-async def test_who_asks_at_the_same_time_asks_once(shim: Shim) -> None:
+async def test_who_asks_at_the_same_time_asks_once(shim: Shim, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kakeya_http_shim.served_models._LISTED_SECONDS", 600.0)
     await asyncio.gather(*[shim.http.get("/v1/models") for _ in range(12)])
     assert len(shim.runtime.requests["ListModels"]) == 1
 
