@@ -1,5 +1,4 @@
 import asyncio
-from functools import partial
 from unittest.mock import patch
 
 from kakeya_http_shim import freed_memory
@@ -9,10 +8,6 @@ from kakeya_http_shim.freed_memory import FreedMemory
 async def test_what_many_leave_at_once_is_given_back_once() -> None:
     memory = FreedMemory()
     given_back: list[int] = []
-
-    def has_been_given_back(times: int) -> bool:
-        return len(given_back) >= times
-
     with (
         patch.object(freed_memory, "_malloc_trim", given_back.append),
         patch.object(freed_memory, "_AFTER_SECONDS", 0.01),
