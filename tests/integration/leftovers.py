@@ -9,7 +9,8 @@ from kakeya_stubs.worker.v1.verifier_pb2 import GetSlabRequest
 from kakeya_stubs.worker.v1.verifier_pb2_grpc import VerifierServiceStub
 from tests.integration.processes import Runtime
 
-_REQUEST_SECONDS = 600
+# What may stay for so long, if it says so itself: request ids, and how sessions ended that were for one answer.
+_PASSING_SECONDS = {"request": 600, "closed": 60}
 
 
 @dataclass(frozen=True)
@@ -55,11 +56,12 @@ def _on_workers(made: Runtime) -> list[str]:
 
 
 def _in_redis(made: Runtime, pool: Pool) -> list[str]:
-    """Keys that stay, but not those of request ids, which are kept for ten minutes and say so themselves."""
+    """Keys that stay, but not those that pass by themselves."""
     with redis.Redis.from_url(made.redis.url, decode_responses=True, protocol=2) as store:
         found = []
         for key in store.scan_iter(count=1000):
-            if pool.stays(key) or (":request:" in key and 0 < store.ttl(key) <= _REQUEST_SECONDS):
+            passes = any(f":{kind}:" in key and 0 <= store.ttl(key) <= most for kind, most in _PASSING_SECONDS.items())
+            if passes or pool.stays(key):
                 continue
             found.append(f"Redis holds {key!r} ({store.type(key)})")
         members = store.smembers("kakeya:pools")
