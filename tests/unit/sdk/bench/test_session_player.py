@@ -1,5 +1,6 @@
 """The turns of `kakeya bench session`: what is sent, when, and what happens to one that fails."""
 
+import asyncio
 import time
 from itertools import accumulate, chain, pairwise
 from pathlib import Path
@@ -245,11 +246,19 @@ def test_ten_failures_in_a_row_are_enough(play: Play, runtime: ScriptedRuntime) 
 def test_after_a_failure_it_waits_a_little(
     play: Play, runtime: ScriptedRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(player, "ERROR_PAUSE_SECONDS", 0.2)
+    pause_seconds, sleep = 0.2125, asyncio.sleep
+    paused: list[float] = []
+
+    async def watched_sleep(seconds: float) -> None:
+        paused.append(seconds)
+        await sleep(seconds)
+
+    monkeypatch.setattr(player, "ERROR_PAUSE_SECONDS", pause_seconds)
+    monkeypatch.setattr(asyncio, "sleep", watched_sleep)
     runtime.before["Generate"] += [fails("INTERNAL")]
-    first, second, third = play(*SHORT, "--turns", "3").turns
-    assert second["started_seconds"] - first["started_seconds"] - first["wall_seconds"] > 0.199
-    assert third["started_seconds"] - second["started_seconds"] < 0.2
+    first, second, _ = play(*SHORT, "--turns", "3").turns
+    assert second["started_seconds"] - first["started_seconds"] - first["wall_seconds"] > 0.99 * pause_seconds
+    assert paused.count(pause_seconds) == 1, "after the turn that failed, and no other"
 
 
 class TestExact:
