@@ -20,7 +20,7 @@ from tests.unit.router.test_forks import SESSION, fork_of
 from tests.unit.router.test_recovery import Pair, die, expected, nothing_stored, of_state
 
 HEIRS = "kakeya:{tiny}:heirs"
-BOUNDARIES = [45, 60, 75, 83, 90]
+BOUNDARIES = [60, 83, 90]
 """Of a conversation of six turns; the last is its present end, and 83 is in none of its snapshots."""
 
 
@@ -170,12 +170,13 @@ async def test_fifty_forks_of_one_source(stack: Stack, client: Client, pair: Pai
 
 async def test_a_fork_that_ends_takes_nothing_from_its_source(stack: Stack, client: Client, pair: Pair) -> None:
     source = await conversation(stack, client)
-    fork, short = await client.session(**fork_of(source)), await client.session(ttl_seconds=1, **fork_of(source))
+    fork, short = await client.session(**fork_of(source)), await client.session(**fork_of(source))
 
     async def is_gone() -> bool:
         return not await record_of(stack, short)
 
     await client.close(fork)
+    await stack.redis.zadd("kakeya:{tiny}:expiry", {short: 1})
     await eventually(is_gone)
     await eventually(lambda: none_inherited(stack))
     await die(pair.of(source))
@@ -183,11 +184,11 @@ async def test_a_fork_that_ends_takes_nothing_from_its_source(stack: Stack, clie
     assert pair.of(source).lanes[source].token_ids == [*history(6), 1]
 
 
-@pytest.mark.parametrize("change", ["expires", "is rewound", "fails"])
+@pytest.mark.parametrize("change", ["is rewound", "fails"])
 async def test_whatever_becomes_of_the_source_the_files_are_the_forks(
     stack: Stack, client: Client, pair: Pair, files: SnapshotFiles, change: str
 ) -> None:
-    source = await conversation(stack, client, ttl_seconds=2 if change == "expires" else 60)
+    source = await conversation(stack, client)
     fork = await client.session(**fork_of(source))
 
     async def is_gone() -> bool:
@@ -196,9 +197,8 @@ async def test_whatever_becomes_of_the_source_the_files_are_the_forks(
     if change == "is rewound":
         await client.rewind(source, 45)
     else:
-        if change == "fails":
-            await stack.redis.hset(SESSION.format(source), "state", "failed")
-            await stack.redis.zadd("kakeya:{tiny}:expiry", {source: 1})
+        await stack.redis.hset(SESSION.format(source), "state", "failed")
+        await stack.redis.zadd("kakeya:{tiny}:expiry", {source: 1})
         await eventually(is_gone)
     await die(pair.of(fork))
     await client.append(fork, [1])
