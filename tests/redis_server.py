@@ -180,3 +180,23 @@ def _wait_until_it_answers(url: str) -> None:
                 return
     finally:
         client.close()
+
+
+def data_of(url: str) -> dict[bytes, tuple[bytes, int]]:
+    """All that a Redis holds, as a backup has it: of each key its value and how long it is kept, in milliseconds."""
+    with redis.Redis.from_url(url, protocol=2) as client:
+        found = {}
+        for key in client.scan_iter(count=1000):
+            value, kept_ms = client.dump(key), client.pttl(key)
+            if value is not None:
+                found[key] = bytes(value), max(0, int(kept_ms))
+        return found
+
+
+def set_back(url: str, data: dict[bytes, tuple[bytes, int]]) -> None:
+    """Makes a Redis hold what it once did, as where a backup is put back or a late replica takes over; at once."""
+    with redis.Redis.from_url(url, protocol=2) as client, client.pipeline(transaction=True) as batch:
+        batch.flushall()
+        for key, (value, kept_ms) in data.items():
+            batch.restore(key, kept_ms, value)
+        batch.execute()

@@ -106,7 +106,8 @@ async def test_a_session_goes_on_with_the_same_tokens(
     try:
         assert await converse(session, disturb) == expected
         info = await session.info()
-        assert (info.epoch, info.history_length) == (2, 3 * (50 + NUM_TOKENS))
+        assert info.epoch > 1
+        assert info.history_length == 3 * (50 + NUM_TOKENS)
         await session.close()
     finally:
         if number is signal.SIGSTOP and disturb.worker is not None:

@@ -6,7 +6,7 @@ import json
 from collections import defaultdict
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import grpc
 
@@ -25,6 +25,7 @@ from kakeya_shared.errors import (
     SnapshotStoreUnavailable,
     StaleEpoch,
 )
+from kakeya_shared.history_digest import EMPTY_HISTORY, extended_digest
 from kakeya_shared.rpc_server import RpcServer
 from kakeya_shared.settings import RpcServerSettings
 from kakeya_stubs.worker.v1 import registry_pb2, verifier_pb2_grpc
@@ -67,6 +68,7 @@ class Lane:
     num_acknowledged: int = 0  # tokens of the running Generate
     operation_number: int = 0
     num_rewinds: int = 0
+    digests: ClassVar[bool] = True  # workers of today; those before knew none
 
     @property
     def room(self) -> int:
@@ -91,7 +93,18 @@ class Lane:
             kv_live_bytes=min(len(self.token_ids), self.sink + self.window) * BYTES_PER_TOKEN,
             retained=[pb.TokenRange(start=start, end=end) for start, end in self.retained],
             num_rewinds=self.num_rewinds,
+            history_digest=self.digest if self.digests else None,
         )
+
+    @property
+    def digest(self) -> int:
+        return extended_digest(EMPTY_HISTORY, self.token_ids)
+
+    def check(self, request: pb.AppendRequest | pb.GenerateRequest | pb.RewindRequest | pb.ForkSource) -> None:
+        """Raises HistoryLengthMismatch."""
+        is_unlike = self.digests and request.HasField("history_digest") and request.history_digest != self.digest
+        if len(self.token_ids) != request.history_length or is_unlike:
+            raise HistoryLengthMismatch("another history")
 
 
 class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
@@ -288,7 +301,7 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
         lane = self._lane_for(request)
         if lane.busy:
             raise OperationRunning("busy")
-        assert len(lane.token_ids) == request.history_length, "INV-1"
+        lane.check(request)
         return lane
 
     async def _step(self, lane: Lane) -> None:
@@ -308,6 +321,9 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
         if left is not None and left.epoch < request.epoch:
             left.end = SessionClosed("a newer lease")
             del self.lanes[request.session_id]
+        elif left is not None:
+            lane = self._lane(request.session_id, request.epoch)
+            return pb.OpenSessionResponse(lane=lane.state(), sink=lane.sink, window=lane.window)
         if len(self.lanes) >= self.num_lanes:
             raise NoCapacity("no lane")
         if request.snapshots:
@@ -359,7 +375,8 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
         await self.writing.wait()
         self.files.contents[name] = (lane.sink, lane.window, lane.refuses, request.start, since)
         self.files.fingerprints[name] = self.fingerprint
-        return pb.WriteSnapshotResponse(name=name, length=length, size_bytes=100 * len(since))
+        digest = lane.state().history_digest if lane.digests else None
+        return pb.WriteSnapshotResponse(name=name, length=length, size_bytes=100 * len(since), history_digest=digest)
 
     async def ReadLane(self, request: pb.ReadLaneRequest, context: object) -> AsyncIterator[pb.ReadLaneResponse]:
         self._enter("ReadLane")
@@ -391,8 +408,7 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
         lane = self._lane(source.session_id, source.epoch)
         if lane.busy:
             raise OperationRunning("busy")
-        if len(lane.token_ids) != source.history_length:
-            raise HistoryLengthMismatch("another length")
+        lane.check(source)
         return lane
 
     def _geometry(self, request: pb.OpenSessionRequest) -> tuple[int, int]:
@@ -483,7 +499,8 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
     async def Rewind(self, request: pb.RewindRequest, context: object) -> pb.RewindResponse:
         self._enter("Rewind")
         lane = self._lane_for(request)
-        assert (lane.busy, len(lane.token_ids)) == (False, request.history_length)
+        assert not lane.busy
+        lane.check(request)
         if request.target_length > len(lane.token_ids) or lane.num_evicted_since(0):
             raise BoundaryNotReachable("forgotten")
         del lane.token_ids[request.target_length :]

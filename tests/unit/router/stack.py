@@ -190,6 +190,11 @@ async def has_snapshot(stack: Stack, session_id: str, length: int) -> bool:
     return f",{length}," in (listed or "")
 
 
+async def begin_ahead(stack: Stack, session_id: str) -> None:
+    """As where a Generate runs: the lane may be ahead of what is journaled."""
+    await stack.redis.hset(f"kakeya:{{tiny}}:op:{session_id}", mapping={"claim": "a", "lease_until_ms": 1 << 50})
+
+
 async def written_session(stack: Stack, client: Client) -> str:
     """A session of three turns, 105 tokens, with a snapshot after each: its journal does not reach back to 0."""
     session_id = await client.session()

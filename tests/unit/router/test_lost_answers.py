@@ -14,7 +14,7 @@ from kakeya_router.store.session_store import SessionStore
 from kakeya_shared.errors import NoWorker, OperationStopped, StoreUnavailable
 from kakeya_stubs.worker.v1 import verifier_pb2 as worker_api
 from tests.unit.router.fake_worker import WINDOW, FakeWorker
-from tests.unit.router.stack import FORGETFUL, Client, Stack, answer, eventually
+from tests.unit.router.stack import FORGETFUL, Client, Stack, answer, begin_ahead, eventually
 from tests.unit.router.test_forks import fork_of
 from tests.unit.router.test_recovery import Pair, called, expected, files, free_length, pair, token_ids
 from tests.unit.router.test_rewinds import appended_now, record_of, turn
@@ -61,11 +61,14 @@ async def test_a_heartbeat_from_before_a_rewind_is_stale(client: Client, silent:
     assert (await client.append(session_id, [9])).history_length == 7
 
 
-async def test_a_heartbeat_of_another_lane_than_the_rewound_one_counts(client: Client, silent: FakeWorker) -> None:
+async def test_a_heartbeat_of_another_lane_than_the_rewound_one_counts(
+    stack: Stack, client: Client, silent: FakeWorker
+) -> None:
     session_id = await client.session()
     await client.append(session_id, range(10))
     await client.rewind(session_id, 6)
     silent.lanes[session_id].token_ids.append(7)
+    await begin_ahead(stack, session_id)
     await client.beat(silent)
     assert (await client.info(session_id)).history_length == 7
 

@@ -103,7 +103,7 @@ async def test_a_parked_session_frees_its_lane_and_goes_on_with_the_next_call(
     num_prefills = storing.calls["Append"]
     assert generated(await client.generate(session_id, 5)) == expected(60, 65)
     assert storing.calls["Append"] == num_prefills  # the snapshot had all of it
-    assert (await client.info(session_id)).epoch == 2
+    assert (await client.info(session_id)).epoch > 1
     assert await ledger(client) == (LANE_BYTES, 20 * BYTES_PER_TOKEN, 1)
 
 

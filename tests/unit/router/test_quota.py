@@ -145,7 +145,7 @@ async def test_after_any_churn_usage_is_the_sum_over_the_sessions(stores: Stores
     assert await stores.kept_usage() == await stores.true_usage()
     records = (await stores.sessions.lists.page("p", 0, 1000)).records
     assert {record.state for record in records} >= {State.OPEN, State.PARKED, State.LOST, State.FAILED, State.CLOSING}
-    assert any(record.epoch == 2 and record.holds_lane for record in records)
+    assert any(record.epoch > 1 and record.holds_lane for record in records)
     for record in records:
         await stores.sessions.begin_close(record, "end", Cause.ABANDON)
         await stores.sessions.delete(record, "end", 0)

@@ -1,6 +1,7 @@
 """Every outcome of every Lua script, one by one; the other tests show them at work."""
 
 import asyncio
+import random
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from importlib import resources
@@ -20,6 +21,7 @@ from kakeya_router.store.session_store import SessionStore
 from kakeya_router.store.worker_store import Lane, WorkerStore
 from kakeya_router.worker_sweep import WorkerSweep
 from kakeya_shared.errors import StoreUnavailable
+from kakeya_shared.history_digest import EMPTY_HISTORY, extended_digest
 
 WORKER = WorkerRecord(
     worker_id="w",
@@ -109,6 +111,11 @@ async def fields(sessions: SessionStore, session_id: str = SESSION.session_id) -
 async def journaled(connection: RedisConnection, session_id: str = SESSION.session_id) -> list[int]:
     """All that the journal holds."""
     return unpack(await connection.read_bytes(KEYS.journal(session_id), 0, 1 << 20))
+
+
+async def change(connection: RedisConnection, **values: int) -> None:
+    """As an older router would."""
+    await connection.call(lambda redis: redis.hset(KEYS.session(SESSION.session_id), mapping=values))
 
 
 async def score(connection: RedisConnection, key: str, session_id: str = SESSION.session_id) -> float | None:
@@ -436,7 +443,8 @@ async def test_a_source_whose_lane_has_not_all_of_its_history_is_left(
     await workers.report_lanes("p", "w", "i", [Lane(SESSION.session_id, 1, 3, 30, "0-3")])
     assert (await sessions.use_source(SESSION)).outcome == "present"
     await workers.report_lanes("p", "w", "i", [Lane(SESSION.session_id, 1, 4, 40, "0-4")])
-    assert (await sessions.use_source(SESSION)).outcome == "left"
+    # Nobody generates: what the lane holds is none of its history.
+    assert (await sessions.use_source(SESSION)).outcome == "present"
 
 
 async def test_use_of_a_source_that_needs_no_lane(
@@ -491,7 +499,90 @@ async def test_read_past(sessions: SessionStore, connection: RedisConnection, le
     await sessions.extend_journal(source, "a", 0, range(1, 8), 5)
     await connection.call(lambda redis: redis.script_flush())
     found = await sessions.past(SESSION, length)
-    assert found == (await fields(sessions), pack(tokens))
+    digest = extended_digest(EMPTY_HISTORY, range(1, length + 1)) if 2 <= length <= 7 else None
+    assert found == (await fields(sessions), pack(tokens), digest)
+
+
+async def test_the_digests_of_a_history_are_those_of_its_tokens_whatever_is_done_to_its_journal(
+    sessions: SessionStore, connection: RedisConnection
+) -> None:
+    draw, history, start = random.Random(11), list[int](), 0
+    await opened(sessions)
+    await sessions.begin_operation(SESSION, "a", GENERATE)
+    for _ in range(150):
+        kind = draw.choice(("extend", "extend", "again", "retract", "rewind", "trim", "old extends", "old trims"))
+        new = [draw.randrange(1 << 32) for _ in range(draw.randrange(20))]
+        before = await fields(sessions)
+        length = draw.randint(start, len(history))
+        match kind:
+            case "extend":
+                reply = await sessions.extend_journal(SESSION, "a", len(history), new, 1000)
+                history += new
+                assert int(reply.rest[1], 16) == extended_digest(EMPTY_HISTORY, history)
+            case "again":
+                await sessions.extend_journal(SESSION, "a", length, [*history[length:], *new], 1000)
+                history += new
+            case "retract":
+                await sessions.retract(SESSION, "a", length)
+                del history[length:]
+            case "rewind":
+                await sessions.rewind(before, "a", length, (), "", 1)
+                del history[length:]
+            case "trim":
+                start = max(start, length - 3)
+                await sessions.extend_journal(SESSION, "a", len(history), [], len(history) - start)
+            case "old extends":
+                await connection.call(lambda redis: redis.append(KEYS.journal("p.one"), pack(new)))  # noqa: B023
+                history += new
+                await change(connection, journal_length=len(history))
+            case "old trims":
+                start = max(start, length - 3)
+                rest = pack(history[start:])
+                await connection.call(lambda redis: redis.set(KEYS.journal("p.one"), rest))  # noqa: B023
+                await change(connection, journal_start=start)
+        found = await sessions.past(SESSION, len(history))
+        assert found is not None
+        assert found[2] == extended_digest(EMPTY_HISTORY, history)
+        past = Past(found[0], len(history), found[1], found[2])
+        assert not past.is_damaged
+    assert start > 0
+
+
+async def test_an_older_router_that_takes_a_history_back_leaves_no_digest(
+    sessions: SessionStore, connection: RedisConnection
+) -> None:
+    await opened(sessions)
+    await run(sessions, 5)
+    await sessions.begin_operation(SESSION, "a", GENERATE)
+    await sessions.extend_journal(SESSION, "a", 5, range(100, 120), 10)
+    await change(connection, journal_length=20, num_rewinds=1)
+    await connection.call(lambda redis: redis.set(KEYS.journal("p.one"), pack([7] * 5)))
+    found = await sessions.past(SESSION, 20)
+    assert found is not None
+    assert found[2] is None
+    # It is known again from what the lane says.
+    digest = extended_digest(EMPTY_HISTORY, range(20))
+    end = LaneAtRest(20, 0, "", 20, history_digest=digest)
+    assert (await sessions.end_operation(SESSION, "a", end)).outcome == "ended"
+    assert (await fields(sessions)).digest_at(20) == digest
+
+
+async def test_a_journal_that_was_evicted_begins_where_the_history_ends(
+    sessions: SessionStore, connection: RedisConnection
+) -> None:
+    await opened(sessions)
+    await run(sessions, 5)
+    before = await fields(sessions)
+    assert before.is_recoverable
+    await connection.call(lambda redis: redis.delete(KEYS.journal("p.one")))
+    begun = await sessions.begin_operation(SESSION, "a", GENERATE)
+    assert begun.outcome == "begun"
+    await sessions.extend_journal(SESSION, "a", 5, [6, 7], 1000)
+    assert await journaled(connection) == [6, 7]
+    record = await fields(sessions)
+    assert (record.journal_start, record.journal_length, record.is_recoverable) == (5, 7, False)
+    assert record.digest_at(5) == before.digest_at(5) is not None
+    assert (await sessions.unseat(record, "a")).outcome == "lost"
 
 
 async def test_renew_opening(sessions: SessionStore, connection: RedisConnection, hasty: SessionStore) -> None:
@@ -784,7 +875,7 @@ async def test_the_last_four_turns_are_remembered(sessions: SessionStore) -> Non
 async def test_extend_journal(sessions: SessionStore, connection: RedisConnection) -> None:
     async def extend(claim: str, start: int, token_ids: Sequence[int], epoch: int = 1) -> tuple[str, ...]:
         reply = await sessions.extend_journal(replace(SESSION, epoch=epoch), claim, start, token_ids, 100)
-        return reply.outcome, *reply.rest
+        return reply.outcome, *reply.rest[:1]
 
     await opened(sessions)
     assert await extend("a", 0, [1]) == ("gone",)
@@ -802,7 +893,7 @@ async def test_extend_journal(sessions: SessionStore, connection: RedisConnectio
     assert await extend("a", 5, [6]) == ("gone",)
     assert await journaled(connection) == [70_000, 2, 3, 2**32 - 1]
     record = await fields(sessions)
-    assert record == replace(before, journal_length=4)
+    assert record == replace(before, journal_length=4, journal_digests=record.journal_digests)
     assert await sessions.journal(record, 1, 3) == [2, 3]
     assert await sessions.journal(record, 2, 9) == [3, 2**32 - 1]
     assert await sessions.journal(record, 4, 9) == await sessions.journal(record, 2, 2) == []
@@ -838,7 +929,7 @@ async def test_the_oldest_tokens_leave_a_journal_that_is_too_long(
     async def extend(start: int, token_ids: Sequence[int], max_tokens: int) -> tuple[tuple[str, ...], int, list[int]]:
         reply = await sessions.extend_journal(SESSION, "a", start, token_ids, max_tokens)
         assert reply.outcome == "extended"
-        return reply.rest, (await fields(sessions)).journal_start, await journaled(connection)
+        return reply.rest[:1], (await fields(sessions)).journal_start, await journaled(connection)
 
     await opened(sessions)
     await sessions.begin_operation(SESSION, "a", GENERATE)
@@ -872,7 +963,7 @@ async def test_retract_journal(sessions: SessionStore, connection: RedisConnecti
         record = await fields(sessions)
         assert (record.journal_start, record.journal_length, record.append_end) == (1, 2, -1)
         assert await journaled(connection) == [2]
-    assert (await sessions.extend_journal(SESSION, "a", 2, [6, 7, 8], 100)).rest == ("5",)
+    assert (await sessions.extend_journal(SESSION, "a", 2, [6, 7, 8], 100)).rest[0] == "5"
     assert await journaled(connection) == [2, 6, 7, 8]
     assert (await fields(sessions)).append_end == 5
     assert await retract("a", 1) == "retracted"
@@ -894,6 +985,7 @@ async def test_unseat_session(sessions: SessionStore, workers: WorkerStore, conn
     assert record == await fields(sessions)
     assert record == replace(
         before,
+        journal_digests=record.journal_digests,
         state=State.PARKED,
         worker_id="",
         incarnation="",
@@ -953,7 +1045,8 @@ async def test_seat_session(sessions: SessionStore, workers: WorkerStore, connec
     record = seated(await sessions.seat(unseated, "a", OTHER_WORKER, ""))
     assert record == await fields(sessions)
     assert 0 < (await score(connection, KEYS.expiry) or 0) - await connection.now_ms() <= record.ttl_ms
-    assert (record.state, record.epoch, record.reserved_bytes) == (State.OPEN, 2, 70)
+    assert (record.state, record.reserved_bytes) == (State.OPEN, 70)
+    assert record.epoch > 1
     assert (record.worker_id, record.incarnation, record.address) == ("v", "j", "127.0.0.1:2")
     assert (record.journal_length, record.kv_live_bytes, record.retained) == (2, 0, "")
     assert await ledger(workers) == (0, 0, 0)
@@ -1002,9 +1095,16 @@ async def test_set_snapshots(sessions: SessionStore, connection: RedisConnection
     await run(sessions, 4)
     record = await fields(sessions)
     assert await put(SNAPSHOT, before=replace(record, epoch=2)) == "gone"
+    # Nobody generates: that is none of its history.
+    assert await put(SNAPSHOT, later, before=record) == "unlike"
+    now_digest, other = extended_digest(EMPTY_HISTORY, range(1, 5)), replace(SNAPSHOT, length=4, history_digest=5)
+    assert await put(other, before=record) == "unlike"
+    await connection.call(lambda redis: redis.hset(KEYS.operation("p.one"), "claim", "a"))
     assert await put(SNAPSHOT, later, before=record) == "ahead"
     assert await put(later, before=record) == "ahead"
+    await connection.call(lambda redis: redis.delete(KEYS.operation("p.one")))
     assert await fields(sessions) == record
+    assert record.digest_at(4) == now_digest
     assert await put(SNAPSHOT, before=record) == "set"
     first = await fields(sessions)
     assert first == replace(record, snapshots=text((SNAPSHOT,)), snapshot_store="store")
@@ -1134,6 +1234,7 @@ async def test_a_session_that_can_be_had_again_is_parked(
     record = await fields(sessions)
     assert record == replace(
         before,
+        journal_digests=record.journal_digests,
         state=State.PARKED,
         operation_number=1,
         worker_id="",
@@ -1314,7 +1415,9 @@ async def test_report_lane(sessions: SessionStore, workers: WorkerStore) -> None
     await sessions.reserve(SESSION, "create")
     assert not await orphan(length=9)
     await sessions.mark_open(SESSION, "create", 1, 4)
-    assert (await fields(sessions)).history_length == 0
+    assert not await orphan(length=3)
+    assert (await fields(sessions)).history_length == 0  # nobody generates: that is none of its history
+    await sessions.begin_operation(SESSION, "a", GENERATE)
     assert not await orphan(length=3)
     assert not await orphan(length=2)
     record = await fields(sessions)
@@ -1322,7 +1425,6 @@ async def test_report_lane(sessions: SessionStore, workers: WorkerStore) -> None
     assert await ledger(workers) == (100, 30, 1)
     assert await orphan(epoch=2)
     assert await orphan(incarnation="j")
-    await sessions.begin_operation(SESSION, "a", GENERATE)
     await sessions.fail(SESSION, "a", "inv1")
     assert await orphan(length=3)
 

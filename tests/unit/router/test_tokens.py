@@ -16,7 +16,7 @@ from kakeya_stubs.admin.v1 import admin_pb2 as pb
 from kakeya_stubs.worker.v1 import registry_pb2
 from tests.unit.router.fake_worker import FakeWorker
 from tests.unit.router.keyed import Keyed
-from tests.unit.router.stack import Client, answer, eventually
+from tests.unit.router.stack import Client, Stack, answer, begin_ahead, eventually
 
 UNKNOWN = "no join token, or one that is unknown, revoked or expired"
 
@@ -254,10 +254,12 @@ async def test_what_no_heartbeat_may_say(
     assert raised.value.metadata["field"] == field
 
 
-async def test_the_largest_numbers_of_a_heartbeat_do_not_upset_the_ledger(client: Client, worker: FakeWorker) -> None:
+async def test_the_largest_numbers_of_a_heartbeat_do_not_upset_the_ledger(
+    stack: Stack, client: Client, worker: FakeWorker
+) -> None:
     worker.stop_beating()
     for _ in range(worker.num_lanes):
-        await client.session()
+        await begin_ahead(stack, await client.session())
     request = worker.heartbeat_request(complete=False)
     request.kv_live_bytes = request.rss_bytes = 1 << 53
     for lane in request.lanes:
@@ -273,11 +275,12 @@ async def test_the_largest_numbers_of_a_heartbeat_do_not_upset_the_ledger(client
     "fields", [{"epoch": HOSTILE_NUMBER}, {"session_id": ""}, {"session_id": "x" * 5000}, {"session_id": "tiny.x\0"}]
 )
 async def test_a_lane_that_no_router_opened_is_freed_and_hurts_no_other(
-    client: Client, worker: FakeWorker, fields: dict[str, Any]
+    stack: Stack, client: Client, worker: FakeWorker, fields: dict[str, Any]
 ) -> None:
     worker.stop_beating()
     session_id = await client.session()
     worker.lanes[session_id].token_ids = [1, 2]
+    await begin_ahead(stack, session_id)
     request = worker.heartbeat_request(complete=True)
     stray = _lane(**fields)
     request.lanes.append(stray)

@@ -50,7 +50,7 @@ async def test_forks_follow_their_source_off_its_worker(stack: Stack, patient: C
     async with asyncio.timeout(30):
         for fork in forks:
             assert other.lanes[await fork].token_ids == list(range(10))
-    assert other.lanes[source].epoch == 2
+    assert other.lanes[source].epoch > 1
     await stand(stack, 0)
 
 

@@ -8,7 +8,7 @@ import pytest
 from kakeya_shared.errors import IncompatibleContract, InvalidField, SessionNotFound, UnknownIncarnation, WorkerLost
 from kakeya_stubs.worker.v1 import registry_pb2 as pb
 from tests.unit.router.fake_worker import BYTES_PER_TOKEN, LANE_BYTES, FakeWorker
-from tests.unit.router.stack import FAST, FORGETFUL, Client, Stack, answer, eventually
+from tests.unit.router.stack import FAST, FORGETFUL, Client, Stack, answer, begin_ahead, eventually
 
 
 async def test_join_tells_how_to_go_on(stack: Stack, client: Client) -> None:
@@ -118,11 +118,16 @@ async def _said(client: Client, worker: FakeWorker) -> bool:
     return (await client.workers())["worker-a"].rss_bytes == worker.rss_bytes
 
 
-async def test_heartbeats_bring_the_record_forward_and_never_back(client: Client, worker: FakeWorker) -> None:
+async def test_heartbeats_bring_the_record_forward_and_never_back(
+    stack: Stack, client: Client, worker: FakeWorker
+) -> None:
     session_id = await client.session()
     await client.append(session_id, [1, 2])
     lane = worker.lanes[session_id]
     lane.token_ids.append(3)
+    await client.beat(worker, complete=False)
+    assert (await client.info(session_id)).history_length == 2  # nobody generates: Redis must have lost something
+    await begin_ahead(stack, session_id)
     await client.beat(worker, complete=False)
     info = await client.info(session_id)
     assert (info.history_length, info.kv_live_bytes) == (3, 3 * BYTES_PER_TOKEN)

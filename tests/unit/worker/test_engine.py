@@ -8,6 +8,7 @@ from structlog.testing import capture_logs
 from kakeya_shared.errors import (
     Draining,
     EmptyHistory,
+    HistoryLengthMismatch,
     Internal,
     InvariantViolated,
     NoCapacity,
@@ -17,10 +18,11 @@ from kakeya_shared.errors import (
     SessionNotFound,
     StaleEpoch,
 )
+from kakeya_shared.history_digest import EMPTY_HISTORY, extended_digest
 from kakeya_worker.engine import operation as operations
 from kakeya_worker.engine.engine import Engine
 from kakeya_worker.engine.geometry import LaneGeometry
-from kakeya_worker.engine.operation import MAX_UNREAD_TOKENS, Append, Finish, OpenLane
+from kakeya_worker.engine.operation import MAX_UNREAD_TOKENS, Append, Finish, ForkSource, OpenLane
 from kakeya_worker.engine.retention import SessionOptions, SinkWindow, sink_window
 from kakeya_worker.engine.scheduler import Scheduler
 from kakeya_worker.torch_backend import TorchVerifier
@@ -196,13 +198,23 @@ def test_lanes_run_out_and_come_back(engine: Engine) -> None:
     assert totals.slab_bytes == NUM_LANES * totals.lane_bytes == NUM_LANES * NUM_SLOTS * BYTES
 
 
-def test_a_length_that_differs_from_the_record_is_inv1_and_frees_the_lane(engine: Engine) -> None:
+def test_a_lane_that_is_not_as_the_record_says_is_refused_and_stays(engine: Engine) -> None:
+    """The router's store may have been set back: it sees to the lane."""
     open_session(engine)
-    start_append(engine, 0, 20).future.result(TIMEOUT)
-    error = error_of(start_append(engine, 21, 1).future)
-    assert isinstance(error, InvariantViolated)
-    assert error.metadata == {"invariant": "inv1"}
-    assert engine.lanes.totals().num_lanes_in_use == 0
+    state = start_append(engine, 0, 20).future.result(TIMEOUT).lane
+    assert state.history_digest == extended_digest(EMPTY_HISTORY, range(100, 120))
+    assert isinstance(error_of(start_append(engine, 21, 1).future), HistoryLengthMismatch)
+    for differs in (0, EMPTY_HISTORY):
+        append = Append("s", 1, 20, (120,), history_digest=differs)
+        engine.submit(append)
+        assert isinstance(error_of(append.future), HistoryLengthMismatch)
+        error = error_of(engine.rewind("s", 1, 20, 10, history_digest=differs))
+        assert isinstance(error, HistoryLengthMismatch)
+        error = error_of(engine.fork("t", 1, ForkSource("s", 1, 20, differs)))
+        assert isinstance(error, HistoryLengthMismatch)
+    rewound = engine.rewind("s", 1, 20, 10, history_digest=state.history_digest).result(TIMEOUT)
+    assert rewound.history_digest == extended_digest(EMPTY_HISTORY, range(100, 110))
+    assert engine.lanes.totals().num_lanes_in_use == 1
 
 
 def test_an_invariant_violated_by_a_commit_fails_the_operation(engine: Engine) -> None:

@@ -9,6 +9,7 @@ import grpc
 import pytest
 
 from kakeya_shared import error_details
+from kakeya_shared.history_digest import EMPTY_HISTORY
 from kakeya_shared.rpc_server import RpcServer
 from kakeya_stubs.worker.v1 import verifier_pb2 as pb
 from kakeya_stubs.worker.v1.verifier_pb2_grpc import VerifierServiceStub, add_VerifierServiceServicer_to_server
@@ -94,6 +95,7 @@ async def test_a_lane_goes_on_elsewhere_with_the_same_bits(stubs: list[Any], eng
         history_length=150,
         kv_live_bytes=engines[0].lanes.totals().kv_live_bytes,
         retained=[pb.TokenRange(start=0, end=4), pb.TokenRange(start=86, end=150)],
+        history_digest=engines[0].lanes.occupant("s").lane.history_digest,
     )
     assert await generated(stubs[1], **THERE) == await generated(stubs[0], **HERE)
     assert engines[1].lanes.occupant("s").tenant == "acme"
@@ -125,7 +127,7 @@ async def test_a_session_without_tokens_moves_too(stubs: list[Any]) -> None:
     lease: dict[str, Any] = {"session_id": "empty", "epoch": 1}
     await stubs[0].CloseSession(pb.CloseSessionRequest(**HERE))
     await stubs[0].OpenSession(pb.OpenSessionRequest(**lease, sink=2, window=8))
-    assert await write(stubs[1], await read(stubs[0], **lease)) == pb.LaneState()
+    assert await write(stubs[1], await read(stubs[0], **lease)) == pb.LaneState(history_digest=EMPTY_HISTORY)
     append = await stubs[1].Append(pb.AppendRequest(**THERE, history_length=0, token_ids=range(20)))
     assert append.evicted_token_count == 10
 

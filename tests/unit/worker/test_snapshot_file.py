@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 
 from kakeya_shared.errors import SnapshotRefused
+from kakeya_shared.history_digest import EMPTY_HISTORY
 from kakeya_worker import snapshot_file
 from kakeya_worker.conformance.driving import open_session
 from kakeya_worker.engine.geometry import LaneGeometry
-from kakeya_worker.engine.lane import EMPTY_HISTORY, Lane, extended_digest
+from kakeya_worker.engine.lane import Lane
 from kakeya_worker.engine.made_memory import made_memory
 from kakeya_worker.engine.raw_numbers import RawNumbers
 from kakeya_worker.engine.retention import SessionOptions, sink_window
@@ -45,7 +46,7 @@ def snapshot(num_tokens: int, dtype: type[np.unsignedinteger[Any]] = np.uint16, 
         refuses_overflow=False,
         start=start,
         length=start + num_tokens,
-        history_digest=bytes(range(16)),
+        history_digest=1 << 57,
         positions=np.arange(start, start + num_tokens),
         token_ids=draw.integers(0, 1 << 32, num_tokens),
         contents=LaneContents(numbers(3, 2, num_tokens, 8), numbers(3, 2, num_tokens, 8), numbers(16)),
@@ -178,7 +179,8 @@ def forged(changes: dict[str, dict[str, Any]]) -> bytes:
         {"__metadata__": {"length": "-5"}},
         {"__metadata__": {"length": str(1 << 60)}},
         {"__metadata__": {"start": "6"}},
-        {"__metadata__": {"history_digest": "no"}},
+        {"__metadata__": {"tokens_digest": "no"}},
+        {"__metadata__": {"tokens_digest": "1" + 16 * "0"}},
     ],
     ids=str,
 )
@@ -209,9 +211,9 @@ def test_what_is_no_snapshot_is_refused() -> None:
             loaded(content)
 
 
-def test_a_digest_is_one_of_the_tokens_and_their_order() -> None:
-    assert extended_digest(extended_digest(EMPTY_HISTORY, (1, 2)), (3,)) == extended_digest(EMPTY_HISTORY, (1, 2, 3))
-    assert len({extended_digest(EMPTY_HISTORY, ids) for ids in ((), (0,), (0, 0), (1, 2), (2, 1), (513,))}) == 6
+def test_a_file_of_a_worker_that_knew_no_digest_says_none() -> None:
+    assert opened(snapshot_file.encode(replace(snapshot(5), history_digest=None))).history_digest is None
+    assert opened(BODY).history_digest == snapshot(5).history_digest
 
 
 def test_what_came_since_makes_a_whole_one(verifier: TorchVerifier) -> None:

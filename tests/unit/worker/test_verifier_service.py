@@ -12,6 +12,7 @@ import pytest
 
 from kakeya_shared import error_details
 from kakeya_shared.errors import InvalidField
+from kakeya_shared.history_digest import EMPTY_HISTORY, extended_digest
 from kakeya_shared.rpc_server import RpcServer
 from kakeya_stubs.worker.v1 import verifier_pb2 as pb
 from kakeya_stubs.worker.v1.verifier_pb2_grpc import VerifierServiceStub, add_VerifierServiceServicer_to_server
@@ -50,11 +51,13 @@ def engine(verifier: TorchVerifier) -> Iterator[Engine]:
     engine.shut_down()
 
 
-def _lane(length: int) -> pb.LaneState:
-    """Of the session that `stub` opens."""
-    parts = [(0, length)] if length <= 68 else [(0, 4), (length - 64, length)]
+def _lane(length: int, since: Sequence[int] = ()) -> pb.LaneState:
+    """Of the session that `stub` opens, with tokens after its first forty."""
+    digest = extended_digest(EMPTY_HISTORY, [*range(40), *since][:length])
+    parts = [(0, length)][: bool(length)] if length <= 68 else [(0, 4), (length - 64, length)]
     retained = [pb.TokenRange(start=start, end=end) for start, end in parts]
-    return pb.LaneState(history_length=length, kv_live_bytes=min(length, 68) * BYTES, retained=retained)
+    live_bytes = min(length, 68) * BYTES
+    return pb.LaneState(history_length=length, kv_live_bytes=live_bytes, retained=retained, history_digest=digest)
 
 
 @pytest.fixture
@@ -84,7 +87,7 @@ async def _once(call: Any) -> AsyncIterator[Any]:
 
 async def test_a_turn(stub: Any) -> None:
     append = await stub.Append(pb.AppendRequest(**LEASE, history_length=40, token_ids=[1, 2, 3]))
-    assert append.lane == _lane(43)
+    assert append.lane == _lane(43, [1, 2, 3])
     assert append.prefill_duration_seconds > 0
     request = pb.GenerateRequest(**LEASE, history_length=43, max_tokens=30, sampling=pb.Sampling(top_p=1.0))
     responses = [response async for response in stub.Generate(request)]
@@ -92,7 +95,7 @@ async def test_a_turn(stub: Any) -> None:
     done = responses[-1].done
     assert done.finish_reason == pb.FINISH_REASON_MAX_TOKENS
     assert done.generated_token_count == 30
-    assert done.lane == _lane(73)
+    assert done.lane == _lane(73, [1, 2, 3, *(response.token_id for response in responses[:-1])])
     assert done.evicted_token_count == 5
     slab = await stub.GetSlab(pb.GetSlabRequest())
     assert (slab.num_lanes, slab.num_lanes_in_use, slab.kv_live_bytes) == (2, 1, 68 * BYTES)
@@ -112,7 +115,7 @@ async def test_a_fork_goes_on_where_its_source_ends(stub: Any) -> None:
     opened = await stub.OpenSession(pb.OpenSessionRequest(session_id="t", epoch=1, fork_from=source))
     assert opened == pb.OpenSessionResponse(lane=_lane(40), sink=4, window=64)
     append = await stub.Append(pb.AppendRequest(session_id="t", epoch=1, history_length=40, token_ids=[1]))
-    assert append.lane == _lane(41)
+    assert append.lane == _lane(41, [1])
     late = await _reason(stub.OpenSession(pb.OpenSessionRequest(session_id="u", fork_from=pb.ForkSource(**LEASE))))
     assert late == (grpc.StatusCode.ABORTED, "HISTORY_LENGTH_MISMATCH")
 
@@ -150,6 +153,8 @@ async def test_a_rewind(stub: Any) -> None:
     expected = _lane(30)
     expected.num_rewinds = 1
     assert rewound.lane == expected
+    other = pb.RewindRequest(**LEASE, history_length=30, target_length=20, history_digest=1)
+    assert await _reason(stub.Rewind(other)) == (grpc.StatusCode.ABORTED, "HISTORY_LENGTH_MISMATCH")
     late = pb.RewindRequest(**LEASE, history_length=40, target_length=20)
     assert await _reason(stub.Rewind(late)) == (grpc.StatusCode.ABORTED, "HISTORY_LENGTH_MISMATCH")
 
@@ -157,7 +162,7 @@ async def test_a_rewind(stub: Any) -> None:
 async def test_a_stop_brings_what_is_not_journaled(stub: Any) -> None:
     tokens = await _generated(stub, "s", 3)
     stopped = await stub.Stop(pb.StopRequest(**LEASE, journaled_length=45))
-    assert (stopped.lane, list(stopped.token_ids)) == (_lane(49), tokens[5:])
+    assert (stopped.lane, list(stopped.token_ids)) == (_lane(49, tokens), tokens[5:])
     assert not (await stub.Stop(pb.StopRequest(**LEASE))).token_ids
 
 
@@ -185,7 +190,7 @@ async def test_a_fork_has_no_options_of_its_own(stub: Any, option: dict[str, Any
 
 async def test_opening_tells_what_was_chosen(stub: Any) -> None:
     opened = await stub.OpenSession(pb.OpenSessionRequest(session_id="t", pin=10))
-    assert opened == pb.OpenSessionResponse(lane=pb.LaneState(), sink=10, window=58)
+    assert opened == pb.OpenSessionResponse(lane=_lane(0), sink=10, window=58)
     again = await stub.OpenSession(pb.OpenSessionRequest(**LEASE, sink=9))
     assert again == pb.OpenSessionResponse(lane=_lane(40), sink=4, window=64)
 
@@ -414,7 +419,7 @@ async def test_acknowledging_where_no_generate_runs_changes_nothing(
         await stub.Acknowledge(_acknowledge(5))  # answers while a step is under way
     finally:
         goes_on.set()
-    assert (await append).lane == _lane(41)
+    assert (await append).lane == _lane(41, [1])
 
 
 async def test_a_deadline_stops_an_append_and_keeps_its_prefix(stub: Any) -> None:
@@ -445,7 +450,7 @@ async def test_a_deadline_stops_an_append_and_keeps_its_prefix(stub: Any) -> Non
             "INVALID_ARGUMENT",
             "TOKEN_OUT_OF_VOCABULARY",
         ),
-        ("Append", pb.AppendRequest(**LEASE, history_length=41), "FAILED_PRECONDITION", "INVARIANT_VIOLATED"),
+        ("Append", pb.AppendRequest(**LEASE, history_length=41), "ABORTED", "HISTORY_LENGTH_MISMATCH"),
         ("Generate", _sampled(logit_bias={VOCABULARY: 1.0}), "INVALID_ARGUMENT", "TOKEN_OUT_OF_VOCABULARY"),
         (
             "Generate",

@@ -72,6 +72,7 @@ def worker_request(
         logprobs=_logprobs(request),
         previous_token_ids=produced,
         operation_number=record.operation_number,
+        history_digest=record.digest_at(record.history_length),
     )
 
 

@@ -33,6 +33,7 @@ class Journal:
 
     Attributes:
         length: history length up to which Redis has everything, as far as is known here.
+        digest: of the history there; None: not known.
         pending: generated tokens after it, all of which the client may have seen.
     """
 
@@ -41,6 +42,7 @@ class Journal:
     ) -> None:
         self.record = record
         self.length = record.journal_length
+        self.digest = record.digest_at(record.journal_length)
         self.pending: list[int] = []
         self._store = store
         self._claim = claim
@@ -56,6 +58,8 @@ class Journal:
         if reply.outcome != "extended":
             raise Taken
         self.length += len(token_ids)
+        length, digest = reply.rest
+        self.digest = int(digest, 16) if digest and int(length) == self.length else None
 
     def add(self, token_id: int) -> None:
         """Takes a generated token, to be written with others.

@@ -10,9 +10,11 @@ import structlog
 
 from kakeya_router import validation
 from kakeya_router.detached_tasks import DetachedTasks
+from kakeya_router.journal import Taken
 from kakeya_router.lane_states import lane_state, with_lane
 from kakeya_router.moving import Moving
 from kakeya_router.operation import Operation
+from kakeya_router.past import Past
 from kakeya_router.resuming import Resuming
 from kakeya_router.store.records import SessionRecord, State
 from kakeya_router.store.session_store import SessionStore
@@ -21,14 +23,15 @@ from kakeya_router.worker_clients import WorkerClients
 from kakeya_shared.errors import (
     Draining,
     HistoryFull,
+    HistoryLengthMismatch,
     InvariantViolated,
     KakeyaError,
     OperationStopped,
     SessionClosed,
-    WorkerLost,
 )
+from kakeya_shared.history_digest import extended_digest
 from kakeya_shared.settings import LONGEST_APPEND_TOKENS
-from kakeya_stubs.worker.v1.verifier_pb2 import AppendResponse
+from kakeya_stubs.worker.v1.verifier_pb2 import AppendResponse, StopResponse
 
 T = TypeVar("T")
 
@@ -36,6 +39,8 @@ _log = structlog.get_logger()
 
 # A worker that lives answers within a step. While it is asked, somebody waits for tokens.
 _ASK_SECONDS = 1.0
+# Where nothing says that it does not, and to have the session elsewhere costs more.
+_CONFIRM_SECONDS = 5.0
 
 
 def is_broken(operation: Operation, error: BaseException) -> bool:
@@ -46,8 +51,9 @@ def is_broken(operation: Operation, error: BaseException) -> bool:
         return operation.call.worker_lost and not operation.call.cancelled and not client_is_gone
     if isinstance(error, OperationStopped):  # by a router that had the operation before, and is late
         return error.metadata.get("cause") != "unread"
-    # A lane that was closed although its session was not: its worker had to give all of them up.
-    return isinstance(error, WorkerUnreachable | LaneGone | Draining | SessionClosed)
+    # A lane that was closed although its session was not: its worker had to give all of them up. One with another
+    # history: the store was set back.
+    return isinstance(error, WorkerUnreachable | LaneGone | Draining | SessionClosed | HistoryLengthMismatch)
 
 
 class Lanes:
@@ -74,7 +80,11 @@ class Lanes:
             is_urgent = operation.kind == "fork" or operation.goes_on
             await self.detached(operation, self._rehouse(operation, is_urgent=is_urgent))
         elif operation.record.history_length < operation.journal.length:
-            await self.detached(operation, self._caught_up(operation))
+            await self.confirm(operation)
+
+    async def confirm(self, operation: Operation) -> None:
+        """Asks for the session's lane, and finds another one where that does not hold its history."""
+        await self.detached(operation, self._regain(operation, None))
 
     async def append(self, operation: Operation, token_ids: Sequence[int]) -> AppendResponse:
         """Adds tokens to the history and prefills them.
@@ -95,9 +105,10 @@ class Lanes:
             OperationStopped: the journal does not reach back to where it began.
         """
         start = operation.record.operation_start
-        known = await self._store.journal(operation.record, start, operation.journal.length)
-        if operation.record.journal_start > start:
-            raise OperationStopped("the journal does not reach back to where the operation began")
+        journaled = await self._journaled(operation)
+        known = journaled.token_ids(start, operation.journal.length)
+        if operation.record.journal_start > start or journaled.is_damaged:
+            raise OperationStopped("the journal does not reach back to where the operation began, or is damaged")
         num_common = min(len(known), len(seen))
         if known[:num_common] != list(seen[:num_common]):
             raise validation.invalid("resume_token_ids", "these are not the tokens of that operation")
@@ -146,19 +157,15 @@ class Lanes:
             evicted_token_count=operation.record.num_dropped_tokens - num_dropped,
         )
 
-    async def _caught_up(self, operation: Operation) -> None:
-        try:
-            await self._catch_up(operation)
-        except BaseException as error:
-            if not is_broken(operation, error):
-                raise
-            await self._regain(operation, error)
-
-    async def _regain(self, operation: Operation, error: BaseException) -> list[int]:
+    async def _regain(self, operation: Operation, error: BaseException | None) -> list[int]:
+        """None: nothing has broken off yet."""
         await operation.journal.flush()
         # A worker that shuts down still has the lane, and does nothing with it any more but to let others copy it.
         is_leaving = isinstance(error, Draining)
-        produced = None if is_leaving else await self._found(operation)
+        seconds = _CONFIRM_SECONDS if error is None else _ASK_SECONDS
+        # Then it has nothing that this operation has generated.
+        has_begun = error is not None and not isinstance(error, HistoryLengthMismatch)
+        produced = None if is_leaving else await self._found(operation, seconds, has_begun=has_begun)
         try:
             if produced is not None or (is_leaving and await self._is_carried(operation)):
                 await self._catch_up(operation)
@@ -176,22 +183,43 @@ class Lanes:
             operation.record = operation.journal.record = moved
         return moved is not None
 
-    async def _found(self, operation: Operation) -> list[int] | None:
+    async def _found(self, operation: Operation, seconds: float, *, has_begun: bool) -> list[int] | None:
         """Asks the worker for its lane, and takes over what that holds; None: it is not there, or not to be trusted."""
         record, journal = operation.record, operation.journal
         if operation.call.worker_lost:
             return None
         try:
-            stopped = await self._workers.at(record.address).stop(record, journal.length, _ASK_SECONDS)
+            stopped = await self._workers.at(record.address).stop(record, journal.length, seconds)
         except InvariantViolated:
             raise
         except (WorkerError, KakeyaError):
             return None
-        if stopped.lane.history_length > journal.length + len(stopped.token_ids):
+        is_ahead = not has_begun and stopped.lane.history_length > journal.length
+        if is_ahead or not await self._is_its_own(operation, stopped):
+            _log.warning("a lane does not hold its session's history", session_id=record.session_id)
             return None
         await journal.write(stopped.token_ids)
         operation.record = with_lane(record, stopped.lane)
         return list(stopped.token_ids)
+
+    async def _is_its_own(self, operation: Operation, stopped: StopResponse) -> bool:
+        """Whether the session's history begins with what the lane holds; not where the store was set back, say."""
+        lane, journal = stopped.lane, operation.journal
+        if not operation.record.history_length <= lane.history_length <= journal.length + len(stopped.token_ids):
+            return False
+        if lane.history_length < journal.length:
+            return (await self._journaled(operation)).continues(lane)
+        if journal.digest is None or not lane.HasField("history_digest"):
+            return True
+        return extended_digest(journal.digest, stopped.token_ids) == lane.history_digest
+
+    async def _journaled(self, operation: Operation) -> Past:
+        """All that the session's journal holds."""
+        found = await self._store.past(operation.record, operation.journal.length)
+        if found is None:
+            raise Taken
+        record, journaled, digest = found
+        return Past(record, operation.journal.length, journaled, digest)
 
     async def _rehouse(self, operation: Operation, *, is_urgent: bool) -> None:
         """Moves the session to a lane that it does not have yet."""
@@ -226,13 +254,13 @@ class Lanes:
         )
 
     async def _catch_up(self, operation: Operation) -> None:
-        """Has the worker prefill what the history has and its lane lacks; raises WorkerLost: nobody knows it."""
+        """Has the worker prefill what the history has and its lane lacks; raises LaneGone: the journal has not all."""
         while (record := operation.record).history_length < operation.journal.length:
             operation.at_worker = True
             end = min(operation.journal.length, record.history_length + LONGEST_APPEND_TOKENS)
             token_ids = await self._store.journal(record, record.history_length, end)
             if len(token_ids) < end - record.history_length:
-                raise WorkerLost("the journal does not reach back to what the session's lane holds")
+                raise LaneGone("the journal does not reach back to what the session's lane holds")
             try:
                 await self._prefill(operation, token_ids)
             except HistoryFull as error:  # whoever appended them was told, or has gone

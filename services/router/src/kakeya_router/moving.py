@@ -17,7 +17,7 @@ from kakeya_router.snapshotting import Snapshotting
 from kakeya_router.store.records import SessionRecord, WorkerRecord
 from kakeya_router.store.session_store import SessionStore
 from kakeya_router.store.worker_store import WorkerStore
-from kakeya_router.worker_client import WorkerError
+from kakeya_router.worker_client import LaneGone, WorkerError
 from kakeya_router.worker_clients import WorkerClients
 from kakeya_shared.errors import KakeyaError, StoreUnavailable
 
@@ -156,6 +156,9 @@ class Moving:
     ) -> SessionRecord | None:
         async with aclosing(self._workers.at(record.address).read_lane(record, _TRANSFER_SECONDS)) as parts:
             lane = await self._workers.at(there.address).write_lane(there, parts, _TRANSFER_SECONDS)
+        digest = record.digest_at(lane.history_length)
+        if digest is not None and lane.HasField("history_digest") and digest != lane.history_digest:
+            raise LaneGone("the lane holds another history than its session")
         there = with_lane(there, lane)
         new = await self._written(there, worker)
         reply = await self._store.move(record, there, claim, (new,) if new else (), worker.snapshot_store)

@@ -12,6 +12,7 @@ from kakeya_router.closing import LANE_LEASE_SECONDS, LANE_SECONDS, Closing
 from kakeya_router.detached_tasks import DetachedTasks, unheard
 from kakeya_router.past import Past
 from kakeya_router.past_lanes import PastLanes
+from kakeya_router.sources import Sources
 from kakeya_router.store import token_ranges
 from kakeya_router.store.persistence import persist
 from kakeya_router.store.records import SessionRecord, State, WorkerRecord
@@ -22,6 +23,7 @@ from kakeya_router.worker_client import LaneGone, RunningCall, WorkerError
 from kakeya_router.worker_clients import WorkerClients
 from kakeya_shared.errors import (
     DeadlineExceeded,
+    HistoryLengthMismatch,
     Internal,
     InvalidField,
     KakeyaError,
@@ -84,7 +86,10 @@ class Attempt:
 class Opening:
     """Opens sessions."""
 
-    def __init__(self, store: SessionStore, workers: WorkerClients, tasks: DetachedTasks, closing: Closing) -> None:
+    def __init__(
+        self, store: SessionStore, workers: WorkerClients, tasks: DetachedTasks, closing: Closing, sources: Sources
+    ) -> None:
+        self._sources = sources
         self._past_lanes = PastLanes(store, workers)
         self._store = store
         self._workers = workers
@@ -99,8 +104,7 @@ class Opening:
 
         Raises:
             InvalidField, NoCapacity, NoWorker: this worker does not take it, or not now.
-            SessionNotFound, OperationRunning, HistoryLengthMismatch, BoundaryNotReachable: its source is not what it
-                was.
+            SessionNotFound, OperationRunning, BoundaryNotReachable: its source is not what it was.
             QuotaExceeded, StoreUnavailable
         """
         opening = self._tasks.start(self._reserve_and_open(attempt))
@@ -144,9 +148,12 @@ class Opening:
     async def _open_lane(self, record: SessionRecord, source: SessionRecord | None) -> OpenSessionResponse:
         try:
             answer = await self._workers.at(record.address).open_session(record, source, LANE_SECONDS)
-        except (WorkerError, DeadlineExceeded, Unavailable, Internal) as error:
+        except (WorkerError, DeadlineExceeded, Unavailable, Internal, HistoryLengthMismatch) as error:
             _log.info("worker does not open sessions", worker_id=record.worker_id, error=repr(error))
-            raise await self._unreachable(source if isinstance(error, LaneGone) else None) from error
+            if source is None or not isinstance(error, LaneGone | HistoryLengthMismatch):
+                raise candidates.unreachable() from error
+            await self._sources.mend(source)
+            raise await self._unreachable(source) from error
         if source is not None and answer.lane.history_length != source.history_length:
             raise candidates.cannot_fork()
         return answer

@@ -14,6 +14,7 @@ from kakeya_router.detached_tasks import DetachedTasks, unheard
 from kakeya_router.journal import Journal, Taken
 from kakeya_router.lanes import Lanes
 from kakeya_router.operation import Operation
+from kakeya_router.refusals import HistoryLost
 from kakeya_router.snapshotting import Mark, Snapshotting
 from kakeya_router.store import token_ranges
 from kakeya_router.store.persistence import persist
@@ -113,6 +114,11 @@ class Operations:
             raise instead from error
         else:
             await self._end(operation, renewal, None)
+
+    async def mend(self, record: SessionRecord, intent: Intent) -> None:
+        """Sees to a session whose lane a worker says is not as on record; raises as `running`."""
+        async with self.running(record, intent) as operation:
+            await self._lanes.confirm(operation)
 
     def check_room(self, record: SessionRecord, num_tokens: int) -> None:
         """Raises SnapshotStoreUnavailable: so many tokens more could be lost with the session's worker."""
@@ -245,6 +251,8 @@ class Operations:
             return None
         if isinstance(error, InvariantViolated):
             return await self._fail(operation, error.metadata.get("invariant", "inv1"))
+        if isinstance(error, HistoryLost):
+            return await self._lose(operation, for_good=True)
         if record.state is State.PARKED:
             return await self._lose(operation)
         try:
@@ -278,15 +286,21 @@ class Operations:
         # Of equal tokens, those that the client has seen and those that the worker has committed: all of both.
         token_ids = max(tuple(journal.pending), tuple(generated), key=len)
         at_rest = LaneAtRest(
-            lane.history_length, lane.kv_live_bytes, token_ranges.text(lane.retained), journal.length, token_ids
+            lane.history_length,
+            lane.kv_live_bytes,
+            token_ranges.text(lane.retained),
+            journal.length,
+            token_ids,
+            lane.num_rewinds,
+            lane.history_digest if lane.HasField("history_digest") else None,
         )
         reply = await self._store.end_operation(
             operation.record, operation.claim, at_rest, closes=operation.is_answering
         )
         if reply.outcome == "regressed":
             return await self._fail(operation, "inv2")
-        if reply.outcome == "unknown":
-            _log.error("a lane has tokens that nobody knows", session_id=operation.record.session_id)
+        if reply.outcome in ("unknown", "unlike"):
+            _log.error("a lane does not hold its session's history", session_id=operation.record.session_id)
             error = await self._lose(operation)
             return error or (refusals.unconfirmed() if is_answered else None)
         if reply.outcome == "ended":
@@ -306,17 +320,24 @@ class Operations:
             self._tasks.start(self._free_lane(record))
         return await self._over(operation, reply.outcome, refusals.failed(invariant))
 
-    async def _lose(self, operation: Operation) -> KakeyaError | None:
-        """Its lane is gone, or nobody knows what it holds: the session is parked where it can be had again."""
+    async def _lose(self, operation: Operation, *, for_good: bool = False) -> KakeyaError | None:
+        """Its lane is gone, or nobody knows what it holds: the session is parked where it can be had again.
+
+        Args:
+            for_good: it is known that it cannot.
+        """
         journal = operation.journal
         record = await self._store.get(operation.record.session_id) or operation.record
-        reply = await self._store.lose(record, operation.claim, self._retention, journal.length, journal.pending)
+        reply = await self._store.lose(
+            record, operation.claim, self._retention, journal.length, journal.pending, for_good=for_good
+        )
         if reply.outcome in ("lost", "parked"):
             _log.info(f"session {reply.outcome}", session_id=record.session_id, worker_id=record.worker_id)
         if reply.outcome == "parked" and record.ephemeral and operation.is_answering:
             operation.closing = self._tasks.start(self._closing.close(record, Cause.REQUEST))
             unheard(operation.closing)
-        return await self._over(operation, reply.outcome, refusals.lost() if reply.outcome == "lost" else None)
+        lost = refusals.history_lost() if for_good else refusals.lost()
+        return await self._over(operation, reply.outcome, lost if reply.outcome == "lost" else None)
 
     async def _over(self, operation: Operation, outcome: str, error: KakeyaError | None) -> KakeyaError | None:
         """`error`, unless somebody else has taken the session: then that is what the client should know."""

@@ -224,7 +224,7 @@ class Parts:
         sources: Sources,
     ) -> Admission:
         settings = self._settings
-        opening = Opening(session_store, self.workers, self.tasks, closing)
+        opening = Opening(session_store, self.workers, self.tasks, closing, sources)
         if settings.admission == "reject":
             return Admission(opening, order, None)
         waiting = Waiting(

@@ -8,6 +8,8 @@ from kakeya_router.snapshot_plan import Snapshots
 from kakeya_router.store.packed_tokens import BYTES_PER_TOKEN, unpack
 from kakeya_router.store.records import SessionRecord
 from kakeya_shared.errors import BoundaryNotReachable
+from kakeya_shared.history_digest import EMPTY_HISTORY, extended_digest
+from kakeya_stubs.worker.v1.verifier_pb2 import LaneState
 
 
 def chains(record: SessionRecord, length: int) -> Sequence[Snapshots]:
@@ -44,11 +46,13 @@ class Past:
         record: of the session at that moment.
         length: the one that it is to be had at.
         journaled: its packed tokens before that, from the record's `journal_start` on.
+        digest: of its history there; None: not known.
     """
 
     record: SessionRecord
     length: int
     journaled: bytes
+    digest: int | None = None
 
     def chains(self, snapshot_store: str) -> Sequence[Snapshots]:
         """As `chains` says, those that a worker with this snapshot store reads."""
@@ -61,9 +65,30 @@ class Past:
         return newest[-1].length if newest else 0
 
     def token_ids(self, start: int, end: int) -> list[int]:
-        """Those start..end-1 of the history, which are journaled."""
+        """Those start..end-1 of the history; less where the journal does not hold them all."""
         first = self.record.journal_start
+        if start < first:
+            return []
         return unpack(self.journaled[BYTES_PER_TOKEN * (start - first) : BYTES_PER_TOKEN * (end - first)])
+
+    @property
+    def is_damaged(self) -> bool:
+        """Whether its journal is not what was written into it, as far as that can be told."""
+        first = self.record.journal_start
+        at_start = EMPTY_HISTORY if first == 0 else self.record.digest_at(first)
+        token_ids = unpack(self.journaled)
+        if len(token_ids) != max(0, self.length - first):
+            return True
+        return None not in (at_start, self.digest) and extended_digest(at_start or 0, token_ids) != self.digest
+
+    def continues(self, lane: LaneState) -> bool:
+        """Whether its history is what the lane holds and then the journal, as far as that can be told."""
+        token_ids = self.token_ids(lane.history_length, self.length)
+        if lane.history_length + len(token_ids) != self.length:
+            return False
+        if self.digest is None or not lane.HasField("history_digest"):
+            return not token_ids or not self.is_damaged
+        return extended_digest(lane.history_digest, token_ids) == self.digest
 
     @property
     def needed(self) -> str:

@@ -37,12 +37,12 @@ class PastLanes:
         found = await self._store.past(source, length)
         if found is None:
             raise refusals.not_found()
-        record, journaled = found
+        record, journaled, digest = found
         if not past.is_reachable(record, length):
             raise past.not_reachable(record, length)
         if len(journaled) < BYTES_PER_TOKEN * (length - record.journal_start):
             raise refusals.lost()
-        return Past(record, length, journaled)
+        return Past(record, length, journaled, digest)
 
     async def open(
         self, record: SessionRecord, begin: Past, snapshot_store: str, running: RunningCall
@@ -78,7 +78,11 @@ class PastLanes:
                 continue
             if answer.lane.history_length != (chain[-1].length if chain else 0):
                 raise candidates.unreachable()  # what it holds is anybody's guess
-            return answer
+            if begin.continues(answer.lane):
+                return answer
+            is_damaged = True
+            _log.error("a snapshot and the journal do not make the history", session_id=begin.record.session_id)
+            await client.close_session(record, RESTORE_SECONDS)
         if not is_damaged:
             raise candidates.unreachable()
         return None

@@ -54,8 +54,16 @@ def busy() -> OperationRunning:
     return OperationRunning("another operation is running on the session", retry_after_seconds=_BUSY_RETRY_SECONDS)
 
 
+class HistoryLost(WorkerLost):
+    """What is left of a session's history is not what was written: it is LOST for good."""
+
+
 def lost() -> WorkerLost:
     return WorkerLost("the session's worker is gone, and the session with it; create a new one")
+
+
+def history_lost() -> HistoryLost:
+    return HistoryLost("what the store kept of the session's history is damaged or gone; create a new session")
 
 
 def cannot_park() -> SnapshotStoreUnavailable:

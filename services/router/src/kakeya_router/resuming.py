@@ -12,6 +12,7 @@ from kakeya_router.admission_queue import TICK_SECONDS, AdmissionQueue
 from kakeya_router.callers import Caller
 from kakeya_router.idle_lanes import IdleLanes
 from kakeya_router.journal import Taken
+from kakeya_router.past import Past
 from kakeya_router.placement import Placement
 from kakeya_router.snapshot_plan import Snapshots, StoredSnapshot
 from kakeya_router.store.limits import UNLIMITED
@@ -195,18 +196,44 @@ class Resuming:
         return refused[0] if refused else candidates.no_capacity()
 
     async def _restored(self, record: SessionRecord, worker: WorkerRecord) -> tuple[SessionRecord, LaneState]:
-        """Opens the lane with the newest chain of snapshots that is whole."""
-        refused: set[StoredSnapshot] = set()
+        """Opens the lane with the newest chain of snapshots that is whole and makes the history, with the journal."""
+        past, is_damaged, refused = await self._past(record), False, set[StoredSnapshot]()
         for chain in _chains(record, worker):
-            names = [each.name for each in chain]
             try:
-                answer = await self._workers.at(worker.address).restore_session(record, names, RESTORE_SECONDS)
+                lane = await self._restored_from(record, chain, past)
             except (SnapshotRefused, SnapshotStoreUnavailable) as error:
                 _log.warning("a snapshot cannot be used", session_id=record.session_id, error=error.message)
                 refused.update(chain)
                 continue
-            return await self._without(record, refused.difference(chain)), answer.lane
-        raise refusals.lost()
+            if lane is not None:
+                return await self._without(record, refused.difference(chain)), lane
+            refused.update(chain)
+            is_damaged = True
+        raise refusals.history_lost() if is_damaged else refusals.lost()
+
+    async def _restored_from(self, record: SessionRecord, chain: Snapshots, past: Past) -> LaneState | None:
+        """A lane with what a chain holds; None: with the journal that does not make the history."""
+        client = self._workers.at(record.address)
+        answer = await client.restore_session(record, [each.name for each in chain], RESTORE_SECONDS)
+        if answer.lane.history_length == (chain[-1].length if chain else 0) and past.continues(answer.lane):
+            return answer.lane
+        await client.close_session(record, RESTORE_SECONDS)
+        _log.error(
+            "snapshots and journal do not make the session's history",
+            session_id=record.session_id,
+            lane_length=answer.lane.history_length,
+            journal_start=record.journal_start,
+            journal_length=record.journal_length,
+        )
+        return None
+
+    async def _past(self, record: SessionRecord) -> Past:
+        """All that the journal holds; raises Taken or StoreUnavailable."""
+        found = await self._store.past(record, record.journal_length)
+        if found is None:
+            raise Taken
+        now, journaled, digest = found
+        return Past(now, record.journal_length, journaled, digest)
 
     async def _without(self, record: SessionRecord, refused: Collection[StoredSnapshot]) -> SessionRecord:
         """Has a session that was restored from older ones forget snapshots: what followed them could be read as little,

@@ -13,9 +13,9 @@ from kakeya_router.snapshotting import Snapshotting
 from kakeya_router.store.records import SessionRecord
 from kakeya_router.store.session_changes import Intent
 from kakeya_router.store.session_store import SessionStore
-from kakeya_router.worker_client import WorkerError
+from kakeya_router.worker_client import LaneGone, WorkerError
 from kakeya_router.worker_clients import WorkerClients
-from kakeya_shared.errors import BoundaryNotReachable, DeadlineExceeded, Internal, Unavailable
+from kakeya_shared.errors import BoundaryNotReachable, DeadlineExceeded, HistoryLengthMismatch, Internal, Unavailable
 from kakeya_stubs.worker.v1.verifier_pb2 import LaneState
 
 _INTENT = Intent("rewind", {}, is_charged=False)
@@ -92,14 +92,18 @@ class Rewinding:
         operation.at_worker = True
         try:
             lane = await self._workers.at(record.address).rewind(record, length, _REWIND_SECONDS)
-        except BoundaryNotReachable:
+        except (
+            BoundaryNotReachable,
+            HistoryLengthMismatch,
+            LaneGone,
+        ):  # what it holds is forgotten, or another history
             return False
         except (WorkerError, DeadlineExceeded, Unavailable, Internal) as error:
             raise candidates.unreachable() from error
-        operation.record = with_lane(await self._committed(operation, length, lane.num_rewinds), lane)
+        operation.record = with_lane(await self._committed(operation, length, lane), lane)
         return True
 
-    async def _committed(self, operation: Operation, length: int, lane_rewinds: int | None) -> SessionRecord:
+    async def _committed(self, operation: Operation, length: int, lane: LaneState | None) -> SessionRecord:
         """Has the store take the history back; returns the session as it is there then. None: its lane is given up."""
         record, new = operation.record, None
         worker = self._fleet.worker(record.incarnation)
@@ -109,12 +113,21 @@ class Rewinding:
             inherited = tuple(each for each in snapshot_plan.parse(record.inherited) if each.length <= length)
             read = self._fleet.readable(record)
             if length and not past.is_reachable(read, length):
-                if lane_rewinds is None:
+                if lane is None:
                     raise past.not_reachable(read, length)
                 if worker is not None and record.snapshots_at(worker):
                     new = new or await self._snapshotting.write(record, 0)
                     kept, store = (new,), worker.snapshot_store
-            reply = await self._store.rewind(record, operation.claim, length, kept, store, lane_rewinds, inherited)
+            reply = await self._store.rewind(
+                record,
+                operation.claim,
+                length,
+                kept,
+                store,
+                None if lane is None else lane.num_rewinds,
+                inherited,
+                None if lane is None or not lane.HasField("history_digest") else lane.history_digest,
+            )
             if reply.record is None:
                 if worker is not None and new is not None:
                     self._tasks.start(self._snapshotting.delete([new.name], [worker]))

@@ -65,8 +65,8 @@ class Sessions:
 
         Raises:
             InvalidField, TokenOutOfVocabulary, EmptyHistory: the request can never succeed.
-            SessionNotFound, OperationRunning, HistoryLengthMismatch, BoundaryNotReachable, WorkerLost,
-                InvariantViolated: it is a fork, and its source cannot be had like that.
+            SessionNotFound, OperationRunning, BoundaryNotReachable, WorkerLost, InvariantViolated: it is a fork, and
+                its source cannot be had like that.
             NoWorker: no worker serves what is asked for.
             NoCapacity, QueueFull, QueueTimedOut, QuotaExceeded: there is no room for it.
             Draining: this router shuts down while the call waits.

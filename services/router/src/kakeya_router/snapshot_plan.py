@@ -5,22 +5,29 @@ A snapshot is whole (start 0), or holds what came since another one that ends wh
 
 import json
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, field
 
 from kakeya_router.store.records import SessionRecord
 
 # As many files as a restore should have to read at most.
 _LONGEST_CHAIN = 32
+# Fields of a snapshot in a record.
+_NUM_KEPT = 4
 
 
 @dataclass(frozen=True, slots=True)
 class StoredSnapshot:
-    """A file in the snapshot store that was verified; it holds the session at `length`."""
+    """A file in the snapshot store that was verified; it holds the session at `length`.
+
+    Attributes:
+        history_digest: of one that was just written, of all it holds; a record does not keep it.
+    """
 
     name: str
     start: int
     length: int
     size_bytes: int
+    history_digest: int | None = field(default=None, compare=False)
 
 
 Snapshots = tuple[StoredSnapshot, ...]
@@ -29,7 +36,7 @@ Snapshots = tuple[StoredSnapshot, ...]
 
 def text(snapshots: Snapshots) -> str:
     """As a session record keeps them; empty for none."""
-    return json.dumps([astuple(each) for each in snapshots], separators=(",", ":")) if snapshots else ""
+    return json.dumps([astuple(each)[:_NUM_KEPT] for each in snapshots], separators=(",", ":")) if snapshots else ""
 
 
 def parse(text: str) -> Snapshots:

@@ -173,7 +173,8 @@ class Snapshotting:
         # Of two routers that write the same at once, one removes its own file.
         prefix = f"{record.pool}/{record.session_id}-{record.epoch}-{start}-{secrets.token_hex(4)}"
         written = await self._workers.at(record.address).write_snapshot(record, start, prefix, _WRITE_SECONDS)
-        return StoredSnapshot(written.name, start, written.length, written.size_bytes)
+        digest = written.history_digest if written.HasField("history_digest") else None
+        return StoredSnapshot(written.name, start, written.length, written.size_bytes, digest)
 
     async def tidy(self, record: SessionRecord) -> None:
         """Removes what a session had and needs no more, if no other session needs it."""
@@ -297,6 +298,9 @@ class Snapshotting:
                 case "set":
                     return True
                 case "gone":
+                    return False
+                case "unlike":
+                    _log.warning("a lane holds another history than its session", session_id=begun.session_id)
                     return False
             await asyncio.sleep(_AHEAD_SECONDS)
         return False

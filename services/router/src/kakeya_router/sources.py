@@ -64,6 +64,16 @@ class Sources:
         source, earlier = await self.find(wanted.request, of_history=wanted.earlier is not None)
         return replace(wanted, source=source, earlier=earlier)
 
+    async def mend(self, source: SessionRecord) -> None:
+        """Sees to a source whose lane its worker says is not as on record, if nothing has happened on it since.
+
+        Raises:
+            as `Operations.running`
+        """
+        now = await self._store.get(source.session_id)
+        if now is not None and _lease(now) == _lease(source):
+            await self._operations.mend(now, _INTENT)
+
     async def _at_its_end(self, record: SessionRecord, point: ForkPoint) -> Reply:
         boundary = point.boundary if point.HasField("boundary") else None
         reply = await self._store.use_source(record, boundary)
@@ -87,6 +97,11 @@ class Sources:
                 break
             record = reply.record
         return _source(reply, record, point)
+
+
+def _lease(record: SessionRecord) -> tuple[State, str, int, int]:
+    """Changes with whatever happens on a session or to its lane."""
+    return record.state, record.incarnation, record.epoch, record.operation_number
 
 
 def _source(reply: Reply, record: SessionRecord, point: ForkPoint) -> SessionRecord:

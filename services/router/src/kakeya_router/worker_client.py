@@ -42,7 +42,7 @@ class WorkerUnreachable(WorkerError):
 
 
 class LaneGone(WorkerError):
-    """The worker holds no lane for the session under this epoch."""
+    """The worker holds no lane for the session under this epoch, or none that is of use."""
 
 
 class WorkerFault(WorkerError):
@@ -118,6 +118,7 @@ class WorkerClient:
             history_length=record.history_length,
             token_ids=token_ids,
             operation_number=record.operation_number,
+            history_digest=record.digest_at(record.history_length),
         )
         with self._calling("Append") as metadata:
             call = self._stub.Append(request, metadata=metadata)
@@ -171,6 +172,7 @@ class WorkerClient:
             history_length=record.history_length,
             target_length=length,
             operation_number=record.operation_number,
+            history_digest=record.digest_at(record.history_length),
         )
         with self._calling("Rewind") as metadata:
             return (await self._stub.Rewind(request, timeout=timeout, metadata=metadata)).lane
@@ -271,7 +273,12 @@ def _options(record: SessionRecord) -> pb.OpenSessionRequest:
 def _fork(source: SessionRecord) -> pb.OpenSessionRequest:
     """Beside a source there are no options: its lane has them."""
     return pb.OpenSessionRequest(
-        fork_from=pb.ForkSource(session_id=source.session_id, epoch=source.epoch, history_length=source.history_length)
+        fork_from=pb.ForkSource(
+            session_id=source.session_id,
+            epoch=source.epoch,
+            history_length=source.history_length,
+            history_digest=source.digest_at(source.history_length),
+        )
     )
 
 

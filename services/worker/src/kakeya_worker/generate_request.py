@@ -29,6 +29,7 @@ def operation(
         request.epoch,
         request.history_length,
         number=request.operation_number,
+        history_digest=request.history_digest if request.HasField("history_digest") else None,
         max_tokens=request.max_tokens,
         eos_token_ids=frozenset(request.eos_token_ids),
         sampling=_sampling(request.sampling, vocab_size) if request.HasField("sampling") else Sampling(),

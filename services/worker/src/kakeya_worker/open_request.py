@@ -49,7 +49,8 @@ def source(request: pb.OpenSessionRequest) -> ForkSource | None:
     if not request.HasField("fork_from"):
         return None
     given = request.fork_from
-    return ForkSource(given.session_id, given.epoch, given.history_length)
+    digest = given.history_digest if given.HasField("history_digest") else None
+    return ForkSource(given.session_id, given.epoch, given.history_length, digest)
 
 
 def _invalid(field: str, why: str) -> InvalidField:

@@ -62,7 +62,7 @@ def pieces(snapshot: TakenSnapshot) -> list[bytes | memoryview]:
         "fingerprint": snapshot.fingerprint,
         "model_digest": snapshot.model_digest,
         "refuses_overflow": json.dumps(snapshot.refuses_overflow),
-        "history_digest": snapshot.history_digest.hex(),
+        "history_digest": "",  # older workers want one, of another kind
         **{name: str(getattr(snapshot, name)) for name in _INTEGERS},
         **{fact: xxhash.xxh3_128_hexdigest(_bytes(arrays[name])) for name, fact in _CHECKSUMS.items()},
     }
@@ -71,6 +71,8 @@ def pieces(snapshot: TakenSnapshot) -> list[bytes | memoryview]:
     for name, array in arrays.items():
         entries[name] = {"dtype": data[name][0], "shape": array.shape, "data_offsets": (at, at + array.nbytes)}
         at += array.nbytes
+    if snapshot.history_digest is not None:
+        facts["tokens_digest"] = f"{snapshot.history_digest:016x}"
     facts["xxh3_128"] = _checksum(entries, arrays)
     header = json.dumps(entries).encode()
     header += b" " * (-(_LENGTH_BYTES + len(header) + arrays["positions"].nbytes) % _ALIGNMENT_BYTES)
@@ -196,7 +198,7 @@ def opened(file: OpenFile, name: str = "the snapshot", memory: Memory | None = N
             fingerprint=facts["fingerprint"],
             model_digest=facts["model_digest"],
             refuses_overflow=bool(json.loads(facts["refuses_overflow"])),
-            history_digest=bytes.fromhex(facts["history_digest"]),
+            history_digest=_digest(facts["tokens_digest"]) if "tokens_digest" in facts else None,
             positions=little["positions"],
             token_ids=little["token_ids"].astype(np.int64),
             name=name,
@@ -233,6 +235,14 @@ def _tensors(header: Mapping[str, Any], data: range) -> dict[str, _Tensor]:
     if end != data.stop:
         raise ValueError(f"it ends at byte {data.stop}, its data at {end}")
     return tensors
+
+
+def _digest(text: str) -> int:
+    """Raises ValueError."""
+    digest = int.from_bytes(bytes.fromhex(text), "big")
+    if digest >> 64:
+        raise ValueError(f"a digest of {len(text)} digits")
+    return digest
 
 
 def _check_shapes(tensors: Mapping[str, _Tensor]) -> None:

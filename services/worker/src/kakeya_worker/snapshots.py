@@ -43,6 +43,7 @@ class WrittenSnapshot:
     name: str
     length: int
     size_bytes: int
+    history_digest: int | None
 
 
 class Snapshots:
@@ -157,7 +158,7 @@ def _written(store: SnapshotStore, prefix: str, snapshot: TakenSnapshot) -> Writ
     with closing(store.open(name)) as file:
         if not snapshot_file.is_same(file, pieces):
             raise SnapshotStoreError(f"{name}: what was read back is not what was written")
-    return WrittenSnapshot(name, snapshot.length, sum(map(len, pieces)))
+    return WrittenSnapshot(name, snapshot.length, sum(map(len, pieces)), snapshot.history_digest)
 
 
 @contextmanager

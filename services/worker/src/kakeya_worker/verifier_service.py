@@ -53,6 +53,7 @@ class VerifierService(VerifierServiceServicer):
             request.history_length,
             tuple(request.token_ids),
             number=request.operation_number,
+            history_digest=request.history_digest if request.HasField("history_digest") else None,
         )
         engine.submit(append)
         try:
@@ -123,13 +124,19 @@ class VerifierService(VerifierServiceServicer):
             request.history_length,
             request.target_length,
             request.operation_number,
+            history_digest=request.history_digest if request.HasField("history_digest") else None,
         )
         return pb.RewindResponse(lane=_lane_state(await asyncio.wrap_future(rewinding)))
 
     async def WriteSnapshot(self, request: pb.WriteSnapshotRequest, context: Context) -> pb.WriteSnapshotResponse:
         snapshots = self._snapshots(request.session_id)
         written = await snapshots.write(request.session_id, request.epoch, request.start, request.prefix)
-        return pb.WriteSnapshotResponse(name=written.name, length=written.length, size_bytes=written.size_bytes)
+        return pb.WriteSnapshotResponse(
+            name=written.name,
+            length=written.length,
+            size_bytes=written.size_bytes,
+            history_digest=written.history_digest,
+        )
 
     async def ReadLane(self, request: pb.ReadLaneRequest, context: Context) -> AsyncIterator[pb.ReadLaneResponse]:
         transfer = self._transfer(request.session_id)
@@ -212,6 +219,7 @@ def _lane_state(state: LaneState) -> pb.LaneState:
         kv_live_bytes=state.kv_live_bytes,
         retained=[pb.TokenRange(start=tokens.start, end=tokens.stop) for tokens in state.retained],
         num_rewinds=state.num_rewinds,
+        history_digest=state.history_digest,
     )
 
 

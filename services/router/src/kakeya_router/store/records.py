@@ -146,6 +146,7 @@ class SessionRecord(Hash):
         history_length: what the worker has committed, as it last said; `kv_live_bytes` and `retained` with it.
         journal_length: tokens of the history, of which the lane may lack the last: they are journaled first.
         journal_start: history index of the first token that the journal still holds.
+        journal_digests: of the history up to both, as lua/prelude.lua (`read_journal`) keeps them.
         retained: the part of the history that is kept, see `token_ranges`.
         boundaries: history lengths at which the last turns ended, separated by commas; at most four.
         lane_rewinds: how often its lane was taken back; what a heartbeat says from before is stale.
@@ -197,6 +198,7 @@ class SessionRecord(Hash):
     history_length: int = 0
     journal_length: int = 0
     journal_start: int = 0
+    journal_digests: str = ""
     kv_live_bytes: int = 0
     retained: str = ""
     boundaries: str = ""
@@ -235,6 +237,13 @@ class SessionRecord(Hash):
     def num_dropped_at_start(self) -> int:
         """Those that were not kept when the latest operation began; its lane has taken in more since."""
         return max(0, self.operation_start - self.sink - self.window)
+
+    def digest_at(self, length: int) -> int | None:
+        """Of its history at a length; see `kakeya_shared.history_digest`. None: not known."""
+        start, at_start, end, at_end, num_rewinds = (self.journal_digests or 4 * " ").split(" ")
+        known = {start: at_start, end: at_end} if num_rewinds == str(self.num_rewinds) else {}
+        digest = known.get(str(length), "")
+        return int(digest, 16) if digest else None
 
     @property
     def turn_boundaries(self) -> list[int]:

@@ -26,6 +26,8 @@ class LaneAtRest:
         retained: as in the record.
         journal_length: history length up to which everything is journaled.
         token_ids: those after it.
+        num_rewinds: how often the lane was taken back.
+        history_digest: of what it holds; None: not known.
     """
 
     history_length: int
@@ -33,6 +35,8 @@ class LaneAtRest:
     retained: str
     journal_length: int
     token_ids: Sequence[int] = ()
+    num_rewinds: int = 0
+    history_digest: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

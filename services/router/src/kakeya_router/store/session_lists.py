@@ -112,7 +112,7 @@ class SessionLists:
             for record in records:
                 arguments = (
                     *(record.session_id, "", retention.lost_ms, retention.parked_ms, 0, ""),
-                    record.incarnation,
+                    *(record.incarnation, 0),
                 )
                 await batch.script("lose_session", record.keys, arguments)
 

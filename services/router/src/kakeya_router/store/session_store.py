@@ -189,14 +189,14 @@ class SessionStore:
         of_history = "" if is_reachable is None else int(is_reachable)
         return await self._run("use_source", record, may_take_over, end, of_history, record.incarnation)
 
-    async def past(self, record: SessionRecord, length: int) -> tuple[SessionRecord, bytes] | None:
-        """A session, and the packed tokens before a length that its journal holds, all as of one moment; None: it is
-        gone.
+    async def past(self, record: SessionRecord, length: int) -> tuple[SessionRecord, bytes, int | None] | None:
+        """A session, the packed tokens before a length that its journal holds, and the digest of its history there, all
+        as of one moment. None: that is not known; of all three: it is gone.
         """
-        flat, tokens = await self._redis.script_bytes("read_past", record.keys, (record.session_id, length))
+        flat, tokens, digest = await self._redis.script_bytes("read_past", record.keys, (record.session_id, length))
         fields = iter([text.decode() for text in flat])
         values = dict(zip(fields, fields, strict=True))
-        return (SessionRecord.from_hash(values), tokens) if values else None
+        return (SessionRecord.from_hash(values), tokens, int(digest, 16) if digest else None) if values else None
 
     async def share(self, record: SessionRecord) -> Reply:
         return await self._run("share_session", record)
@@ -269,6 +269,8 @@ class SessionStore:
             int(closes),
             self._router_id,
             self._lane_lease_ms,
+            end.num_rewinds,
+            _digest(end.history_digest),
         )
 
     async def release_operation(self, record: SessionRecord, claim: str) -> Reply:
@@ -279,11 +281,23 @@ class SessionStore:
         return await self._run("fail_session", record, claim, f"{invariant}_violations")
 
     async def lose(
-        self, record: SessionRecord, claim: str, retention: Retention, start: int, token_ids: Sequence[int]
+        self,
+        record: SessionRecord,
+        claim: str,
+        retention: Retention,
+        start: int,
+        token_ids: Sequence[int],
+        *,
+        for_good: bool = False,
     ) -> Reply:
-        """Ends an operation whose lane is gone; `token_ids`, from the history index `start` on, are in the history."""
+        """Ends an operation whose lane is gone; `token_ids`, from the history index `start` on, are in the history.
+
+        Args:
+            for_good: it is known that the session cannot be had again.
+        """
+        lost_ms, parked_ms = retention.lost_ms, retention.parked_ms
         return await self._run(
-            "lose_session", record, claim, retention.lost_ms, retention.parked_ms, start, pack(token_ids), ""
+            "lose_session", record, claim, lost_ms, parked_ms, start, pack(token_ids), "", int(for_good)
         )
 
     async def unseat(self, record: SessionRecord, claim: str) -> Reply:
@@ -394,12 +408,14 @@ class SessionStore:
         snapshot_store: str,
         lane_rewinds: int | None,
         inherited: Snapshots = (),
+        history_digest: int | None = None,
     ) -> Reply:
         """Takes the history back to a length; see lua/rewind_session.lua.
 
         Args:
             lane_rewinds: how often the lane was taken back, this time too; None: it is given up.
             inherited: those that it keeps.
+            history_digest: of what the lane holds now; None: not known.
         """
         return await self._run(
             "rewind_session",
@@ -413,6 +429,7 @@ class SessionStore:
             "" if lane_rewinds is None else lane_rewinds,
             record.inherited,
             text(inherited),
+            _digest(history_digest),
             more_keys=(PoolKeys(record.pool).heirs,),
         )
 
@@ -444,6 +461,7 @@ class SessionStore:
             num_rewinds,
             record.inherited,
             text(inherited),
+            _digest(snapshots[-1].history_digest if snapshots else None),
             more_keys=(PoolKeys(record.pool).heirs,),
         )
 
@@ -484,3 +502,7 @@ class SessionStore:
             flat = iter(rest[0])
             return Reply(outcome, SessionRecord.from_hash(dict(zip(flat, flat, strict=True))))
         return Reply(outcome, rest=tuple(map(str, rest)))
+
+
+def _digest(digest: int | None) -> str:
+    return "" if digest is None else f"{digest:016x}"

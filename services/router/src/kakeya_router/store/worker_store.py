@@ -102,7 +102,7 @@ class WorkerStore:
             for lane in lanes:
                 await batch.script(
                     "report_lane",
-                    [keys.session(lane.session_id), keys.worker(worker_id)],
+                    [keys.session(lane.session_id), keys.worker(worker_id), keys.operation(lane.session_id)],
                     (
                         *(incarnation, lane.epoch, lane.history_length, lane.kv_live_bytes, lane.retained),
                         lane.num_rewinds,

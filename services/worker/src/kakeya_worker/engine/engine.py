@@ -21,7 +21,6 @@ from kakeya_shared.errors import (
 from kakeya_worker.engine.command_queue import CommandQueue
 from kakeya_worker.engine.forward_pass import forward
 from kakeya_worker.engine.geometry import LaneGeometry
-from kakeya_worker.engine.lane import violation
 from kakeya_worker.engine.lane_ahead import LaneAhead
 from kakeya_worker.engine.lane_copies import LaneCopies
 from kakeya_worker.engine.lane_snapshots import LaneSnapshots
@@ -189,7 +188,14 @@ class Engine:
         return self._snapshots.take(session_id, epoch, start, memory)
 
     def rewind(
-        self, session_id: str, epoch: int, history_length: int, target_length: int, operation_number: int = 0
+        self,
+        session_id: str,
+        epoch: int,
+        history_length: int,
+        target_length: int,
+        operation_number: int = 0,
+        *,
+        history_digest: int | None = None,
     ) -> "Future[LaneState]":
         """Takes the last tokens of a history back.
 
@@ -197,7 +203,7 @@ class Engine:
         """
         return self._commands.call(
             lambda: self._rewind(
-                self.lanes.find_for(session_id, epoch, operation_number), history_length, target_length
+                self.lanes.find_for(session_id, epoch, operation_number), history_length, history_digest, target_length
             )
         )
 
@@ -308,8 +314,10 @@ class Engine:
         self._prepare_opening(session_id, epoch)
         return self.lanes.opened(self._copies.fork(session_id, epoch, source, tenant))
 
-    def _rewind(self, occupant: Occupant, history_length: int, target_length: int) -> LaneState:
-        self._copies.rewind(occupant, history_length, target_length)
+    def _rewind(
+        self, occupant: Occupant, history_length: int, history_digest: int | None, target_length: int
+    ) -> LaneState:
+        self._copies.rewind(occupant, history_length, history_digest, target_length)
         occupant.generated.forget(target_length)
         return self.lanes.state(occupant)
 
@@ -328,9 +336,7 @@ class Engine:
             occupant.wait_for_readings()
             if occupant.operation is not None:
                 raise OperationRunning("another operation is running on the session")
-            if occupant.lane.length != operation.history_length:
-                self._violate(occupant, violation(1, _lengths(occupant, operation)), also=operation)
-                return
+            occupant.lane.check_history(operation.history_length, operation.history_digest)
             operation.check(occupant.lane)
         except KakeyaError as error:
             operation.future.set_exception(error)
@@ -381,14 +387,12 @@ class Engine:
         else:
             operation.lane.prefill_seconds += operation.seconds
 
-    def _violate(self, occupant: Occupant, error: InvariantViolated, also: Append | Generate | None = None) -> None:
-        """Frees the lane and fails its operation, and `also` one that has not begun."""
+    def _violate(self, occupant: Occupant, error: InvariantViolated) -> None:
+        """Frees the lane and fails its operation."""
         _log.error("invariant violated", session_id=occupant.session_id, problem=error.message)
         if occupant.operation is not None:
             self._fail(occupant.operation, error)
         self.lanes.free(occupant)
-        if also is not None:
-            also.future.set_exception(error)
 
     def _end_cancelled(self) -> None:
         for operation in self._scheduler.operations:
@@ -438,7 +442,3 @@ class Engine:
         for operation in self._scheduler.operations:
             self._fail(operation, Draining("the worker is shutting down"))
         self._commands.close()
-
-
-def _lengths(occupant: Occupant, operation: Append | Generate) -> str:
-    return f"the history is {operation.history_length} tokens long on record, {occupant.lane.length} in the lane"

@@ -1,25 +1,14 @@
 """A lane: one session's part of the slab, as integers."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
-from hashlib import blake2b
 
 import numpy as np
 
-from kakeya_shared.errors import InvariantViolated
+from kakeya_shared.errors import HistoryLengthMismatch, InvariantViolated
+from kakeya_shared.history_digest import EMPTY_HISTORY, extended_digest
 from kakeya_worker.engine.geometry import Integers, LaneGeometry
 from kakeya_worker.engine.retention import Retention, indices
 from kakeya_worker.engine.row import Row
-
-EMPTY_HISTORY = bytes(16)
-"""The digest of no tokens."""
-
-
-def extended_digest(digest: bytes, token_ids: Iterable[int]) -> bytes:
-    """The digest of a history that tokens were added to, however many at a time: a BLAKE2b chain; 16 bytes."""
-    for token_id in token_ids:
-        digest = blake2b(digest + token_id.to_bytes(4, "little"), digest_size=16).digest()
-    return digest
 
 
 @dataclass
@@ -34,7 +23,8 @@ class Lane:
         prefill_seconds: of the appends since the last Generate.
         slot_indices: the history index that each slot holds, -1 where none; [num_slots].
         slot_token_ids: the token that each slot holds; [num_slots].
-        history_digest: of all tokens so far; see `extended_digest`.
+        history_digest: of all tokens so far; see `kakeya_shared.history_digest`. None: not known, since the lane began
+            with a snapshot that does not say it.
         num_rewinds: how often somebody had it go back.
     """
 
@@ -46,7 +36,7 @@ class Lane:
     prefill_seconds: float = 0.0
     slot_indices: Integers = field(init=False, repr=False)
     slot_token_ids: Integers = field(init=False, repr=False)
-    history_digest: bytes = EMPTY_HISTORY
+    history_digest: int | None = EMPTY_HISTORY
     num_rewinds: int = 0
 
     def __post_init__(self) -> None:
@@ -93,7 +83,7 @@ class Lane:
         """The history indices of what is kept, ascending, from one on."""
         return indices(self.retained, start)
 
-    def restore(self, length: int, token_ids: Integers, history_digest: bytes) -> None:
+    def restore(self, length: int, token_ids: Integers, history_digest: int | None) -> None:
         """Makes this lane, of an empty history, hold what is kept of another; its K and V are for the verifier.
 
         Args:
@@ -113,8 +103,19 @@ class Lane:
         """
         token_ids = self.slot_token_ids[self.retention.slots(np.arange(length))]
         self.slot_indices[self.slot_indices >= length] = -1
-        self.history_digest = extended_digest(EMPTY_HISTORY, map(int, token_ids))
+        self.history_digest = extended_digest(EMPTY_HISTORY, token_ids.tolist())
         self.length = length
+
+    def check_history(self, length: int, digest: int | None) -> None:
+        """Raises HistoryLengthMismatch: the lane holds another history than somebody has on record.
+
+        Args:
+            digest: of it; None: not known.
+        """
+        if self.length != length:
+            raise HistoryLengthMismatch(f"the lane has {self.length} tokens, not {length}")
+        if None not in (digest, self.history_digest) and digest != self.history_digest:
+            raise HistoryLengthMismatch(f"the {length} tokens in the lane are others than those on record")
 
     def row(self, token_ids: tuple[int, ...]) -> Row:
         """The row that appends tokens to what is committed."""
@@ -132,7 +133,8 @@ class Lane:
         slots = self.retention.slots(row.positions)
         self.slot_indices[slots] = row.positions
         self.slot_token_ids[slots] = row.token_ids
-        self.history_digest = extended_digest(self.history_digest, row.token_ids)
+        if self.history_digest is not None:
+            self.history_digest = extended_digest(self.history_digest, row.token_ids)
         self.length = row.end
         demanded = sum(map(len, self.retained))
         if self.num_live_slots != demanded:

@@ -5,7 +5,7 @@ All of it runs on the engine's thread, between two steps.
 
 import numpy as np
 
-from kakeya_shared.errors import BoundaryNotReachable, HistoryLengthMismatch, OperationRunning
+from kakeya_shared.errors import BoundaryNotReachable, OperationRunning
 from kakeya_worker.engine.lane import Lane
 from kakeya_worker.engine.lane_table import LaneTable, Occupant
 from kakeya_worker.engine.operation import ForkSource
@@ -29,7 +29,8 @@ class LaneCopies:
         """
         if session_id in self._lanes:
             return self._lanes.find(session_id, epoch)
-        lane = _at_rest(self._lanes.find(source.session_id, source.epoch), source.history_length)
+        found = self._lanes.find(source.session_id, source.epoch)
+        lane = _at_rest(found, source.history_length, source.history_digest)
         occupant = self._lanes.fork(session_id, epoch, lane, tenant)
         try:
             self._verifier.copy_lane(lane.index, occupant.lane.index, lane.num_used_slots)
@@ -38,7 +39,7 @@ class LaneCopies:
             raise
         return occupant
 
-    def rewind(self, occupant: Occupant, history_length: int, target_length: int) -> None:
+    def rewind(self, occupant: Occupant, history_length: int, history_digest: int | None, target_length: int) -> None:
         """Takes the last tokens of a history back.
 
         The lane keeps no final hidden vector but the last, so the new last token is forwarded once more: to where its
@@ -50,7 +51,7 @@ class LaneCopies:
             Postponed: the lane is being copied.
         """
         occupant.wait_for_readings()
-        lane = _at_rest(occupant, history_length)
+        lane = _at_rest(occupant, history_length, history_digest)
         if target_length > lane.length or (lane.num_evicted and target_length < lane.length):
             raise BoundaryNotReachable(
                 f"the lane cannot go back to {target_length} tokens", metadata={"reachable": str(lane.length)}
@@ -77,10 +78,9 @@ class LaneCopies:
         lane.commit(row)
 
 
-def _at_rest(occupant: Occupant, history_length: int) -> Lane:
+def _at_rest(occupant: Occupant, history_length: int, history_digest: int | None) -> Lane:
     """Raises OperationRunning or HistoryLengthMismatch."""
     if occupant.operation is not None:
         raise OperationRunning("an operation is running on the session")
-    if occupant.lane.length != history_length:
-        raise HistoryLengthMismatch(f"the lane has {occupant.lane.length} tokens, not {history_length}")
+    occupant.lane.check_history(history_length, history_digest)
     return occupant.lane

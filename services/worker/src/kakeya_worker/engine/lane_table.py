@@ -230,7 +230,7 @@ class LaneTable:
     def state(self, occupant: Occupant) -> LaneState:
         lane = occupant.lane
         live_bytes = lane.num_live_slots * self.kv_bytes_per_token
-        return LaneState(lane.length, live_bytes, lane.retained, lane.num_rewinds)
+        return LaneState(lane.length, live_bytes, lane.retained, lane.num_rewinds, lane.history_digest)
 
     def opened(self, occupant: Occupant) -> OpenLane:
         """What whoever opened the session is told."""

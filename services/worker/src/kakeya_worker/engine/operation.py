@@ -22,12 +22,14 @@ class LaneState:
     Attributes:
         retained: the part of the history that is kept.
         num_rewinds: how often this lane was taken back.
+        history_digest: see `kakeya_worker.engine.lane.Lane`.
     """
 
     history_length: int
     kv_live_bytes: int
     retained: tuple[range, ...]
     num_rewinds: int = 0
+    history_digest: int | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -49,11 +51,12 @@ class Stopped:
 
 @dataclass(frozen=True)
 class ForkSource:
-    """A lane that another is to begin as a copy of; `epoch` and `history_length` as in an `Operation`."""
+    """A lane that another is to begin as a copy of; epoch, length and digest as in an `Operation`."""
 
     session_id: str
     epoch: int
     history_length: int
+    history_digest: int | None = None
 
 
 class Finish(Enum):
@@ -90,7 +93,8 @@ class Operation:
 
     Attributes:
         epoch: of the caller's lease.
-        history_length: what the caller has on record; a lane of another length violates INV-1.
+        history_length: what the caller has on record, as `history_digest`, or None where that is not known; see
+            `Lane.check_history`.
         number: in the order of the session's operations; a lower one than the lane has seen is refused, but for 0.
         lane: set when the engine takes the operation up.
         tenant: owner of the session, set likewise.
@@ -100,6 +104,7 @@ class Operation:
     epoch: int
     history_length: int
     number: int = field(default=0, kw_only=True)
+    history_digest: int | None = field(default=None, kw_only=True)
     lane: Lane = field(init=False)
     tenant: str = field(init=False)
     num_evicted_before: int = field(init=False)

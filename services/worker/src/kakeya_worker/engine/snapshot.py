@@ -33,7 +33,7 @@ class Snapshot(ABC):
         sink: of the session's retention, as is `window`.
         start: the history length of the snapshot before, 0 where this one is whole.
         length: of the history.
-        history_digest: of all tokens; see `kakeya_worker.engine.lane.extended_digest`.
+        history_digest: see `kakeya_worker.engine.lane.Lane`.
         positions: history indices of what is in it, ascending; [tokens].
         token_ids: [tokens].
     """
@@ -45,7 +45,7 @@ class Snapshot(ABC):
     refuses_overflow: bool
     start: int
     length: int
-    history_digest: bytes
+    history_digest: int | None
     positions: Integers
     token_ids: Integers
 

@@ -131,22 +131,28 @@ class ForkSource(_message.Message):
     SESSION_ID_FIELD_NUMBER: _builtins.int
     EPOCH_FIELD_NUMBER: _builtins.int
     HISTORY_LENGTH_FIELD_NUMBER: _builtins.int
+    HISTORY_DIGEST_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     epoch: _builtins.int
     history_length: _builtins.int
     """The length the router has on record; a lane of another length is HISTORY_LENGTH_MISMATCH."""
+    history_digest: _builtins.int
+    """as in AppendRequest"""
     def __init__(
         self,
         *,
         session_id: _builtins.str = ...,
         epoch: _builtins.int = ...,
         history_length: _builtins.int = ...,
+        history_digest: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_history_digest", b"_history_digest", "history_digest", b"history_digest"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "history_length", b"history_length", "session_id", b"session_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_history_digest", b"_history_digest", "epoch", b"epoch", "history_digest", b"history_digest", "history_length", b"history_length", "session_id", b"session_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__history_digest: _TypeAlias = _typing.Literal["history_digest"]  # noqa: Y015
+    _WhichOneofArgType__history_digest: _TypeAlias = _typing.Literal["_history_digest", b"_history_digest"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__history_digest) -> _WhichOneofReturnType__history_digest | None: ...
 
 Global___ForkSource: _TypeAlias = ForkSource  # noqa: Y015
 
@@ -184,10 +190,15 @@ class LaneState(_message.Message):
     KV_LIVE_BYTES_FIELD_NUMBER: _builtins.int
     RETAINED_FIELD_NUMBER: _builtins.int
     NUM_REWINDS_FIELD_NUMBER: _builtins.int
+    HISTORY_DIGEST_FIELD_NUMBER: _builtins.int
     history_length: _builtins.int
     kv_live_bytes: _builtins.int
     num_rewinds: _builtins.int
     """How often this lane was rewound: what was said of it before is stale, although it may name a greater length."""
+    history_digest: _builtins.int
+    """Of all tokens of the history, see kakeya_shared/history_digest.py. Unset: not known, since the lane began with a
+    snapshot of an older worker.
+    """
     @_builtins.property
     def retained(self) -> _containers.RepeatedCompositeFieldContainer[Global___TokenRange]:
         """The part of the history that is kept, ascending."""
@@ -199,12 +210,15 @@ class LaneState(_message.Message):
         kv_live_bytes: _builtins.int = ...,
         retained: _abc.Iterable[Global___TokenRange] | None = ...,
         num_rewinds: _builtins.int = ...,
+        history_digest: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_history_digest", b"_history_digest", "history_digest", b"history_digest"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["history_length", b"history_length", "kv_live_bytes", b"kv_live_bytes", "num_rewinds", b"num_rewinds", "retained", b"retained"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_history_digest", b"_history_digest", "history_digest", b"history_digest", "history_length", b"history_length", "kv_live_bytes", b"kv_live_bytes", "num_rewinds", b"num_rewinds", "retained", b"retained"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__history_digest: _TypeAlias = _typing.Literal["history_digest"]  # noqa: Y015
+    _WhichOneofArgType__history_digest: _TypeAlias = _typing.Literal["_history_digest", b"_history_digest"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__history_digest) -> _WhichOneofReturnType__history_digest | None: ...
 
 Global___LaneState: _TypeAlias = LaneState  # noqa: Y015
 
@@ -244,13 +258,20 @@ class AppendRequest(_message.Message):
     HISTORY_LENGTH_FIELD_NUMBER: _builtins.int
     TOKEN_IDS_FIELD_NUMBER: _builtins.int
     OPERATION_NUMBER_FIELD_NUMBER: _builtins.int
+    HISTORY_DIGEST_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     epoch: _builtins.int
     history_length: _builtins.int
-    """The length the router has on record; a lane of another length violates INV-1."""
+    """The length the router has on record; a lane of another length is HISTORY_LENGTH_MISMATCH, and stays as it is: the
+    router's store may have been set back.
+    """
     operation_number: _builtins.int
     """Which of the session's operations this is. What comes later from one with a lower number, whose router was given up,
     is refused as a stale epoch is. 0: not numbered, never refused.
+    """
+    history_digest: _builtins.int
+    """The digest that the router has on record of the history so far; a lane with another one, where it knows its own, is
+    HISTORY_LENGTH_MISMATCH, too. An older worker does not look at it. Unset: the router does not know it.
     """
     @_builtins.property
     def token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
@@ -262,12 +283,15 @@ class AppendRequest(_message.Message):
         history_length: _builtins.int = ...,
         token_ids: _abc.Iterable[_builtins.int] | None = ...,
         operation_number: _builtins.int = ...,
+        history_digest: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_history_digest", b"_history_digest", "history_digest", b"history_digest"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "history_length", b"history_length", "operation_number", b"operation_number", "session_id", b"session_id", "token_ids", b"token_ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_history_digest", b"_history_digest", "epoch", b"epoch", "history_digest", b"history_digest", "history_length", b"history_length", "operation_number", b"operation_number", "session_id", b"session_id", "token_ids", b"token_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__history_digest: _TypeAlias = _typing.Literal["history_digest"]  # noqa: Y015
+    _WhichOneofArgType__history_digest: _TypeAlias = _typing.Literal["_history_digest", b"_history_digest"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__history_digest) -> _WhichOneofReturnType__history_digest | None: ...
 
 Global___AppendRequest: _TypeAlias = AppendRequest  # noqa: Y015
 
@@ -399,6 +423,7 @@ class GenerateRequest(_message.Message):
     ACKNOWLEDGES_FIELD_NUMBER: _builtins.int
     PREVIOUS_TOKEN_IDS_FIELD_NUMBER: _builtins.int
     OPERATION_NUMBER_FIELD_NUMBER: _builtins.int
+    HISTORY_DIGEST_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     epoch: _builtins.int
     history_length: _builtins.int
@@ -408,6 +433,8 @@ class GenerateRequest(_message.Message):
     acknowledges: _builtins.bool
     """The caller will Acknowledge what it passes on; otherwise what was sent counts as passed on."""
     operation_number: _builtins.int
+    """as in AppendRequest"""
+    history_digest: _builtins.int
     """as in AppendRequest"""
     @_builtins.property
     def eos_token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
@@ -435,13 +462,19 @@ class GenerateRequest(_message.Message):
         acknowledges: _builtins.bool = ...,
         previous_token_ids: _abc.Iterable[_builtins.int] | None = ...,
         operation_number: _builtins.int = ...,
+        history_digest: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_logprobs", b"_logprobs", "logprobs", b"logprobs", "sampling", b"sampling"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_history_digest", b"_history_digest", "_logprobs", b"_logprobs", "history_digest", b"history_digest", "logprobs", b"logprobs", "sampling", b"sampling"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_logprobs", b"_logprobs", "acknowledges", b"acknowledges", "eos_token_ids", b"eos_token_ids", "epoch", b"epoch", "history_length", b"history_length", "logprobs", b"logprobs", "max_tokens", b"max_tokens", "operation_number", b"operation_number", "previous_token_ids", b"previous_token_ids", "sampling", b"sampling", "session_id", b"session_id", "stop_token_sequences", b"stop_token_sequences"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_history_digest", b"_history_digest", "_logprobs", b"_logprobs", "acknowledges", b"acknowledges", "eos_token_ids", b"eos_token_ids", "epoch", b"epoch", "history_digest", b"history_digest", "history_length", b"history_length", "logprobs", b"logprobs", "max_tokens", b"max_tokens", "operation_number", b"operation_number", "previous_token_ids", b"previous_token_ids", "sampling", b"sampling", "session_id", b"session_id", "stop_token_sequences", b"stop_token_sequences"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__history_digest: _TypeAlias = _typing.Literal["history_digest"]  # noqa: Y015
+    _WhichOneofArgType__history_digest: _TypeAlias = _typing.Literal["_history_digest", b"_history_digest"]  # noqa: Y015
     _WhichOneofReturnType__logprobs: _TypeAlias = _typing.Literal["logprobs"]  # noqa: Y015
     _WhichOneofArgType__logprobs: _TypeAlias = _typing.Literal["_logprobs", b"_logprobs"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__history_digest) -> _WhichOneofReturnType__history_digest | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__logprobs) -> _WhichOneofReturnType__logprobs | None: ...
 
 Global___GenerateRequest: _TypeAlias = GenerateRequest  # noqa: Y015
@@ -711,6 +744,7 @@ class RewindRequest(_message.Message):
     HISTORY_LENGTH_FIELD_NUMBER: _builtins.int
     TARGET_LENGTH_FIELD_NUMBER: _builtins.int
     OPERATION_NUMBER_FIELD_NUMBER: _builtins.int
+    HISTORY_DIGEST_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     epoch: _builtins.int
     history_length: _builtins.int
@@ -718,6 +752,8 @@ class RewindRequest(_message.Message):
     target_length: _builtins.int
     """The length that it is to have, at most the present one."""
     operation_number: _builtins.int
+    """as in AppendRequest"""
+    history_digest: _builtins.int
     """as in AppendRequest"""
     def __init__(
         self,
@@ -727,12 +763,15 @@ class RewindRequest(_message.Message):
         history_length: _builtins.int = ...,
         target_length: _builtins.int = ...,
         operation_number: _builtins.int = ...,
+        history_digest: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_history_digest", b"_history_digest", "history_digest", b"history_digest"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "history_length", b"history_length", "operation_number", b"operation_number", "session_id", b"session_id", "target_length", b"target_length"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_history_digest", b"_history_digest", "epoch", b"epoch", "history_digest", b"history_digest", "history_length", b"history_length", "operation_number", b"operation_number", "session_id", b"session_id", "target_length", b"target_length"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__history_digest: _TypeAlias = _typing.Literal["history_digest"]  # noqa: Y015
+    _WhichOneofArgType__history_digest: _TypeAlias = _typing.Literal["_history_digest", b"_history_digest"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__history_digest) -> _WhichOneofReturnType__history_digest | None: ...
 
 Global___RewindRequest: _TypeAlias = RewindRequest  # noqa: Y015
 
@@ -793,23 +832,29 @@ class WriteSnapshotResponse(_message.Message):
     NAME_FIELD_NUMBER: _builtins.int
     LENGTH_FIELD_NUMBER: _builtins.int
     SIZE_BYTES_FIELD_NUMBER: _builtins.int
+    HISTORY_DIGEST_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """Its name in the store."""
     length: _builtins.int
     """History length up to which it holds the session."""
     size_bytes: _builtins.int
+    history_digest: _builtins.int
+    """as in LaneState"""
     def __init__(
         self,
         *,
         name: _builtins.str = ...,
         length: _builtins.int = ...,
         size_bytes: _builtins.int = ...,
+        history_digest: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_history_digest", b"_history_digest", "history_digest", b"history_digest"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["length", b"length", "name", b"name", "size_bytes", b"size_bytes"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_history_digest", b"_history_digest", "history_digest", b"history_digest", "length", b"length", "name", b"name", "size_bytes", b"size_bytes"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__history_digest: _TypeAlias = _typing.Literal["history_digest"]  # noqa: Y015
+    _WhichOneofArgType__history_digest: _TypeAlias = _typing.Literal["_history_digest", b"_history_digest"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__history_digest) -> _WhichOneofReturnType__history_digest | None: ...
 
 Global___WriteSnapshotResponse: _TypeAlias = WriteSnapshotResponse  # noqa: Y015
 

@@ -62,6 +62,10 @@ end
 if op_id == '' then
   op_id = claim
 end
+-- A lane was ahead of a history that Redis does not have any more, as a heartbeat said.
+if tonumber(redis.call('HGET', KEYS[1], 'history_length')) > tonumber(start_length) then
+  redis.call('HSET', KEYS[1], 'history_length', start_length)
+end
 -- A rewind may be to where the latest one began, of which nothing is to be forgotten meanwhile: it becomes the latest
 -- once it has taken place (rewind_session.lua).
 if is_new and kind ~= 'fork' and kind ~= 'park' and kind ~= 'rewind' then

@@ -2,12 +2,12 @@
 -- KEYS    session, operation, worker, sessions, expiry, request, usage, queue, waiters, idle, tokens, journal
 -- ARGV    session_id, claim, epoch, start (history index of the first), tokens (4 bytes each, little-endian),
 --         max_tokens: the oldest beyond so many leave the journal, where no snapshot will ever have them
--- returns {'extended', journal_length}
+-- returns {'extended', journal_length, digest of the history then ('': not known)}
 --         {'gone'} closed, lost, taken over or under another lease; nothing is changed
 if redis.call('HGET', KEYS[2], 'claim') ~= ARGV[2] or redis.call('HGET', KEYS[1], 'epoch') ~= ARGV[3] then
   return {'gone'}
 end
-local length = extend_journal(tonumber(ARGV[4]), ARGV[5])
+local length, digest = extend_journal(tonumber(ARGV[4]), ARGV[5])
 if not length then
   return {'gone'}
 end
@@ -16,4 +16,4 @@ local is_in_no_snapshot = (worker[2] or '') == '' or redis.call('HGET', KEYS[1],
 if worker[1] and is_in_no_snapshot then
   trim_journal(length - ARGV[6])
 end
-return {'extended', length}
+return {'extended', length, digest or ''}

@@ -3,7 +3,7 @@
 -- KEYS    session, operation, worker, sessions, expiry, request, usage, queue, waiters, idle, tokens, journal
 -- ARGV    session_id, claim ('' in a sweep: the incarnation is gone), lost_ms and parked_ms (how long it is kept then),
 --         start and tokens: what was generated and is not journaled yet, as extend_journal.lua takes it,
---         incarnation that is gone (in a sweep)
+--         incarnation that is gone (in a sweep), for_good (1: it is known that it cannot be had again)
 -- returns 'lost' | 'parked' | 'gone' (closed, being closed, failed, lost or parked before, or taken over)
 --         'busy'  in a sweep: an operation runs, and sees to it itself
 --         'alive' in a sweep: its incarnation has joined again; nothing is changed
@@ -33,7 +33,7 @@ if ARGV[6] ~= '' then
 end
 charge_operation(redis.call('HGET', KEYS[1], 'journal_length') or 0, now)
 redis.call('DEL', KEYS[2])
-if record[1] ~= 'opening' and is_recoverable() then
+if record[1] ~= 'opening' and ARGV[8] ~= '1' and is_recoverable() then
   park()
   redis.call('HSET', KEYS[1], 'idle_since_ms', now)
   local ttl_ms = tonumber(redis.call('HGET', KEYS[1], 'ttl_ms'))

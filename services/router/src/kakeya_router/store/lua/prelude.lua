@@ -114,8 +114,9 @@ end
 -- Whether a session script's session can be had again when its lane is gone: all of its history is journaled, or what
 -- the journal lacks is in snapshots.
 local function is_recoverable()
-  local record = redis.call('HMGET', KEYS[1], 'journal_start', 'snapshots', 'inherited')
-  return tonumber(record[1] or 0) == 0 or (record[2] or '') ~= '' or (record[3] or '') ~= ''
+  local record = redis.call('HMGET', KEYS[1], 'journal_start', 'journal_length', 'snapshots', 'inherited')
+  local is_all_there = tonumber(record[1] or 0) == 0 and redis.call('STRLEN', KEYS[12]) == 4 * (record[2] or 0)
+  return is_all_there or (record[3] or '') ~= '' or (record[4] or '') ~= ''
 end
 
 -- Snapshots of a list (snapshot_plan.py) up to a history length.
@@ -146,10 +147,11 @@ local function disinherit(heirs, kept)
   end
 end
 
--- The epoch of the next lane of a session script's session: greater than all under which one was opened anywhere.
+-- The epoch of the next lane of a session script's session: greater than all under which one was opened anywhere, also at
+-- a time of which this Redis does not know any more, since it was set back.
 local function next_epoch()
   local record = redis.call('HMGET', KEYS[1], 'epoch', 'offered_epoch')
-  return string.format('%.0f', math.max(record[1], record[2] or 0) + 1)
+  return string.format('%.0f', math.max(record[1] + 1, (record[2] or 0) + 1, now_ms()))
 end
 
 -- Why a worker has no lane for anybody, if it has none: 'away', its incarnation is not alive or is being emptied;
@@ -207,38 +209,143 @@ local function claim_for_good(claim, router, lease_ms, now)
   end
 end
 
+-- The digest of a history is two rests, see kakeya_shared/history_digest.py: of each the prime, 2**32 modulo it, and what
+-- takes that back.
+local FIRST, OTHER = {65431043, 41949501, 17901329}, {58560287, 20066345, 16218834}
+local EMPTY_HISTORY = '0000000100000001'
+
+local function rests(digest)
+  return tonumber(string.sub(digest, 1, 8), 16), tonumber(string.sub(digest, 9), 16)
+end
+
+-- The digest of a history that tokens, of 4 bytes each, were added to; nil where it is not known.
+local function extended_digest(digest, tokens)
+  if not digest or tokens == '' then
+    return digest
+  end
+  local rest, other = rests(digest)
+  local prime, base, other_prime, other_base = FIRST[1], FIRST[2], OTHER[1], OTHER[2]
+  for at = 1, #tokens, 4 do
+    local token = struct.unpack('<I4', tokens, at)
+    rest = (rest * base + token) % prime
+    other = (other * other_base + token) % other_prime
+  end
+  return string.format('%08x%08x', rest, other)
+end
+
+-- The digest of a history as it was before its last tokens came.
+local function digest_before(digest, tokens)
+  if not digest or tokens == '' then
+    return digest
+  end
+  local rest, other = rests(digest)
+  for at = #tokens - 3, 1, -4 do
+    local token = struct.unpack('<I4', tokens, at)
+    rest = (rest - token) % FIRST[1] * FIRST[3] % FIRST[1]
+    other = (other - token) % OTHER[1] * OTHER[3] % OTHER[1]
+  end
+  return string.format('%08x%08x', rest, other)
+end
+
+-- Of a history the tokens from one index to before another, where the journal begins at `first`; without a key, of a
+-- session script's session.
+local function journaled(first, start, stop, key)
+  return stop > start and redis.call('GETRANGE', key or KEYS[12], 4 * (start - first), 4 * (stop - first) - 1) or ''
+end
+
+-- The journal of a session, without keys a session script's: its first index, its length, and the digests of the history
+-- there, nil where they are not known. The record has these with the lengths that they are of and the number of rewinds: an
+-- older router changes the journal and leaves them as they are. One that is not as long as the record says (it was evicted,
+-- say) is torn: it holds nothing, and begins where the history ends.
+local function read_journal(session, key)
+  local record = redis.call('HMGET', session or KEYS[1],
+    'journal_start', 'journal_length', 'journal_digests', 'num_rewinds')
+  local first, length = tonumber(record[1] or 0), tonumber(record[2] or 0)
+  local start, at_start, stop, at_end, num_rewinds =
+    string.match(record[3] or '', '^(%d+) (%x*) (%d+) (%x+) (%d+)$')
+  if num_rewinds ~= (record[4] or '0') then
+    start, at_start, stop, at_end = nil, nil, nil, nil
+  end
+  if redis.call('STRLEN', key or KEYS[12]) ~= 4 * (length - first) then
+    at_end = tonumber(stop) == length and at_end or nil
+    return {first = length, length = length, at_start = at_end, at_end = at_end, is_torn = true}
+  end
+  if first == 0 then
+    at_start, stop, at_end = EMPTY_HISTORY, stop or 0, at_end or EMPTY_HISTORY
+  elseif tonumber(start) ~= first or at_start == '' then
+    at_start = nil
+  end
+  stop = tonumber(stop or length)
+  if stop < first or stop > length then
+    at_end = nil
+  end
+  return {first = first, length = length, at_start = at_start,
+    at_end = extended_digest(at_end, journaled(first, stop, length, key))}
+end
+
+-- Writes back what `read_journal` has read, as it is now.
+local function write_journal(journal)
+  local first, length = string.format('%.0f', journal.first), string.format('%.0f', journal.length)
+  local num_rewinds = redis.call('HGET', KEYS[1], 'num_rewinds') or '0'
+  redis.call('HSET', KEYS[1], 'journal_start', first, 'journal_length', length, 'journal_digests',
+    journal.at_end and table.concat({first, journal.at_start or '', length, journal.at_end, num_rewinds}, ' ') or '')
+end
+
+-- The digest of a history at a length that its journal, as `read_journal` has read it, holds; nil: it is not known.
+local function digest_at(journal, length, key)
+  if length < journal.first or length > journal.length then
+    return nil
+  end
+  return digest_before(journal.at_end, journaled(journal.first, length, journal.length, key))
+end
+
 -- Adds tokens, of 4 bytes each, to the journal of a session script's session; the first has the history index `start`.
 -- Those that are in it already, by an attempt whose answer was lost, are skipped; it may have more. With the last token of
 -- an append the session remembers it, so that its repetition is recognised.
--- Returns the journal's length; nil: they do not follow what is in it.
+-- Returns the journal's length and the digest there; nil: they do not follow what is in it.
 local function extend_journal(start, tokens)
-  local length = tonumber(redis.call('HGET', KEYS[1], 'journal_length') or 0)
-  local known = length - start
+  local journal = read_journal()
+  local known = journal.length - start
   if known < 0 then
     return nil
   end
   if known * 4 < #tokens then
-    redis.call('APPEND', KEYS[12], string.sub(tokens, 4 * known + 1))
-    length = start + #tokens / 4
-    redis.call('HSET', KEYS[1], 'journal_length', string.format('%.0f', length))
+    local new = string.sub(tokens, 4 * known + 1)
+    if journal.is_torn then
+      redis.call('DEL', KEYS[12])
+    end
+    redis.call('APPEND', KEYS[12], new)
+    journal.length = start + #tokens / 4
+    journal.at_end = extended_digest(journal.at_end, new)
+    write_journal(journal)
   end
   local append = redis.call('HMGET', KEYS[2], 'append_end', 'append_digest', 'start_length')
-  if append[1] and tonumber(append[1]) == length then
+  if append[1] and tonumber(append[1]) == journal.length then
     redis.call('HSET', KEYS[1], 'append_start', append[3], 'append_end', append[1], 'append_digest', append[2])
   end
-  return length
+  return journal.length, journal.at_end
 end
 
--- Takes the tokens of a session script's journal from a history index on out of it.
-local function cut_journal(length)
-  local first = tonumber(redis.call('HGET', KEYS[1], 'journal_start') or 0)
-  local rest = length > first and redis.call('GETRANGE', KEYS[12], 0, 4 * (length - first) - 1) or ''
+-- Makes a string of tokens all that a session script's journal holds.
+local function keep_journaled(tokens)
   redis.call('DEL', KEYS[12])
-  if rest ~= '' then
-    redis.call('SET', KEYS[12], rest)
+  if tokens ~= '' then
+    redis.call('SET', KEYS[12], tokens)
   end
-  redis.call('HSET', KEYS[1], 'journal_length', string.format('%.0f', length),
-    'journal_start', string.format('%.0f', math.min(first, length)))
+end
+
+-- Takes the tokens of a session script's history from a length on back, of which the digest may be known. What is being
+-- written of them meanwhile is of no use.
+local function cut_journal(length, digest)
+  local journal = read_journal()
+  journal.at_end = digest or digest_at(journal, length)
+  keep_journaled(journaled(journal.first, journal.first, length))
+  if length <= journal.first then
+    journal.first, journal.at_start = length, journal.at_end
+  end
+  journal.length = length
+  redis.call('HINCRBY', KEYS[1], 'num_rewinds', 1)
+  write_journal(journal)
   redis.call('HDEL', KEYS[1], 'append_end')
 end
 
@@ -254,16 +361,15 @@ end
 
 -- Forgets the tokens of a session script's journal before a history index.
 local function trim_journal(start)
-  local first = tonumber(redis.call('HGET', KEYS[1], 'journal_start') or 0)
-  if start <= first then
+  local journal = read_journal()
+  if start <= journal.first then
     return
   end
-  local rest = redis.call('GETRANGE', KEYS[12], 4 * (start - first), -1)
-  redis.call('DEL', KEYS[12])
-  if rest ~= '' then
-    redis.call('SET', KEYS[12], rest)
-  end
-  redis.call('HSET', KEYS[1], 'journal_start', string.format('%.0f', start))
+  local rest = journaled(journal.first, start, journal.length)
+  journal.at_start = extended_digest(journal.at_start, journaled(journal.first, journal.first, start))
+  keep_journaled(rest)
+  journal.first = start
+  write_journal(journal)
 end
 
 -- Takes waiters {member, id} out of the line.

@@ -1,13 +1,14 @@
 -- Takes over what a heartbeat says of one lane, never backwards.
--- KEYS    session, worker
+-- KEYS    session, worker, operation
 -- ARGV    incarnation, epoch, history_length, kv_live_bytes, retained, num_rewinds
 -- returns 'updated'
 --         'kept'   the lane is being opened or closed, or was taken back since, or the record knows more; or the session
---                  may be on its way to this lane (see offer_lane.lua)
+--                  may be on its way to this lane (see offer_lane.lua); or the lane is ahead of the history and nobody
+--                  generates, as where Redis was set back: the next call finds out
 --         'orphan' no lease covers the lane
 local record = redis.call('HMGET', KEYS[1],
   'state', 'incarnation', 'epoch', 'history_length', 'kv_live_bytes', 'lane_rewinds',
-  'offered_epoch', 'offered_until_ms')
+  'offered_epoch', 'offered_until_ms', 'journal_length')
 local state, incarnation, epoch = record[1], record[2], record[3]
 if record[7] == ARGV[2] and tonumber(record[8] or 0) > now_ms() then
   return 'kept'
@@ -16,6 +17,9 @@ if not state or state == 'lost' or state == 'failed' or incarnation ~= ARGV[1] o
   return 'orphan'
 end
 if state ~= 'open' or tonumber(ARGV[3]) < tonumber(record[4]) or (record[6] or '0') ~= ARGV[6] then
+  return 'kept'
+end
+if tonumber(ARGV[3]) > tonumber(record[9] or ARGV[3]) and redis.call('EXISTS', KEYS[3]) == 0 then
   return 'kept'
 end
 redis.call('HSET', KEYS[1], 'history_length', ARGV[3], 'kv_live_bytes', ARGV[4], 'retained', ARGV[5])

@@ -50,11 +50,13 @@ local function inherited(length, needed)
   if #snapshots > 0 and snapshots[#snapshots][3] < start then
     snapshots = {}  -- what came after them is nowhere
   end
-  return {start = start, length = length, tokens = tokens, snapshots = snapshots, store = store}
+  local journal = read_journal(KEYS[13], KEYS[14])
+  return {tokens = tokens, snapshots = snapshots, store = store, journal = {
+    first = start, length = length, at_start = start == journal.first and journal.at_start or nil,
+    at_end = digest_at(journal, length, KEYS[14])}}
 end
 local function inherit(from)
-  redis.call('HSET', KEYS[1], 'journal_start', string.format('%.0f', from.start),
-    'journal_length', string.format('%.0f', from.length))
+  write_journal(from.journal)
   if from.tokens ~= '' then
     redis.call('SET', KEYS[12], from.tokens)
   end

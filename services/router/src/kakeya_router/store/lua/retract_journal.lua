@@ -7,7 +7,6 @@ if redis.call('HGET', KEYS[2], 'claim') ~= ARGV[2] or redis.call('HGET', KEYS[1]
 end
 local length = tonumber(ARGV[4])
 cut_journal(length)
-redis.call('HINCRBY', KEYS[1], 'num_rewinds', 1)  -- a snapshot that is being written has tokens that are not in it
 -- An operation that begins with this begins there.
 local start_length = tonumber(redis.call('HGET', KEYS[2], 'start_length') or 0)
 redis.call('HSET', KEYS[2], 'start_length', string.format('%.0f', math.min(start_length, length)))

@@ -2,8 +2,10 @@
 -- KEYS    session, operation, worker, sessions, expiry, request, usage, queue, waiters, idle, tokens, journal,
 --         then heirs
 -- ARGV    session_id, claim, epoch, length, the list of snapshots as the caller knows it, the new one (see
---         snapshot_plan.py), snapshot_store that they are in, lane_rewinds ('': the lane does not go back with the history, and is given up),
---         the list of those inherited as the caller knows it, and the part of it that it keeps
+--         snapshot_plan.py), snapshot_store that they are in, lane_rewinds ('': the lane does not go back with the
+--         history, and is given up),
+--         the list of those inherited as the caller knows it, and the part of it that it keeps,
+--         digest of the history in the lane then ('': not known)
 -- returns {'rewound', record} PARKED if the lane is given up
 --         {'changed', record} a list is another one; nothing is changed
 --         {'gone'} closed, lost, taken over or under another lease; nothing is changed
@@ -15,15 +17,13 @@ if (record[2] or '') ~= ARGV[5] or (record[4] or '') ~= ARGV[9] then
   return {'changed', redis.call('HGETALL', KEYS[1])}
 end
 local length = tonumber(ARGV[4])
-cut_journal(length)
+cut_journal(length, ARGV[11] ~= '' and ARGV[11] or nil)
 local boundaries = {}
 for boundary in string.gmatch(record[3] or '', '%d+') do
   if tonumber(boundary) <= length then
     boundaries[#boundaries + 1] = boundary
   end
 end
--- What is being written now holds tokens that are not in the history any more, whatever comes after it.
-redis.call('HINCRBY', KEYS[1], 'num_rewinds', 1)
 redis.call('HSET', KEYS[1], 'boundaries', table.concat(boundaries, ','), 'snapshots', ARGV[6],
   'snapshot_store', ARGV[7], 'operation_id', ARGV[2], 'operation_start', ARGV[4], 'operation_seed', 0)
 disinherit(KEYS[13], ARGV[10])
