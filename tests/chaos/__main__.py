@@ -2,8 +2,8 @@
 
     python -m tests.chaos [--faults N] [--sessions N] [--seed S] [--no-redis] [--json FILE] [--keep DIR]
 
-Exits with 1 when a session's tokens differ, a client saw an error while Redis was well, or anything was left at the
-end.
+Exits with 1 when a session's tokens differ, a client saw an error while Redis was well or an INTERNAL one, or anything
+was left at the end.
 """
 
 import argparse
@@ -12,7 +12,8 @@ import json
 import secrets
 import sys
 import tempfile
-from contextlib import nullcontext
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 
@@ -20,9 +21,11 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from tests.chaos.faulty_disk import FaultyDisk
+from tests.chaos.redis_disk import RedisDisk, redis_disk
 from tests.chaos.run import NUM_ROUTERS, ROUTER_FLAGS, Outcome, Plan, run
 from tests.integration.processes import runtime
 from tests.random_checkpoint import save_random_checkpoint
+from tests.small_disk import CannotMount
 
 _SHOWN = 20
 
@@ -39,7 +42,15 @@ def chaos(directory: Path, plan: Plan, console: Console) -> Outcome:
     }
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with (
-        runtime(model, directory, num_workers=0, router_flags=ROUTER_FLAGS, environment=environment) as made,
+        _own_disk(directory, console) as own,
+        runtime(
+            model,
+            directory,
+            num_workers=0,
+            router_flags=ROUTER_FLAGS,
+            environment=environment,
+            redis=own.redis if own else None,
+        ) as made,
         Progress(*columns, console=console, transient=True) as progress,
     ):
         for _ in range(NUM_ROUTERS - 1):
@@ -49,7 +60,19 @@ def chaos(directory: Path, plan: Plan, console: Console) -> Outcome:
         def show(what: str, number: int, total: int) -> None:
             progress.update(task, description=what, completed=number, total=total)
 
-        return asyncio.run(run(made, plan, snapshots, disk, show))
+        return asyncio.run(run(made, plan, snapshots, disk, own, show))
+
+
+@contextmanager
+def _own_disk(directory: Path, console: Console) -> Iterator[RedisDisk | None]:
+    """None, which is said, where no disk can be made: then Redis' disk is never full."""
+    with ExitStack() as mounted:
+        try:
+            disk = mounted.enter_context(redis_disk(directory))
+        except CannotMount as error:
+            console.print(f"Redis' disk is not filled: {error}", markup=False)
+            disk = None
+        yield disk
 
 
 def show(outcome: Outcome, console: Console) -> None:

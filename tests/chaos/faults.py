@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 import kakeya
 from tests.chaos.faulty_disk import FaultyDisk
 from tests.chaos.network import Network
+from tests.chaos.redis_disk import RedisDisk
 from tests.integration.processes import Process, Runtime
 
 _SIGKILL, _SIGSTOP, _SIGCONT, _SIGTERM = signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT, signal.SIGTERM
@@ -30,6 +31,7 @@ class Faults:
         made: Runtime,
         network: Network,
         disk: FaultyDisk,
+        redis_disk: RedisDisk | None,
         draw: random.Random,
         router_flags: tuple[str, ...],
         *,
@@ -38,6 +40,7 @@ class Faults:
         self._made = made
         self._network = network
         self._disk = disk
+        self._redis_disk = redis_disk
         self._draw = draw
         self._router_flags = router_flags
         kinds: dict[str, tuple[int, Callable[[], Awaitable[None]]]] = {
@@ -54,6 +57,8 @@ class Faults:
         }
         if with_redis:
             kinds["kill -9 Redis"] = (1, self._restart_redis)
+            if redis_disk is not None:
+                kinds["fill Redis' disk"] = (1, self._fill_redis_disk)
         self._kinds = kinds
         self.counts: dict[str, int] = dict.fromkeys(kinds, 0)
         self.last_redis_fault = -_REDIS_ECHO_SECONDS
@@ -145,6 +150,16 @@ class Faults:
         await asyncio.sleep(self._draw.uniform(0.0, 2.0))
         await asyncio.to_thread(self._made.redis.start)
         self.last_redis_fault = time.monotonic()
+
+    async def _fill_redis_disk(self) -> None:
+        assert self._redis_disk is not None
+        self.last_redis_fault = time.monotonic()
+        try:
+            await self._redis_disk.fill()
+            await asyncio.sleep(self._draw.uniform(*_PAUSES_SECONDS))
+        finally:
+            await self._redis_disk.heal()
+            self.last_redis_fault = time.monotonic()
 
 
 async def _end(process: Process, number: signal.Signals) -> None:

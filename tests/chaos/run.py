@@ -12,6 +12,7 @@ from tests.chaos.conversation import Heard, Script, hold
 from tests.chaos.faults import Faults
 from tests.chaos.faulty_disk import FaultyDisk
 from tests.chaos.network import Network
+from tests.chaos.redis_disk import RedisDisk
 from tests.integration.leftovers import Pool, leftovers
 from tests.integration.processes import Runtime
 
@@ -66,26 +67,39 @@ class Outcome:
         return not (self.differing or self.errors or self.leaks)
 
 
-async def run(made: Runtime, plan: Plan, snapshots: Path, disk: FaultyDisk, progress: Progress) -> Outcome:
+async def run(
+    made: Runtime,
+    plan: Plan,
+    snapshots: Path,
+    disk: FaultyDisk,
+    redis_disk: RedisDisk | None,
+    progress: Progress,
+) -> Outcome:
     """Starts the workers, and holds every conversation undisturbed first, then often and disturbed."""
     network = Network(made, lanes=LANES_PER_WORKER)
     try:
         await network.link_routers()
         for worker in [await network.start_worker() for _ in range(NUM_WORKERS)]:
             await network.joined(worker)
-        return await _run(made, network, plan, snapshots, disk, progress)
+        return await _run(made, network, plan, snapshots, disk, redis_disk, progress)
     finally:
         await network.close()
 
 
 async def _run(
-    made: Runtime, network: Network, plan: Plan, snapshots: Path, disk: FaultyDisk, progress: Progress
+    made: Runtime,
+    network: Network,
+    plan: Plan,
+    snapshots: Path,
+    disk: FaultyDisk,
+    redis_disk: RedisDisk | None,
+    progress: Progress,
 ) -> Outcome:
     draw = random.Random(plan.seed)
     scripts = [Script.of(plan.seed + number) for number in range(_NUM_SCRIPTS)]
     async with kakeya.AsyncClient(network.target) as client:
         expected = await _undisturbed(client, scripts, progress)
-    faults = Faults(made, network, disk, draw, ROUTER_FLAGS, with_redis=plan.with_redis)
+    faults = Faults(made, network, disk, redis_disk, draw, ROUTER_FLAGS, with_redis=plan.with_redis)
     outcome = Outcome(faults=faults.counts)
     async with asyncio.TaskGroup() as group:
         causing = group.create_task(_cause(faults, plan.num_faults, draw, progress))
@@ -130,7 +144,8 @@ async def _converse(
             try:
                 heard = await hold(client, scripts[which], faults.on_fork)
             except kakeya.KakeyaError as error:
-                seen = outcome.excused if faults.redis_is_to_blame else outcome.errors
+                is_excused = faults.redis_is_to_blame and not isinstance(error, kakeya.Internal)
+                seen = outcome.excused if is_excused else outcome.errors
                 seen.append(f"session {number}: {type(error).__name__}: {error}")
                 await asyncio.sleep(0.2)
             else:

@@ -153,12 +153,12 @@ def runtime(
     router_flags: tuple[str, ...] = (),
     environment: dict[str, str] | None = None,
     credentials: grpc.ChannelCredentials | None = None,
+    redis: RedisServer | None = None,
 ) -> Iterator[Runtime]:
-    """A runtime with one router and some workers, stopped at the end."""
+    """A runtime with one router and some workers, stopped at the end; without `redis` on one of its own."""
     with ExitStack() as stack:
-        made = Runtime(
-            stack.enter_context(redis_server()), model, directory, environment or {}, credentials=credentials
-        )
+        store = redis or stack.enter_context(redis_server())
+        made = Runtime(store, model, directory, environment or {}, credentials=credentials)
         stack.callback(made.stop)
         made.start_router(*router_flags)
         for _ in range(num_workers):
