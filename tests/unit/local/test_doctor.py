@@ -333,9 +333,25 @@ def test_a_router_with_tls(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     server.stop(None).wait()
 
 
+def told(port: int, *commands: tuple[str, ...]) -> None:
+    """In a line each, as Redis takes them from people."""
+    with socket.create_connection(("127.0.0.1", port)) as connection, connection.makefile("rb") as answers:
+        for words in (("AUTH", PASSWORD), *commands):
+            connection.sendall(" ".join(words).encode() + b"\r\n")
+            assert answers.readline() == b"+OK\r\n"
+
+
 def test_a_redis(redis_port: int, capsys: pytest.CaptureFixture[str]) -> None:
     status, found = diagnose("--redis", f"redis://:secret%2Fword@127.0.0.1:{redis_port}/0", capsys=capsys)
     assert (status, found["redis"]["condition"]) == (0, "ok")
+    for commands, problem in (
+        ([("CONFIG", "SET", "maxmemory", "100mb")], ""),
+        ([("CONFIG", "SET", "maxmemory-policy", "allkeys-lru")], "maxmemory-policy allkeys-lru"),
+        ([("ACL", "SETUSER", "default", "-info")], ""),
+    ):
+        told(redis_port, *commands)
+        status, found = diagnose("--redis", f"redis://:secret%2Fword@127.0.0.1:{redis_port}/0", capsys=capsys)
+        assert (status, problem in found["redis"]["detail"]) == (int(bool(problem)), True)
     status, found = diagnose("--redis", f"redis://127.0.0.1:{redis_port}", capsys=capsys)
     assert status == 1
     assert "NOAUTH" in found["redis"]["detail"]
@@ -368,6 +384,8 @@ def test_a_redis_at_a_unix_socket_or_with_tls(tmp_path: Path) -> None:
         with context.wrap_socket(connection, server_side=True) if listener is tcp else connection as client:
             assert client.recv(100) == b"*1\r\n$4\r\nPING\r\n"
             client.sendall(b"+PONG\r\n")
+            client.recv(1 << 10)
+            client.sendall(b"-NOPERM\r\n")
 
     tcp, local = socket.create_server(("127.0.0.1", 0)), socket.socket(socket.AF_UNIX)
     with tcp, local, futures.ThreadPoolExecutor(2) as pool:
@@ -378,6 +396,21 @@ def test_a_redis_at_a_unix_socket_or_with_tls(tmp_path: Path) -> None:
         ping(f"unix://{tmp_path / 's'}")
         for each in serving:
             each.result()
+
+
+def test_a_server_that_hangs_up_in_the_middle() -> None:
+    def serve(listener: socket.socket) -> None:
+        with listener.accept()[0] as client:
+            client.recv(1 << 10)
+            client.sendall(b"+PONG\r\n")
+            client.recv(1 << 10)
+            client.sendall(b"$100\r\nmaxmemory:0\r\n")
+
+    with socket.create_server(("127.0.0.1", 0)) as listener, futures.ThreadPoolExecutor(1) as pool:
+        serving = pool.submit(serve, listener)
+        with pytest.raises(OSError, match="closed the connection"):
+            ping(f"redis://127.0.0.1:{listener.getsockname()[1]}")
+        serving.result()
 
 
 def test_a_server_that_hangs_up() -> None:

@@ -21,7 +21,7 @@ from kakeya_shared.errors import QueueTimedOut, SessionNotFound
 from tests.unit.router.admission_stores import KEYS, Stores, stores_on, worker_record
 from tests.unit.router.fake_worker import FakeWorker
 from tests.unit.router.keyed import keyed_on
-from tests.unit.router.stack import Client, Stack, eventually
+from tests.unit.router.stack import Client, Stack, begin_ahead, eventually
 from tests.unit.router.test_queue import waiting
 
 CLOSE_IDLE: dict[str, Any] = {"admission": "close-idle", "close_idle_after_seconds": 0.0}
@@ -214,7 +214,8 @@ async def test_tenants_take_from_who_has_more_and_never_from_who_has_less(redis_
         rest = await rich.session()  # its own has been idle for longest
         assert set(worker.lanes) == {poor_session, taken, rich_sessions[2], rest}
         for session_id in (rest, rich_sessions[2]):
-            await keyed.stack.redis.zrem(IDLE, session_id)  # as if it were busy
+            await begin_ahead(keyed.stack, session_id)
+            await keyed.stack.redis.zrem(IDLE, session_id)
         with pytest.raises(QueueTimedOut):
             await rich.session()  # the idle ones are of who has as much
         for session_id in (poor_session, taken):

@@ -24,7 +24,7 @@ from kakeya_shared.errors import (
 from kakeya_stubs.v1 import runtime_pb2 as api
 from tests.unit.router.fake_worker import BYTES_PER_TOKEN, LANE_BYTES, FakeWorker, SnapshotFiles
 from tests.unit.router.keyed import keyed_on
-from tests.unit.router.stack import FORGETFUL, Client, Stack, answer, eventually, has_snapshot
+from tests.unit.router.stack import FORGETFUL, Client, Stack, answer, begin_ahead, eventually, has_snapshot
 from tests.unit.router.test_queue import waiting
 
 SESSION = "kakeya:{{tiny}}:session:{}"
@@ -454,7 +454,8 @@ async def test_nobody_takes_from_who_has_less(redis_url: str) -> None:
         taken = await poor.session()
         assert set(worker.lanes) == {poor_session, taken, *rich_sessions[1:]}
         for session_id in rich_sessions[1:]:
-            await keyed.stack.redis.zrem(IDLE, session_id)  # as if it were busy
+            await begin_ahead(keyed.stack, session_id)
+            await keyed.stack.redis.zrem(IDLE, session_id)
         with pytest.raises(QueueTimedOut):
             await rich.session()
         with pytest.raises((NoCapacity, QueueTimedOut)):

@@ -79,10 +79,13 @@ def _unlisted(error: grpc.aio.AioRpcError, connection: Connection, amiss: Condit
 def probe_redis(url: str) -> Finding:
     """The Redis that the user asked for."""
     try:
-        ping(url)
+        policy = ping(url)
     except (OSError, ValueError) as error:
         problem = getattr(error, "strerror", None) or str(error)
         return Finding(_AREA, "redis", Condition.WRONG, problem, "check the URL, and that the server runs")
+    if policy:
+        drops = f"drops keys, and with them sessions, when its memory is full (maxmemory-policy {policy})"
+        return Finding(_AREA, "redis", Condition.WRONG, drops, "set its maxmemory-policy to noeviction")
     return Finding(_AREA, "redis", Condition.OK, "answers PING")
 
 

@@ -7,8 +7,11 @@ from contextlib import contextmanager
 from kakeya_shared.redis_url import TIMEOUT_SECONDS, RedisUrl
 
 
-def ping(text: str) -> None:
+def ping(text: str) -> str:
     """Asks the server at a URL whether it serves.
+
+    Returns:
+        The policy by which it drops keys when its memory is full; empty: it drops none, or does not say.
 
     Raises:
         ValueError: not such a URL.
@@ -22,6 +25,7 @@ def ping(text: str) -> None:
         if url.db:
             _expect("OK", connection, "SELECT", str(url.db))
         _expect("PONG", connection, "PING")
+        return _eviction_policy(connection)
 
 
 @contextmanager
@@ -40,7 +44,29 @@ def _connected(url: RedisUrl) -> Iterator[socket.socket]:
             yield connection
 
 
+def _eviction_policy(connection: socket.socket) -> str:
+    head = _asked(connection, "INFO", "memory")
+    if not head.startswith("$"):  # it may not be asked that
+        return ""
+    num_left, text = int(head[1:]) + 2, b""
+    while num_left > len(text):
+        received = connection.recv(num_left - len(text))
+        if not received:
+            raise OSError("it closed the connection")
+        text += received
+    facts = dict(line.split(":", 1) for line in text.decode(errors="replace").splitlines() if ":" in line)
+    policy = facts.get("maxmemory_policy", "")
+    return policy if facts.get("maxmemory", "0") != "0" and policy != "noeviction" else ""
+
+
 def _expect(answer: str, connection: socket.socket, *words: str) -> None:
+    said = _asked(connection, *words)
+    if said != f"+{answer}":
+        raise OSError(f"it answers {said!r}")
+
+
+def _asked(connection: socket.socket, *words: str) -> str:
+    """The first line of what it answers."""
     encoded = [word.encode() for word in words]
     request = b"*%d\r\n" % len(encoded) + b"".join(b"$%d\r\n%s\r\n" % (len(word), word) for word in encoded)
     connection.sendall(request)
@@ -50,6 +76,4 @@ def _expect(answer: str, connection: socket.socket, *words: str) -> None:
         if not received:
             raise OSError("it closed the connection")
         line += received
-    said = line.decode(errors="replace").strip()
-    if said != f"+{answer}":
-        raise OSError(f"it answers {said!r}")
+    return line.decode(errors="replace").strip()

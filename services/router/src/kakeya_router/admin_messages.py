@@ -40,8 +40,8 @@ def tenant(tenant: Tenant) -> pb.Tenant:
         usage=[
             pb.PoolUsage(
                 pool=pool,
-                num_sessions=usage.num_sessions,
-                reserved_bytes=usage.reserved_bytes,
+                num_sessions=max(0, usage.num_sessions),  # as of a worker
+                reserved_bytes=max(0, usage.reserved_bytes),
                 num_waiting=usage.num_waiting,
             )
             for pool, usage in sorted(tenant.usage.items())
@@ -91,11 +91,11 @@ def worker(record: WorkerRecord, now_ms: int) -> pb.WorkerStatus:
         model_digest=record.model_digest,
         snapshot_store=record.snapshot_store,
         prefill_tokens_per_second=record.prefill_tokens_per_second,
-        reserved_bytes=record.reserved_bytes,
-        kv_live_bytes=record.kv_live_bytes,
+        reserved_bytes=max(0, record.reserved_bytes),  # below zero until an audit has corrected it
+        kv_live_bytes=max(0, record.kv_live_bytes),
         reported_kv_live_bytes=record.reported_kv_live_bytes,
         rss_bytes=record.rss_bytes,
-        num_sessions=record.num_sessions,
+        num_sessions=max(0, record.num_sessions),
         last_heartbeat_age_seconds=max(0, now_ms - record.heartbeat_ms) / 1000,
         draining=record.draining,
     )

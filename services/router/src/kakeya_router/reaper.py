@@ -4,6 +4,7 @@ import asyncio
 
 import structlog
 
+from kakeya_router.ledger_audit import LedgerAudit
 from kakeya_router.sessions import Sessions
 from kakeya_router.store.connection import RedisConnection
 from kakeya_router.store.queue_store import QueueStore
@@ -14,6 +15,8 @@ from kakeya_router.worker_sweep import WorkerSweep
 from kakeya_shared.errors import StoreUnavailable
 
 _BATCH = 128
+# Passes from one audit of the ledgers to the next.
+_AUDIT_EVERY = 10
 
 _log = structlog.get_logger()
 
@@ -49,6 +52,8 @@ class Reaper:
         self._workers = workers
         self._interval_seconds = interval_seconds
         self._grace_seconds = grace_seconds
+        self._audit = LedgerAudit(worker_store)
+        self._num_passes = 0
 
     async def run(self) -> None:
         """Reaps until it is cancelled."""
@@ -64,6 +69,7 @@ class Reaper:
     async def _reap(self) -> None:
         if not self._may_reap:
             return
+        self._num_passes += 1
         for pool in await self._worker_store.pools():
             await self._drop_lapsed_workers(pool)
             for incarnation in await self._worker_store.lost(pool):
@@ -73,6 +79,8 @@ class Reaper:
                 return
             await asyncio.gather(*(self._sessions.expire(record) for record in expired))
             await self._queue_store.forget_lapsed(pool)
+            if self._num_passes % _AUDIT_EVERY == 0:
+                await self._audit.audit(pool)
             await self._worker_store.forget_empty_pool(pool)
         await self._workers.retain({worker.address for worker in await self._worker_store.all_workers()})
 

@@ -43,9 +43,20 @@ class StoreWatch:
         """Why Redis cannot be used; "" where it can."""
         try:
             await self._store.announce_router(self._address)
+            if not self._serving:
+                await self._look_at_policy()
         except StoreUnavailable as error:
             return error.message
         return ""
+
+    async def _look_at_policy(self) -> None:
+        """Raises StoreUnavailable."""
+        policy = await self._store.eviction_policy()
+        if policy:
+            _log.warning(
+                "Redis drops keys when its memory is full, and with them sessions; set maxmemory-policy noeviction",
+                maxmemory_policy=policy,
+            )
 
     async def _become(self, trouble: str) -> None:
         serving = not trouble

@@ -97,6 +97,18 @@ class RedisConnection:
         seconds, microseconds = await self.call(lambda redis: redis.time())
         return int(seconds) * 1000 + int(microseconds) // 1000
 
+    async def eviction_policy(self) -> str:
+        """By which Redis drops keys where its memory is full; empty: it drops none, or does not say.
+
+        Raises StoreUnavailable.
+        """
+        try:
+            facts = await self.call(lambda redis: redis.info("memory"))
+        except exceptions.ResponseError:  # not allowed to ask, as with some services
+            return ""
+        policy = str(facts.get("maxmemory_policy", ""))
+        return policy if int(facts.get("maxmemory", 0)) and policy != "noeviction" else ""
+
     async def script(self, name: str, keys: Sequence[str], arguments: Iterable[Argument]) -> Any:
         """Runs lua/`name`.lua; raises StoreUnavailable."""
         call = self._scripts[name](keys=list(keys), args=list(arguments))

@@ -1,7 +1,7 @@
 """Sessions of a pool, many at once: those that are due, idle or on a worker, and what tenants use."""
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,7 +56,22 @@ class SessionLists:
         expiry = PoolKeys(pool).expiry
         now_ms = await self._redis.now_ms()
         ids = await self._redis.call(lambda redis: redis.zrangebyscore(expiry, "-inf", now_ms, 0, limit))
-        return await self.records(pool, ids)
+        records = await self.records(pool, ids)
+        await self._forget_all(pool, {*ids}.difference(record.session_id for record in records))
+        return records
+
+    async def _forget_all(self, pool: str, session_ids: Collection[str]) -> None:
+        """What Redis has left of sessions whose records it has evicted."""
+        keys = PoolKeys(pool)
+
+        async def forget(batch: Any) -> None:
+            for session_id in session_ids:
+                batch.redis.delete(keys.operation(session_id), keys.journal(session_id))
+                batch.redis.zrem(keys.expiry, session_id)
+                batch.redis.zrem(keys.idle, session_id)
+
+        if session_ids:
+            await self._redis.pipeline(forget)
 
     async def idle(self, pool: str, idle_ms: int, start: int, limit: int) -> list[SessionRecord]:
         """Sessions that have been idle for so long, the longest first, from the `start`th on."""

@@ -1,12 +1,16 @@
 """Workers, their ledgers, and the list of routers in Redis."""
 
-from collections.abc import Sequence
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from kakeya_router.store.connection import RedisConnection
 from kakeya_router.store.keys import POOLS, ROUTERS, PoolKeys
 from kakeya_router.store.records import WorkerRecord
+
+_SESSIONS_AT_ONCE = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +23,44 @@ class Lane:
     kv_live_bytes: int
     retained: str
     num_rewinds: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Ledgers:
+    """Counts by name of each key that has some: what it says, and what the sessions with a lane come to."""
+
+    said: Mapping[str, Mapping[str, int]]
+    counted: Mapping[str, Mapping[str, int]]
+
+    def differences(self) -> dict[str, dict[str, tuple[int, int]]]:
+        """By key and name, what it says and what it should."""
+        return {
+            key: {
+                name: (said.get(name, 0), counted.get(name, 0))
+                for name in {*said, *counted}
+                if said.get(name, 0) != counted.get(name, 0)
+            }
+            for key, said in self.said.items()
+            for counted in (self.counted.get(key, {}),)
+        }
+
+
+class _Held:
+    """What one lane counts for."""
+
+    def __init__(self, reserved_bytes: str, kv_live_bytes: str, tenant: str | None, key_id: str | None) -> None:
+        num_bytes = int(reserved_bytes)
+        num_lanes = int(num_bytes > 0)
+        self.of_worker = {
+            "reserved_bytes": num_bytes,
+            "num_sessions": num_lanes,
+            "kv_live_bytes": int(kv_live_bytes or 0),
+        }
+        self.of_tenant: dict[str, int] = {}
+        if tenant is not None and num_lanes:  # else an older router reserved the lane, and counted it for nobody
+            self.of_tenant = {f"{tenant}|sessions": num_lanes, f"{tenant}|bytes": num_bytes}
+            if key_id:
+                self.of_tenant[f"key:{key_id}|sessions"] = num_lanes
 
 
 class WorkerStore:
@@ -44,6 +86,10 @@ class WorkerStore:
     async def routers(self) -> list[str]:
         addresses: list[str] = await self._redis.call(lambda redis: redis.zrange(ROUTERS, 0, -1))
         return addresses
+
+    async def eviction_policy(self) -> str:
+        """See `RedisConnection.eviction_policy`."""
+        return await self._redis.eviction_policy()
 
     async def pools(self) -> list[str]:
         return sorted(await self._redis.call(lambda redis: redis.smembers(POOLS)))
@@ -102,10 +148,13 @@ class WorkerStore:
             for lane in lanes:
                 await batch.script(
                     "report_lane",
-                    [keys.session(lane.session_id), keys.worker(worker_id), keys.operation(lane.session_id)],
+                    [
+                        *(keys.session(lane.session_id), keys.worker(worker_id), keys.operation(lane.session_id)),
+                        *(keys.sessions(incarnation), keys.expiry, keys.idle),
+                    ],
                     (
                         *(incarnation, lane.epoch, lane.history_length, lane.kv_live_bytes, lane.retained),
-                        lane.num_rewinds,
+                        *(lane.num_rewinds, lane.session_id),
                     ),
                 )
 
@@ -142,6 +191,62 @@ class WorkerStore:
         if not await self._redis.call(lambda redis: redis.exists(keys.workers, keys.lost, keys.expiry, keys.queue)):
             await self._redis.call(lambda redis: redis.srem(POOLS, pool))
 
+    async def ledgers(self, pool: str) -> "Ledgers":
+        """What the ledgers of a pool say, and what its sessions come to; the two of different moments."""
+        keys = PoolKeys(pool)
+        workers, usage = await self.workers(pool), await self._redis.call(lambda redis: redis.hgetall(keys.usage))
+        incarnations = {worker.incarnation: worker for worker in workers}
+        said, counted = {keys.usage: Counter(_counts(usage))}, defaultdict[str, Counter[str]](Counter)
+        for worker in workers:
+            said[keys.worker(worker.worker_id)] = Counter(
+                reserved_bytes=worker.reserved_bytes,
+                num_sessions=worker.num_sessions,
+                kv_live_bytes=worker.kv_live_bytes,
+            )
+        for incarnation in (*incarnations, *await self.lost(pool)):
+            for held in await self._held(keys, incarnation):
+                holder = incarnations.get(incarnation)
+                if holder is not None:
+                    counted[keys.worker(holder.worker_id)].update(held.of_worker)
+                counted[keys.usage].update(held.of_tenant)
+        return Ledgers(said, counted)
+
+    async def _held(self, keys: PoolKeys, incarnation: str) -> list["_Held"]:
+        """Lanes of an incarnation; sessions that Redis has evicted leave its list."""
+        key = keys.sessions(incarnation)
+        session_ids = sorted(await self._redis.call(lambda redis: redis.smembers(key)))
+        found = []
+        for start in range(0, len(session_ids), _SESSIONS_AT_ONCE):
+            batch = session_ids[start : start + _SESSIONS_AT_ONCE]
+            fields = await self._redis.pipeline(partial(_read_held, keys, batch))
+            gone = [session_id for session_id, (state, *_) in zip(batch, fields, strict=True) if state is None]
+            if gone:
+                await self._redis.call(partial(_remove, key, gone))
+            found += [_Held(*each) for _, each_incarnation, *each in fields if each_incarnation == incarnation]
+        return found
+
+    async def correct(self, key: str, changes: Sequence[tuple[str, int, int]]) -> list[str]:
+        """Corrects counts, of each its name, what it said and what it is to say; returns those that still said that."""
+        corrected: list[str] = await self._redis.script(
+            "repair_ledger", [key], [part for each in changes for part in each]
+        )
+        return corrected
+
     async def _records(self, keys: PoolKeys, worker_ids: Sequence[str]) -> list[WorkerRecord]:
         found = await self._redis.hashes([keys.worker(worker_id) for worker_id in worker_ids])
         return [WorkerRecord.from_hash(values) for values in found if values]
+
+
+def _counts(fields: Mapping[str, str]) -> dict[str, int]:
+    return {name: int(count) for name, count in fields.items()}
+
+
+async def _remove(key: str, members: Sequence[str], redis: Any) -> None:
+    await redis.srem(key, *members)
+
+
+async def _read_held(keys: PoolKeys, session_ids: Sequence[str], batch: Any) -> None:
+    for session_id in session_ids:
+        batch.redis.hmget(
+            keys.session(session_id), "state", "incarnation", "reserved_bytes", "kv_live_bytes", "tenant", "key_id"
+        )

@@ -6,7 +6,7 @@ if redis.call('HGET', KEYS[1], 'incarnation') ~= ARGV[2] then
   return 'kept'
 end
 local now = now_ms()
-if ARGV[3] == '1' and tonumber(redis.call('ZSCORE', KEYS[2], ARGV[1])) > now then
+if ARGV[3] == '1' and tonumber(redis.call('ZSCORE', KEYS[2], ARGV[1]) or 0) > now then
   return 'kept'
 end
 redis.call('DEL', KEYS[1])

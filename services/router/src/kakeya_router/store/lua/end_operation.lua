@@ -51,7 +51,7 @@ local now = now_ms()
 redis.call('HSET', KEYS[1],
   'history_length', ARGV[4], 'kv_live_bytes', ARGV[5], 'retained', ARGV[6], 'idle_since_ms', now)
 if redis.call('HGET', KEYS[3], 'incarnation') == record[2] then
-  redis.call('HINCRBY', KEYS[3], 'kv_live_bytes', ARGV[5] - record[4])
+  add_count(KEYS[3], 'kv_live_bytes', ARGV[5] - record[4])
 end
 charge(operation[2], operation[3], journal_length, now)
 if operation[4] == 'generate' and journal_length > tonumber(operation[2]) then

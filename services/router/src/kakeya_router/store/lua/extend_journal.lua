@@ -4,7 +4,7 @@
 --         max_tokens: the oldest beyond so many leave the journal, where no snapshot will ever have them
 -- returns {'extended', journal_length, digest of the history then ('': not known)}
 --         {'gone'} closed, lost, taken over or under another lease; nothing is changed
-if redis.call('HGET', KEYS[2], 'claim') ~= ARGV[2] or redis.call('HGET', KEYS[1], 'epoch') ~= ARGV[3] then
+if not holds(ARGV[2]) or redis.call('HGET', KEYS[1], 'epoch') ~= ARGV[3] then
   return {'gone'}
 end
 local length, digest = extend_journal(tonumber(ARGV[4]), ARGV[5])

@@ -2,7 +2,7 @@
 -- KEYS    session, operation, worker, sessions, expiry, request, usage, queue, waiters, idle, tokens, journal
 -- ARGV    session_id, claim, counter (inv1_violations or inv2_violations)
 -- returns 'failed' | 'gone' (closed, lost or taken over)
-if redis.call('HGET', KEYS[2], 'claim') ~= ARGV[2] then
+if not holds(ARGV[2]) then
   return 'gone'
 end
 local record = redis.call('HMGET', KEYS[1], 'ttl_ms', 'journal_length')

@@ -22,7 +22,7 @@ if ARGV[2] == '' then
   if record[1] == 'open' and lease_until and tonumber(lease_until) > now then
     return 'busy'
   end
-elseif redis.call('HGET', KEYS[2], 'claim') ~= ARGV[2] then
+elseif not holds(ARGV[2]) then
   return 'gone'
 end
 if record[1] ~= 'open' and record[1] ~= 'opening' and (record[1] ~= 'parked' or ARGV[2] == '') then

@@ -15,14 +15,27 @@ local function announce_room(queue)
   end
 end
 
+-- Whether an operation on a session script's session is the one with this claim. Of a record that Redis has evicted nobody
+-- has one: what was written to it would pass for a session.
+local function holds(claim)
+  return redis.call('HGET', KEYS[2], 'claim') == claim and redis.call('EXISTS', KEYS[1]) == 1
+end
+
+-- Adds to a count of a worker's ledger, which never falls below zero: what Redis has lost of it ledger_audit.py repairs.
+local function add_count(worker, field, amount)
+  if redis.call('HINCRBY', worker, field, amount) < 0 then
+    redis.call('HSET', worker, field, 0)
+  end
+end
+
 -- What a tenant holds in the pool.
 local function held_bytes(usage, tenant)
   return tonumber(redis.call('HGET', usage, tenant .. '|bytes') or 0)
 end
 
--- Adds to a field; one that comes to zero is removed.
+-- Adds to a field, likewise; one that comes to zero is removed.
 local function add_usage(usage, field, amount)
-  if redis.call('HINCRBY', usage, field, amount) == 0 then
+  if redis.call('HINCRBY', usage, field, amount) <= 0 then
     redis.call('HDEL', usage, field)
   end
 end
@@ -63,13 +76,13 @@ end
 -- and key always.
 local function give_back()
   local record = redis.call('HMGET', KEYS[1], 'incarnation', 'reserved_bytes', 'kv_live_bytes', 'tenant', 'key_id')
-  if tonumber(record[2]) == 0 then
+  if tonumber(record[2] or 0) == 0 then
     return
   end
   if redis.call('HGET', KEYS[3], 'incarnation') == record[1] then
-    redis.call('HINCRBY', KEYS[3], 'reserved_bytes', 0 - record[2])
-    redis.call('HINCRBY', KEYS[3], 'kv_live_bytes', 0 - record[3])
-    redis.call('HINCRBY', KEYS[3], 'num_sessions', -1)
+    add_count(KEYS[3], 'reserved_bytes', 0 - record[2])
+    add_count(KEYS[3], 'kv_live_bytes', 0 - record[3])
+    add_count(KEYS[3], 'num_sessions', -1)
   end
   if record[4] then  -- else an older router reserved the lane, and counted it for nobody
     count_lane(KEYS[7], record[4], record[5], record[2], -1)

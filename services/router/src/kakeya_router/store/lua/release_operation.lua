@@ -2,7 +2,7 @@
 -- KEYS    session, operation, worker, sessions, expiry, request, usage, queue, waiters, idle, tokens, journal
 -- ARGV    session_id, claim
 -- returns 'released' | 'gone' (closed, lost or taken over)
-if redis.call('HGET', KEYS[2], 'claim') ~= ARGV[2] then
+if not holds(ARGV[2]) then
   return 'gone'
 end
 if redis.call('HGET', KEYS[2], 'taken_over') then  -- nobody has asked the worker yet: the next caller does

@@ -2,8 +2,7 @@
 -- KEYS    session, operation, worker, sessions, expiry, request, usage, queue, waiters, idle, tokens, journal
 -- ARGV    session_id, claim, lease_ms
 -- returns 'renewed' | 'gone' (over, closed, lost or taken over)
-local operation = redis.call('HMGET', KEYS[2], 'claim', 'kind')
-if operation[1] ~= ARGV[2] or operation[2] == 'close' then
+if not holds(ARGV[2]) or redis.call('HGET', KEYS[2], 'kind') == 'close' then
   return 'gone'
 end
 local now = now_ms()

@@ -2,7 +2,7 @@
 -- KEYS    session, operation, worker, sessions, expiry, request, usage, queue, waiters, idle, tokens, journal
 -- ARGV    session_id, claim, epoch, journal_length (the one to be)
 -- returns 'retracted' | 'gone' (closed, lost, taken over or under another lease; nothing is changed)
-if redis.call('HGET', KEYS[2], 'claim') ~= ARGV[2] or redis.call('HGET', KEYS[1], 'epoch') ~= ARGV[3] then
+if not holds(ARGV[2]) or redis.call('HGET', KEYS[1], 'epoch') ~= ARGV[3] then
   return 'gone'
 end
 local length = tonumber(ARGV[4])

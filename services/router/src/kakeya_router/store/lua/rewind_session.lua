@@ -10,7 +10,7 @@
 --         {'changed', record} a list is another one; nothing is changed
 --         {'gone'} closed, lost, taken over or under another lease; nothing is changed
 local record = redis.call('HMGET', KEYS[1], 'epoch', 'snapshots', 'boundaries', 'inherited')
-if redis.call('HGET', KEYS[2], 'claim') ~= ARGV[2] or record[1] ~= ARGV[3] then
+if not holds(ARGV[2]) or record[1] ~= ARGV[3] then
   return {'gone'}
 end
 if (record[2] or '') ~= ARGV[5] or (record[4] or '') ~= ARGV[9] then

@@ -11,7 +11,7 @@
 --         {'away'} the incarnation is not alive, or is being emptied
 --         {'wait'} somebody else has the turn at this worker
 --         {'gone'} closed, lost or taken over
-if redis.call('HGET', KEYS[2], 'claim') ~= ARGV[2] or redis.call('HGET', KEYS[1], 'state') ~= 'parked' then
+if not holds(ARGV[2]) or redis.call('HGET', KEYS[1], 'state') ~= 'parked' then
   return {'gone'}
 end
 local refusal = refuses_lane(KEYS[3], ARGV[4], ARGV[6])

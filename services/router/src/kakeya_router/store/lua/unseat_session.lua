@@ -4,7 +4,7 @@
 -- returns {'parked', record}
 --         {'lost'} what its journal lacks is in no snapshot
 --         {'gone'} closed, lost or taken over
-if redis.call('HGET', KEYS[2], 'claim') ~= ARGV[2] then
+if not holds(ARGV[2]) then
   return {'gone'}
 end
 if not is_recoverable() then

@@ -1,0 +1,19 @@
+-- Corrects counts that Redis has lost a part of, where they still are what they were when the sessions were counted.
+-- KEYS    a worker, or the usage of tenants
+-- ARGV    field, what it was, what it is to be, ... ; of the usage, whose fields have a '|', one that is 0 is removed
+-- returns the fields that were corrected
+local corrected = {}
+for i = 1, #ARGV, 3 do
+  local field, was, is = ARGV[i], ARGV[i + 1], ARGV[i + 2]
+  local is_usage = string.find(field, '|', 1, true)
+  local is_there = is_usage or redis.call('EXISTS', KEYS[1]) == 1
+  if is_there and (redis.call('HGET', KEYS[1], field) or '0') == was then
+    if is_usage and is == '0' then
+      redis.call('HDEL', KEYS[1], field)
+    else
+      redis.call('HSET', KEYS[1], field, is)
+    end
+    corrected[#corrected + 1] = field
+  end
+end
+return corrected
