@@ -1,6 +1,7 @@
 """What every test shares."""
 
 import os
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -8,6 +9,12 @@ import pytest
 # Read when torch is loaded, as workers do it: threads that spin for one another on cores that other tests use take up
 # to fifty times as long.
 os.environ.setdefault("GOMP_SPINCOUNT", "2000")
+
+# A job in the background of a script ignores SIGINT, and one under nohup SIGHUP; what is ignored stays ignored in the
+# processes that tests start and send signals.
+for _number, _default in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, _default)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from kakeya.text.chat_tokenizer import ChatTokenizer
 from tests.unit.http_shim.shim import Shim
 
 
@@ -20,6 +21,14 @@ async def test_an_answer(shim: Shim) -> None:
 async def test_sixteen_tokens_unless_told_otherwise(shim: Shim) -> None:
     await shim.complete()
     assert shim.runtime.requests["Generate"][0].max_tokens == 16
+
+
+async def test_a_text_of_no_tokens(shim: Shim, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ChatTokenizer, "encode", lambda *_, **__: [])
+    response = await shim.complete(prompt="said for nothing")
+    assert (response.status_code, response.json()["error"]["param"]) == (400, "prompt")
+    assert "no tokens to go on from" in response.json()["error"]["message"]
+    assert not shim.runtime.requests["CreateSession"]
 
 
 @pytest.mark.parametrize(

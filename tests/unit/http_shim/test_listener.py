@@ -98,6 +98,13 @@ async def test_a_name_that_nobody_has_is_said_in_one_line(monkeypatch: pytest.Mo
             pytest.fail("nobody has it")
 
 
+async def test_what_is_no_name_of_a_host_is_said_in_one_line() -> None:
+    name = 64 * "a"
+    with pytest.raises(StartError, match=rf"cannot listen on {name}\.b:1: .*label"):
+        async with listening(echo, f"{name}.b:1"):
+            pytest.fail("a label has 63 characters at most")
+
+
 async def test_ipv6() -> None:
     async with listening(echo, "[::1]:0") as address, connected(address) as client:
         assert str(address) == f"[::1]:{address.port}"

@@ -18,6 +18,7 @@ from kakeya_shared.errors import (
     StoreUnavailable,
     WorkerLost,
 )
+from kakeya_stubs.admin.v1 import admin_pb2
 from kakeya_stubs.v1 import runtime_pb2 as api
 from tests.unit.router.fake_worker import FakeWorker, SnapshotFiles
 from tests.unit.router.keyed import keyed_on
@@ -296,3 +297,21 @@ async def test_forks_of_it_are_sessions_of_their_own(stack: Stack, client: Clien
         await client.generate(session_id, 2)
     assert list(worker.lanes) == [lasting.session_id]
     assert (await client.append(lasting.session_id, [1])).history_length == 23
+
+
+async def test_a_close_waits_for_the_one_that_is_under_way(stack: Stack, client: Client, worker: FakeWorker) -> None:
+    session_id = await asked(client)
+    record = next(key for key in await stack.session_keys() if key.endswith(f":session:{session_id}"))
+    await stack.redis.hset(record, "state", "closing")
+    await stack.redis.hset(record.replace(":session:", ":op:"), mapping={"kind": "close", "lease_until_ms": 1 << 50})
+    closing = asyncio.create_task(client.close(session_id))
+    await asyncio.wait([closing], timeout=0.1)
+    assert not closing.done()
+    await stack.redis.set(record.replace(":session:", ":closed:"), "20 ")
+    await stack.redis.delete(record)
+    assert await closing == 20
+
+
+async def test_nobody_closed_what_is_no_session_id(stack: Stack, client: Client) -> None:
+    with pytest.raises(SessionNotFound):
+        await answer(client.admin.CloseSession(admin_pb2.CloseSessionRequest(session_id="nonsense")))

@@ -13,11 +13,14 @@ from hypothesis import strategies as st
 
 from kakeya_router import journal as journal_module
 from kakeya_router.journal import Journal, Taken
+from kakeya_router.lanes import is_broken
+from kakeya_router.operation import Operation
 from kakeya_router.store.packed_tokens import BYTES_PER_TOKEN, pack, unpack
 from kakeya_router.store.records import SessionRecord, State
+from kakeya_router.store.session_changes import Intent
 from kakeya_router.store.session_replies import Reply
 from kakeya_router.store.session_store import SessionStore
-from kakeya_shared.errors import StoreUnavailable
+from kakeya_shared.errors import OperationStopped, StoreUnavailable
 
 RECORD = SessionRecord(
     session_id="p.one",
@@ -310,3 +313,9 @@ def test_packed_tokens_are_cut_anywhere_and_unpacked(token_ids: list[int], start
     assert len(packed) == BYTES_PER_TOKEN * len(token_ids)
     assert unpack(packed) == token_ids
     assert unpack(packed[BYTES_PER_TOKEN * start :]) == token_ids[start:]
+
+
+def test_only_a_call_that_nobody_read_is_no_broken_one() -> None:
+    operation = Operation(RECORD, Intent("generate", {}), 0)
+    assert is_broken(operation, OperationStopped("it has been taken over"))
+    assert not is_broken(operation, OperationStopped("nobody reads", metadata={"cause": "unread"}))
