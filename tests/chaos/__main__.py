@@ -2,8 +2,8 @@
 
     python -m tests.chaos [--faults N] [--sessions N] [--seed S] [--no-redis] [--json FILE] [--keep DIR]
 
-Exits with 1 when a session's tokens differ, a client saw an error while Redis was well or an INTERNAL one, or anything
-was left at the end.
+Exits with 1 when a session's tokens differ, a client saw an error while Redis was well, or an INTERNAL one at any time,
+or anything was left at the end.
 """
 
 import argparse
