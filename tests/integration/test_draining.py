@@ -126,7 +126,7 @@ async def test_a_worker_that_is_stopped_leaves_nobody_behind(
     for each in everybody:
         assert each.token_ids == expected
         info = await each.session.info()
-        assert (info.history_length, info.epoch) == (NUM_TURNS * (50 + NUM_TOKENS), 2 if each in on_it else 1)
+        assert (info.history_length, info.epoch > 1) == (NUM_TURNS * (50 + NUM_TOKENS), each in on_it)
         await each.session.close()
 
 
@@ -178,7 +178,7 @@ async def test_without_a_store_sessions_move(apart: Runtime) -> None:
         assert await asyncio.to_thread(stopped.process.wait, 60) == 0
         for each in on_it:
             info = await each.session.info()
-            assert (info.state, info.epoch) == (kakeya.SessionState.OPEN, 2)
+            assert (info.state, info.epoch > 1) == (kakeya.SessionState.OPEN, True)
         await asyncio.gather(*(each.rest() for each in everybody))
         assert [each.token_ids for each in everybody] == [expected] * 4
 

@@ -142,7 +142,7 @@ async def test_an_answer_goes_on_with_the_other_backend(mixed: Runtime, client: 
                 os.kill(mixed.workers[0].process.pid, signal.SIGKILL)
     assert len(seen) == 300
     info = await session.info()
-    assert (info.worker, info.epoch, info.history_length) == ("mlx", 2, 350)
+    assert (info.worker, info.epoch > 1, info.history_length) == ("mlx", True, 350)
     await asyncio.to_thread(mixed.wait_for_workers, 1)
     with pytest.raises(kakeya.NoWorker, match="fingerprint"):
         await bound.append([1])
