@@ -29,6 +29,13 @@ KIND_VARIABLE = "KAKEYA_TEST_REDIS"
 IMAGE_VARIABLE = "KAKEYA_TEST_REDIS_IMAGE"
 _DEFAULT_IMAGE = "redis:7-bookworm"
 _START_SECONDS = 20.0
+_ALL_KEYS = """
+local found = {}
+for i, key in ipairs(redis.call('KEYS', '*')) do
+  found[i] = {key, redis.call('DUMP', key), redis.call('PTTL', key)}
+end
+return found
+"""
 _FLAGS = ["--save", "", "--appendonly", "yes", "--appendfsync", "no"]
 
 
@@ -207,14 +214,12 @@ def _wait_until_it_answers(url: str) -> None:
 
 
 def data_of(url: str) -> dict[bytes, tuple[bytes, int]]:
-    """All that a Redis holds, as a backup has it: of each key its value and how long it is kept, in milliseconds."""
+    """All that a Redis holds at one moment, as a backup has it: of each key its value and how long it is kept, in
+    milliseconds (0: for ever).
+    """
     with redis.Redis.from_url(url, protocol=2) as client:
-        found = {}
-        for key in client.scan_iter(count=1000):
-            value, kept_ms = client.dump(key), client.pttl(key)
-            if value is not None:
-                found[key] = bytes(value), max(0, int(kept_ms))
-        return found
+        found = client.eval(_ALL_KEYS, 0)
+    return {key: (value, max(0, int(kept_ms))) for key, value, kept_ms in found}
 
 
 def set_back(url: str, data: dict[bytes, tuple[bytes, int]]) -> None:

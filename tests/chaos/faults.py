@@ -11,6 +11,7 @@ import kakeya
 from tests.chaos.faulty_disk import FaultyDisk
 from tests.chaos.network import Network
 from tests.chaos.redis_disk import RedisDisk
+from tests.chaos.redis_losses import RedisLosses
 from tests.integration.processes import Process, Runtime
 
 _SIGKILL, _SIGSTOP, _SIGCONT, _SIGTERM = signal.SIGKILL, signal.SIGSTOP, signal.SIGCONT, signal.SIGTERM
@@ -43,6 +44,7 @@ class Faults:
         self._redis_disk = redis_disk
         self._draw = draw
         self._router_flags = router_flags
+        self._losses = RedisLosses(made.redis, draw)
         kinds: dict[str, tuple[int, Callable[[], Awaitable[None]]]] = {
             "kill -9 a worker": (4, lambda: self._end_worker(_SIGKILL)),
             "kill -9 the worker of a fork before its first turn": (3, self._end_worker_of_fork),
@@ -59,15 +61,30 @@ class Faults:
             kinds["kill -9 Redis"] = (1, self._restart_redis)
             if redis_disk is not None:
                 kinds["fill Redis' disk"] = (1, self._fill_redis_disk)
+            kinds |= {
+                "set Redis back": (1, lambda: self._lose(self._losses.set_back)),
+                "evict keys": (1, lambda: self._lose(self._losses.evict)),
+                "overwrite journals": (1, lambda: self._lose(self._losses.overwrite)),
+            }
         self._kinds = kinds
         self.counts: dict[str, int] = dict.fromkeys(kinds, 0)
         self.last_redis_fault = -_REDIS_ECHO_SECONDS
+        self._last_loss = -_REDIS_ECHO_SECONDS
         self._next_fork: asyncio.Future[Process | None] | None = None  # of whom the fault is waiting for
 
     @property
     def redis_is_to_blame(self) -> bool:
         """Whether an error that a client sees now may come from a Redis that was away."""
         return time.monotonic() - self.last_redis_fault < _REDIS_ECHO_SECONDS
+
+    def may_have_lost(self, since: float) -> bool:
+        """Whether a session of that time may have lost something for good, which its client is told then."""
+        return self._last_loss > since
+
+    async def _lose(self, loses: Callable[[], Awaitable[None]]) -> None:
+        self.last_redis_fault = time.monotonic()
+        await loses()
+        self.last_redis_fault = self._last_loss = time.monotonic()
 
     async def cause(self) -> str:
         """One at random, and its cure; returns its name."""

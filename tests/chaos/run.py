@@ -2,7 +2,9 @@
 
 import asyncio
 import itertools
+import math
 import random
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +15,7 @@ from tests.chaos.faults import Faults
 from tests.chaos.faulty_disk import FaultyDisk
 from tests.chaos.network import Network
 from tests.chaos.redis_disk import RedisDisk
+from tests.chaos.redis_losses import expire_all
 from tests.integration.leftovers import Pool, leftovers
 from tests.integration.processes import Runtime
 
@@ -106,6 +109,8 @@ async def _run(
         numbers = itertools.count()
         for _ in range(_NUM_AT_ONCE):
             group.create_task(_converse(network.target, scripts, expected, numbers, plan, causing, faults, outcome))
+    if faults.may_have_lost(-math.inf):
+        await asyncio.to_thread(expire_all, made.redis.url)
     outcome.leaks = await _leaks(made, snapshots)
     return outcome
 
@@ -139,12 +144,13 @@ async def _converse(
     async with kakeya.AsyncClient(target, max_attempts=12) as client:
         while outcome.num_sessions < plan.num_sessions or not causing.done():
             number = next(numbers)
-            which = number % len(scripts)
+            which, began = number % len(scripts), time.monotonic()
             outcome.num_sessions += 1
             try:
                 heard = await hold(client, scripts[which], faults.on_fork)
             except kakeya.KakeyaError as error:
-                is_excused = faults.redis_is_to_blame and not isinstance(error, kakeya.Internal)
+                is_of_redis = faults.redis_is_to_blame or faults.may_have_lost(began)
+                is_excused = is_of_redis and not isinstance(error, kakeya.Internal)
                 seen = outcome.excused if is_excused else outcome.errors
                 seen.append(f"session {number}: {type(error).__name__}: {error}")
                 await asyncio.sleep(0.2)
