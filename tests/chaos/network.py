@@ -53,7 +53,7 @@ class Network:
             except grpc.RpcError:
                 return False  # the routers have faults of their own
 
-        await asyncio.to_thread(wait_until, is_listed, f"a worker joins; see {worker.log}")
+        await asyncio.to_thread(wait_until, is_listed, f"a worker joins; see {worker.log}", seconds=180)
 
     async def forget(self, worker: Process) -> None:
         """One that has ended."""
