@@ -14,7 +14,7 @@ export PYTHONDONTWRITEBYTECODE :=
 .DEFAULT_GOAL := help
 .PHONY: help install kernel demo up test check lint types contracts proto proto-check vectors docs test-parts test-compose \
         test-heavy test-conformance bench-latency bench-int8 bench-memory fuzz overload chaos bench-slow-clients \
-        bench-admission bench-fairness bench-interference bench-fork bench-recovery bench-snapshots bench-quality bench-session bench-qwen3 bench-load bench-compare bench-engine bench-mlx evidence fuzz-http leavers-http overload-http bench-http nano nano-held-out
+        bench-admission bench-fairness bench-interference bench-fork bench-recovery bench-pauses bench-snapshots bench-quality bench-session bench-qwen3 bench-load bench-compare bench-engine bench-mlx evidence fuzz-http leavers-http overload-http bench-http nano nano-held-out
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -150,6 +150,9 @@ bench-fork: install ## time to first token of 50 sessions on one 2,000-token pre
 
 bench-recovery: install ## what a client notices when its worker is killed or stopped, and of a resume (ROUNDS=6, JSON=FILE)
 	@$(BIN)/python -m tests.benchmarks.recovery $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(JSON),--json '$(JSON)')
+
+bench-pauses: install ## how long streams pause whose workers are killed or stopped, beside streams that are left alone (TRIALS=50, BUSY=0, JSON=FILE; 30 minutes)
+	@$(BIN)/python -m tests.benchmarks.pauses $(if $(TRIALS),--trials $(TRIALS)) $(if $(BUSY),--busy $(BUSY)) $(if $(JSON),--json '$(JSON)')
 
 bench-snapshots: install ## bytes of snapshots, park and resume beside a prefill, tokens of others meanwhile (JSON=FILE, ROUNDS=3, MODEL=DIR; 10 minutes, 4 GB)
 	@$(BIN)/python -m tests.benchmarks.snapshots $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(JSON),--json '$(JSON)') $(if $(MODEL),--model '$(MODEL)')

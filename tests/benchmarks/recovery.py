@@ -74,8 +74,8 @@ async def measure(made: Runtime, window: int, num_rounds: int) -> Figures:
     figures = Figures(window)
     async with kakeya.AsyncClient(made.address) as client:
         for _ in range(num_rounds):
-            figures.killed.append(await _longest_gap(made, client, lambda worker: _kill(made, worker, window)))
-            figures.stopped.append(await _longest_gap(made, client, _stop))
+            figures.killed.append(await longest_gap(made, client, lambda worker: _kill(made, worker, window)))
+            figures.stopped.append(await longest_gap(made, client, stop))
         resumes = {
             SHORT_TOKENS: figures.short_resumes,
             SINK + window: figures.full_resumes,
@@ -96,7 +96,7 @@ def _rotated(lengths: list[int], number: int) -> list[int]:
     return lengths[first:] + lengths[:first]
 
 
-async def _longest_gap(
+async def longest_gap(
     made: Runtime, client: kakeya.AsyncClient, disturb: Callable[[Process], Coroutine[object, object, None]]
 ) -> float:
     """Between two tokens of a stream whose worker is disturbed after its 50th."""
@@ -111,7 +111,7 @@ async def _longest_gap(
                 gaps.append(now - last)
                 last = now
                 if len(gaps) == 50:
-                    worker = await _worker_of(made, session)
+                    worker = await worker_of(made, session)
                     assert worker is not None, "it generates there"
                     disturbing = asyncio.create_task(disturb(worker))
                 if disturbing is not None and max(gaps[50:], default=0.0) > 0.2 and len(gaps) > 200:
@@ -121,7 +121,7 @@ async def _longest_gap(
     return max(gaps[50:])
 
 
-async def _worker_of(made: Runtime, session: kakeya.AsyncSession) -> Process | None:
+async def worker_of(made: Runtime, session: kakeya.AsyncSession) -> Process | None:
     """None: the session is parked."""
     worker_id = (await session.info()).worker
     addresses = {worker.worker_id: worker.address for worker in await asyncio.to_thread(made.list_workers)}
@@ -133,10 +133,10 @@ async def _kill(made: Runtime, worker: Process, window: int) -> None:
     await asyncio.to_thread(worker.kill)
     made.workers.remove(worker)
     successor = start_worker(made, window)
-    await asyncio.to_thread(_wait_for, made, successor)
+    await asyncio.to_thread(wait_for, made, successor)
 
 
-async def _stop(worker: Process) -> None:
+async def stop(worker: Process) -> None:
     os.kill(worker.process.pid, signal.SIGSTOP)
     await asyncio.sleep(STOPPED_BOUND_SECONDS + 1.0)
     os.kill(worker.process.pid, signal.SIGCONT)
@@ -161,7 +161,7 @@ async def _warm(client: kakeya.AsyncClient) -> None:
 async def _resume(made: Runtime, client: kakeya.AsyncClient, session: kakeya.AsyncSession, window: int) -> float:
     """Of the first token after the worker of a session at rest has died, and everybody knows it."""
     await asyncio.sleep(_REST_SECONDS)
-    if (worker := await _worker_of(made, session)) is not None:  # it may have died with another's
+    if (worker := await worker_of(made, session)) is not None:  # it may have died with another's
         await _kill(made, worker, window)
 
     async def is_parked() -> bool:
@@ -174,7 +174,7 @@ async def _resume(made: Runtime, client: kakeya.AsyncClient, session: kakeya.Asy
     return time.perf_counter() - started
 
 
-def _model(window: int, directory: Path) -> Path:
+def model(window: int, directory: Path) -> Path:
     if SINK + window <= MODEL_POSITIONS:
         return installed_models.directory(MODEL)
     return random_checkpoint.save_random_checkpoint(directory / "model")
@@ -184,7 +184,7 @@ def start_worker(made: Runtime, window: int) -> Process:
     return made.start_worker("--window", str(window), lanes=4)
 
 
-def _wait_for(made: Runtime, worker: Process) -> None:
+def wait_for(made: Runtime, worker: Process) -> None:
     wait_until(lambda: worker.address in {each.address for each in made.list_workers()}, "the worker joins")
 
 
@@ -218,7 +218,7 @@ def main() -> int:
         with tempfile.TemporaryDirectory() as directory:
             environment = {"KAKEYA_WORKER_SNAPSHOTS": f"{directory}/snapshots"}
             with runtime(
-                _model(window, Path(directory)), Path(directory), num_workers=0, environment=environment
+                model(window, Path(directory)), Path(directory), num_workers=0, environment=environment
             ) as made:
                 for _ in range(2):
                     start_worker(made, window)

@@ -18,13 +18,20 @@ class Fleet:
 
     Args:
         on_look: told the incarnations that are alive, each time Redis has answered.
+        on_addresses: told then where they are.
     """
 
     def __init__(
-        self, store: WorkerStore, on_look: Callable[[frozenset[str]], None], *, interval_seconds: float
+        self,
+        store: WorkerStore,
+        on_look: Callable[[frozenset[str]], None],
+        on_addresses: Callable[[frozenset[str]], None] = lambda addresses: None,
+        *,
+        interval_seconds: float,
     ) -> None:
         self._store = store
         self._on_look = on_look
+        self._on_addresses = on_addresses
         self._interval_seconds = interval_seconds
         self._by_incarnation: dict[str, WorkerRecord] = {}
 
@@ -69,3 +76,4 @@ class Fleet:
         workers = await self._store.all_workers()
         self._by_incarnation = {worker.incarnation: worker for worker in workers}
         self._on_look(frozenset(self._by_incarnation))
+        self._on_addresses(frozenset(worker.address for worker in workers))

@@ -88,6 +88,7 @@ class Parts:
         self.fleet = Fleet(
             self.worker_store,
             lambda incarnations: operations.see_workers(incarnations),
+            self.workers.see,
             interval_seconds=settings.heartbeat_interval_seconds,
         )
         snapshotting = Snapshotting(
@@ -161,6 +162,8 @@ class Parts:
             sessions,
             sweep,
             self.workers,
+            self.fleet,
+            self.tasks,
             interval_seconds=settings.reap_interval_seconds,
             grace_seconds=grace_seconds,
         )

@@ -4,6 +4,8 @@ import asyncio
 
 import structlog
 
+from kakeya_router.detached_tasks import DetachedTasks, unheard
+from kakeya_router.fleet import Fleet
 from kakeya_router.ledger_audit import LedgerAudit
 from kakeya_router.sessions import Sessions
 from kakeya_router.store.connection import RedisConnection
@@ -39,6 +41,8 @@ class Reaper:
         sessions: Sessions,
         sweep: WorkerSweep,
         workers: WorkerClients,
+        fleet: Fleet,
+        tasks: DetachedTasks,
         *,
         interval_seconds: float,
         grace_seconds: float,
@@ -50,6 +54,8 @@ class Reaper:
         self._sessions = sessions
         self._sweep = sweep
         self._workers = workers
+        self._fleet = fleet
+        self._tasks = tasks
         self._interval_seconds = interval_seconds
         self._grace_seconds = grace_seconds
         self._audit = LedgerAudit(worker_store)
@@ -77,7 +83,8 @@ class Reaper:
             expired = await self._session_store.lists.expired(pool, _BATCH)
             if not self._may_reap:
                 return
-            await asyncio.gather(*(self._sessions.expire(record) for record in expired))
+            for record in expired:  # what a worker that hangs holds up must not hold up its own end
+                unheard(self._tasks.start(self._sessions.expire(record)))
             await self._queue_store.forget_lapsed(pool)
             if self._num_passes % _AUDIT_EVERY == 0:
                 await self._audit.audit(pool)
@@ -95,3 +102,4 @@ class Reaper:
                 return
             if await self._worker_store.drop(pool, worker.worker_id, worker.incarnation, lapsed_only=True):
                 _log.info("worker lost", worker_id=worker.worker_id, incarnation=worker.incarnation)
+                await self._fleet.look()  # so that whoever waits for it hears it at once

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, TypeVar
 
 import grpc
 
@@ -15,6 +15,8 @@ from kakeya_shared.errors import DeadlineExceeded, SessionNotFound, StaleEpoch
 from kakeya_shared.tls import open_channel
 from kakeya_stubs.worker.v1 import verifier_pb2 as pb
 from kakeya_stubs.worker.v1.verifier_pb2_grpc import VerifierServiceStub
+
+T = TypeVar("T")
 
 _SERVICE = "/kakeya.worker.v1.VerifierService/"
 _ACKNOWLEDGE_SECONDS = 2.0
@@ -85,6 +87,9 @@ class WorkerClient:
 
     Every method raises WorkerError or the error of the tree that the worker raised; `timeout` is in seconds, None
     for no limit, and passing it raises DeadlineExceeded.
+
+    Attributes:
+        was_there: a worker was seen at this address.
     """
 
     def __init__(self, address: str, credentials: grpc.ChannelCredentials | None = None) -> None:
@@ -92,6 +97,8 @@ class WorkerClient:
         self._channel = open_channel(address, credentials, _OPTIONS)
         self._stub = VerifierServiceStub(self._channel)
         self._num_calls = 0
+        self._asked: set[grpc.aio.Call] = set()
+        self.was_there = False
 
     async def aclose(self) -> None:
         await self._channel.close()
@@ -101,6 +108,11 @@ class WorkerClient:
         """Whether no call runs; closing the channel would cancel it."""
         return not self._num_calls
 
+    def end_calls(self) -> None:
+        """All but those of operations, which end them themselves."""
+        for call in self._asked:
+            call.cancel()
+
     async def open_session(
         self, record: SessionRecord, source: SessionRecord | None, timeout: float
     ) -> pb.OpenSessionResponse:
@@ -108,7 +120,7 @@ class WorkerClient:
         request = pb.OpenSessionRequest(session_id=record.session_id, epoch=record.epoch, tenant=record.tenant)
         request.MergeFrom(_options(record) if source is None else _fork(source))
         with self._calling("OpenSession") as metadata:
-            return await self._stub.OpenSession(request, timeout=timeout, metadata=metadata)
+            return await self._answer(self._stub.OpenSession(request, timeout=timeout, metadata=metadata))
 
     async def append(self, record: SessionRecord, token_ids: Sequence[int], running: RunningCall) -> pb.AppendResponse:
         """Without a time limit: the tokens are in the history, and somebody has to prefill them."""
@@ -162,7 +174,7 @@ class WorkerClient:
             operation_number=record.operation_number,
         )
         with self._calling("Stop") as metadata:
-            return await self._stub.Stop(request, timeout=timeout, metadata=metadata)
+            return await self._answer(self._stub.Stop(request, timeout=timeout, metadata=metadata))
 
     async def rewind(self, record: SessionRecord, length: int, timeout: float) -> pb.LaneState:
         """Takes the lane back to a length; raises BoundaryNotReachable where it has forgotten what was there."""
@@ -175,7 +187,7 @@ class WorkerClient:
             history_digest=record.digest_at(record.history_length),
         )
         with self._calling("Rewind") as metadata:
-            return (await self._stub.Rewind(request, timeout=timeout, metadata=metadata)).lane
+            return (await self._answer(self._stub.Rewind(request, timeout=timeout, metadata=metadata))).lane
 
     async def restore_session(
         self, record: SessionRecord, names: Sequence[str], timeout: float
@@ -188,7 +200,7 @@ class WorkerClient:
         else:
             request.MergeFrom(_options(record))
         with self._calling("OpenSession") as metadata:
-            return await self._stub.OpenSession(request, timeout=timeout, metadata=metadata)
+            return await self._answer(self._stub.OpenSession(request, timeout=timeout, metadata=metadata))
 
     async def write_snapshot(
         self, record: SessionRecord, start: int, prefix: str, timeout: float
@@ -196,11 +208,12 @@ class WorkerClient:
         """Writes what came since `start`, under a name that begins with the prefix."""
         request = pb.WriteSnapshotRequest(session_id=record.session_id, epoch=record.epoch, start=start, prefix=prefix)
         with self._calling("WriteSnapshot") as metadata:
-            return await self._stub.WriteSnapshot(request, timeout=timeout, metadata=metadata)
+            return await self._answer(self._stub.WriteSnapshot(request, timeout=timeout, metadata=metadata))
 
     async def delete_snapshots(self, names: Collection[str], timeout: float) -> None:
         with self._calling("DeleteSnapshots") as metadata:
-            await self._stub.DeleteSnapshots(pb.DeleteSnapshotsRequest(names=names), timeout=timeout, metadata=metadata)
+            request = pb.DeleteSnapshotsRequest(names=names)
+            await self._answer(self._stub.DeleteSnapshots(request, timeout=timeout, metadata=metadata))
 
     async def read_lane(self, record: SessionRecord, timeout: float) -> AsyncGenerator[bytes, None]:
         """What the session's lane keeps now, in parts."""
@@ -234,7 +247,8 @@ class WorkerClient:
         """Returns the final history length."""
         request = pb.CloseSessionRequest(session_id=record.session_id, epoch=record.epoch)
         with self._calling("CloseSession") as metadata:
-            return (await self._stub.CloseSession(request, timeout=timeout, metadata=metadata)).final_history_length
+            answer = await self._answer(self._stub.CloseSession(request, timeout=timeout, metadata=metadata))
+            return answer.final_history_length
 
     def _acknowledgements(self, request: pb.GenerateRequest, journaled_length: Callable[[], int]) -> Acknowledgements:
         async def send(num_tokens: int) -> None:
@@ -247,6 +261,19 @@ class WorkerClient:
             await self._stub.Acknowledge(acknowledge, timeout=_ACKNOWLEDGE_SECONDS)
 
         return Acknowledgements(send, len(request.previous_token_ids))
+
+    async def _answer(self, call: grpc.aio.UnaryUnaryCall[Any, T]) -> T:
+        """Raises WorkerUnreachable if the worker is lost before it answers."""
+        self._asked.add(call)
+        try:
+            return await call
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            raise WorkerUnreachable("the worker was lost before it answered") from None
+        finally:
+            self._asked.discard(call)
 
     @contextmanager
     def _calling(self, method: str) -> Iterator[tracing.Metadata]:

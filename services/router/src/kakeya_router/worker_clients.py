@@ -36,6 +36,14 @@ class WorkerClients:
             client = self._clients[address] = WorkerClient(address, credentials)
         return client
 
+    def see(self, addresses: Collection[str]) -> None:
+        """Told where workers are: what is asked of one that was there and is gone is ended, since it may hang."""
+        for address, client in self._clients.items():
+            if address in addresses:
+                client.was_there = True
+            elif client.was_there:
+                client.end_calls()
+
     async def retain(self, addresses: Collection[str]) -> None:
         """Closes the idle channels to all other addresses, and those that were replaced."""
         gone = [address for address, client in self._clients.items() if client.idle and address not in addresses]
