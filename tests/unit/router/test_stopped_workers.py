@@ -7,9 +7,11 @@ import grpc
 import pytest
 
 from kakeya_router import closing, opening, resuming
+from kakeya_router.worker_client import WorkerClient
 from kakeya_stubs.v1 import runtime_pb2 as api
 from tests.unit.router.fake_worker import FakeWorker
 from tests.unit.router.stack import Client, Stack, eventually
+from tests.unit.router.test_journal import RECORD
 from tests.unit.router.test_recovery import called, of_state
 
 FAR_SECONDS = 3600.0
@@ -86,6 +88,17 @@ async def test_a_session_that_expires_there_holds_nothing_up(stack: Stack, clien
     standing.stop_beating()
     await eventually(lambda: of_state(client, kept, api.SESSION_STATE_PARKED))
     await eventually(lambda: is_gone(client, expiring))
+
+
+async def test_a_call_whose_task_is_cancelled_is_cancelled(standing: Standing) -> None:
+    client = WorkerClient(standing.address)
+    standing.stand()
+    asking = asyncio.create_task(client.close_session(RECORD, FAR_SECONDS))
+    await eventually(lambda: called(standing, "asked", 1))
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    await client.aclose()
 
 
 async def is_gone(client: Client, session_id: str) -> bool:

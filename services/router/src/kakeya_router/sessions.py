@@ -115,8 +115,9 @@ class Sessions:
 
     async def _closed_itself(self, session_id: str, *, own: bool) -> int:
         """Waits until a session that lived for one answer has given its lane back; raises as `close`."""
-        while (record := await self._store.get(session_id)) is not None and record.ephemeral:
-            if record.state is not State.CLOSING:
+        while True:
+            record = await self._store.get(session_id)
+            if record is None or not record.ephemeral or record.state is not State.CLOSING:
                 break
             await asyncio.sleep(_LOOK_SECONDS)
         closed = await self._store.closed(session_id)

@@ -102,10 +102,7 @@ class RedisConnection:
 
         Raises StoreUnavailable.
         """
-        try:
-            facts = await self.call(lambda redis: redis.info("memory"))
-        except exceptions.ResponseError:  # not allowed to ask, as with some services
-            return ""
+        facts = await self.call(_memory)
         policy = str(facts.get("maxmemory_policy", ""))
         return policy if int(facts.get("maxmemory", 0)) and policy != "noeviction" else ""
 
@@ -185,6 +182,13 @@ class Batch:
 
     async def script(self, name: str, keys: Sequence[str], arguments: Iterable[Argument]) -> None:
         await self._scripts[name](keys=list(keys), args=list(arguments), client=self.redis)
+
+
+async def _memory(redis: Any) -> dict[str, Any]:
+    try:
+        return dict(await redis.info("memory"))
+    except exceptions.ResponseError:  # who may not ask, as at some services, may do all else
+        return {}
 
 
 async def _read_hashes(names: Sequence[str], batch: Batch) -> None:

@@ -481,10 +481,7 @@ class SessionStore:
 
     async def closed(self, session_id: str) -> tuple[int, str] | None:
         """Final history length and tenant of a session that lived for one answer, for a minute; None: not known."""
-        pool = pool_of(session_id)
-        if pool is None:
-            return None
-        key = PoolKeys(pool).closed(session_id)
+        key = PoolKeys(pool_of(session_id) or "").closed(session_id)
         found = await self._redis.call(lambda redis: redis.get(key))
         if not found:
             return None
