@@ -4,9 +4,10 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
 BUF    := proto/node_modules/.bin/buf
-# In dependency order; each is an installable distribution of its own.
-PARTS  := -e proto/python -e shared -e services/router -e 'services/worker[torch,mlx,bench,conformance]' \
-          -e models/nano -e 'sdks/python[bench,otel,tokenizer]' -e services/http_shim -e services/local
+# In dependency order; each is an installable distribution of its own. An extra of the worker wants the SDK, which pip finds
+# here only where it came first.
+PARTS  := -e proto/python -e shared -e services/router -e 'sdks/python[bench,otel,tokenizer]' \
+          -e 'services/worker[torch,mlx,bench,conformance]' -e models/nano -e services/http_shim -e services/local
 
 # Even where the environment forbids it: the tests start hundreds of processes, and each would compile what it imports.
 export PYTHONDONTWRITEBYTECODE :=
