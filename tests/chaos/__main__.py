@@ -86,6 +86,8 @@ def show(outcome: Outcome, console: Console) -> None:
         ("things were left at the end", outcome.leaks),
     ):
         console.print(f"{len(lines)} {title}")
+        if lines is outcome.excused:
+            console.print("".join(f"    {count:4d}  {kind}\n" for kind, count in outcome.excused_kinds.items()), end="")
         for line in lines[:_SHOWN]:
             console.print(f"    {line}", markup=False)
 

@@ -5,6 +5,7 @@ import itertools
 import math
 import random
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -46,6 +47,17 @@ class Plan:
     with_redis: bool
 
 
+# How a client is told that Redis has lost what its session was: it is gone, shorter than was acknowledged, or LOST.
+_OF_A_LOSS = (
+    kakeya.SessionNotFound,
+    kakeya.SessionClosed,
+    kakeya.HistoryLengthMismatch,
+    kakeya.WorkerLost,
+    kakeya.OperationStopped,
+    kakeya.BoundaryNotReachable,
+)
+
+
 @dataclass
 class Outcome:
     """What became of the sessions.
@@ -64,6 +76,11 @@ class Outcome:
     errors: list[str] = field(default_factory=list)
     excused: list[str] = field(default_factory=list)
     leaks: list[str] = field(default_factory=list)
+
+    @property
+    def excused_kinds(self) -> dict[str, int]:
+        """How many of them saw which error."""
+        return dict(Counter(line.split(": ")[1] for line in self.excused).most_common())
 
     @property
     def is_well(self) -> bool:
@@ -149,8 +166,8 @@ async def _converse(
             try:
                 heard = await hold(client, scripts[which], faults.on_fork)
             except kakeya.KakeyaError as error:
-                is_of_redis = faults.redis_is_to_blame or faults.may_have_lost(began)
-                is_excused = is_of_redis and not isinstance(error, kakeya.Internal)
+                is_of_loss = faults.may_have_lost(began) and isinstance(error, _OF_A_LOSS)
+                is_excused = is_of_loss or (faults.redis_is_to_blame and not isinstance(error, kakeya.Internal))
                 seen = outcome.excused if is_excused else outcome.errors
                 seen.append(f"session {number}: {type(error).__name__}: {error}")
                 await asyncio.sleep(0.2)
