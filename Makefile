@@ -88,7 +88,7 @@ test-parts: install ## install each part alone in an environment of its own and 
 test-compose: install ## what needs a Docker engine: images, a conversation through compose, Redis in a container
 	$(BIN)/python -m pytest -m compose --timeout 1200
 	@if docker info >/dev/null 2>&1; then \
-	  KAKEYA_TEST_REDIS=container $(BIN)/python -m pytest tests/unit/router/test_append.py tests/integration/test_conversation.py; \
+	  KAKEYA_TEST_REDIS=container $(BIN)/python -m pytest tests/unit/router/operations/test_append.py tests/integration/test_conversation.py; \
 	else echo 'no Docker engine answers: the tests with Redis in a container are left out'; fi
 
 test-heavy: install ## longer proofs: sessions used and abandoned at random, the model's floors, the demo (JOBS=N, HEAVY_FLAGS='-k ...')

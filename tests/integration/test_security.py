@@ -12,7 +12,7 @@ import pytest
 from google.protobuf.message import Message
 
 import kakeya
-from kakeya_router.credentials import Kind, id_of, mint
+from kakeya_router.store.access.credentials import Kind, id_of, mint
 from kakeya_router.store.keys import new_session_id
 from kakeya_stubs.admin.v1 import admin_pb2, admin_pb2_grpc
 from kakeya_stubs.v1 import runtime_pb2, runtime_pb2_grpc

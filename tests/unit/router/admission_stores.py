@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from kakeya_router.store.connection import RedisConnection
+from kakeya_router.store.fleet.worker_store import WorkerStore
 from kakeya_router.store.keys import PoolKeys
-from kakeya_router.store.limits import UNLIMITED, Limits
-from kakeya_router.store.queue_store import Entry, Place, QueueStore
 from kakeya_router.store.records import UNSET, SessionRecord, State, WorkerRecord
-from kakeya_router.store.session_changes import Cause
-from kakeya_router.store.session_replies import Reply
-from kakeya_router.store.session_store import SessionStore
-from kakeya_router.store.worker_store import WorkerStore
+from kakeya_router.store.sessions.limits import UNLIMITED, Limits
+from kakeya_router.store.sessions.queue_store import Entry, Place, QueueStore
+from kakeya_router.store.sessions.session_changes import Cause
+from kakeya_router.store.sessions.session_replies import Reply
+from kakeya_router.store.sessions.session_store import SessionStore
 
 KEYS = PoolKeys("p")
 LANE_BYTES = 100

@@ -7,21 +7,22 @@ from dataclasses import replace
 import pytest
 import structlog
 
-from kakeya_router import placement
-from kakeya_router.call_gate import CallGate
-from kakeya_router.detached_tasks import DetachedTasks
-from kakeya_router.operations import _client_is_gone
+from kakeya_router.api.call_gate import CallGate
+from kakeya_router.operations.operations import _client_is_gone
 from kakeya_router.program import Router, _reachable
 from kakeya_router.settings import RouterSettings
-from kakeya_router.store import persistence, token_ranges
+from kakeya_router.store import persistence
 from kakeya_router.store.keys import PoolKeys, new_session_id, pool_of
 from kakeya_router.store.records import Overflow, SessionRecord, State
-from kakeya_router.worker_client import RunningCall
+from kakeya_router.store.sessions import token_ranges
+from kakeya_router.tasks import DetachedTasks
+from kakeya_router.workers import placement
+from kakeya_router.workers.worker_client import RunningCall
 from kakeya_shared import plugins
 from kakeya_shared.errors import Draining, NoCapacity, StoreUnavailable
 from kakeya_shared.service_process import StartError
 from kakeya_stubs.worker.v1.verifier_pb2 import TokenRange
-from tests.unit.router.test_scripts import SESSION, WORKER
+from tests.unit.router.store.test_scripts import SESSION, WORKER
 
 WORKERS = [
     replace(WORKER, worker_id="c", reserved_bytes=0),

@@ -7,13 +7,13 @@ from typing import Any
 import grpc
 import pytest
 
-from kakeya_router import callers
-from kakeya_router.call_gate import CallGate
-from kakeya_router.callers import Caller
+from kakeya_router.access import callers
+from kakeya_router.access.callers import Caller
+from kakeya_router.api.call_gate import CallGate
 from kakeya_router.program import Router
 from kakeya_router.settings import RouterSettings
-from kakeya_router.worker_client import RunningCall, WorkerUnreachable
-from kakeya_router.worker_clients import WorkerClients
+from kakeya_router.workers.worker_client import RunningCall, WorkerUnreachable
+from kakeya_router.workers.worker_clients import WorkerClients
 from kakeya_shared import error_details
 from kakeya_shared.errors import InvalidField, OperationRunning, TooManyCalls
 from kakeya_shared.service_process import StartError

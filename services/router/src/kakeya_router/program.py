@@ -8,10 +8,10 @@ from typing import Self
 
 import structlog
 
-from kakeya_router import admin_service, registry_service, runtime_service
-from kakeya_router.parts import Parts
+from kakeya_router.api import admin_service, registry_service, runtime_service
+from kakeya_router.health import StoreWatch
 from kakeya_router.settings import RouterSettings
-from kakeya_router.store_watch import StoreWatch
+from kakeya_router.wiring import Parts
 from kakeya_shared.addresses import HostPort
 from kakeya_shared.errors import StoreUnavailable
 from kakeya_shared.rpc_server import BindError, RpcServer

@@ -16,7 +16,7 @@ from redis.backoff import NoBackoff
 from redis.client import NEVER_DECODE
 from redis.commands.core import AsyncScript
 
-from kakeya_router.detached_tasks import DetachedTasks
+from kakeya_router.tasks import DetachedTasks
 from kakeya_shared.disk_room import shortage
 from kakeya_shared.errors import StoreUnavailable
 from kakeya_shared.redis_url import TIMEOUT_SECONDS

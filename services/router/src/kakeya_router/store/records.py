@@ -5,8 +5,8 @@ from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from typing import Any, Self
 
-from kakeya_router.store import token_ranges
 from kakeya_router.store.keys import PoolKeys
+from kakeya_router.store.sessions import token_ranges
 
 UNSET = -1
 """Of a number that the client left to the worker."""

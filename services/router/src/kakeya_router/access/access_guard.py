@@ -1,0 +1,71 @@
+"""Stands before every call: what each service asks of its callers, and who the caller then is."""
+
+from collections.abc import Mapping
+from typing import Final
+
+import structlog
+
+from kakeya_router.access import audit, callers, join_permits
+from kakeya_router.access.authentication import Authenticator
+from kakeya_router.access.callers import ANYBODY, Caller, Scope
+from kakeya_shared.errors import KakeyaError, PermissionDenied
+from kakeya_shared.tracing import Metadata
+from kakeya_stubs.admin.v1 import admin_pb2
+from kakeya_stubs.v1 import runtime_pb2
+from kakeya_stubs.worker.v1 import registry_pb2
+
+_ADMIN = admin_pb2.DESCRIPTOR.services_by_name["AdminService"].full_name
+_REGISTRY = registry_pb2.DESCRIPTOR.services_by_name["RegistryService"].full_name
+_RUNTIME = runtime_pb2.DESCRIPTOR.services_by_name["RuntimeService"].full_name
+
+_SCOPES: Final = {_RUNTIME: Scope.SESSIONS, _ADMIN: Scope.ADMIN}
+"""What a key must be good for, by service."""
+
+_JOINING: Final = frozenset({_REGISTRY})
+"""Services that ask for a join token."""
+
+
+class AccessGuard:
+    """A `rpc_boundary.Guard`: lets in who shows the right secret. What no table names is open to nobody."""
+
+    def __init__(self, authenticator: Authenticator) -> None:
+        self._authenticator = authenticator
+
+    async def __call__(self, method: str, metadata: Metadata) -> Mapping[str, str]:
+        """Makes the caller, or the permit, that of the running call; returns its name, for spans.
+
+        Raises:
+            Unauthenticated: no key or token, or none that is good.
+            PermissionDenied: a good one, and not for this service.
+            StoreUnavailable
+        """
+        service = method.removeprefix("/").partition("/")[0]
+        if service in _JOINING:
+            names = await self._let_worker_in(metadata)
+        elif service in _SCOPES:
+            names = await self._let_caller_in(method, _SCOPES[service], metadata)
+        else:
+            raise PermissionDenied("nobody may call this service here")
+        structlog.contextvars.bind_contextvars(**names)
+        return names
+
+    async def _let_worker_in(self, metadata: Metadata) -> Mapping[str, str]:
+        permit = await self._authenticator.token(metadata)
+        join_permits.enter(permit)
+        return {"token_id": permit.token_id}
+
+    async def _let_caller_in(self, method: str, scope: Scope, metadata: Metadata) -> Mapping[str, str]:
+        caller = ANYBODY
+        try:
+            caller, scopes = await self._authenticator.key(metadata)
+            if scope not in scopes:
+                raise PermissionDenied(f"this key has not the scope {scope.value}")
+        except KakeyaError as error:
+            if scope is Scope.ADMIN:
+                audit.refused(caller, method, error)
+            raise
+        callers.enter(await self._with_quota(caller) if scope is Scope.SESSIONS else caller)
+        return {"tenant": caller.tenant, "key_id": caller.key_id}
+
+    async def _with_quota(self, caller: Caller) -> Caller:
+        return Caller(caller.tenant, caller.key_id, await self._authenticator.quota(caller.tenant))

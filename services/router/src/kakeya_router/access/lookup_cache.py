@@ -1,0 +1,87 @@
+"""Answers of the store, kept for a moment: what each call asks for is looked up about once a second.
+
+Whoever guesses can neither fill the memory nor keep Redis busy: both kinds of answers are bounded in number, a name has
+one look-up at a time, and only a few names at once that were not known before.
+"""
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
+from typing import Generic, NamedTuple, TypeVar
+
+from kakeya_router.tasks import DetachedTasks
+
+V = TypeVar("V")
+
+# What has changed is seen within a second, the look-up itself included.
+MAX_AGE_SECONDS = 0.8
+# A hundred bytes to a KB each.
+_MAX_ENTRIES = 4096
+# Of the 64 connections to Redis.
+_MAX_STRANGERS = 8
+
+
+class _Entry(NamedTuple, Generic[V]):
+    value: V | None
+    until: float
+
+
+class LookupCache(Generic[V]):
+    """Remembers what `look_up` answered, None as well; errors are not kept.
+
+    Args:
+        look_up: from a name to what the store knows of it.
+        clock: in seconds.
+    """
+
+    def __init__(
+        self,
+        look_up: Callable[[str], Awaitable[V | None]],
+        *,
+        max_age_seconds: float = MAX_AGE_SECONDS,
+        max_entries: int = _MAX_ENTRIES,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._look_up = look_up
+        self._max_age_seconds = max_age_seconds
+        self._max_entries = max_entries
+        self._clock = clock
+        # Apart, so that guesses displace each other and nobody who is known.
+        self._known: OrderedDict[str, _Entry[V]] = OrderedDict()
+        self._unknown: OrderedDict[str, _Entry[V]] = OrderedDict()
+        self._flights: dict[str, asyncio.Task[V | None]] = {}
+        self._strangers = asyncio.Semaphore(_MAX_STRANGERS)
+        self._tasks = DetachedTasks()
+
+    async def get(self, name: str) -> V | None:
+        """The answer, at most `max_age_seconds` old; raises as `look_up`."""
+        entry = self._known.get(name) or self._unknown.get(name)
+        if entry is not None and self._clock() < entry.until:
+            return entry.value
+        flight = self._flights.get(name)
+        if flight is None:
+            flight = self._flights[name] = self._tasks.start(self._fetch(name))
+            flight.add_done_callback(lambda done: self._landed(name, done))
+        return await asyncio.shield(flight)
+
+    async def _fetch(self, name: str) -> V | None:
+        async with nullcontext() if name in self._known else self._strangers:
+            begun = self._clock()
+            value = await self._look_up(name)
+        self._remember(name, _Entry(value, begun + self._max_age_seconds))
+        return value
+
+    def _landed(self, name: str, flight: asyncio.Task[V | None]) -> None:
+        del self._flights[name]
+        if not flight.cancelled():
+            flight.exception()  # whoever waited has it; when all of them are gone, nobody needs it
+
+    def _remember(self, name: str, entry: _Entry[V]) -> None:
+        shelf, other = (self._unknown, self._known) if entry.value is None else (self._known, self._unknown)
+        other.pop(name, None)
+        shelf[name] = entry
+        shelf.move_to_end(name)
+        if len(shelf) > self._max_entries:
+            shelf.popitem(last=False)

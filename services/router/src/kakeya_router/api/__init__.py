@@ -1,0 +1,1 @@
+"""The three services of the wire, in terms of sessions and operations."""

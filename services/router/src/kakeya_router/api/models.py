@@ -1,0 +1,39 @@
+"""Which models are served: what clients may ask for before they open a session."""
+
+from collections.abc import Sequence
+
+from kakeya_router.store.fleet.worker_store import WorkerStore
+from kakeya_router.store.records import WorkerRecord
+from kakeya_stubs.v1 import runtime_pb2 as api
+
+
+class Models:
+    """Reads them off the workers that have joined.
+
+    Args:
+        default_model: for sessions that name none; empty: the only one that is served.
+    """
+
+    def __init__(self, workers: WorkerStore, default_model: str) -> None:
+        self._workers = workers
+        self._default_model = default_model
+
+    async def served(self) -> list[api.Model]:
+        """One for each name, by name. Raises StoreUnavailable."""
+        workers = await self._workers.all_workers()
+        names = sorted({worker.model for worker in workers})
+        default = self._default_model or (names[0] if len(names) == 1 else "")
+        return [_model(name, [w for w in workers if w.model == name], is_default=name == default) for name in names]
+
+
+def _model(name: str, workers: Sequence[WorkerRecord], *, is_default: bool) -> api.Model:
+    digests = {worker.tokenizer_digest for worker in workers}
+    return api.Model(
+        name=name,
+        lane_token_count=max(worker.sink + worker.window for worker in workers),
+        # Of workers that should agree and do not, the ids that all of them know: CreateSession goes by it, too.
+        vocab_size=min(worker.vocab_size for worker in workers),
+        is_default=is_default,
+        # A session may come to any of them: a client's tokenizer must be that of all.
+        tokenizer_digest=digests.pop() if len(digests) == 1 else "",
+    )

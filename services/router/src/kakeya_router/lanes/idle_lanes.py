@@ -1,0 +1,102 @@
+"""Lanes of idle sessions, for those who wait: `--admission close-idle` and `evict-idle`."""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping
+from contextlib import aclosing
+
+import structlog
+
+from kakeya_router.lanes.closing import Closing
+from kakeya_router.lanes.parking import Parking
+from kakeya_router.store.records import SessionRecord
+from kakeya_router.store.sessions.session_changes import Cause
+from kakeya_router.store.sessions.session_lists import TenantUsage
+from kakeya_router.store.sessions.session_store import SessionStore
+from kakeya_router.tasks import DetachedTasks
+
+_BATCH = 128
+
+_log = structlog.get_logger()
+
+
+class IdleLanes:
+    """Closes sessions that nobody uses, or parks them.
+
+    Args:
+        idle_seconds: how long a session must have been idle.
+        parking: parks them; None: they are closed.
+    """
+
+    def __init__(
+        self,
+        store: SessionStore,
+        closing: Closing,
+        tasks: DetachedTasks,
+        *,
+        idle_seconds: float,
+        parking: Parking | None = None,
+    ) -> None:
+        self._store = store
+        self._closing = closing
+        self._parking = parking
+        self._tasks = tasks
+        self._idle_ms = round(idle_seconds * 1000)
+
+    async def make_room(self, tenant: str, turns: Mapping[str, Collection[str]], *, spared: str = "") -> bool:
+        """Frees the lane of the session that has been idle for longest and may go; whether there was one.
+
+        It is the tenant's own, or of a tenant that holds two lanes more at least: nobody takes from who then has less.
+
+        Args:
+            tenant: wants a lane.
+            turns: the workers on which one would help, by pool.
+            spared: id of a session that must stay.
+        """
+        async with aclosing(self._longest_idle(tenant, turns, spared)) as found:
+            async for record in found:
+                if await self._tasks.complete(self._frees(record, tenant)):
+                    return True
+        return False
+
+    async def _frees(self, record: SessionRecord, tenant: str) -> bool:
+        if self._parking is None:
+            closed = await self._closing.close(record, Cause.IDLE, idle_ms=self._idle_ms, wanted_by=tenant)
+            is_free, what = closed is not None, "closed"
+        else:
+            reply = await self._parking.park(record, idle_ms=self._idle_ms, wanted_by=tenant)
+            is_free, what = reply.outcome == "parked", "parked"
+        if is_free:
+            _log.info(f"idle session {what} for its lane", session_id=record.session_id, wanted_by=tenant)
+        return is_free
+
+    async def _longest_idle(
+        self, tenant: str, turns: Mapping[str, Collection[str]], spared: str
+    ) -> AsyncGenerator[SessionRecord, None]:
+        """Of those that may go in all pools, the longest idle first."""
+        pools = [self._movable(pool, worker_ids, tenant, spared) for pool, worker_ids in turns.items()]
+        firsts = [(first, pool) for pool in pools if (first := await anext(pool, None)) is not None]
+        while firsts:
+            oldest, pool = min(firsts, key=lambda each: each[0].idle_since_ms)
+            yield oldest
+            firsts.remove((oldest, pool))
+            if (following := await anext(pool, None)) is not None:
+                firsts.append((following, pool))
+
+    async def _movable(
+        self, pool: str, worker_ids: Collection[str], tenant: str, spared: str
+    ) -> AsyncIterator[SessionRecord]:
+        """Of those that may go in a pool, the longest idle first."""
+        usage = await self._store.lists.usage(pool)
+        held = usage.get(tenant, TenantUsage()).reserved_bytes
+        async for record in self._idle(pool):
+            owner = usage.get(record.tenant, TenantUsage())
+            gives_way = record.tenant == tenant or owner.reserved_bytes >= held + 2 * record.reserved_bytes
+            if record.session_id != spared and record.worker_id in worker_ids and gives_way:
+                yield record
+
+    async def _idle(self, pool: str) -> AsyncIterator[SessionRecord]:
+        """The longest idle first."""
+        start = 0
+        while records := await self._store.lists.idle(pool, self._idle_ms, start, _BATCH):
+            for record in records:
+                yield record
+            start += _BATCH

@@ -1,0 +1,179 @@
+"""Moves sessions from worker to worker, where these do not read each other's snapshots."""
+
+import time
+from collections.abc import Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from enum import Enum, auto
+
+import structlog
+
+from kakeya_router.lanes.lane_states import with_lane
+from kakeya_router.snapshots.snapshot_plan import StoredSnapshot
+from kakeya_router.snapshots.snapshotting import Snapshotting
+from kakeya_router.store.fleet.worker_store import WorkerStore
+from kakeya_router.store.records import SessionRecord, WorkerRecord
+from kakeya_router.store.sessions.session_store import SessionStore
+from kakeya_router.tasks import DetachedTasks
+from kakeya_router.workers import placement
+from kakeya_router.workers.placement import Placement
+from kakeya_router.workers.worker_client import LaneGone, WorkerError
+from kakeya_router.workers.worker_clients import WorkerClients
+from kakeya_shared.errors import KakeyaError, StoreUnavailable
+
+_log = structlog.get_logger()
+
+_TRANSFER_SECONDS = 60.0
+# It is sent, written, and the script follows.
+_OFFER_SECONDS = 2 * _TRANSFER_SECONDS + 10.0
+_PAUSE_SECONDS = 5.0
+
+
+class Move(Enum):
+    """What became of a try to move a session."""
+
+    MOVED = auto()
+    KEPT = auto()
+    """It is where it was, and to be tried again: somebody uses or moves it, or it can go nowhere else now."""
+    NOWHERE = auto()
+    """It is not worth it, or no worker takes it; if it is parked, it can be had again."""
+
+
+class Moving:
+    """Moves sessions on which no operation runs, and those with one that their worker does not begin any more.
+
+    It holds no idle one meanwhile: the lane on the other worker is opened beside the one that the session has, and one
+    script exchanges the two if nothing has happened since. What is sent goes through the router, since workers need not
+    reach each other.
+    """
+
+    def __init__(
+        self,
+        store: SessionStore,
+        worker_store: WorkerStore,
+        workers: WorkerClients,
+        placement: Placement,
+        snapshotting: Snapshotting,
+        tasks: DetachedTasks,
+    ) -> None:
+        self._store = store
+        self._worker_store = worker_store
+        self._workers = workers
+        self._placement = placement
+        self._snapshotting = snapshotting
+        self._tasks = tasks
+        self._paused_until: dict[str, float] = {}  # by session
+
+    async def move(self, record: SessionRecord) -> Move:
+        """Gives the session a lane on another worker; raises StoreUnavailable."""
+        others = await self._others(record)
+        if not others:
+            return Move.NOWHERE
+        if self._paused_until.get(record.session_id, 0.0) > time.monotonic():
+            return Move.KEPT
+        outcome = await self._to_first(others, record)
+        if isinstance(outcome, SessionRecord):
+            return Move.MOVED
+        # Parked, it could be had again from its journal only: nobody else reads its snapshots.
+        return Move.KEPT if record.journal_start else outcome
+
+    async def carry(self, record: SessionRecord, claim: str) -> SessionRecord | None:
+        """Gives a session a lane on another worker while an operation has it, which its own worker has not begun.
+
+        Args:
+            claim: of the operation.
+
+        Returns:
+            None: it is where it was.
+
+        Raises:
+            StoreUnavailable
+        """
+        outcome = await self._to_first(await self._others(record), record, claim)
+        return outcome if isinstance(outcome, SessionRecord) else None
+
+    async def _to_first(
+        self, workers: Sequence[WorkerRecord], record: SessionRecord, claim: str = ""
+    ) -> SessionRecord | Move:
+        """Where the session is then, on the first of the workers that takes it; else KEPT or NOWHERE."""
+        for worker in placement.order_for(record.fingerprint, self._placement, workers):
+            try:
+                moved = await self._tasks.complete(self._move_to(worker, record, claim))
+            except StoreUnavailable:
+                raise
+            except (WorkerError, KakeyaError) as error:
+                _log.info("a session was not moved", session_id=record.session_id, error=repr(error))
+                self._pause(record.session_id)
+            else:
+                return moved or Move.KEPT
+        return Move.NOWHERE
+
+    async def _others(self, record: SessionRecord) -> Sequence[WorkerRecord]:
+        """Workers that could hold it and do not read its snapshots; none where one does: to park it costs less."""
+        workers = await self._worker_store.workers(record.pool)
+        left = next((worker for worker in workers if worker.incarnation == record.incarnation), None)
+        others = [
+            worker for worker in workers if worker is not left and record.may_be_on(worker) and not worker.draining
+        ]
+        if left is None or any(left.snapshot_store and other.snapshot_store == left.snapshot_store for other in others):
+            return ()
+        return others
+
+    def _pause(self, session_id: str) -> None:
+        """What was refused is copied again only after a while."""
+        now = time.monotonic()
+        self._paused_until = {each: until for each, until in self._paused_until.items() if until > now}
+        self._paused_until[session_id] = now + _PAUSE_SECONDS
+
+    async def _move_to(self, worker: WorkerRecord, record: SessionRecord, claim: str) -> SessionRecord | None:
+        """Where it is then, None: where it was; raises WorkerError or KakeyaError: this worker has not taken it."""
+        offer = await self._store.offer_lane(record, _OFFER_SECONDS, claim)
+        if offer.outcome != "offered":
+            return None
+        there = replace(record.on(worker), epoch=int(offer.rest[0]))
+        try:
+            moved = await self._exchange(record, there, worker, claim)
+        except StoreUnavailable:
+            raise  # nobody knows which of the two lanes it has; the other one will be an orphan
+        except (WorkerError, KakeyaError):
+            await self._withdraw(record, there)
+            raise
+        if moved is None:
+            await self._withdraw(record, there)
+            return None
+        await self._workers.close_lane(record)
+        self._tasks.start(self._snapshotting.tidy(record))
+        self._snapshotting.consider(moved, moved.journal_length, is_turn=True)
+        _log.info("session moved", session_id=record.session_id, worker_id=moved.worker_id, left=record.worker_id)
+        return moved
+
+    async def _withdraw(self, record: SessionRecord, there: SessionRecord) -> None:
+        await self._workers.close_lane(there)
+        await self._store.withdraw_lane(record, there.epoch)
+
+    async def _exchange(
+        self, record: SessionRecord, there: SessionRecord, worker: WorkerRecord, claim: str
+    ) -> SessionRecord | None:
+        async with aclosing(self._workers.at(record.address).read_lane(record, _TRANSFER_SECONDS)) as parts:
+            lane = await self._workers.at(there.address).write_lane(there, parts, _TRANSFER_SECONDS)
+        digest = record.digest_at(lane.history_length)
+        if digest is not None and lane.HasField("history_digest") and digest != lane.history_digest:
+            raise LaneGone("the lane holds another history than its session")
+        there = with_lane(there, lane)
+        new = await self._written(there, worker)
+        reply = await self._store.move(record, there, claim, (new,) if new else (), worker.snapshot_store)
+        if reply.record is None and new is not None:
+            await self._snapshotting.delete([new.name], [worker])
+        return reply.record
+
+    async def _written(self, there: SessionRecord, worker: WorkerRecord) -> StoredSnapshot | None:
+        """What the lane on the other worker holds, in its store, where the journal has not all of it: what the session
+        has of snapshots may go with the worker that it leaves. None: there is none, and it is moved nevertheless.
+        """
+        if not there.journal_start or not there.snapshots_at(worker):
+            return None
+        try:
+            return await self._snapshotting.write(there, 0)
+        except (WorkerError, KakeyaError) as error:
+            _log.info("no snapshot of a session that moves", session_id=there.session_id, error=repr(error))
+            return None

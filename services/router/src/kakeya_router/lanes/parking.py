@@ -1,0 +1,98 @@
+"""Takes sessions off their lanes, so that others can have these; the next call of one gives it a lane again."""
+
+import asyncio
+import time
+
+import structlog
+
+from kakeya_router.snapshots.snapshotting import Snapshotting
+from kakeya_router.store.records import SessionRecord
+from kakeya_router.store.sessions.session_replies import Reply
+from kakeya_router.store.sessions.session_store import SessionStore
+from kakeya_router.tasks import DetachedTasks
+from kakeya_router.workers.fleet import Fleet
+from kakeya_router.workers.worker_client import WorkerError
+from kakeya_router.workers.worker_clients import WorkerClients
+from kakeya_shared.errors import KakeyaError, SnapshotStoreUnavailable, StoreUnavailable
+
+_log = structlog.get_logger()
+
+# Somebody waits for the lane.
+_WRITE_SECONDS = 5.0
+# A store that does not work is not tried for each session of a worker.
+_MISTRUST_SECONDS = 1.0
+
+
+class Parking:
+    """Parks sessions on which no operation runs.
+
+    It holds none of them meanwhile: a call that comes while a snapshot is written wins, and a session that is taken in
+    one step can be called at any time.
+
+    Args:
+        parked_seconds: how long a session without a lane is kept.
+    """
+
+    def __init__(
+        self,
+        store: SessionStore,
+        workers: WorkerClients,
+        fleet: Fleet,
+        snapshotting: Snapshotting,
+        tasks: DetachedTasks,
+        *,
+        parked_seconds: float,
+    ) -> None:
+        self._store = store
+        self._workers = workers
+        self._fleet = fleet
+        self._snapshotting = snapshotting
+        self._tasks = tasks
+        self._parked_ms = round(parked_seconds * 1000)
+        self._mistrusted_until: dict[str, float] = {}  # stores, by incarnation
+
+    async def park(self, record: SessionRecord, *, idle_ms: int | None = None, wanted_by: str = "") -> Reply:
+        """Writes what a session has gained since its last snapshot, takes it off its lane, and has that closed.
+
+        Args:
+            idle_ms: only if it has been idle for so long, and gives way to the tenant that wants its lane.
+
+        Returns:
+            The answer of lua/park_session.lua.
+
+        Raises:
+            StoreUnavailable
+        """
+        is_written = record.holds_lane and await self._write(record)
+        reply = await self._store.park(
+            record, self._parked_ms, by_journal=not is_written, idle_ms=idle_ms, wanted_by=wanted_by
+        )
+        if reply.outcome == "parked":
+            await self._workers.close_lane(record)
+        return reply
+
+    async def _write(self, record: SessionRecord) -> bool:
+        """Whether the snapshot store works. What it has not of the session, since that was used, the journal has."""
+        if not record.journal_length:
+            return False  # there is nothing to write
+        if self._fleet.worker(record.incarnation) is None:
+            await self._fleet.look()  # it has joined just now, or is gone
+        worker = self._fleet.worker(record.incarnation)
+        if worker is None or not record.snapshots_at(worker):
+            return False
+        if time.monotonic() < self._mistrusted_until.get(record.incarnation, 0.0):
+            return False
+        try:
+            async with asyncio.timeout(_WRITE_SECONDS):
+                # What is late is written all the same, so that no file is left of which nobody knows.
+                await self._tasks.complete(self._snapshotting.write_now(record, worker))
+        except StoreUnavailable:
+            raise
+        except (WorkerError, KakeyaError, TimeoutError) as error:
+            _log.info("no snapshot before parking", session_id=record.session_id, error=repr(error))
+            if isinstance(error, TimeoutError):
+                self._mistrusted_until[record.incarnation] = time.monotonic() + 2 * _WRITE_SECONDS
+            elif isinstance(error, SnapshotStoreUnavailable):
+                self._mistrusted_until[record.incarnation] = time.monotonic() + _MISTRUST_SECONDS
+            return False
+        return True

@@ -1,0 +1,137 @@
+"""What a CreateSession asks for, and for whom."""
+
+import hashlib
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+
+from kakeya_router.access.callers import Caller
+from kakeya_router.snapshots import past
+from kakeya_router.store.keys import new_session_id
+from kakeya_router.store.records import UNSET, Overflow, SessionRecord, State, WorkerRecord
+from kakeya_router.store.sessions.limits import Limits
+from kakeya_stubs.v1 import runtime_pb2
+from kakeya_stubs.v1.runtime_pb2 import CreateSessionRequest
+
+OVERFLOW = {
+    runtime_pb2.OVERFLOW_POLICY_UNSPECIFIED: Overflow.EVICT,
+    runtime_pb2.OVERFLOW_POLICY_EVICT: Overflow.EVICT,
+    runtime_pb2.OVERFLOW_POLICY_REFUSE: Overflow.REFUSE,
+}
+
+
+def digest(request: CreateSessionRequest) -> str:
+    """Equal for equal requests."""
+    return hashlib.sha256(request.SerializeToString(deterministic=True)).hexdigest()
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """A session that is wanted.
+
+    Attributes:
+        model: the one that serves it.
+        pools: all whose workers serve it.
+        ttl_seconds: as asked for, or the router's default.
+        limits: quotas of the caller.
+        source: the session that it branches off from; None: it begins empty.
+        earlier: the length at which it does, where that needs only the source's history; None: at its end, from lane to
+            lane.
+    """
+
+    request: CreateSessionRequest
+    caller: Caller
+    model: str
+    pools: Collection[str]
+    ttl_seconds: int
+    limits: Limits
+    source: SessionRecord | None = None
+    earlier: int | None = None
+
+    def fits(self, worker: WorkerRecord) -> bool:
+        """Whether the worker, if it has room, may take the session."""
+        return self.incarnation in ("", worker.incarnation) and self.is_served_by(worker)
+
+    def is_served_by(self, worker: WorkerRecord) -> bool:
+        """Whether it may at least once the source, where that has to be on the same worker, is there."""
+        if self.source is not None and worker.pool != self.source.pool:
+            return False
+        return (
+            worker.model == self.model
+            and (self.fingerprint == "" or worker.continues(self.fingerprint, self.model_digest))
+            and self.snapshot_store in ("", worker.snapshot_store)
+        )
+
+    @property
+    def incarnation(self) -> str:
+        """The only one that can take it; empty: others may."""
+        return self.source.incarnation if self.source is not None and self.earlier is None else ""
+
+    @property
+    def fingerprint(self) -> str:
+        """Of the workers that can take it; empty: any."""
+        return self.request.fingerprint if self.source is None else self.source.fingerprint
+
+    @property
+    def inexact_resume(self) -> bool:
+        """A fork's history may be of several fingerprints where its source's may be."""
+        return self.request.inexact_resume or (self.source is not None and self.source.inexact_resume)
+
+    @property
+    def model_digest(self) -> str:
+        """Of the model whose workers can take it whatever their fingerprint; empty: none."""
+        if self.source is None or self.request.fingerprint or not self.inexact_resume:
+            return ""
+        return self.source.model_digest
+
+    @property
+    def snapshot_store(self) -> str:
+        """The one that its worker has to read; empty: none."""
+        if self.source is None or self.earlier is None:
+            return ""
+        return past.needed_store(self.source, self.earlier)
+
+    def record(self, worker: WorkerRecord) -> SessionRecord:
+        """Of the new session on this worker."""
+        record = self._record(worker)
+        source = self.source
+        if source is None:
+            return record
+        return replace(
+            record,
+            sink=source.sink,
+            window=source.window,
+            on_overflow=source.on_overflow,
+            eos=record.eos or source.eos,
+            exact=source.exact and source.fingerprint == worker.fingerprint,
+        )
+
+    def _record(self, worker: WorkerRecord) -> SessionRecord:
+        request = self.request
+        return SessionRecord(
+            session_id=new_session_id(worker.pool),
+            pool=worker.pool,
+            state=State.OPENING,
+            model=worker.model,
+            worker_id=worker.worker_id,
+            incarnation=worker.incarnation,
+            address=worker.address,
+            epoch=1,
+            sink=request.sink if request.HasField("sink") else UNSET,
+            window=request.window if request.HasField("window") else UNSET,
+            pin=request.pin if request.HasField("pin") else UNSET,
+            on_overflow=OVERFLOW[request.on_overflow],
+            exact=worker.exact,
+            fingerprint=worker.fingerprint,
+            model_digest=worker.model_digest,
+            inexact_resume=self.inexact_resume,
+            ephemeral=request.ephemeral,
+            vocab_size=worker.vocab_size,
+            tenant=self.caller.tenant,
+            key_id=self.caller.key_id,
+            reserved_bytes=worker.lane_bytes,
+            ttl_ms=self.ttl_seconds * 1000,
+            label=request.client_label,
+            eos=",".join(map(str, request.eos_token_ids)),
+            request_id=request.request_id,
+            request_digest=digest(request),
+        )

@@ -1,0 +1,1 @@
+"""A session as a whole: created, forked, rewound, parked, drained, reaped."""

@@ -1,0 +1,73 @@
+"""Parking a session because somebody asks for it: its client, or a worker that is being emptied."""
+
+from dataclasses import dataclass
+
+import structlog
+
+from kakeya_router.contract import refusals
+from kakeya_router.lanes.parking import Parking
+from kakeya_router.operations.operations import Operations, refusal
+from kakeya_router.store.records import SessionRecord
+from kakeya_router.store.sessions.session_changes import Intent
+from kakeya_router.store.sessions.session_store import SessionStore
+from kakeya_router.tasks import DetachedTasks
+
+_INTENT = Intent("park", {}, is_charged=False)
+
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Parked:
+    """A session without a lane; `freed_bytes` are those of the lane that it had until now."""
+
+    history_length: int
+    freed_bytes: int
+
+
+class ParkRequests:
+    """Parks sessions, and says why one cannot be parked."""
+
+    def __init__(self, store: SessionStore, operations: Operations, parking: Parking, tasks: DetachedTasks) -> None:
+        self._store = store
+        self._operations = operations
+        self._parking = parking
+        self._tasks = tasks
+
+    async def park(self, record: SessionRecord, *, only_off: str = "") -> Parked:
+        """Parks a session, also where the caller leaves meanwhile.
+
+        Args:
+            record: as it was read last.
+            only_off: an incarnation; a session that has left it since stays where it is now.
+
+        Raises:
+            SessionNotFound, WorkerLost, InvariantViolated: there is none any more.
+            OperationRunning: it is in use.
+            SnapshotStoreUnavailable: its history would not be kept; the session stays as it is.
+            StoreUnavailable
+        """
+        return await self._tasks.complete(self._park(record, only_off))
+
+    async def _park(self, record: SessionRecord, only_off: str) -> Parked:
+        reply = await self._parking.park(record)
+        while reply.outcome in ("left", "changed"):
+            if reply.outcome == "left":
+                async with self._operations.running(record, _INTENT):
+                    pass  # on the way in, what was left behind is ended
+            now = await self._store.get(record.session_id)
+            if now is None:
+                raise refusals.not_found()
+            if only_off and now.incarnation != only_off:
+                return Parked(max(now.history_length, now.journal_length), 0)
+            record = now
+            reply = await self._parking.park(record)
+        if reply.outcome == "unrecoverable":
+            raise refusals.cannot_park()
+        if reply.record is None or reply.outcome == "failed":
+            raise refusal(reply, reply.record or record)
+        before = reply.record
+        freed_bytes = before.reserved_bytes if reply.outcome == "parked" else 0
+        if freed_bytes:
+            _log.info("session parked", session_id=before.session_id, worker_id=before.worker_id)
+        return Parked(max(before.history_length, before.journal_length), freed_bytes)

@@ -1,0 +1,101 @@
+"""Lanes for sessions that begin as another one was at an earlier length."""
+
+from dataclasses import replace
+
+import structlog
+
+from kakeya_router.contract import refusals
+from kakeya_router.lanes import candidates
+from kakeya_router.lanes.resuming import RESTORE_SECONDS
+from kakeya_router.snapshots import past
+from kakeya_router.snapshots.past import Past
+from kakeya_router.store.records import SessionRecord
+from kakeya_router.store.sessions.packed_tokens import BYTES_PER_TOKEN
+from kakeya_router.store.sessions.session_store import SessionStore
+from kakeya_router.workers.worker_client import RunningCall
+from kakeya_router.workers.worker_clients import WorkerClients
+from kakeya_shared.errors import HistoryFull, SnapshotRefused, SnapshotStoreUnavailable
+from kakeya_shared.settings import LONGEST_APPEND_TOKENS
+from kakeya_stubs.worker.v1.verifier_pb2 import LaneState, OpenSessionResponse
+
+_log = structlog.get_logger()
+
+
+class PastLanes:
+    """Opens such lanes, without the lane of the other session, which may be busy, elsewhere or gone."""
+
+    def __init__(self, store: SessionStore, workers: WorkerClients) -> None:
+        self._store = store
+        self._workers = workers
+
+    async def read(self, source: SessionRecord, length: int) -> Past:
+        """What there is of a session at a length.
+
+        Raises:
+            SessionNotFound, WorkerLost: it is closed or lost by now.
+            BoundaryNotReachable: it was there, and is not any more.
+            StoreUnavailable
+        """
+        found = await self._store.past(source, length)
+        if found is None:
+            raise refusals.not_found()
+        record, journaled, digest = found
+        if not past.is_reachable(record, length):
+            raise past.not_reachable(record, length)
+        if len(journaled) < BYTES_PER_TOKEN * (length - record.journal_start):
+            raise refusals.lost()
+        return Past(record, length, journaled, digest)
+
+    async def open(
+        self, record: SessionRecord, begin: Past, snapshot_store: str, running: RunningCall
+    ) -> OpenSessionResponse:
+        """Opens the lane of a session with the newest chain of snapshots that is whole, and prefills what is journaled
+        after it.
+
+        Args:
+            snapshot_store: of the worker that the record is of.
+            running: the prefill, which takes as long as it takes.
+
+        Raises:
+            BoundaryNotReachable: no snapshot can be used, or not all of it fits a session that refuses to forget.
+            NoWorker: this worker cannot, and another one may.
+            WorkerError, KakeyaError
+        """
+        answer = await self._restored(record, begin, snapshot_store)
+        if answer is None:
+            raise past.not_reachable(begin.record, begin.length)
+        lane = await self._prefilled(record, begin, answer.lane, running)
+        return OpenSessionResponse(lane=lane, sink=answer.sink, window=answer.window)
+
+    async def _restored(self, record: SessionRecord, begin: Past, snapshot_store: str) -> OpenSessionResponse | None:
+        """A lane with the newest chain that is whole; None: there is none."""
+        client = self._workers.at(record.address)
+        is_damaged = False
+        for chain in begin.chains(snapshot_store):
+            try:
+                answer = await client.restore_session(record, [each.name for each in chain], RESTORE_SECONDS)
+            except (SnapshotRefused, SnapshotStoreUnavailable) as error:
+                is_damaged = True
+                _log.warning("a snapshot cannot be used", session_id=begin.record.session_id, error=error.message)
+                continue
+            if answer.lane.history_length != (chain[-1].length if chain else 0):
+                raise candidates.unreachable()  # what it holds is anybody's guess
+            if begin.continues(answer.lane):
+                return answer
+            is_damaged = True
+            _log.error("a snapshot and the journal do not make the history", session_id=begin.record.session_id)
+            await client.close_session(record, RESTORE_SECONDS)
+        if not is_damaged:
+            raise candidates.unreachable()
+        return None
+
+    async def _prefilled(self, record: SessionRecord, begin: Past, lane: LaneState, running: RunningCall) -> LaneState:
+        client = self._workers.at(record.address)
+        while (start := lane.history_length) < begin.length:
+            token_ids = begin.token_ids(start, min(begin.length, start + LONGEST_APPEND_TOKENS))
+            try:
+                answer = await client.append(replace(record, history_length=start), token_ids, running)
+            except HistoryFull as error:  # the last append of the source, which did not fit there either
+                raise past.not_reachable(begin.record, begin.length) from error
+            lane = answer.lane
+        return lane

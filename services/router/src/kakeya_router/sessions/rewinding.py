@@ -1,0 +1,142 @@
+"""Taking the last tokens of a history back: `RewindSession`."""
+
+from kakeya_router.contract import validation
+from kakeya_router.lanes import candidates
+from kakeya_router.lanes.lane_states import lane_state, with_lane
+from kakeya_router.operations.journal import Taken
+from kakeya_router.operations.lanes import Lanes
+from kakeya_router.operations.operation import Operation
+from kakeya_router.operations.operations import Operations
+from kakeya_router.snapshots import past, snapshot_plan
+from kakeya_router.snapshots.snapshot_plan import Snapshots
+from kakeya_router.snapshots.snapshotting import Snapshotting
+from kakeya_router.store.records import SessionRecord
+from kakeya_router.store.sessions.session_changes import Intent
+from kakeya_router.store.sessions.session_store import SessionStore
+from kakeya_router.tasks import DetachedTasks
+from kakeya_router.workers.fleet import Fleet
+from kakeya_router.workers.worker_client import LaneGone, WorkerError
+from kakeya_router.workers.worker_clients import WorkerClients
+from kakeya_shared.errors import BoundaryNotReachable, DeadlineExceeded, HistoryLengthMismatch, Internal, Unavailable
+from kakeya_stubs.worker.v1.verifier_pb2 import LaneState
+
+_INTENT = Intent("rewind", {}, is_charged=False)
+# One token is forwarded, after the step that runs.
+_REWIND_SECONDS = 10.0
+
+
+class Rewinding:
+    """Rewinds sessions: in their lanes while those have forgotten nothing, else with a snapshot from before and the
+    journal since.
+    """
+
+    def __init__(
+        self,
+        store: SessionStore,
+        workers: WorkerClients,
+        fleet: Fleet,
+        operations: Operations,
+        lanes: Lanes,
+        snapshotting: Snapshotting,
+        tasks: DetachedTasks,
+    ) -> None:
+        self._store = store
+        self._workers = workers
+        self._fleet = fleet
+        self._operations = operations
+        self._lanes = lanes
+        self._snapshotting = snapshotting
+        self._tasks = tasks
+
+    async def rewind(self, record: SessionRecord, length: int, expected_length: int | None) -> SessionRecord:
+        """Takes a history back to a length; returns the session as it is then.
+
+        Args:
+            expected_length: of the history before; None: whatever it is.
+
+        Raises:
+            HistoryLengthMismatch: it is neither that long nor as long as it is to be.
+            BoundaryNotReachable: it cannot be had there; says where it can.
+            NoWorker: its worker did not answer, and nothing has changed.
+            NoWorker, NoCapacity: the history was taken back, and nobody has a lane now: a repetition finds it done.
+            SnapshotStoreUnavailable: it could not be had again there if its worker were lost; nothing has changed.
+            as `Operations.running`
+        """
+        async with self._operations.running(record, _INTENT) as operation:
+            record = operation.record
+            if record.history_length == length:
+                return record
+            if expected_length is not None:
+                validation.check_history_length(expected_length, record.history_length)
+            if length > record.history_length:
+                raise past.not_reachable(record, length)
+            lane = await self._lanes.detached(operation, self._taken_back(operation, length))
+            await self._operations.finish(operation, lane)
+        return operation.record
+
+    async def _taken_back(self, operation: Operation, length: int) -> LaneState:
+        if self._fleet.worker(operation.record.incarnation) is None:
+            await self._fleet.look()  # it has joined just now, or is gone
+        if operation.record.num_dropped_tokens == 0 and await self._in_its_lane(operation, length):
+            return lane_state(operation.record)
+        operation.at_worker = True
+        parked = await self._committed(operation, length, None)
+        await self._lanes.leave(operation, parked)
+        return lane_state(operation.record)
+
+    async def _in_its_lane(self, operation: Operation, length: int) -> bool:
+        """Whether the lane could go back. It goes first: should nothing more come of it, the session is had again as it
+        was.
+        """
+        record = operation.record
+        if self._fleet.worker(record.incarnation) is None:
+            raise candidates.unreachable()
+        operation.at_worker = True
+        try:
+            lane = await self._workers.at(record.address).rewind(record, length, _REWIND_SECONDS)
+        except (
+            BoundaryNotReachable,
+            HistoryLengthMismatch,
+            LaneGone,
+        ):  # what it holds is forgotten, or another history
+            return False
+        except (WorkerError, DeadlineExceeded, Unavailable, Internal) as error:
+            raise candidates.unreachable() from error
+        operation.record = with_lane(await self._committed(operation, length, lane), lane)
+        return True
+
+    async def _committed(self, operation: Operation, length: int, lane: LaneState | None) -> SessionRecord:
+        """Has the store take the history back; returns the session as it is there then. None: its lane is given up."""
+        record, new = operation.record, None
+        worker = self._fleet.worker(record.incarnation)
+        while True:
+            before, store = snapshot_plan.parse(record.snapshots), record.snapshot_store
+            kept: Snapshots = tuple(each for each in before if each.length <= length)
+            inherited = tuple(each for each in snapshot_plan.parse(record.inherited) if each.length <= length)
+            read = self._fleet.readable(record)
+            if length and not past.is_reachable(read, length):
+                if lane is None:
+                    raise past.not_reachable(read, length)
+                if worker is not None and record.snapshots_at(worker):
+                    new = new or await self._snapshotting.write(record, 0)
+                    kept, store = (new,), worker.snapshot_store
+            reply = await self._store.rewind(
+                record,
+                operation.claim,
+                length,
+                kept,
+                store,
+                None if lane is None else lane.num_rewinds,
+                inherited,
+                None if lane is None or not lane.HasField("history_digest") else lane.history_digest,
+            )
+            if reply.record is None:
+                if worker is not None and new is not None:
+                    self._tasks.start(self._snapshotting.delete([new.name], [worker]))
+                raise Taken
+            if reply.outcome == "rewound":
+                break
+            record = reply.record
+        operation.journal.length = length
+        self._tasks.start(self._snapshotting.tidy(record))
+        return reply.record

@@ -1,0 +1,1 @@
+"""Workers, their ledgers and the list of routers in Redis."""

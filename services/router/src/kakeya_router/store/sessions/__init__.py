@@ -1,0 +1,1 @@
+"""Sessions, their operations and the queue in Redis."""

@@ -1,0 +1,168 @@
+"""The line of CreateSession calls that wait for a lane, one a pool, in Redis."""
+
+import json
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kakeya_router.store.connection import RedisConnection
+from kakeya_router.store.keys import PoolKeys
+from kakeya_router.store.sessions.limits import Limits
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Who stands in a line, and what it waits for.
+
+    Attributes:
+        waiter_id: unguessable, so that two routers never make the same.
+        model: that its workers serve.
+        fingerprint: of the workers that it can use; empty: any.
+        model_digest: of the model whose workers it can use whatever their fingerprint; empty: none.
+        incarnation: the only one that it can use; empty: any.
+        snapshot_store: the one that its worker has to read; empty: none.
+        refused: incarnations that cannot hold the session.
+        reserved_bytes: of the lane.
+        ticket: from an earlier time in this line; empty: at its end.
+    """
+
+    waiter_id: str
+    tenant: str
+    key_id: str
+    model: str
+    fingerprint: str
+    refused: Sequence[str]
+    reserved_bytes: int
+    ticket: str = ""
+    incarnation: str = ""
+    snapshot_store: str = ""
+    model_digest: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """Who is first in the line at a worker, and whether the worker has a free lane."""
+
+    worker_id: str
+    waiter_id: str
+    has_room: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """`outcome` of lua/enter_line.lua; then the ticket, or the quota's name and limit."""
+
+    outcome: str
+    ticket: str = ""
+    quota: str = ""
+    limit: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Renewal:
+    """Ids of waiters that have something to learn.
+
+    Attributes:
+        displaced: are not in the line any more, as their lease lapsed.
+        answered: their request was answered elsewhere.
+        evicted: made way for others in a full queue.
+    """
+
+    displaced: list[str]
+    answered: list[str]
+    evicted: list[str]
+
+
+class QueueStore:
+    """All methods raise StoreUnavailable.
+
+    Args:
+        lease_seconds: how long a waiter stays in the line without a renewal.
+        queue_length: how many may stand in the line of a pool.
+        grace_seconds: after an outage of Redis no waiter is removed for so long; its router could not renew it.
+    """
+
+    def __init__(
+        self, redis: RedisConnection, *, lease_seconds: float, queue_length: int, grace_seconds: float = 0
+    ) -> None:
+        self._redis = redis
+        self._grace_seconds = grace_seconds
+        self._lease_ms = round(lease_seconds * 1000)
+        self._queue_length = queue_length
+
+    async def enter(self, pool: str, place: Place, limits: Limits, *, returning: bool = False) -> Entry:
+        """Lines up; who is `returning` from a worker that did not take it finds room in any case."""
+        keys = PoolKeys(pool)
+        wants = json.dumps(
+            {
+                "model": place.model,
+                "fingerprint": place.fingerprint,
+                "model_digest": place.model_digest,
+                "incarnation": place.incarnation,
+                "snapshot_store": place.snapshot_store,
+                "refused": list(place.refused),
+            }
+        )
+        outcome, *rest = await self._redis.script(
+            "enter_line",
+            [keys.queue, keys.waiters, keys.usage, keys.evicted],
+            (
+                place.waiter_id,
+                place.tenant,
+                place.key_id,
+                place.ticket,
+                self._lease_ms,
+                0 if returning else self._queue_length,
+                wants,
+                self._may_clear(),
+                place.reserved_bytes,
+                *limits.arguments,
+            ),
+        )
+        if outcome == "quota":
+            return Entry(outcome, quota=rest[0], limit=rest[1])
+        return Entry(outcome, *rest)
+
+    async def leave(self, pool: str, waiter_id: str) -> None:
+        keys = PoolKeys(pool)
+        await self._redis.script("leave_line", [keys.queue, keys.waiters], (waiter_id,))
+
+    async def renew(self, pool: str, requests: Sequence[tuple[str, str, str]]) -> Renewal:
+        """Renews waiters, each with its tenant and its request id."""
+        keys = PoolKeys(pool)
+        found = await self._redis.script(
+            "renew_waiters",
+            [keys.waiters, keys.evicted, *(keys.request(tenant, request_id) for _, tenant, request_id in requests)],
+            (self._lease_ms, *(waiter_id for waiter_id, _, _ in requests)),
+        )
+        return Renewal(*found)
+
+    async def incarnations(self, pool: str, session_ids: Collection[str]) -> dict[str, str | None]:
+        """On which workers sessions have their lanes, by id; empty: they have none. None: there is no such session."""
+        keys = PoolKeys(pool)
+
+        async def read(batch: Any) -> None:
+            for session_id in session_ids:
+                batch.redis.hget(keys.session(session_id), "incarnation")
+
+        return dict(zip(session_ids, await self._redis.pipeline(read), strict=True))
+
+    async def forget_lapsed(self, pool: str) -> None:
+        """Takes the waiters of vanished routers out of the line, also when nobody else looks there."""
+        if not self._may_clear():
+            return
+        keys = PoolKeys(pool)
+        await self._redis.script("forget_waiters", [keys.queue, keys.waiters], ())
+
+    async def turns(self, pool: str, worker_ids: Sequence[str]) -> list[Turn]:
+        """Who is first in the line at each of these workers, where somebody is."""
+        keys = PoolKeys(pool)
+        found = await self._redis.script(
+            "whose_turn",
+            [keys.queue, keys.waiters, keys.usage, *map(keys.worker, worker_ids)],
+            (self._may_clear(),),
+        )
+        return [Turn(worker_id, waiter_id, bool(has_room)) for worker_id, waiter_id, has_room in found]
+
+    def _may_clear(self) -> int:
+        return int(self._redis.answers_for(self._grace_seconds))

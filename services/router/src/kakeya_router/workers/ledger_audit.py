@@ -1,0 +1,34 @@
+"""The ledgers are counted anew: Redis may have evicted sessions that they count, or been set back."""
+
+from collections.abc import Mapping
+
+import structlog
+
+from kakeya_router.store.fleet.worker_store import WorkerStore
+
+_log = structlog.get_logger()
+
+_Differences = Mapping[str, Mapping[str, tuple[int, int]]]
+
+
+class LedgerAudit:
+    """Corrects what the ledgers of workers and tenants say.
+
+    Sessions come and go while they are counted: only what was found twice in a row, with the same numbers, and is still
+    so when it is corrected, is taken for an error. It costs a look at each session with a lane, some at a time.
+    """
+
+    def __init__(self, store: WorkerStore) -> None:
+        self._store = store
+        self._found: dict[str, _Differences] = {}  # by pool, the last time
+
+    async def audit(self, pool: str) -> None:
+        """Raises StoreUnavailable."""
+        before, found = self._found.get(pool, {}), (await self._store.ledgers(pool)).differences()
+        self._found[pool] = found
+        for key, differences in found.items():
+            again = {name: each for name, each in differences.items() if before.get(key, {}).get(name) == each}
+            corrected = await self._store.correct(key, [(name, *each) for name, each in again.items()]) if again else []
+            for name in corrected:
+                said, counted = again[name]
+                _log.warning("a ledger was wrong and is corrected", key=key, count=name, said=said, counted=counted)

@@ -1,0 +1,68 @@
+"""The clients of all workers, by their addresses."""
+
+import asyncio
+from collections.abc import Collection
+
+import structlog
+
+from kakeya_router.store.records import SessionRecord
+from kakeya_router.workers.worker_client import WorkerClient, WorkerError
+from kakeya_shared.errors import KakeyaError
+from kakeya_shared.tls import ClientTls
+
+_log = structlog.get_logger()
+
+_CLOSE_SECONDS = 10.0
+
+
+class WorkerClients:
+    """One client for each address, made when it is first needed, and made anew when the TLS files have changed.
+
+    Args:
+        tls: None for plaintext.
+    """
+
+    def __init__(self, tls: ClientTls | None = None) -> None:
+        self._tls = tls
+        self._clients: dict[str, WorkerClient] = {}
+        self._replaced: list[WorkerClient] = []
+
+    def at(self, address: str) -> WorkerClient:
+        credentials = None if self._tls is None else self._tls.credentials()
+        client = self._clients.get(address)
+        if client is None or client.credentials is not credentials:
+            if client is not None:
+                self._replaced.append(client)
+            client = self._clients[address] = WorkerClient(address, credentials)
+        return client
+
+    def see(self, addresses: Collection[str]) -> None:
+        """Told where workers are: what is asked of one that was there and is gone is ended, since it may hang."""
+        for address, client in self._clients.items():
+            if address in addresses:
+                client.was_there = True
+            elif client.was_there:
+                client.end_calls()
+
+    async def retain(self, addresses: Collection[str]) -> None:
+        """Closes the idle channels to all other addresses, and those that were replaced."""
+        gone = [address for address, client in self._clients.items() if client.idle and address not in addresses]
+        closing = [self._clients.pop(address) for address in gone]
+        closing += [client for client in self._replaced if client.idle]
+        self._replaced = [client for client in self._replaced if not client.idle]
+        await asyncio.gather(*(client.aclose() for client in closing))
+
+    async def aclose(self) -> None:
+        await asyncio.gather(*(client.aclose() for client in (*self._clients.values(), *self._replaced)))
+        self._clients.clear()
+        self._replaced.clear()
+
+    async def close_lane(self, record: SessionRecord) -> None:
+        """Has the worker of a record free the lane, which is not the session's any more.
+
+        One that does not answer learns it from the orphans of its next complete heartbeat.
+        """
+        try:
+            await self.at(record.address).close_session(record, _CLOSE_SECONDS)
+        except (WorkerError, KakeyaError) as error:
+            _log.info("a lane is not freed yet", session_id=record.session_id, error=repr(error))

@@ -1,0 +1,35 @@
+"""What is left to do when a worker is gone: its sessions are parked, or LOST, a batch at a time."""
+
+import structlog
+
+from kakeya_router.store.fleet.worker_store import WorkerStore
+from kakeya_router.store.sessions.session_lists import Retention
+from kakeya_router.store.sessions.session_store import SessionStore
+
+_BATCH = 128
+
+_log = structlog.get_logger()
+
+
+class WorkerSweep:
+    """Several routers may sweep the same incarnation at once.
+
+    Args:
+        retention: of sessions whose lane is gone.
+    """
+
+    def __init__(self, sessions: SessionStore, workers: WorkerStore, retention: Retention) -> None:
+        self._sessions = sessions
+        self._workers = workers
+        self._retention = retention
+
+    async def sweep(self, pool: str, incarnation: str) -> None:
+        """Marks all sessions of a lost incarnation; raises StoreUnavailable."""
+        while records := await self._sessions.lists.of_incarnation(pool, incarnation, _BATCH):
+            outcomes = await self._sessions.lists.lose_all(records, self._retention)
+            for record, outcome in zip(records, outcomes, strict=True):
+                if outcome in ("lost", "parked"):
+                    _log.info(f"session {outcome}", session_id=record.session_id, worker_id=record.worker_id)
+            if "alive" in outcomes:
+                return  # somebody else's sweep is over and the incarnation has joined again: these are its own
+        await self._workers.swept(pool, incarnation)

@@ -1,0 +1,321 @@
+"""Generated tokens on their way into Redis: in groups, and not one of them lost where Redis fails."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import cast
+
+import pytest
+import structlog
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kakeya_router.operations import journal as journal_module
+from kakeya_router.operations.journal import Journal, Taken
+from kakeya_router.operations.lanes import is_broken
+from kakeya_router.operations.operation import Operation
+from kakeya_router.store.records import SessionRecord, State
+from kakeya_router.store.sessions.packed_tokens import BYTES_PER_TOKEN, pack, unpack
+from kakeya_router.store.sessions.session_changes import Intent
+from kakeya_router.store.sessions.session_replies import Reply
+from kakeya_router.store.sessions.session_store import SessionStore
+from kakeya_shared.errors import OperationStopped, StoreUnavailable
+
+RECORD = SessionRecord(
+    session_id="p.one",
+    pool="p",
+    state=State.OPEN,
+    model="m",
+    worker_id="w",
+    incarnation="i",
+    address="127.0.0.1:1",
+    epoch=1,
+    sink=1,
+    window=4,
+    vocab_size=100,
+    reserved_bytes=100,
+    ttl_ms=60_000,
+    journal_length=7,
+)
+CLAIM = "claim"
+MAX_TOKENS = 1000
+GROUP = tuple(range(16))
+NEVER_SECONDS = 3600.0
+
+Fault = str | Exception
+
+
+class ScriptedStore:
+    """Takes tokens, unless a fault is next: an exception, or another outcome.
+
+    Attributes:
+        writes: what was asked for, answered or not: the history index of the first token, and the tokens.
+        records: that came with them.
+        answers: cleared, it holds all answers back.
+    """
+
+    def __init__(self, *faults: Fault) -> None:
+        self.writes: list[tuple[int, tuple[int, ...]]] = []
+        self.records: list[SessionRecord] = []
+        self.answers = asyncio.Event()
+        self.answers.set()
+        self._faults = list(faults)
+
+    async def extend_journal(
+        self, record: SessionRecord, claim: str, start: int, token_ids: Sequence[int], max_tokens: int
+    ) -> Reply:
+        assert (claim, max_tokens) == (CLAIM, MAX_TOKENS)
+        self.writes.append((start, tuple(token_ids)))
+        self.records.append(record)
+        await self.answers.wait()
+        fault = self._faults.pop(0) if self._faults else "extended"
+        if isinstance(fault, Exception):
+            raise fault
+        return Reply(fault, rest=(str(start + len(token_ids)), ""))
+
+
+class Written:
+    """The lengths that a journal has told."""
+
+    def __init__(self) -> None:
+        self.lengths: list[int] = []
+
+    async def until(self, length: int) -> None:
+        await until(lambda: length in self.lengths)
+
+
+@pytest.fixture
+def written() -> Written:
+    return Written()
+
+
+@pytest.fixture
+def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only a full group is written."""
+    monkeypatch.setattr(journal_module, "_GROUP_SECONDS", NEVER_SECONDS)
+
+
+def journal_on(store: ScriptedStore, written: Written) -> Journal:
+    return Journal(cast(SessionStore, store), RECORD, CLAIM, MAX_TOKENS, written.lengths.append)
+
+
+def add_all(journal: Journal, token_ids: Sequence[int]) -> None:
+    for token_id in token_ids:
+        journal.add(token_id)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30):
+        while not condition():
+            await asyncio.sleep(0.001)
+
+
+async def settled() -> None:
+    """All that can go on without the passing of time has."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+@asynccontextmanager
+async def refusing(fault: Fault, written: Written) -> AsyncIterator[Journal]:
+    """A journal whose first group could not be written."""
+    store = ScriptedStore(fault)
+    journal = journal_on(store, written)
+    async with journal.writing():
+        add_all(journal, GROUP)
+        await until(lambda: bool(store.writes))
+        await settled()
+        yield journal
+    assert len(store.writes) == 1  # it is not tried again by itself
+
+
+@pytest.mark.usefixtures("_no_pauses")
+async def test_sixteen_tokens_are_a_group(written: Written) -> None:
+    store = ScriptedStore()
+    journal = journal_on(store, written)
+    async with journal.writing():
+        add_all(journal, GROUP[:-1])
+        await settled()
+        assert (store.writes, journal.length, len(journal.pending)) == ([], 7, 15)
+        journal.add(GROUP[-1])
+        await written.until(23)
+        assert (store.writes, journal.length, journal.pending) == ([(7, GROUP)], 23, [])
+        journal.add(50)
+        await settled()
+        assert (len(store.writes), journal.pending) == (1, [50])  # of the next group
+
+
+async def test_fewer_are_written_together_after_a_pause(written: Written) -> None:
+    store = ScriptedStore()
+    journal = journal_on(store, written)
+    clock = asyncio.get_running_loop().time
+    async with journal.writing():
+        journal.add(50)
+        started = clock()
+        await asyncio.sleep(0.01)
+        journal.add(51)
+        await written.until(9)
+        assert clock() - started >= 0.049  # the loop's clock may be late by a tick
+        journal.add(52)
+        await written.until(10)
+    assert store.writes == [(7, (50, 51)), (9, (52,))]
+    assert (journal.length, journal.pending, written.lengths) == (10, [], [9, 10])
+
+
+@pytest.mark.usefixtures("_no_pauses")
+async def test_what_comes_during_a_write_is_written_after_it(written: Written) -> None:
+    store = ScriptedStore()
+    journal = journal_on(store, written)
+    store.answers.clear()
+    async with journal.writing():
+        add_all(journal, GROUP)
+        await until(lambda: bool(store.writes))
+        add_all(journal, [50, 51])
+        await settled()
+        assert store.writes == [(7, GROUP)]
+        assert (journal.length, journal.pending) == (7, [*GROUP, 50, 51])
+        store.answers.set()
+        await written.until(25)
+    assert store.writes == [(7, GROUP), (23, (50, 51))]
+    assert (journal.length, journal.pending) == (25, [])
+
+
+async def test_nothing_is_written_while_nothing_comes(written: Written, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal_module, "_GROUP_SECONDS", 0)
+    store = ScriptedStore()
+    journal = journal_on(store, written)
+    async with journal.writing():
+        await asyncio.sleep(0.02)
+        assert (store.writes, written.lengths) == ([], [])
+        journal.add(50)
+        await asyncio.sleep(0.02)
+    assert (store.writes, written.lengths) == ([(7, (50,))], [8])
+
+
+@pytest.mark.usefixtures("_no_pauses")
+async def test_what_is_pending_on_the_way_out_stays_so(written: Written) -> None:
+    store = ScriptedStore()
+    journal = journal_on(store, written)
+    async with journal.writing():
+        add_all(journal, [50, 51])
+        await settled()
+    add_all(journal, GROUP)  # nobody writes any more
+    await settled()
+    assert (store.writes, journal.length, journal.pending) == ([], 7, [50, 51, *GROUP])
+
+
+@pytest.mark.usefixtures("_no_pauses")
+async def test_a_write_that_was_cut_off_on_the_way_out_is_repeated(written: Written) -> None:
+    store = ScriptedStore()
+    journal = journal_on(store, written)
+    store.answers.clear()
+    async with journal.writing():
+        add_all(journal, GROUP)
+        await until(lambda: bool(store.writes))
+        journal.add(50)
+    assert (journal.length, journal.pending, written.lengths) == (7, [*GROUP, 50], [])
+    store.answers.set()
+    await journal.flush()
+    assert store.writes == [(7, GROUP), (7, (*GROUP, 50))]  # Redis skips what it has
+    assert (journal.length, journal.pending) == (24, [])
+
+
+async def test_the_way_out_ends_the_writing_whatever_happened_inside(written: Written) -> None:
+    before = asyncio.all_tasks()
+    with pytest.raises(ZeroDivisionError):
+        async with journal_on(ScriptedStore(), written).writing():
+            assert len(asyncio.all_tasks() - before) == 1
+            raise ZeroDivisionError
+    assert asyncio.all_tasks() == before
+
+
+@pytest.mark.usefixtures("_no_pauses")
+@pytest.mark.parametrize(
+    ("fault", "raised"), [(StoreUnavailable("Redis does not answer"), StoreUnavailable), ("gone", Taken)]
+)
+async def test_after_a_group_that_is_not_taken_no_more_is_added(
+    written: Written, fault: Fault, raised: type[Exception]
+) -> None:
+    with structlog.testing.capture_logs() as lines:
+        async with refusing(fault, written) as journal:
+            for _ in range(2):
+                with pytest.raises(raised):
+                    journal.add(50)
+    assert (journal.length, journal.pending, written.lengths) == (7, list(GROUP), [])
+    assert lines == []  # nothing is wrong with this router
+
+
+@pytest.mark.usefixtures("_no_pauses")
+async def test_what_is_not_foreseen_is_logged_and_raised(written: Written) -> None:
+    with structlog.testing.capture_logs() as lines:
+        async with refusing(ValueError("not foreseen"), written) as journal:
+            with pytest.raises(ValueError, match="not foreseen"):
+                journal.add(50)
+    assert lines == [
+        {
+            "event": "the journal cannot be written",
+            "session_id": "p.one",
+            "log_level": "error",
+            "exc_info": True,
+        }
+    ]
+    assert journal.pending == list(GROUP)
+
+
+async def test_flush_writes_what_is_pending_and_nothing_else(written: Written) -> None:
+    store = ScriptedStore()
+    journal = journal_on(store, written)
+    await journal.flush()
+    assert store.writes == []
+    add_all(journal, range(40))
+    await journal.flush()
+    assert store.writes == [(7, tuple(range(40)))]
+    assert (journal.length, journal.pending) == (47, [])
+
+
+@pytest.mark.parametrize(
+    ("fault", "raised"), [(StoreUnavailable("Redis does not answer"), StoreUnavailable), ("gone", Taken)]
+)
+async def test_what_a_flush_cannot_write_stays_pending(written: Written, fault: Fault, raised: type[Exception]) -> None:
+    store = ScriptedStore(fault)
+    journal = journal_on(store, written)
+    add_all(journal, [50, 51])
+    with pytest.raises(raised):
+        await journal.flush()
+    assert (journal.length, journal.pending) == (7, [50, 51])
+    await journal.flush()
+    assert store.writes == [(7, (50, 51)), (7, (50, 51))]
+    assert (journal.length, journal.pending) == (9, [])
+
+
+async def test_tokens_are_written_under_the_lease_that_the_session_has_now(written: Written) -> None:
+    store = ScriptedStore("extended", "gone")
+    journal = journal_on(store, written)
+    await journal.write([1, 2, 3])
+    journal.record = replace(RECORD, epoch=2)
+    with pytest.raises(Taken):
+        await journal.write([4])
+    await journal.write([5, 6])
+    assert store.writes == [(7, (1, 2, 3)), (10, (4,)), (10, (5, 6))]
+    assert [record.epoch for record in store.records] == [1, 2, 2]
+    assert journal.length == 12
+
+
+def test_tokens_are_packed_into_four_bytes_each() -> None:
+    assert pack([]) == b""
+    assert pack([1, 0x01020304, 2**32 - 1]) == b"\x01\x00\x00\x00\x04\x03\x02\x01\xff\xff\xff\xff"
+
+
+@given(st.lists(st.integers(0, 2**32 - 1)), st.integers(0, 20))
+def test_packed_tokens_are_cut_anywhere_and_unpacked(token_ids: list[int], start: int) -> None:
+    packed = pack(token_ids)
+    assert len(packed) == BYTES_PER_TOKEN * len(token_ids)
+    assert unpack(packed) == token_ids
+    assert unpack(packed[BYTES_PER_TOKEN * start :]) == token_ids[start:]
+
+
+def test_only_a_call_that_nobody_read_is_no_broken_one() -> None:
+    operation = Operation(RECORD, Intent("generate", {}), 0)
+    assert is_broken(operation, OperationStopped("it has been taken over"))
+    assert not is_broken(operation, OperationStopped("nobody reads", metadata={"cause": "unread"}))
