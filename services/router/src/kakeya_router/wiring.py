@@ -6,7 +6,6 @@ import structlog
 
 from kakeya_router.access.access_guard import AccessGuard
 from kakeya_router.access.authentication import Authenticator
-from kakeya_router.access.callers import Quota
 from kakeya_router.access.tenants import Tenants
 from kakeya_router.api.admin_service import AdminService
 from kakeya_router.api.call_gate import CallGate
@@ -35,6 +34,7 @@ from kakeya_router.sessions.waiting import Waiting
 from kakeya_router.settings import RouterSettings
 from kakeya_router.snapshots.snapshotting import Snapshotting
 from kakeya_router.store.access.credential_store import CredentialStore
+from kakeya_router.store.access.rights import Quota
 from kakeya_router.store.connection import RedisConnection
 from kakeya_router.store.fleet.worker_store import WorkerStore
 from kakeya_router.store.keys import ROOM

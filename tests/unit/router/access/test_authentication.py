@@ -10,12 +10,13 @@ import pytest
 
 from kakeya_router.access import authentication
 from kakeya_router.access.authentication import Authenticator
-from kakeya_router.access.callers import Caller, Quota, Scope
+from kakeya_router.access.callers import Caller
 from kakeya_router.access.lookup_cache import MAX_AGE_SECONDS
 from kakeya_router.store.access import credentials
 from kakeya_router.store.access.credential_records import Key
 from kakeya_router.store.access.credential_store import CredentialStore
 from kakeya_router.store.access.credentials import Kind, Minted
+from kakeya_router.store.access.rights import Quota, Scope
 from kakeya_router.store.connection import RedisConnection
 from kakeya_shared.errors import Unauthenticated
 from kakeya_shared.tracing import Metadata

@@ -11,12 +11,12 @@ import pytest
 
 from kakeya_router.access.access_guard import AccessGuard
 from kakeya_router.access.authentication import Authenticator
-from kakeya_router.access.callers import Quota
 from kakeya_router.access.lookup_cache import MAX_AGE_SECONDS
 from kakeya_router.settings import RouterSettings
 from kakeya_router.store.access import credentials
 from kakeya_router.store.access.credential_store import CredentialStore
 from kakeya_router.store.access.credentials import Kind
+from kakeya_router.store.access.rights import Quota
 from kakeya_router.store.connection import RedisConnection
 from kakeya_shared.errors import (
     CredentialNotFound,

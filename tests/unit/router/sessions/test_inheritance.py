@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from kakeya_router.snapshots.snapshot_plan import parse
 from kakeya_router.store.records import SessionRecord, State
 from kakeya_router.store.sessions.session_store import SessionStore
+from kakeya_router.store.sessions.stored_snapshots import parse
 from kakeya_shared.errors import SessionNotFound, WorkerLost
 from kakeya_stubs.v1 import runtime_pb2 as api
 from kakeya_stubs.worker.v1 import registry_pb2

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from kakeya_router.lanes import parking
-from kakeya_router.snapshots import snapshot_plan
 from kakeya_router.store import persistence
 from kakeya_router.store.connection import RedisConnection
 from kakeya_router.store.records import SessionRecord
+from kakeya_router.store.sessions import stored_snapshots
 from kakeya_router.store.sessions.session_store import SessionStore
 from kakeya_shared.errors import KakeyaError, StoreUnavailable
 from tests.unit.router.fake_worker import SnapshotFiles
@@ -50,7 +50,7 @@ def refuse(monkeypatch: pytest.MonkeyPatch) -> Refuse:
 async def only_its_own(stack: Stack, files: SnapshotFiles, session_id: str) -> bool:
     """Whether the store holds what the session's record names, and nothing else."""
     record = await record_of(stack, session_id)
-    return set(files.contents) == {each.name for each in snapshot_plan.parse(record.get("snapshots", ""))}
+    return set(files.contents) == {each.name for each in stored_snapshots.parse(record.get("snapshots", ""))}
 
 
 async def no_files(files: SnapshotFiles) -> bool:

@@ -5,17 +5,8 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kakeya_router.snapshots.snapshot_plan import (
-    Snapshots,
-    StoredSnapshot,
-    chain,
-    chains,
-    journal_start,
-    kept,
-    next_start,
-    parse,
-    text,
-)
+from kakeya_router.snapshots.snapshot_plan import chain, chains, journal_start, kept, next_start
+from kakeya_router.store.sessions.stored_snapshots import Snapshots, StoredSnapshot, parse, text
 
 # As many as a session record has; see add_boundary in lua/prelude.lua.
 NUM_BOUNDARIES = 4

@@ -9,7 +9,6 @@ from importlib import resources
 import pytest
 
 from kakeya_router.snapshots.past import Past
-from kakeya_router.snapshots.snapshot_plan import Snapshots, StoredSnapshot, parse, text
 from kakeya_router.store.connection import RedisConnection
 from kakeya_router.store.fleet.worker_store import Lane, WorkerStore
 from kakeya_router.store.keys import PoolKeys
@@ -19,6 +18,7 @@ from kakeya_router.store.sessions.session_changes import Cause, Intent, LaneAtRe
 from kakeya_router.store.sessions.session_lists import Retention, TenantUsage
 from kakeya_router.store.sessions.session_replies import Reply
 from kakeya_router.store.sessions.session_store import SessionStore
+from kakeya_router.store.sessions.stored_snapshots import Snapshots, StoredSnapshot, parse, text
 from kakeya_router.workers.worker_sweep import WorkerSweep
 from kakeya_shared.errors import StoreUnavailable
 from kakeya_shared.history_digest import EMPTY_HISTORY, extended_digest

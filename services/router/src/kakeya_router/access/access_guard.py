@@ -7,7 +7,8 @@ import structlog
 
 from kakeya_router.access import audit, callers, join_permits
 from kakeya_router.access.authentication import Authenticator
-from kakeya_router.access.callers import ANYBODY, Caller, Scope
+from kakeya_router.access.callers import ANYBODY, Caller
+from kakeya_router.store.access.rights import Scope
 from kakeya_shared.errors import KakeyaError, PermissionDenied
 from kakeya_shared.tracing import Metadata
 from kakeya_stubs.admin.v1 import admin_pb2

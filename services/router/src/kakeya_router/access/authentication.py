@@ -9,13 +9,14 @@ from dataclasses import dataclass
 
 from pydantic import SecretStr
 
-from kakeya_router.access.callers import Caller, Quota, Scope
+from kakeya_router.access.callers import Caller
 from kakeya_router.access.join_permits import Permit
 from kakeya_router.access.lookup_cache import MAX_AGE_SECONDS, LookupCache
 from kakeya_router.store.access import credentials
 from kakeya_router.store.access.credential_records import Credential, Key, Token
 from kakeya_router.store.access.credential_store import CredentialStore, Found
 from kakeya_router.store.access.credentials import Kind
+from kakeya_router.store.access.rights import Quota, Scope
 from kakeya_shared.errors import Unauthenticated
 from kakeya_shared.tracing import Metadata
 

@@ -1,24 +1,9 @@
-"""Who calls: the tenant behind a key, and what it may use."""
+"""Who calls: the tenant behind a key, and its quota."""
 
 from contextvars import ContextVar
 from dataclasses import dataclass
-from enum import StrEnum
 
-
-class Scope(StrEnum):
-    """What a key is good for; `kakeya.admin.v1.Scope`."""
-
-    SESSIONS = "sessions"
-    ADMIN = "admin"
-
-
-@dataclass(frozen=True, slots=True)
-class Quota:
-    """What a tenant may use in each pool; 0 is no limit."""
-
-    max_sessions: int = 0
-    max_reserved_bytes: int = 0
-    tokens_per_minute: int = 0
+from kakeya_router.store.access.rights import NO_LIMIT, Quota
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +17,7 @@ class Caller:
 
     tenant: str = ""
     key_id: str = ""
-    quota: Quota = Quota()
+    quota: Quota = NO_LIMIT
 
 
 ANYBODY = Caller()

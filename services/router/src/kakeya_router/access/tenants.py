@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kakeya_router.access.callers import Quota
 from kakeya_router.store.access.credential_records import QuotaRecord
 from kakeya_router.store.access.credential_store import CredentialStore
+from kakeya_router.store.access.rights import Quota
 from kakeya_router.store.fleet.worker_store import WorkerStore
 from kakeya_router.store.sessions.session_lists import TenantUsage
 from kakeya_router.store.sessions.session_store import SessionStore

@@ -1,8 +1,8 @@
 """Records of the store as messages of `kakeya.admin.v1`."""
 
-from kakeya_router.access.callers import Quota, Scope
 from kakeya_router.access.tenants import Tenant
 from kakeya_router.store.access.credential_records import Key, Token
+from kakeya_router.store.access.rights import Quota, Scope
 from kakeya_router.store.records import SessionRecord, WorkerRecord
 from kakeya_stubs.admin.v1 import admin_pb2 as pb
 

@@ -3,11 +3,11 @@
 import re
 from collections.abc import Iterable
 
-from kakeya_router.access.callers import Scope
 from kakeya_router.contract import validation, worker_claims
 from kakeya_router.store.access import credentials
 from kakeya_router.store.access.credential_records import Key, QuotaRecord, Token
 from kakeya_router.store.access.credentials import Minted
+from kakeya_router.store.access.rights import Scope
 from kakeya_router.store.records import WorkerRecord
 from kakeya_shared import labels
 from kakeya_shared.errors import CredentialNotFound

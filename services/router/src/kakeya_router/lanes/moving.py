@@ -9,11 +9,11 @@ from enum import Enum, auto
 import structlog
 
 from kakeya_router.lanes.lane_states import with_lane
-from kakeya_router.snapshots.snapshot_plan import StoredSnapshot
 from kakeya_router.snapshots.snapshotting import Snapshotting
 from kakeya_router.store.fleet.worker_store import WorkerStore
 from kakeya_router.store.records import SessionRecord, WorkerRecord
 from kakeya_router.store.sessions.session_store import SessionStore
+from kakeya_router.store.sessions.stored_snapshots import StoredSnapshot
 from kakeya_router.tasks import DetachedTasks
 from kakeya_router.workers import placement
 from kakeya_router.workers.placement import Placement

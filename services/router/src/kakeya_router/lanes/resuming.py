@@ -14,16 +14,16 @@ from kakeya_router.lanes.admission_queue import TICK_SECONDS, AdmissionQueue
 from kakeya_router.lanes.idle_lanes import IdleLanes
 from kakeya_router.lanes.waiter import Waiter
 from kakeya_router.lanes.wanted import Wanted
-from kakeya_router.operations.journal import Taken
 from kakeya_router.snapshots import past, snapshot_plan
 from kakeya_router.snapshots.past import Past
-from kakeya_router.snapshots.snapshot_plan import Snapshots, StoredSnapshot
 from kakeya_router.store.fleet.worker_store import WorkerStore
 from kakeya_router.store.records import SessionRecord, WorkerRecord
+from kakeya_router.store.sessions import stored_snapshots
 from kakeya_router.store.sessions.limits import UNLIMITED
 from kakeya_router.store.sessions.session_changes import UNQUEUED
-from kakeya_router.store.sessions.session_replies import Reply
+from kakeya_router.store.sessions.session_replies import Reply, Taken
 from kakeya_router.store.sessions.session_store import SessionStore
+from kakeya_router.store.sessions.stored_snapshots import Snapshots, StoredSnapshot
 from kakeya_router.workers import placement
 from kakeya_router.workers.placement import Placement
 from kakeya_router.workers.worker_client import WorkerError
@@ -244,7 +244,7 @@ class Resuming:
         """
         if not refused:
             return record
-        own, inherited = snapshot_plan.parse(record.snapshots), snapshot_plan.parse(record.inherited)
+        own, inherited = stored_snapshots.parse(record.snapshots), stored_snapshots.parse(record.inherited)
         await self._store.set_snapshots(
             record,
             tuple(each for each in own if each not in refused),

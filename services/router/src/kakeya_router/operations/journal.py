@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 import structlog
 
 from kakeya_router.store.records import SessionRecord
+from kakeya_router.store.sessions.session_replies import Taken
 from kakeya_router.store.sessions.session_store import SessionStore
-from kakeya_router.tasks import Outcome
 from kakeya_shared.errors import StoreUnavailable
 
 _log = structlog.get_logger()
@@ -16,10 +16,6 @@ _log = structlog.get_logger()
 # As often as a client's tokens are acknowledged to the worker; a write for each would cost Redis a sync of its disk.
 _GROUP_TOKENS = 16
 _GROUP_SECONDS = 0.05
-
-
-class Taken(Outcome):
-    """The operation is not its router's any more."""
 
 
 class Journal:

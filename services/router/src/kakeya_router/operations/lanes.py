@@ -12,10 +12,10 @@ from kakeya_router.contract import validation
 from kakeya_router.lanes.lane_states import lane_state, with_lane
 from kakeya_router.lanes.moving import Moving
 from kakeya_router.lanes.resuming import Resuming
-from kakeya_router.operations.journal import Taken
 from kakeya_router.operations.operation import Operation
 from kakeya_router.snapshots.past import Past
 from kakeya_router.store.records import SessionRecord, State
+from kakeya_router.store.sessions.session_replies import Taken
 from kakeya_router.store.sessions.session_store import SessionStore
 from kakeya_router.tasks import DetachedTasks
 from kakeya_router.workers.worker_client import LaneGone, WorkerError, WorkerUnreachable

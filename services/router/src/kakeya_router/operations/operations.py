@@ -12,7 +12,7 @@ from kakeya_router.access import callers
 from kakeya_router.contract import refusals
 from kakeya_router.contract.refusals import HistoryLost
 from kakeya_router.lanes.closing import Closing
-from kakeya_router.operations.journal import Journal, Taken
+from kakeya_router.operations.journal import Journal
 from kakeya_router.operations.lanes import Lanes
 from kakeya_router.operations.operation import Operation
 from kakeya_router.snapshots.snapshotting import Mark, Snapshotting
@@ -21,7 +21,7 @@ from kakeya_router.store.records import SessionRecord, State
 from kakeya_router.store.sessions import token_ranges
 from kakeya_router.store.sessions.session_changes import Cause, Intent, LaneAtRest
 from kakeya_router.store.sessions.session_lists import Retention
-from kakeya_router.store.sessions.session_replies import Reply
+from kakeya_router.store.sessions.session_replies import Reply, Taken
 from kakeya_router.store.sessions.session_store import SessionStore
 from kakeya_router.tasks import DetachedTasks, unheard
 from kakeya_router.workers.worker_client import WorkerError

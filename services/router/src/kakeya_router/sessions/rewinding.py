@@ -3,16 +3,17 @@
 from kakeya_router.contract import validation
 from kakeya_router.lanes import candidates
 from kakeya_router.lanes.lane_states import lane_state, with_lane
-from kakeya_router.operations.journal import Taken
 from kakeya_router.operations.lanes import Lanes
 from kakeya_router.operations.operation import Operation
 from kakeya_router.operations.operations import Operations
-from kakeya_router.snapshots import past, snapshot_plan
-from kakeya_router.snapshots.snapshot_plan import Snapshots
+from kakeya_router.snapshots import past
 from kakeya_router.snapshots.snapshotting import Snapshotting
 from kakeya_router.store.records import SessionRecord
+from kakeya_router.store.sessions import stored_snapshots
 from kakeya_router.store.sessions.session_changes import Intent
+from kakeya_router.store.sessions.session_replies import Taken
 from kakeya_router.store.sessions.session_store import SessionStore
+from kakeya_router.store.sessions.stored_snapshots import Snapshots
 from kakeya_router.tasks import DetachedTasks
 from kakeya_router.workers.fleet import Fleet
 from kakeya_router.workers.worker_client import LaneGone, WorkerError
@@ -110,9 +111,9 @@ class Rewinding:
         record, new = operation.record, None
         worker = self._fleet.worker(record.incarnation)
         while True:
-            before, store = snapshot_plan.parse(record.snapshots), record.snapshot_store
+            before, store = stored_snapshots.parse(record.snapshots), record.snapshot_store
             kept: Snapshots = tuple(each for each in before if each.length <= length)
-            inherited = tuple(each for each in snapshot_plan.parse(record.inherited) if each.length <= length)
+            inherited = tuple(each for each in stored_snapshots.parse(record.inherited) if each.length <= length)
             read = self._fleet.readable(record)
             if length and not past.is_reachable(read, length):
                 if lane is None:

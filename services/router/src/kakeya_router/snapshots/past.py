@@ -5,9 +5,10 @@ from dataclasses import dataclass
 
 from kakeya_router.contract import refusals
 from kakeya_router.snapshots import snapshot_plan
-from kakeya_router.snapshots.snapshot_plan import Snapshots
 from kakeya_router.store.records import SessionRecord
+from kakeya_router.store.sessions import stored_snapshots
 from kakeya_router.store.sessions.packed_tokens import BYTES_PER_TOKEN, unpack
+from kakeya_router.store.sessions.stored_snapshots import Snapshots
 from kakeya_shared.errors import BoundaryNotReachable
 from kakeya_shared.history_digest import EMPTY_HISTORY, extended_digest
 from kakeya_stubs.worker.v1.verifier_pb2 import LaneState
@@ -25,7 +26,7 @@ def needed_store(record: SessionRecord, length: int) -> str:
     newest, *others = chains(record, length) or [()]
     if not newest or () in others:
         return ""
-    return record.inherited_store if newest[-1] in snapshot_plan.parse(record.inherited) else record.snapshot_store
+    return record.inherited_store if newest[-1] in stored_snapshots.parse(record.inherited) else record.snapshot_store
 
 
 def is_reachable(record: SessionRecord, length: int) -> bool:

@@ -10,11 +10,12 @@ import structlog
 
 from kakeya_router.contract import refusals
 from kakeya_router.snapshots import snapshot_plan
-from kakeya_router.snapshots.snapshot_plan import Snapshots, StoredSnapshot
 from kakeya_router.store.keys import pool_of
 from kakeya_router.store.persistence import persist
 from kakeya_router.store.records import SessionRecord, State, WorkerRecord
+from kakeya_router.store.sessions import stored_snapshots
 from kakeya_router.store.sessions.session_store import SessionStore
+from kakeya_router.store.sessions.stored_snapshots import Snapshots, StoredSnapshot
 from kakeya_router.tasks import DetachedTasks
 from kakeya_router.workers.fleet import Fleet
 from kakeya_router.workers.worker_client import WorkerError
@@ -46,13 +47,13 @@ def _owner(pool: str, name: str) -> str:
 
 def _followed(record: SessionRecord, worker: WorkerRecord) -> Snapshots:
     """The session's own snapshots, if this worker reads them: its new ones can follow them."""
-    return snapshot_plan.parse(record.snapshots) if record.snapshot_store == worker.snapshot_store else ()
+    return stored_snapshots.parse(record.snapshots) if record.snapshot_store == worker.snapshot_store else ()
 
 
 def _files(record: SessionRecord) -> dict[str, str]:
     """Those that a session names, and the stores that they are in."""
-    inherited = {each.name: record.inherited_store for each in snapshot_plan.parse(record.inherited)}
-    return inherited | {each.name: record.snapshot_store for each in snapshot_plan.parse(record.snapshots)}
+    inherited = {each.name: record.inherited_store for each in stored_snapshots.parse(record.inherited)}
+    return inherited | {each.name: record.snapshot_store for each in stored_snapshots.parse(record.snapshots)}
 
 
 def _newest(record: SessionRecord, worker: WorkerRecord) -> int:
@@ -277,7 +278,7 @@ class Snapshotting:
             record = await self._store.get(begun.session_id)
             if record is None or record.epoch != begun.epoch:
                 return False
-            before, inherited = _followed(record, worker), snapshot_plan.parse(record.inherited)
+            before, inherited = _followed(record, worker), stored_snapshots.parse(record.inherited)
             if new in before:  # by an attempt whose answer was lost
                 return True
             if before and before[-1].length >= new.length:

@@ -151,7 +151,7 @@ class SessionRecord(Hash):
         boundaries: history lengths at which the last turns ended, separated by commas; at most four.
         lane_rewinds: how often its lane was taken back; what a heartbeat says from before is stale.
         num_rewinds: how often its history was taken back; a snapshot that was begun before is of no use.
-        snapshots: see `snapshot_plan`.
+        snapshots: see `stored_snapshots`.
         snapshot_store: the one that they are in.
         inherited: snapshots of the session that it branched off from, up to there, in `inherited_store`; it names them
             until its own make them superfluous, and as long as it does nobody removes them.

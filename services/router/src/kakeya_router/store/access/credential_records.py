@@ -3,7 +3,7 @@
 import functools
 from dataclasses import dataclass
 
-from kakeya_router.access.callers import Quota, Scope
+from kakeya_router.store.access.rights import Quota, Scope
 from kakeya_router.store.records import Hash
 
 

@@ -11,9 +11,9 @@ All of it shares the hash tag `{access}`, for none of it belongs to a pool:
 from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from kakeya_router.access.callers import Quota
 from kakeya_router.store.access.credential_records import Credential, Key, QuotaRecord, Token
 from kakeya_router.store.access.credentials import Kind
+from kakeya_router.store.access.rights import Quota
 from kakeya_router.store.connection import RedisConnection
 
 C = TypeVar("C", bound=Credential)

@@ -6,7 +6,7 @@
 --         worker_id, incarnation, address, lane_bytes of the one that it goes to,
 --         history_length, kv_live_bytes and retained of its lane there,
 --         fingerprint of that worker, and whether the session is exact there (1 or 0), claim of the operation ('': none),
---         the list of its snapshots there (see snapshot_plan.py) and the store that they are in ('': it keeps those that it has)
+--         the list of its snapshots there (see stored_snapshots.py) and the store that they are in ('': it keeps those that it has)
 -- returns {'moved', record}
 --         {'full'} | {'away'} as in seat_session.lua
 --         {'changed'} it was used, moved or closed since, or the offer has lapsed, or the copy is of another length

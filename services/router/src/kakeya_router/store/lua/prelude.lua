@@ -132,7 +132,7 @@ local function is_recoverable()
   return is_all_there or (record[3] or '') ~= '' or (record[4] or '') ~= ''
 end
 
--- Snapshots of a list (snapshot_plan.py) up to a history length.
+-- Snapshots of a list (stored_snapshots.py) up to a history length.
 local function snapshots_until(length, list)
   local found = {}
   for _, snapshot in ipairs((list or '') ~= '' and cjson.decode(list) or {}) do

@@ -2,7 +2,7 @@
 -- KEYS    session, operation, worker, sessions, expiry, request, usage, queue, waiters, idle, tokens, journal,
 --         then heirs
 -- ARGV    session_id, claim, epoch, length, the list of snapshots as the caller knows it, the new one (see
---         snapshot_plan.py), snapshot_store that they are in, lane_rewinds ('': the lane does not go back with the
+--         stored_snapshots.py), snapshot_store that they are in, lane_rewinds ('': the lane does not go back with the
 --         history, and is given up),
 --         the list of those inherited as the caller knows it, and the part of it that it keeps,
 --         digest of the history in the lane then ('': not known)

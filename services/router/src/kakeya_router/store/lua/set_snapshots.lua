@@ -2,7 +2,7 @@
 -- they make superfluous.
 -- KEYS    session, operation, worker, sessions, expiry, request, usage, queue, waiters, idle, tokens, journal,
 --         then heirs
--- ARGV    session_id, epoch, the list as the caller knows it, the new one (see snapshot_plan.py),
+-- ARGV    session_id, epoch, the list as the caller knows it, the new one (see stored_snapshots.py),
 --         the greatest length in it, journal_start (the one to be), snapshot_store that they are in,
 --         num_rewinds when the newest was begun,
 --         then the list of those inherited as the caller knows it, and the part of it that it keeps,

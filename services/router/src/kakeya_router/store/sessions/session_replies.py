@@ -3,6 +3,11 @@
 from dataclasses import dataclass
 
 from kakeya_router.store.records import SessionRecord
+from kakeya_router.tasks import Outcome
+
+
+class Taken(Outcome):
+    """The operation is not its router's any more."""
 
 
 @dataclass(frozen=True, slots=True)

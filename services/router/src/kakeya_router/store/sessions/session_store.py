@@ -4,7 +4,6 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from kakeya_router.snapshots.snapshot_plan import Snapshots, text
 from kakeya_router.store.connection import Argument, RedisConnection
 from kakeya_router.store.keys import PoolKeys, pool_of
 from kakeya_router.store.records import SessionRecord, WorkerRecord
@@ -13,6 +12,7 @@ from kakeya_router.store.sessions.packed_tokens import BYTES_PER_TOKEN, pack, un
 from kakeya_router.store.sessions.session_changes import Cause, Intent, LaneAtRest
 from kakeya_router.store.sessions.session_lists import Retention, SessionLists
 from kakeya_router.store.sessions.session_replies import Glance, Reply
+from kakeya_router.store.sessions.stored_snapshots import Snapshots, text
 
 _REQUEST_TTL_MS = 600_000
 # As long as the client of a session that has closed itself may take to close it.
