@@ -79,7 +79,7 @@ async def hold(client: kakeya.AsyncClient, script: Script, on_fork: OnFork) -> H
             answers.append(await _whole(session.turn(turn.token_ids, **_options(turn))))
             if turn.then in ("fork", "fork earlier"):
                 is_earlier = turn.then == "fork earlier"
-                boundary = await _start(session, answers[-1]) if is_earlier else None
+                boundary = _start(session, answers[-1]) if is_earlier else None
                 fork = await client.create_session(fork_from=session, boundary=boundary)
                 await session.close()
                 session = await sessions.enter_async_context(fork)
@@ -92,17 +92,21 @@ async def hold(client: kakeya.AsyncClient, script: Script, on_fork: OnFork) -> H
             elif turn.then == "rewind":
                 answers.append(await _again(session, turn, answers[-1]))
         length = (await session.info()).history_length
+        if length != session.history_length:  # its next operation would be told so
+            raise kakeya.HistoryLengthMismatch(f"the history has {length} tokens, not {session.history_length}")
     return Heard(tuple(answers), length)
 
 
-async def _start(session: kakeya.AsyncSession, answer: Answer) -> int:
-    """The history length at which the last answer began."""
-    return (await session.info()).history_length - len(answer.token_ids)
+def _start(session: kakeya.AsyncSession, answer: Answer) -> int:
+    """The history length at which the last answer began, as its client counts: Redis may have been set back since."""
+    if session.history_length is None:
+        raise AssertionError("a session whose answer has come to its end knows its length")
+    return session.history_length - len(answer.token_ids)
 
 
 async def _again(session: kakeya.AsyncSession, turn: Turn, answer: Answer) -> Answer:
     """Takes the answer to a turn back; the same options bring the same one."""
-    await session.rewind(await _start(session, answer))
+    await session.rewind(_start(session, answer))
     return await _whole(session.generate(**_options(turn)))
 
 
