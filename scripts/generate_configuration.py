@@ -12,7 +12,7 @@ from pydantic_core import PydanticUndefined
 from kakeya_http_shim.settings import HttpSettings
 from kakeya_local.settings import UpSettings
 from kakeya_router.settings import RouterSettings
-from kakeya_shared.settings import ServiceSettings
+from kakeya_shared.settings.service import ServiceSettings
 from kakeya_worker.settings import WorkerSettings
 
 HEADER = """# Configuration

@@ -10,7 +10,7 @@ import sys
 import grpc
 
 from kakeya_shared import installed_models
-from kakeya_shared.tokenizer_digest import tokenizer_digest
+from kakeya_shared.contract.tokenizer_digest import tokenizer_digest
 from kakeya_stubs.worker.v1 import registry_pb2, registry_pb2_grpc
 from tests.unit.router.fake_worker import FakeWorker
 

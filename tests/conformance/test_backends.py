@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kakeya_shared.errors import SnapshotRefused
+from kakeya_shared.errors.tree import SnapshotRefused
 from kakeya_worker.conformance.checkpoints import VARIANTS, Variant
 from kakeya_worker.conformance.declaration import Mode
 from kakeya_worker.conformance.driving import open_session

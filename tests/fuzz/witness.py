@@ -7,8 +7,8 @@ from typing import Any
 
 import grpc
 
-from kakeya_shared import error_details
-from kakeya_shared.errors import Exhausted
+from kakeya_shared.errors import error_details
+from kakeya_shared.errors.tree import Exhausted
 from kakeya_stubs.v1 import runtime_pb2 as api
 from kakeya_stubs.v1 import runtime_pb2_grpc
 from tests.fuzz.call_metadata import Metadata

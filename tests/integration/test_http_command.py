@@ -14,7 +14,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from kakeya_shared.service_process import EXIT_CONFIG
+from kakeya_shared.process.service_process import EXIT_CONFIG
 from tests.integration.processes import http_status, wait_until
 from tests.redis_server import free_port
 

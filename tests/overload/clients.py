@@ -10,8 +10,8 @@ from typing import Any
 
 import grpc
 
-from kakeya_shared import error_details
-from kakeya_shared.errors import Exhausted, KakeyaError
+from kakeya_shared.errors import error_details
+from kakeya_shared.errors.tree import Exhausted, KakeyaError
 from kakeya_stubs.v1 import runtime_pb2 as api
 from kakeya_stubs.v1 import runtime_pb2_grpc
 from tests.freezable_link import FreezableLink

@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
-from kakeya_shared.addresses import HostPort
+from kakeya_shared.settings.addresses import HostPort
 from tests.integration.open_http import ENDLESS
 from tests.unit.http_shim.served import Answer, connected
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from kakeya_shared import proxies
-from kakeya_shared.tls import TlsError, client_tls
+from kakeya_shared.rpc import proxies
+from kakeya_shared.rpc.tls import TlsError, client_tls
 
 SUMMARY = "ask a router or worker whether it is serving (exit status 0 or 1)"
 EXIT_USAGE = 2

@@ -10,7 +10,7 @@ import pytest
 
 from kakeya_http_shim import content_coding
 from kakeya_http_shim.problems import ApiError
-from kakeya_shared.addresses import HostPort
+from kakeya_shared.settings.addresses import HostPort
 from tests.unit.http_shim.served import connected
 from tests.unit.http_shim.shim import CHAT, HELLO, MODEL, Shim
 from tests.unit.http_shim.shim import shim as serving_shim

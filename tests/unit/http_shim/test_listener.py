@@ -13,8 +13,8 @@ from structlog.testing import capture_logs
 from kakeya_http_shim import listener
 from kakeya_http_shim.listener import listening, serving
 from kakeya_http_shim.settings import HttpSettings
-from kakeya_shared.addresses import HostPort
-from kakeya_shared.service_process import StartError
+from kakeya_shared.process.service_process import StartError
+from kakeya_shared.settings.addresses import HostPort
 from tests.certificates import Authority
 from tests.unit.http_shim.served import RawClient, answer, connected, echo, eventually, raw_client, read_body
 

@@ -8,7 +8,7 @@ import pytest
 from kakeya.text.chat_tokenizer import TokenizerError
 from kakeya_http_shim.model_tokenizer import ModelTokenizer, Prompt
 from kakeya_shared import installed_models, plugins
-from kakeya_shared.tokenizer_digest import tokenizer_digest
+from kakeya_shared.contract.tokenizer_digest import tokenizer_digest
 from tests.unit.sdk import tiny_tokenizer
 
 Thinking = Callable[[str], ModelTokenizer]

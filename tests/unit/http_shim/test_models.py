@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kakeya_shared import installed_models
-from kakeya_shared.tokenizer_digest import tokenizer_digest
+from kakeya_shared.contract.tokenizer_digest import tokenizer_digest
 from kakeya_stubs.v1 import runtime_pb2 as pb
 from tests.unit.http_shim.shim import Shim
 from tests.unit.http_shim.shim import shim as serving_shim

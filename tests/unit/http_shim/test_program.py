@@ -11,7 +11,7 @@ from kakeya_http_shim.command import main
 from kakeya_http_shim.deprecation import Deprecation
 from kakeya_http_shim.program import announce
 from kakeya_http_shim.settings import HttpSettings
-from kakeya_shared.addresses import HostPort
+from kakeya_shared.settings.addresses import HostPort
 from tests.unit.http_shim.shim import HELLO
 from tests.unit.http_shim.shim import shim as serving_shim
 from tests.unit.sdk.scripted_runtime import ScriptedRuntime

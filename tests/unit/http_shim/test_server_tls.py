@@ -15,8 +15,8 @@ from kakeya_http_shim.body_limit import BodyLimit
 from kakeya_http_shim.protocol import ConnectionLimits
 from kakeya_http_shim.server_tls import ServerTls, server_context
 from kakeya_http_shim.settings import HttpSettings
-from kakeya_shared.addresses import HostPort
-from kakeya_shared.service_process import StartError
+from kakeya_shared.process.service_process import StartError
+from kakeya_shared.settings.addresses import HostPort
 from tests.certificates import Authority, Pair
 from tests.unit.http_shim.served import connected, echo, eventually, raw_client, served
 

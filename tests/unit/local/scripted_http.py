@@ -9,7 +9,7 @@ from ssl import SSLContext
 from threading import Thread
 from typing import Any
 
-from kakeya_shared.addresses import HostPort
+from kakeya_shared.settings.addresses import HostPort
 
 
 @dataclass

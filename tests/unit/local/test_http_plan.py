@@ -15,7 +15,7 @@ from kakeya_local.http_entrance import HttpEntrance, http_entrance
 from kakeya_local.http_plan import HttpPlan
 from kakeya_local.program import Stage
 from kakeya_local.settings import UpSettings
-from kakeya_shared.addresses import HostPort
+from kakeya_shared.settings.addresses import HostPort
 from tests.certificates import Authority
 from tests.unit.local.scripted_http import scripted_http
 

@@ -20,8 +20,9 @@ from kakeya_local.program import redis_program
 from kakeya_local.run_credentials import RunCredentials
 from kakeya_local.settings import UpSettings
 from kakeya_local.supervisor_config import configure
-from kakeya_shared import installed_models, plugins, processors
-from kakeya_shared.addresses import HostPort
+from kakeya_shared import installed_models, plugins
+from kakeya_shared.process import processors
+from kakeya_shared.settings.addresses import HostPort
 from tests.certificates import Authority
 
 

@@ -16,7 +16,7 @@ from kakeya_local.plan import Plan
 from kakeya_local.settings import UpSettings
 from kakeya_local.stack import Stack
 from kakeya_local.supervisor import ProcessStatus, Supervisor
-from kakeya_shared.addresses import HostPort
+from kakeya_shared.settings.addresses import HostPort
 from kakeya_stubs.admin.v1 import admin_pb2
 from tests.unit.local.registry import serving_registry
 from tests.unit.local.scripted_http import scripted_http

@@ -18,7 +18,7 @@ from kakeya_local.program import Program, Stage, redis_program, worker_program
 from kakeya_local.supervisor import Supervisor
 from kakeya_local.supervisor_config import configure
 from kakeya_local.supervisord import Options
-from kakeya_shared.addresses import HostPort
+from kakeya_shared.settings.addresses import HostPort
 from tests.awkward_names import AWKWARD_NAMES
 
 NAMES = st.text(st.characters(exclude_characters="\0/"), min_size=1).filter(lambda name: name not in (".", ".."))

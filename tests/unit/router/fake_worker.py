@@ -10,7 +10,8 @@ from typing import Any, ClassVar, Self
 
 import grpc
 
-from kakeya_shared.errors import (
+from kakeya_shared.contract.history_digest import EMPTY_HISTORY, extended_digest
+from kakeya_shared.errors.tree import (
     BoundaryNotReachable,
     HistoryFull,
     HistoryLengthMismatch,
@@ -25,9 +26,8 @@ from kakeya_shared.errors import (
     SnapshotStoreUnavailable,
     StaleEpoch,
 )
-from kakeya_shared.history_digest import EMPTY_HISTORY, extended_digest
-from kakeya_shared.rpc_server import RpcServer
-from kakeya_shared.settings import RpcServerSettings
+from kakeya_shared.rpc.server import RpcServer
+from kakeya_shared.settings.service import RpcServerSettings
 from kakeya_stubs.worker.v1 import registry_pb2, verifier_pb2_grpc
 from kakeya_stubs.worker.v1 import verifier_pb2 as pb
 

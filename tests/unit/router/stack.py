@@ -11,7 +11,7 @@ import redis.asyncio
 
 from kakeya_router.program import Router
 from kakeya_router.settings import RouterSettings
-from kakeya_shared import error_details
+from kakeya_shared.errors import error_details
 from kakeya_stubs.admin.v1 import admin_pb2, admin_pb2_grpc
 from kakeya_stubs.v1 import runtime_pb2 as api
 from kakeya_stubs.v1 import runtime_pb2_grpc

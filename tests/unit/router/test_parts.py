@@ -19,8 +19,8 @@ from kakeya_router.tasks import DetachedTasks
 from kakeya_router.workers import placement
 from kakeya_router.workers.worker_client import RunningCall
 from kakeya_shared import plugins
-from kakeya_shared.errors import Draining, NoCapacity, StoreUnavailable
-from kakeya_shared.service_process import StartError
+from kakeya_shared.errors.tree import Draining, NoCapacity, StoreUnavailable
+from kakeya_shared.process.service_process import StartError
 from kakeya_stubs.worker.v1.verifier_pb2 import TokenRange
 from tests.unit.router.store.test_scripts import SESSION, WORKER
 

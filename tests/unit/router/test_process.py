@@ -17,8 +17,8 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from kakeya_router import command
 from kakeya_router.program import Router, serve
 from kakeya_router.settings import RouterSettings
-from kakeya_shared.errors import Draining
-from kakeya_shared.service_process import EXIT_CONFIG, StartError
+from kakeya_shared.errors.tree import Draining
+from kakeya_shared.process.service_process import EXIT_CONFIG, StartError
 from tests.unit.router.stack import Stack, answer
 
 

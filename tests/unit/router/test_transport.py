@@ -14,11 +14,11 @@ from kakeya_router.program import Router
 from kakeya_router.settings import RouterSettings
 from kakeya_router.workers.worker_client import RunningCall, WorkerUnreachable
 from kakeya_router.workers.worker_clients import WorkerClients
-from kakeya_shared import error_details
-from kakeya_shared.errors import InvalidField, OperationRunning, TooManyCalls
-from kakeya_shared.service_process import StartError
-from kakeya_shared.settings import RpcServerSettings
-from kakeya_shared.tls import ClientTls
+from kakeya_shared.errors import error_details
+from kakeya_shared.errors.tree import InvalidField, OperationRunning, TooManyCalls
+from kakeya_shared.process.service_process import StartError
+from kakeya_shared.rpc.tls import ClientTls
+from kakeya_shared.settings.service import RpcServerSettings
 from kakeya_stubs.admin.v1 import admin_pb2
 from kakeya_stubs.v1 import runtime_pb2
 from kakeya_stubs.worker.v1 import registry_pb2

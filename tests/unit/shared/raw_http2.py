@@ -4,7 +4,7 @@ import asyncio
 import struct
 from collections.abc import Mapping
 
-from kakeya_shared.addresses import HostPort
+from kakeya_shared.settings.addresses import HostPort
 
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 _DATA, _HEADERS, _RST_STREAM, _SETTINGS, _GOAWAY = 0, 1, 3, 4, 7

@@ -7,10 +7,10 @@ from typing import Any
 
 import grpc
 
-from kakeya_shared.errors import NoCapacity
-from kakeya_shared.rpc_boundary import Context
-from kakeya_shared.rpc_server import RpcServer
-from kakeya_shared.settings import RpcServerSettings
+from kakeya_shared.errors.tree import NoCapacity
+from kakeya_shared.rpc.rpc_boundary import Context
+from kakeya_shared.rpc.server import RpcServer
+from kakeya_shared.settings.service import RpcServerSettings
 from kakeya_stubs.v1 import runtime_pb2 as pb
 from kakeya_stubs.v1.runtime_pb2_grpc import RuntimeServiceServicer, add_RuntimeServiceServicer_to_server
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from threading import Event
 from typing import Any
 
-from kakeya_shared.errors import KakeyaError
+from kakeya_shared.errors.tree import KakeyaError
 from kakeya_worker.engine.engine import Engine
 from kakeya_worker.engine.operation import Append, Generate, LaneState, OpenLane
 from kakeya_worker.engine.retention import SessionOptions

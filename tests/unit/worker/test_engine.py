@@ -5,7 +5,8 @@ from threading import Event, Thread
 import pytest
 from structlog.testing import capture_logs
 
-from kakeya_shared.errors import (
+from kakeya_shared.contract.history_digest import EMPTY_HISTORY, extended_digest
+from kakeya_shared.errors.tree import (
     Draining,
     EmptyHistory,
     HistoryLengthMismatch,
@@ -18,7 +19,6 @@ from kakeya_shared.errors import (
     SessionNotFound,
     StaleEpoch,
 )
-from kakeya_shared.history_digest import EMPTY_HISTORY, extended_digest
 from kakeya_worker.engine import operation as operations
 from kakeya_worker.engine.engine import Engine
 from kakeya_worker.engine.geometry import LaneGeometry

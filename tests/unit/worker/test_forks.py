@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from kakeya_shared.errors import (
+from kakeya_shared.errors.tree import (
     Draining,
     HistoryFull,
     HistoryLengthMismatch,

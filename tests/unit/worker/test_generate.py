@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from kakeya_shared.errors import HistoryFull, InvalidField
+from kakeya_shared.errors.tree import HistoryFull, InvalidField
 from kakeya_worker.engine.engine import Engine
 from kakeya_worker.engine.operation import Finish, LaneState, OpenLane
 from kakeya_worker.engine.retention import SessionOptions

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import structlog
 
-from kakeya_shared.service_process import StartError
+from kakeya_shared.process.service_process import StartError
 from kakeya_worker.engine.verifier import ModelRefused
 from kakeya_worker.program import load_engine
 from kakeya_worker.settings import WorkerSettings

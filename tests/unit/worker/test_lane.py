@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kakeya_shared.errors import InvariantViolated
+from kakeya_shared.errors.tree import InvariantViolated
 from kakeya_worker.engine.geometry import LaneGeometry
 from kakeya_worker.engine.lane import Lane
 from kakeya_worker.engine.retention import SessionOptions, sink_window

@@ -7,8 +7,8 @@ import pytest
 import structlog
 
 from kakeya_shared import installed_models, plugins
-from kakeya_shared.service_process import StartError
-from kakeya_shared.tokenizer_digest import tokenizer_digest
+from kakeya_shared.contract.tokenizer_digest import tokenizer_digest
+from kakeya_shared.process.service_process import StartError
 from kakeya_worker.engine.engine import Engine
 from kakeya_worker.engine.step_budget import StepBudget
 from kakeya_worker.program import load_engine

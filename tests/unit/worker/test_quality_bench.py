@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import pytest
 
 from kakeya_shared import plugins
-from kakeya_shared.errors import InvalidField
+from kakeya_shared.errors.tree import InvalidField
 from kakeya_worker.engine.geometry import LaneGeometry
 from kakeya_worker.engine.retention import Retention, SessionOptions, sink_window
 from kakeya_worker.quality import bench, output

@@ -11,7 +11,7 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
-from kakeya_shared.service_process import StartError
+from kakeya_shared.process.service_process import StartError
 from kakeya_worker.engine.verifier import ModelRefused
 from kakeya_worker.program import load_engine
 from kakeya_worker.settings import WorkerSettings

@@ -12,7 +12,7 @@ import pytest
 import structlog
 from pydantic import SecretStr
 
-from kakeya_shared.errors import (
+from kakeya_shared.errors.tree import (
     IncompatibleContract,
     InvalidField,
     KakeyaError,
@@ -20,12 +20,12 @@ from kakeya_shared.errors import (
     Unauthenticated,
     UnknownIncarnation,
 )
-from kakeya_shared.rpc_boundary import Context
-from kakeya_shared.rpc_server import RpcServer
-from kakeya_shared.service_process import StartError
-from kakeya_shared.settings import RpcServerSettings
-from kakeya_shared.tls import ClientTls
-from kakeya_shared.tracing import Metadata
+from kakeya_shared.process.service_process import StartError
+from kakeya_shared.rpc.rpc_boundary import Context
+from kakeya_shared.rpc.server import RpcServer
+from kakeya_shared.rpc.tls import ClientTls
+from kakeya_shared.rpc.tracing import Metadata
+from kakeya_shared.settings.service import RpcServerSettings
 from kakeya_stubs.worker.v1 import registry_pb2 as pb
 from kakeya_stubs.worker.v1.registry_pb2_grpc import RegistryServiceServicer, add_RegistryServiceServicer_to_server
 from kakeya_worker.engine.engine import Engine

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kakeya_shared.errors import InvalidField
+from kakeya_shared.errors.tree import InvalidField
 from kakeya_worker.engine.geometry import LaneGeometry
 from kakeya_worker.engine.retention import SessionOptions, SinkWindow, sink_window
 from kakeya_worker.engine.row import Row

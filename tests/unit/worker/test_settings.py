@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import structlog
 
-from kakeya_shared.service_process import StartError
+from kakeya_shared.process.service_process import StartError
 from kakeya_worker.program import serve
 from kakeya_worker.settings import WorkerSettings
 from tests.certificates import Authority

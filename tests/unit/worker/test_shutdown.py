@@ -13,8 +13,8 @@ from typing import Any
 import grpc
 import pytest
 
-from kakeya_shared import error_details
-from kakeya_shared.errors import Draining, InvalidField
+from kakeya_shared.errors import error_details
+from kakeya_shared.errors.tree import Draining, InvalidField
 from kakeya_stubs.worker.v1 import verifier_pb2 as pb
 from kakeya_stubs.worker.v1.verifier_pb2_grpc import VerifierServiceStub
 from kakeya_worker import program

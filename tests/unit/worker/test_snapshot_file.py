@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kakeya_shared.errors import SnapshotRefused
-from kakeya_shared.history_digest import EMPTY_HISTORY
+from kakeya_shared.contract.history_digest import EMPTY_HISTORY
+from kakeya_shared.errors.tree import SnapshotRefused
 from kakeya_worker import snapshot_file
 from kakeya_worker.conformance.driving import open_session
 from kakeya_worker.engine.geometry import LaneGeometry

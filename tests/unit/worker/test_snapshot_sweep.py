@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from kakeya_shared.errors import NoWorker
-from kakeya_shared.rpc_boundary import Context
-from kakeya_shared.rpc_server import RpcServer
+from kakeya_shared.errors.tree import NoWorker
+from kakeya_shared.rpc.rpc_boundary import Context
+from kakeya_shared.rpc.server import RpcServer
 from kakeya_stubs.worker.v1 import registry_pb2 as pb
 from kakeya_stubs.worker.v1.registry_pb2_grpc import RegistryServiceServicer, add_RegistryServiceServicer_to_server
 from kakeya_worker.engine.engine import Engine

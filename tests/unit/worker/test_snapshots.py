@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from kakeya_shared.errors import (
+from kakeya_shared.errors.tree import (
     BoundaryNotReachable,
     Draining,
     HistoryLengthMismatch,

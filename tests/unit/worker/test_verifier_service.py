@@ -10,10 +10,10 @@ from typing import Any
 import grpc
 import pytest
 
-from kakeya_shared import error_details
-from kakeya_shared.errors import InvalidField
-from kakeya_shared.history_digest import EMPTY_HISTORY, extended_digest
-from kakeya_shared.rpc_server import RpcServer
+from kakeya_shared.contract.history_digest import EMPTY_HISTORY, extended_digest
+from kakeya_shared.errors import error_details
+from kakeya_shared.errors.tree import InvalidField
+from kakeya_shared.rpc.server import RpcServer
 from kakeya_stubs.worker.v1 import verifier_pb2 as pb
 from kakeya_stubs.worker.v1.verifier_pb2_grpc import VerifierServiceStub, add_VerifierServiceServicer_to_server
 from kakeya_worker import generate_request

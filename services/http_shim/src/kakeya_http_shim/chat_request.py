@@ -8,7 +8,7 @@ from pydantic import Field
 from kakeya_http_shim.fields import INTEGRAL, OnlyFalse, OnlyWith, RequestModel, honoured, without_effect
 from kakeya_http_shim.generation_fields import GenerationFields, MetadataText, NumTokens, Stop
 from kakeya_http_shim.messages import MAX_MESSAGES, Message
-from kakeya_shared.generation_limits import MAX_LOGPROBS
+from kakeya_shared.contract.generation_limits import MAX_LOGPROBS
 
 _LATER = "not served yet"
 

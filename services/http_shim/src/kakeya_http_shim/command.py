@@ -8,7 +8,7 @@ def main(argv: list[str]) -> int:
     from kakeya_http_shim.launcher_flags import without_launcher_flags
     from kakeya_http_shim.program import serve
     from kakeya_http_shim.settings import HttpSettings
-    from kakeya_shared import service_process
+    from kakeya_shared.process import service_process
 
     settings = HttpSettings.parse(without_launcher_flags(argv))
     return service_process.run("http", settings.log_level, lambda stop: serve(settings, stop))

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Discriminator, Field, StringConstraints, Tag
 
 from kakeya_http_shim.fields import INTEGRAL, OnlyFalse, OnlyWith, RequestModel, honoured, without_effect
-from kakeya_shared.generation_limits import MAX_LOGIT_BIASES, MAX_PENALTY
+from kakeya_shared.contract.generation_limits import MAX_LOGIT_BIASES, MAX_PENALTY
 
 _MAX_BIAS = 100.0
 _MAX_STOPS = 4

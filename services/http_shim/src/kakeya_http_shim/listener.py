@@ -15,8 +15,8 @@ from uvicorn.server import ServerState
 from kakeya_http_shim.protocol import MAX_HEAD_BYTES, Connection, ConnectionLimits
 from kakeya_http_shim.server_tls import server_context
 from kakeya_http_shim.settings import HttpSettings
-from kakeya_shared.addresses import HostPort
-from kakeya_shared.service_process import StartError
+from kakeya_shared.process.service_process import StartError
+from kakeya_shared.settings.addresses import HostPort
 
 _BACKLOG = 2048
 _LAST_WORDS_SECONDS = 1.0

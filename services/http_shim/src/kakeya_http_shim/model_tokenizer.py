@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from kakeya.text.chat_tokenizer import ChatTokenizer, Message, TokenizerError
-from kakeya_shared import installed_models, plugins, tokenizer_digest
+from kakeya_shared import installed_models, plugins
+from kakeya_shared.contract import tokenizer_digest
 
 _OPENS_THOUGHT: Final = "<think>"
 _NUM_LAST_TOKENS = 16

@@ -22,8 +22,8 @@ from kakeya_http_shim.open_sessions import OpenSessions
 from kakeya_http_shim.served_models import ServedModels
 from kakeya_http_shim.settings import HttpSettings
 from kakeya_shared import plugins
-from kakeya_shared.addresses import HostPort
-from kakeya_shared.service_process import StartError
+from kakeya_shared.process.service_process import StartError
+from kakeya_shared.settings.addresses import HostPort
 
 _log = structlog.get_logger()
 

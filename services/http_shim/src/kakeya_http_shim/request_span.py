@@ -16,7 +16,7 @@ from opentelemetry.trace import Span, SpanKind, Status, StatusCode
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from kakeya_http_shim.metrics import METHODS, route_template
-from kakeya_shared import tracing
+from kakeya_shared.rpc import tracing
 
 _UNTRACED = frozenset({"/healthz", "/readyz", "/metrics"})
 """Asked every few seconds by machines."""

@@ -6,14 +6,14 @@ from pathlib import Path
 import structlog
 
 from kakeya_http_shim.settings import HttpSettings
-from kakeya_shared.service_process import StartError
-from kakeya_shared.tls import PemFiles, TlsError
+from kakeya_shared.process.service_process import StartError
+from kakeya_shared.rpc.tls import PemFiles, TlsError
 
 _log = structlog.get_logger()
 
 
 class ServerTls:
-    """Arguments and errors as `kakeya_shared.tls.ServerTls`: the same files, the same behaviour.
+    """Arguments and errors as `kakeya_shared.rpc.tls.ServerTls`: the same files, the same behaviour.
 
     Attributes:
         context: for the listener. Each handshake looks whether the files have changed and then uses the new ones;

@@ -7,8 +7,15 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, model_validator
 from pydantic_settings import NoDecode
 
-from kakeya_shared.addresses import Address, HostPort, is_loopback
-from kakeya_shared.settings import LONGEST_APPEND_TOKENS, ListenerSettings, Names, ServiceSettings, setting, split
+from kakeya_shared.settings.addresses import Address, HostPort, is_loopback
+from kakeya_shared.settings.service import (
+    LONGEST_APPEND_TOKENS,
+    ListenerSettings,
+    Names,
+    ServiceSettings,
+    setting,
+    split,
+)
 
 
 def _pair(text: str) -> str:

@@ -8,7 +8,7 @@ from kakeya import tls_credentials
 from kakeya.cli.connection import Connection
 from kakeya_local.errors import StackError
 from kakeya_local.run_credentials import ADMIN_KEY_VARIABLE
-from kakeya_shared.addresses import HostPort
+from kakeya_shared.settings.addresses import HostPort
 
 _CERT = "KAKEYA_ROUTER_TLS_CERT"
 _CA = "KAKEYA_TLS_CA"

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from kakeya_local.data_directory import DataDirectory
 from kakeya_local.program import REDIS
 from kakeya_local.supervisor import ProcessStatus, Supervisor
-from kakeya_shared.disk_room import shortage
+from kakeya_shared.process.disk_room import shortage
 
 _ENDED = ("BACKOFF", "EXITED", "FATAL")
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 1.0, 30.0

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from kakeya_local.errors import StackError
-from kakeya_shared.addresses import HostPort
+from kakeya_shared.settings.addresses import HostPort
 
 _SERVES_TLS = "KAKEYA_HTTP_TLS_CERT"
 _CALL_SECONDS = 5.0

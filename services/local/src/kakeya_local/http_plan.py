@@ -9,7 +9,7 @@ from kakeya_local.http_entrance import HttpEntrance, http_entrance
 from kakeya_local.ports import claim, reachable
 from kakeya_local.program import Program, http_program
 from kakeya_local.served_model import served_name, tokenizer_pair
-from kakeya_shared.addresses import HostPort, is_loopback
+from kakeya_shared.settings.addresses import HostPort, is_loopback
 
 
 @dataclass(frozen=True)

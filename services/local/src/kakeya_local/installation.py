@@ -17,8 +17,9 @@ from kakeya_local.errors import StackError
 from kakeya_local.findings import Condition, Finding
 from kakeya_local.redis_binary import find_redis, redis_version
 from kakeya_local.settings import DEFAULT_MODEL
-from kakeya_shared import installed_models, plugins, processors
-from kakeya_shared.disk_room import shortage
+from kakeya_shared import installed_models, plugins
+from kakeya_shared.process import processors
+from kakeya_shared.process.disk_room import shortage
 
 _AREA = "installed"
 # The parts, and what each is for.

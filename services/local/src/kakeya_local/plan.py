@@ -16,8 +16,10 @@ from kakeya_local.program import Program, redis_program, router_program, worker_
 from kakeya_local.redis_binary import find_redis
 from kakeya_local.run_credentials import RunCredentials
 from kakeya_local.settings import DEFAULT_MODEL, UpSettings
-from kakeya_shared import installed_models, plugins, processors, proxies
-from kakeya_shared.addresses import HostPort
+from kakeya_shared import installed_models, plugins
+from kakeya_shared.process import processors
+from kakeya_shared.rpc import proxies
+from kakeya_shared.settings.addresses import HostPort
 
 _HUB_ID = re.compile(r"\w[\w.-]*/\w[\w.-]*")
 

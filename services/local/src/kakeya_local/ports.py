@@ -3,7 +3,7 @@
 import socket
 
 from kakeya_local.errors import StackError
-from kakeya_shared.addresses import HostPort
+from kakeya_shared.settings.addresses import HostPort
 
 _ANY_HOSTS = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # recognized here, not bound
 

@@ -5,7 +5,7 @@ from enum import IntEnum
 from pathlib import Path
 
 from kakeya_local import child_python
-from kakeya_shared.addresses import HostPort
+from kakeya_shared.settings.addresses import HostPort
 
 REDIS = "redis"
 """Name of Redis' process."""

@@ -4,7 +4,7 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from kakeya_shared.redis_url import TIMEOUT_SECONDS, RedisUrl
+from kakeya_shared.settings.redis_url import TIMEOUT_SECONDS, RedisUrl
 
 
 def ping(text: str) -> str:

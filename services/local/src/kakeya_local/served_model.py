@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from kakeya_local.errors import StackError
-from kakeya_shared import labels
+from kakeya_shared.contract import labels
 
 TOKENIZER_VARIABLE = "KAKEYA_HTTP_TOKENIZER"
 _TOKENIZER_FILES = ("tokenizer*", "vocab*", "spiece.model")

@@ -6,8 +6,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BeforeValidator, model_validator
 
-from kakeya_shared.addresses import Address, HostPort, is_loopback
-from kakeya_shared.settings import Names, ServiceSettings, setting
+from kakeya_shared.settings.addresses import Address, HostPort, is_loopback
+from kakeya_shared.settings.service import Names, ServiceSettings, setting
 
 DEFAULT_MODEL = "kakeya-nano"
 """Served where no other is asked for; this part depends on its package."""

@@ -19,7 +19,7 @@ from kakeya_local.program import HTTP, REDIS
 from kakeya_local.readiness import is_serving, joined_workers, open_channel
 from kakeya_local.settings import UpSettings
 from kakeya_local.supervisor import ProcessStatus, Supervisor
-from kakeya_shared.service_process import EXIT_CONFIG
+from kakeya_shared.process.service_process import EXIT_CONFIG
 from kakeya_stubs.admin.v1.admin_pb2 import WorkerStatus
 
 _POLL_SECONDS = 0.2

@@ -14,7 +14,7 @@ from pathlib import Path
 from kakeya_local import bound_process
 from kakeya_local.data_directory import DataDirectory
 from kakeya_local.program import Program
-from kakeya_shared.service_process import EXIT_CONFIG
+from kakeya_shared.process.service_process import EXIT_CONFIG
 
 _LOG_BYTES = 10 << 20
 _NUM_OLD_LOGS = 3

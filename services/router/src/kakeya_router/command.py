@@ -7,7 +7,7 @@ def main(argv: list[str]) -> int:
     """Runs until SIGINT or SIGTERM; returns the exit status."""
     from kakeya_router.program import serve
     from kakeya_router.settings import RouterSettings
-    from kakeya_shared import service_process
+    from kakeya_shared.process import service_process
 
     settings = RouterSettings.parse(argv)
     return service_process.run("router", settings.log_level, lambda stop: serve(settings, stop))

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 import structlog
 
 from kakeya_router.store.fleet.worker_store import WorkerStore
-from kakeya_shared.errors import StoreUnavailable
+from kakeya_shared.errors.tree import StoreUnavailable
 
 _log = structlog.get_logger()
 

@@ -12,10 +12,10 @@ from kakeya_router.api import admin_service, registry_service, runtime_service
 from kakeya_router.health import StoreWatch
 from kakeya_router.settings import RouterSettings
 from kakeya_router.wiring import Parts
-from kakeya_shared.addresses import HostPort
-from kakeya_shared.errors import StoreUnavailable
-from kakeya_shared.rpc_server import BindError, RpcServer
-from kakeya_shared.service_process import StartError
+from kakeya_shared.errors.tree import StoreUnavailable
+from kakeya_shared.process.service_process import StartError
+from kakeya_shared.rpc.server import BindError, RpcServer
+from kakeya_shared.settings.addresses import HostPort
 from kakeya_stubs.admin.v1 import admin_pb2_grpc
 from kakeya_stubs.v1 import runtime_pb2_grpc
 from kakeya_stubs.worker.v1 import registry_pb2_grpc

@@ -5,9 +5,15 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, SecretStr, model_validator
 
-from kakeya_shared.addresses import Address
-from kakeya_shared.redis_url import TIMEOUT_SECONDS, CheckedRedisUrl
-from kakeya_shared.settings import LONGEST_APPEND_TOKENS, RpcServerSettings, ServiceSettings, append_bytes, setting
+from kakeya_shared.settings.addresses import Address
+from kakeya_shared.settings.redis_url import TIMEOUT_SECONDS, CheckedRedisUrl
+from kakeya_shared.settings.service import (
+    LONGEST_APPEND_TOKENS,
+    RpcServerSettings,
+    ServiceSettings,
+    append_bytes,
+    setting,
+)
 
 # What is shorter may be a word that somebody guesses.
 _MIN_SECRET_LETTERS = 24

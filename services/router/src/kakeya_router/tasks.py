@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import structlog
 
-from kakeya_shared.errors import KakeyaError
+from kakeya_shared.errors.tree import KakeyaError
 
 T = TypeVar("T")
 

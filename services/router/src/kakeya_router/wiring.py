@@ -49,8 +49,8 @@ from kakeya_router.workers.placement import Placement
 from kakeya_router.workers.worker_clients import WorkerClients
 from kakeya_router.workers.worker_sweep import WorkerSweep
 from kakeya_shared import plugins
-from kakeya_shared.service_process import StartError
-from kakeya_shared.tls import ClientTls, TlsError, client_tls
+from kakeya_shared.process.service_process import StartError
+from kakeya_shared.rpc.tls import ClientTls, TlsError, client_tls
 
 _log = structlog.get_logger()
 

@@ -1,6 +1,6 @@
 """`kakeya worker`."""
 
-from kakeya_shared import service_process
+from kakeya_shared.process import service_process
 from kakeya_worker.settings import WorkerSettings
 
 SUMMARY = "serve a model from this host: a verifier worker that joins a router"

@@ -3,14 +3,14 @@
 import math
 from collections.abc import Callable, Iterable
 
-from kakeya_shared.errors import InvalidField, TokenOutOfVocabulary
-from kakeya_shared.generation_limits import (
+from kakeya_shared.contract.generation_limits import (
     MAX_LOGIT_BIASES,
     MAX_LOGPROBS,
     MAX_PENALTY,
     MAX_STOP_SEQUENCE_TOKENS,
     MAX_STOP_SEQUENCES,
 )
+from kakeya_shared.errors.tree import InvalidField, TokenOutOfVocabulary
 from kakeya_stubs.worker.v1 import verifier_pb2 as pb
 from kakeya_worker.engine.operation import Generate
 from kakeya_worker.engine.sampling import Sampling, TokenDetail

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from io import BytesIO
 
-from kakeya_shared.errors import NoCapacity, SnapshotRefused
+from kakeya_shared.errors.tree import NoCapacity, SnapshotRefused
 from kakeya_worker import snapshot_file
 from kakeya_worker.engine.engine import Engine
 from kakeya_worker.engine.operation import OpenLane

@@ -2,7 +2,7 @@
 
 import re
 
-from kakeya_shared.errors import InvalidField
+from kakeya_shared.errors.tree import InvalidField
 from kakeya_stubs.worker.v1 import verifier_pb2 as pb
 from kakeya_worker.engine.operation import ForkSource
 from kakeya_worker.engine.retention import SessionOptions

@@ -11,11 +11,12 @@ from typing import Any
 
 import structlog
 
-from kakeya_shared import installed_models, labels, plugins
-from kakeya_shared.addresses import HostPort, is_loopback, parse_list
-from kakeya_shared.rpc_server import BindError, RpcServer
-from kakeya_shared.service_process import StartError
-from kakeya_shared.tls import TlsError, client_tls
+from kakeya_shared import installed_models, plugins
+from kakeya_shared.contract import labels
+from kakeya_shared.process.service_process import StartError
+from kakeya_shared.rpc.server import BindError, RpcServer
+from kakeya_shared.rpc.tls import TlsError, client_tls
+from kakeya_shared.settings.addresses import HostPort, is_loopback, parse_list
 from kakeya_stubs.worker.v1.verifier_pb2_grpc import add_VerifierServiceServicer_to_server
 from kakeya_worker.engine.engine import Engine
 from kakeya_worker.engine.retention import RetentionPolicy

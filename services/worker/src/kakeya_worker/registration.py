@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, TypeVar
 import grpc
 import structlog
 
-from kakeya_shared import error_details
-from kakeya_shared.errors import (
+from kakeya_shared.errors import error_details
+from kakeya_shared.errors.tree import (
     IncompatibleContract,
     KakeyaError,
     PermissionDenied,
     Unauthenticated,
     UnknownIncarnation,
 )
-from kakeya_shared.service_process import StartError
+from kakeya_shared.process.service_process import StartError
 from kakeya_stubs.worker.v1 import registry_pb2 as pb
 from kakeya_stubs.worker.v1.registry_pb2_grpc import RegistryServiceStub
 from kakeya_worker import resident_memory

@@ -7,7 +7,7 @@ from pathlib import Path
 import grpc
 from pydantic import SecretStr
 
-from kakeya_shared.tls import ClientTls, open_channel
+from kakeya_shared.rpc.tls import ClientTls, open_channel
 
 Metadata = tuple[tuple[str, str], ...]
 

@@ -7,10 +7,16 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, SecretStr, model_validator
 
-from kakeya_shared import processors
-from kakeya_shared.addresses import Address, HostPort, parse_list
-from kakeya_shared.service_process import StartError
-from kakeya_shared.settings import LONGEST_APPEND_TOKENS, RpcServerSettings, ServiceSettings, append_bytes, setting
+from kakeya_shared.process import processors
+from kakeya_shared.process.service_process import StartError
+from kakeya_shared.settings.addresses import Address, HostPort, parse_list
+from kakeya_shared.settings.service import (
+    LONGEST_APPEND_TOKENS,
+    RpcServerSettings,
+    ServiceSettings,
+    append_bytes,
+    setting,
+)
 
 
 def _addresses(text: str) -> str:

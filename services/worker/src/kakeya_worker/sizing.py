@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from kakeya_shared.service_process import StartError
+from kakeya_shared.process.service_process import StartError
 from kakeya_worker.engine.geometry import LaneGeometry
 from kakeya_worker.engine.verifier import ModelFacts
 

@@ -12,7 +12,7 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from kakeya_shared.errors import SnapshotRefused
+from kakeya_shared.errors.tree import SnapshotRefused
 from kakeya_worker.engine.made_memory import made_memory
 from kakeya_worker.engine.raw_numbers import RawNumbers
 from kakeya_worker.engine.snapshot import Snapshot, TakenSnapshot

@@ -5,7 +5,7 @@ import asyncio
 import grpc
 import structlog
 
-from kakeya_shared.errors import KakeyaError
+from kakeya_shared.errors.tree import KakeyaError
 from kakeya_worker.registration import Registration
 from kakeya_worker.router_link import TokenError
 from kakeya_worker.snapshots import Snapshots

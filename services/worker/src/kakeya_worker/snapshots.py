@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import structlog
 
-from kakeya_shared.errors import InvalidField, SnapshotStoreUnavailable
+from kakeya_shared.errors.tree import InvalidField, SnapshotStoreUnavailable
 from kakeya_worker import snapshot_file
 from kakeya_worker.daemon_threads import DaemonThreads
 from kakeya_worker.engine.engine import Engine

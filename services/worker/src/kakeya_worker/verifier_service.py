@@ -6,9 +6,9 @@ from contextlib import aclosing
 
 import structlog
 
-from kakeya_shared import tracing
-from kakeya_shared.errors import NoWorker
-from kakeya_shared.rpc_boundary import Context
+from kakeya_shared.errors.tree import NoWorker
+from kakeya_shared.rpc import tracing
+from kakeya_shared.rpc.rpc_boundary import Context
 from kakeya_stubs.worker.v1 import verifier_pb2 as pb
 from kakeya_stubs.worker.v1.verifier_pb2_grpc import VerifierServiceServicer
 from kakeya_worker import generate_request, open_request

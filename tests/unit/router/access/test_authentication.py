@@ -18,8 +18,8 @@ from kakeya_router.store.access.credential_store import CredentialStore
 from kakeya_router.store.access.credentials import Kind, Minted
 from kakeya_router.store.access.rights import Quota, Scope
 from kakeya_router.store.connection import RedisConnection
-from kakeya_shared.errors import Unauthenticated
-from kakeya_shared.tracing import Metadata
+from kakeya_shared.errors.tree import Unauthenticated
+from kakeya_shared.rpc.tracing import Metadata
 
 
 @pytest.fixture

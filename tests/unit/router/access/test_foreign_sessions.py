@@ -9,7 +9,7 @@ import pytest
 from google.protobuf.message import Message
 
 from kakeya_router.store.keys import new_session_id
-from kakeya_shared.errors import SessionNotFound
+from kakeya_shared.errors.tree import SessionNotFound
 from kakeya_stubs.admin.v1 import admin_pb2
 from kakeya_stubs.v1 import runtime_pb2 as api
 from tests.unit.router.fake_worker import FakeWorker

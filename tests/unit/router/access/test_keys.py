@@ -18,7 +18,7 @@ from kakeya_router.store.access.credential_store import CredentialStore
 from kakeya_router.store.access.credentials import Kind
 from kakeya_router.store.access.rights import Quota
 from kakeya_router.store.connection import RedisConnection
-from kakeya_shared.errors import (
+from kakeya_shared.errors.tree import (
     CredentialNotFound,
     InvalidField,
     PermissionDenied,

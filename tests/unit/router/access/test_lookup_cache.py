@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from kakeya_router.access.lookup_cache import LookupCache
-from kakeya_shared.errors import StoreUnavailable
+from kakeya_shared.errors.tree import StoreUnavailable
 
 
 class Store:

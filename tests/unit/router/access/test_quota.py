@@ -15,7 +15,7 @@ from kakeya_router.store.sessions.session_changes import Cause, Intent, LaneAtRe
 from kakeya_router.store.sessions.session_lists import Retention, TenantUsage
 from kakeya_router.store.sessions.session_store import SessionStore
 from kakeya_router.workers.worker_sweep import WorkerSweep
-from kakeya_shared.errors import QuotaExceeded
+from kakeya_shared.errors.tree import QuotaExceeded
 from tests.unit.router.admission_stores import (
     KEYS,
     LANE_BYTES,

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from kakeya_shared.errors import (
+from kakeya_shared.errors.tree import (
     CredentialNotFound,
     InvalidField,
     PermissionDenied,

@@ -16,8 +16,8 @@ from kakeya_router.access import audit
 from kakeya_router.api import admin_service, registry_service, runtime_service
 from kakeya_router.api.admin_service import AdminService
 from kakeya_router.store.access.credential_store import CredentialStore
-from kakeya_shared import error_details
-from kakeya_shared.errors import CredentialNotFound, InvalidField, KakeyaError, SessionNotFound, StoreUnavailable
+from kakeya_shared.errors import error_details
+from kakeya_shared.errors.tree import CredentialNotFound, InvalidField, KakeyaError, SessionNotFound, StoreUnavailable
 from kakeya_stubs.admin.v1 import admin_pb2 as pb
 from kakeya_stubs.v1 import runtime_pb2
 from kakeya_stubs.worker.v1 import registry_pb2

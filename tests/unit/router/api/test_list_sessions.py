@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from kakeya_shared.errors import InvalidField
+from kakeya_shared.errors.tree import InvalidField
 from kakeya_stubs.v1 import runtime_pb2 as api
 from tests.unit.router.access.test_foreign_sessions import _everything
 from tests.unit.router.fake_worker import BYTES_PER_TOKEN, LANE_BYTES, FakeWorker, SnapshotFiles

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kakeya_shared.errors import Unauthenticated
+from kakeya_shared.errors.tree import Unauthenticated
 from kakeya_stubs.v1 import runtime_pb2 as api
 from tests.unit.router.fake_worker import SINK, TOKENIZER_DIGEST, VOCAB_SIZE, WINDOW
 from tests.unit.router.keyed import Keyed

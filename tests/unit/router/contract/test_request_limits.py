@@ -9,7 +9,7 @@ import pytest
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
-from kakeya_shared.errors import (
+from kakeya_shared.errors.tree import (
     AppendTooLong,
     EmptyHistory,
     HistoryFull,

@@ -9,7 +9,7 @@ from kakeya_router.store.connection import RedisConnection
 from kakeya_router.store.fleet.worker_store import WorkerStore
 from kakeya_router.store.records import SessionRecord
 from kakeya_router.workers.fleet import Fleet
-from kakeya_shared.errors import NoWorker, QueueTimedOut, SnapshotRefused
+from kakeya_shared.errors.tree import NoWorker, QueueTimedOut, SnapshotRefused
 from kakeya_stubs.v1 import runtime_pb2 as api
 from tests.unit.router.fake_worker import BYTES_PER_TOKEN, FINGERPRINT, LANE_BYTES, FakeWorker, SnapshotFiles
 from tests.unit.router.lanes.test_lost_lanes import die

@@ -22,7 +22,7 @@ from kakeya_router.store.sessions.session_store import SessionStore
 from kakeya_router.tasks import DetachedTasks
 from kakeya_router.workers.fleet import Fleet
 from kakeya_router.workers.worker_clients import WorkerClients
-from kakeya_shared.errors import (
+from kakeya_shared.errors.tree import (
     HistoryFull,
     Internal,
     InvalidField,

@@ -7,7 +7,7 @@ import pytest
 
 from kakeya_router.lanes import moving
 from kakeya_router.store.sessions.session_store import SessionStore
-from kakeya_shared.errors import (
+from kakeya_shared.errors.tree import (
     BoundaryNotReachable,
     Draining,
     Internal,

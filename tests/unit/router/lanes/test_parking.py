@@ -10,7 +10,7 @@ from kakeya_router.lanes.parking import Parking
 from kakeya_router.snapshots.snapshotting import Snapshotting
 from kakeya_router.store.records import SessionRecord
 from kakeya_router.store.sessions.session_replies import Reply
-from kakeya_shared.errors import (
+from kakeya_shared.errors.tree import (
     Internal,
     InvariantViolated,
     NoCapacity,

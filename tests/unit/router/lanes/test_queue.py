@@ -18,7 +18,7 @@ from kakeya_router.store.keys import PoolKeys
 from kakeya_router.store.sessions.limits import UNLIMITED
 from kakeya_router.store.sessions.queue_store import Entry, Place, QueueStore
 from kakeya_router.tasks import DetachedTasks
-from kakeya_shared.errors import (
+from kakeya_shared.errors.tree import (
     Draining,
     InvalidField,
     NoCapacity,

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from kakeya_shared.errors import (
+from kakeya_shared.errors.tree import (
     AppendTooLong,
     HistoryFull,
     HistoryLengthMismatch,

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from kakeya_shared.errors import EmptyHistory, HistoryLengthMismatch, InvalidField, TokenOutOfVocabulary
-from kakeya_shared.history_digest import EMPTY_HISTORY, extended_digest
+from kakeya_shared.contract.history_digest import EMPTY_HISTORY, extended_digest
+from kakeya_shared.errors.tree import EmptyHistory, HistoryLengthMismatch, InvalidField, TokenOutOfVocabulary
 from kakeya_stubs.v1 import runtime_pb2 as api
 from kakeya_stubs.worker.v1 import verifier_pb2 as worker_api
 from tests.unit.router.fake_worker import BYTES_PER_TOKEN, EOS, SINK, VOCAB_SIZE, WINDOW, FakeWorker

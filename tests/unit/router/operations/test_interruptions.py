@@ -7,7 +7,7 @@ from typing import Any
 import grpc
 import pytest
 
-from kakeya_shared.errors import (
+from kakeya_shared.errors.tree import (
     DeadlineExceeded,
     Internal,
     InvariantViolated,

@@ -20,7 +20,7 @@ from kakeya_router.store.sessions.packed_tokens import BYTES_PER_TOKEN, pack, un
 from kakeya_router.store.sessions.session_changes import Intent
 from kakeya_router.store.sessions.session_replies import Reply, Taken
 from kakeya_router.store.sessions.session_store import SessionStore
-from kakeya_shared.errors import OperationStopped, StoreUnavailable
+from kakeya_shared.errors.tree import OperationStopped, StoreUnavailable
 
 RECORD = SessionRecord(
     session_id="p.one",

@@ -10,7 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from kakeya_router.store.sessions.packed_tokens import pack
-from kakeya_shared.errors import (
+from kakeya_shared.errors.tree import (
     Draining,
     HistoryLengthMismatch,
     InvalidField,

@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from kakeya_shared.errors import HistoryLengthMismatch, OperationRunning, OperationStopped, WorkerLost
+from kakeya_shared.errors.tree import HistoryLengthMismatch, OperationRunning, OperationStopped, WorkerLost
 from tests.unit.router.fake_worker import BYTES_PER_TOKEN, FakeWorker
 from tests.unit.router.stack import FORGETFUL, Client, Stack, eventually
 

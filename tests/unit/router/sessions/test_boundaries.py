@@ -9,7 +9,7 @@ from kakeya_router.sessions import opening, past_lanes
 from kakeya_router.store.records import SessionRecord
 from kakeya_router.store.sessions.packed_tokens import pack
 from kakeya_router.store.sessions.session_store import SessionStore
-from kakeya_shared.errors import (
+from kakeya_shared.errors.tree import (
     BoundaryNotReachable,
     Draining,
     EmptyHistory,

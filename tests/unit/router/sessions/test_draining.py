@@ -11,7 +11,7 @@ from kakeya_router.sessions.park_requests import Parked, ParkRequests
 from kakeya_router.store.records import SessionRecord
 from kakeya_router.store.sessions.session_lists import SessionLists
 from kakeya_router.store.sessions.session_store import SessionStore
-from kakeya_shared.errors import (
+from kakeya_shared.errors.tree import (
     Draining,
     Internal,
     InvalidField,

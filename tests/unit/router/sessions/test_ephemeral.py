@@ -7,7 +7,7 @@ import grpc
 import pytest
 
 from kakeya_router.store import persistence
-from kakeya_shared.errors import (
+from kakeya_shared.errors.tree import (
     EmptyHistory,
     Internal,
     InvalidField,

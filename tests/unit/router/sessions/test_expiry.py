@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from kakeya_shared.errors import InvariantViolated, SessionNotFound
+from kakeya_shared.errors.tree import InvariantViolated, SessionNotFound
 from tests.unit.router.fake_worker import FakeWorker
 from tests.unit.router.stack import Client, Stack, eventually
 

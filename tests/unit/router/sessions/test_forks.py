@@ -8,7 +8,7 @@ import pytest
 from kakeya_router.store.fleet.worker_store import WorkerStore
 from kakeya_router.store.records import WorkerRecord
 from kakeya_router.store.sessions.session_store import SessionStore
-from kakeya_shared.errors import (
+from kakeya_shared.errors.tree import (
     BoundaryNotReachable,
     EmptyHistory,
     HistoryLengthMismatch,

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from kakeya_router.store.keys import PoolKeys
-from kakeya_shared.errors import InvalidField
+from kakeya_shared.errors.tree import InvalidField
 from kakeya_stubs.v1 import runtime_pb2 as api
 from tests.unit.router.fake_worker import FakeWorker
 from tests.unit.router.keyed import Keyed

@@ -10,7 +10,7 @@ import pytest
 from kakeya_router.store.records import SessionRecord, State
 from kakeya_router.store.sessions.session_store import SessionStore
 from kakeya_router.store.sessions.stored_snapshots import parse
-from kakeya_shared.errors import SessionNotFound, WorkerLost
+from kakeya_shared.errors.tree import SessionNotFound, WorkerLost
 from kakeya_stubs.v1 import runtime_pb2 as api
 from kakeya_stubs.worker.v1 import registry_pb2
 from tests.unit.router.fake_worker import FakeWorker, SnapshotFiles

@@ -7,7 +7,7 @@ import pytest
 
 from kakeya_router.operations.operation import Operation
 from kakeya_router.sessions.rewinding import Rewinding
-from kakeya_shared.errors import (
+from kakeya_shared.errors.tree import (
     BoundaryNotReachable,
     HistoryLengthMismatch,
     Internal,

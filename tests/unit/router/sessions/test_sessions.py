@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from kakeya_router.sessions import opening
-from kakeya_shared.errors import (
+from kakeya_shared.errors.tree import (
     InvalidField,
     NoWorker,
     SessionNotFound,

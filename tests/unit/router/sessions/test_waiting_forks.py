@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from kakeya_shared.errors import OperationRunning, QueueTimedOut, WorkerLost
+from kakeya_shared.errors.tree import OperationRunning, QueueTimedOut, WorkerLost
 from kakeya_stubs.v1 import runtime_pb2 as api
 from tests.unit.router.fake_worker import LANE_BYTES, FakeWorker
 from tests.unit.router.lanes.test_queue import QUEUE, stand, waiting

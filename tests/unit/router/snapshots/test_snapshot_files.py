@@ -13,7 +13,7 @@ from kakeya_router.store.connection import RedisConnection
 from kakeya_router.store.records import SessionRecord
 from kakeya_router.store.sessions import stored_snapshots
 from kakeya_router.store.sessions.session_store import SessionStore
-from kakeya_shared.errors import KakeyaError, StoreUnavailable
+from kakeya_shared.errors.tree import KakeyaError, StoreUnavailable
 from tests.unit.router.fake_worker import SnapshotFiles
 from tests.unit.router.lanes.test_lost_lanes import Desk, desk
 from tests.unit.router.operations.test_recovery import Pair, files, nothing_stored, pair

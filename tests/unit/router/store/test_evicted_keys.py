@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from kakeya_shared.errors import Internal, KakeyaError, SessionNotFound
+from kakeya_shared.errors.tree import Internal, KakeyaError, SessionNotFound
 from kakeya_stubs.admin.v1 import admin_pb2
 from tests.redis_server import RedisServer
 from tests.unit.router.fake_worker import LANE_BYTES, FakeWorker, SnapshotFiles

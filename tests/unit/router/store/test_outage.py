@@ -9,7 +9,7 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from kakeya_shared.errors import OperationRunning, StoreUnavailable
+from kakeya_shared.errors.tree import OperationRunning, StoreUnavailable
 from kakeya_stubs.v1 import runtime_pb2 as api
 from tests.redis_server import RedisServer
 from tests.unit.router.fake_worker import FakeWorker

@@ -13,8 +13,8 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from kakeya_router.settings import RouterSettings
 from kakeya_router.store.connection import RedisConnection
-from kakeya_shared.errors import StoreUnavailable
-from kakeya_shared.settings import EXIT_USAGE
+from kakeya_shared.errors.tree import StoreUnavailable
+from kakeya_shared.settings.service import EXIT_USAGE
 from tests.certificates import Authority, Pair
 from tests.redis_server import RedisServer
 from tests.small_disk import small_disk_or_skip

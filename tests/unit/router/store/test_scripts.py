@@ -20,8 +20,8 @@ from kakeya_router.store.sessions.session_replies import Reply
 from kakeya_router.store.sessions.session_store import SessionStore
 from kakeya_router.store.sessions.stored_snapshots import Snapshots, StoredSnapshot, parse, text
 from kakeya_router.workers.worker_sweep import WorkerSweep
-from kakeya_shared.errors import StoreUnavailable
-from kakeya_shared.history_digest import EMPTY_HISTORY, extended_digest
+from kakeya_shared.contract.history_digest import EMPTY_HISTORY, extended_digest
+from kakeya_shared.errors.tree import StoreUnavailable
 
 WORKER = WorkerRecord(
     worker_id="w",

@@ -9,7 +9,8 @@ import pytest
 from kakeya_router.snapshots.past import Past
 from kakeya_router.store.sessions.packed_tokens import pack
 from kakeya_router.store.sessions.session_store import SessionStore
-from kakeya_shared.errors import (
+from kakeya_shared.contract.history_digest import EMPTY_HISTORY, extended_digest
+from kakeya_shared.errors.tree import (
     BoundaryNotReachable,
     Draining,
     HistoryLengthMismatch,
@@ -18,7 +19,6 @@ from kakeya_shared.errors import (
     StaleEpoch,
     WorkerLost,
 )
-from kakeya_shared.history_digest import EMPTY_HISTORY, extended_digest
 from kakeya_stubs.v1 import runtime_pb2 as api
 from kakeya_stubs.worker.v1 import verifier_pb2 as worker_api
 from tests.redis_server import data_of, set_back

@@ -11,7 +11,7 @@ import structlog
 
 from kakeya_router.workers.acknowledgements import Acknowledgements
 from kakeya_router.workers.worker_client import RunningCall, WorkerClient
-from kakeya_shared.errors import StaleEpoch, StoreUnavailable
+from kakeya_shared.errors.tree import StaleEpoch, StoreUnavailable
 from kakeya_stubs.v1 import runtime_pb2 as api
 from kakeya_stubs.v1.runtime_pb2_grpc import RuntimeServiceStub
 from kakeya_stubs.worker.v1 import verifier_pb2 as pb

@@ -11,7 +11,7 @@ from kakeya_router.operations.operations import Operations
 from kakeya_router.store.connection import RedisConnection
 from kakeya_router.store.sessions.session_store import SessionStore
 from kakeya_router.workers.fleet import Fleet
-from kakeya_shared.errors import NoWorker, OperationStopped, StoreUnavailable
+from kakeya_shared.errors.tree import NoWorker, OperationStopped, StoreUnavailable
 from kakeya_stubs.worker.v1 import verifier_pb2 as worker_api
 from tests.unit.router.fake_worker import WINDOW, FakeWorker
 from tests.unit.router.operations.test_recovery import Pair, called, expected, files, free_length, pair, token_ids

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from kakeya_shared.errors import Draining, InvalidField, NoCapacity, NoWorker
+from kakeya_shared.errors.tree import Draining, InvalidField, NoCapacity, NoWorker
 from tests.unit.router.fake_worker import FakeWorker
 from tests.unit.router.stack import Client, Stack, answer, eventually
 

@@ -5,7 +5,13 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from kakeya_shared.errors import IncompatibleContract, InvalidField, SessionNotFound, UnknownIncarnation, WorkerLost
+from kakeya_shared.errors.tree import (
+    IncompatibleContract,
+    InvalidField,
+    SessionNotFound,
+    UnknownIncarnation,
+    WorkerLost,
+)
 from kakeya_stubs.worker.v1 import registry_pb2 as pb
 from tests.unit.router.fake_worker import BYTES_PER_TOKEN, LANE_BYTES, FakeWorker
 from tests.unit.router.stack import FAST, FORGETFUL, Client, Stack, answer, begin_ahead, eventually

@@ -9,8 +9,8 @@ from kakeya_router.access import audit, callers, join_permits
 from kakeya_router.access.authentication import Authenticator
 from kakeya_router.access.callers import ANYBODY, Caller
 from kakeya_router.store.access.rights import Scope
-from kakeya_shared.errors import KakeyaError, PermissionDenied
-from kakeya_shared.tracing import Metadata
+from kakeya_shared.errors.tree import KakeyaError, PermissionDenied
+from kakeya_shared.rpc.tracing import Metadata
 from kakeya_stubs.admin.v1 import admin_pb2
 from kakeya_stubs.v1 import runtime_pb2
 from kakeya_stubs.worker.v1 import registry_pb2

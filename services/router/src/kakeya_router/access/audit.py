@@ -12,7 +12,7 @@ import structlog
 
 from kakeya_router.access import callers
 from kakeya_router.access.callers import Caller
-from kakeya_shared.errors import KakeyaError
+from kakeya_shared.errors.tree import KakeyaError
 
 _log = structlog.get_logger()
 

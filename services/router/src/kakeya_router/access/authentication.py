@@ -17,8 +17,8 @@ from kakeya_router.store.access.credential_records import Credential, Key, Token
 from kakeya_router.store.access.credential_store import CredentialStore, Found
 from kakeya_router.store.access.credentials import Kind
 from kakeya_router.store.access.rights import Quota, Scope
-from kakeya_shared.errors import Unauthenticated
-from kakeya_shared.tracing import Metadata
+from kakeya_shared.errors.tree import Unauthenticated
+from kakeya_shared.rpc.tracing import Metadata
 
 METADATA_KEY = "authorization"
 

@@ -3,7 +3,7 @@
 from contextvars import ContextVar
 from dataclasses import dataclass
 
-from kakeya_shared.errors import PermissionDenied
+from kakeya_shared.errors.tree import PermissionDenied
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from typing import Any
 
 from kakeya_router.access import callers
 from kakeya_router.contract import refusals
-from kakeya_shared import rpc_boundary
-from kakeya_shared.errors import TooManyCalls
+from kakeya_shared.errors.tree import TooManyCalls
+from kakeya_shared.rpc import rpc_boundary
 
 # Most calls end sooner; a client that keeps to it comes back in a trickle.
 _RETRY_SECONDS = 1.0

@@ -9,8 +9,8 @@ from kakeya_router.store.fleet.worker_store import Lane, WorkerStore
 from kakeya_router.store.records import WorkerRecord
 from kakeya_router.store.sessions import token_ranges
 from kakeya_router.workers.worker_sweep import WorkerSweep
-from kakeya_shared.errors import IncompatibleContract, UnknownIncarnation
-from kakeya_shared.rpc_boundary import Context
+from kakeya_shared.errors.tree import IncompatibleContract, UnknownIncarnation
+from kakeya_shared.rpc.rpc_boundary import Context
 from kakeya_stubs.worker.v1 import registry_pb2 as pb
 from kakeya_stubs.worker.v1 import registry_pb2_grpc
 

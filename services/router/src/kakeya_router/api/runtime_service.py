@@ -25,9 +25,9 @@ from kakeya_router.store.sessions.session_changes import Intent
 from kakeya_router.store.sessions.session_replies import Glance
 from kakeya_router.store.sessions.session_store import SessionStore
 from kakeya_router.workers.worker_clients import WorkerClients
-from kakeya_shared import tracing
-from kakeya_shared.errors import EmptyHistory
-from kakeya_shared.rpc_boundary import Context
+from kakeya_shared.errors.tree import EmptyHistory
+from kakeya_shared.rpc import tracing
+from kakeya_shared.rpc.rpc_boundary import Context
 from kakeya_stubs.v1 import runtime_pb2 as api
 from kakeya_stubs.v1 import runtime_pb2_grpc
 

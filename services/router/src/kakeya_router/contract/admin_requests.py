@@ -9,8 +9,8 @@ from kakeya_router.store.access.credential_records import Key, QuotaRecord, Toke
 from kakeya_router.store.access.credentials import Minted
 from kakeya_router.store.access.rights import Scope
 from kakeya_router.store.records import WorkerRecord
-from kakeya_shared import labels
-from kakeya_shared.errors import CredentialNotFound
+from kakeya_shared.contract import labels
+from kakeya_shared.errors.tree import CredentialNotFound
 from kakeya_stubs.admin.v1 import admin_pb2 as pb
 
 MAX_LABEL_BYTES = 256

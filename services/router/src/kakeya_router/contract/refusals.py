@@ -4,7 +4,7 @@ import random
 from collections.abc import Iterable
 
 from kakeya_router.store.records import SessionRecord, State
-from kakeya_shared.errors import (
+from kakeya_shared.errors.tree import (
     BoundaryNotReachable,
     Draining,
     HistoryLengthMismatch,

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from kakeya_router.contract import validation
-from kakeya_shared.errors import AppendTooLong, HistoryFull
+from kakeya_shared.errors.tree import AppendTooLong, HistoryFull
 
 
 @dataclass(frozen=True, slots=True)

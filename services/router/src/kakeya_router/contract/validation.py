@@ -4,15 +4,15 @@ import math
 from collections.abc import Iterable, Sequence
 
 from kakeya_router.store.keys import pool_of
-from kakeya_shared import labels
-from kakeya_shared.errors import HistoryLengthMismatch, InvalidField, TokenOutOfVocabulary
-from kakeya_shared.generation_limits import (
+from kakeya_shared.contract import labels
+from kakeya_shared.contract.generation_limits import (
     MAX_LOGIT_BIASES,
     MAX_LOGPROBS,
     MAX_PENALTY,
     MAX_STOP_SEQUENCE_TOKENS,
     MAX_STOP_SEQUENCES,
 )
+from kakeya_shared.errors.tree import HistoryLengthMismatch, InvalidField, TokenOutOfVocabulary
 from kakeya_stubs.v1 import runtime_pb2
 
 # A client's own id for a request, such as a UUID.

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 
 from kakeya_router.contract import validation
 from kakeya_router.store.keys import POOL_NAME
-from kakeya_shared import labels
-from kakeya_shared.addresses import HostPort
+from kakeya_shared.contract import labels
+from kakeya_shared.settings.addresses import HostPort
 from kakeya_stubs.worker.v1 import registry_pb2 as pb
 
 MAX_COUNT = 1 << 53

@@ -14,7 +14,7 @@ from kakeya_router.lanes.waiter import Waiter
 from kakeya_router.store.fleet.worker_store import WorkerStore
 from kakeya_router.store.sessions.queue_store import Entry, QueueStore, Turn
 from kakeya_router.tasks import DetachedTasks, unheard
-from kakeya_shared.errors import KakeyaError, StoreUnavailable
+from kakeya_shared.errors.tree import KakeyaError, StoreUnavailable
 
 TICK_SECONDS = 1.0
 LEASE_SECONDS = 3 * TICK_SECONDS

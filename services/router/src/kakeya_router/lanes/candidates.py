@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from kakeya_router.contract import refusals, validation
 from kakeya_router.lanes.wanted import Wanted
 from kakeya_router.store.records import WorkerRecord
-from kakeya_shared.errors import InvalidField, KakeyaError, NoCapacity, NoWorker
+from kakeya_shared.errors.tree import InvalidField, KakeyaError, NoCapacity, NoWorker
 
 _RETRY_AFTER_SECONDS = 1.0
 # An error travels in headers, which gRPC bounds at 8 KiB; float workers may have a fingerprint each.

@@ -12,7 +12,7 @@ from kakeya_router.store.sessions.session_store import SessionStore
 from kakeya_router.tasks import DetachedTasks
 from kakeya_router.workers.worker_client import WorkerError
 from kakeya_router.workers.worker_clients import WorkerClients
-from kakeya_shared.errors import KakeyaError, StoreUnavailable
+from kakeya_shared.errors.tree import KakeyaError, StoreUnavailable
 
 _log = structlog.get_logger()
 

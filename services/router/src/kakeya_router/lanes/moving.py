@@ -19,7 +19,7 @@ from kakeya_router.workers import placement
 from kakeya_router.workers.placement import Placement
 from kakeya_router.workers.worker_client import LaneGone, WorkerError
 from kakeya_router.workers.worker_clients import WorkerClients
-from kakeya_shared.errors import KakeyaError, StoreUnavailable
+from kakeya_shared.errors.tree import KakeyaError, StoreUnavailable
 
 _log = structlog.get_logger()
 

@@ -13,7 +13,7 @@ from kakeya_router.tasks import DetachedTasks
 from kakeya_router.workers.fleet import Fleet
 from kakeya_router.workers.worker_client import WorkerError
 from kakeya_router.workers.worker_clients import WorkerClients
-from kakeya_shared.errors import KakeyaError, SnapshotStoreUnavailable, StoreUnavailable
+from kakeya_shared.errors.tree import KakeyaError, SnapshotStoreUnavailable, StoreUnavailable
 
 _log = structlog.get_logger()
 

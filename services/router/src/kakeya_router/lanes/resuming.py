@@ -28,7 +28,7 @@ from kakeya_router.workers import placement
 from kakeya_router.workers.placement import Placement
 from kakeya_router.workers.worker_client import WorkerError
 from kakeya_router.workers.worker_clients import WorkerClients
-from kakeya_shared.errors import (
+from kakeya_shared.errors.tree import (
     InvalidField,
     KakeyaError,
     NoCapacity,

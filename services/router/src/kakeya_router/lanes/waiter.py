@@ -5,7 +5,7 @@ import secrets
 
 from kakeya_router.lanes.wanted import Wanted
 from kakeya_router.store.sessions.queue_store import Place
-from kakeya_shared.errors import InvalidField, KakeyaError
+from kakeya_shared.errors.tree import InvalidField, KakeyaError
 
 
 class Waiter:

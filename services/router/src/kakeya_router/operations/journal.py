@@ -9,7 +9,7 @@ import structlog
 from kakeya_router.store.records import SessionRecord
 from kakeya_router.store.sessions.session_replies import Taken
 from kakeya_router.store.sessions.session_store import SessionStore
-from kakeya_shared.errors import StoreUnavailable
+from kakeya_shared.errors.tree import StoreUnavailable
 
 _log = structlog.get_logger()
 

@@ -20,7 +20,8 @@ from kakeya_router.store.sessions.session_store import SessionStore
 from kakeya_router.tasks import DetachedTasks
 from kakeya_router.workers.worker_client import LaneGone, WorkerError, WorkerUnreachable
 from kakeya_router.workers.worker_clients import WorkerClients
-from kakeya_shared.errors import (
+from kakeya_shared.contract.history_digest import extended_digest
+from kakeya_shared.errors.tree import (
     Draining,
     HistoryFull,
     HistoryLengthMismatch,
@@ -29,8 +30,7 @@ from kakeya_shared.errors import (
     OperationStopped,
     SessionClosed,
 )
-from kakeya_shared.history_digest import extended_digest
-from kakeya_shared.settings import LONGEST_APPEND_TOKENS
+from kakeya_shared.settings.service import LONGEST_APPEND_TOKENS
 from kakeya_stubs.worker.v1.verifier_pb2 import AppendResponse, StopResponse
 
 T = TypeVar("T")

@@ -8,7 +8,7 @@ from kakeya_router.operations.journal import Journal
 from kakeya_router.store.records import SessionRecord
 from kakeya_router.store.sessions.session_changes import Intent
 from kakeya_router.workers.worker_client import RunningCall
-from kakeya_shared.errors import KakeyaError
+from kakeya_shared.errors.tree import KakeyaError
 
 
 class Operation:

@@ -26,13 +26,13 @@ from kakeya_router.store.sessions.session_store import SessionStore
 from kakeya_router.tasks import DetachedTasks, unheard
 from kakeya_router.workers.worker_client import WorkerError
 from kakeya_router.workers.worker_clients import WorkerClients
-from kakeya_shared import rpc_boundary
-from kakeya_shared.errors import (
+from kakeya_shared.errors.tree import (
     Draining,
     InvariantViolated,
     KakeyaError,
     StoreUnavailable,
 )
+from kakeya_shared.rpc import rpc_boundary
 from kakeya_stubs.worker.v1.verifier_pb2 import LaneState
 
 _log = structlog.get_logger()

@@ -9,7 +9,7 @@ from kakeya_router.sessions.waiting import Waiting
 from kakeya_router.store.records import SessionRecord, WorkerRecord
 from kakeya_router.workers import placement
 from kakeya_router.workers.placement import Placement
-from kakeya_shared.errors import InvalidField, KakeyaError, NoCapacity, NoWorker
+from kakeya_shared.errors.tree import InvalidField, KakeyaError, NoCapacity, NoWorker
 
 
 class Admission:

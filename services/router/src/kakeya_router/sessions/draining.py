@@ -15,7 +15,7 @@ from kakeya_router.store.fleet.worker_store import WorkerStore
 from kakeya_router.store.records import SessionRecord, WorkerRecord
 from kakeya_router.store.sessions.session_store import SessionStore
 from kakeya_router.workers.worker_client import WorkerError
-from kakeya_shared.errors import KakeyaError, SnapshotStoreUnavailable, StoreUnavailable
+from kakeya_shared.errors.tree import KakeyaError, SnapshotStoreUnavailable, StoreUnavailable
 
 _BATCH = 64
 _NUM_AT_ONCE = 8

@@ -14,8 +14,8 @@ from kakeya_router.store.sessions.packed_tokens import BYTES_PER_TOKEN
 from kakeya_router.store.sessions.session_store import SessionStore
 from kakeya_router.workers.worker_client import RunningCall
 from kakeya_router.workers.worker_clients import WorkerClients
-from kakeya_shared.errors import HistoryFull, SnapshotRefused, SnapshotStoreUnavailable
-from kakeya_shared.settings import LONGEST_APPEND_TOKENS
+from kakeya_shared.errors.tree import HistoryFull, SnapshotRefused, SnapshotStoreUnavailable
+from kakeya_shared.settings.service import LONGEST_APPEND_TOKENS
 from kakeya_stubs.worker.v1.verifier_pb2 import LaneState, OpenSessionResponse
 
 _log = structlog.get_logger()

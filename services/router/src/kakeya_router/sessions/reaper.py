@@ -14,7 +14,7 @@ from kakeya_router.workers.fleet import Fleet
 from kakeya_router.workers.ledger_audit import LedgerAudit
 from kakeya_router.workers.worker_clients import WorkerClients
 from kakeya_router.workers.worker_sweep import WorkerSweep
-from kakeya_shared.errors import StoreUnavailable
+from kakeya_shared.errors.tree import StoreUnavailable
 
 _BATCH = 128
 # Passes from one audit of the ledgers to the next.

@@ -18,7 +18,13 @@ from kakeya_router.tasks import DetachedTasks
 from kakeya_router.workers.fleet import Fleet
 from kakeya_router.workers.worker_client import LaneGone, WorkerError
 from kakeya_router.workers.worker_clients import WorkerClients
-from kakeya_shared.errors import BoundaryNotReachable, DeadlineExceeded, HistoryLengthMismatch, Internal, Unavailable
+from kakeya_shared.errors.tree import (
+    BoundaryNotReachable,
+    DeadlineExceeded,
+    HistoryLengthMismatch,
+    Internal,
+    Unavailable,
+)
 from kakeya_stubs.worker.v1.verifier_pb2 import LaneState
 
 _INTENT = Intent("rewind", {}, is_charged=False)

@@ -11,7 +11,7 @@ from kakeya_router.store.records import SessionRecord, State
 from kakeya_router.store.sessions.session_changes import Intent
 from kakeya_router.store.sessions.session_replies import Reply
 from kakeya_router.store.sessions.session_store import SessionStore
-from kakeya_shared.errors import EmptyHistory
+from kakeya_shared.errors.tree import EmptyHistory
 from kakeya_stubs.v1.runtime_pb2 import CreateSessionRequest, ForkPoint
 
 _INTENT = Intent("fork", {}, is_charged=False)

@@ -14,7 +14,7 @@ from kakeya_router.store.fleet.worker_store import WorkerStore
 from kakeya_router.store.records import SessionRecord, WorkerRecord
 from kakeya_router.workers import placement
 from kakeya_router.workers.placement import Placement
-from kakeya_shared.errors import InvalidField, KakeyaError, NoCapacity, NoWorker, OperationRunning
+from kakeya_shared.errors.tree import InvalidField, KakeyaError, NoCapacity, NoWorker, OperationRunning
 
 
 class Waiting:

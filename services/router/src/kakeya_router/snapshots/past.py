@@ -9,8 +9,8 @@ from kakeya_router.store.records import SessionRecord
 from kakeya_router.store.sessions import stored_snapshots
 from kakeya_router.store.sessions.packed_tokens import BYTES_PER_TOKEN, unpack
 from kakeya_router.store.sessions.stored_snapshots import Snapshots
-from kakeya_shared.errors import BoundaryNotReachable
-from kakeya_shared.history_digest import EMPTY_HISTORY, extended_digest
+from kakeya_shared.contract.history_digest import EMPTY_HISTORY, extended_digest
+from kakeya_shared.errors.tree import BoundaryNotReachable
 from kakeya_stubs.worker.v1.verifier_pb2 import LaneState
 
 

@@ -20,7 +20,7 @@ from kakeya_router.tasks import DetachedTasks
 from kakeya_router.workers.fleet import Fleet
 from kakeya_router.workers.worker_client import WorkerError
 from kakeya_router.workers.worker_clients import WorkerClients
-from kakeya_shared.errors import KakeyaError, StoreUnavailable
+from kakeya_shared.errors.tree import KakeyaError, StoreUnavailable
 
 _log = structlog.get_logger()
 

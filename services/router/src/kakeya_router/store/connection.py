@@ -17,9 +17,9 @@ from redis.client import NEVER_DECODE
 from redis.commands.core import AsyncScript
 
 from kakeya_router.tasks import DetachedTasks
-from kakeya_shared.disk_room import shortage
-from kakeya_shared.errors import StoreUnavailable
-from kakeya_shared.redis_url import TIMEOUT_SECONDS
+from kakeya_shared.errors.tree import StoreUnavailable
+from kakeya_shared.process.disk_room import shortage
+from kakeya_shared.settings.redis_url import TIMEOUT_SECONDS
 
 T = TypeVar("T")
 Argument = str | int | bytes

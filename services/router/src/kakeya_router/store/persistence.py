@@ -5,7 +5,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from kakeya_shared.errors import StoreUnavailable
+from kakeya_shared.errors.tree import StoreUnavailable
 
 _GIVE_UP_SECONDS = 60.0
 _PAUSE_SECONDS = 0.5

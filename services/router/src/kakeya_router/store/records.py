@@ -239,7 +239,7 @@ class SessionRecord(Hash):
         return max(0, self.operation_start - self.sink - self.window)
 
     def digest_at(self, length: int) -> int | None:
-        """Of its history at a length; see `kakeya_shared.history_digest`. None: not known."""
+        """Of its history at a length; see `kakeya_shared.contract.history_digest`. None: not known."""
         start, at_start, end, at_end, num_rewinds = (self.journal_digests or 4 * " ").split(" ")
         known = {start: at_start, end: at_end} if num_rewinds == str(self.num_rewinds) else {}
         digest = known.get(str(length), "")

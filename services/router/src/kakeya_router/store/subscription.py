@@ -8,7 +8,7 @@ from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from kakeya_shared.errors import StoreUnavailable
+from kakeya_shared.errors.tree import StoreUnavailable
 
 # Nobody may have anything to say for longer; then it is looked whether the connection is due for a ping.
 _LOOK_SECONDS = 1.0

@@ -10,9 +10,10 @@ import grpc
 from kakeya_router.store.records import UNSET, Overflow, SessionRecord
 from kakeya_router.tasks import Outcome
 from kakeya_router.workers.acknowledgements import Acknowledgements
-from kakeya_shared import error_details, tracing
-from kakeya_shared.errors import DeadlineExceeded, SessionNotFound, StaleEpoch
-from kakeya_shared.tls import open_channel
+from kakeya_shared.errors import error_details
+from kakeya_shared.errors.tree import DeadlineExceeded, SessionNotFound, StaleEpoch
+from kakeya_shared.rpc import tracing
+from kakeya_shared.rpc.tls import open_channel
 from kakeya_stubs.worker.v1 import verifier_pb2 as pb
 from kakeya_stubs.worker.v1.verifier_pb2_grpc import VerifierServiceStub
 

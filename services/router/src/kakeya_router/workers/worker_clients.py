@@ -7,8 +7,8 @@ import structlog
 
 from kakeya_router.store.records import SessionRecord
 from kakeya_router.workers.worker_client import WorkerClient, WorkerError
-from kakeya_shared.errors import KakeyaError
-from kakeya_shared.tls import ClientTls
+from kakeya_shared.errors.tree import KakeyaError
+from kakeya_shared.rpc.tls import ClientTls
 
 _log = structlog.get_logger()
 

@@ -4,7 +4,7 @@ from concurrent.futures import Future
 
 import pytest
 
-from kakeya_shared.errors import NoCapacity
+from kakeya_shared.errors.tree import NoCapacity
 from kakeya_worker.conformance.exact_reference import ExactReference, ReferenceSession
 from kakeya_worker.conformance.schedule import (
     GEOMETRY,

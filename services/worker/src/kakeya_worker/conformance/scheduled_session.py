@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pytest
 
-from kakeya_shared.errors import EmptyHistory, HistoryFull, KakeyaError, OperationStopped, SessionClosed
+from kakeya_shared.errors.tree import EmptyHistory, HistoryFull, KakeyaError, OperationStopped, SessionClosed
 from kakeya_worker.conformance.exact_reference import ReferenceSession
 from kakeya_worker.conformance.schedule import AppendTokens, Cancel, GenerateTokens
 from kakeya_worker.conformance.watched_verifier import WatchedVerifier

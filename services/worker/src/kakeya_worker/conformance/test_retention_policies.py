@@ -8,7 +8,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from kakeya_shared import plugins
-from kakeya_shared.errors import InvalidField
+from kakeya_shared.errors.tree import InvalidField
 from kakeya_worker.engine.geometry import LaneGeometry
 from kakeya_worker.engine.retention import Retention, RetentionPolicy, SessionOptions
 from kakeya_worker.engine.row import Row

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import structlog
 
-from kakeya_shared.errors import Internal, KakeyaError
+from kakeya_shared.errors.tree import Internal, KakeyaError
 
 _log = structlog.get_logger()
 _T = TypeVar("_T")

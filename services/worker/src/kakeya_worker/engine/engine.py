@@ -10,7 +10,7 @@ from concurrent.futures import Future
 
 import structlog
 
-from kakeya_shared.errors import (
+from kakeya_shared.errors.tree import (
     Draining,
     InvariantViolated,
     KakeyaError,

@@ -6,7 +6,7 @@ import numpy as np
 import structlog
 from numpy.typing import NDArray
 
-from kakeya_shared.errors import Internal
+from kakeya_shared.errors.tree import Internal
 from kakeya_worker.engine.operation import Append, Generate
 from kakeya_worker.engine.row import Row
 from kakeya_worker.engine.sampling import TokenDetail, choose, token_detail

@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from kakeya_shared.errors import HistoryLengthMismatch, InvariantViolated
-from kakeya_shared.history_digest import EMPTY_HISTORY, extended_digest
+from kakeya_shared.contract.history_digest import EMPTY_HISTORY, extended_digest
+from kakeya_shared.errors.tree import HistoryLengthMismatch, InvariantViolated
 from kakeya_worker.engine.geometry import Integers, LaneGeometry
 from kakeya_worker.engine.retention import Retention, indices
 from kakeya_worker.engine.row import Row
@@ -23,8 +23,8 @@ class Lane:
         prefill_seconds: of the appends since the last Generate.
         slot_indices: the history index that each slot holds, -1 where none; [num_slots].
         slot_token_ids: the token that each slot holds; [num_slots].
-        history_digest: of all tokens so far; see `kakeya_shared.history_digest`. None: not known, since the lane began
-            with a snapshot that does not say it.
+        history_digest: of all tokens so far; see `kakeya_shared.contract.history_digest`. None: not known, since the
+            lane began with a snapshot that does not say it.
         num_rewinds: how often somebody had it go back.
     """
 

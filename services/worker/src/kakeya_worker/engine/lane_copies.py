@@ -5,7 +5,7 @@ All of it runs on the engine's thread, between two steps.
 
 import numpy as np
 
-from kakeya_shared.errors import BoundaryNotReachable, OperationRunning
+from kakeya_shared.errors.tree import BoundaryNotReachable, OperationRunning
 from kakeya_worker.engine.lane import Lane
 from kakeya_worker.engine.lane_table import LaneTable, Occupant
 from kakeya_worker.engine.operation import ForkSource

@@ -6,7 +6,7 @@ the lane meanwhile.
 
 from collections.abc import Callable, Sequence
 
-from kakeya_shared.errors import InvalidField, SessionNotFound
+from kakeya_shared.errors.tree import InvalidField, SessionNotFound
 from kakeya_worker.engine import snapshot
 from kakeya_worker.engine.command_queue import CommandQueue
 from kakeya_worker.engine.lane import Lane

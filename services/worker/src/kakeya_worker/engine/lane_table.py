@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from kakeya_shared.errors import NoCapacity, SessionNotFound, StaleEpoch
+from kakeya_shared.errors.tree import NoCapacity, SessionNotFound, StaleEpoch
 from kakeya_worker.engine.command_queue import Command, Postponed
 from kakeya_worker.engine.geometry import LaneGeometry
 from kakeya_worker.engine.lane import Lane

@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
-from kakeya_shared.errors import EmptyHistory, HistoryFull
+from kakeya_shared.errors.tree import EmptyHistory, HistoryFull
 from kakeya_worker.engine.lane import Lane
 from kakeya_worker.engine.sampling import Sampling, TokenDetail
 

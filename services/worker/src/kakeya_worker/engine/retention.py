@@ -11,7 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
-from kakeya_shared.errors import InvalidField
+from kakeya_shared.errors.tree import InvalidField
 from kakeya_worker.engine.geometry import Booleans, Integers, LaneGeometry
 
 

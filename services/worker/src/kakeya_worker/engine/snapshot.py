@@ -8,7 +8,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from kakeya_shared.errors import SnapshotRefused
+from kakeya_shared.errors.tree import SnapshotRefused
 from kakeya_worker.engine.geometry import Booleans, Integers
 from kakeya_worker.engine.lane import Lane
 from kakeya_worker.engine.made_memory import made_memory

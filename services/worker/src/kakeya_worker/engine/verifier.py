@@ -32,7 +32,7 @@ class ModelFacts:
             its own layers attend over.
         max_positions_reason: which of the two, for the user.
         kv_bytes_per_token: K and V of one token over all layers, from the arrays' own dtype.
-        tokenizer_digest: see `kakeya_shared.tokenizer_digest`; "" where the checkpoint brings no tokenizer.
+        tokenizer_digest: see `kakeya_shared.contract.tokenizer_digest`; "" where the checkpoint brings no tokenizer.
         model_digest: of config and weights, whatever the mode; "" where nobody knows, and lanes of no other fingerprint
             are taken.
     """

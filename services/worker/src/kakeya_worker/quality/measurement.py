@@ -6,7 +6,7 @@ from itertools import chain
 
 import numpy as np
 
-from kakeya_shared.errors import InvalidField
+from kakeya_shared.errors.tree import InvalidField
 from kakeya_worker.engine.geometry import LaneGeometry
 from kakeya_worker.engine.verifier import ModelFacts, Verifier
 from kakeya_worker.quality import multi_turn, perplexity, recall

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from kakeya_shared import plugins, processors
+from kakeya_shared import plugins
+from kakeya_shared.process import processors
 from kakeya_worker.quality.floors import FLOORS, Floor
 
 T = TypeVar("T")

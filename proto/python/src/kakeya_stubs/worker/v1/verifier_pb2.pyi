@@ -196,7 +196,7 @@ class LaneState(_message.Message):
     num_rewinds: _builtins.int
     """How often this lane was rewound: what was said of it before is stale, although it may name a greater length."""
     history_digest: _builtins.int
-    """Of all tokens of the history, see kakeya_shared/history_digest.py. Unset: not known, since the lane began with a
+    """Of all tokens of the history, see kakeya_shared/contract/history_digest.py. Unset: not known, since the lane began with a
     snapshot of an older worker.
     """
     @_builtins.property

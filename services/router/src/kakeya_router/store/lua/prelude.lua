@@ -222,7 +222,7 @@ local function claim_for_good(claim, router, lease_ms, now)
   end
 end
 
--- The digest of a history is two rests, see kakeya_shared/history_digest.py: of each the prime, 2**32 modulo it, and what
+-- The digest of a history is two rests, see kakeya_shared/contract/history_digest.py: of each the prime, 2**32 modulo it, and what
 -- takes that back.
 local FIRST, OTHER = {65431043, 41949501, 17901329}, {58560287, 20066345, 16218834}
 local EMPTY_HISTORY = '0000000100000001'

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kakeya_shared import processors
+from kakeya_shared.process import processors
 
 _CPU_GROUPS = (Path("/sys/fs/cgroup/cpu"), Path("/sys/fs/cgroup"))  # version 1, 2
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pydantic import TypeAdapter
 
-from kakeya_shared.redis_url import SUPPORTED, CheckedRedisUrl, RedisUrl
+from kakeya_shared.settings.redis_url import SUPPORTED, CheckedRedisUrl, RedisUrl
 from tests.certificates import Authority
 
 SECRET = "hush-hush"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kakeya_shared import labels
+from kakeya_shared.contract import labels
 
 
 @pytest.mark.parametrize(

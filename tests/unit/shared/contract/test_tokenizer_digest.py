@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kakeya_shared.tokenizer_digest import TokenizerError, tokenizer_digest
+from kakeya_shared.contract.tokenizer_digest import TokenizerError, tokenizer_digest
 
 TOKENIZER: dict[str, Any] = {
     "version": "1.0",

@@ -10,9 +10,11 @@ import pytest
 import structlog
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from kakeya_shared import error_details, health_command, rpc_boundary
-from kakeya_shared.errors import Draining, NoCapacity
-from kakeya_shared.rpc_server import BindError, RpcServer
+from kakeya_shared import health_command
+from kakeya_shared.errors import error_details
+from kakeya_shared.errors.tree import Draining, NoCapacity
+from kakeya_shared.rpc import rpc_boundary
+from kakeya_shared.rpc.server import BindError, RpcServer
 from kakeya_stubs.v1 import runtime_pb2 as pb
 from kakeya_stubs.v1.runtime_pb2_grpc import RuntimeServiceStub
 from tests.unit.shared.toy_service import SERVICE, Toy, serving

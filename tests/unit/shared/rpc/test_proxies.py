@@ -11,8 +11,9 @@ from opentelemetry import trace
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_service_pb2_grpc
 from structlog.testing import capture_logs
 
-from kakeya_shared import health_command, proxies, tracing
-from kakeya_shared.tls import open_channel
+from kakeya_shared import health_command
+from kakeya_shared.rpc import proxies, tracing
+from kakeya_shared.rpc.tls import open_channel
 from kakeya_stubs.v1 import runtime_pb2 as pb
 from kakeya_stubs.v1.runtime_pb2_grpc import RuntimeServiceStub
 from tests.refusing_proxy import RefusingProxy, refusing_proxy

@@ -8,7 +8,7 @@ import os
 from collections.abc import Mapping
 from ipaddress import ip_address, ip_network
 
-from kakeya_shared.addresses import HostPort, is_loopback
+from kakeya_shared.settings.addresses import HostPort, is_loopback
 
 PAST_PROXY = ("grpc.enable_http_proxy", 0)
 """The channel option that goes past the proxy."""

@@ -2,7 +2,7 @@
 
 import random
 
-from kakeya_shared.history_digest import EMPTY_HISTORY, PRIMES, extended_digest
+from kakeya_shared.contract.history_digest import EMPTY_HISTORY, PRIMES, extended_digest
 
 
 def test_it_is_one_of_the_tokens_and_their_order_however_they_came() -> None:

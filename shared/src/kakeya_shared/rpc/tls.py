@@ -13,7 +13,7 @@ from pathlib import Path
 import grpc
 import structlog
 
-from kakeya_shared import proxies
+from kakeya_shared.rpc import proxies
 
 _log = structlog.get_logger()
 

@@ -16,9 +16,10 @@ import structlog
 from opentelemetry import trace
 from opentelemetry.trace import Span
 
-from kakeya_shared import error_details, tracing
-from kakeya_shared.errors import Internal, KakeyaError
-from kakeya_shared.request_parsing import Parse, parse, with_parsed_requests
+from kakeya_shared.errors import error_details
+from kakeya_shared.errors.tree import Internal, KakeyaError
+from kakeya_shared.rpc import tracing
+from kakeya_shared.rpc.request_parsing import Parse, parse, with_parsed_requests
 
 _log = structlog.get_logger()
 

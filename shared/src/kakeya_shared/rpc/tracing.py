@@ -18,8 +18,8 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.trace import INVALID_SPAN, Span, SpanKind, Status, StatusCode
 
-from kakeya_shared.addresses import is_loopback
-from kakeya_shared.proxies import PAST_PROXY
+from kakeya_shared.rpc.proxies import PAST_PROXY
+from kakeya_shared.settings.addresses import is_loopback
 
 Metadata = tuple[tuple[str, str], ...]
 

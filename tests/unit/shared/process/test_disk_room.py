@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from kakeya_shared import disk_room
-from kakeya_shared.disk_room import shortage
+from kakeya_shared.process import disk_room
+from kakeya_shared.process.disk_room import shortage
 from tests.small_disk import small_disk_or_skip
 
 

@@ -8,7 +8,7 @@ import pytest
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 
-from kakeya_shared import tracing
+from kakeya_shared.rpc import tracing
 
 PROGRAM = """
 import json

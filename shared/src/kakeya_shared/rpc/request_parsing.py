@@ -7,8 +7,8 @@ from typing import Any, TypeAlias
 import grpc
 from google.protobuf.message import DecodeError
 
-from kakeya_shared import error_details
-from kakeya_shared.errors import InvalidField
+from kakeya_shared.errors import error_details
+from kakeya_shared.errors.tree import InvalidField
 
 Parse = Callable[[bytes], Any]
 # Generic in the stubs only, hence the quotes.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 from pydantic import BeforeValidator, Field, PrivateAttr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, CliApp, NoDecode, SettingsConfigDict
 
-from kakeya_shared.addresses import Address, HostPort, is_loopback
+from kakeya_shared.settings.addresses import Address, HostPort, is_loopback
 
 EXIT_USAGE = 2
 LONGEST_APPEND_TOKENS = 1_000_000

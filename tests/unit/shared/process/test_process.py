@@ -14,8 +14,8 @@ import structlog
 from opentelemetry import propagate
 from opentelemetry.sdk.trace import TracerProvider
 
-from kakeya_shared import service_process
-from kakeya_shared.service_process import EXIT_CONFIG
+from kakeya_shared.process import service_process
+from kakeya_shared.process.service_process import EXIT_CONFIG
 from tests.service_logs import logs_as_they_were
 
 PROGRAM = """

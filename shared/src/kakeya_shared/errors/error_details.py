@@ -11,7 +11,7 @@ from google.protobuf.duration_pb2 import Duration
 from google.protobuf.message import DecodeError
 from google.rpc import error_details_pb2, status_pb2
 
-from kakeya_shared.errors import KakeyaError, QuotaExceeded
+from kakeya_shared.errors.tree import KakeyaError, QuotaExceeded
 
 DOMAIN = "kakeya"
 DETAILS_KEY = "grpc-status-details-bin"

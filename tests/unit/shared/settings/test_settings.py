@@ -7,8 +7,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pydantic import model_validator
 
-from kakeya_shared.addresses import Address
-from kakeya_shared.settings import ListenerSettings, ServiceSettings, setting
+from kakeya_shared.settings.addresses import Address
+from kakeya_shared.settings.service import ListenerSettings, ServiceSettings, setting
 
 
 class ToySettings(ServiceSettings):

@@ -14,9 +14,9 @@ import structlog
 from cryptography.hazmat.primitives import serialization as form
 
 from kakeya_shared import health_command
-from kakeya_shared.rpc_server import BindError, RpcServer
-from kakeya_shared.settings import RpcServerSettings
-from kakeya_shared.tls import ClientTls, PemFiles, ServerTls, TlsError, client_tls, open_channel
+from kakeya_shared.rpc.server import BindError, RpcServer
+from kakeya_shared.rpc.tls import ClientTls, PemFiles, ServerTls, TlsError, client_tls, open_channel
+from kakeya_shared.settings.service import RpcServerSettings
 from kakeya_stubs.v1 import runtime_pb2 as pb
 from kakeya_stubs.v1.runtime_pb2_grpc import RuntimeServiceStub
 from tests.certificates import Authority, Pair

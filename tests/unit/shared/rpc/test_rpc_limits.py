@@ -10,10 +10,10 @@ import structlog
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2
 
-from kakeya_shared import error_details
-from kakeya_shared.errors import InvalidField, Unauthenticated
-from kakeya_shared.rpc_server import RpcServer
-from kakeya_shared.tracing import Metadata
+from kakeya_shared.errors import error_details
+from kakeya_shared.errors.tree import InvalidField, Unauthenticated
+from kakeya_shared.rpc.server import RpcServer
+from kakeya_shared.rpc.tracing import Metadata
 from kakeya_stubs.v1 import runtime_pb2 as pb
 from kakeya_stubs.v1.runtime_pb2_grpc import RuntimeServiceStub, add_RuntimeServiceServicer_to_server
 from tests.freezable_link import FreezableLink

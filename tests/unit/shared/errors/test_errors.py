@@ -8,8 +8,8 @@ import pytest
 from google.rpc import error_details_pb2, status_pb2
 
 import kakeya_stubs
-from kakeya_shared import error_details
-from kakeya_shared.errors import InvalidField, KakeyaError, NoCapacity
+from kakeya_shared.errors import error_details
+from kakeya_shared.errors.tree import InvalidField, KakeyaError, NoCapacity
 from kakeya_stubs.v1.error_reason_pb2 import ErrorReason
 
 REASONS = [name.removeprefix("ERROR_REASON_") for name, _ in ErrorReason.items() if not name.endswith("_UNSPECIFIED")]

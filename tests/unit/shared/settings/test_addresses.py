@@ -1,6 +1,6 @@
 import pytest
 
-from kakeya_shared.addresses import HostPort, is_loopback, parse_list
+from kakeya_shared.settings.addresses import HostPort, is_loopback, parse_list
 
 
 @pytest.mark.parametrize(

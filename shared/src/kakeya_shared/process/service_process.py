@@ -7,8 +7,9 @@ from collections.abc import Awaitable, Callable
 
 import structlog
 
-from kakeya_shared import logs, tracing
-from kakeya_shared.signals import heed
+from kakeya_shared.process import logs
+from kakeya_shared.process.signals import heed
+from kakeya_shared.rpc import tracing
 
 EXIT_CONFIG = 78
 """sysexits.h EX_CONFIG: the same start would fail again, so a supervisor need not try."""

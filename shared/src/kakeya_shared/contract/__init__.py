@@ -1,0 +1,1 @@
+"""What the contracts state and both ends compute alike: bounds, labels, digests."""

@@ -1,0 +1,1 @@
+"""The one error tree of Kakeya's services, and its form on the wire."""

@@ -1,0 +1,1 @@
+"""gRPC as every service speaks it: server, boundary, TLS, proxies, traces."""
