@@ -138,10 +138,10 @@ PARTS = {
         "tests/unit/local",
         ("torch", "kakeya_worker"),
         left_out=(
-            "test_supervisor.py::test_starts_that_fail_again_and_again_are_given_up",
-            "test_supervisor.py::test_a_stuck_supervisor_is_killed_with_its_processes",
-            "test_supervisor.py::test_an_end_that_would_repeat_itself_is_final",
-            "test_supervisor.py::test_a_process_that_does_not_stop_is_killed",
+            "stack/supervision/test_supervisor.py::test_starts_that_fail_again_and_again_are_given_up",
+            "stack/supervision/test_supervisor.py::test_a_stuck_supervisor_is_killed_with_its_processes",
+            "stack/supervision/test_supervisor.py::test_an_end_that_would_repeat_itself_is_final",
+            "stack/supervision/test_supervisor.py::test_a_process_that_does_not_stop_is_killed",
         ),
     ),
 }

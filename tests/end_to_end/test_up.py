@@ -19,7 +19,7 @@ import psutil
 import pytest
 
 from kakeya import AsyncClient, AsyncSession, KakeyaError, StoreUnavailable
-from kakeya_local.readiness import joined_workers
+from kakeya_local.stack.readiness import joined_workers
 from kakeya_shared import installed_models
 from tests.default_mode import kv_item_bytes
 from tests.end_to_end.up_process import UpProcess

@@ -9,13 +9,13 @@ _DEFAULT_SINK, _DEFAULT_WINDOW = 4, 236
 
 
 def main(argv: list[str]) -> int:
-    from kakeya_local.demo_scripts import NUM_TURNS, SCRIPTS
+    from kakeya_local.demo.scripts import NUM_TURNS, SCRIPTS
     from kakeya_local.settings import DEFAULT_MODEL
 
     arguments = _parser(DEFAULT_MODEL, NUM_TURNS, len(SCRIPTS)).parse_args(argv)
     import asyncio
 
-    from kakeya_local.demo import DemoOptions, demo
+    from kakeya_local.demo.demo import DemoOptions, demo
 
     sizes = (arguments.sink, arguments.window, arguments.turns)
     as_written = sizes == (_DEFAULT_SINK, _DEFAULT_WINDOW, NUM_TURNS) and arguments.conversations <= len(SCRIPTS)

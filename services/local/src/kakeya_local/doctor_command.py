@@ -28,7 +28,7 @@ def main(argv: list[str]) -> int:
         return EXIT_USAGE
     import asyncio
 
-    from kakeya_local.doctor import doctor
+    from kakeya_local.doctor.doctor import doctor
 
     asked_for = bool(arguments.address)
     return asyncio.run(doctor(connection, asked_for=asked_for, redis=arguments.redis, as_json=arguments.json))

@@ -9,6 +9,6 @@ def main(argv: list[str]) -> int:
     from kakeya_local.settings import UpSettings
 
     settings = UpSettings.parse(argv)
-    from kakeya_local.up import up
+    from kakeya_local.up.up import up
 
     return asyncio.run(up(settings))

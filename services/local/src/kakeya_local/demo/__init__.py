@@ -1,0 +1,1 @@
+"""`kakeya demo`: long conversations, their KV checked byte by byte, and the report of it."""

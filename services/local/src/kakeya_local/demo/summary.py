@@ -1,0 +1,69 @@
+"""What the demo says at its end."""
+
+from rich.console import Console
+
+from kakeya_local.demo.http_transcript import http_summary
+from kakeya_local.demo.report import NUM_COMPARED_TURNS, DemoReport, Pace
+from kakeya_local.demo.turn import Turn
+
+
+def summarize(report: DemoReport, console: Console) -> None:
+    """Prints growth, what was forgotten, bytes against the formula, answers, pace at first and last, and HTTP."""
+    growth = [_growth(report, last) for last in report.last_turns()]
+    http = [http_summary(report.http)] if report.http else []
+    for line in ("", *growth, "", _answers(report), _formula(report), _pace(report), *http):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def _growth(report: DemoReport, last: Turn) -> str:
+    session = report.sessions[last.conversation - 1]
+    return (
+        f"conversation {last.conversation} ({session.title}): history grew to {last.history_length} tokens "
+        f"in {last.turn} turns, kv_live_bytes {_plateau(report, last.conversation)}; "
+        f"{_sight(last, session.pinned_tokens)}"
+    )
+
+
+def _sight(last: Turn, pinned_tokens: int) -> str:
+    if not last.forgotten_tokens:
+        return "nothing was forgotten"
+    kept = f"the first {pinned_tokens}, its pinned system prompt, never will be" if pinned_tokens else "none is pinned"
+    return f"{last.forgotten_tokens} tokens are forgotten, {kept}"
+
+
+def _plateau(report: DemoReport, conversation: int) -> str:
+    turns = [turn for turn in report.turns if turn.conversation == conversation]
+    level = turns[-1].kv_live_bytes
+    start = next(turn.turn for turn in reversed(turns) if turn.turn == 1 or turns[turn.turn - 2].kv_live_bytes != level)
+    return f"stayed at {level:,} from turn {start} on"
+
+
+def _answers(report: DemoReport) -> str:
+    num_expected, missed = len(report.expectations()), report.missed()
+    if not num_expected:
+        return "answers: nothing was expected of them"
+    said = f"answers: {num_expected - len(missed)} of {num_expected} as expected"
+    if missed:
+        places = (f"conversation {turn.conversation} turn {turn.turn} ({turn.user!r})" for turn in missed)
+        return f"{said}, all but {', '.join(places)}"
+    return f"{said}: what is in sight is recalled, what is pinned at any distance, and what was forgotten is not known"
+
+
+def _formula(report: DemoReport) -> str:
+    num_readings, num_wrong = len(report.readings), len(report.wrong_bytes())
+    outcome = f"wrong in {num_wrong} of {num_readings}" if num_wrong else f"exact in all {num_readings}"
+    capacity = report.sink + report.window
+    return (
+        f"kv_live_bytes = min(history, {report.sink} + {report.window}) x {report.kv_bytes_per_token:,} bytes a token "
+        f"by config.json, at most {capacity * report.kv_bytes_per_token:,}: "
+        f"{outcome} readings (append, generate and info of every turn)"
+    )
+
+
+def _pace(report: DemoReport) -> str:
+    first, last = report.first_and_last()
+    return f"first {NUM_COMPARED_TURNS} turns: {_milliseconds(first)}; last {NUM_COMPARED_TURNS}: {_milliseconds(last)}"
+
+
+def _milliseconds(pace: Pace) -> str:
+    return f"{pace.prefill_seconds * 1e3:.2f} ms an appended token, {pace.decode_seconds * 1e3:.2f} ms a generated one"

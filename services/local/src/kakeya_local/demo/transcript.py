@@ -1,0 +1,54 @@
+"""The demo's conversations in writing, each turn beside its figures."""
+
+from rich.text import Text
+
+from kakeya_local.demo.report import DemoReport, Opened
+from kakeya_local.demo.turn import Turn
+from kakeya_local.terminal import print_table
+
+_HEADER = ("turn", "history", "seen", "prefill+decode ms", "kv_live_bytes", "you -> the model")
+_MAX_CHARACTERS = 200
+_NUM_LAST_TURNS = 7
+
+
+def print_transcripts(report: DemoReport) -> None:
+    """The first conversation whole, of the others the last turns, those of which something was expected if any."""
+    for session in report.sessions:
+        turns = [turn for turn in report.turns if turn.conversation == session.conversation]
+        print(f"\n{_title(session)}\nsystem prompt: {_one_line(session.system)}")
+        if session.conversation > 1:
+            turns = ([turn for turn in turns if turn.expected] or turns)[-_NUM_LAST_TURNS:]
+        print_table(map(_row, turns), header=_HEADER)
+
+
+def _title(session: Opened) -> str:
+    kept = f"sink {session.sink}, window {session.window}"
+    if session.pinned_tokens:
+        kept += f", the system prompt's {session.pinned_tokens} tokens pinned"
+    return f"conversation {session.conversation}, {session.title}: {kept}"
+
+
+def _row(turn: Turn) -> tuple[str | Text, ...]:
+    return (
+        str(turn.turn),
+        str(turn.history_length),
+        str(turn.history_length - turn.forgotten_tokens),
+        f"{turn.prefill_seconds * 1e3:.0f}+{turn.decode_seconds * 1e3:.0f}",
+        f"{turn.kv_live_bytes:,}",
+        said_cell(turn),
+    )
+
+
+def said_cell(turn: Turn) -> Text:
+    """What was said in a turn and what it lacks, in one line."""
+    cell = Text(f"{_one_line(turn.user)} -> {_one_line(turn.answer)}")
+    return cell if turn.as_expected else cell.append(f" [{_missed(turn)}]", "bold red")
+
+
+def _missed(turn: Turn) -> str:
+    return "still in sight" if turn.still_in_sight else f"expected: {turn.expected}"
+
+
+def _one_line(text: str) -> str:
+    line = " / ".join(part.strip() for part in text.splitlines() if part.strip())
+    return line if len(line) <= _MAX_CHARACTERS else f"{line[:_MAX_CHARACTERS]}..."

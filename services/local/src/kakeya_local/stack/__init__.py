@@ -1,0 +1,1 @@
+"""A local stack: planned, started, watched and stopped."""

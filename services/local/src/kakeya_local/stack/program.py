@@ -1,0 +1,107 @@
+"""The processes of a stack, as command lines."""
+
+from dataclasses import dataclass
+from enum import IntEnum
+from pathlib import Path
+
+from kakeya_local.stack import child_python
+from kakeya_shared.settings.addresses import HostPort
+
+REDIS = "redis"
+"""Name of Redis' process."""
+HTTP = "http"
+"""Name of the HTTP shim's process."""
+
+
+class Stage(IntEnum):
+    """Processes start in this order and stop in the reverse one."""
+
+    REDIS = 10
+    ROUTER = 20
+    WORKER = 30
+    HTTP = 40
+
+
+@dataclass(frozen=True)
+class Program:
+    """One supervised process.
+
+    Attributes:
+        name: also of its log.
+        start_seconds: a process that ends earlier counts as failing to start.
+    """
+
+    name: str
+    stage: Stage
+    command: tuple[str, ...]
+    start_seconds: int
+
+
+def redis_program(server: str, port: int, directory: Path, *, persistent: bool) -> Program:
+    """Redis on loopback. What it acknowledged is on disk (append-only file, fsync always) if it is persistent."""
+    durability = ("--appendonly", "yes", "--appendfsync", "always") if persistent else ("--appendonly", "no")
+    command = (server, "--bind", "127.0.0.1", "--port", str(port), "--dir", str(directory), "--save", "", *durability)
+    return Program(REDIS, Stage.REDIS, command, start_seconds=1)
+
+
+def router_program(
+    bind: HostPort, redis_port: int, redis_directory: Path | None, *, auth: str | None, insecure: bool
+) -> Program:
+    """The session router.
+
+    Args:
+        redis_directory: of Redis' data; None: it keeps none.
+    """
+    redis = f"redis://127.0.0.1:{redis_port}/0"
+    command = _kakeya("router", redis=redis, redis_directory=redis_directory, bind=bind, auth=auth)
+    return Program("router", Stage.ROUTER, (*command, *(["--insecure"] if insecure else [])), start_seconds=5)
+
+
+def worker_program(
+    name: str,
+    router: HostPort,
+    *,
+    model: str,
+    backend: str | None,
+    sink: int | None,
+    window: int | None,
+    lanes: int | None,
+    threads: int | None,
+    snapshots: Path,
+) -> Program:
+    """The worker takes a free port by itself and tells it to the router.
+
+    Args:
+        backend: None: as its variable says.
+        snapshots: directory of the snapshot store, the same for all workers.
+    """
+    command = _kakeya(
+        "worker",
+        model=model,
+        backend=backend,
+        sink=sink,
+        window=window,
+        lanes=lanes,
+        threads=threads,
+        snapshots=snapshots,
+        join=router,
+        bind="127.0.0.1:0",
+        worker_id=name,
+    )
+    return Program(name, Stage.WORKER, command, start_seconds=5)
+
+
+def http_program(bind: HostPort, router: HostPort, *, tokenizer: str | None, insecure: bool) -> Program:
+    """The HTTP shim.
+
+    Args:
+        tokenizer: MODEL=DIR_OR_HUB_ID, by the name that the model is served under; None: as its variables say.
+    """
+    command = _kakeya("http", router=router, bind=bind, tokenizer=tokenizer)
+    return Program(HTTP, Stage.HTTP, (*command, *(["--insecure"] if insecure else [])), start_seconds=5)
+
+
+def _kakeya(subcommand: str, **flags: object) -> tuple[str, ...]:
+    # In one word each, since a value may begin with a dash.
+    given = [f"--{name.replace('_', '-')}={value}" for name, value in flags.items() if value is not None]
+    return child_python.module("kakeya", subcommand, *given)

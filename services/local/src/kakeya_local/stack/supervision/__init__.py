@@ -1,0 +1,1 @@
+"""supervisord, which keeps the processes of a stack running, and why one ended."""

@@ -1,0 +1,1 @@
+"""`kakeya up`: a stack in the foreground, and what is said about it."""
