@@ -8,11 +8,11 @@ from pathlib import Path
 
 from pydantic.fields import FieldInfo
 
-from kakeya_http_shim.chat_request import ChatRequest
-from kakeya_http_shim.completion_request import CompletionRequest
-from kakeya_http_shim.fields import HONOURED, WITHOUT_EFFECT, RequestModel
-from kakeya_http_shim.generation_fields import KakeyaOptions, StreamOptions
-from kakeya_http_shim.messages import AssistantMessage, SystemMessage, ToolMessage, UserMessage
+from kakeya_http_shim.requests.chat_request import ChatRequest
+from kakeya_http_shim.requests.completion_request import CompletionRequest
+from kakeya_http_shim.requests.fields import HONOURED, WITHOUT_EFFECT, RequestModel
+from kakeya_http_shim.requests.generation_fields import KakeyaOptions, StreamOptions
+from kakeya_http_shim.requests.messages import AssistantMessage, SystemMessage, ToolMessage, UserMessage
 
 HEADER = """# Fields of the HTTP API
 

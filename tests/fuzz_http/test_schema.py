@@ -8,12 +8,12 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from kakeya_http_shim import ask
-from kakeya_http_shim.chat_request import ChatRequest
-from kakeya_http_shim.completion_request import CompletionRequest
-from kakeya_http_shim.generation_fields import GenerationFields
-from kakeya_http_shim.openapi_document import document
+from kakeya_http_shim.choices import ask
 from kakeya_http_shim.problems import ApiError
+from kakeya_http_shim.requests.chat_request import ChatRequest
+from kakeya_http_shim.requests.completion_request import CompletionRequest
+from kakeya_http_shim.requests.generation_fields import GenerationFields
+from kakeya_http_shim.routes.openapi_document import document
 from tests.fuzz_http.stack import MAX_CHOICES
 
 _DOCUMENT = document("0", max_choices=MAX_CHOICES)

@@ -9,7 +9,7 @@ from typing import Any
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from kakeya_http_shim.listener import listening
+from kakeya_http_shim.server.listener import listening
 from kakeya_shared.settings.addresses import HostPort
 
 

@@ -13,12 +13,12 @@ from opentelemetry.trace import NonRecordingSpan, SpanContext
 from starlette.types import Message
 
 import kakeya
-from kakeya_http_shim.admission import Admission
+from kakeya_http_shim.answers.reply import Reply
 from kakeya_http_shim.command import main
-from kakeya_http_shim.exchange import Exchange, House
 from kakeya_http_shim.metrics import Metrics
 from kakeya_http_shim.problems import ApiError, from_kakeya
-from kakeya_http_shim.reply import Reply
+from kakeya_http_shim.routes.admission import Admission
+from kakeya_http_shim.routes.exchange import Exchange, House
 from kakeya_stubs.v1 import runtime_pb2 as pb
 from tests.unit.http_shim.shim import HELLO, Shim
 from tests.unit.http_shim.shim import shim as serving_shim
@@ -96,7 +96,7 @@ async def test_a_failure_of_this_server(shim: Shim, monkeypatch: pytest.MonkeyPa
     def broken(*_: Any) -> None:
         raise RuntimeError("a secret of the inside")
 
-    monkeypatch.setattr("kakeya_http_shim.generation_routes.for_template", broken)
+    monkeypatch.setattr("kakeya_http_shim.routes.generation_routes.for_template", broken)
     response = await shim.chat()
     assert response.status_code == 500
     assert response.json()["error"]["code"] == "internal_error"

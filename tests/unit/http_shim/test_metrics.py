@@ -11,8 +11,8 @@ from starlette.responses import PlainTextResponse, StreamingResponse
 from starlette.routing import Route
 from starlette.types import Message, Receive, Scope, Send
 
-from kakeya_http_shim.body_limit import BodyLimit
 from kakeya_http_shim.metrics import CountRequests, Metrics
+from kakeya_http_shim.middleware.body_limit import BodyLimit
 from tests.unit.http_shim.served import echo, eventually, raw_client
 
 Labels = tuple[str, str, str]

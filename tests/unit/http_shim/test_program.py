@@ -8,7 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from kakeya_http_shim.command import main
-from kakeya_http_shim.deprecation import Deprecation
+from kakeya_http_shim.middleware.deprecation import Deprecation
 from kakeya_http_shim.program import announce
 from kakeya_http_shim.settings import HttpSettings
 from kakeya_shared.settings.addresses import HostPort
@@ -126,6 +126,6 @@ async def test_a_route_that_fails(
     runtime: ScriptedRuntime, tokenizer_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with serving_shim(runtime, tokenizer_dir) as shim:
-        monkeypatch.setattr("kakeya_http_shim.listing_routes.Health", "not a model")
+        monkeypatch.setattr("kakeya_http_shim.routes.listing_routes.Health", "not a model")
         response = await shim.http.get("/healthz")
     assert (response.status_code, response.json()["error"]["code"]) == (500, "internal_error")

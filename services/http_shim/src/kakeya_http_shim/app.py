@@ -11,17 +11,17 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
-from kakeya_http_shim.body_limit import BodyLimit
-from kakeya_http_shim.deprecation import DeprecationHeaders
-from kakeya_http_shim.generation_routes import ChatRoute, CompletionRoute, Desk
-from kakeya_http_shim.host_check import HostCheck
-from kakeya_http_shim.key_check import KeyCheck
-from kakeya_http_shim.listing_routes import ListingRoutes
 from kakeya_http_shim.metrics import CountRequests, Metrics
-from kakeya_http_shim.openapi_document import document
+from kakeya_http_shim.middleware.body_limit import BodyLimit
+from kakeya_http_shim.middleware.deprecation import DeprecationHeaders
+from kakeya_http_shim.middleware.host_check import HostCheck
+from kakeya_http_shim.middleware.key_check import KeyCheck
+from kakeya_http_shim.middleware.request_ids import RequestIds
+from kakeya_http_shim.middleware.request_span import with_request_span
 from kakeya_http_shim.problems import ApiError, internal
-from kakeya_http_shim.request_ids import RequestIds
-from kakeya_http_shim.request_span import with_request_span
+from kakeya_http_shim.routes.generation_routes import ChatRoute, CompletionRoute, Desk
+from kakeya_http_shim.routes.listing_routes import ListingRoutes
+from kakeya_http_shim.routes.openapi_document import document
 from kakeya_http_shim.settings import HttpSettings
 
 

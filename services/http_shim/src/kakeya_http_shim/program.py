@@ -9,17 +9,17 @@ import structlog
 
 from kakeya import AsyncClient, tls_credentials
 from kakeya.text.chat_tokenizer import TokenizerError
-from kakeya_http_shim.admission import Admission
-from kakeya_http_shim.answering import Answering
+from kakeya_http_shim.answers.answering import Answering
 from kakeya_http_shim.app import application
-from kakeya_http_shim.choice import ChoiceMaker
-from kakeya_http_shim.deprecation import Deprecation
-from kakeya_http_shim.exchange import House
-from kakeya_http_shim.generation_routes import Desk
-from kakeya_http_shim.listener import serving
+from kakeya_http_shim.choices.choice import ChoiceMaker
+from kakeya_http_shim.choices.open_sessions import OpenSessions
 from kakeya_http_shim.metrics import Metrics
-from kakeya_http_shim.open_sessions import OpenSessions
-from kakeya_http_shim.served_models import ServedModels
+from kakeya_http_shim.middleware.deprecation import Deprecation
+from kakeya_http_shim.models.served_models import ServedModels
+from kakeya_http_shim.routes.admission import Admission
+from kakeya_http_shim.routes.exchange import House
+from kakeya_http_shim.routes.generation_routes import Desk
+from kakeya_http_shim.server.listener import serving
 from kakeya_http_shim.settings import HttpSettings
 from kakeya_shared import plugins
 from kakeya_shared.process.service_process import StartError

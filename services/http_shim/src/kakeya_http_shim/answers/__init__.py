@@ -1,0 +1,1 @@
+"""How answers are written in OpenAI's two forms, whole or streamed."""

@@ -1,0 +1,170 @@
+"""From events to the answer of a request, whole or streamed."""
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass, field
+
+from kakeya import AsyncClient
+from kakeya_http_shim.answers.reply import Reply
+from kakeya_http_shim.answers.writer import Heading, Whole, Writer
+from kakeya_http_shim.choices.ask import Ask
+from kakeya_http_shim.choices.choice import ChoiceMaker, Ended, Event, Opened
+from kakeya_http_shim.choices.several import all_choices
+from kakeya_http_shim.metrics import Metrics
+from kakeya_http_shim.text.answer_text import Delta
+
+
+@dataclass(frozen=True)
+class Question:
+    """A request that is understood.
+
+    Attributes:
+        asks: its answers, prompt by prompt.
+        client: of the caller's key.
+        created: when it came, Unix time in seconds.
+    """
+
+    id: str
+    asks: Sequence[Ask]
+    client: AsyncClient
+    writer: Writer
+    streams: bool
+    includes_usage: bool
+    created: int = field(default_factory=lambda: int(time.time()))
+
+
+@dataclass(frozen=True)
+class Answering:
+    """Answers questions.
+
+    Attributes:
+        comment_seconds: a stream that is silent for so long says a comment.
+    """
+
+    maker: ChoiceMaker
+    metrics: Metrics
+    comment_seconds: float
+
+    async def answer(self, question: Question, reply: Reply) -> None:
+        """Raises KakeyaError, ApiError."""
+        async with (
+            aclosing(all_choices(self.maker, question.asks, question.client)) as events,
+            aclosing(self._timed(events)) as timed,
+        ):
+            if question.streams:
+                await _streamed(question, timed, reply, self.comment_seconds)
+            else:
+                await _whole(question, timed, reply)
+
+    async def _timed(self, events: AsyncGenerator[tuple[int, Event], None]) -> AsyncGenerator[tuple[int, Event], None]:
+        began_at = time.monotonic()
+        first_at: dict[int, float] = {}
+        async for index, event in events:
+            now = time.monotonic()
+            if not isinstance(event, Opened) and index not in first_at:
+                first_at[index] = now
+                self.metrics.time_to_first_token.observe(now - began_at)
+            if isinstance(event, Ended):
+                self._count(event, now - first_at[index])
+            yield index, event
+
+    def _count(self, ended: Ended, seconds: float) -> None:
+        """Of an answer that took so long from its first token on."""
+        self.metrics.prompt_tokens.inc(ended.num_prompt_tokens)
+        self.metrics.completion_tokens.inc(ended.num_tokens)
+        if ended.num_tokens > 1:
+            self.metrics.time_per_output_token.observe(seconds / (ended.num_tokens - 1))
+
+
+async def _whole(question: Question, events: AsyncGenerator[tuple[int, Event], None], reply: Reply) -> None:
+    pieces: list[list[Delta]] = [[] for _ in question.asks]
+    ended: dict[int, Ended] = {}
+    fingerprint = ""
+    async for index, event in events:
+        match event:
+            case Opened():
+                fingerprint = fingerprint or event.fingerprint
+            case Delta():
+                pieces[index].append(event)
+            case Ended():
+                ended[index] = event
+    wholes = [Whole(_joined(pieces[index]), ended[index]) for index in range(len(pieces))]
+    # Off the event loop, which thousands of tokens with their log-probabilities would stop.
+    await reply.whole(await asyncio.to_thread(question.writer.whole, _heading(question, fingerprint), wholes))
+
+
+async def _streamed(
+    question: Question, events: AsyncGenerator[tuple[int, Event], None], reply: Reply, comment_seconds: float
+) -> None:
+    heading = _heading(question, "")
+    begun: set[int] = set()
+    ended: dict[int, Ended] = {}
+    async with _signs_of_life(reply, comment_seconds) as begin_signs:
+        async for index, event in events:
+            if len(question.asks) > 1 and not begun and not isinstance(event, Opened):
+                begun.update(range(len(question.asks)))
+                await _begin_in_order(question, heading, reply)
+            is_first = index not in begun
+            match event:
+                case Opened():
+                    heading = heading if heading.system_fingerprint else _heading(question, event.fingerprint)
+                    begin_signs.set()
+                    continue
+                case Delta():
+                    data = question.writer.piece(heading, index, event, is_first=is_first)
+                case Ended():
+                    ended[index] = event
+                    data = question.writer.end(heading, index, event, is_first=is_first)
+            begun.add(index)
+            await reply.event(data)
+    if question.includes_usage:
+        in_order = [ended[index] for index in range(len(ended))]
+        await reply.event(question.writer.usage(heading, in_order))
+    await reply.done()
+
+
+async def _begin_in_order(question: Question, heading: Heading, reply: Reply) -> None:
+    """An empty piece of each answer: what puts streams together in OpenAI's own client counts on that order."""
+    for index in range(len(question.asks)):
+        await reply.event(question.writer.piece(heading, index, Delta(""), is_first=True))
+
+
+@asynccontextmanager
+async def _signs_of_life(reply: Reply, comment_seconds: float) -> AsyncIterator[asyncio.Event]:
+    """Says comments in every silence once the event that this yields is set.
+
+    Until then, while the request waits for a session, a refusal can still have a status of its own.
+    """
+    begin = asyncio.Event()
+    pulse = asyncio.create_task(_pulse(reply, comment_seconds, begin))
+    try:
+        yield begin
+    finally:
+        pulse.cancel()
+        await asyncio.gather(pulse, return_exceptions=True)
+
+
+async def _pulse(reply: Reply, comment_seconds: float, begin: asyncio.Event) -> None:
+    await begin.wait()
+    await asyncio.sleep(comment_seconds)
+    while True:
+        silent_seconds = reply.silent_seconds if reply.is_begun else comment_seconds
+        if silent_seconds >= comment_seconds:
+            await reply.comment()
+            silent_seconds = 0.0
+        await asyncio.sleep(comment_seconds - silent_seconds)
+
+
+def _joined(pieces: Sequence[Delta]) -> Delta:
+    return Delta(
+        "".join(piece.content for piece in pieces),
+        "".join(piece.reasoning for piece in pieces),
+        tuple(likelihood for piece in pieces for likelihood in piece.likelihoods),
+    )
+
+
+def _heading(question: Question, fingerprint: str) -> Heading:
+    model = question.asks[0].model.name
+    return Heading(question.id, question.created, model, f"fp_{fingerprint[:16]}" if fingerprint else "")

@@ -1,0 +1,54 @@
+"""What an answer cost, and what of the conversation the model no longer sees."""
+
+from collections.abc import Sequence
+
+from pydantic import BaseModel, Field
+
+from kakeya_http_shim.choices.choice import Ended
+
+
+class PromptTokensDetails(BaseModel):
+    """Of the prompt's tokens."""
+
+    cached_tokens: int = Field(description="not computed again; 0, since each request has a session of its own")
+
+
+class Sight(BaseModel):
+    """What OpenAI's API has no field for; of several answers, that of the longest one."""
+
+    history: int = Field(description="tokens of prompt and answer")
+    retained: int = Field(description="those that the model still saw at the end")
+    evicted: int = Field(description="those that it did not see any more")
+
+
+class Usage(BaseModel):
+    """Tokens, all counted by the runtime."""
+
+    prompt_tokens: int
+    completion_tokens: int = Field(description="one that ended the answer included")
+    total_tokens: int
+    prompt_tokens_details: PromptTokensDetails
+    kakeya: Sight
+
+
+def usage(prompts: Sequence[Ended], ended: Sequence[Ended]) -> Usage:
+    """Of a request.
+
+    Args:
+        prompts: one answer of each prompt, which is counted once.
+        ended: all of its answers.
+    """
+    num_prompt_tokens = sum(each.num_prompt_tokens for each in prompts)
+    num_tokens = sum(each.num_tokens for each in ended)
+    longest = max(ended, key=lambda each: each.history_length)
+    return Usage(
+        prompt_tokens=num_prompt_tokens,
+        completion_tokens=num_tokens,
+        total_tokens=num_prompt_tokens + num_tokens,
+        prompt_tokens_details=PromptTokensDetails(cached_tokens=0),
+        kakeya=Sight(
+            history=longest.history_length,
+            retained=longest.num_retained,
+            evicted=longest.history_length - longest.num_retained,
+        ),
+    )

@@ -1,0 +1,87 @@
+"""What is wanted of a model, whichever API it was asked in."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from kakeya_http_shim.models.model_tokenizer import Prompt
+from kakeya_http_shim.models.served_models import TextModel
+from kakeya_http_shim.problems import ApiError
+from kakeya_http_shim.requests.generation_fields import GenerationFields
+
+_MASK = (1 << 64) - 1
+_LEAST_TOP_P = 2.0**-126
+"""The runtime's numbers have 32 bits, in which less than this may be 0; either leaves the likeliest token alone."""
+
+
+@dataclass(frozen=True)
+class Ask:
+    """One answer.
+
+    Attributes:
+        sampling: what `AsyncSession.turn` takes beside the tokens.
+        stop_texts: end the answer where they appear, and are not part of it.
+        label: of the session, for the operator's eyes.
+    """
+
+    model: TextModel
+    prompt: Prompt
+    sampling: Mapping[str, Any]
+    stop_texts: tuple[str, ...]
+    on_overflow: Literal["evict", "refuse"]
+    label: str
+
+    @property
+    def asks_for_logprobs(self) -> bool:
+        return self.sampling["logprobs"] is not None
+
+    def choices(self, number: int) -> list["Ask"]:
+        """The same, so many times; with a seed each gets another one, and the first the seed itself."""
+        seed = self.sampling["seed"]
+        if seed is None:
+            return [self] * number
+        seeds = [seed, *(mixed(seed, choice) for choice in range(1, number))]
+        return [replace(self, sampling={**self.sampling, "seed": each}) for each in seeds]
+
+
+def sampling(fields: GenerationFields, *, max_tokens: int, logprobs: int | None) -> dict[str, Any]:
+    """What the runtime is asked for; temperature is 1 where none is given, as in OpenAI's API."""
+    return {
+        "max_tokens": max_tokens,
+        "temperature": 1.0 if fields.temperature is None else fields.temperature,
+        "top_p": None if fields.top_p is None else max(fields.top_p, _LEAST_TOP_P),
+        "top_k": fields.top_k,
+        "min_p": fields.min_p,
+        "presence_penalty": fields.presence_penalty,
+        "frequency_penalty": fields.frequency_penalty,
+        "logit_bias": fields.biases,
+        "seed": None if fields.seed is None else fields.seed & _MASK,
+        "logprobs": logprobs,
+    }
+
+
+def check(fields: GenerationFields, model: TextModel, *, num_answers: int, max_choices: int) -> None:
+    """Refuses before any prefill what the runtime would refuse after it. Raises ApiError."""
+    check_number(num_answers, max_choices)
+    check_tokens(fields.biases or (), model, "logit_bias")
+
+
+def check_number(num_answers: int, max_choices: int) -> None:
+    """Raises ApiError where a request asks for too many answers."""
+    if num_answers > max_choices:
+        raise ApiError(400, f"n: at most {max_choices} answers are given at once", param="n", code="invalid_value")
+
+
+def check_tokens(token_ids: Iterable[int], model: TextModel, field: str) -> None:
+    """Raises ApiError where the model does not know one of them."""
+    largest = max(token_ids, default=0)
+    if largest >= model.served.vocab_size:
+        raise ApiError(400, f"{field}: the model knows no token {largest}", param=field, code="invalid_value")
+
+
+def mixed(seed: int, choice: int) -> int:
+    """A seed for choice `choice` that has nothing in common with its neighbours' (SplitMix64: Steele et al. 2014)."""
+    mix = (seed + choice * 0x9E3779B97F4A7C15) & _MASK
+    mix = ((mix ^ (mix >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+    mix = ((mix ^ (mix >> 27)) * 0x94D049BB133111EB) & _MASK
+    return mix ^ (mix >> 31)

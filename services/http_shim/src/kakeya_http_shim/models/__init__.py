@@ -1,0 +1,1 @@
+"""The models that the runtime serves, each with its tokenizer."""

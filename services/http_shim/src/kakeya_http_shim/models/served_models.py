@@ -1,0 +1,171 @@
+"""What the runtime serves, each model with the tokenizer that belongs to it."""
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b
+
+import structlog
+
+from kakeya import AsyncClient, KakeyaError, ServedModel
+from kakeya.text.chat_tokenizer import TokenizerError
+from kakeya_http_shim.models.model_tokenizer import ModelTokenizer
+from kakeya_http_shim.problems import ApiError, from_kakeya, model_not_found, unavailable
+from kakeya_shared import installed_models
+
+_log = structlog.get_logger()
+
+_LISTED_SECONDS = 1.0
+"""A listing answers for so long: few requests wait for one, and a key that is revoked is noticed as soon."""
+_MAX_KEYS = 1024
+
+
+@dataclass(frozen=True)
+class TextModel:
+    """A model that can be talked to in words.
+
+    Attributes:
+        name: as the client named it.
+        served: as the runtime serves it.
+    """
+
+    name: str
+    served: ServedModel
+    tokenizer: ModelTokenizer
+
+
+class _Listing:
+    """What the runtime serves as one key shows it: asked once for all who want to know at the same time."""
+
+    def __init__(self, client: AsyncClient) -> None:
+        self.models = asyncio.create_task(client.list_models())
+        self.models.add_done_callback(lambda models: models.cancelled() or models.exception())  # nobody may be left
+        self._began_at = time.monotonic()
+
+    @property
+    def is_old(self) -> bool:
+        return self.models.done() and time.monotonic() - self._began_at > _LISTED_SECONDS
+
+
+class ServedModels:
+    """Models by name, as a caller's key shows them.
+
+    Args:
+        tokenizers: of a model, by its name: a directory, an installed model or a hub id.
+        aliases: models, by another name that they are served under.
+    """
+
+    def __init__(self, client: AsyncClient, tokenizers: Mapping[str, str], aliases: Mapping[str, str]) -> None:
+        self._client = client
+        self._sources = dict(tokenizers)
+        self._aliases = dict(aliases)
+        self._loaded: dict[str, ModelTokenizer] = {}
+        self._loading = asyncio.Lock()
+        self._installed = frozenset(installed_models.names())
+        self._listings: OrderedDict[bytes, _Listing] = OrderedDict()
+        self._said: set[str] = set()
+
+    async def load(self) -> None:
+        """Loads the tokenizers that were named. Raises TokenizerError."""
+        for model in self._sources:
+            await self._tokenizer(model)
+
+    async def check(self, api_key: str) -> None:
+        """Raises ApiError where the runtime does not take the key, or is not there."""
+        await self._listed(api_key)
+
+    async def names(self, api_key: str) -> list[str]:
+        """What can be asked for, aliases included, sorted. Raises ApiError."""
+        served = {model.name for model in await self._listed(api_key)}
+        with_text = {name for name in served if self._source(name) is not None}
+        return sorted(with_text | {alias for alias, model in self._aliases.items() if model in with_text})
+
+    async def find(self, name: str | None, api_key: str) -> TextModel:
+        """The model of a request; without a name the runtime's default.
+
+        Raises:
+            ApiError: 404 no such model; 503 no worker serves it now, or its tokenizer is not to be had.
+        """
+        served = await self._listed(api_key)
+        wanted = self._aliases.get(name, name) if name else _default(served)
+        model = next((model for model in served if model.name == wanted), None)
+        if model is None:
+            raise self._not_served(name or wanted, wanted)
+        tokenizer = await self._known_tokenizer(model.name)
+        self._check_tokenizer(model, tokenizer)
+        return TextModel(name or model.name, model, tokenizer)
+
+    async def _listed(self, api_key: str) -> list[ServedModel]:
+        """Raises ApiError."""
+        place = blake2b(api_key.encode(), digest_size=16).digest()  # keys are not kept
+        listing = self._listings.get(place)
+        if listing is None or listing.is_old:
+            listing = self._listings[place] = _Listing(self._client.with_api_key(api_key))
+            self._listings.move_to_end(place)
+            if len(self._listings) > _MAX_KEYS:
+                self._listings.popitem(last=False)
+        try:
+            return await asyncio.shield(listing.models)
+        except KakeyaError as error:
+            if self._listings.get(place) is listing:
+                del self._listings[place]
+            raise from_kakeya(error) from error
+
+    def _not_served(self, name: str, wanted: str) -> ApiError:
+        if wanted in self._sources or wanted in self._loaded:
+            return unavailable(f"no worker serves the model {name!r} now", "no_worker")
+        return model_not_found(name)
+
+    def _source(self, model: str) -> str | None:
+        if model in self._sources:
+            return self._sources[model]
+        return model if model in self._installed else None
+
+    async def _known_tokenizer(self, model: str) -> ModelTokenizer:
+        try:
+            return await self._tokenizer(model)
+        except TokenizerError as error:
+            self._say(model, f"no tokenizer: {error}")
+            raise unavailable(f"the model {model!r} cannot be used here: {error}", "no_tokenizer") from error
+
+    async def _tokenizer(self, model: str) -> ModelTokenizer:
+        if model in self._loaded:
+            return self._loaded[model]
+        source = self._source(model)
+        if source is None:
+            raise TokenizerError(f"none was named for it (--tokenizer {model}=DIR_OR_HUB_ID)")
+        async with self._loading:
+            if model not in self._loaded:
+                self._loaded[model] = tokenizer = await asyncio.to_thread(ModelTokenizer, source)
+                if tokenizer.leaves_out_system:
+                    _log.warning("the chat template leaves out system messages", model=model)
+        return self._loaded[model]
+
+    def _check_tokenizer(self, model: ServedModel, tokenizer: ModelTokenizer) -> None:
+        """Raises ApiError where the tokenizer is another model's: its answers would be other words."""
+        of_worker, of_ours = model.tokenizer_digest, tokenizer.digest
+        if of_worker and of_ours and of_worker != of_ours:
+            fault = f"the workers' has the digest {of_worker[:12]}, this one {of_ours[:12]}"
+        elif tokenizer.num_token_ids > model.vocab_size:
+            fault = f"it makes ids up to {tokenizer.num_token_ids - 1}, the model knows {model.vocab_size}"
+        else:
+            return
+        self._say(model.name, f"the tokenizer {tokenizer.name} is another model's: {fault}")
+        raise unavailable(f"the tokenizer here is not the one of {model.name!r}", "tokenizer_mismatch")
+
+    def _say(self, model: str, problem: str) -> None:
+        if problem not in self._said:  # once, not with each request
+            self._said.add(problem)
+            _log.error("a model cannot be used", model=model, problem=problem)
+
+
+def _default(served: Sequence[ServedModel]) -> str:
+    default = next((model.name for model in served if model.is_default), None)
+    if default is not None:
+        return default
+    if not served:
+        raise unavailable("no worker serves a model now", "no_worker")
+    names = ", ".join(model.name for model in served)
+    raise ApiError(400, f"name a model; served are: {names}", param="model", code="missing_required_parameter")

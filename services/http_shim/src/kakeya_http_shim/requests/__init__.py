@@ -1,0 +1,1 @@
+"""The bodies of requests: their fields and messages, each honoured or refused by name."""

@@ -1,0 +1,154 @@
+"""How the fields of a request are declared: each is honoured, or accepted without effect, or refused by name.
+
+The tables of docs/http-fields.md are generated from these declarations (`make docs`).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Final, Literal, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic_core import PydanticCustomError
+
+from kakeya_http_shim.problems import ApiError
+from kakeya_http_shim.requests import json_text
+
+HONOURED, WITHOUT_EFFECT = "honoured", "without effect"
+BRANCH = "_branch"
+"""Ends the tags of unions, which are no part of a field's place in the body."""
+_OF_A_KEY = "[key]"
+"""Follows the name of a dictionary's key that is itself at fault."""
+
+
+def honoured(default: Any, help: str, **limits: Any) -> Any:
+    """A field that does what OpenAI's API says it does, or `help` where that differs."""
+    return Field(default, description=help, json_schema_extra={"x-kakeya": HONOURED}, **limits)
+
+
+def without_effect(help: str) -> Any:
+    """A field that may be given and changes nothing; `help` says why that is right."""
+    return Field(None, description=help, json_schema_extra={"x-kakeya": WITHOUT_EFFECT})
+
+
+def _must_be_boolean(given: Any) -> Any:
+    if not isinstance(given, bool):
+        raise PydanticCustomError("bool_type", "must be false")
+    return given
+
+
+def _as_integer(given: Any) -> Any:
+    return int(given) if isinstance(given, float) and given.is_integer() else given
+
+
+INTEGRAL: Final = BeforeValidator(_as_integer)
+"""Of an integer: 8.0 is one, as JSON Schema has it and some languages write it. Put it behind the limits."""
+
+OnlyFalse = Annotated[Literal[False], BeforeValidator(_must_be_boolean)]
+"""`false` and nothing else: a Literal by itself takes 0 for it, since these are equal in Python."""
+
+
+@dataclass(frozen=True, slots=True)
+class OnlyWith:
+    """A rule between two fields: one says something only where the other is true."""
+
+    field: str
+    other: str
+
+    def check(self, given: BaseModel) -> None:
+        """For a validator. Raises PydanticCustomError."""
+        if getattr(given, self.field) and not getattr(given, self.other):
+            raise at_fault(self.field, f"only with {self.other}")
+
+    def schema(self) -> dict[str, Any]:
+        """The same in JSON Schema."""
+        says_nothing = {"properties": {self.field: {"enum": [None, 0]}}}
+        other_is_true = {"properties": {self.other: {"const": True}}, "required": [self.other]}
+        return {"anyOf": [says_nothing, other_is_true]}
+
+
+def _complete(schema: dict[str, Any], model: type[BaseModel]) -> None:
+    """What of a RequestModel's doing pydantic does not know."""
+    schema["additionalProperties"] = {"anyOf": [{"type": "null"}, {"type": "array", "maxItems": 0}]}
+    if issubclass(model, RequestModel) and model.rules:
+        schema["allOf"] = [rule.schema() for rule in model.rules]
+
+
+class RequestModel(BaseModel):
+    """Base of what clients send: exact types, no field that is not declared, numbers that are numbers.
+
+    Attributes:
+        refused: fields of OpenAI's API that are not served here, with the reason.
+        rules: between fields.
+
+    A field that is not served, or not known, is as good as not there where it is null or an empty list: clients send
+    back whole objects, and name what they do not use.
+    """
+
+    model_config = ConfigDict(
+        extra="forbid", strict=True, allow_inf_nan=False, frozen=True, json_schema_extra=_complete
+    )
+
+    refused: ClassVar[Mapping[str, str]] = {}
+    rules: ClassVar[Sequence[OnlyWith]] = ()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_by_name(cls, given: Any) -> Any:
+        if not isinstance(given, dict):
+            return given
+        for name in cls.refused.keys() & given.keys():
+            if given[name] not in (None, []):
+                raise _refusal(name, cls.refused[name])
+        known = cls.model_fields.keys()
+        return {name: value for name, value in given.items() if name in known or value not in (None, [])}
+
+    @model_validator(mode="after")
+    def _obey_rules(self) -> Self:
+        for rule in self.rules:
+            rule.check(self)
+        return self
+
+    @classmethod
+    def read(cls, body: bytes) -> Self:
+        """Reads a request. Raises ApiError, which names the field that is at fault."""
+        try:
+            return cls.model_validate_json(json_text.utf8(body))
+        except ValidationError as error:
+            raise _problem(error, body) from None
+
+
+def at_fault(field: str, message: str) -> PydanticCustomError:
+    """The error of a validator that looks at several fields and blames one."""
+    return PydanticCustomError("at_fault", "{message}", {"message": message, "field": field})
+
+
+def _refusal(name: str, reason: str) -> PydanticCustomError:
+    return PydanticCustomError("refused", "{message}", {"message": f"not supported: {reason}", "field": name})
+
+
+def _problem(error: ValidationError, body: bytes) -> ApiError:
+    """The first thing that is wrong, with the place where it is."""
+    errors = error.errors(include_url=False)
+    first = errors[0]
+    if first["type"] == "json_invalid":
+        return json_text.fault(body, first["ctx"]["error"])
+    context = first.get("ctx", {})
+    place = _place(first["loc"], context.get("field"))
+    message = context.get("message") or first["msg"]
+    if first["type"] == "extra_forbidden":
+        return ApiError(400, f"unknown field {place}", param=place, code="unknown_parameter")
+    code = {"refused": "unsupported_parameter", "missing": "missing_required_parameter"}.get(
+        first["type"], "invalid_value"
+    )
+    return ApiError(400, f"{place or 'the body'}: {message}", param=place or None, code=code)
+
+
+def _place(location: tuple[int | str, ...], field: str | None) -> str:
+    """`messages[0].content`: pydantic's location without the names of a union's branches."""
+    place = ""
+    for part in (*location, *([field] if field else [])):
+        if isinstance(part, int):
+            place += f"[{part}]"
+        elif part != _OF_A_KEY and not part.endswith(BRANCH):
+            place += f".{part}" if place else part
+    return place

@@ -1,0 +1,101 @@
+"""The fields that chats and completions share."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Discriminator, Field, StringConstraints, Tag
+
+from kakeya_http_shim.requests.fields import INTEGRAL, OnlyFalse, OnlyWith, RequestModel, honoured, without_effect
+from kakeya_shared.contract.generation_limits import MAX_LOGIT_BIASES, MAX_PENALTY
+
+_MAX_BIAS = 100.0
+_MAX_STOPS = 4
+_MAX_STOP_LETTERS = 1000
+_MAX_TOKEN_ID = (1 << 32) - 1
+
+NumTokens = Annotated[int, Field(ge=1, lt=1 << 32), INTEGRAL]
+StopText = Annotated[str, StringConstraints(min_length=1, max_length=_MAX_STOP_LETTERS)]
+MetadataText = Annotated[str, StringConstraints(max_length=512)]
+LogitBias = Annotated[
+    dict[
+        Annotated[str, StringConstraints(pattern=r"^[0-9]{1,10}$")],
+        Annotated[float, Field(ge=-_MAX_BIAS, le=_MAX_BIAS)],
+    ],
+    Field(max_length=MAX_LOGIT_BIASES, json_schema_extra={"additionalProperties": False}),
+]
+
+
+def _stop_branch(given: Any) -> str:
+    return "text_branch" if isinstance(given, str) else "texts_branch"
+
+
+Stop = Annotated[
+    Annotated[StopText, Tag("text_branch")]
+    | Annotated[list[StopText], Field(max_length=_MAX_STOPS, fail_fast=True), Tag("texts_branch")],
+    Discriminator(_stop_branch),
+]
+
+
+class StreamOptions(RequestModel):
+    """How a stream is told."""
+
+    include_usage: bool | None = honoured(None, "a last event with `usage`")
+    include_obfuscation: OnlyFalse | None = without_effect("nothing is obfuscated")
+
+
+class KakeyaOptions(RequestModel):
+    """What OpenAI's API has no field for."""
+
+    on_overflow: Literal["evict", "refuse"] | None = honoured(
+        None,
+        "what happens when the conversation outgrows its session: the oldest tokens behind the system prompt are "
+        "forgotten, or the request fails with context_length_exceeded; the server's --on-overflow by default",
+    )
+
+
+class GenerationFields(RequestModel):
+    """What chats and completions have in common."""
+
+    model: str | None = honoured(None, "may be left out where the runtime has a default", min_length=1, max_length=256)
+    temperature: float | None = honoured(None, "0 to 2, 1 by default; 0 is greedy", ge=0, le=2)
+    top_p: float | None = honoured(None, "above 0, up to 1, which is the default", gt=0, le=1)
+    top_k: Annotated[int, Field(ge=0, le=_MAX_TOKEN_ID), INTEGRAL] | None = honoured(
+        None, "no limit by default (not OpenAI's)"
+    )
+    min_p: float | None = honoured(None, "0 to 1, no limit by default (not OpenAI's)", ge=0, le=1)
+    presence_penalty: float | None = honoured(None, "-2 to 2, 0 by default", ge=-MAX_PENALTY, le=MAX_PENALTY)
+    frequency_penalty: float | None = honoured(None, "-2 to 2, 0 by default", ge=-MAX_PENALTY, le=MAX_PENALTY)
+    logit_bias: LogitBias | None = honoured(None, "by token id of the model's tokenizer; -100 to 100")
+    seed: Annotated[int, Field(ge=-(1 << 63), lt=1 << 63), INTEGRAL] | None = honoured(
+        None, "equal requests with equal seeds get equal answers, in exact mode to the last token"
+    )
+    stop: Stop | None = honoured(None, "up to 4 texts, found across token borders, not in the answer")
+    n: Annotated[int, Field(ge=1, le=128), INTEGRAL] | None = honoured(
+        None, "1 by default, at most the server's --max-choices"
+    )
+    stream: bool | None = honoured(None, "server-sent events, `[DONE]` at the end")
+    stream_options: StreamOptions | None = honoured(None, "only with stream")
+    kakeya: KakeyaOptions | None = honoured(None, "options that OpenAI's API has no field for")
+    user: str | None = without_effect("nobody is told apart by it; keys do that")
+
+    rules: ClassVar[Sequence[OnlyWith]] = (OnlyWith("stream_options", "stream"),)
+
+    @property
+    def stop_texts(self) -> tuple[str, ...]:
+        if isinstance(self.stop, str):
+            return (self.stop,)
+        return tuple(self.stop or ())
+
+    @property
+    def num_choices(self) -> int:
+        return self.n or 1
+
+    @property
+    def includes_usage(self) -> bool:
+        """Whether a stream ends with `usage`."""
+        return bool(self.stream_options and self.stream_options.include_usage)
+
+    @property
+    def biases(self) -> dict[int, float] | None:
+        """Logit biases by token id."""
+        return {int(token_id): bias for token_id, bias in self.logit_bias.items()} if self.logit_bias else None

@@ -1,0 +1,153 @@
+"""The OpenAPI document, made from the models that read the requests and write the answers."""
+
+from typing import Any
+
+from pydantic import BaseModel
+from pydantic.json_schema import models_json_schema
+
+from kakeya_http_shim.answers.chat_answer import ChatChunk, ChatCompletion
+from kakeya_http_shim.answers.completion_answer import Completion
+from kakeya_http_shim.requests.chat_request import ChatRequest
+from kakeya_http_shim.requests.completion_request import CompletionRequest
+from kakeya_http_shim.routes.listing_routes import Health, Model, ModelList
+
+_STATUSES = {
+    400: "a field is at fault, which `param` names; or the request itself",
+    401: "no key, or one that is not good",
+    403: "the key is good, and not for this",
+    404: "there is no such model",
+    408: "the body did not come in time",
+    413: "the body is too large",
+    415: "the body is not said to be JSON in UTF-8, or is compressed in a way that is not served",
+    429: "too many requests, or a quota is used up; Retry-After says when to come again",
+    500: "unforeseen",
+    503: "not now; Retry-After says when to come again",
+}
+_ANSWERED = "as asked; a stream is server-sent events whose data are such objects each, and `[DONE]` in the end"
+_WITH_RETRY_AFTER = (429, 503)
+_OF_ANY_REQUEST = (400, 408, 413, 415, 500, 503)
+"""Whatever it asks for: its head, its body, or this server may be at fault."""
+
+
+class ErrorBody(BaseModel):
+    """What went wrong."""
+
+    message: str
+    type: str
+    param: str | None
+    code: str | None
+
+
+class ErrorAnswer(BaseModel):
+    """The answer to a request that failed; in a stream the data of its last event."""
+
+    error: ErrorBody
+
+
+def document(version: str, *, max_choices: int) -> dict[str, Any]:
+    """OpenAPI 3.1.0.
+
+    Args:
+        max_choices: answers that one request may ask for.
+    """
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Kakeya",
+            "version": version,
+            "summary": "OpenAI's API over sessions with bounded KV",
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "paths": _paths(),
+        "components": {
+            "schemas": _schemas(max_choices),
+            "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
+        },
+    }
+
+
+def _paths() -> dict[str, Any]:
+    return {
+        "/v1/chat/completions": {"post": _generation("chat", ChatRequest, ChatCompletion, ChatChunk)},
+        "/v1/completions": {"post": _generation("complete", CompletionRequest, Completion, Completion)},
+        "/v1/models": {"get": _listing("models", "The models that are served now.", ModelList)},
+        "/v1/models/{id}": {
+            "get": _listing("model", "One model.", Model, 404)
+            | {"parameters": [{"name": "id", "in": "path", "required": True, "schema": {"type": "string"}}]}
+        },
+        "/healthz": {"get": _open("health", "Whether this process is alive.", _json(Health))},
+        "/readyz": {"get": _open("readiness", "Whether the runtime and a model are there.", _json(Health))},
+        "/metrics": {"get": _open("metrics", "For Prometheus.", {"text/plain": {"schema": {"type": "string"}}})},
+    }
+
+
+def _generation(name: str, body: type[BaseModel], answer: type[BaseModel], chunk: type[BaseModel]) -> dict[str, Any]:
+    # Of one event's data; OpenAPI 3.1 has no other way to say it, and OpenAI's own document does so, too.
+    event = {"anyOf": [_reference(chunk), _reference(ErrorAnswer)]}
+    stream = {"text/event-stream": {"schema": event}}
+    return {
+        "operationId": name,
+        "summary": (answer.__doc__ or "").splitlines()[0],
+        "requestBody": {"required": True, "content": _json(body)},
+        "responses": _responses(_json(answer) | stream, 401, 403, 404, 429, says=_ANSWERED),
+        "security": [{"key": []}, {}],
+    }
+
+
+def _listing(name: str, summary: str, answer: type[BaseModel], *statuses: int) -> dict[str, Any]:
+    responses = _responses(_json(answer), 401, 403, 429, *statuses)
+    return {"operationId": name, "summary": summary, "responses": responses, "security": [{"key": []}, {}]}
+
+
+def _open(name: str, summary: str, content: dict[str, Any]) -> dict[str, Any]:
+    return {"operationId": name, "summary": summary, "responses": _responses(content)}
+
+
+def _responses(content: dict[str, Any], *statuses: int, says: str = "as asked") -> dict[str, Any]:
+    return {"200": {"description": says, "content": content}} | {
+        str(status): _failure(status) for status in sorted({*_OF_ANY_REQUEST, *statuses})
+    }
+
+
+def _failure(status: int) -> dict[str, Any]:
+    failure: dict[str, Any] = {"description": _STATUSES[status], "content": _json(ErrorAnswer)}
+    if status in _WITH_RETRY_AFTER:
+        schema = {"type": "integer", "minimum": 1}
+        failure["headers"] = {"Retry-After": {"description": "seconds", "schema": schema}}
+    return failure
+
+
+def _json(model: type[BaseModel]) -> dict[str, Any]:
+    return {"application/json": {"schema": _reference(model)}}
+
+
+def _reference(model: type[BaseModel]) -> dict[str, str]:
+    return {"$ref": f"#/components/schemas/{model.__name__}"}
+
+
+def _schemas(max_choices: int) -> dict[str, Any]:
+    requests, answers = (ChatRequest, CompletionRequest), (ChatCompletion, ChatChunk, Completion, Model, ModelList)
+    _, schema = models_json_schema(
+        [(model, "validation") for model in (*requests, *answers, Health, ErrorAnswer)],
+        ref_template="#/components/schemas/{model}",
+    )
+    schemas: dict[str, Any] = schema["$defs"]
+    schemas[ChatRequest.__name__]["allOf"].append({"properties": {"n": {"maximum": max_choices}}})
+    schemas[CompletionRequest.__name__]["allOf"].append({"anyOf": _numbers_of_answers(max_choices)})
+    return schemas
+
+
+def _numbers_of_answers(max_choices: int) -> list[dict[str, Any]]:
+    """For each n, what a completion's `best_of` and `prompt` may be beside it."""
+    of_one = _answers_of_each(1, max_choices)
+    unsaid = {"properties": {**of_one, "n": {"type": "null"}}}
+    return [unsaid] + [
+        {"properties": {**_answers_of_each(n, max_choices), "n": {"const": n}}, "required": ["n"]}
+        for n in range(1, max_choices + 1)
+    ]
+
+
+def _answers_of_each(n: int, max_choices: int) -> dict[str, Any]:
+    one_prompt = [{"type": "string"}, {"type": "array", "items": {"type": "integer"}}]
+    several = {"type": "array", "maxItems": max_choices // n}
+    return {"best_of": {"enum": [None, n]}, "prompt": {"anyOf": [*one_prompt, several]}}

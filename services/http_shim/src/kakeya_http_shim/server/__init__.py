@@ -1,0 +1,1 @@
+"""The listening server: connections, their limits, TLS."""

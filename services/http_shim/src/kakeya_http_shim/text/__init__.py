@@ -1,0 +1,1 @@
+"""Tokens into text as they come: whole characters, stop texts, thoughts apart."""

@@ -1,0 +1,136 @@
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from kakeya.text.chat_tokenizer import TokenizerError
+from kakeya_http_shim.models.model_tokenizer import ModelTokenizer, Prompt
+from kakeya_shared import installed_models, plugins
+from kakeya_shared.contract.tokenizer_digest import tokenizer_digest
+from tests.unit.sdk import tiny_tokenizer
+
+Thinking = Callable[[str], ModelTokenizer]
+"""A model's tokenizer whose prompts end with this text."""
+
+MESSAGES = [{"role": "system", "content": "Be brief"}, {"role": "user", "content": "hello"}]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("model")
+    tiny_tokenizer.save(folder, template=True)
+    (folder / "generation_config.json").write_text('{"eos_token_id": [9]}')
+    return folder
+
+
+@pytest.fixture(scope="module")
+def tokenizer(folder: Path) -> ModelTokenizer:
+    return ModelTokenizer(str(folder))
+
+
+@pytest.fixture
+def thinking(folder: Path, tmp_path: Path) -> Thinking:
+    def thinking(end: str) -> ModelTokenizer:
+        shutil.copytree(folder, tmp_path / "thinking")
+        (tmp_path / "thinking" / "chat_template.jinja").write_text(tiny_tokenizer.TEMPLATE + end)
+        return ModelTokenizer(str(tmp_path / "thinking"))
+
+    return thinking
+
+
+def test_what_a_model_directory_says(tokenizer: ModelTokenizer, folder: Path) -> None:
+    said = {name: value for name, value in vars(tokenizer).items() if name not in ("_tokenizer", "vocabulary")}
+    assert said == {
+        "name": str(folder),
+        "digest": tokenizer_digest(folder),
+        "eos_token_ids": [256, 9],
+        "num_token_ids": 258,
+        "has_template": True,
+        "leaves_out_system": False,
+        "thinks": False,
+    }
+    assert len(tokenizer.digest) == 64
+    assert tokenizer.vocabulary.token(256) == tiny_tokenizer.END
+
+
+def test_messages_become_a_prompt_whose_beginning_is_pinned(tokenizer: ModelTokenizer) -> None:
+    prompt = tokenizer.chat_prompt(MESSAGES)
+    system = tokenizer.text_prompt("<|im_start|>system\nBe brief<|im_end|>\n").token_ids
+    rest = tokenizer.text_prompt("<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\n").token_ids
+    assert prompt == Prompt(system + rest, num_pinned=len(system), is_chat=True)
+    assert tokenizer.decode(prompt.token_ids) == "system\nBe brief\nuser\nhello\nassistant\n"
+
+
+def test_a_text_is_a_prompt_as_it_is(tokenizer: ModelTokenizer) -> None:
+    prompt = tokenizer.text_prompt("hello")
+    assert (tokenizer.decode(prompt.token_ids), prompt.num_pinned, prompt.is_chat) == ("hello", 0, False)
+
+
+def test_what_the_template_fails_on_is_a_tokenizers_error(tokenizer: ModelTokenizer) -> None:
+    with pytest.raises(TokenizerError, match="fails on messages of user"):
+        tokenizer.chat_prompt([{"role": "user", "content": 1 << 20_000}])
+
+
+def test_an_installed_model_goes_by_its_name() -> None:
+    tokenizer = ModelTokenizer("kakeya-nano")
+    assert tokenizer.name == str(installed_models.directory("kakeya-nano"))
+    config = json.loads((installed_models.directory("kakeya-nano") / "generation_config.json").read_text())
+    assert tokenizer.eos_token_ids == config["eos_token_id"]
+
+
+def test_an_installed_model_that_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(model: str) -> str:
+        raise plugins.PluginError(f"{model} is broken")
+
+    monkeypatch.setattr(installed_models, "resolve", broken)
+    with pytest.raises(TokenizerError, match="mine is broken"):
+        ModelTokenizer("mine")
+
+
+def test_a_tokenizer_without_its_json_has_no_digest(tmp_path: Path) -> None:
+    from transformers import ByT5Tokenizer
+
+    ByT5Tokenizer().save_pretrained(tmp_path)
+    assert ModelTokenizer(str(tmp_path)).digest == ""
+
+
+def test_a_digest_that_cannot_be_made(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read_bytes = Path.read_bytes
+
+    def reads_little(path: Path) -> bytes:
+        if path.name == "tokenizer.json":
+            raise PermissionError("not yours")
+        return read_bytes(path)
+
+    monkeypatch.setattr(Path, "read_bytes", reads_little)
+    with pytest.raises(TokenizerError, match=r"tokenizer\.json cannot be read: not yours"):
+        ModelTokenizer(str(folder))
+
+
+@pytest.mark.parametrize(
+    ("end", "thinks", "starts_in_thought"),
+    [
+        ("{% if add_generation_prompt %}<think>{% endif %}", True, True),
+        ("{% if add_generation_prompt %}<think>\n{% endif %}", True, True),
+        ("{% if add_generation_prompt %}<think>\n\n</think>\n\n{% endif %}", True, False),
+        ("{# models may write <think> #}", True, False),
+        ("{% if add_generation_prompt %}think>{% endif %}", False, False),
+    ],
+)
+def test_a_prompt_may_open_a_thought(thinking: Thinking, end: str, thinks: bool, starts_in_thought: bool) -> None:
+    tokenizer = thinking(end)
+    assert tokenizer.thinks == thinks
+    assert tokenizer.starts_in_thought(tokenizer.chat_prompt(MESSAGES).token_ids) == starts_in_thought
+
+
+def test_a_tag_that_is_a_special_token_opens_a_thought(folder: Path, tmp_path: Path) -> None:
+    from transformers import AutoTokenizer
+
+    special = AutoTokenizer.from_pretrained(folder)
+    special.add_special_tokens({"additional_special_tokens": ["<think>"]})
+    special.save_pretrained(tmp_path)
+    tokenizer = ModelTokenizer(str(tmp_path))
+    assert tokenizer.starts_in_thought(tokenizer.text_prompt("x<think>").token_ids)
+    assert not tokenizer.starts_in_thought([])

@@ -1,0 +1,224 @@
+"""Every field is honoured, or has no effect that anybody would miss, or is refused by name."""
+
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from kakeya_http_shim.problems import ApiError
+from kakeya_http_shim.requests.chat_request import ChatRequest
+from kakeya_http_shim.requests.completion_request import CompletionRequest
+from tests.unit.http_shim.shim import HELLO, Shim
+
+WITHOUT_EFFECT = {
+    "user": "me",
+    "metadata": {"a": "b"},
+    "store": False,
+    "service_tier": "auto",
+    "parallel_tool_calls": True,
+    "tool_choice": "auto",
+    "response_format": {"type": "text"},
+    "modalities": ["text"],
+    "prompt_cache_key": "a",
+    "safety_identifier": "a",
+}
+
+
+TOOL_CALL = {"id": "1", "type": "function", "function": {"name": "add", "arguments": "{}"}}
+
+
+def refusal(body: bytes) -> ApiError:
+    with pytest.raises(ApiError) as raised:
+        ChatRequest.read(body)
+    return raised.value
+
+
+async def test_what_has_no_effect(shim: Shim) -> None:
+    shim.will_say("Hi!")
+    assert (await shim.chat(**WITHOUT_EFFECT)).status_code == 200
+    declared = {
+        name
+        for name, field in ChatRequest.model_fields.items()
+        if isinstance(field.json_schema_extra, dict) and field.json_schema_extra["x-kakeya"] == "without effect"
+    }
+    assert declared == WITHOUT_EFFECT.keys()
+
+
+@pytest.mark.parametrize("model", [ChatRequest, CompletionRequest])
+def test_every_field_says_what_it_is(model: type[ChatRequest]) -> None:
+    for name, field in model.model_fields.items():
+        assert isinstance(field.json_schema_extra, dict), name
+        assert field.description, name
+    assert not model.refused.keys() & model.model_fields.keys()
+
+
+@pytest.mark.parametrize("field", sorted(ChatRequest.refused))
+async def test_what_is_not_served_is_refused_by_name(shim: Shim, field: str) -> None:
+    response = await shim.chat(**{field: ["x"]})
+    assert response.status_code == 400
+    error = response.json()["error"]
+    assert (error["type"], error["param"], error["code"]) == ("invalid_request_error", field, "unsupported_parameter")
+    assert (await shim.chat(**{field: None}, max_tokens=1)).status_code == 200, "null is not given"
+
+
+@pytest.mark.parametrize(
+    ("fields", "param", "code"),
+    [
+        ({"temprature": 1}, "temprature", "unknown_parameter"),
+        ({"temperature": "1"}, "temperature", "invalid_value"),
+        ({"temperature": 2.1}, "temperature", "invalid_value"),
+        ({"temperature": -0.1}, "temperature", "invalid_value"),
+        ({"top_p": 0}, "top_p", "invalid_value"),
+        ({"top_p": 1.1}, "top_p", "invalid_value"),
+        ({"min_p": 2}, "min_p", "invalid_value"),
+        ({"top_k": -1}, "top_k", "invalid_value"),
+        ({"presence_penalty": 2.1}, "presence_penalty", "invalid_value"),
+        ({"frequency_penalty": -2.1}, "frequency_penalty", "invalid_value"),
+        ({"max_tokens": 0}, "max_tokens", "invalid_value"),
+        ({"max_tokens": 1 << 32}, "max_tokens", "invalid_value"),
+        ({"max_tokens": 8.5}, "max_tokens", "invalid_value"),
+        ({"max_tokens": True}, "max_tokens", "invalid_value"),
+        ({"max_tokens": "8"}, "max_tokens", "invalid_value"),
+        ({"top_k": 1e300}, "top_k", "invalid_value"),
+        ({"n": 0}, "n", "invalid_value"),
+        ({"n": 9}, "n", "invalid_value"),
+        ({"n": True}, "n", "invalid_value"),
+        ({"seed": 1 << 63}, "seed", "invalid_value"),
+        ({"seed": 1.5}, "seed", "invalid_value"),
+        ({"stop": ["a"] * 5}, "stop", "invalid_value"),
+        ({"stop": ""}, "stop", "invalid_value"),
+        ({"stop": ["a", 5]}, "stop[1]", "invalid_value"),
+        ({"top_logprobs": 1}, "top_logprobs", "invalid_value"),
+        ({"logprobs": True, "top_logprobs": 21}, "top_logprobs", "invalid_value"),
+        ({"logit_bias": {"a": 1}}, "logit_bias.a", "invalid_value"),
+        ({"logit_bias": {"1": 101}}, "logit_bias.1", "invalid_value"),
+        ({"logit_bias": {"1000": 1}}, "logit_bias", "invalid_value"),
+        ({"logit_bias": {str(number): 1 for number in range(1025)}}, "logit_bias", "invalid_value"),
+        ({"stream_options": {"include_usage": True}}, "stream_options", "invalid_value"),
+        ({"store": True}, "store", "invalid_value"),
+        ({"store": 0}, "store", "invalid_value"),
+        ({"service_tier": "flex"}, "service_tier", "invalid_value"),
+        ({"response_format": {"type": "json_object"}}, "response_format.type", "invalid_value"),
+        ({"kakeya": {"on_overflow": "forget"}}, "kakeya.on_overflow", "invalid_value"),
+        ({"kakeya": {"sink": 4}}, "kakeya.sink", "unknown_parameter"),
+        ({"model": ""}, "model", "invalid_value"),
+        ({"messages": []}, "messages", "invalid_value"),
+        ({"messages": "Hello"}, "messages", "invalid_value"),
+        ({"messages": ["Hello"]}, "messages[0].role", "invalid_value"),
+        ({"messages": [{"role": "usr", "content": "a"}]}, "messages[0].role", "invalid_value"),
+        ({"messages": [{"role": 5, "content": "a"}]}, "messages[0].role", "invalid_value"),
+        ({"messages": [{"role": "user"}]}, "messages[0].content", "missing_required_parameter"),
+        ({"messages": [{"role": "user", "content": 5}]}, "messages[0].content", "invalid_value"),
+        ({"messages": [{"role": "user", "content": []}]}, "messages[0].content", "invalid_value"),
+        ({"messages": [{"role": "tool", "content": "a"}]}, "messages[0].tool_call_id", "missing_required_parameter"),
+        (
+            {"messages": [*HELLO, {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "a"}}]}]},
+            "messages[1].content[0].type",
+            "invalid_value",
+        ),
+    ],
+)
+async def test_bad_values(shim: Shim, fields: dict[str, Any], param: str, code: str) -> None:
+    response = await shim.chat(**fields)
+    assert response.status_code == 400, response.text
+    error = response.json()["error"]
+    assert (error["param"], error["code"]) == (param, code)
+    assert error["type"] == "invalid_request_error"
+    assert param in error["message"]
+    assert not shim.runtime.requests["CreateSession"], "nothing was begun"
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"tools": []},
+        {"functions": []},
+        {"unknown": None},
+        {"logprobs": False, "top_logprobs": 0},
+        {"stop": None, "n": None, "seed": None, "stream_options": None, "stream": None, "temperature": None},
+    ],
+)
+async def test_what_is_not_used_may_be_named(shim: Shim, fields: dict[str, Any]) -> None:
+    response = await shim.chat(**fields, max_tokens=1)
+    assert response.status_code == 200, response.text
+
+
+@pytest.mark.parametrize(
+    ("message", "said"),
+    [
+        ({"content": "Hi", "refusal": None, "annotations": [], "audio": None, "function_call": None}, "Hi"),
+        ({"content": "Hi", "tool_calls": []}, "Hi"),
+        ({"content": []}, ""),
+        ({"content": None, "refusal": "No."}, "No."),
+        ({"content": [{"type": "text", "text": "Hm. "}, {"type": "refusal", "refusal": "No."}]}, "Hm. No."),
+        ({"content": "Hi", "tool_calls": [TOOL_CALL | {"index": 0}]}, "Hi"),
+    ],
+)
+async def test_answers_come_back_as_clients_have_them(shim: Shim, message: dict[str, Any], said: str) -> None:
+    response = await shim.chat(messages=[*HELLO, {"role": "assistant", **message}, *HELLO], max_tokens=1)
+    assert response.status_code == 200, response.text
+    prompt = shim.tokenizer.decode(list(shim.runtime.requests["AppendTokens"][0].token_ids), special_tokens=True)
+    assert f"<|im_start|>assistant\n{said}<|im_end|>" in prompt
+
+
+def test_the_first_of_many_faults_is_enough() -> None:
+    """To list them all would take seconds, in which nobody else is served."""
+    for model, field, bad in ((CompletionRequest, "prompt", [-1, -1]), (ChatRequest, "messages", [5, 5])):
+        with pytest.raises(ValidationError) as raised:
+            model.model_validate({field: bad})
+        assert raised.value.error_count() == 1
+
+
+def test_no_messages() -> None:
+    assert refusal(b"{}").param == "messages"
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"\xff", b"[" * 100_000, b'{"messages": "\\ud800"}', b"nonsense"])
+def test_no_json(body: bytes) -> None:
+    error = refusal(body)
+    assert (error.status, error.code, error.param) == (400, "invalid_json", None)
+
+
+@pytest.mark.parametrize("body", [b"[]", b"5", b"null", b'"a"'])
+def test_no_object(body: bytes) -> None:
+    error = refusal(body)
+    assert (error.status, error.code, error.param) == (400, "invalid_value", None)
+
+
+@pytest.mark.parametrize("number", [b"NaN", b"Infinity", b"1e999"])
+def test_numbers_are_numbers(number: bytes) -> None:
+    error = refusal(b'{"messages": [{"role": "user", "content": "a"}], "temperature": ' + number + b"}")
+    assert error.status == 400
+
+
+def test_a_conversation_of_many_messages() -> None:
+    with pytest.raises(ApiError) as raised:
+        ChatRequest.read(b'{"messages": [' + b",".join([b'{"role": "user", "content": ""}'] * 10_001) + b"]}")
+    assert raised.value.param == "messages"
+
+
+@pytest.mark.parametrize(
+    ("fields", "generate"),
+    [
+        ({"max_tokens": 8.0}, {"max_tokens": 8}),
+        ({"max_completion_tokens": 8.0}, {"max_tokens": 8}),
+        ({"max_tokens": 3, "max_completion_tokens": 2}, {"max_tokens": 2}),
+        ({"max_tokens": 2, "max_completion_tokens": 3}, {"max_tokens": 2}),
+        ({"seed": -1.0, "top_k": 5.0, "max_tokens": 1.0}, {"seed": (1 << 64) - 1, "top_k": 5}),
+        ({"logprobs": True, "top_logprobs": 2.0, "n": 1.0, "max_tokens": 1}, {"logprobs": 2}),
+    ],
+)
+async def test_a_number_without_a_fraction_is_an_integer(
+    shim: Shim, fields: dict[str, Any], generate: dict[str, int]
+) -> None:
+    response = await shim.chat(**fields)
+    assert response.status_code == 200, response.text
+    (request,) = shim.runtime.requests["Generate"]
+    assert {name: getattr(request, name) for name in generate} == generate
+
+
+@pytest.mark.parametrize("number", [b"8.5", b"1e400", b"-1e400", b"NaN", b"Infinity", b"true", b'"8"', b"[]"])
+@pytest.mark.parametrize("name", ["max_tokens", "max_completion_tokens", "seed", "n", "top_k", "top_logprobs"])
+def test_integers_are_integers(name: str, number: bytes) -> None:
+    error = refusal(b'{"messages": [{"role": "user", "content": "a"}], "%s": %s}' % (name.encode(), number))
+    assert (error.status, error.param) == (400, name)

@@ -1,0 +1,71 @@
+"""The OpenAPI document says what the server does; the fuzzing of the server by it is `make fuzz-http`."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from kakeya_http_shim.answers.chat_answer import ChatChunk, ChatCompletion
+from kakeya_http_shim.answers.completion_answer import Completion
+from kakeya_http_shim.routes.openapi_document import ErrorAnswer
+from tests.unit.http_shim.shim import CHAT, COMPLETIONS, Shim
+
+
+def references(part: Any) -> Iterator[str]:
+    if isinstance(part, dict):
+        for name, value in part.items():
+            if name == "$ref":
+                yield value
+            else:
+                yield from references(value)
+    elif isinstance(part, list):
+        for each in part:
+            yield from references(each)
+
+
+async def test_every_route_is_in_it_and_every_reference_is_there(shim: Shim) -> None:
+    document = (await shim.http.get("/openapi.json")).json()
+    assert document["openapi"] == "3.1.0"
+    schemas = document["components"]["schemas"]
+    assert {reference.removeprefix("#/components/schemas/") for reference in references(document)} <= schemas.keys()
+    for path, operations in document["paths"].items():
+        for method in operations:
+            response = await shim.http.request(method, path.replace("{id}", "counter"))
+            assert response.status_code not in (404, 405), path
+    operations = [each for path in document["paths"].values() for each in path.values()]
+    assert len({each["operationId"] for each in operations}) == len(operations)
+
+
+async def test_answers_are_as_described(shim: Shim) -> None:
+    shim.will_say("Hi", "Hi", "Hi", "Hi")
+    ChatCompletion.model_validate_json((await shim.chat(logprobs=True, top_logprobs=1)).content, strict=True)
+    Completion.model_validate_json((await shim.complete(logprobs=1)).content, strict=True)
+    for event in (await shim.events(CHAT, stream_options={"include_usage": True}))[:-1]:
+        ChatChunk.model_validate(event, strict=True)
+    for event in (await shim.events(COMPLETIONS, stream_options={"include_usage": True}))[:-1]:
+        Completion.model_validate(event, strict=True)
+    ErrorAnswer.model_validate_json((await shim.chat(n=0)).content, strict=True)
+
+
+async def test_it_says_which_statuses_bring_a_retry_after(shim: Shim) -> None:
+    document = (await shim.http.get("/openapi.json")).json()
+    responses = document["paths"][CHAT]["post"]["responses"]
+    assert [status for status, response in responses.items() if "headers" in response] == ["429", "503"]
+
+
+async def test_an_event_is_described_as_the_object_that_it_is(shim: Shim) -> None:
+    document = (await shim.http.get("/openapi.json")).json()
+    schemas = document["components"]["schemas"]
+    for path, name in ((CHAT, "ChatChunk"), (COMPLETIONS, "Completion")):
+        content = document["paths"][path]["post"]["responses"]["200"]["content"]
+        alternatives = content["text/event-stream"]["schema"]["anyOf"]
+        assert alternatives == [{"$ref": f"#/components/schemas/{each}"} for each in (name, "ErrorAnswer")]
+        required, known = set(schemas[name]["required"]), schemas[name]["properties"].keys()
+        assert all(required <= event.keys() <= known for event in (await shim.events(path))[:-1])
+
+
+async def test_whatever_a_request_asks_for_it_may_itself_be_at_fault(shim: Shim) -> None:
+    document = (await shim.http.get("/openapi.json")).json()
+    bad = [({"host": "elsewhere"}, b"", 400), ({"content-encoding": "br"}, b"x", 415), ({}, bytes(9 << 20), 413)]
+    for headers, body, status in bad:
+        response = await shim.http.request("GET", "/v1/models", headers=headers, content=body)
+        assert response.status_code == status
+        assert str(status) in document["paths"]["/v1/models"]["get"]["responses"]
