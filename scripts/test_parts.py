@@ -88,14 +88,14 @@ PARTS = {
         ("redis", "transformers", "kakeya_router", "kakeya"),
         ("kakeya-worker[bench]",),  # and with transformers what the worker computes is compared
         (
-            "test_instruction_sets.py",
-            "test_kernel_library.py",
+            "torch_backend/exact/test_instruction_sets.py",
+            "torch_backend/exact/kernel/test_kernel_library.py",
             "test_quality_material.py",
             "test_quality_stage.py",
             "test_random_checkpoint.py",
-            "test_step_company.py",
-            "test_tenant_shares.py",
-            "test_weight_cache.py",
+            "engine/steps/test_step_company.py",
+            "engine/steps/test_tenant_shares.py",
+            "torch_backend/exact/test_weight_cache.py",
         ),
     ),
     # The other backend, without torch; mlx-lm brings transformers.

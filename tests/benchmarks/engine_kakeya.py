@@ -4,10 +4,10 @@ import random
 import time
 from pathlib import Path
 
-from kakeya_worker.engine.geometry import LaneGeometry
-from kakeya_worker.engine.lane import Lane
-from kakeya_worker.engine.retention import SessionOptions, sink_window
-from kakeya_worker.engine.row import Row
+from kakeya_worker.engine.lanes.lane import Lane
+from kakeya_worker.engine.seams.geometry import LaneGeometry
+from kakeya_worker.engine.seams.retention import SessionOptions, sink_window
+from kakeya_worker.engine.seams.row import Row
 from kakeya_worker.torch_backend import TorchVerifier
 from tests.benchmarks.engine_case import DECODE, Case
 from tests.benchmarks.engine_contestant import Fields, serve

@@ -18,10 +18,10 @@ from pathlib import Path
 from statistics import median
 
 from kakeya_worker.engine.engine import Engine
-from kakeya_worker.engine.geometry import LaneGeometry
-from kakeya_worker.engine.operation import Append, Generate
-from kakeya_worker.engine.retention import SessionOptions
-from kakeya_worker.engine.sampling import Sampling, TokenDetail
+from kakeya_worker.engine.lanes.operation import Append, Generate
+from kakeya_worker.engine.sampling.sampling import Sampling, TokenDetail
+from kakeya_worker.engine.seams.geometry import LaneGeometry
+from kakeya_worker.engine.seams.retention import SessionOptions
 from kakeya_worker.torch_backend import TorchVerifier
 from tests.checkpoints import save_random_qwen3
 

@@ -20,10 +20,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from kakeya_worker.engine.geometry import LaneGeometry
-from kakeya_worker.engine.lane import Lane
-from kakeya_worker.engine.retention import SessionOptions, sink_window
-from kakeya_worker.engine.verifier import ModelRefused
+from kakeya_worker.engine.lanes.lane import Lane
+from kakeya_worker.engine.seams.geometry import LaneGeometry
+from kakeya_worker.engine.seams.retention import SessionOptions, sink_window
+from kakeya_worker.engine.seams.verifier import ModelRefused
 from kakeya_worker.torch_backend import TorchVerifier
 from tests.benchmarks import llama_cpp_environment as llama_cpp
 from tests.benchmarks.int8_checkpoints import SHAPES, Checkpoint, make

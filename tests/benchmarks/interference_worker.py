@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 
 from kakeya_worker.engine.engine import Engine
-from kakeya_worker.engine.operation import Append, Generate
-from kakeya_worker.engine.retention import SessionOptions
-from kakeya_worker.engine.sampling import Sampling, TokenDetail
+from kakeya_worker.engine.lanes.operation import Append, Generate
+from kakeya_worker.engine.sampling.sampling import Sampling, TokenDetail
+from kakeya_worker.engine.seams.retention import SessionOptions
 from kakeya_worker.program import load_engine
 from kakeya_worker.settings import WorkerSettings
 

@@ -26,9 +26,9 @@ import numpy as np
 from mlx_lm.generate import BatchGenerator, generate_step
 from mlx_lm.utils import load_model, quantize_model, save_config, save_model
 
-from kakeya_worker.engine.geometry import LaneGeometry
-from kakeya_worker.engine.lane import Lane
-from kakeya_worker.engine.retention import SessionOptions, sink_window
+from kakeya_worker.engine.lanes.lane import Lane
+from kakeya_worker.engine.seams.geometry import LaneGeometry
+from kakeya_worker.engine.seams.retention import SessionOptions, sink_window
 from kakeya_worker.mlx_backend import MlxVerifier
 from tests.benchmarks.interval import interval_of_median
 from tests.checkpoints import save_random_qwen3

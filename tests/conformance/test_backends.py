@@ -6,13 +6,13 @@ from pathlib import Path
 import pytest
 
 from kakeya_shared.errors.tree import SnapshotRefused
-from kakeya_worker.conformance.checkpoints import VARIANTS, Variant
 from kakeya_worker.conformance.declaration import Mode
-from kakeya_worker.conformance.driving import open_session
-from kakeya_worker.conformance.measure import deviation
-from kakeya_worker.conformance.subject import Case, Subject
-from kakeya_worker.engine import snapshot
-from kakeya_worker.engine.geometry import LaneGeometry
+from kakeya_worker.conformance.tools.checkpoints import VARIANTS, Variant
+from kakeya_worker.conformance.tools.driving import open_session
+from kakeya_worker.conformance.tools.measure import deviation
+from kakeya_worker.conformance.tools.subject import Case, Subject
+from kakeya_worker.engine.seams.geometry import LaneGeometry
+from kakeya_worker.engine.snapshots import snapshot
 
 GEOMETRY = LaneGeometry(sink=4, window=40, chunk=32)
 

@@ -19,10 +19,10 @@ from tokenizers import Tokenizer, models
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText, PreTrainedTokenizerFast
 
 from kakeya.text.chat_tokenizer import ChatTokenizer
-from kakeya_worker.engine.geometry import LaneGeometry
-from kakeya_worker.engine.lane import Lane
-from kakeya_worker.engine.retention import SessionOptions, sink_window
-from kakeya_worker.engine.verifier import ModelRefused, Verifier
+from kakeya_worker.engine.lanes.lane import Lane
+from kakeya_worker.engine.seams.geometry import LaneGeometry
+from kakeya_worker.engine.seams.retention import SessionOptions, sink_window
+from kakeya_worker.engine.seams.verifier import ModelRefused, Verifier
 from kakeya_worker.mlx_backend import MlxVerifier
 from kakeya_worker.models import families
 from kakeya_worker.models.language_part import _WRAPPERS, config_of

@@ -11,7 +11,7 @@ from kakeya_worker.conformance.declaration import Declaration, Mode
 
 _TOY = """
 from kakeya_worker.conformance.declaration import Declaration, Mode
-from kakeya_worker.engine.verifier import ModelRefused
+from kakeya_worker.engine.seams.verifier import ModelRefused
 
 class Verifier:
     def __init__(self, model, **options):

@@ -12,10 +12,10 @@ import torch
 from numpy.typing import NDArray
 
 from kakeya.bench.kv_bytes import kv_bytes_per_token, read_config
-from kakeya_worker.engine.geometry import LaneGeometry
-from kakeya_worker.engine.lane import Lane
-from kakeya_worker.engine.retention import SessionOptions, sink_window
-from kakeya_worker.engine.verifier import Verifier
+from kakeya_worker.engine.lanes.lane import Lane
+from kakeya_worker.engine.seams.geometry import LaneGeometry
+from kakeya_worker.engine.seams.retention import SessionOptions, sink_window
+from kakeya_worker.engine.seams.verifier import Verifier
 from kakeya_worker.mlx_backend import MlxVerifier
 from kakeya_worker.torch_backend import TorchVerifier
 from tests.checkpoints import greedy_tokens, make_checkpoint, save_random_vision, transformers_model

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from kakeya_worker.engine.row import Row
+from kakeya_worker.engine.seams.row import Row
 from kakeya_worker.torch_backend import TorchVerifier
 
 LEAKED_BYTES_A_STEP = 200_000

@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 from kakeya_worker.engine.engine import Engine
-from kakeya_worker.engine.geometry import LaneGeometry
-from kakeya_worker.engine.operation import Append
-from kakeya_worker.engine.retention import SessionOptions
+from kakeya_worker.engine.lanes.operation import Append
+from kakeya_worker.engine.seams.geometry import LaneGeometry
+from kakeya_worker.engine.seams.retention import SessionOptions
 from kakeya_worker.torch_backend import TorchVerifier
 
 

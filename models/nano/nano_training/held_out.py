@@ -17,8 +17,8 @@ from typing import Any, Final
 from tokenizers import Tokenizer
 
 import kakeya_nano
-from kakeya_worker.engine.geometry import LaneGeometry
-from kakeya_worker.engine.retention import SessionOptions, sink_window
+from kakeya_worker.engine.seams.geometry import LaneGeometry
+from kakeya_worker.engine.seams.retention import SessionOptions, sink_window
 from kakeya_worker.quality.script import Script, answer
 from kakeya_worker.quality.share import NONE, Share
 from kakeya_worker.quality.stage import Stage

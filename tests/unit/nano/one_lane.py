@@ -3,10 +3,10 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from kakeya_worker.engine.geometry import LaneGeometry
-from kakeya_worker.engine.lane import Lane
-from kakeya_worker.engine.retention import SessionOptions, sink_window
-from kakeya_worker.engine.verifier import Verifier
+from kakeya_worker.engine.lanes.lane import Lane
+from kakeya_worker.engine.seams.geometry import LaneGeometry
+from kakeya_worker.engine.seams.retention import SessionOptions, sink_window
+from kakeya_worker.engine.seams.verifier import Verifier
 
 
 def logits_after(verifier: Verifier, ids: list[int]) -> NDArray[np.float32]:

@@ -8,7 +8,7 @@ import structlog
 import torch
 
 from kakeya_worker.engine.engine import Engine
-from kakeya_worker.engine.geometry import LaneGeometry
+from kakeya_worker.engine.seams.geometry import LaneGeometry
 from kakeya_worker.torch_backend import TorchVerifier
 from tests.random_checkpoint import save_random_checkpoint
 from tests.unit.worker.engine_calls import NUM_LANES, SINK, WINDOW

@@ -7,9 +7,9 @@ from typing import Any
 
 from kakeya_shared.errors.tree import KakeyaError
 from kakeya_worker.engine.engine import Engine
-from kakeya_worker.engine.operation import Append, Generate, LaneState, OpenLane
-from kakeya_worker.engine.retention import SessionOptions
-from kakeya_worker.engine.sampling import Sampling, TokenDetail
+from kakeya_worker.engine.lanes.operation import Append, Generate, LaneState, OpenLane
+from kakeya_worker.engine.sampling.sampling import Sampling, TokenDetail
+from kakeya_worker.engine.seams.retention import SessionOptions
 
 SINK, WINDOW, NUM_LANES = 4, 64, 3
 NUM_SLOTS = 114  # of a lane: sinks, window, and slack for chunks of 32 in blocks of 16

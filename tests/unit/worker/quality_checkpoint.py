@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from kakeya_worker.engine.geometry import Integers, LaneGeometry
-from kakeya_worker.engine.row import Row
-from kakeya_worker.engine.verifier import LaneContents, Memory, ModelFacts
+from kakeya_worker.engine.seams.geometry import Integers, LaneGeometry
+from kakeya_worker.engine.seams.row import Row
+from kakeya_worker.engine.seams.verifier import LaneContents, Memory, ModelFacts
 from kakeya_worker.quality import facts, fillers
 from tests.random_checkpoint import CONFIG, save_random_checkpoint
 

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache
 
-from kakeya_worker.engine.geometry import LaneGeometry
-from kakeya_worker.engine.lane import Lane
-from kakeya_worker.engine.operation import Append, Generate
-from kakeya_worker.engine.retention import SessionOptions, sink_window
-from kakeya_worker.engine.sampling import Sampling
-from kakeya_worker.engine.scheduler import Scheduler, Step
-from kakeya_worker.engine.step_budget import StepBudget
+from kakeya_worker.engine.lanes.lane import Lane
+from kakeya_worker.engine.lanes.operation import Append, Generate
+from kakeya_worker.engine.sampling.sampling import Sampling
+from kakeya_worker.engine.seams.geometry import LaneGeometry
+from kakeya_worker.engine.seams.retention import SessionOptions, sink_window
+from kakeya_worker.engine.steps.scheduler import Scheduler, Step
+from kakeya_worker.engine.steps.step_budget import StepBudget
 
 STEP_TOKENS, CHUNK = 128, 32
 ENDLESS = 10**6  # tokens

@@ -13,8 +13,8 @@ import pytest
 
 from kakeya_shared import plugins
 from kakeya_shared.errors.tree import InvalidField
-from kakeya_worker.engine.geometry import LaneGeometry
-from kakeya_worker.engine.retention import Retention, SessionOptions, sink_window
+from kakeya_worker.engine.seams.geometry import LaneGeometry
+from kakeya_worker.engine.seams.retention import Retention, SessionOptions, sink_window
 from kakeya_worker.quality import bench, output
 from kakeya_worker.quality.failure import CannotMeasure
 from kakeya_worker.torch_backend import TorchVerifier

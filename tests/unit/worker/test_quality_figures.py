@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kakeya_worker.engine.verifier import ModelFacts
+from kakeya_worker.engine.seams.verifier import ModelFacts
 from kakeya_worker.quality import perplexity, plan, recall
 from kakeya_worker.quality.configuration import Configuration
 from kakeya_worker.quality.failure import CannotMeasure

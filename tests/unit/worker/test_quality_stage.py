@@ -9,7 +9,7 @@ import torch
 from tokenizers import Tokenizer
 from transformers import AutoModelForCausalLM
 
-from kakeya_worker.engine.geometry import LaneGeometry
+from kakeya_worker.engine.seams.geometry import LaneGeometry
 from kakeya_worker.quality import multi_turn, perplexity, recall
 from kakeya_worker.quality.chat_template import ChatTemplate
 from kakeya_worker.quality.configuration import Configuration

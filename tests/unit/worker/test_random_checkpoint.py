@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from kakeya_worker.engine.engine import Engine
-from kakeya_worker.engine.operation import MAX_UNREAD_TOKENS
+from kakeya_worker.engine.lanes.operation import MAX_UNREAD_TOKENS
 from tests.random_checkpoint import CONFIG, save_random_checkpoint
 from tests.unit.worker.engine_calls import TIMEOUT, open_session, start_append, start_generate
 

@@ -19,8 +19,8 @@ from kakeya_stubs.worker.v1 import verifier_pb2 as pb
 from kakeya_stubs.worker.v1.verifier_pb2_grpc import VerifierServiceStub
 from kakeya_worker import program
 from kakeya_worker.settings import WorkerSettings
-from kakeya_worker.snapshot_store import GROUP
-from tests.unit.worker.test_registration import Registry, _heartbeat, _serving
+from kakeya_worker.snapshots.snapshot_store import GROUP
+from tests.unit.worker.joining.test_registration import Registry, _heartbeat, _serving
 
 TIMEOUT = 30.0
 LONG = "3600"

@@ -7,7 +7,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from kakeya_shared.process.service_process import StartError
-from kakeya_worker.engine.verifier import ModelFacts
+from kakeya_worker.engine.seams.verifier import ModelFacts
 from kakeya_worker.settings import WorkerSettings
 from kakeya_worker.sizing import DEFAULT_SLAB_BYTES, SlabPlan, plan
 

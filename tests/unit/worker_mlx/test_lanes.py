@@ -9,8 +9,8 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from kakeya_worker.conformance.driving import Session, open_session
-from kakeya_worker.engine.geometry import LaneGeometry
+from kakeya_worker.conformance.tools.driving import Session, open_session
+from kakeya_worker.engine.seams.geometry import LaneGeometry
 from kakeya_worker.mlx_backend import MlxVerifier
 from kakeya_worker.mlx_backend.decoder import Mlp
 

@@ -10,9 +10,9 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from kakeya_worker.conformance.driving import open_session
-from kakeya_worker.engine.geometry import LaneGeometry
-from kakeya_worker.engine.verifier import ModelRefused
+from kakeya_worker.conformance.tools.driving import open_session
+from kakeya_worker.engine.seams.geometry import LaneGeometry
+from kakeya_worker.engine.seams.verifier import ModelRefused
 from tests.random_checkpoint import CONFIG
 from tests.unit.worker_mlx.conftest import load
 
@@ -84,8 +84,8 @@ def test_the_limit_of_open_files_stays_and_nothing_is_compiled(random_checkpoint
     source = f"""
 import resource, subprocess
 before = resource.getrlimit(resource.RLIMIT_NOFILE)
-from kakeya_worker.conformance.driving import open_session
-from kakeya_worker.engine.geometry import LaneGeometry
+from kakeya_worker.conformance.tools.driving import open_session
+from kakeya_worker.engine.seams.geometry import LaneGeometry
 from kakeya_worker.mlx_backend import MlxVerifier
 verifier = MlxVerifier({str(random_checkpoint)!r}, weights="auto", kv_dtype="auto", num_threads=1, cache_directory=None)
 geometry = LaneGeometry(sink=2, window=14, chunk=8)

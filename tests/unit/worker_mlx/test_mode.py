@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from kakeya_worker.engine.verifier import ModelRefused
+from kakeya_worker.engine.seams.verifier import ModelRefused
 from kakeya_worker.mlx_backend.mode import Mode, choose_mode
 from kakeya_worker.mlx_backend.quantization import Quantization, split
 from tests.unit.worker_mlx.conftest import load

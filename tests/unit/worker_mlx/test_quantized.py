@@ -9,13 +9,13 @@ import mlx.core as mx
 import numpy as np
 import pytest
 
-from kakeya_worker.conformance.checkpoint_files import Tensors
-from kakeya_worker.conformance.checkpoints import VARIANTS, Variant
-from kakeya_worker.conformance.driving import open_session
-from kakeya_worker.conformance.measure import deviation
-from kakeya_worker.conformance.reference import Reference
-from kakeya_worker.engine.geometry import LaneGeometry
-from kakeya_worker.engine.verifier import ModelRefused
+from kakeya_worker.conformance.tools.checkpoint_files import Tensors
+from kakeya_worker.conformance.tools.checkpoints import VARIANTS, Variant
+from kakeya_worker.conformance.tools.driving import open_session
+from kakeya_worker.conformance.tools.measure import deviation
+from kakeya_worker.conformance.tools.reference import Reference
+from kakeya_worker.engine.seams.geometry import LaneGeometry
+from kakeya_worker.engine.seams.verifier import ModelRefused
 from tests.unit.worker_mlx.conftest import load
 
 GEOMETRY = LaneGeometry(sink=4, window=40, chunk=32)

@@ -19,16 +19,16 @@ from kakeya_shared.rpc.tls import TlsError, client_tls
 from kakeya_shared.settings.addresses import HostPort, is_loopback, parse_list
 from kakeya_stubs.worker.v1.verifier_pb2_grpc import add_VerifierServiceServicer_to_server
 from kakeya_worker.engine.engine import Engine
-from kakeya_worker.engine.retention import RetentionPolicy
-from kakeya_worker.engine.verifier import ModelRefused, Verifier
-from kakeya_worker.registration import Registration, WorkerIdentity
-from kakeya_worker.router_link import JoinToken, RouterLink, TokenError
+from kakeya_worker.engine.seams.retention import RetentionPolicy
+from kakeya_worker.engine.seams.verifier import ModelRefused, Verifier
+from kakeya_worker.joining.registration import Registration, WorkerIdentity
+from kakeya_worker.joining.router_link import JoinToken, RouterLink, TokenError
+from kakeya_worker.service.verifier_service import SERVICE_NAME, VerifierService
 from kakeya_worker.settings import WorkerSettings
 from kakeya_worker.sizing import plan
-from kakeya_worker.snapshot_store import SnapshotStore, SnapshotStoreError, open_store
-from kakeya_worker.snapshot_sweep import SnapshotSweep
-from kakeya_worker.snapshots import Snapshots
-from kakeya_worker.verifier_service import SERVICE_NAME, VerifierService
+from kakeya_worker.snapshots.snapshot_store import SnapshotStore, SnapshotStoreError, open_store
+from kakeya_worker.snapshots.snapshot_sweep import SnapshotSweep
+from kakeya_worker.snapshots.snapshots import Snapshots
 
 _log = structlog.get_logger()
 _HEARD_SECONDS = 1.0  # a router answers within milliseconds, or not at all

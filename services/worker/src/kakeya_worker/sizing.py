@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import structlog
 
 from kakeya_shared.process.service_process import StartError
-from kakeya_worker.engine.geometry import LaneGeometry
-from kakeya_worker.engine.verifier import ModelFacts
+from kakeya_worker.engine.seams.geometry import LaneGeometry
+from kakeya_worker.engine.seams.verifier import ModelFacts
 
 _log = structlog.get_logger()
 

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from kakeya_shared import plugins
-from kakeya_worker.conformance.subject import VERIFIERS
+from kakeya_worker.conformance.tools.subject import VERIFIERS
 
 _USAGE = """\
 usage: python -m kakeya_worker.conformance BACKEND [PYTEST OPTIONS]

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from kakeya_shared import plugins
-from kakeya_worker.conformance.checkpoints import VARIANTS
 from kakeya_worker.conformance.declaration import NUMERIC_MUTATIONS, TOLERANCES, Declaration
-from kakeya_worker.conformance.subject import VERIFIERS, Case, Subject, cases, declaration
+from kakeya_worker.conformance.tools.checkpoints import VARIANTS
+from kakeya_worker.conformance.tools.subject import VERIFIERS, Case, Subject, cases, declaration
 
-_SUITE = Path(__file__).parent
+_CASES = Path(__file__).parent / "cases"
 _FIRST_OF_FAMILY = {variant.family: variant for variant in reversed(VARIANTS)}.values()
 _TOLERANCES_OF_FIXTURE = {
     "float32": ("float32",),
@@ -71,7 +71,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     What proves a family once more in a mode of floats is heavy: bits are another matter.
     """
-    ours = [item for item in items if isinstance(item, pytest.Function) and item.path.parent == _SUITE]
+    ours = [item for item in items if isinstance(item, pytest.Function) and item.path.parent == _CASES]
     unused = {(plugin, pattern) for plugin in _plugins(config) for pattern in declaration(plugin).expected_failures}
     for item in ours:
         case = _case(item)
@@ -82,7 +82,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             if fnmatch(f"{item.path.name}::{item.name}", pattern):
                 item.add_marker(pytest.mark.xfail(reason=reason, strict=True))
                 unused.discard((plugin, pattern))
-    if unused and {item.path for item in ours} == set(_SUITE.glob("test_*.py")):
+    if unused and {item.path for item in ours} == set(_CASES.glob("test_*.py")):
         raise pytest.UsageError(
             "expected failures that no test bears: " + ", ".join(sorted(f"{p}: {pattern}" for p, pattern in unused))
         )

@@ -19,13 +19,10 @@ from kakeya_shared.errors.tree import (
     SessionClosed,
 )
 from kakeya_worker.engine.command_queue import CommandQueue
-from kakeya_worker.engine.forward_pass import forward
-from kakeya_worker.engine.geometry import LaneGeometry
-from kakeya_worker.engine.lane_ahead import LaneAhead
-from kakeya_worker.engine.lane_copies import LaneCopies
-from kakeya_worker.engine.lane_snapshots import LaneSnapshots
-from kakeya_worker.engine.lane_table import LaneTable, Occupant
-from kakeya_worker.engine.operation import (
+from kakeya_worker.engine.lanes.lane_ahead import LaneAhead
+from kakeya_worker.engine.lanes.lane_copies import LaneCopies
+from kakeya_worker.engine.lanes.lane_table import LaneTable, Occupant
+from kakeya_worker.engine.lanes.operation import (
     MAX_PAUSE_SECONDS,
     MAX_UNREAD_TOKENS,
     Append,
@@ -38,13 +35,16 @@ from kakeya_worker.engine.operation import (
     OpenLane,
     Stopped,
 )
-from kakeya_worker.engine.retention import RetentionPolicy, SessionOptions, sink_window
-from kakeya_worker.engine.row import Row
-from kakeya_worker.engine.scheduler import Scheduler
-from kakeya_worker.engine.snapshot import Snapshot, TakenSnapshot
-from kakeya_worker.engine.step_budget import StepBudget
-from kakeya_worker.engine.step_fitting import measure_steps
-from kakeya_worker.engine.verifier import Memory, Verifier
+from kakeya_worker.engine.seams.geometry import LaneGeometry
+from kakeya_worker.engine.seams.retention import RetentionPolicy, SessionOptions, sink_window
+from kakeya_worker.engine.seams.row import Row
+from kakeya_worker.engine.seams.verifier import Memory, Verifier
+from kakeya_worker.engine.snapshots.lane_snapshots import LaneSnapshots
+from kakeya_worker.engine.snapshots.snapshot import Snapshot, TakenSnapshot
+from kakeya_worker.engine.steps.forward_pass import forward
+from kakeya_worker.engine.steps.scheduler import Scheduler
+from kakeya_worker.engine.steps.step_budget import StepBudget
+from kakeya_worker.engine.steps.step_fitting import measure_steps
 
 _log = structlog.get_logger()
 _PAUSE_CHECK_SECONDS = 1.0
@@ -166,7 +166,7 @@ class Engine:
             inexact: snapshots of another fingerprint of the model will do.
 
         Raises:
-            SnapshotRefused: see `kakeya_worker.engine.snapshot.restore`.
+            SnapshotRefused: see `kakeya_worker.engine.snapshots.snapshot.restore`.
             InvalidField: the lane cannot hold what the session keeps.
             NoCapacity, StaleEpoch, Draining, and what reading a snapshot raises
         """
@@ -179,7 +179,7 @@ class Engine:
         operation runs on it already, the engine's thread copies between two steps.
 
         Args:
-            memory: see `kakeya_worker.engine.snapshot.memory_for`.
+            memory: see `kakeya_worker.engine.snapshots.snapshot.memory_for`.
 
         Raises:
             SessionNotFound, StaleEpoch

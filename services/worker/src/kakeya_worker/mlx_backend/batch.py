@@ -7,9 +7,9 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
-from kakeya_worker.engine.geometry import Integers
-from kakeya_worker.engine.raw_lane import slot_runs
-from kakeya_worker.engine.row import Row
+from kakeya_worker.engine.seams.geometry import Integers
+from kakeya_worker.engine.seams.raw_lane import slot_runs
+from kakeya_worker.engine.seams.row import Row
 from kakeya_worker.mlx_backend.rotation import Rotation
 from kakeya_worker.models.angles import cos_sin
 

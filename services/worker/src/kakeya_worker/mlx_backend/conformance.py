@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kakeya_worker.conformance.declaration import Declaration, Mode, Mutation
-from kakeya_worker.engine.row import Row
+from kakeya_worker.engine.seams.row import Row
 from kakeya_worker.mlx_backend import batch, verifier
 from kakeya_worker.mlx_backend.batch import Batch
 from kakeya_worker.mlx_backend.rotation import Rotation

@@ -6,7 +6,7 @@ from typing import Any
 import mlx.core as mx
 from mlx import nn
 
-from kakeya_worker.engine.verifier import ModelRefused
+from kakeya_worker.engine.seams.verifier import ModelRefused
 from kakeya_worker.mlx_backend.decoder import Decoder
 from kakeya_worker.mlx_backend.mlx_lm_loader import load_model
 from kakeya_worker.mlx_backend.mode import Mode

@@ -6,8 +6,8 @@ from importlib import metadata
 
 import mlx.core as mx
 
-from kakeya_worker.engine.fingerprint import fingerprint
-from kakeya_worker.engine.verifier import ModelRefused
+from kakeya_worker.engine.seams.fingerprint import fingerprint
+from kakeya_worker.engine.seams.verifier import ModelRefused
 from kakeya_worker.mlx_backend import device
 from kakeya_worker.mlx_backend.quantization import Quantization
 from kakeya_worker.models.float_types import FLOAT_TYPES, float_type

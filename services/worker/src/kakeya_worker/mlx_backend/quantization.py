@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from kakeya_worker.engine.verifier import ModelRefused
+from kakeya_worker.engine.seams.verifier import ModelRefused
 from kakeya_worker.models.language_part import name_of
 
 _KEYS = ("quantization", "quantization_config")

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import mlx.core as mx
 import numpy as np
 
-from kakeya_worker.engine.geometry import LaneGeometry
-from kakeya_worker.engine.raw_lane import RawLane
-from kakeya_worker.engine.raw_numbers import RawNumbers
+from kakeya_worker.engine.seams.geometry import LaneGeometry
+from kakeya_worker.engine.seams.raw_lane import RawLane
+from kakeya_worker.engine.seams.raw_numbers import RawNumbers
 from kakeya_worker.models.model_config import ModelConfig
 
 _RAW = {2: np.uint16, 4: np.uint32}

@@ -7,7 +7,7 @@ from typing import cast
 import mlx.core as mx
 from safetensors import SafetensorError, safe_open
 
-from kakeya_worker.engine.verifier import ModelRefused
+from kakeya_worker.engine.seams.verifier import ModelRefused
 from kakeya_worker.models.output_head import EMBEDDING, HEAD, plain_names
 
 _PATTERN = "model*.safetensors"  # mlx-lm's

@@ -7,9 +7,9 @@ import mlx.core as mx
 import numpy as np
 from numpy.typing import NDArray
 
-from kakeya_worker.engine.geometry import Integers, LaneGeometry
-from kakeya_worker.engine.row import Row
-from kakeya_worker.engine.verifier import LaneContents, Memory, ModelFacts
+from kakeya_worker.engine.seams.geometry import Integers, LaneGeometry
+from kakeya_worker.engine.seams.row import Row
+from kakeya_worker.engine.seams.verifier import LaneContents, Memory, ModelFacts
 from kakeya_worker.mlx_backend import device, quantization
 from kakeya_worker.mlx_backend.batch import assemble
 from kakeya_worker.mlx_backend.loader import load_decoder
@@ -22,7 +22,7 @@ from kakeya_worker.models.model_digest import model_digest
 
 
 class MlxVerifier:
-    """A checkpoint on MLX's default device; see `kakeya_worker.engine.verifier.Verifier`.
+    """A checkpoint on MLX's default device; see `kakeya_worker.engine.seams.verifier.Verifier`.
 
     MLX is not thread-safe: the engine's thread alone makes arrays, and leaves none unevaluated. Any thread reads and
     writes lanes through their memory.

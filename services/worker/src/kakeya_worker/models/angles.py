@@ -7,7 +7,7 @@ sine are made of IEEE additions and multiplications alone, and are therefore the
 import numpy as np
 from numpy.typing import NDArray
 
-from kakeya_worker.engine.geometry import Integers
+from kakeya_worker.engine.seams.geometry import Integers
 
 # Taylor coefficients around 0 of sin(x) / x and cos(x) in x^2; for |x| <= pi / 4 the next terms are below 1e-17.
 _SIN = (1.0, -1 / 6, 1 / 120, -1 / 5040, 1 / 362880, -1 / 39916800, 1 / 6227020800, -1 / 1307674368000)

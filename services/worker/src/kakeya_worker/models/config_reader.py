@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from kakeya_worker.engine.verifier import ModelRefused
+from kakeya_worker.engine.seams.verifier import ModelRefused
 
 
 class ConfigReader:

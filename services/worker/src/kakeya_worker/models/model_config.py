@@ -3,7 +3,7 @@
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from kakeya_worker.engine.verifier import ModelRefused
+from kakeya_worker.engine.seams.verifier import ModelRefused
 from kakeya_worker.models.config_reader import ConfigReader, positive
 from kakeya_worker.models.rope_scaling import RopeScaling
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import structlog
 
-from kakeya_worker.engine.fingerprint import fingerprint
-from kakeya_worker.engine.verifier import ModelRefused
+from kakeya_worker.engine.seams.fingerprint import fingerprint
+from kakeya_worker.engine.seams.verifier import ModelRefused
+from kakeya_worker.host.replacing import replacing
 from kakeya_worker.models.model_config import ModelConfig
-from kakeya_worker.replacing import replacing
 
 _log = structlog.get_logger()
 

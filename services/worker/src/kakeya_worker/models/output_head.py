@@ -10,7 +10,7 @@ from typing import Final
 
 import structlog
 
-from kakeya_worker.engine.verifier import ModelRefused
+from kakeya_worker.engine.seams.verifier import ModelRefused
 from kakeya_worker.models.language_part import name_of
 from kakeya_worker.models.model_config import ModelConfig
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from kakeya_worker.engine.verifier import ModelRefused
+from kakeya_worker.engine.seams.verifier import ModelRefused
 from kakeya_worker.models.config_reader import positive
 
 SUPPORTED = "what can run: default, linear, llama3"

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from kakeya_shared import plugins
-from kakeya_worker.engine.geometry import LaneGeometry
-from kakeya_worker.engine.retention import Retention, RetentionPolicy, SessionOptions
+from kakeya_worker.engine.seams.geometry import LaneGeometry
+from kakeya_worker.engine.seams.retention import Retention, RetentionPolicy, SessionOptions
 from kakeya_worker.quality.options import POLICIES
 
 BASE, COMPARED = "float32", "int8"  # modes of the weights that are compared

@@ -7,8 +7,8 @@ from itertools import chain
 import numpy as np
 
 from kakeya_shared.errors.tree import InvalidField
-from kakeya_worker.engine.geometry import LaneGeometry
-from kakeya_worker.engine.verifier import ModelFacts, Verifier
+from kakeya_worker.engine.seams.geometry import LaneGeometry
+from kakeya_worker.engine.seams.verifier import ModelFacts, Verifier
 from kakeya_worker.quality import multi_turn, perplexity, recall
 from kakeya_worker.quality.chat_template import ChatTemplate
 from kakeya_worker.quality.configuration import Configuration

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from kakeya_worker.engine.geometry import LaneGeometry
-from kakeya_worker.engine.verifier import ModelFacts
+from kakeya_worker.engine.seams.geometry import LaneGeometry
+from kakeya_worker.engine.seams.verifier import ModelFacts
 from kakeya_worker.quality.configuration import BASE, COMPARED, Configuration
 from kakeya_worker.quality.distances import BEYOND, default_distances
 from kakeya_worker.quality.failure import CannotMeasure

@@ -10,7 +10,7 @@ import structlog
 from rich.console import Console
 
 from kakeya_shared import plugins
-from kakeya_worker.engine.verifier import ModelRefused, Verifier
+from kakeya_worker.engine.seams.verifier import ModelRefused, Verifier
 from kakeya_worker.quality import material, model, plan, progress
 from kakeya_worker.quality.chat_template import ChatTemplate
 from kakeya_worker.quality.failure import INSTALL, CannotMeasure

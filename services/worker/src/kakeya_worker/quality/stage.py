@@ -7,11 +7,11 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from kakeya_worker.engine.geometry import LaneGeometry
-from kakeya_worker.engine.lane import Lane
-from kakeya_worker.engine.retention import Retention
-from kakeya_worker.engine.row import Row
-from kakeya_worker.engine.verifier import Verifier
+from kakeya_worker.engine.lanes.lane import Lane
+from kakeya_worker.engine.seams.geometry import LaneGeometry
+from kakeya_worker.engine.seams.retention import Retention
+from kakeya_worker.engine.seams.row import Row
+from kakeya_worker.engine.seams.verifier import Verifier
 from kakeya_worker.quality.chat_template import Tokens
 from kakeya_worker.quality.script import Feed, Logits, Script
 

@@ -8,8 +8,8 @@ from contextlib import contextmanager, suppress
 from io import FileIO
 from pathlib import Path
 
-from kakeya_worker.replacing import replacing
-from kakeya_worker.snapshot_store import SnapshotStoreError, StoredFile
+from kakeya_worker.host.replacing import replacing
+from kakeya_worker.snapshots.snapshot_store import SnapshotStoreError, StoredFile
 
 _IDENTITY_FILE = "store-id"
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import fsspec
 
-from kakeya_worker.snapshot_store import SnapshotStoreError, StoredFile
+from kakeya_worker.snapshots.snapshot_store import SnapshotStoreError, StoredFile
 
 
 class FsspecSnapshotStore:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kakeya_worker.engine.row import Row
+from kakeya_worker.engine.seams.row import Row
 from kakeya_worker.torch_backend.numerics import Numerics
 from kakeya_worker.torch_backend.rope import Rope, Rotation
 

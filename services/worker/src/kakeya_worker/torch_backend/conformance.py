@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from kakeya_worker.conformance.declaration import Declaration, Mode, Mutation
-from kakeya_worker.engine.geometry import Integers, LaneGeometry
-from kakeya_worker.engine.row import Row
+from kakeya_worker.engine.seams.geometry import Integers, LaneGeometry
+from kakeya_worker.engine.seams.row import Row
 from kakeya_worker.models import families
 from kakeya_worker.torch_backend import batch, decoder
 from kakeya_worker.torch_backend.batch import Batch

@@ -7,9 +7,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kakeya_worker.engine.geometry import Integers
-from kakeya_worker.engine.raw_lane import slot_runs
-from kakeya_worker.engine.row import Row
+from kakeya_worker.engine.seams.geometry import Integers
+from kakeya_worker.engine.seams.raw_lane import slot_runs
+from kakeya_worker.engine.seams.row import Row
 from kakeya_worker.torch_backend.numerics import Linear, LinearSpec, Norm, RowQueries, grouped, ungrouped
 from kakeya_worker.torch_backend.weights import Weights
 

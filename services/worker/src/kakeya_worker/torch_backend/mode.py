@@ -7,8 +7,8 @@ from typing import Any
 import structlog
 import torch
 
-from kakeya_worker.engine.fingerprint import fingerprint
-from kakeya_worker.engine.verifier import ModelRefused
+from kakeya_worker.engine.seams.fingerprint import fingerprint
+from kakeya_worker.engine.seams.verifier import ModelRefused
 from kakeya_worker.models.float_types import float_type
 from kakeya_worker.models.model_config import ModelConfig
 from kakeya_worker.torch_backend.decoder import Decoder

@@ -10,7 +10,7 @@ from typing import Generic, Protocol, TypeVar
 import torch
 from torch import Tensor
 
-from kakeya_worker.engine.row import Row
+from kakeya_worker.engine.seams.row import Row
 
 RowView = TypeVar("RowView")
 

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from kakeya_worker.engine.geometry import Integers
+from kakeya_worker.engine.seams.geometry import Integers
 from kakeya_worker.models.angles import cos_sin
 
 

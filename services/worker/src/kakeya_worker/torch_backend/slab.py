@@ -3,9 +3,9 @@
 import torch
 from torch import Tensor
 
-from kakeya_worker.engine.geometry import LaneGeometry
-from kakeya_worker.engine.raw_lane import RawLane
-from kakeya_worker.engine.raw_numbers import RawNumbers
+from kakeya_worker.engine.seams.geometry import LaneGeometry
+from kakeya_worker.engine.seams.raw_lane import RawLane
+from kakeya_worker.engine.seams.raw_numbers import RawNumbers
 from kakeya_worker.torch_backend.pages import populate
 
 _RAW = {2: torch.uint16, 4: torch.uint32}

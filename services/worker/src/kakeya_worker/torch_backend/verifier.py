@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from kakeya_worker.engine.geometry import Integers, LaneGeometry
-from kakeya_worker.engine.row import Row
-from kakeya_worker.engine.verifier import LaneContents, Memory, ModelFacts
+from kakeya_worker.engine.seams.geometry import Integers, LaneGeometry
+from kakeya_worker.engine.seams.row import Row
+from kakeya_worker.engine.seams.verifier import LaneContents, Memory, ModelFacts
 from kakeya_worker.models import checkpoint, families, output_head
 from kakeya_worker.models.model_config import ModelConfig
 from kakeya_worker.models.model_digest import model_digest
@@ -20,7 +20,7 @@ from kakeya_worker.torch_backend.weights import Weights
 
 
 class TorchVerifier:
-    """A checkpoint on the CPU; see `kakeya_worker.engine.verifier.Verifier`.
+    """A checkpoint on the CPU; see `kakeya_worker.engine.seams.verifier.Verifier`.
 
     Args:
         weights: "int8" is exact; "float32" and "bfloat16" are not; "auto" is int8 where this machine has fast

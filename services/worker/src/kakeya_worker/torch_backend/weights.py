@@ -8,7 +8,7 @@ from pathlib import Path
 import torch
 from safetensors import SafetensorError, safe_open
 
-from kakeya_worker.engine.verifier import ModelRefused
+from kakeya_worker.engine.seams.verifier import ModelRefused
 from kakeya_worker.models.output_head import EMBEDDING, HEAD, plain_names
 
 _INDEX = "model.safetensors.index.json"

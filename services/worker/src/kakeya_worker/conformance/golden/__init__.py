@@ -4,9 +4,9 @@ import json
 import tempfile
 from pathlib import Path
 
-from kakeya_worker.conformance.checkpoints import Variant
 from kakeya_worker.conformance.exact_reference import ExactReference, ReferenceSession
-from kakeya_worker.conformance.transcript import SINK, WINDOW, Transcript, transcript
+from kakeya_worker.conformance.tools.checkpoints import Variant
+from kakeya_worker.conformance.tools.transcript import SINK, WINDOW, Transcript, transcript
 
 PATH = Path(__file__).with_name("bits.json")
 KV_DTYPES = ("bfloat16", "float32")

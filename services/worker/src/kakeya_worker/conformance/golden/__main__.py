@@ -6,7 +6,7 @@ Needed only where the numerics get a new version, or the conformance checkpoints
 import json
 
 from kakeya_worker.conformance import golden
-from kakeya_worker.conformance.bit_variants import BIT_VARIANTS
+from kakeya_worker.conformance.tools.bit_variants import BIT_VARIANTS
 
 if __name__ == "__main__":
     answers = {

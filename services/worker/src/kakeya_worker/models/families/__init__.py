@@ -9,7 +9,7 @@ import importlib
 import pkgutil
 from typing import Any
 
-from kakeya_worker.engine.verifier import ModelRefused
+from kakeya_worker.engine.seams.verifier import ModelRefused
 from kakeya_worker.models.config_reader import ConfigReader
 from kakeya_worker.models.model_config import ModelConfig
 

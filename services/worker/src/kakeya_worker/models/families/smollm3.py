@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from kakeya_worker.engine.verifier import ModelRefused
+from kakeya_worker.engine.seams.verifier import ModelRefused
 from kakeya_worker.models.config_reader import ConfigReader
 from kakeya_worker.models.model_config import ModelConfig, optional_sliding_window, parse_decoder
 

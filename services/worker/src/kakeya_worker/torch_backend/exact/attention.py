@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kakeya_worker.engine.row import Row
+from kakeya_worker.engine.seams.row import Row
 from kakeya_worker.torch_backend.exact import key_blocks
 from kakeya_worker.torch_backend.exact.arithmetic import exp, fold
 from kakeya_worker.torch_backend.exact.key_blocks import BLOCK, KeyBlocks

@@ -10,9 +10,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from kakeya_worker.engine.geometry import Integers
-from kakeya_worker.engine.row import Row
-from kakeya_worker.engine.verifier import ModelRefused
+from kakeya_worker.engine.seams.geometry import Integers
+from kakeya_worker.engine.seams.row import Row
+from kakeya_worker.engine.seams.verifier import ModelRefused
 from kakeya_worker.models.model_config import ModelConfig
 from kakeya_worker.models.output_head import EMBEDDING, HEAD
 from kakeya_worker.torch_backend.exact import key_blocks

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from kakeya_worker.engine.geometry import Booleans, Integers
-from kakeya_worker.engine.row import Row
+from kakeya_worker.engine.seams.geometry import Booleans, Integers
+from kakeya_worker.engine.seams.row import Row
 
 BLOCK = 16
 

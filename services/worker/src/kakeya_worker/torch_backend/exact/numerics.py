@@ -6,8 +6,8 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from kakeya_worker.engine.row import Row
-from kakeya_worker.engine.verifier import ModelRefused
+from kakeya_worker.engine.seams.row import Row
+from kakeya_worker.engine.seams.verifier import ModelRefused
 from kakeya_worker.models.model_config import ModelConfig
 from kakeya_worker.models.output_head import EMBEDDING, HEAD
 from kakeya_worker.torch_backend.exact import attention

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import structlog
 
-from kakeya_worker.engine.verifier import ModelRefused
+from kakeya_worker.engine.seams.verifier import ModelRefused
 from kakeya_worker.torch_backend.exact.kernel import build, interface
 
 CHOICE_VARIABLE = "KAKEYA_WORKER_KERNEL"

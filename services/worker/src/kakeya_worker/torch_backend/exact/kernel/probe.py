@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kakeya_worker.engine.verifier import ModelRefused
+from kakeya_worker.engine.seams.verifier import ModelRefused
 from kakeya_worker.torch_backend.exact import attention, integer_product
 from kakeya_worker.torch_backend.exact.arithmetic import exp, round_to
 from kakeya_worker.torch_backend.exact.kernel import build

@@ -1,0 +1,1 @@
+"""The suite's tests: what every backend must keep."""

@@ -1,0 +1,1 @@
+"""Random schedules of several sessions, run on the real engine."""

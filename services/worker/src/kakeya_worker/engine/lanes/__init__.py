@@ -1,0 +1,1 @@
+"""Who holds which lane, what is in it, and which operation runs on it."""

@@ -1,0 +1,237 @@
+"""Operations: a running Append or Generate of one session, as the engine sees it."""
+
+import time
+from collections import Counter, deque
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
+from kakeya_shared.errors.tree import EmptyHistory, HistoryFull
+from kakeya_worker.engine.lanes.lane import Lane
+from kakeya_worker.engine.sampling.sampling import Sampling, TokenDetail
+
+MAX_UNREAD_TOKENS = 64
+MAX_PAUSE_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class LaneState:
+    """What the verifier holds for a session.
+
+    Attributes:
+        retained: the part of the history that is kept.
+        num_rewinds: how often this lane was taken back.
+        history_digest: see `kakeya_worker.engine.lanes.lane.Lane`.
+    """
+
+    history_length: int
+    kv_live_bytes: int
+    retained: tuple[range, ...]
+    num_rewinds: int = 0
+    history_digest: int | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True)
+class OpenLane:
+    """A lane that was taken, with the sinks and the window that were chosen."""
+
+    state: LaneState
+    sink: int
+    window: int
+
+
+@dataclass(frozen=True)
+class Stopped:
+    """A session at rest; `token_ids` were generated since the length that was asked for, up to the lane's end."""
+
+    state: LaneState
+    token_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class ForkSource:
+    """A lane that another is to begin as a copy of; epoch, length and digest as in an `Operation`."""
+
+    session_id: str
+    epoch: int
+    history_length: int
+    history_digest: int | None = None
+
+
+class Finish(Enum):
+    """Why a Generate ended by itself."""
+
+    MAX_TOKENS = auto()
+    EOS = auto()
+    STOP_SEQUENCE = auto()
+    TRUNCATED = auto()  # the lane is full, and the session refuses to forget
+
+
+@dataclass(frozen=True)
+class AppendResult:
+    lane: LaneState
+    prefill_seconds: float
+    num_evicted: int
+
+
+@dataclass(frozen=True)
+class GenerateResult:
+    lane: LaneState
+    finish: Finish
+    num_generated: int
+    prefill_seconds: float
+    total_seconds: float
+    num_evicted: int
+
+
+@dataclass(eq=False)
+class Operation:
+    """Common to both kinds. Made by a caller, who keeps it to cancel it; run by the engine.
+
+    The future resolves when the engine has let go of the lane, and cannot be cancelled itself.
+
+    Attributes:
+        epoch: of the caller's lease.
+        history_length: what the caller has on record, as `history_digest`, or None where that is not known; see
+            `Lane.check_history`.
+        number: in the order of the session's operations; a lower one than the lane has seen is refused, but for 0.
+        lane: set when the engine takes the operation up.
+        tenant: owner of the session, set likewise.
+    """
+
+    session_id: str
+    epoch: int
+    history_length: int
+    number: int = field(default=0, kw_only=True)
+    history_digest: int | None = field(default=None, kw_only=True)
+    lane: Lane = field(init=False)
+    tenant: str = field(init=False)
+    num_evicted_before: int = field(init=False)
+    started: float = field(init=False, default_factory=time.perf_counter)
+    ended: float | None = field(init=False, default=None)
+    is_cancelled: bool = field(init=False, default=False)
+
+    def begin(self, lane: Lane, tenant: str) -> None:
+        self.lane = lane
+        self.tenant = tenant
+        self.num_evicted_before = lane.num_evicted
+
+    @property
+    def num_evicted(self) -> int:
+        """Tokens that left the window since the operation began."""
+        return self.lane.num_evicted - self.num_evicted_before
+
+    @property
+    def seconds(self) -> float:
+        """So far, or until it ended."""
+        return (self.ended or time.perf_counter()) - self.started
+
+
+@dataclass(eq=False)
+class Append(Operation):
+    """Prefills tokens, a chunk a step."""
+
+    token_ids: tuple[int, ...]
+    future: "Future[AppendResult]" = field(init=False, default_factory=Future)
+    num_done: int = field(init=False, default=0)
+
+    def check(self, lane: Lane) -> None:
+        """Raises HistoryFull where the tokens do not fit a lane that refuses to forget."""
+        if lane.room is not None and len(self.token_ids) > lane.room:
+            raise HistoryFull(
+                f"{len(self.token_ids)} tokens do not fit: the session keeps {lane.retention.capacity} and holds "
+                f"{lane.length}",
+                metadata={"room": str(lane.room)},
+            )
+
+    def next_tokens(self, limit: int) -> tuple[int, ...]:
+        return self.token_ids[self.num_done : self.num_done + limit]
+
+    @property
+    def is_complete(self) -> bool:
+        return self.num_done == len(self.token_ids)
+
+
+@dataclass(eq=False)
+class Generate(Operation):
+    """Generates a token a step; pauses while its reader is `MAX_UNREAD_TOKENS` behind.
+
+    Of the tokens before, it remembers no more than the longest stop sequence needs, and with penalties how often each
+    id came.
+
+    Attributes:
+        on_token: called on the engine's thread with each token and what `num_top_logprobs` asks for, in the step that
+            is about to commit it. Should that step fail, the operation fails after a token that is not in the history.
+        num_top_logprobs: of how many likeliest ids the log-probabilities are wanted, beside the choice's own; None
+            for no log-probabilities.
+        stop_token_sequences: it ends once its tokens end with one of these.
+        acknowledges: its reader says by and by how many tokens it has passed on; what was handed out does not count.
+        previous_token_ids: what it has produced before, elsewhere; they count as its own.
+        num_read: how many of its first tokens were read; changed by one thread.
+        journaled_length: history length up to which its reader has its tokens for good; changed by that thread.
+        counts: how often it has produced each id; kept where there are penalties.
+    """
+
+    max_tokens: int
+    eos_token_ids: frozenset[int]
+    sampling: Sampling
+    on_token: Callable[[int, TokenDetail | None], None]
+    num_top_logprobs: int | None = None
+    stop_token_sequences: tuple[tuple[int, ...], ...] = ()
+    acknowledges: bool = False
+    previous_token_ids: tuple[int, ...] = ()
+    future: "Future[GenerateResult]" = field(init=False, default_factory=Future)
+    num_generated: int = field(init=False, default=0)
+    num_read: int = field(init=False, default=0)
+    journaled_length: int = field(init=False, default=0)
+    counts: Counter[int] = field(init=False, default_factory=Counter)
+    paused_since: float | None = field(init=False, default=None)
+    _last_tokens: deque[int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._last_tokens = deque(self.previous_token_ids, max([1, *map(len, self.stop_token_sequences)]))
+        self.num_generated = self.num_read = len(self.previous_token_ids)
+        if self.sampling.has_penalties:
+            self.counts.update(self.previous_token_ids)
+
+    def check(self, lane: Lane) -> None:
+        """Raises EmptyHistory where there is no logit to choose from."""
+        if lane.length == 0:
+            raise EmptyHistory("there is nothing to generate from; append tokens first")
+
+    @property
+    def num_unread(self) -> int:
+        return self.num_generated - self.num_read
+
+    @property
+    def is_paused(self) -> bool:
+        return self.num_unread >= MAX_UNREAD_TOKENS
+
+    @property
+    def finish(self) -> Finish | None:
+        """Why it is complete; None while it is not."""
+        last_tokens = tuple(self._last_tokens)
+        if last_tokens and last_tokens[-1] in self.eos_token_ids:
+            return Finish.EOS
+        if any(last_tokens[-len(sequence) :] == sequence for sequence in self.stop_token_sequences):
+            return Finish.STOP_SEQUENCE
+        if self.num_generated == self.max_tokens:
+            return Finish.MAX_TOKENS
+        return Finish.TRUNCATED if self.lane.room == 0 else None
+
+    def deliver(self, token_id: int, detail: TokenDetail | None) -> None:
+        self.num_generated += 1
+        self._last_tokens.append(token_id)
+        if self.sampling.has_penalties:
+            self.counts[token_id] += 1
+        self.on_token(token_id, detail)
+
+    def paused_too_long(self) -> bool:
+        """Whether the reader has been behind for over MAX_PAUSE_SECONDS."""
+        now = time.perf_counter()
+        if not self.is_paused:
+            self.paused_since = None
+        elif self.paused_since is None:
+            self.paused_since = now
+        return self.paused_since is not None and now - self.paused_since > MAX_PAUSE_SECONDS

@@ -1,0 +1,1 @@
+"""A token chosen from logits, with bits that are the same everywhere."""

@@ -1,0 +1,169 @@
+"""Which operations get how many tokens of the next step: plain numbers, no arrays.
+
+Every running Generate gets its one token; what is left of the step's budget goes to prefills, a chunk at most
+each. Both kinds take turns, so nobody waits longer than a round: tenants first, then each tenant's sessions. Where
+several tenants have work, `tenant_shares` says which of them run.
+
+A prefill's turn is worth a chunk of tokens, in as many steps as that takes: deficit round robin (Shreedhar and
+Varghese 1995). Within a tenant all sessions are thus equal in tokens, those that prefill as those that generate.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from itertools import islice, zip_longest
+from typing import NamedTuple, TypeVar
+
+from kakeya_worker.engine.lanes.operation import Append, Generate
+from kakeya_worker.engine.steps.step_budget import StepBudget
+from kakeya_worker.engine.steps.step_cost import MeasuredStep
+from kakeya_worker.engine.steps.step_measures import StepMeasures
+from kakeya_worker.engine.steps.tenant_shares import Load, TenantShares
+
+_O = TypeVar("_O", Append, Generate)
+
+
+class Step(NamedTuple):
+    """The generates that get a token, and the appends with their numbers of tokens."""
+
+    generates: list[Generate]
+    appends: list[tuple[Append, int]]
+
+    @property
+    def load(self) -> Load:
+        return Load(len(self.generates), sum(num_tokens for _, num_tokens in self.appends), self.num_visible_slots)
+
+    @property
+    def num_visible_slots(self) -> int:
+        """Summed over all tokens."""
+        of_appends = sum(num_tokens * _visible_slots(append, num_tokens) for append, num_tokens in self.appends)
+        return of_appends + sum(_visible_slots(generate, 1) for generate in self.generates)
+
+    @property
+    def num_tokens(self) -> Counter[str]:
+        """By tenant."""
+        counts = Counter(generate.tenant for generate in self.generates)
+        for append, num_tokens in self.appends:
+            counts[append.tenant] += num_tokens
+        return counts
+
+
+class Scheduler:
+    """Round robin over tenants and their operations. A step costs time in proportion to the operations, once.
+
+    Args:
+        budget: of one step.
+        chunk: C, the most tokens a row may bring.
+
+    Attributes:
+        measures: what steps cost; without any, only the tokens of a step are bounded.
+    """
+
+    def __init__(self, budget: StepBudget, chunk: int) -> None:
+        self.budget = budget
+        self.chunk = chunk
+        self.measures = StepMeasures()
+        # In the order of turns: who had the latest comes last. A prefill has tokens left of its turn.
+        self._generates: dict[Generate, None] = {}
+        self._appends: dict[Append, int] = {}
+        self._shares = TenantShares()
+        self._step = Step([], [])  # the latest
+        self._load = self._step.load  # when it was planned
+        self._loads: dict[str, Load] = {}  # by tenant, when it was planned
+
+    def add(self, operation: Append | Generate) -> None:
+        if isinstance(operation, Generate):
+            self._generates[operation] = None
+        else:
+            self._appends[operation] = self.chunk
+
+    def remove(self, operation: Append | Generate) -> None:
+        if isinstance(operation, Generate):
+            del self._generates[operation]
+        else:
+            del self._appends[operation]
+
+    @property
+    def operations(self) -> Iterable[Append | Generate]:
+        return (*self._generates, *self._appends)
+
+    @property
+    def has_work(self) -> bool:
+        return bool(self._appends) or any(not generate.is_paused for generate in self._generates)
+
+    def next_step(self) -> Step:
+        """Some prefill always gets on, however many sessions generate, and the other way round."""
+        generates = _by_tenant(generate for generate in self._generates if not generate.is_paused)
+        appends = _by_tenant(self._appends)
+        self._loads = {
+            tenant: self._plan({tenant: generates.get(tenant, [])}, {tenant: appends.get(tenant, [])}).load
+            for tenant in generates | appends
+        }
+        chosen = self._shares.choose(self._loads)
+        self._step = self._plan(_of(generates, chosen), _of(appends, chosen))
+        self._load = self._step.load
+        self._end_turns(self._step)
+        return self._step
+
+    def account(self, seconds: float, *, is_whole: bool = True) -> None:
+        """Tells how long the latest step took, and whether all of it was forwarded."""
+        self._shares.account(self._loads, self._step.num_tokens, seconds, is_whole=is_whole)
+        if is_whole and self._load.num_generates:
+            self.measures.add(MeasuredStep(self._load.num_tokens, self._load.num_visible_slots, seconds))
+
+    def _plan(self, generates: Mapping[str, list[Generate]], appends: Mapping[str, list[Append]]) -> Step:
+        """A step of these, by tenant."""
+        step = Step(list(islice(_in_turns(generates), self._max_generates(any(appends.values())))), [])
+        budget = self.budget.for_prefills(self.measures.costs, len(step.generates), step.num_visible_slots)
+        for append in _in_turns(appends):
+            num_wanted = self._chunk_tokens(append)
+            num_tokens = budget.take(num_wanted, _visible_slots(append, num_wanted))
+            if num_tokens:
+                step.appends.append((append, num_tokens))
+            if num_tokens < num_wanted:
+                break  # a cheaper one that would still fit does not overtake
+        return step
+
+    def _end_turns(self, step: Step) -> None:
+        """Who had a turn now has the next one last. A prefill that was cut short keeps its place for the rest."""
+        for generate in step.generates:
+            del self._generates[generate]
+            self._generates[generate] = None
+        for append, num_tokens in step.appends:
+            self._appends[append] -= num_tokens
+            if self._appends[append] <= 0:
+                self._appends[append] = self._appends.pop(append) + self.chunk
+
+    def _max_generates(self, has_appends: bool) -> int:
+        """In a step that leaves room for a chunk where one is wanted."""
+        reserve = min(self.chunk, self.budget.tokens // 2) if has_appends else 0
+        return max(1, self.budget.tokens - reserve)
+
+    def _chunk_tokens(self, append: Append) -> int:
+        return min(self.chunk, len(append.token_ids) - append.num_done)
+
+
+def _by_tenant(operations: Iterable[_O]) -> dict[str, list[_O]]:
+    """First comes the tenant whose latest turn was first."""
+    by_tenant: dict[str, list[_O]] = {}
+    for operation in operations:
+        # Taken out and put in again: the order is that of each tenant's last operation, which had the latest turn.
+        of_tenant = by_tenant.pop(operation.tenant, [])
+        of_tenant.append(operation)
+        by_tenant[operation.tenant] = of_tenant
+    return by_tenant
+
+
+def _of(by_tenant: dict[str, list[_O]], tenants: Collection[str]) -> dict[str, list[_O]]:
+    wanted = set(tenants)
+    return {tenant: operations for tenant, operations in by_tenant.items() if tenant in wanted}
+
+
+def _in_turns(by_tenant: Mapping[str, list[_O]]) -> Iterator[_O]:
+    """One of each tenant, then the next of each."""
+    rounds = zip_longest(*by_tenant.values())
+    return (each for one_of_each in rounds for each in one_of_each if each is not None)
+
+
+def _visible_slots(operation: Append | Generate, num_tokens: int) -> int:
+    """Of the last of an operation's next tokens; those before it see hardly fewer."""
+    return sum(map(len, operation.lane.retention.retained(operation.lane.length + num_tokens)))

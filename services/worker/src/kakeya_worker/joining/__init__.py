@@ -1,0 +1,1 @@
+"""How this worker reaches routers, joins them and stays registered."""

@@ -1,0 +1,286 @@
+"""Keeps this worker registered: joins a router, sends heartbeats, frees what no lease covers."""
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeVar
+
+import grpc
+import structlog
+
+from kakeya_shared.errors import error_details
+from kakeya_shared.errors.tree import (
+    IncompatibleContract,
+    KakeyaError,
+    PermissionDenied,
+    Unauthenticated,
+    UnknownIncarnation,
+)
+from kakeya_shared.process.service_process import StartError
+from kakeya_stubs.worker.v1 import registry_pb2 as pb
+from kakeya_stubs.worker.v1.registry_pb2_grpc import RegistryServiceStub
+from kakeya_worker.engine.engine import Engine
+from kakeya_worker.engine.lanes.lane_table import LaneReport
+from kakeya_worker.host import resident_memory
+from kakeya_worker.joining.router_link import RouterLink, TokenError
+
+if TYPE_CHECKING:  # exists in the stubs' types only
+    from kakeya_stubs.worker.v1.registry_pb2_grpc import RegistryServiceAsyncStub
+
+_Reply = TypeVar("_Reply")
+_Failure = grpc.aio.AioRpcError | KakeyaError | TokenError
+
+CONTRACT_VERSION = 1
+_CALL_SECONDS = 2.0
+_RETRY_SECONDS = 1.0
+_COMPLETE_EVERY = 10
+_TOKEN_CURE = "give it a good join token (`kakeya tokens create`) by --token-file or KAKEYA_WORKER_TOKEN"  # noqa: S105  # text for people
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True)
+class WorkerIdentity:
+    """How a worker presents itself; `snapshot_store` is its store's identity."""
+
+    worker_id: str
+    pool: str
+    model: str
+    address: str
+    num_threads: int
+    snapshot_store: str = ""
+
+
+class Registration:
+    """The worker's side of kakeya.worker.v1.RegistryService.
+
+    State is in Redis behind every router, so any router will do: they are tried in turn, those of --join and
+    those that the last answer named.
+
+    Attributes:
+        joined: set once a router has let this worker in.
+        cut_off: set while no router answers.
+    """
+
+    def __init__(
+        self, engine: Engine, identity: WorkerIdentity, routers: Sequence[str], link: RouterLink | None = None
+    ) -> None:
+        self._engine = engine
+        self._link = link or RouterLink()
+        self._identity = identity
+        self._seeds = tuple(routers)
+        self._routers = list(routers)  # the one in use comes first
+        self._incarnation = ""
+        self._heartbeat_seconds = 1.0
+        self._num_failed = 0  # routers in a row that did not answer
+        self._is_draining = False
+        self._beat_now = asyncio.Event()
+        self._draining_heard = asyncio.Event()
+        self.joined = asyncio.Event()
+        self.cut_off = asyncio.Event()
+
+    async def run(self) -> None:
+        """Joins and stays joined until cancelled.
+
+        Raises:
+            StartError: the router speaks another version of the contract, or has never let this worker in.
+        """
+        while True:
+            try:
+                async with self._link.open(self._routers[0]) as channel:
+                    registry = RegistryServiceStub(channel)
+                    await self._join(registry)
+                    await self._keep_alive(registry)
+            except UnknownIncarnation:
+                # The router gave our sessions up: their lanes must not outlive their leases.
+                _log.warning(
+                    "lease lost; all lanes are freed (this worker was stopped for too long, another worker has the "
+                    "same id, or Redis lost its data)",
+                    worker_id=self._identity.worker_id,
+                )
+                await asyncio.wrap_future(self._engine.reset())
+                self._incarnation = ""
+            except (grpc.aio.AioRpcError, KakeyaError, TokenError) as error:
+                await self._try_the_next(error)
+
+    async def orphans(self, names: Sequence[str]) -> list[str]:
+        """Those of the snapshot files that no session needs.
+
+        Raises:
+            AioRpcError, KakeyaError, TokenError: the router in use does not say.
+        """
+        request = pb.SweepSnapshotsRequest(
+            pool=self._identity.pool,
+            worker_id=self._identity.worker_id,
+            incarnation=self._incarnation,
+            names=names,
+        )
+        async with self._link.open(self._routers[0]) as channel:
+            call = RegistryServiceStub(channel).SweepSnapshots
+            reply = await _answer(call(request, timeout=_CALL_SECONDS, metadata=self._link.token.metadata()))
+        return list(reply.orphans)
+
+    async def announce_draining(self, timeout_seconds: float) -> None:
+        """Has all heartbeats from now on say that this worker shuts down, the first at once; waits for its answer."""
+        self._is_draining = True
+        self._beat_now.set()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_seconds):
+                await self._draining_heard.wait()
+
+    async def leave(self) -> None:
+        """Deregisters, as far as a router can be reached. Call after `run` was cancelled."""
+        if not self.joined.is_set():
+            return
+        request = pb.LeaveRequest(
+            pool=self._identity.pool, worker_id=self._identity.worker_id, incarnation=self._incarnation
+        )
+        try:
+            async with self._link.open(self._routers[0]) as channel:
+                registry = RegistryServiceStub(channel)
+                await _answer(registry.Leave(request, timeout=_CALL_SECONDS, metadata=self._link.token.metadata()))
+        except (grpc.aio.AioRpcError, KakeyaError, TokenError) as error:
+            _log.warning("could not deregister; the lease will lapse", reason=_reason(error))
+
+    async def _join(self, registry: "RegistryServiceAsyncStub") -> None:
+        # A router that merely restarted, or another one, finds the same incarnation and keeps its sessions.
+        self._incarnation = self._incarnation or secrets.token_hex(16)
+        try:
+            metadata = self._link.token.metadata()
+            reply = await _answer(registry.Join(self._join_request(), timeout=_CALL_SECONDS, metadata=metadata))
+        except IncompatibleContract as error:
+            raise StartError(error.message) from error
+        except (Unauthenticated, PermissionDenied) as error:
+            if self.joined.is_set():
+                raise
+            raise StartError(f"the router does not let this worker in: {error.message}; {_TOKEN_CURE}") from error
+        self._heartbeat_seconds = reply.heartbeat_interval_seconds
+        self._learn(reply.router_addresses)
+        self.joined.set()
+        _log.info("joined", router=self._routers[0], incarnation=self._incarnation)
+
+    async def _keep_alive(self, registry: "RegistryServiceAsyncStub") -> None:
+        """Sends heartbeats until one fails. Each carries what changed since the last that was answered."""
+        answered_revision = 0
+        num_sent = 0
+        while True:
+            is_complete = num_sent % _COMPLETE_EVERY == 0
+            reports = self._engine.lanes.reports(0 if is_complete else answered_revision)
+            request = self._heartbeat_request(reports, is_complete=is_complete)
+            metadata = self._link.token.metadata()
+            reply = await _answer(registry.Heartbeat(request, timeout=_CALL_SECONDS, metadata=metadata))
+            self._num_failed = 0  # not before: a router that takes a join may still refuse what is reported
+            self.cut_off.clear()
+            if request.draining:
+                self._draining_heard.set()
+            self._learn(reply.router_addresses)
+            num_sent += 1
+            answered_revision = max((report.revision for report in reports), default=answered_revision)
+            self._free(reply.orphans)
+            await self._pause()
+
+    async def _pause(self) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._heartbeat_seconds):
+                await self._beat_now.wait()
+        self._beat_now.clear()
+
+    def _learn(self, addresses: Sequence[str]) -> None:
+        self._routers = list(dict.fromkeys([self._routers[0], *addresses, *self._seeds]))
+
+    def _free(self, orphans: Sequence[pb.OrphanLane]) -> None:
+        """Has the engine free lanes between two steps; heartbeats do not wait for it."""
+        for orphan in orphans:
+            _log.warning("freeing a lane that no lease covers", session_id=orphan.session_id, epoch=orphan.epoch)
+            closed = self._engine.close(orphan.session_id, orphan.epoch)
+            closed.add_done_callback(_log_if_freed_already)
+
+    def _heartbeat_request(self, reports: Sequence[LaneReport], *, is_complete: bool) -> pb.HeartbeatRequest:
+        totals = self._engine.lanes.totals()
+        return pb.HeartbeatRequest(
+            pool=self._identity.pool,
+            worker_id=self._identity.worker_id,
+            incarnation=self._incarnation,
+            kv_live_bytes=totals.kv_live_bytes,
+            num_lanes_in_use=totals.num_lanes_in_use,
+            lanes=[
+                pb.LaneReport(
+                    session_id=report.session_id,
+                    epoch=report.epoch,
+                    history_length=report.state.history_length,
+                    kv_live_bytes=report.state.kv_live_bytes,
+                    retained=[pb.LaneReport.Range(start=r.start, end=r.stop) for r in report.state.retained],
+                    num_rewinds=report.state.num_rewinds,
+                )
+                for report in reports
+            ],
+            complete=is_complete,
+            rss_bytes=resident_memory.rss_bytes(),
+            draining=self._is_draining,
+        )
+
+    def _join_request(self) -> pb.JoinRequest:
+        facts, totals, geometry = self._engine.facts, self._engine.lanes.totals(), self._engine.lanes.geometry
+        return pb.JoinRequest(
+            contract_version=CONTRACT_VERSION,
+            worker_id=self._identity.worker_id,
+            incarnation=self._incarnation,
+            pool=self._identity.pool,
+            model=self._identity.model,
+            address=self._identity.address,
+            backend=facts.backend,
+            dtype=facts.kv_dtype,
+            weights=facts.weights,
+            fingerprint=facts.fingerprint,
+            exact=facts.exact,
+            slab_bytes=totals.slab_bytes,
+            lane_bytes=totals.lane_bytes,
+            num_lanes=totals.num_lanes,
+            sink=geometry.sink,
+            window=geometry.window,
+            kv_bytes_per_token=totals.kv_bytes_per_token,
+            vocab_size=facts.vocab_size,
+            num_threads=self._identity.num_threads,
+            tokenizer_digest=facts.tokenizer_digest,
+            model_digest=facts.model_digest,
+            snapshot_store=self._identity.snapshot_store,
+            prefill_tokens_per_second=self._engine.prefill_tokens_per_second,
+        )
+
+    async def _try_the_next(self, error: _Failure) -> None:
+        """Turns to the next router at once, since the lease goes on; pauses when none has answered."""
+        if self._num_failed == 0:
+            _log.warning(_trouble(error), routers=self._routers, reason=_reason(error))
+        self._num_failed += 1
+        self._routers.append(self._routers.pop(0))
+        if self._num_failed % len(self._routers) == 0:
+            self.cut_off.set()
+            await asyncio.sleep(_RETRY_SECONDS)
+
+
+def _trouble(error: _Failure) -> str:
+    if isinstance(error, Unauthenticated | PermissionDenied):
+        return f"the router does not let this worker in any more; trying on. {_TOKEN_CURE}"
+    return "the router does not answer; trying the next"
+
+
+def _reason(error: _Failure) -> str:
+    if isinstance(error, grpc.aio.AioRpcError):
+        return f"{error.code().name}: {error.details()}"  # a failed TLS handshake is in the details
+    return error.reason if isinstance(error, KakeyaError) else str(error)
+
+
+def _log_if_freed_already(closed: "Future[int]") -> None:
+    error = closed.exception()
+    if error is not None:
+        _log.info("a lane that no lease covers was freed already", error=str(error))
+
+
+async def _answer(call: Awaitable[_Reply]) -> _Reply:
+    """Awaits a call. Raises the error tree where the router answered, AioRpcError where none did."""
+    try:
+        return await call
+    except grpc.aio.AioRpcError as error:
+        raise error_details.decode(error) or error from error

@@ -1,0 +1,85 @@
+"""A GenerateRequest as the engine takes it; what it must not hold is refused here."""
+
+import math
+from collections.abc import Callable, Iterable
+
+from kakeya_shared.contract.generation_limits import (
+    MAX_LOGIT_BIASES,
+    MAX_LOGPROBS,
+    MAX_PENALTY,
+    MAX_STOP_SEQUENCE_TOKENS,
+    MAX_STOP_SEQUENCES,
+)
+from kakeya_shared.errors.tree import InvalidField, TokenOutOfVocabulary
+from kakeya_stubs.worker.v1 import verifier_pb2 as pb
+from kakeya_worker.engine.lanes.operation import Generate
+from kakeya_worker.engine.sampling.sampling import Sampling, TokenDetail
+
+
+def operation(
+    request: pb.GenerateRequest, vocab_size: int, on_token: Callable[[int, TokenDetail | None], None]
+) -> Generate:
+    """Raises InvalidField or TokenOutOfVocabulary."""
+    _require(request.max_tokens >= 1, "max_tokens", "must be at least 1")
+    _require(len(request.previous_token_ids) <= request.max_tokens, "previous_token_ids", "are more than max_tokens")
+    check_vocabulary(request.previous_token_ids, vocab_size)
+    _require(request.logprobs <= MAX_LOGPROBS, "logprobs", f"must be at most {MAX_LOGPROBS}")
+    return Generate(
+        request.session_id,
+        request.epoch,
+        request.history_length,
+        number=request.operation_number,
+        history_digest=request.history_digest if request.HasField("history_digest") else None,
+        max_tokens=request.max_tokens,
+        eos_token_ids=frozenset(request.eos_token_ids),
+        sampling=_sampling(request.sampling, vocab_size) if request.HasField("sampling") else Sampling(),
+        on_token=on_token,
+        num_top_logprobs=request.logprobs if request.HasField("logprobs") else None,
+        stop_token_sequences=_stop_token_sequences(request, vocab_size),
+        acknowledges=request.acknowledges,
+        previous_token_ids=tuple(request.previous_token_ids),
+    )
+
+
+def check_vocabulary(token_ids: Iterable[int], vocab_size: int) -> None:
+    """Raises TokenOutOfVocabulary: one id out of range would fail the whole step, and other sessions with it."""
+    largest = max(token_ids, default=0)
+    if largest >= vocab_size:
+        raise TokenOutOfVocabulary(f"token id {largest} is outside the vocabulary of {vocab_size}")
+
+
+def _sampling(asked: pb.Sampling, vocab_size: int) -> Sampling:
+    _require(math.isfinite(asked.temperature) and asked.temperature >= 0, "temperature", "must be finite, 0 or above")
+    _require(0 < asked.top_p <= 1, "top_p", "must be above 0 and at most 1")
+    _require(0 <= asked.min_p <= 1, "min_p", "must be within 0 and 1")
+    for name in ("presence_penalty", "frequency_penalty"):
+        _require(abs(getattr(asked, name)) <= MAX_PENALTY, name, f"must be within -{MAX_PENALTY:g} and {MAX_PENALTY:g}")
+    _require(len(asked.logit_bias) <= MAX_LOGIT_BIASES, "logit_bias", f"must have at most {MAX_LOGIT_BIASES} entries")
+    _require(all(map(math.isfinite, asked.logit_bias.values())), "logit_bias", "must be finite")
+    check_vocabulary(asked.logit_bias, vocab_size)
+    return Sampling(
+        seed=asked.seed,
+        temperature=asked.temperature,
+        top_p=asked.top_p,
+        top_k=asked.top_k,
+        min_p=asked.min_p,
+        presence_penalty=asked.presence_penalty,
+        frequency_penalty=asked.frequency_penalty,
+        logit_bias=tuple(sorted(asked.logit_bias.items())),
+    )
+
+
+def _stop_token_sequences(request: pb.GenerateRequest, vocab_size: int) -> tuple[tuple[int, ...], ...]:
+    sequences = tuple(tuple(sequence.token_ids) for sequence in request.stop_token_sequences)
+    name = "stop_token_sequences"
+    _require(len(sequences) <= MAX_STOP_SEQUENCES, name, f"must be at most {MAX_STOP_SEQUENCES}")
+    for sequence in sequences:
+        is_length_possible = 1 <= len(sequence) <= MAX_STOP_SEQUENCE_TOKENS
+        _require(is_length_possible, name, f"each must have 1 to {MAX_STOP_SEQUENCE_TOKENS} tokens")
+        check_vocabulary(sequence, vocab_size)
+    return sequences
+
+
+def _require(is_met: bool, field: str, why: str) -> None:
+    if not is_met:
+        raise InvalidField(f"{field}: {why}", metadata={"field": field})

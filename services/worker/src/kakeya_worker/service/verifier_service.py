@@ -1,0 +1,227 @@
+"""kakeya.worker.v1.VerifierService: the engine over gRPC."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+
+import structlog
+
+from kakeya_shared.errors.tree import NoWorker
+from kakeya_shared.rpc import tracing
+from kakeya_shared.rpc.rpc_boundary import Context
+from kakeya_stubs.worker.v1 import verifier_pb2 as pb
+from kakeya_stubs.worker.v1.verifier_pb2_grpc import VerifierServiceServicer
+from kakeya_worker.engine.engine import Engine
+from kakeya_worker.engine.lanes.operation import Append, Finish, Generate, GenerateResult, LaneState, OpenLane
+from kakeya_worker.engine.sampling.sampling import TokenDetail
+from kakeya_worker.service import generate_request, open_request
+from kakeya_worker.snapshots.lane_transfer import LaneTransfer
+from kakeya_worker.snapshots.snapshots import Snapshots
+
+SERVICE_NAME = "kakeya.worker.v1.VerifierService"
+
+_FINISH_REASONS = {
+    Finish.MAX_TOKENS: pb.FINISH_REASON_MAX_TOKENS,
+    Finish.EOS: pb.FINISH_REASON_EOS,
+    Finish.STOP_SEQUENCE: pb.FINISH_REASON_STOP_SEQUENCE,
+    Finish.TRUNCATED: pb.FINISH_REASON_TRUNCATED,
+}
+
+
+class VerifierService(VerifierServiceServicer):
+    """Until a model is loaded every call is UNAVAILABLE."""
+
+    def __init__(self) -> None:
+        self._serving: tuple[Engine, Snapshots, LaneTransfer] | None = None
+
+    def begin(self, engine: Engine, snapshots: Snapshots) -> None:
+        """From here on calls are answered."""
+        self._serving = engine, snapshots, LaneTransfer(engine)
+
+    async def OpenSession(self, request: pb.OpenSessionRequest, context: Context) -> pb.OpenSessionResponse:
+        engine = self._engine(request.session_id)
+        open_request.check(request)
+        opened = await self._open(engine, request)
+        return pb.OpenSessionResponse(lane=_lane_state(opened.state), sink=opened.sink, window=opened.window)
+
+    async def Append(self, request: pb.AppendRequest, context: Context) -> pb.AppendResponse:
+        engine = self._engine(request.session_id)
+        generate_request.check_vocabulary(request.token_ids, engine.facts.vocab_size)
+        append = Append(
+            request.session_id,
+            request.epoch,
+            request.history_length,
+            tuple(request.token_ids),
+            number=request.operation_number,
+            history_digest=request.history_digest if request.HasField("history_digest") else None,
+        )
+        engine.submit(append)
+        try:
+            result = await asyncio.wrap_future(append.future)
+        finally:
+            engine.cancel(append)
+        _annotate(result.lane, token_count=len(request.token_ids))
+        return pb.AppendResponse(
+            lane=_lane_state(result.lane),
+            prefill_duration_seconds=result.prefill_seconds,
+            evicted_token_count=result.num_evicted,
+        )
+
+    async def Generate(self, request: pb.GenerateRequest, context: Context) -> AsyncIterator[pb.GenerateResponse]:
+        engine = self._engine(request.session_id)
+        loop = asyncio.get_running_loop()
+        unread: asyncio.Queue[pb.GenerateResponse | None] = asyncio.Queue()  # None: the future has resolved
+
+        def put(response: pb.GenerateResponse | None) -> None:
+            loop.call_soon_threadsafe(unread.put_nowait, response)
+
+        generate = generate_request.operation(
+            request,
+            engine.facts.vocab_size,
+            on_token=lambda token_id, detail: put(pb.GenerateResponse(token_id=token_id, detail=_detail(detail))),
+        )
+        generate.future.add_done_callback(lambda _: put(None))
+        engine.submit(generate)
+        num_sent = len(generate.previous_token_ids)
+        try:
+            while (response := await unread.get()) is not None:
+                yield response
+                num_sent += 1
+                if not generate.acknowledges:
+                    engine.acknowledge(generate, num_sent)
+            result = generate.future.result()
+        finally:
+            engine.cancel(generate)
+        _annotate(result.lane, token_count=result.num_generated)
+        yield pb.GenerateResponse(done=_done(result))
+
+    async def Stop(self, request: pb.StopRequest, context: Context) -> pb.StopResponse:
+        engine = self._engine(request.session_id)
+        journaled_length = request.journaled_length if request.HasField("journaled_length") else None
+        stopping = engine.stop_operation(request.session_id, request.epoch, journaled_length, request.operation_number)
+        stopped = await asyncio.wrap_future(stopping)
+        _annotate(stopped.state)
+        return pb.StopResponse(lane=_lane_state(stopped.state), token_ids=stopped.token_ids)
+
+    async def Acknowledge(self, request: pb.AcknowledgeRequest, context: Context) -> pb.AcknowledgeResponse:
+        """Waits for no step. One that comes late may count for the next Generate: it then pauses later, once."""
+        engine = self._engine(request.session_id)
+        operation = engine.lanes.find(request.session_id, request.epoch).operation
+        if isinstance(operation, Generate) and operation.acknowledges:
+            engine.acknowledge(operation, request.num_tokens, request.journaled_length)
+        return pb.AcknowledgeResponse()
+
+    async def CloseSession(self, request: pb.CloseSessionRequest, context: Context) -> pb.CloseSessionResponse:
+        engine = self._engine(request.session_id)
+        length = await asyncio.wrap_future(engine.close(request.session_id, request.epoch))
+        return pb.CloseSessionResponse(final_history_length=length)
+
+    async def Rewind(self, request: pb.RewindRequest, context: Context) -> pb.RewindResponse:
+        engine = self._engine(request.session_id)
+        rewinding = engine.rewind(
+            request.session_id,
+            request.epoch,
+            request.history_length,
+            request.target_length,
+            request.operation_number,
+            history_digest=request.history_digest if request.HasField("history_digest") else None,
+        )
+        return pb.RewindResponse(lane=_lane_state(await asyncio.wrap_future(rewinding)))
+
+    async def WriteSnapshot(self, request: pb.WriteSnapshotRequest, context: Context) -> pb.WriteSnapshotResponse:
+        snapshots = self._snapshots(request.session_id)
+        written = await snapshots.write(request.session_id, request.epoch, request.start, request.prefix)
+        return pb.WriteSnapshotResponse(
+            name=written.name,
+            length=written.length,
+            size_bytes=written.size_bytes,
+            history_digest=written.history_digest,
+        )
+
+    async def ReadLane(self, request: pb.ReadLaneRequest, context: Context) -> AsyncIterator[pb.ReadLaneResponse]:
+        transfer = self._transfer(request.session_id)
+        async with aclosing(transfer.read(request.session_id, request.epoch)) as parts:
+            async for content in parts:
+                yield pb.ReadLaneResponse(content=content)
+
+    async def WriteLane(self, requests: AsyncIterator[pb.WriteLaneRequest], context: Context) -> pb.WriteLaneResponse:
+        first = await anext(requests, pb.WriteLaneRequest())
+        transfer = self._transfer(first.session_id)
+        open_request.check_lease(first)
+        parts = (request.content async for request in requests)
+        opened = await transfer.write(first.session_id, first.epoch, first.tenant, parts, inexact=first.inexact)
+        return pb.WriteLaneResponse(lane=_lane_state(opened.state))
+
+    async def DeleteSnapshots(self, request: pb.DeleteSnapshotsRequest, context: Context) -> pb.DeleteSnapshotsResponse:
+        await self._snapshots().delete(request.names)
+        return pb.DeleteSnapshotsResponse()
+
+    async def GetSlab(self, request: pb.GetSlabRequest, context: Context) -> pb.GetSlabResponse:
+        totals = self._engine().lanes.totals()
+        return pb.GetSlabResponse(
+            slab_bytes=totals.slab_bytes,
+            lane_bytes=totals.lane_bytes,
+            num_lanes=totals.num_lanes,
+            num_lanes_in_use=totals.num_lanes_in_use,
+            kv_live_bytes=totals.kv_live_bytes,
+            kv_bytes_per_token=totals.kv_bytes_per_token,
+        )
+
+    async def _open(self, engine: Engine, request: pb.OpenSessionRequest) -> OpenLane:
+        session_id, epoch, tenant = request.session_id, request.epoch, request.tenant
+        if request.snapshots:
+            snapshots = self._snapshots()
+            return await snapshots.restore(session_id, epoch, request.snapshots, tenant, inexact=request.inexact)
+        source = open_request.source(request)
+        if source is None:
+            return await asyncio.wrap_future(engine.open(session_id, epoch, open_request.options(request), tenant))
+        return await asyncio.wrap_future(engine.fork(session_id, epoch, source, tenant))
+
+    def _engine(self, session_id: str = "") -> Engine:
+        return self._loaded(session_id)[0]
+
+    def _snapshots(self, session_id: str = "") -> Snapshots:
+        return self._loaded(session_id)[1]
+
+    def _transfer(self, session_id: str) -> LaneTransfer:
+        return self._loaded(session_id)[2]
+
+    def _loaded(self, session_id: str) -> tuple[Engine, Snapshots, LaneTransfer]:
+        if self._serving is None:
+            raise NoWorker("the worker is still loading its model", retry_after_seconds=1.0)
+        if session_id:
+            structlog.contextvars.bind_contextvars(session_id=session_id)
+            tracing.annotate_session(session_id)
+        return self._serving
+
+
+def _detail(detail: TokenDetail | None) -> pb.TokenDetail | None:
+    if detail is None:
+        return None
+    top = [pb.TokenLogprob(token_id=token_id, logprob=logprob) for token_id, logprob in detail.top]
+    return pb.TokenDetail(logprob=detail.logprob, top_logprobs=top)
+
+
+def _done(result: GenerateResult) -> pb.GenerateDone:
+    return pb.GenerateDone(
+        finish_reason=_FINISH_REASONS[result.finish],
+        generated_token_count=result.num_generated,
+        lane=_lane_state(result.lane),
+        prefill_duration_seconds=result.prefill_seconds,
+        total_duration_seconds=result.total_seconds,
+        evicted_token_count=result.num_evicted,
+    )
+
+
+def _lane_state(state: LaneState) -> pb.LaneState:
+    return pb.LaneState(
+        history_length=state.history_length,
+        kv_live_bytes=state.kv_live_bytes,
+        retained=[pb.TokenRange(start=tokens.start, end=tokens.stop) for tokens in state.retained],
+        num_rewinds=state.num_rewinds,
+        history_digest=state.history_digest,
+    )
+
+
+def _annotate(state: LaneState, **counts: int) -> None:
+    tracing.annotate(history_length=state.history_length, kv_live_bytes=state.kv_live_bytes, **counts)

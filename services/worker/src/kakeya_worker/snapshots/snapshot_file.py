@@ -1,0 +1,314 @@
+"""Snapshots as files: safetensors with checksums, read without trusting them."""
+
+import json
+import math
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import xxhash
+from numpy.typing import NDArray
+
+from kakeya_shared.errors.tree import SnapshotRefused
+from kakeya_worker.engine.seams.raw_numbers import RawNumbers
+from kakeya_worker.engine.seams.verifier import LaneContents, Memory
+from kakeya_worker.engine.snapshots.made_memory import made_memory
+from kakeya_worker.engine.snapshots.snapshot import Snapshot, TakenSnapshot
+from kakeya_worker.snapshots.snapshot_store import OpenFile, SnapshotStoreError
+
+FORMAT = "kakeya-snapshot-3"
+_MAX_HEADER_BYTES = 1 << 20
+_LENGTH_BYTES = 8
+_TYPES: dict[str, np.dtype[Any]] = {
+    "BF16": np.dtype("<u2"),
+    "F32": np.dtype("<u4"),
+    "I64": np.dtype("<i8"),
+    "U32": np.dtype("<u4"),
+}
+_INTEGERS = ("sink", "window", "start", "length")
+# As routers count histories, which their store can add up exactly.
+_MAX_LENGTH = 1 << 53
+# What a file has much of, and the facts that tell its checksums.
+_CHECKSUMS = {"keys": "keys_xxh3_128", "values": "values_xxh3_128"}
+# What is read, and checked with the header, when it is opened.
+_LITTLE = ("positions", "token_ids", "final_hidden")
+# Of K in the file; see `made_memory` for what a worse place costs.
+_ALIGNMENT_BYTES = 64
+# Of K and V at a time, if a layer has no more: enough that what is done for each is nothing, and no memory to speak of.
+_PART_BYTES = 4 << 20
+
+
+def encode(snapshot: TakenSnapshot) -> bytes:
+    """A file's content: little-endian, K and V [layers, kv_heads, tokens, head_dim] in the order of the history."""
+    return b"".join(pieces(snapshot))
+
+
+def pieces(snapshot: TakenSnapshot) -> list[bytes | memoryview]:
+    """A file's content, not joined: that is a copy of all of it, and holds up all threads."""
+    contents = snapshot.contents
+    data = {  # each is aligned to its numbers
+        "positions": ("I64", snapshot.positions),
+        "keys": (_float_type(contents.keys), contents.keys),
+        "values": (_float_type(contents.values), contents.values),
+        "token_ids": ("U32", snapshot.token_ids),
+        "final_hidden": (_float_type(contents.final_hidden), contents.final_hidden),
+    }
+    arrays = {name: np.ascontiguousarray(array, dtype=_TYPES[dtype]) for name, (dtype, array) in data.items()}
+    facts = {
+        "format": FORMAT,
+        "fingerprint": snapshot.fingerprint,
+        "model_digest": snapshot.model_digest,
+        "refuses_overflow": json.dumps(snapshot.refuses_overflow),
+        "history_digest": "",  # older workers want one, of another kind
+        **{name: str(getattr(snapshot, name)) for name in _INTEGERS},
+        **{fact: xxhash.xxh3_128_hexdigest(_bytes(arrays[name])) for name, fact in _CHECKSUMS.items()},
+    }
+    entries: dict[str, Any] = {"__metadata__": facts}
+    at = 0
+    for name, array in arrays.items():
+        entries[name] = {"dtype": data[name][0], "shape": array.shape, "data_offsets": (at, at + array.nbytes)}
+        at += array.nbytes
+    if snapshot.history_digest is not None:
+        facts["tokens_digest"] = f"{snapshot.history_digest:016x}"
+    facts["xxh3_128"] = _checksum(entries, arrays)
+    header = json.dumps(entries).encode()
+    header += b" " * (-(_LENGTH_BYTES + len(header) + arrays["positions"].nbytes) % _ALIGNMENT_BYTES)
+    return [len(header).to_bytes(_LENGTH_BYTES, "little"), header, *(_bytes(array) for array in arrays.values())]
+
+
+def is_same(file: OpenFile, pieces: Sequence[bytes | memoryview]) -> bool:
+    """Whether a file is what `pieces` made; its header tells the checksums of the rest. Raises SnapshotStoreError."""
+    length, header, *_ = pieces
+    try:
+        if _read(file, 0, len(length) + len(header)) != bytes(length) + bytes(header):
+            return False
+        for _ in opened(file).parts():
+            continue
+    except (SnapshotRefused, ValueError):
+        return False
+    return True
+
+
+@dataclass(frozen=True)
+class _Tensor:
+    """Where a file has one, and of which type and shape."""
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    start: int
+
+    @classmethod
+    def of(cls, data: range, dtype: str, shape: list[int], data_offsets: list[int]) -> "_Tensor":
+        """By what the header says of one in the file's data; raises KeyError, TypeError or ValueError."""
+        start, end = data_offsets
+        if not all(type(number) is int and number >= 0 for number in (start, end, *shape)):
+            raise ValueError(f"a shape of {shape}, from {start} to {end}")
+        found = cls(_TYPES[dtype], tuple(shape), data.start + start)
+        if found.num_bytes != end - start or end > len(data):
+            raise ValueError(f"{dtype} {shape} does not take {start} to {end} of {len(data)} bytes")
+        return found
+
+    @property
+    def num_bytes(self) -> int:
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    def layers(self, start: int, end: int) -> "_Tensor":
+        """A part of one whose first axis is that."""
+        part = (end - start, *self.shape[1:])
+        return _Tensor(self.dtype, part, self.start + start * math.prod(self.shape[1:]) * self.dtype.itemsize)
+
+    def read(self, file: OpenFile, memory: Memory) -> NDArray[Any]:
+        """Into the first of the memory; raises ValueError or SnapshotStoreError."""
+        memory = memory[: self.num_bytes]
+        _fill(memory.data, file, self.start)
+        return memory.view(self.dtype).reshape(self.shape)
+
+
+@dataclass(frozen=True)
+class FileSnapshot(Snapshot):
+    """One in a file that is open, whose K and V are read when they are wanted.
+
+    Attributes:
+        name: of the file, for messages.
+        final_hidden: see `LaneContents`.
+    """
+
+    name: str
+    final_hidden: RawNumbers
+    _file: OpenFile
+    _tensors: Mapping[str, _Tensor]
+    _checksums: Mapping[str, str]
+    _memory: Memory | None
+
+    def parts(self) -> Iterator[LaneContents]:
+        """See `Snapshot.parts`. Raises SnapshotStoreError, too."""
+        much = {name: self._tensors[name] for name in _CHECKSUMS}
+        told = {name: xxhash.xxh3_128() for name in much}
+        num_layers = much["keys"].shape[0]
+        layer_bytes = sum(tensor.num_bytes for tensor in much.values()) // max(1, num_layers)
+        num_at_once = max(1, min(num_layers, _PART_BYTES // max(1, layer_bytes)))
+        memory = self._memory
+        if memory is None or len(memory) < num_at_once * layer_bytes:
+            memory = made_memory(num_at_once * layer_bytes)
+        for start in range(0, num_layers, num_at_once):
+            layers = self._layers(start, min(num_layers, start + num_at_once), memory)
+            for name, array in layers.items():
+                told[name].update(_bytes(array))
+            yield LaneContents(**layers, final_hidden=self.final_hidden, first_layer=start)
+        if {name: each.hexdigest() for name, each in told.items()} != self._checksums:
+            raise SnapshotRefused(f"{self.name}: its checksum does not fit: it is damaged")
+
+    def _layers(self, start: int, end: int, memory: Memory) -> dict[str, RawNumbers]:
+        found, at = {}, 0
+        with _refused(self.name):
+            for name in _CHECKSUMS:
+                part = self._tensors[name].layers(start, end)
+                found[name] = part.read(self._file, memory[at:])
+                at += part.num_bytes
+        return found
+
+
+def opened(file: OpenFile, name: str = "the snapshot", memory: Memory | None = None) -> FileSnapshot:
+    """What `pieces` made a file of, as long as that is open.
+
+    Args:
+        memory: may be used for K and V, if it is large enough.
+
+    Raises:
+        SnapshotRefused: it is damaged, or no snapshot of this format.
+        SnapshotStoreError: it cannot be read.
+    """
+    with _refused(name):
+        header, data = _header(file)
+        facts = header["__metadata__"]
+        if facts["format"] != FORMAT:
+            raise SnapshotRefused(f"{name}: its format is {facts['format']!r}, not {FORMAT!r}")
+        tensors = _tensors(header, data)
+        little = {each: tensors[each].read(file, np.empty(tensors[each].num_bytes, np.uint8)) for each in _LITTLE}
+        if facts.pop("xxh3_128") != _checksum(header, little):
+            raise SnapshotRefused(f"{name}: its checksum does not fit: it is damaged")
+        _check_shapes(tensors)
+        integers = {each: int(facts[each]) for each in _INTEGERS}
+        if not 0 <= integers["start"] <= integers["length"] <= _MAX_LENGTH:
+            raise ValueError(f"from {integers['start']} to {integers['length']}")
+        return FileSnapshot(
+            fingerprint=facts["fingerprint"],
+            model_digest=facts["model_digest"],
+            refuses_overflow=bool(json.loads(facts["refuses_overflow"])),
+            history_digest=_digest(facts["tokens_digest"]) if "tokens_digest" in facts else None,
+            positions=little["positions"],
+            token_ids=little["token_ids"].astype(np.int64),
+            name=name,
+            final_hidden=little["final_hidden"],
+            _file=file,
+            _tensors=tensors,
+            _checksums={each: facts[fact] for each, fact in _CHECKSUMS.items()},
+            _memory=memory,
+            **integers,
+        )
+
+
+def _header(file: OpenFile) -> tuple[dict[str, Any], range]:
+    """What it says, and where in the file its data is; raises ValueError or SnapshotStoreError."""
+    with _translated():
+        file_bytes = file.seek(0, os.SEEK_END)
+    num_bytes = int.from_bytes(_read(file, 0, _LENGTH_BYTES), "little")
+    if num_bytes > _MAX_HEADER_BYTES:
+        raise ValueError(f"its header has {num_bytes} bytes")
+    header: dict[str, Any] = json.loads(_read(file, _LENGTH_BYTES, num_bytes))
+    return header, range(_LENGTH_BYTES + num_bytes, file_bytes)
+
+
+def _tensors(header: Mapping[str, Any], data: range) -> dict[str, _Tensor]:
+    """Those that a snapshot has, and no others, one after the other as the format wants it; raises as `_Tensor.of`."""
+    tensors = {name: _Tensor.of(data, **entry) for name, entry in header.items() if name != "__metadata__"}
+    if tensors.keys() != {*_CHECKSUMS, *_LITTLE}:
+        raise ValueError(f"it has the tensors {sorted(tensors)}")
+    end = data.start
+    for tensor in sorted(tensors.values(), key=lambda tensor: (tensor.start, tensor.num_bytes)):
+        if tensor.start != end:
+            raise ValueError(f"a tensor begins at byte {tensor.start}, not at {end}")
+        end += tensor.num_bytes
+    if end != data.stop:
+        raise ValueError(f"it ends at byte {data.stop}, its data at {end}")
+    return tensors
+
+
+def _digest(text: str) -> int:
+    """Raises ValueError."""
+    digest = int.from_bytes(bytes.fromhex(text), "big")
+    if digest >> 64:
+        raise ValueError(f"a digest of {len(text)} digits")
+    return digest
+
+
+def _check_shapes(tensors: Mapping[str, _Tensor]) -> None:
+    """Raises ValueError."""
+    shapes = {name: tensor.shape for name, tensor in tensors.items()}
+    of_tokens, of_keys = shapes["positions"], shapes["keys"]
+    if (
+        len(of_tokens) != 1
+        or shapes["token_ids"] != of_tokens
+        or len(of_keys) != 4
+        or of_keys[2:3] != of_tokens
+        or shapes["values"][:3] != of_keys[:3]
+    ):
+        raise ValueError(f"its shapes are {shapes}")
+
+
+def _checksum(header: Mapping[str, Any], little: Mapping[str, NDArray[Any]]) -> str:
+    """XXH3, 128 bits, of the header, which tells the checksums of K and V, and of the other tensors.
+
+    It is against damage: who can write into the store can write snapshots.
+    """
+    told = xxhash.xxh3_128(json.dumps(header, sort_keys=True).encode())
+    for name in _LITTLE:
+        told.update(_bytes(little[name]))
+    return told.hexdigest()
+
+
+def _read(file: OpenFile, start: int, num_bytes: int) -> bytes:
+    """Raises ValueError or SnapshotStoreError."""
+    memory = bytearray(num_bytes)
+    _fill(memoryview(memory), file, start)
+    return bytes(memory)
+
+
+def _fill(memory: memoryview, file: OpenFile, start: int) -> None:
+    """With what a file has from a place on; raises ValueError or SnapshotStoreError."""
+    num_read = 0
+    with _translated():
+        file.seek(start)
+        while num_read < len(memory):
+            more = file.readinto(memory[num_read:])
+            if not more:
+                raise ValueError("it is cut short")
+            num_read += more
+
+
+def _bytes(array: NDArray[Any]) -> memoryview:
+    return array.reshape(-1).view(np.uint8).data
+
+
+def _float_type(numbers: RawNumbers) -> str:
+    return "BF16" if numbers.dtype.itemsize == 2 else "F32"
+
+
+@contextmanager
+def _refused(name: str) -> Iterator[None]:
+    """What Python says of content that makes no sense, as SnapshotRefused."""
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError) as error:
+        raise SnapshotRefused(f"{name}: it is no snapshot: {error!r}") from error
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise SnapshotStoreError(f"it cannot be read: {error}") from error

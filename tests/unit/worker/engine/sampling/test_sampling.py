@@ -1,0 +1,125 @@
+"""Choosing a token: the steps, the shape of the draw, log-probabilities. The exact answers are in test_vectors."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kakeya_worker.engine.sampling import sampling
+from kakeya_worker.engine.sampling.philox import uniforms
+from kakeya_worker.engine.sampling.sampling import Sampling, choose, token_detail
+
+
+def test_uniforms_depend_on_seed_index_and_id_alone() -> None:
+    ids = np.arange(1000)
+    draws = uniforms(12345, 678, ids)
+    assert draws[500] == uniforms(12345, 678, np.array([500]))[0]
+    assert not np.array_equal(draws, uniforms(12346, 678, ids))
+    assert not np.array_equal(draws, uniforms(12345, 679, ids))
+    assert not np.array_equal(draws, uniforms(12345 + (1 << 32), 678, ids))
+    assert not np.array_equal(draws, uniforms(12345, 678 + (1 << 32), ids))
+    assert 0.0 < draws.min() < 0.01 < 0.99 < draws.max() < 1.0
+
+
+def _logits(*values: float) -> np.ndarray:
+    return np.array(values, dtype=np.float32)
+
+
+def _drawn(logits: np.ndarray, asked: Sampling) -> set[int]:
+    return {choose(logits, asked, index) for index in range(400)}
+
+
+def test_without_a_finite_best_logit_a_choice_is_an_error() -> None:
+    for bad in (np.nan, np.inf):
+        with pytest.raises(FloatingPointError, match="history index 5"):
+            choose(_logits(1, bad, 2), Sampling(), 5)
+    with pytest.raises(FloatingPointError):
+        choose(_logits(-np.inf, -np.inf), Sampling(), 5)
+
+
+def test_a_choice_leaves_the_logits_as_they_are() -> None:
+    logits = _logits(1, 3, 2)
+    choose(logits, Sampling(1, 0.5, 0.9, 2, 0.1, 1.0, 1.0, ((0, 5.0),)), 5, {1: 2})
+    assert logits.tolist() == [1, 3, 2]
+
+
+def test_greedy_takes_the_highest_and_of_equals_the_lower_id() -> None:
+    assert choose(_logits(1, 3, 3, 2), Sampling(seed=9), 5) == 1
+
+
+def test_top_k_keeps_the_lower_ids_of_equals() -> None:
+    assert _drawn(_logits(0, 5, 1, 1, 1, 5), Sampling(seed=1, temperature=100.0, top_k=3)) == {1, 2, 5}
+
+
+def test_top_p_keeps_the_fewest_ids_that_reach_the_mass() -> None:
+    logits = np.log(np.array([0.1, 0.4, 0.2, 0.3])).astype(np.float32)
+    for top_p, expected in ((0.35, {1}), (0.6, {1, 3}), (0.85, {1, 3, 2}), (1.0, {0, 1, 2, 3})):
+        assert _drawn(logits, Sampling(seed=2, temperature=1.0, top_p=top_p)) == expected
+
+
+def test_min_p_keeps_ids_by_their_likelihood_beside_the_best() -> None:
+    logits = np.log(np.array([0.1, 0.4, 0.21, 0.29])).astype(np.float32)
+    for min_p, expected in ((0.9, {1}), (0.7, {1, 3}), (0.5, {1, 3, 2}), (0.0, {0, 1, 2, 3})):
+        assert _drawn(logits, Sampling(seed=2, temperature=1.0, min_p=min_p)) == expected
+
+
+def test_penalties_count_this_generates_tokens() -> None:
+    asked = Sampling(presence_penalty=0.5, frequency_penalty=0.25)
+    logits = _logits(2.0, 1.4, 1.0)
+    chosen = [choose(logits, asked, 9, counts) for counts in ({}, {0: 1}, {0: 1, 1: 1}, {0: 3, 1: 1})]
+    assert chosen == [0, 1, 0, 2]
+    assert choose(logits, Sampling(), 9, {0: 50}) == 0
+
+
+def test_a_bias_is_added_to_the_logit() -> None:
+    assert choose(_logits(2.0, 1.0, 1.5), Sampling(logit_bias=((1, 1.5), (0, -0.1))), 9) == 1
+
+
+def test_draws_follow_the_distribution() -> None:
+    probabilities = np.array([0.05, 0.15, 0.3, 0.5])
+    logits = np.log(probabilities).astype(np.float32)
+    drawn = np.bincount([choose(logits, Sampling(seed=4, temperature=1.0), index) for index in range(4000)])
+    chi_square = (((drawn - 4000 * probabilities) ** 2) / (4000 * probabilities)).sum()
+    assert chi_square < 16.27  # the 0.1 % point for 3 degrees of freedom; the seed is fixed
+
+
+def test_ids_that_are_left_out_of_the_draw_could_not_have_won(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even where the best draws the least number there is, and they the greatest."""
+
+    def extreme(seed: int, history_index: int, token_ids: np.ndarray) -> np.ndarray:
+        return (np.where(token_ids == 0, 0, 2**52 - 1) + 0.5) * 2.0**-52
+
+    monkeypatch.setattr(sampling, "uniforms", extreme)
+    assert choose(_logits(0.0, -40.25), Sampling(temperature=1.0), 5) == 1
+    assert choose(_logits(0.0, -40.375), Sampling(temperature=1.0), 5) == 0
+
+
+def test_mass_that_is_left_out_of_the_sum_could_not_have_changed_it() -> None:
+    """Summed from the best on, terms below its last bit vanish one by one, however many they are."""
+    assert np.cumsum(np.array([1.0] + [math.exp(-40.5)] * 150_000))[-1] == 1.0
+
+
+@given(st.integers(0, 2**64 - 1), st.integers(0, 2**40), st.floats(0.1, 5), st.integers(0, 60))
+def test_a_choice_does_not_change_with_an_id_that_was_not_chosen(
+    seed: int, index: int, temperature: float, top_k: int
+) -> None:
+    logits = np.random.default_rng(0).normal(size=50).astype(np.float32)
+    asked = Sampling(seed, temperature, top_k=top_k)
+    chosen = choose(logits, asked, index)
+    least = int(np.argmin(logits))
+    if least != chosen:
+        logits[least] -= 1.0
+    assert choose(logits, asked, index) == chosen
+
+
+@given(st.lists(st.floats(-30, 30, width=32), min_size=1, max_size=60), st.integers(0, 20), st.data())
+def test_log_probabilities_are_those_of_the_softmax(values: list[float], num_top: int, data: st.DataObject) -> None:
+    token_id = data.draw(st.integers(0, len(values) - 1))
+    detail = token_detail(_logits(*values), token_id, num_top)
+    log_sum = math.log(math.fsum(map(math.exp, values)))
+    assert detail.logprob == pytest.approx(values[token_id] - log_sum, abs=1e-12)
+    ranked = sorted(range(len(values)), key=lambda i: (-values[i], i))[:num_top]
+    assert [top_id for top_id, _ in detail.top] == ranked
+    assert [logprob for _, logprob in detail.top] == pytest.approx([values[i] - log_sum for i in ranked], abs=1e-12)

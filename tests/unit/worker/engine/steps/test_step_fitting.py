@@ -1,0 +1,72 @@
+"""Steps are measured on a real model, before there are sessions."""
+
+import math
+import time
+from collections.abc import Sequence
+
+import psutil
+import pytest
+
+from kakeya_worker.engine.seams.geometry import LaneGeometry
+from kakeya_worker.engine.seams.retention import SessionOptions, sink_window
+from kakeya_worker.engine.seams.row import Row
+from kakeya_worker.engine.steps import step_fitting
+from kakeya_worker.engine.steps.step_cost import MeasuredStep, StepCosts, fit
+from kakeya_worker.engine.steps.step_fitting import NUM_NEEDED, measure_steps
+from kakeya_worker.torch_backend import TorchVerifier
+
+# Far above what the model takes by itself.
+COSTS = StepCosts(step_seconds=0.02, token_seconds=0.002, slot_seconds=0.000_02)
+
+
+@pytest.fixture
+def slow(verifier: TorchVerifier, monkeypatch: pytest.MonkeyPatch) -> TorchVerifier:
+    """A model that takes as long as the costs say."""
+    forward = verifier.forward
+
+    def slowly(rows: Sequence[Row]) -> None:
+        began = time.perf_counter()
+        forward(rows)
+        num_tokens = sum(len(row.token_ids) for row in rows)
+        cost = COSTS.seconds(num_tokens, sum(int(row.visible.sum()) for row in rows))
+        time.sleep(max(cost - (time.perf_counter() - began), 0.0))
+
+    monkeypatch.setattr(verifier, "forward", slowly)
+    return verifier
+
+
+def _measured(verifier: TorchVerifier, geometry: LaneGeometry, num_lanes: int = 2) -> list[MeasuredStep]:
+    verifier.allocate(geometry, num_lanes)
+    return measure_steps(verifier, geometry, sink_window(SessionOptions(), geometry))
+
+
+def test_costs_are_those_of_the_steps(slow: TorchVerifier, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(step_fitting, "FITTING_SECONDS", math.inf)
+    monkeypatch.setattr(step_fitting, "NUM_ROUNDS", 2)
+    costs = fit(_measured(slow, LaneGeometry(4, 508, 32)))
+    for size in ((1, 1), (1, 500), (9, 4000), (17, 8000)):
+        assert costs.seconds(*size) == pytest.approx(COSTS.seconds(*size), rel=0.2)
+
+
+def test_a_slow_model_runs_the_steps_that_are_needed_once(slow: TorchVerifier, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(step_fitting, "FITTING_SECONDS", 0.0)
+    measured = _measured(slow, LaneGeometry(4, 508, 32))
+    assert len(measured) == NUM_NEEDED
+    costs = fit(measured)
+    assert costs.seconds(9, 4000) == pytest.approx(COSTS.seconds(9, 4000), rel=0.2)
+
+
+@pytest.mark.parametrize("geometry", [LaneGeometry(0, 1, 1), LaneGeometry(4, 64, 7), LaneGeometry(1, 500, 100)])
+def test_any_lane_can_be_measured(verifier: TorchVerifier, geometry: LaneGeometry) -> None:
+    measured = _measured(verifier, geometry)
+    assert all(0.0 < step.seconds < 10.0 for step in measured)
+    assert fit(measured).seconds(1, 1) > 0.0
+
+
+def test_only_one_lane_takes_memory(verifier: TorchVerifier) -> None:
+    geometry = LaneGeometry(4, 16_380, 32)
+    lane_bytes = geometry.num_slots * verifier.facts.kv_bytes_per_token
+    process = psutil.Process()
+    before = process.memory_info().rss
+    _measured(verifier, geometry, num_lanes=20)
+    assert process.memory_info().rss - before < 2 * lane_bytes
