@@ -115,7 +115,7 @@ PARTS = {
         ("torch", "numpy", "redis", "kakeya_shared", "pydantic"),
         ("kakeya[bench,otel]",),
         (
-            "test_unread_tokens.py",
+            "transport/test_unread_tokens.py",
             "aio/test_retries.py",
             "blocking/test_retries.py",
             "bench/test_load_turns.py",

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import Any
 
-from kakeya.cli import byte_count
+from kakeya.cli.output import byte_count
 from tests.benchmarks.engine_case import DECODE
 from tests.benchmarks.engine_contestants import BFLOAT16, INT8, LLAMA
 

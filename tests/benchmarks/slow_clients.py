@@ -26,7 +26,7 @@ import numpy as np
 from rich.console import Console
 from rich.progress import Progress
 
-from kakeya._channel import OPTIONS
+from kakeya._transport._channel import OPTIONS
 from kakeya_stubs.v1 import runtime_pb2 as api
 from kakeya_stubs.v1 import runtime_pb2_grpc
 from tests.freezable_link import FreezableLink

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kakeya.cli import chat
+from kakeya.cli.commands import chat
 from kakeya.text.chat_tokenizer import ChatTokenizer
 from tests.unit.sdk.chatting import Talk
 from tests.unit.sdk.cuttable_link import CuttableLink

@@ -11,7 +11,8 @@ import grpc
 import pytest
 
 import kakeya
-from kakeya import AsyncClient, AsyncSession, _aio_transport
+from kakeya import AsyncClient, AsyncSession
+from kakeya._transport import _aio_transport
 from tests.unit.sdk.scripted_runtime import ScriptedRuntime, stalls
 
 

@@ -15,7 +15,7 @@ from kakeya import Client, MissingExtra, tracing
 from tests.refusing_proxy import refusing_proxy
 
 LOADS_NOTHING = """
-import sys, kakeya, kakeya.cli.chat
+import sys, kakeya, kakeya.cli.commands.chat
 kakeya.Client("localhost:1").close()
 loaded = {name.split(".")[0] for name in sys.modules}
 assert not loaded & {"opentelemetry", "transformers", "tokenizers", "torch", "kakeya_shared"}, loaded
@@ -50,7 +50,7 @@ def test_nothing_heavy_is_loaded_unasked() -> None:
 
 
 def test_asking_for_spans_without_the_extra_names_the_cure(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "kakeya._otel", None)
+    monkeypatch.setitem(sys.modules, "kakeya._spans._otel", None)
     with pytest.raises(MissingExtra, match=r"tracing needs an extra; install it with: pip install 'kakeya\[otel\]'"):
         Client(tracing=True)
 

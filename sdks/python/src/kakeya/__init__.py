@@ -6,7 +6,7 @@ from kakeya._async.session import AsyncSession
 from kakeya._sync.client import Client
 from kakeya._sync.generation import Generation
 from kakeya._sync.session import Session
-from kakeya._tls import tls_credentials
+from kakeya._transport._tls import tls_credentials
 from kakeya.errors import (
     AppendTooLong,
     BoundaryNotReachable,

@@ -14,8 +14,8 @@ def main(argv: list[str]) -> int:
         epilog="Exit status: 1 when something that was asked for by a flag or a variable is wrong, an installed "
         "model is damaged, or the disk of the data directory is full; 2 for flags that make no sense; else 0.",
     )
-    from kakeya.cli import connection_flags
-    from kakeya.cli.table import printable
+    from kakeya.cli.flags import connection_flags
+    from kakeya.cli.output.table import printable
 
     connection_flags.add(parser, default_address=None)
     parser.add_argument("--redis", metavar="URL", help="a Redis that must answer, as the router's --redis")

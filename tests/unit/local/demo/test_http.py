@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from kakeya.cli.connection import Connection
+from kakeya.cli.flags.connection import Connection
 from kakeya_local.demo import http_conversation
 from kakeya_local.demo.http_conversation import NUM_PAST_TURNS, NUM_TURNS, hold_again, left_sessions
 from kakeya_local.demo.http_exchange import Completion, complete

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from kakeya.cli.connection import Connection
+from kakeya.cli.flags.connection import Connection
 from kakeya_local.errors import StackError
 from kakeya_local.settings import UpSettings
 from kakeya_local.stack.data_directory import DataDirectory

@@ -8,8 +8,8 @@ import pytest
 from kakeya.bench.compare import rival_kv
 from kakeya.bench.compare.rival_kv import RivalKv
 from kakeya.bench.kv_bytes import ConfigError
-from kakeya.cli import installed_models
-from kakeya.cli.installed_models import BrokenModel
+from kakeya.cli.flags import installed_models
+from kakeya.cli.flags.installed_models import BrokenModel
 from tests.unit.sdk.bench.playing import CONFIG
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kakeya.bench import conversation_flags
-from kakeya.cli import connection_flags
+from kakeya.cli.flags import connection_flags
 
 DEFAULTS = {
     "model": None,

@@ -12,7 +12,7 @@ import pytest
 from kakeya import AsyncClient
 from kakeya.bench import facts
 from kakeya.bench.facts import Facts
-from kakeya.cli import installed_models
+from kakeya.cli.flags import installed_models
 from kakeya_stubs.admin.v1 import admin_pb2 as pb
 from tests.unit.sdk.bench.playing import CONFIG
 from tests.unit.sdk.scripted_runtime import BYTES_PER_TOKEN, FINGERPRINT, SINK, WINDOW, ScriptedRuntime

@@ -9,8 +9,8 @@ from kakeya.bench import workers as workers_module
 from kakeya.bench.load import kv_total
 from kakeya.bench.load.kv_total import KvTotal
 from kakeya.bench.workers import Workers
-from kakeya.cli.admin_calls import AdminCalls
-from kakeya.cli.connection import Connection
+from kakeya.cli.commands.admin_calls import AdminCalls
+from kakeya.cli.flags.connection import Connection
 from kakeya_stubs.admin.v1 import admin_pb2 as pb
 from tests.unit.sdk.bench.sweeping import Always, passes
 from tests.unit.sdk.scripted_admin import ScriptedAdmin

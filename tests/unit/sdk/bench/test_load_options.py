@@ -8,7 +8,7 @@ import pytest
 from kakeya.bench.load import options
 from kakeya.bench.load.limits import Limits
 from kakeya.bench.load.options import Options
-from kakeya.cli.connection_flags import BadConnectionFlag
+from kakeya.cli.flags.connection_flags import BadConnectionFlag
 
 VARIABLES = {
     "KAKEYA_BENCH_ADDRESS": "there:1",

@@ -9,8 +9,8 @@ import pytest
 
 from kakeya.bench import progress
 from kakeya.bench.session import command
-from kakeya.cli import bench as benches
-from kakeya.cli import commands
+from kakeya.cli.commands import bench as benches
+from kakeya.cli.commands import commands
 from tests.unit.sdk import scripted_runtime
 from tests.unit.sdk.bench.playing import CONFIG, SHORT, Play, appended
 from tests.unit.sdk.scripted_admin import ScriptedAdmin

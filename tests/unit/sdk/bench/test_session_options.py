@@ -7,7 +7,7 @@ import pytest
 
 from kakeya.bench.session import options
 from kakeya.bench.session.options import Options
-from kakeya.cli.connection_flags import BadConnectionFlag
+from kakeya.cli.flags.connection_flags import BadConnectionFlag
 
 VARIABLES = {
     "KAKEYA_BENCH_ADDRESS": "there:1",

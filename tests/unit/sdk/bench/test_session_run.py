@@ -13,7 +13,7 @@ from typing import Any
 import grpc
 import pytest
 
-from kakeya import _retry
+from kakeya._transport import _retry
 from kakeya.bench import progress
 from kakeya.bench.prompts import NoPrompts
 from kakeya.bench.session import player

@@ -13,7 +13,7 @@ from kakeya.bench import speech
 from kakeya.bench.conversation_flags import ConversationOptions
 from kakeya.bench.prompts import NoPrompts, RandomTokens
 from kakeya.bench.speech import Speech
-from kakeya.cli import installed_models
+from kakeya.cli.flags import installed_models
 from kakeya.text.tokenizer_error import TokenizerError
 from tests.unit.sdk import tiny_tokenizer
 from tests.unit.sdk.scripted_runtime import VOCAB_SIZE, ScriptedRuntime, model

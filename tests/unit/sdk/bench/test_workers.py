@@ -9,8 +9,8 @@ import pytest
 
 from kakeya.bench import workers as module
 from kakeya.bench.workers import FRESH_SECONDS, Workers
-from kakeya.cli.admin_calls import AdminCalls
-from kakeya.cli.connection import Connection
+from kakeya.cli.commands.admin_calls import AdminCalls
+from kakeya.cli.flags.connection import Connection
 from kakeya_stubs.admin.v1 import admin_pb2 as pb
 from tests.unit.sdk.scripted_admin import ScriptedAdmin
 from tests.unit.sdk.scripted_runtime import fails

@@ -11,7 +11,8 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 import kakeya
-from kakeya import Client, _otel
+from kakeya import Client
+from kakeya._spans import _otel
 from tests.unit.sdk.scripted_runtime import ScriptedRuntime, fails
 
 SECRET = "kakeya_key_0123456789ab_abcdefghijklmnopqrstuvwxyz0123456789ABCDEFG"

@@ -8,7 +8,8 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode, Tracer
 
 import kakeya
-from kakeya import Client, _otel
+from kakeya import Client
+from kakeya._spans import _otel
 from tests.unit.sdk.scripted_runtime import BYTES_PER_TOKEN, ScriptedRuntime, fails
 
 SERVICE = "kakeya.v1.RuntimeService"

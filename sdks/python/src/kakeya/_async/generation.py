@@ -8,12 +8,12 @@ from typing import Self
 
 import grpc
 
-from kakeya._aio_transport import Eventual, sleep
 from kakeya._async.calls import AsyncCalls, AsyncStreamCall, repeat
 from kakeya._async.history import AsyncHistory
-from kakeya._requests import fill
-from kakeya._retry import Deadline, Retry
-from kakeya._tracing import Span
+from kakeya._spans._tracing import Span
+from kakeya._transport._aio_transport import Eventual, sleep
+from kakeya._transport._requests import fill
+from kakeya._transport._retry import Deadline, Retry
 from kakeya.errors import Cancelled, KakeyaError, OperationStopped, RpcFailed, Unavailable
 from kakeya.results import AppendResult, GenerateResult, TokenDetail, Truncation
 from kakeya_stubs.v1 import runtime_pb2

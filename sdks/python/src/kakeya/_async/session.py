@@ -7,9 +7,9 @@ from typing import Self
 from kakeya._async.calls import AsyncCalls, repeat
 from kakeya._async.generation import AsyncGeneration
 from kakeya._async.history import AsyncHistory
-from kakeya._requests import TokenIds, fill, generate_request, token_list
-from kakeya._retry import Retry
-from kakeya._tracing import Span
+from kakeya._spans._tracing import Span
+from kakeya._transport._requests import TokenIds, fill, generate_request, token_list
+from kakeya._transport._retry import Retry
 from kakeya.errors import KakeyaError, SessionNotFound
 from kakeya.results import AppendResult, ParkResult, RewindResult, SessionInfo
 from kakeya_stubs.v1 import runtime_pb2

@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 import grpc
 from google.protobuf.message import Message
 
-from kakeya import _api_key
-from kakeya._api_key import ApiKey
-from kakeya._blocking_transport import Errands, Eventual, Stream, Transport, sleep
-from kakeya._retry import Deadline, Retry
-from kakeya._tracing import Metadata, Span, Tracer
+from kakeya._spans._tracing import Metadata, Span, Tracer
+from kakeya._transport import _api_key
+from kakeya._transport._api_key import ApiKey
+from kakeya._transport._blocking_transport import Errands, Eventual, Stream, Transport, sleep
+from kakeya._transport._retry import Deadline, Retry
 from kakeya.errors import KakeyaError
 from kakeya_stubs.v1 import runtime_pb2
 

@@ -9,12 +9,12 @@ from typing import Literal, Self
 
 import grpc
 
-from kakeya._api_key import choose as choose_key
-from kakeya._requests import TokenIds, branch_off, fill, has_branched_off, overflow_policy, token_list
-from kakeya._retry import Retry, leaves_operation_running
+from kakeya._spans._tracing import choose
 from kakeya._sync.calls import Calls, repeat
 from kakeya._sync.session import Session
-from kakeya._tracing import choose
+from kakeya._transport._api_key import choose as choose_key
+from kakeya._transport._requests import TokenIds, branch_off, fill, has_branched_off, overflow_policy, token_list
+from kakeya._transport._retry import Retry, leaves_operation_running
 from kakeya.errors import RpcFailed
 from kakeya.results import ListedSession, OverflowPolicy, ServedModel
 from kakeya_stubs.v1 import runtime_pb2

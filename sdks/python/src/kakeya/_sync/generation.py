@@ -9,12 +9,12 @@ from typing import Self
 
 import grpc
 
-from kakeya._blocking_transport import Eventual, sleep
-from kakeya._requests import fill
-from kakeya._retry import Deadline, Retry
+from kakeya._spans._tracing import Span
 from kakeya._sync.calls import Calls, StreamCall, repeat
 from kakeya._sync.history import History
-from kakeya._tracing import Span
+from kakeya._transport._blocking_transport import Eventual, sleep
+from kakeya._transport._requests import fill
+from kakeya._transport._retry import Deadline, Retry
 from kakeya.errors import Cancelled, KakeyaError, OperationStopped, RpcFailed, Unavailable
 from kakeya.results import AppendResult, GenerateResult, TokenDetail, Truncation
 from kakeya_stubs.v1 import runtime_pb2

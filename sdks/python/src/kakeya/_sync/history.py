@@ -5,10 +5,10 @@ from collections.abc import Callable
 from time import monotonic
 from typing import TypeVar
 
-from kakeya._blocking_transport import Eventual
-from kakeya._retry import SETTLE_SECONDS, Retry, leaves_operation_running
+from kakeya._spans._tracing import Span
 from kakeya._sync.calls import Calls, repeat
-from kakeya._tracing import Span
+from kakeya._transport._blocking_transport import Eventual
+from kakeya._transport._retry import SETTLE_SECONDS, Retry, leaves_operation_running
 from kakeya.errors import Conflict, OperationStopped, Unavailable
 from kakeya_stubs.v1 import runtime_pb2
 

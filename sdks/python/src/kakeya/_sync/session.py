@@ -5,12 +5,12 @@ from collections.abc import Iterable, Mapping
 from types import TracebackType
 from typing import Self
 
-from kakeya._requests import TokenIds, fill, generate_request, token_list
-from kakeya._retry import Retry
+from kakeya._spans._tracing import Span
 from kakeya._sync.calls import Calls, repeat
 from kakeya._sync.generation import Generation
 from kakeya._sync.history import History
-from kakeya._tracing import Span
+from kakeya._transport._requests import TokenIds, fill, generate_request, token_list
+from kakeya._transport._retry import Retry
 from kakeya.errors import KakeyaError, SessionNotFound
 from kakeya.results import AppendResult, ParkResult, RewindResult, SessionInfo
 from kakeya_stubs.v1 import runtime_pb2

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from kakeya.cli import connection_flags
-from kakeya.cli.variable_flags import VariableFlags, seconds, whole_number
+from kakeya.cli.flags import connection_flags
+from kakeya.cli.flags.variable_flags import VariableFlags, seconds, whole_number
 
 PREFIX = "KAKEYA_BENCH_"
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from kakeya import AsyncSession
 from kakeya.bench import kv_bytes
 from kakeya.bench.kv_bytes import ConfigError
-from kakeya.cli import installed_models
-from kakeya.cli.document import document
-from kakeya.cli.installed_models import BrokenModel
+from kakeya.cli.flags import installed_models
+from kakeya.cli.flags.installed_models import BrokenModel
+from kakeya.cli.output.document import document
 from kakeya_stubs.admin.v1 import admin_pb2 as pb
 
 

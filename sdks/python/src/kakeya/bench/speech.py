@@ -8,7 +8,7 @@ from kakeya import AsyncClient, AsyncSession
 from kakeya.bench import prompts
 from kakeya.bench.conversation_flags import ConversationOptions
 from kakeya.bench.prompts import Prompts, RandomTokens, Texts
-from kakeya.cli import tokenizer_choice
+from kakeya.cli.flags import tokenizer_choice
 from kakeya.text.chat_tokenizer import ChatTokenizer
 
 

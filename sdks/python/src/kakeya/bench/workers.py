@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Mapping
 
-from kakeya.cli.admin_calls import AdminCalls
+from kakeya.cli.commands.admin_calls import AdminCalls
 from kakeya.errors import KakeyaError
 from kakeya_stubs.admin.v1 import admin_pb2 as pb
 

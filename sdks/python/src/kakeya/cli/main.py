@@ -3,8 +3,9 @@
 import sys
 from importlib.metadata import version
 
-from kakeya.cli import commands, streams
-from kakeya.cli.menu import EXIT_FAILURE, Menu
+from kakeya.cli.commands import commands
+from kakeya.cli.commands.menu import EXIT_FAILURE, Menu
+from kakeya.cli.output import streams
 
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells say it
 

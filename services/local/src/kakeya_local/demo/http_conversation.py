@@ -8,7 +8,7 @@ from typing import Self
 
 import grpc
 
-from kakeya.cli.connection import Connection
+from kakeya.cli.flags.connection import Connection
 from kakeya_local.demo.conversation import MAX_ANSWER_TOKENS
 from kakeya_local.demo.http_exchange import Message, complete
 from kakeya_local.demo.http_report import HttpTurn

@@ -5,7 +5,7 @@ from dataclasses import asdict
 
 from rich.text import Text
 
-from kakeya.cli.connection import Connection
+from kakeya.cli.flags.connection import Connection
 from kakeya_local.doctor.findings import Condition, Finding
 from kakeya_local.doctor.installation import examine
 from kakeya_local.doctor.reachability import probe_redis, probe_router

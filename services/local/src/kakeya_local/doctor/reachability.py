@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator
 
 import grpc
 
-from kakeya.cli import cure
-from kakeya.cli.connection import Connection
+from kakeya.cli.commands import cure
+from kakeya.cli.flags.connection import Connection
 from kakeya_local.doctor.findings import Condition, Finding
 from kakeya_local.doctor.redis_ping import ping
 from kakeya_local.stack.readiness import health, list_workers, open_channel

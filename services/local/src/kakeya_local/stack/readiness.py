@@ -3,8 +3,8 @@
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from kakeya import _proxy
-from kakeya.cli.connection import Connection
+from kakeya._transport import _proxy
+from kakeya.cli.flags.connection import Connection
 from kakeya_shared.rpc import proxies
 from kakeya_shared.settings.redis_url import TIMEOUT_SECONDS
 from kakeya_stubs.admin.v1 import admin_pb2

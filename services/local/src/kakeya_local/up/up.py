@@ -5,7 +5,7 @@ import os
 import sys
 from contextlib import AsyncExitStack
 
-from kakeya.cli.table import printable
+from kakeya.cli.output.table import printable
 from kakeya_local.errors import StackError
 from kakeya_local.settings import UpSettings
 from kakeya_local.signals import cancelled_by_signals

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from kakeya.cli.table import printable
+from kakeya.cli.output.table import printable
 
 DONE = b"[DONE]"
 _LONGEST_SAYING = 300

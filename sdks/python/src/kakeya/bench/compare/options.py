@@ -11,9 +11,9 @@ from pathlib import Path
 
 from kakeya.bench.compare.rival import RUNTIME, Rival, rival, rival_fields
 from kakeya.bench.conversation_flags import PREFIX
-from kakeya.cli import connection_flags
-from kakeya.cli.connection import Connection
-from kakeya.cli.variable_flags import VariableFlags, seconds, whole_number
+from kakeya.cli.flags import connection_flags
+from kakeya.cli.flags.connection import Connection
+from kakeya.cli.flags.variable_flags import VariableFlags, seconds, whole_number
 
 SUMMARY = "the same conversation on this runtime and on servers that know no sessions"
 USUAL_MARKS = (1, 10, 50, 200)

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from kakeya.bench import kv_bytes
 from kakeya.bench.kv_bytes import ConfigError
-from kakeya.cli import installed_models
-from kakeya.cli.installed_models import BrokenModel
+from kakeya.cli.flags import installed_models
+from kakeya.cli.flags.installed_models import BrokenModel
 
 DTYPE = "float16"
 """llama.cpp's default, and as large as bfloat16, which others keep."""

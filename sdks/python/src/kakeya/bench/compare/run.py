@@ -14,8 +14,8 @@ from kakeya.bench.compare.rival_player import RivalPlayer
 from kakeya.bench.compare.rounds import Rounds
 from kakeya.bench.compare.runtime_player import RuntimePlayer
 from kakeya.bench.workers import Workers
-from kakeya.cli import tokenizer_choice
-from kakeya.cli.admin_calls import AdminCalls
+from kakeya.cli.commands.admin_calls import AdminCalls
+from kakeya.cli.flags import tokenizer_choice
 
 
 async def run(options: Options, console: Console) -> tuple[Report, int | None]:

@@ -5,8 +5,8 @@ from typing import Any
 
 from kakeya.bench.compare.notes import notes
 from kakeya.bench.compare.report import Report
-from kakeya.cli import byte_count
-from kakeya.cli.table import print_table
+from kakeya.cli.output import byte_count
+from kakeya.cli.output.table import print_table
 
 _NONE = "-"
 

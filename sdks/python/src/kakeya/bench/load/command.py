@@ -8,9 +8,9 @@ from kakeya.bench.load.options import SUMMARY, Options, parse
 from kakeya.bench.prompts import NoPrompts
 from kakeya.bench.report_file import NotWritable
 from kakeya.bench.verdict import EXIT_UNDECIDED, exit_status
-from kakeya.cli.connection_flags import BadConnectionFlag
-from kakeya.cli.cure import explain
-from kakeya.cli.table import printable
+from kakeya.cli.commands.cure import explain
+from kakeya.cli.flags.connection_flags import BadConnectionFlag
+from kakeya.cli.output.table import printable
 from kakeya.errors import KakeyaError, MissingExtra
 from kakeya.text.tokenizer_error import TokenizerError
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from kakeya.bench import conversation_flags
 from kakeya.bench.conversation_flags import ConversationOptions
 from kakeya.bench.load.limits import Limits
-from kakeya.cli import connection_flags
-from kakeya.cli.connection import Connection
-from kakeya.cli.variable_flags import VariableFlags, seconds
+from kakeya.cli.flags import connection_flags
+from kakeya.cli.flags.connection import Connection
+from kakeya.cli.flags.variable_flags import VariableFlags, seconds
 
 SUMMARY = "more and more sessions at once, with think times: how many get their answers in time"
 

@@ -17,8 +17,8 @@ from kakeya.bench.load.report import JSON_NAME, Report
 from kakeya.bench.progress import Progress
 from kakeya.bench.speech import Speech
 from kakeya.bench.workers import Workers
-from kakeya.cli.admin_calls import AdminCalls
-from kakeya.cli.cure import explain
+from kakeya.cli.commands.admin_calls import AdminCalls
+from kakeya.cli.commands.cure import explain
 
 
 async def run(options: Options, console: Console) -> tuple[Report, int | None]:

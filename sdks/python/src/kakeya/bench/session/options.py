@@ -11,9 +11,9 @@ from kakeya.bench import conversation_flags
 from kakeya.bench.conversation_flags import ConversationOptions
 from kakeya.bench.kv_bytes import ITEM_BYTES
 from kakeya.bench.session.gates import GATES
-from kakeya.cli import connection_flags
-from kakeya.cli.connection import Connection
-from kakeya.cli.variable_flags import VariableFlags, seconds, whole_number
+from kakeya.cli.flags import connection_flags
+from kakeya.cli.flags.connection import Connection
+from kakeya.cli.flags.variable_flags import VariableFlags, seconds, whole_number
 
 SUMMARY = "long sessions, turn after turn: memory and the cost of a turn stay flat, or a gate says so"
 DEFAULT_TURNS = 120

@@ -18,7 +18,7 @@ from kakeya.bench.session.report import Report
 from kakeya.bench.speech import Speech
 from kakeya.bench.turn import Turn
 from kakeya.bench.workers import Workers
-from kakeya.cli.admin_calls import AdminCalls
+from kakeya.cli.commands.admin_calls import AdminCalls
 
 JSON_NAME = "report.json"
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import grpc
 
 from kakeya import tls_credentials
-from kakeya.cli.connection import Connection
+from kakeya.cli.flags.connection import Connection
 from kakeya_local.errors import StackError
 from kakeya_local.stack.planning.run_credentials import ADMIN_KEY_VARIABLE
 from kakeya_shared.settings.addresses import HostPort

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from pathlib import Path
 
-from kakeya.cli.connection import Connection
+from kakeya.cli.flags.connection import Connection
 from kakeya_local.errors import StackError
 from kakeya_local.settings import DEFAULT_MODEL, UpSettings
 from kakeya_local.stack.planning.entrance import entrance, tls_environment

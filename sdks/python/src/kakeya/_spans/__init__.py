@@ -1,0 +1,1 @@
+"""The spans of the SDK, and OpenTelemetry where somebody asks for it."""

@@ -1,0 +1,82 @@
+"""`kakeya tokens`: tokens with which workers join."""
+
+import time
+from argparse import ArgumentParser, Namespace
+
+from kakeya.cli.commands import admin_command
+from kakeya.cli.commands.admin_calls import AdminCalls
+from kakeya.cli.commands.admin_command import Verb
+from kakeya.cli.output import moment, new_secret
+from kakeya.cli.output.document import document
+from kakeya.cli.output.table import Cell, print_list, printable
+from kakeya_stubs.admin.v1 import admin_pb2 as pb
+
+SUMMARY = "make, list and revoke the tokens with which workers join"
+
+_HEADER = ("TOKEN", "POOL", "WORKER", "MODEL", "CREATED", "EXPIRES", "LABEL")
+_ANY = "any"
+
+
+def main(argv: list[str]) -> int:
+    verbs = [
+        Verb("create", "make a token and print it, once", _create_flags, _create),
+        Verb("list", "list tokens, without their secrets", admin_command.json_flag, _list),
+        Verb("revoke", "revoke tokens; workers that joined with them are refused", _revoke_flags, _revoke),
+    ]
+    return admin_command.run("tokens", SUMMARY, verbs, argv)
+
+
+def _create_flags(parser: ArgumentParser) -> None:
+    parser.add_argument("--pool", default="", metavar="NAME", help="the only pool that it admits to (default: any)")
+    parser.add_argument("--worker-id", default="", metavar="ID", help="the only worker that it admits (default: any)")
+    parser.add_argument("--model", default="", metavar="NAME", help="the only model that it admits (default: any)")
+    new_secret.add_flags(parser)
+
+
+def _create(admin: AdminCalls, flags: Namespace) -> int:
+    request = pb.CreateTokenRequest(
+        pool=flags.pool,
+        worker_id=flags.worker_id,
+        model=flags.model,
+        label=flags.label,
+        expires_in_seconds=flags.expires_in,
+    )
+    response = admin.call("CreateToken", request)
+    token = response.token
+    explanation = (
+        f"token {token.token_id} for pool {token.pool or _ANY}, worker {token.worker_id or _ANY}, model "
+        f"{token.model or _ANY}, expires {_expires(token)}. It is shown only now; workers take it from "
+        "KAKEYA_WORKER_TOKEN."
+    )
+    new_secret.show(token, response.secret, explanation, as_json=flags.json)
+    return 0
+
+
+def _list(admin: AdminCalls, flags: Namespace) -> int:
+    found = admin.call("ListTokens", pb.ListTokensRequest()).tokens
+    tokens = sorted(found, key=lambda token: token.created_at)
+    documents = [document(token) for token in tokens]
+    print_list(documents, _HEADER, [_row(token) for token in tokens], as_json=flags.json, empty="no tokens")
+    return 0
+
+
+def _revoke_flags(parser: ArgumentParser) -> None:
+    parser.add_argument("token_ids", nargs="+", metavar="TOKEN", help="ids, as `kakeya tokens list` shows them")
+
+
+def _revoke(admin: AdminCalls, flags: Namespace) -> int:
+    def revoke(token_id: str) -> str:
+        token = admin.call("RevokeToken", pb.RevokeTokenRequest(token_id=token_id)).token
+        return f"revoked {printable(token.token_id)}"
+
+    return admin_command.each("tokens", admin, flags.token_ids, revoke)
+
+
+def _row(token: pb.Token) -> tuple[Cell, ...]:
+    created = moment.ago(token.created_at, time.time())
+    scope = (token.pool or _ANY, token.worker_id or _ANY, token.model or _ANY)
+    return token.token_id, *scope, created, _expires(token), token.label
+
+
+def _expires(token: pb.Token) -> str:
+    return moment.until(token.expires_at, time.time())

@@ -1,0 +1,1 @@
+"""What a command is told by flags and variables, and what those stand for."""
