@@ -14,7 +14,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PHONY: help install kernel demo up test check lint types contracts proto proto-check vectors docs test-parts test-compose \
-        test-heavy test-conformance bench-latency bench-int8 bench-memory fuzz overload chaos bench-slow-clients \
+        test-heavy test-conformance walk bench-latency bench-int8 bench-memory fuzz overload chaos bench-slow-clients \
         bench-admission bench-fairness bench-interference bench-fork bench-recovery bench-pauses bench-snapshots bench-quality bench-session bench-qwen3 bench-load bench-compare bench-engine bench-mlx evidence fuzz-http leavers-http overload-http bench-http nano nano-held-out
 
 help: ## list the targets
@@ -121,6 +121,9 @@ test-conformance: install ## the whole suite of the verifier seam on torch, kern
 	$(BIN)/python -m kakeya_worker.conformance torch
 	KAKEYA_WORKER_KERNEL=off $(BIN)/python -m kakeya_worker.conformance torch -k int8
 	$(BIN)/python -m kakeya_worker.conformance mlx
+
+walk: install ## which files an append and a generate enter on their way, in order, and what each does there (JSON=FILE)
+	@$(BIN)/python -m tests.walk $(if $(JSON),--json '$(JSON)')
 
 bench-latency: install ## GetSessionInfo and health during a long prefill, beside the same on an idle worker
 	$(BIN)/python -m tests.benchmarks.info_latency
