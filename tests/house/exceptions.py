@@ -1,0 +1,58 @@
+"""What the house allows itself beyond its rules, by the path from its package on.
+
+EXCEPTIONS stay, each with its reason, and are few. What is NOT_YET as it should be is listed as it is now: nothing may
+be added, nothing may grow, and what is mended is taken off.
+"""
+
+MAX_EXCEPTIONS = 4
+
+EXCEPTIONS = {
+    "kakeya/bench": "the benches are to become a distribution of their own, and are put into order there",
+    "kakeya_worker/quality": "likewise",
+}
+"""By folder, with all that is in it, or by file, or as FILE::FUNCTION."""
+
+LARGE_NOT_YET = {
+    # Modules of a folder.
+    "kakeya_router/store/lua": 41,
+    # Lines of a file.
+    "kakeya/results.py": 358,
+    "kakeya_router/operations/operations.py": 385,
+    "kakeya_router/settings.py": 302,
+    "kakeya_router/snapshots/snapshotting.py": 308,
+    "kakeya_router/store/lua/prelude.lua": 611,
+    "kakeya_router/store/records.py": 315,
+    "kakeya_router/store/sessions/session_store.py": 505,
+    "kakeya_router/workers/worker_client.py": 340,
+    "kakeya_worker/engine/engine.py": 444,
+    "kakeya_worker/snapshots/snapshot_file.py": 314,
+    # Lines of a function.
+    "kakeya_router/wiring.py::Parts.__init__": 144,
+    "kakeya_worker/program.py::load_engine": 52,
+}
+
+ASSIGNED_NOT_YET: dict[str, int] = {
+    "kakeya_router/operations/generate_stream.py": 2,
+    "kakeya_router/operations/lanes.py": 13,
+    "kakeya_router/operations/operations.py": 15,
+    "kakeya_router/sessions/rewinding.py": 3,
+}
+"""Assignments to fields of the router's `Operation` in files that are not its own."""
+
+PROTOBUF_NOT_YET: dict[str, int] = {
+    "kakeya_router/access/access_guard.py": 3,
+    "kakeya_router/lanes/lane_states.py": 1,
+    "kakeya_router/lanes/resuming.py": 2,
+    "kakeya_router/lanes/wanted.py": 2,
+    "kakeya_router/operations/generate_stream.py": 2,
+    "kakeya_router/operations/lanes.py": 1,
+    "kakeya_router/operations/operations.py": 1,
+    "kakeya_router/program.py": 3,
+    "kakeya_router/sessions/opening.py": 1,
+    "kakeya_router/sessions/past_lanes.py": 1,
+    "kakeya_router/sessions/rewinding.py": 1,
+    "kakeya_router/sessions/sessions.py": 1,
+    "kakeya_router/sessions/sources.py": 1,
+    "kakeya_router/snapshots/past.py": 1,
+}
+"""Imports of protobuf in the router where nobody is to see it."""
