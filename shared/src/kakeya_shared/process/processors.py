@@ -16,6 +16,11 @@ def usable(cgroups: Path = _CGROUPS, own_cgroup: Path = _OWN_CGROUP) -> int:
     return max(1, min([allowed, *map(math.ceil, _quotas(cgroups, own_cgroup))]))
 
 
+def share(num_processes: int) -> int:
+    """Of each of so many processes that compute on this host at once; at least 1."""
+    return max(1, usable() // num_processes)
+
+
 def _quotas(cgroups: Path, own_cgroup: Path) -> Iterator[float]:
     """In processors: of the process's own control groups and of those around them.
 

@@ -82,7 +82,7 @@ def group_of_one_processor() -> Iterator[Path]:
 
 
 def test_a_real_quota(group_of_one_processor: Path) -> None:
-    ask = "from kakeya_shared import processors; print(processors.usable())"
+    ask = "from kakeya_shared.process import processors; print(processors.usable())"
     enter = 'echo $$ > "$1/cgroup.procs" && exec "$2" -c "$3"'
     command = ["sh", "-c", enter, "sh", str(group_of_one_processor), sys.executable, ask]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "1\n"
@@ -97,3 +97,9 @@ def test_where_there_is_no_affinity(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.delattr(os, "sched_getaffinity")
     monkeypatch.setattr(os, "cpu_count", lambda: None)
     assert processors.usable(tmp_path, tmp_path) == 1
+
+
+@pytest.mark.parametrize(("num_processes", "expected"), [(1, 4), (2, 2), (3, 1), (5, 1)])
+def test_processes_of_one_host_share(monkeypatch: pytest.MonkeyPatch, num_processes: int, expected: int) -> None:
+    monkeypatch.setattr(processors, "usable", lambda: 4)
+    assert processors.share(num_processes) == expected

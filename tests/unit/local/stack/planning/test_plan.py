@@ -67,7 +67,7 @@ def test_only_what_was_asked_for_is_passed_on(model: str, tmp_path: Path) -> Non
     }
     assert flags(workers[1].command) == {
         "--model": model,
-        "--threads": str(max(1, processors.usable() // 2)),
+        "--threads": str(processors.share(2)),
         "--join": str(made.router),
         "--bind": "127.0.0.1:0",
         "--worker-id": "worker-2",
@@ -90,7 +90,7 @@ def test_each_worker_has_its_backend(
     assert made.worker_names == ["worker-1", "worker-2"]
     given = [flags(program.command) for program in made.programs(tmp_path)[2:]]
     assert [each["--backend"] for each in given] == ["torch", "mlx"]
-    assert {each["--threads"] for each in given} == {str(max(1, processors.usable() // 2))}
+    assert {each["--threads"] for each in given} == {str(processors.share(2))}
     with pytest.raises(StackError, match=r"^--worker mxl: .* \(installed: mlx, torch\)$"):
         make_plan(settings(model=model, worker=["torch", "mxl"]))
 

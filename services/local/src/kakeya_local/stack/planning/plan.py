@@ -61,7 +61,7 @@ class Plan:
         num_workers = len(self.settings.backends)
         if self.settings.threads or num_workers == 1 or os.environ.get("KAKEYA_WORKER_THREADS"):
             return self.settings.threads
-        return max(1, processors.usable() // num_workers)
+        return processors.share(num_workers)
 
     def programs(self, data: Path) -> list[Program]:
         """The processes to run, with Redis' data and the snapshots of sessions in a directory."""
