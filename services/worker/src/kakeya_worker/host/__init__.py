@@ -1,1 +1,1 @@
-"""What any process takes from its host: threads, memory, files that are replaced as a whole."""
+"""What any process takes from its host: threads and memory."""

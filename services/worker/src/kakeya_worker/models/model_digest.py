@@ -6,9 +6,9 @@ from pathlib import Path
 
 import structlog
 
+from kakeya_shared.process.whole_file import replacing
 from kakeya_worker.engine.seams.fingerprint import fingerprint
 from kakeya_worker.engine.seams.verifier import ModelRefused
-from kakeya_worker.host.replacing import replacing
 from kakeya_worker.models.model_config import ModelConfig
 
 _log = structlog.get_logger()

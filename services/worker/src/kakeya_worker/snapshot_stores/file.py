@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from io import FileIO
 from pathlib import Path
 
-from kakeya_worker.host.replacing import replacing
+from kakeya_shared.process.whole_file import replacing
 from kakeya_worker.snapshots.snapshot_store import SnapshotStoreError, StoredFile
 
 _IDENTITY_FILE = "store-id"

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import structlog
 import torch
 
-from kakeya_worker.host.replacing import replacing
+from kakeya_shared.process.whole_file import replacing
 from kakeya_worker.torch_backend.exact.packed_file import FORMAT, DamagedFile, PackedFileWriter, drop_pages, read_packed
 from kakeya_worker.torch_backend.exact.packing import PackedMatrix, pack
 from kakeya_worker.torch_backend.exact.quantization import QuantizedMatrix
