@@ -21,7 +21,7 @@ from tests.service_logs import logs_as_they_were
 PROGRAM = """
 import asyncio, logging, structlog, sys
 from opentelemetry.sdk.trace import TracerProvider
-from kakeya_shared import service_process
+from kakeya_shared.process import service_process
 
 async def program(stop):
     with TracerProvider().get_tracer("t").start_as_current_span("s"):

@@ -16,7 +16,7 @@ from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from kakeya_shared import tracing
+from kakeya_shared.rpc import tracing
 
 exporter = InMemorySpanExporter()
 provider = TracerProvider()
