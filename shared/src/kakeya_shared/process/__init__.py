@@ -1,1 +1,1 @@
-"""A service as a process: its life and its logs, its processors and its disk."""
+"""A service as a process: its life and its logs, its processors, its disk and its files."""

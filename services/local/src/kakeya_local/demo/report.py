@@ -1,7 +1,6 @@
 """What the demo measured and was told, and whether it is right."""
 
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Self
 from kakeya.bench.kv_bytes import kv_live_bytes
 from kakeya_local.demo.http_report import HttpReport
 from kakeya_local.demo.turn import Turn
+from kakeya_shared.process.whole_file import replacing
 
 NUM_COMPARED_TURNS = 5
 _TURN_FIELDS = (
@@ -140,12 +140,8 @@ class DemoReport:
 
     def write_json(self, path: Path) -> None:
         """Writes the report, all of it or nothing. Raises OSError."""
-        scratch = path.with_name(f".{path.name}.{os.getpid()}")
-        try:
-            scratch.write_text(json.dumps(self._summary(), indent=1) + "\n", encoding="utf-8")
-            scratch.replace(path)
-        finally:
-            scratch.unlink(missing_ok=True)
+        with replacing(path) as temporary:
+            temporary.write_text(json.dumps(self._summary(), indent=1) + "\n", encoding="utf-8")
 
     def _summary(self) -> dict[str, object]:
         return {
