@@ -17,13 +17,12 @@ LARGE_NOT_YET = {
     "kakeya_router/store/lua": 41,
     # Lines of a file.
     "kakeya/results.py": 358,
-    "kakeya_router/operations/operations.py": 385,
     "kakeya_router/settings.py": 302,
     "kakeya_router/snapshots/snapshotting.py": 308,
     "kakeya_router/store/lua/prelude.lua": 611,
-    "kakeya_router/store/records.py": 315,
+    "kakeya_router/store/records.py": 327,
     "kakeya_router/store/sessions/session_store.py": 505,
-    "kakeya_router/workers/worker_client.py": 340,
+    "kakeya_router/workers/worker_client.py": 380,
     "kakeya_worker/engine/engine.py": 444,
     "kakeya_worker/snapshots/snapshot_file.py": 314,
     # Lines of a function.
@@ -31,28 +30,11 @@ LARGE_NOT_YET = {
     "kakeya_worker/program.py::load_engine": 52,
 }
 
-ASSIGNED_NOT_YET: dict[str, int] = {
-    "kakeya_router/operations/generate_stream.py": 2,
-    "kakeya_router/operations/lanes.py": 13,
-    "kakeya_router/operations/operations.py": 15,
-    "kakeya_router/sessions/rewinding.py": 3,
-}
+ASSIGNED_NOT_YET: dict[str, int] = {}
 """Assignments to fields of the router's `Operation` in files that are not its own."""
 
 PROTOBUF_NOT_YET: dict[str, int] = {
     "kakeya_router/access/access_guard.py": 3,
-    "kakeya_router/lanes/lane_states.py": 1,
-    "kakeya_router/lanes/resuming.py": 2,
-    "kakeya_router/lanes/wanted.py": 2,
-    "kakeya_router/operations/generate_stream.py": 2,
-    "kakeya_router/operations/lanes.py": 1,
-    "kakeya_router/operations/operations.py": 1,
     "kakeya_router/program.py": 3,
-    "kakeya_router/sessions/opening.py": 1,
-    "kakeya_router/sessions/past_lanes.py": 1,
-    "kakeya_router/sessions/rewinding.py": 1,
-    "kakeya_router/sessions/sessions.py": 1,
-    "kakeya_router/sessions/sources.py": 1,
-    "kakeya_router/snapshots/past.py": 1,
 }
 """Imports of protobuf in the router where nobody is to see it."""

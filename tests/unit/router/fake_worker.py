@@ -4,12 +4,16 @@ import asyncio
 import itertools
 import json
 from collections import defaultdict
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
 import grpc
 
+from kakeya_router.contract.requests import GenerateRequest, Sampling
+from kakeya_router.store.records import SessionRecord, State
+from kakeya_router.workers.answers import Done, Token
+from kakeya_router.workers.worker_client import RunningCall, WorkerClient
 from kakeya_shared.contract.history_digest import EMPTY_HISTORY, extended_digest
 from kakeya_shared.errors.tree import (
     BoundaryNotReachable,
@@ -537,3 +541,36 @@ def _detail(request: pb.GenerateRequest, token_id: int) -> pb.TokenDetail | None
         return None
     top = [pb.TokenLogprob(token_id=id_, logprob=-1.0 - id_) for id_ in range(request.logprobs)]
     return pb.TokenDetail(logprob=-0.5, top_logprobs=top)
+
+
+def generate(
+    client: WorkerClient,
+    session_id: str,
+    max_tokens: int,
+    *,
+    history_length: int = 0,
+    produced: Sequence[int] = (),
+    timeout: float | None = None,
+    journaled_length: int = 0,
+) -> AsyncGenerator[Token | Done, None]:
+    """What a worker answers to a Generate under the first lease of a session."""
+    record = SessionRecord(
+        session_id=session_id,
+        pool="tiny",
+        state=State.OPEN,
+        model="tiny",
+        worker_id="w",
+        incarnation="i",
+        address="",
+        epoch=1,
+        sink=SINK,
+        window=WINDOW,
+        vocab_size=VOCAB_SIZE,
+        reserved_bytes=LANE_BYTES,
+        ttl_ms=1000,
+        history_length=history_length,
+    )
+    request = GenerateRequest(session_id, max_tokens, Sampling(seed=1), (), None, None, "", ())
+    return client.generate(
+        record, request, timeout, RunningCall(), lambda: journaled_length, max_tokens=max_tokens, produced=produced
+    )

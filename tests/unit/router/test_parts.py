@@ -14,14 +14,13 @@ from kakeya_router.settings import RouterSettings
 from kakeya_router.store import persistence
 from kakeya_router.store.keys import PoolKeys, new_session_id, pool_of
 from kakeya_router.store.records import Overflow, SessionRecord, State
-from kakeya_router.store.sessions import token_ranges
+from kakeya_router.store.sessions import lane_state
 from kakeya_router.tasks import DetachedTasks
 from kakeya_router.workers import placement
 from kakeya_router.workers.worker_client import RunningCall
 from kakeya_shared import plugins
 from kakeya_shared.errors.tree import Draining, NoCapacity, StoreUnavailable
 from kakeya_shared.process.service_process import StartError
-from kakeya_stubs.worker.v1.verifier_pb2 import TokenRange
 from tests.unit.router.store.test_scripts import SESSION, WORKER
 
 WORKERS = [
@@ -64,8 +63,8 @@ def test_all_keys_of_a_pool_share_one_hash_tag() -> None:
 
 @pytest.mark.parametrize("text", ["", "0-7", "0-4,100-164"])
 def test_ranges_are_read_as_they_were_written(text: str) -> None:
-    parts = token_ranges.parse(text)
-    assert token_ranges.text(TokenRange(start=part.start, end=part.stop) for part in parts) == text
+    parts = lane_state.ranges(text)
+    assert lane_state.text(parts) == text
     assert [(part.start, part.stop) for part in parts] == [
         tuple(map(int, part.split("-"))) for part in text.split(",") if part
     ]

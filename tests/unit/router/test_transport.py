@@ -12,7 +12,8 @@ from kakeya_router.access.callers import Caller
 from kakeya_router.api.call_gate import CallGate
 from kakeya_router.program import Router
 from kakeya_router.settings import RouterSettings
-from kakeya_router.workers.worker_client import RunningCall, WorkerUnreachable
+from kakeya_router.workers.answers import Done
+from kakeya_router.workers.worker_client import WorkerUnreachable
 from kakeya_router.workers.worker_clients import WorkerClients
 from kakeya_shared.errors import error_details
 from kakeya_shared.errors.tree import InvalidField, OperationRunning, TooManyCalls
@@ -25,7 +26,7 @@ from kakeya_stubs.worker.v1 import registry_pb2
 from kakeya_stubs.worker.v1 import verifier_pb2 as worker_api
 from tests.certificates import Authority, Pair
 from tests.freezable_link import FreezableLink
-from tests.unit.router.fake_worker import FakeWorker, Lane
+from tests.unit.router.fake_worker import FakeWorker, Lane, generate
 from tests.unit.router.stack import Client, Stack, eventually
 
 SERVICES = [
@@ -161,11 +162,11 @@ def _asking(pair: Pair, authority: Authority) -> RpcServerSettings:
 async def _length(clients: WorkerClients, worker: FakeWorker) -> int:
     """The length of a history after one more token, generated on the connection of now."""
     lane = worker.lanes.setdefault("s", Lane(1, 4, 16, refuses=False))
-    request = worker_api.GenerateRequest(session_id="s", epoch=1, history_length=len(lane.token_ids), max_tokens=1)
-    responses = [
-        response async for response in clients.at(worker.address).generate(request, 10, RunningCall(), lambda: 0)
-    ]
-    return int(responses[-1].done.lane.history_length)
+    stream = generate(clients.at(worker.address), "s", 1, history_length=len(lane.token_ids), timeout=10)
+    responses = [response async for response in stream]
+    done = responses[-1]
+    assert isinstance(done, Done)
+    return done.lane.history_length
 
 
 async def test_a_worker_is_called_with_the_certificate_of_now(authority: Authority) -> None:
@@ -176,8 +177,7 @@ async def test_a_worker_is_called_with_the_certificate_of_now(authority: Authori
         clients = WorkerClients(tls)
         assert await _length(clients, worker) == 1
         before = clients.at(worker.address)
-        long = worker_api.GenerateRequest(session_id="t", epoch=1, max_tokens=100)
-        stream = before.generate(long, None, RunningCall(), lambda: 0)
+        stream = generate(before, "t", 100)
         await anext(stream)
         second = authority.pair("second")
         os.replace(second.cert, first.cert)
@@ -188,7 +188,7 @@ async def test_a_worker_is_called_with_the_certificate_of_now(authority: Authori
         assert len([response async for response in stream]) == 100
         await clients.retain([worker.address])
         with pytest.raises(grpc.aio.UsageError):  # closed
-            await anext(before.generate(long, None, RunningCall(), lambda: 0))
+            await anext(generate(before, "t", 100))
         assert await _length(clients, worker) == 3
         await clients.aclose()
 

@@ -20,8 +20,11 @@ from kakeya_router.lanes.idle_lanes import IdleLanes
 from kakeya_router.lanes.moving import Moving
 from kakeya_router.lanes.parking import Parking
 from kakeya_router.lanes.resuming import Resuming
-from kakeya_router.operations.lanes import Lanes
+from kakeya_router.operations.append import Appending
+from kakeya_router.operations.generate import Generating
 from kakeya_router.operations.operations import Operations
+from kakeya_router.operations.recovery import Recovery
+from kakeya_router.operations.settling import Settling
 from kakeya_router.sessions.admission import Admission
 from kakeya_router.sessions.draining import Draining
 from kakeya_router.sessions.opening import Opening
@@ -127,20 +130,21 @@ class Parts:
             idle_lanes=idle_lanes,
         )
         moving = Moving(session_store, self.worker_store, self.workers, order, snapshotting, self.tasks)
-        lanes = Lanes(session_store, self.workers, resuming, moving, self.tasks)
+        recovery = Recovery(session_store, self.workers, resuming, moving, self.tasks)
         retention = Retention(
             lost_ms=round(settings.lost_retention_seconds * 1000), parked_ms=settings.parked_ttl_seconds * 1000
         )
+        settling = Settling(session_store, self.workers, self.tasks, snapshotting, closing, retention=retention)
         operations = Operations(
             session_store,
-            self.workers,
             self.tasks,
-            lanes,
+            recovery,
+            settling,
             snapshotting,
-            closing,
             lease_seconds=settings.operation_lease_seconds,
-            retention=retention,
         )
+        limits = _request_limits(settings)
+        appending = Appending(operations, recovery, snapshotting, limits, self.tasks)
         sources = Sources(session_store, operations)
         sessions = Sessions(
             session_store,
@@ -180,12 +184,11 @@ class Parts:
             session_store,
             sessions,
             Models(self.worker_store, settings.default_model),
-            operations,
-            lanes,
-            Rewinding(session_store, self.workers, self.fleet, operations, lanes, snapshotting, self.tasks),
-            self.workers,
+            appending,
+            Generating(operations, recovery, appending, snapshotting, self.workers, limits),
+            Rewinding(session_store, self.workers, self.fleet, operations, recovery, snapshotting, self.tasks),
             self.gate,
-            _request_limits(settings),
+            limits,
             pages,
             park_requests,
         )

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from kakeya_router.operations import journal as journal_module
 from kakeya_router.operations.journal import Journal
-from kakeya_router.operations.lanes import is_broken
 from kakeya_router.operations.operation import Operation
+from kakeya_router.operations.recovery import is_broken
 from kakeya_router.store.records import SessionRecord, State
 from kakeya_router.store.sessions.packed_tokens import BYTES_PER_TOKEN, pack, unpack
 from kakeya_router.store.sessions.session_changes import Intent

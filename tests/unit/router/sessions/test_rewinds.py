@@ -7,6 +7,7 @@ import pytest
 
 from kakeya_router.operations.operation import Operation
 from kakeya_router.sessions.rewinding import Rewinding
+from kakeya_router.store.sessions.lane_state import LaneState
 from kakeya_shared.errors.tree import (
     BoundaryNotReachable,
     HistoryLengthMismatch,
@@ -131,7 +132,7 @@ async def test_where_the_last_answer_began_is_kept_while_the_turn_is_written(
     history = list(holder.lanes[session_id].token_ids)
     taken_back = Rewinding._taken_back
 
-    async def late(self: Rewinding, operation: Operation, length: int) -> worker_api.LaneState:
+    async def late(self: Rewinding, operation: Operation, length: int) -> LaneState:
         holder.writing.set()
         await eventually(lambda: has_snapshot(stack, session_id, len(history)))
         return await taken_back(self, operation, length)

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from kakeya_router.snapshots.past import Past
+from kakeya_router.store.sessions.lane_state import LaneState
 from kakeya_router.store.sessions.packed_tokens import pack
 from kakeya_router.store.sessions.session_store import SessionStore
 from kakeya_shared.contract.history_digest import EMPTY_HISTORY, extended_digest
@@ -315,8 +316,8 @@ async def test_a_session_that_is_gone_when_its_journal_is_read(
 def test_what_a_lane_and_a_journal_make() -> None:
     digest = extended_digest(EMPTY_HISTORY, range(1, 8))
     whole = Past(replace(RECORD, journal_length=7), 7, pack(range(1, 8)), digest)
-    lane = worker_api.LaneState(history_length=3, history_digest=extended_digest(EMPTY_HISTORY, [1, 2, 3]))
-    unknown, foreign = worker_api.LaneState(history_length=3), worker_api.LaneState(history_length=3, history_digest=1)
+    lane = LaneState(history_length=3, history_digest=extended_digest(EMPTY_HISTORY, [1, 2, 3]))
+    unknown, foreign = LaneState(history_length=3), LaneState(history_length=3, history_digest=1)
     assert [whole.continues(each) for each in (lane, unknown, foreign)] == [True, True, False]
     assert not whole.is_damaged
     for journaled in (pack([1, 2, 3, 4, 5, 6, 8]), pack(range(1, 7)), b""):
@@ -325,5 +326,5 @@ def test_what_a_lane_and_a_journal_make() -> None:
         assert not any(damaged.continues(each) for each in (lane, unknown, foreign))
     # Of an older router's session nothing is known, and of one that is not needed nothing has to be.
     assert replace(whole, journaled=pack([9] * 7), digest=None).continues(lane)
-    at_end = worker_api.LaneState(history_length=7, history_digest=digest)
+    at_end = LaneState(history_length=7, history_digest=digest)
     assert replace(whole, journaled=b"").continues(at_end)

@@ -10,20 +10,16 @@ import pytest
 import structlog
 
 from kakeya_router.workers.acknowledgements import Acknowledgements
-from kakeya_router.workers.worker_client import RunningCall, WorkerClient
+from kakeya_router.workers.answers import Done
+from kakeya_router.workers.worker_client import WorkerClient
 from kakeya_shared.errors.tree import StaleEpoch, StoreUnavailable
 from kakeya_stubs.v1 import runtime_pb2 as api
 from kakeya_stubs.v1.runtime_pb2_grpc import RuntimeServiceStub
 from kakeya_stubs.worker.v1 import verifier_pb2 as pb
-from tests.unit.router.fake_worker import CREDITS, FakeWorker, Lane
+from tests.unit.router.fake_worker import CREDITS, FakeWorker, Lane, generate
 from tests.unit.router.stack import Client, eventually
 
-GENERATE = pb.GenerateRequest(session_id="s", epoch=1, max_tokens=1000)
 NUM_JOURNALED = 7
-
-
-def journaled() -> int:
-    return NUM_JOURNALED
 
 
 class OldWorker(FakeWorker):
@@ -139,7 +135,7 @@ async def test_what_nobody_foresaw_is_logged_and_leaves_the_stream_alone() -> No
 
 async def test_a_worker_pauses_when_its_tokens_are_not_taken() -> None:
     async with worker_and_client(FakeWorker()) as (worker, client):
-        async with aclosing(client.generate(GENERATE, None, RunningCall(), journaled)) as responses:
+        async with aclosing(generate(client, "s", 1000, journaled_length=NUM_JOURNALED)) as responses:
             for _ in range(10):
                 await anext(responses)
 
@@ -159,9 +155,8 @@ async def test_a_worker_pauses_when_its_tokens_are_not_taken() -> None:
 
 
 async def test_tokens_of_the_stream_before_are_acknowledged_with_those_of_this_one() -> None:
-    request = pb.GenerateRequest(session_id="s", epoch=1, max_tokens=1000, previous_token_ids=[1] * 40)
     async with worker_and_client(FakeWorker()) as (worker, client):
-        responses = [response async for response in client.generate(request, None, RunningCall(), journaled)]
+        responses = [response async for response in generate(client, "s", 1000, produced=[1] * 40)]
         assert len(responses) == 960 + 1
         assert 40 < worker.acknowledging[0].num_tokens <= 40 + CREDITS
         assert 1000 - CREDITS <= worker.acknowledging[-1].num_tokens <= 1000
@@ -171,22 +166,26 @@ async def test_tokens_of_the_stream_before_are_acknowledged_with_those_of_this_o
 async def test_an_acknowledgement_that_fails_is_no_error_of_the_stream(failure: Exception) -> None:
     async with worker_and_client(FakeWorker()) as (worker, client):
         worker.failures["Acknowledge"] = [failure, failure]
-        responses = [response async for response in client.generate(GENERATE, None, RunningCall(), journaled)]
-        assert responses[-1].done.generated_token_count == 1000
+        responses = [response async for response in generate(client, "s", 1000, journaled_length=NUM_JOURNALED)]
+        done = responses[-1]
+        assert isinstance(done, Done)
+        assert done.generated_token_count == 1000
         assert worker.acknowledging[0].num_tokens <= worker.acknowledging[1].num_tokens
 
 
 async def test_a_worker_without_acknowledgements_is_not_asked_again() -> None:
     async with worker_and_client(OldWorker()) as (worker, client):
-        responses = [response async for response in client.generate(GENERATE, None, RunningCall(), journaled)]
-        assert responses[-1].done.generated_token_count == 1000
+        responses = [response async for response in generate(client, "s", 1000, journaled_length=NUM_JOURNALED)]
+        done = responses[-1]
+        assert isinstance(done, Done)
+        assert done.generated_token_count == 1000
         assert len(worker.acknowledging) == 1
 
 
 async def test_a_lane_that_is_gone_hears_no_more() -> None:
     async with worker_and_client(FakeWorker()) as (worker, client):
         worker.failures["Acknowledge"] = [StaleEpoch("another has it")]
-        async with aclosing(client.generate(GENERATE, None, RunningCall(), journaled)) as responses:
+        async with aclosing(generate(client, "s", 1000, journaled_length=NUM_JOURNALED)) as responses:
             for _ in range(CREDITS):
                 await anext(responses)
             worker.flowing.clear()

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kakeya_router.operations.operation import Operation
-from kakeya_router.operations.operations import Operations
+from kakeya_router.operations.settling import Settling
 from kakeya_router.store.connection import RedisConnection
 from kakeya_router.store.sessions.session_store import SessionStore
 from kakeya_router.workers.fleet import Fleet
@@ -96,13 +96,13 @@ async def test_a_rewind_that_is_settled_late_stops_nobody_else(
 ) -> None:
     session_id = await client.session()
     await client.append(session_id, range(6))
-    redis_answers, look_again = asyncio.Event(), Operations._look_again
+    redis_answers, look_again = asyncio.Event(), Settling._look_again
 
-    async def late(operations: Operations, operation: Operation) -> None:
+    async def late(settling: Settling, operation: Operation) -> None:
         await redis_answers.wait()
-        await look_again(operations, operation)
+        await look_again(settling, operation)
 
-    monkeypatch.setattr(Operations, "_look_again", late)
+    monkeypatch.setattr(Settling, "_look_again", late)
     lose("end_operation")
     with pytest.raises(StoreUnavailable):
         await client.rewind(session_id, 4)
@@ -114,6 +114,17 @@ async def test_a_rewind_that_is_settled_late_stops_nobody_else(
     worker.flowing.set()
     assert [first.token_id, *await token_ids(call)] == expected(4, 54)
     assert worker.calls["Generate"] == 1
+
+
+async def test_a_refusal_whose_session_cannot_be_freed_at_once(stack: Stack, client: Client, lose: Lose) -> None:
+    """The client is told of the store; the session is freed as soon as that answers again."""
+    await stack.worker(client)
+    session_id = await client.session()
+    lose("release_operation")
+    with pytest.raises(StoreUnavailable):
+        await client.generate(session_id, 3)  # of an empty history
+    await eventually(lambda: is_free(stack, session_id))
+    assert (await client.append(session_id, [1])).history_length == 1
 
 
 @pytest.mark.parametrize("script", ["rewind_session", "end_operation"])

@@ -7,7 +7,7 @@ from kakeya_router.contract import validation, worker_claims
 from kakeya_router.snapshots.snapshotting import Snapshotting
 from kakeya_router.store.fleet.worker_store import Lane, WorkerStore
 from kakeya_router.store.records import WorkerRecord
-from kakeya_router.store.sessions import token_ranges
+from kakeya_router.store.sessions import lane_state
 from kakeya_router.workers.worker_sweep import WorkerSweep
 from kakeya_shared.errors.tree import IncompatibleContract, UnknownIncarnation
 from kakeya_shared.rpc.rpc_boundary import Context
@@ -109,7 +109,7 @@ def _check_contract(version: int) -> None:
 
 
 def _lane(report: pb.LaneReport) -> Lane:
-    retained = token_ranges.text(report.retained)
+    retained = lane_state.text(range(part.start, part.end) for part in report.retained)
     return Lane(
         report.session_id, report.epoch, report.history_length, report.kv_live_bytes, retained, report.num_rewinds
     )

@@ -8,7 +8,6 @@ from enum import Enum, auto
 
 import structlog
 
-from kakeya_router.lanes.lane_states import with_lane
 from kakeya_router.snapshots.snapshotting import Snapshotting
 from kakeya_router.store.fleet.worker_store import WorkerStore
 from kakeya_router.store.records import SessionRecord, WorkerRecord
@@ -157,9 +156,9 @@ class Moving:
         async with aclosing(self._workers.at(record.address).read_lane(record, _TRANSFER_SECONDS)) as parts:
             lane = await self._workers.at(there.address).write_lane(there, parts, _TRANSFER_SECONDS)
         digest = record.digest_at(lane.history_length)
-        if digest is not None and lane.HasField("history_digest") and digest != lane.history_digest:
+        if None not in (digest, lane.history_digest) and digest != lane.history_digest:
             raise LaneGone("the lane holds another history than its session")
-        there = with_lane(there, lane)
+        there = there.with_lane(lane)
         new = await self._written(there, worker)
         reply = await self._store.move(record, there, claim, (new,) if new else (), worker.snapshot_store)
         if reply.record is None and new is not None:

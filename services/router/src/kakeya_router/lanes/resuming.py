@@ -9,6 +9,7 @@ import structlog
 
 from kakeya_router.access.callers import Caller
 from kakeya_router.contract import refusals
+from kakeya_router.contract.requests import CreateRequest
 from kakeya_router.lanes import candidates
 from kakeya_router.lanes.admission_queue import TICK_SECONDS, AdmissionQueue
 from kakeya_router.lanes.idle_lanes import IdleLanes
@@ -19,6 +20,7 @@ from kakeya_router.snapshots.past import Past
 from kakeya_router.store.fleet.worker_store import WorkerStore
 from kakeya_router.store.records import SessionRecord, WorkerRecord
 from kakeya_router.store.sessions import stored_snapshots
+from kakeya_router.store.sessions.lane_state import LaneState
 from kakeya_router.store.sessions.limits import UNLIMITED
 from kakeya_router.store.sessions.session_changes import UNQUEUED
 from kakeya_router.store.sessions.session_replies import Reply, Taken
@@ -37,8 +39,6 @@ from kakeya_shared.errors.tree import (
     StoreUnavailable,
     WorkerLost,
 )
-from kakeya_stubs.v1.runtime_pb2 import CreateSessionRequest
-from kakeya_stubs.worker.v1.verifier_pb2 import LaneState
 
 _log = structlog.get_logger()
 
@@ -269,7 +269,7 @@ def _chains(record: SessionRecord, worker: WorkerRecord) -> Sequence[Snapshots]:
 def _wanted(record: SessionRecord) -> Wanted:
     """What it waits for: as a session that begins with all of its history would."""
     return Wanted(
-        request=CreateSessionRequest(),
+        request=CreateRequest(),
         caller=Caller(record.tenant, record.key_id),
         model=record.model,
         pools=(record.pool,),

@@ -62,7 +62,8 @@ class Waiter:
     @property
     def source_id(self) -> str:
         """The session that it branches off from; empty: none."""
-        return self.wanted.request.fork_from.session_id
+        fork_from = self.wanted.request.fork_from
+        return "" if fork_from is None else fork_from.session_id
 
     @property
     def is_awake(self) -> bool:

@@ -1,27 +1,14 @@
 """What a CreateSession asks for, and for whom."""
 
-import hashlib
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from kakeya_router.access.callers import Caller
+from kakeya_router.contract.requests import CreateRequest
 from kakeya_router.snapshots import past
 from kakeya_router.store.keys import new_session_id
 from kakeya_router.store.records import UNSET, Overflow, SessionRecord, State, WorkerRecord
 from kakeya_router.store.sessions.limits import Limits
-from kakeya_stubs.v1 import runtime_pb2
-from kakeya_stubs.v1.runtime_pb2 import CreateSessionRequest
-
-OVERFLOW = {
-    runtime_pb2.OVERFLOW_POLICY_UNSPECIFIED: Overflow.EVICT,
-    runtime_pb2.OVERFLOW_POLICY_EVICT: Overflow.EVICT,
-    runtime_pb2.OVERFLOW_POLICY_REFUSE: Overflow.REFUSE,
-}
-
-
-def digest(request: CreateSessionRequest) -> str:
-    """Equal for equal requests."""
-    return hashlib.sha256(request.SerializeToString(deterministic=True)).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -38,7 +25,7 @@ class Wanted:
             lane.
     """
 
-    request: CreateSessionRequest
+    request: CreateRequest
     caller: Caller
     model: str
     pools: Collection[str]
@@ -116,10 +103,10 @@ class Wanted:
             incarnation=worker.incarnation,
             address=worker.address,
             epoch=1,
-            sink=request.sink if request.HasField("sink") else UNSET,
-            window=request.window if request.HasField("window") else UNSET,
-            pin=request.pin if request.HasField("pin") else UNSET,
-            on_overflow=OVERFLOW[request.on_overflow],
+            sink=_or_unset(request.sink),
+            window=_or_unset(request.window),
+            pin=_or_unset(request.pin),
+            on_overflow=request.on_overflow or Overflow.EVICT,
             exact=worker.exact,
             fingerprint=worker.fingerprint,
             model_digest=worker.model_digest,
@@ -130,8 +117,12 @@ class Wanted:
             key_id=self.caller.key_id,
             reserved_bytes=worker.lane_bytes,
             ttl_ms=self.ttl_seconds * 1000,
-            label=request.client_label,
+            label=request.label,
             eos=",".join(map(str, request.eos_token_ids)),
             request_id=request.request_id,
-            request_digest=digest(request),
+            request_digest=request.digest,
         )
+
+
+def _or_unset(number: int | None) -> int:
+    return UNSET if number is None else number

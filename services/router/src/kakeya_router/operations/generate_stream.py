@@ -3,14 +3,14 @@
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 
-from kakeya_router.contract import generation
-from kakeya_router.operations.lanes import Lanes, is_broken
+from kakeya_router.contract.requests import GenerateRequest
 from kakeya_router.operations.operation import Operation
+from kakeya_router.operations.recovery import Recovery, is_broken
+from kakeya_router.workers.answers import Done, Token
 from kakeya_router.workers.worker_client import WorkerFault
 from kakeya_router.workers.worker_clients import WorkerClients
-from kakeya_stubs.v1 import runtime_pb2 as api
-from kakeya_stubs.worker.v1 import verifier_pb2 as worker_api
 
 
 class GenerateStream:
@@ -28,19 +28,17 @@ class GenerateStream:
     def __init__(
         self,
         workers: WorkerClients,
-        lanes: Lanes,
+        recovery: Recovery,
         operation: Operation,
-        request: api.GenerateRequest,
-        sampling: worker_api.Sampling,
+        request: GenerateRequest,
         max_tokens: int,
         seconds_left: Callable[[], float | None],
         produced: Sequence[int],
     ) -> None:
         self._workers = workers
-        self._lanes = lanes
+        self._recovery = recovery
         self._operation = operation
         self._request = request
-        self._sampling = sampling
         self._max_tokens = max_tokens
         self._seconds_left = seconds_left
         self._produced = list(produced)
@@ -48,47 +46,53 @@ class GenerateStream:
         self._num_dropped = record.num_dropped_at_start if produced else record.num_dropped_tokens
         self._started = time.monotonic()
         self._has_moved = bool(produced)
-        self.done: worker_api.GenerateDone
+        self.done: Done
 
-    async def tokens(self) -> AsyncGenerator[api.GenerateResponse, None]:
-        """Tokens until the worker is done; raises as `Lanes.regain`, and what the worker raises."""
+    async def tokens(self) -> AsyncGenerator[Token, None]:
+        """Tokens until the worker is done; raises as `Recovery.regain`, and what the worker raises."""
         while True:
             try:
-                async with aclosing(self._from_worker()) as responses:
-                    async for response in responses:
-                        yield response
+                async with aclosing(self._from_worker()) as tokens:
+                    async for token in tokens:
+                        yield token
                 return
             except BaseException as error:
                 if not is_broken(self._operation, error):
                     raise
                 self._has_moved = True
-                missed = await self._lanes.regain(self._operation, error)
+                missed = await self._recovery.regain(self._operation, error)
             self._produced += missed
             for token_id in missed:
-                yield api.GenerateResponse(token_id=token_id)
+                yield Token(token_id)
 
-    async def _from_worker(self) -> AsyncGenerator[api.GenerateResponse, None]:
+    async def _from_worker(self) -> AsyncGenerator[Token, None]:
         operation, journal = self._operation, self._operation.journal
-        operation.at_worker = operation.is_answering = True
-        request = generation.worker_request(
-            operation.record, self._request, self._sampling, self._max_tokens, self._produced
+        operation.answers()
+        stream = self._workers.at(operation.record.address).generate(
+            operation.record,
+            self._request,
+            self._seconds_left(),
+            operation.call,
+            lambda: journal.length,
+            max_tokens=self._max_tokens,
+            produced=self._produced,
         )
-        worker = self._workers.at(operation.record.address)
-        stream = worker.generate(request, self._seconds_left(), operation.call, lambda: journal.length)
-        async with aclosing(stream) as responses, journal.writing():
-            async for response in responses:
-                if response.HasField("done"):
-                    self.done = self._whole(response.done)
+        async with aclosing(stream) as answers, journal.writing():
+            async for answer in answers:
+                if isinstance(answer, Done):
+                    self.done = self._whole(answer)
                     return
-                self._produced.append(response.token_id)
-                journal.add(response.token_id)
-                yield generation.token(response)
+                self._produced.append(answer.token_id)
+                journal.add(answer.token_id)
+                yield answer
         raise WorkerFault("the worker's stream ended without `done`")
 
-    def _whole(self, done: worker_api.GenerateDone) -> worker_api.GenerateDone:
+    def _whole(self, done: Done) -> Done:
         """With what other workers had a part in."""
-        if self._has_moved:
-            num_kept = sum(part.end - part.start for part in done.lane.retained)
-            done.total_duration_seconds = time.monotonic() - self._started
-            done.evicted_token_count = done.lane.history_length - num_kept - self._num_dropped
-        return done
+        if not self._has_moved:
+            return done
+        return replace(
+            done,
+            total_duration_seconds=time.monotonic() - self._started,
+            evicted_token_count=done.lane.num_dropped_tokens - self._num_dropped,
+        )

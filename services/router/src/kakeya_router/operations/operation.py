@@ -1,14 +1,20 @@
-"""One running Append or Generate, as its router sees it."""
+"""One running operation, as its router sees it; its transitions are methods here, and nobody else assigns to it."""
 
 import asyncio
 import secrets
-from typing import Any
+from collections.abc import Coroutine
+from dataclasses import replace
+from typing import Any, TypeVar
 
 from kakeya_router.operations.journal import Journal
 from kakeya_router.store.records import SessionRecord
+from kakeya_router.store.sessions.lane_state import LaneState
 from kakeya_router.store.sessions.session_changes import Intent
+from kakeya_router.tasks import DetachedTasks, unheard
 from kakeya_router.workers.worker_client import RunningCall
 from kakeya_shared.errors.tree import KakeyaError
+
+T = TypeVar("T")
 
 
 class Operation:
@@ -26,11 +32,8 @@ class Operation:
         homeless: the session has no lane.
         at_worker: set before the worker is called; from then on its lane may differ from the record.
         journal: set once it has begun.
-        work: what goes on at the worker, whether or not the client waits for it.
         append_start: history length at which its append begins; None: it has none.
         over: the session is not its any more.
-        ending: writes through what the worker committed.
-        closing: of the session, which lived for this answer.
     """
 
     def __init__(self, record: SessionRecord, intent: Intent, tokens_per_minute: int) -> None:
@@ -46,7 +49,109 @@ class Operation:
         self.at_worker = False
         self.append_start: int | None = None
         self.over = False
-        self.ending: asyncio.Task[KakeyaError | None] | None = None
-        self.closing: asyncio.Task[int | None] | None = None
         self.journal: Journal
-        self.work: asyncio.Task[Any] | None = None
+        self._work: asyncio.Task[Any] | None = None
+        self._ending: asyncio.Task[KakeyaError | None] | None = None
+        self._closing: asyncio.Task[int | None] | None = None
+
+    # It begins, or takes over what another router has left.
+
+    def answered(self, record: SessionRecord, journal: Journal, *, homeless: bool) -> None:
+        """The store has answered to its begin, with the session as it is."""
+        self.record, self.journal, self.homeless = record, journal, homeless
+
+    def takes_over(self) -> None:
+        """It ends the operation of a router that vanished; nobody comes for the rest of an answer, unless this does."""
+        self.at_worker, self.is_answering = True, not self.goes_on
+
+    def took_over(self) -> None:
+        """That one is over, and this one begins anew."""
+        self.at_worker = self.is_answering = self.over = False
+
+    # Its lane.
+
+    def calls_worker(self) -> None:
+        self.at_worker = True
+
+    def answers(self) -> None:
+        self.at_worker = self.is_answering = True
+
+    def can_be_gone_on_with(self) -> None:
+        """Its client may come again for the rest of the answer."""
+        self.is_answering = False
+
+    def committed(self, lane: LaneState) -> None:
+        """What its worker says that the lane holds."""
+        self.record = self.record.with_lane(lane)
+
+    def lies_at(self, record: SessionRecord) -> None:
+        """The session has another lane, or none, as the store says."""
+        self.record = self.journal.record = record
+
+    def has_lane(self, record: SessionRecord) -> None:
+        """The session has a lane now that it did not have."""
+        self.lies_at(record)
+        self.homeless = False
+
+    def rewound(self, record: SessionRecord) -> None:
+        """The store has taken the history back."""
+        self.lies_at(record)
+        self.journal.length = record.journal_length
+
+    def looked_at(self, record: SessionRecord) -> None:
+        """The session as it is now. Another operation may have begun since, which the worker must not take it for."""
+        self.record = replace(record, operation_number=self.record.operation_number)
+        self.journal.length = min(self.journal.length, record.journal_length)
+
+    # Its append.
+
+    def appends(self, num_tokens: int) -> None:
+        """That many are in the journal now, and come to the lane."""
+        self.append_start = self.journal.length - num_tokens
+
+    def retracted(self, length: int) -> None:
+        """The history ends here again: what came after does not fit."""
+        self.journal.length = length
+        self.record = replace(self.record, operation_start=min(self.record.operation_start, length))
+
+    # What is completed although its caller is gone, and its end.
+
+    async def complete(self, tasks: DetachedTasks, work: Coroutine[Any, Any, T]) -> T:
+        """Completes what works on the session's lane although the caller is cancelled; a part of it needs no task."""
+        if self._work is not None and asyncio.current_task() is self._work:
+            return await work
+        task = tasks.start(work)
+        self._work = task
+        return await asyncio.shield(task)
+
+    async def end(self, tasks: DetachedTasks, ending: Coroutine[Any, Any, KakeyaError | None]) -> KakeyaError | None:
+        """Writes through what the worker committed, although the caller is cancelled."""
+        self._ending = tasks.start(ending)
+        return await asyncio.shield(self._ending)
+
+    async def ended(self) -> bool:
+        """Waits for its end, if that has begun, and for its work otherwise; whether it is over."""
+        await _done(self._ending)
+        if not self.over:
+            await _done(self._work)
+        return self.over
+
+    def close(self, tasks: DetachedTasks, closing: Coroutine[Any, Any, int | None]) -> None:
+        """Closes the session, which lived for this answer."""
+        self._closing = tasks.start(closing)
+        unheard(self._closing)
+
+    async def closed(self, timeout_seconds: float) -> None:
+        """Waits a moment for a session that has ended with its answer to be closed, so that its lane is free."""
+        if self._closing is not None:
+            await asyncio.wait([self._closing], timeout=timeout_seconds)
+
+    def is_over(self) -> None:
+        """The session is not its any more."""
+        self.over = True
+
+
+async def _done(task: asyncio.Task[Any] | None) -> None:
+    if task is not None:
+        unheard(task)
+        await asyncio.wait([task])

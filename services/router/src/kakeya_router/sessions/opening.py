@@ -16,10 +16,10 @@ from kakeya_router.sessions.sources import Sources
 from kakeya_router.snapshots.past import Past
 from kakeya_router.store.persistence import persist
 from kakeya_router.store.records import SessionRecord, State, WorkerRecord
-from kakeya_router.store.sessions import token_ranges
 from kakeya_router.store.sessions.session_changes import Cause
 from kakeya_router.store.sessions.session_store import SessionStore
 from kakeya_router.tasks import DetachedTasks, unheard
+from kakeya_router.workers.answers import Opened
 from kakeya_router.workers.worker_client import LaneGone, RunningCall, WorkerError
 from kakeya_router.workers.worker_clients import WorkerClients
 from kakeya_shared.errors.tree import (
@@ -34,7 +34,6 @@ from kakeya_shared.errors.tree import (
     StoreUnavailable,
     Unavailable,
 )
-from kakeya_stubs.worker.v1.verifier_pb2 import OpenSessionResponse
 
 _log = structlog.get_logger()
 
@@ -139,14 +138,14 @@ class Opening:
             answer.window,
             history_length=lane.history_length,
             kv_live_bytes=lane.kv_live_bytes,
-            retained=token_ranges.text(lane.retained),
+            retained=lane.retained,
             source=source if begin is None else None,
         )
         if opened.record is None:
             raise await self._unreachable(source)
         return opened.record
 
-    async def _open_lane(self, record: SessionRecord, source: SessionRecord | None) -> OpenSessionResponse:
+    async def _open_lane(self, record: SessionRecord, source: SessionRecord | None) -> Opened:
         try:
             answer = await self._workers.at(record.address).open_session(record, source, LANE_SECONDS)
         except (WorkerError, DeadlineExceeded, Unavailable, Internal, HistoryLengthMismatch) as error:
@@ -159,7 +158,7 @@ class Opening:
             raise candidates.cannot_fork()
         return answer
 
-    async def _open_past_lane(self, attempt: Attempt, begin: Past) -> OpenSessionResponse:
+    async def _open_past_lane(self, attempt: Attempt, begin: Past) -> Opened:
         record, renewal = attempt.record, self._tasks.start(self._renew(attempt))
         try:
             return await self._past_lanes.open(record, begin, attempt.snapshot_store, attempt.running)

@@ -10,13 +10,14 @@ from kakeya_router.lanes.resuming import RESTORE_SECONDS
 from kakeya_router.snapshots import past
 from kakeya_router.snapshots.past import Past
 from kakeya_router.store.records import SessionRecord
+from kakeya_router.store.sessions.lane_state import LaneState
 from kakeya_router.store.sessions.packed_tokens import BYTES_PER_TOKEN
 from kakeya_router.store.sessions.session_store import SessionStore
+from kakeya_router.workers.answers import Opened
 from kakeya_router.workers.worker_client import RunningCall
 from kakeya_router.workers.worker_clients import WorkerClients
 from kakeya_shared.errors.tree import HistoryFull, SnapshotRefused, SnapshotStoreUnavailable
 from kakeya_shared.settings.service import LONGEST_APPEND_TOKENS
-from kakeya_stubs.worker.v1.verifier_pb2 import LaneState, OpenSessionResponse
 
 _log = structlog.get_logger()
 
@@ -46,9 +47,7 @@ class PastLanes:
             raise refusals.lost()
         return Past(record, length, journaled, digest)
 
-    async def open(
-        self, record: SessionRecord, begin: Past, snapshot_store: str, running: RunningCall
-    ) -> OpenSessionResponse:
+    async def open(self, record: SessionRecord, begin: Past, snapshot_store: str, running: RunningCall) -> Opened:
         """Opens the lane of a session with the newest chain of snapshots that is whole, and prefills what is journaled
         after it.
 
@@ -65,9 +64,9 @@ class PastLanes:
         if answer is None:
             raise past.not_reachable(begin.record, begin.length)
         lane = await self._prefilled(record, begin, answer.lane, running)
-        return OpenSessionResponse(lane=lane, sink=answer.sink, window=answer.window)
+        return replace(answer, lane=lane)
 
-    async def _restored(self, record: SessionRecord, begin: Past, snapshot_store: str) -> OpenSessionResponse | None:
+    async def _restored(self, record: SessionRecord, begin: Past, snapshot_store: str) -> Opened | None:
         """A lane with the newest chain that is whole; None: there is none."""
         client = self._workers.at(record.address)
         is_damaged = False

@@ -2,14 +2,14 @@
 
 from kakeya_router.contract import validation
 from kakeya_router.lanes import candidates
-from kakeya_router.lanes.lane_states import lane_state, with_lane
-from kakeya_router.operations.lanes import Lanes
 from kakeya_router.operations.operation import Operation
 from kakeya_router.operations.operations import Operations
+from kakeya_router.operations.recovery import Recovery
 from kakeya_router.snapshots import past
 from kakeya_router.snapshots.snapshotting import Snapshotting
 from kakeya_router.store.records import SessionRecord
 from kakeya_router.store.sessions import stored_snapshots
+from kakeya_router.store.sessions.lane_state import LaneState
 from kakeya_router.store.sessions.session_changes import Intent
 from kakeya_router.store.sessions.session_replies import Taken
 from kakeya_router.store.sessions.session_store import SessionStore
@@ -25,7 +25,6 @@ from kakeya_shared.errors.tree import (
     Internal,
     Unavailable,
 )
-from kakeya_stubs.worker.v1.verifier_pb2 import LaneState
 
 _INTENT = Intent("rewind", {}, is_charged=False)
 # One token is forwarded, after the step that runs.
@@ -43,7 +42,7 @@ class Rewinding:
         workers: WorkerClients,
         fleet: Fleet,
         operations: Operations,
-        lanes: Lanes,
+        recovery: Recovery,
         snapshotting: Snapshotting,
         tasks: DetachedTasks,
     ) -> None:
@@ -51,7 +50,7 @@ class Rewinding:
         self._workers = workers
         self._fleet = fleet
         self._operations = operations
-        self._lanes = lanes
+        self._recovery = recovery
         self._snapshotting = snapshotting
         self._tasks = tasks
 
@@ -77,7 +76,7 @@ class Rewinding:
                 validation.check_history_length(expected_length, record.history_length)
             if length > record.history_length:
                 raise past.not_reachable(record, length)
-            lane = await self._lanes.detached(operation, self._taken_back(operation, length))
+            lane = await operation.complete(self._tasks, self._taken_back(operation, length))
             await self._operations.finish(operation, lane)
         return operation.record
 
@@ -85,11 +84,11 @@ class Rewinding:
         if self._fleet.worker(operation.record.incarnation) is None:
             await self._fleet.look()  # it has joined just now, or is gone
         if operation.record.num_dropped_tokens == 0 and await self._in_its_lane(operation, length):
-            return lane_state(operation.record)
-        operation.at_worker = True
+            return operation.record.lane
+        operation.calls_worker()
         parked = await self._committed(operation, length, None)
-        await self._lanes.leave(operation, parked)
-        return lane_state(operation.record)
+        await self._recovery.leave(operation, parked)
+        return operation.record.lane
 
     async def _in_its_lane(self, operation: Operation, length: int) -> bool:
         """Whether the lane could go back. It goes first: should nothing more come of it, the session is had again as it
@@ -98,7 +97,7 @@ class Rewinding:
         record = operation.record
         if self._fleet.worker(record.incarnation) is None:
             raise candidates.unreachable()
-        operation.at_worker = True
+        operation.calls_worker()
         try:
             lane = await self._workers.at(record.address).rewind(record, length, _REWIND_SECONDS)
         except (
@@ -109,7 +108,8 @@ class Rewinding:
             return False
         except (WorkerError, DeadlineExceeded, Unavailable, Internal) as error:
             raise candidates.unreachable() from error
-        operation.record = with_lane(await self._committed(operation, length, lane), lane)
+        operation.rewound(await self._committed(operation, length, lane))
+        operation.committed(lane)
         return True
 
     async def _committed(self, operation: Operation, length: int, lane: LaneState | None) -> SessionRecord:
@@ -135,7 +135,7 @@ class Rewinding:
                 store,
                 None if lane is None else lane.num_rewinds,
                 inherited,
-                None if lane is None or not lane.HasField("history_digest") else lane.history_digest,
+                None if lane is None else lane.history_digest,
             )
             if reply.record is None:
                 if worker is not None and new is not None:
@@ -144,6 +144,5 @@ class Rewinding:
             if reply.outcome == "rewound":
                 break
             record = reply.record
-        operation.journal.length = length
         self._tasks.start(self._snapshotting.tidy(record))
         return reply.record

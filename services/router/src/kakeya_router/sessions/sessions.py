@@ -8,9 +8,10 @@ import structlog
 from kakeya_router.access import callers, ownership
 from kakeya_router.access.callers import Caller
 from kakeya_router.contract import refusals, validation
+from kakeya_router.contract.requests import CreateRequest
 from kakeya_router.lanes import candidates
 from kakeya_router.lanes.closing import Closing
-from kakeya_router.lanes.wanted import Wanted, digest
+from kakeya_router.lanes.wanted import Wanted
 from kakeya_router.sessions.admission import Admission
 from kakeya_router.sessions.sharing import Sharing
 from kakeya_router.sessions.sources import Sources
@@ -21,7 +22,6 @@ from kakeya_router.store.sessions.limits import Limits
 from kakeya_router.store.sessions.session_changes import Cause
 from kakeya_router.store.sessions.session_store import GIVEN_UP, SessionStore
 from kakeya_router.tasks import DetachedTasks
-from kakeya_stubs.v1.runtime_pb2 import CreateSessionRequest
 
 _log = structlog.get_logger()
 
@@ -62,7 +62,7 @@ class Sessions:
         self._default_model = default_model
         self._key_max_sessions = key_max_sessions
 
-    async def create(self, request: CreateSessionRequest) -> SessionRecord:
+    async def create(self, request: CreateRequest) -> SessionRecord:
         """Opens a session for the caller, or finds the one that its earlier request with the same request_id opened.
 
         Raises:
@@ -74,16 +74,15 @@ class Sessions:
             Draining: this router shuts down while the call waits.
             StoreUnavailable: Redis does not answer; what was reserved is released once it does.
         """
-        validation.check_create(request)
         source: SessionRecord | None = None
         length: int | None = None
-        if request.HasField("fork_from"):
+        if request.fork_from is not None:
             ownership.check_issued(request.fork_from.session_id)
             pool = pool_of(request.fork_from.session_id)
             earlier = await self._earlier(request, {pool}) if pool else None
             if earlier is not None:
                 return earlier  # whatever has become of the source since
-            source, length = await self._sources.find(request)
+            source, length = await self._sources.find(request, request.fork_from)
         workers = await self._worker_store.all_workers()
         model = source.model if source else request.model or self._default_model
         wanted = self._wanted(request, source, length, candidates.of_model(workers, model), callers.current())
@@ -152,7 +151,7 @@ class Sessions:
         if await self._closing.close(record, Cause.EXPIRY) is not None:
             _log.info("session expired", session_id=record.session_id, state=record.state.value)
 
-    async def _earlier(self, request: CreateSessionRequest, pools: Collection[str]) -> SessionRecord | None:
+    async def _earlier(self, request: CreateRequest, pools: Collection[str]) -> SessionRecord | None:
         """The open session that the caller's earlier request with the same request_id made.
 
         Raises:
@@ -164,7 +163,7 @@ class Sessions:
             session_id = await self._store.of_request(pool, callers.current().tenant, request.request_id)
             if session_id and session_id.startswith(GIVEN_UP):
                 raise validation.invalid("request_id", "the request with this id was given up by a CloseSession")
-            found = await self._shared(session_id, digest(request)) if session_id else None
+            found = await self._shared(session_id, request.digest) if session_id else None
             if found is not None:
                 return found
         return None
@@ -182,7 +181,7 @@ class Sessions:
 
     def _wanted(
         self,
-        request: CreateSessionRequest,
+        request: CreateRequest,
         source: SessionRecord | None,
         length: int | None,
         serving: Sequence[WorkerRecord],
@@ -194,7 +193,7 @@ class Sessions:
             caller,
             serving[0].model,
             {worker.pool for worker in serving},
-            request.ttl_seconds if request.HasField("ttl_seconds") else self._default_ttl_seconds,
+            request.ttl_seconds or self._default_ttl_seconds,
             Limits(quota.max_sessions, quota.max_reserved_bytes, self._key_max_sessions),
             source,
             length,

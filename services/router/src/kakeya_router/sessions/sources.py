@@ -4,7 +4,8 @@ from dataclasses import replace
 
 from kakeya_router.access import ownership
 from kakeya_router.contract import refusals, validation
-from kakeya_router.lanes.wanted import OVERFLOW, Wanted
+from kakeya_router.contract.requests import CreateRequest, ForkPoint
+from kakeya_router.lanes.wanted import Wanted
 from kakeya_router.operations.operations import Operations, refusal
 from kakeya_router.snapshots import past
 from kakeya_router.store.records import SessionRecord, State
@@ -12,7 +13,6 @@ from kakeya_router.store.sessions.session_changes import Intent
 from kakeya_router.store.sessions.session_replies import Reply
 from kakeya_router.store.sessions.session_store import SessionStore
 from kakeya_shared.errors.tree import EmptyHistory
-from kakeya_stubs.v1.runtime_pb2 import CreateSessionRequest, ForkPoint
 
 _INTENT = Intent("fork", {}, is_charged=False)
 
@@ -30,7 +30,7 @@ class Sources:
         self._operations = operations
 
     async def find(
-        self, request: CreateSessionRequest, *, of_history: bool = False
+        self, request: CreateRequest, point: ForkPoint, *, of_history: bool = False
     ) -> tuple[SessionRecord, int | None]:
         """The source as it is now, and the earlier length that is wanted of it, or None. Its idle time begins anew; not
         where it is refused.
@@ -46,24 +46,28 @@ class Sources:
             InvalidField: what is asked for is not the source's.
             StoreUnavailable
         """
-        point = request.fork_from
         ownership.check_issued(point.session_id)
         record = ownership.callers_own(await self._store.get(point.session_id))
         if record.state is State.OPENING:
             raise refusals.not_found()
         _check_options(request, record)
-        if not (point.HasField("boundary") and (of_history or point.boundary < record.journal_length)):
-            reply = await self._at_its_end(record, point)
-            if reply.outcome != "elsewhere" or reply.record is None or reply.record.journal_length < point.boundary:
-                return _source(reply, record, point), None
+        boundary = point.boundary
+        if boundary is None:
+            return _source(await self._at_its_end(record, None), record, None), None
+        if not of_history and boundary >= record.journal_length:
+            reply = await self._at_its_end(record, boundary)
+            if reply.outcome != "elsewhere" or reply.record is None or reply.record.journal_length < boundary:
+                return _source(reply, record, boundary), None
             record = reply.record  # it has gone on since
-        return await self._earlier(record, point), point.boundary
+        return await self._earlier(record, boundary), boundary
 
     async def renewed(self, wanted: Wanted) -> Wanted:
         """With the source, if there is one, as it is now; raises as `find`."""
-        if wanted.source is None:
+        if wanted.source is None or wanted.request.fork_from is None:
             return wanted
-        source, earlier = await self.find(wanted.request, of_history=wanted.earlier is not None)
+        source, earlier = await self.find(
+            wanted.request, wanted.request.fork_from, of_history=wanted.earlier is not None
+        )
         return replace(wanted, source=source, earlier=earlier)
 
     async def mend(self, source: SessionRecord) -> None:
@@ -76,8 +80,7 @@ class Sources:
         if now is not None and _lease(now) == _lease(source):
             await self._operations.mend(now, _INTENT)
 
-    async def _at_its_end(self, record: SessionRecord, point: ForkPoint) -> Reply:
-        boundary = point.boundary if point.HasField("boundary") else None
+    async def _at_its_end(self, record: SessionRecord, boundary: int | None) -> Reply:
         reply = await self._store.use_source(record, boundary)
         while reply.outcome in ("left", "moved"):
             if reply.outcome == "left":
@@ -89,16 +92,16 @@ class Sources:
             raise EmptyHistory("append tokens before branching off")
         return reply
 
-    async def _earlier(self, record: SessionRecord, point: ForkPoint) -> SessionRecord:
-        if not point.boundary:
+    async def _earlier(self, record: SessionRecord, boundary: int) -> SessionRecord:
+        if not boundary:
             raise EmptyHistory("no session branches off before the first token of another")
         while True:
-            is_reachable = past.is_reachable(record, point.boundary)
-            reply = await self._store.use_source(record, point.boundary, is_reachable=is_reachable)
+            is_reachable = past.is_reachable(record, boundary)
+            reply = await self._store.use_source(record, boundary, is_reachable=is_reachable)
             if reply.outcome != "moved" or reply.record is None:
                 break
             record = reply.record
-        return _source(reply, record, point)
+        return _source(reply, record, boundary)
 
 
 def _lease(record: SessionRecord) -> tuple[State, str, int, int]:
@@ -106,23 +109,22 @@ def _lease(record: SessionRecord) -> tuple[State, str, int, int]:
     return record.state, record.incarnation, record.epoch, record.operation_number
 
 
-def _source(reply: Reply, record: SessionRecord, point: ForkPoint) -> SessionRecord:
+def _source(reply: Reply, record: SessionRecord, boundary: int | None) -> SessionRecord:
     """What lua/use_source.lua answers, or raises the refusal."""
-    if reply.outcome == "elsewhere" and reply.record is not None:
-        raise past.not_reachable(reply.record, point.boundary)
+    if reply.outcome == "elsewhere" and reply.record is not None and boundary is not None:
+        raise past.not_reachable(reply.record, boundary)
     if reply.outcome != "present" or reply.record is None:
         raise refusal(reply, record)
     return reply.record
 
 
-def _check_options(request: CreateSessionRequest, source: SessionRecord) -> None:
+def _check_options(request: CreateRequest, source: SessionRecord) -> None:
     """Raises InvalidField: one is given, and differs from what the lane to be copied is like."""
     of_source = {"model": source.model, "fingerprint": source.fingerprint, "sink": source.sink, "window": source.window}
-    given = {field.name: value for field, value in request.ListFields()}
     for field, value in of_source.items():
-        if given.get(field, value) != value:
+        if getattr(request, field) not in (None, "", value):
             raise validation.invalid(field, f"a fork has its source's, {value}")
-    if request.pin > source.sink:
+    if (request.pin or 0) > source.sink:
         raise validation.invalid("pin", f"a fork has its source's sinks, {source.sink}")
-    if request.on_overflow and OVERFLOW[request.on_overflow] is not source.on_overflow:
+    if request.on_overflow not in (None, source.on_overflow):
         raise validation.invalid("on_overflow", f"a fork has its source's, {source.on_overflow}")

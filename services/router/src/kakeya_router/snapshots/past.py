@@ -7,11 +7,11 @@ from kakeya_router.contract import refusals
 from kakeya_router.snapshots import snapshot_plan
 from kakeya_router.store.records import SessionRecord
 from kakeya_router.store.sessions import stored_snapshots
+from kakeya_router.store.sessions.lane_state import LaneState
 from kakeya_router.store.sessions.packed_tokens import BYTES_PER_TOKEN, unpack
 from kakeya_router.store.sessions.stored_snapshots import Snapshots
 from kakeya_shared.contract.history_digest import EMPTY_HISTORY, extended_digest
 from kakeya_shared.errors.tree import BoundaryNotReachable
-from kakeya_stubs.worker.v1.verifier_pb2 import LaneState
 
 
 def chains(record: SessionRecord, length: int) -> Sequence[Snapshots]:
@@ -88,7 +88,7 @@ class Past:
         token_ids = self.token_ids(lane.history_length, self.length)
         if lane.history_length + len(token_ids) != self.length:
             return False
-        if self.digest is None or not lane.HasField("history_digest"):
+        if self.digest is None or lane.history_digest is None:
             return not token_ids or not self.is_damaged
         return extended_digest(lane.history_digest, token_ids) == self.digest
 

@@ -175,8 +175,7 @@ class Snapshotting:
         # Of two routers that write the same at once, one removes its own file.
         prefix = f"{record.pool}/{record.session_id}-{record.epoch}-{start}-{secrets.token_hex(4)}"
         written = await self._workers.at(record.address).write_snapshot(record, start, prefix, _WRITE_SECONDS)
-        digest = written.history_digest if written.HasField("history_digest") else None
-        return StoredSnapshot(written.name, start, written.length, written.size_bytes, digest)
+        return StoredSnapshot(written.name, start, written.length, written.size_bytes, written.history_digest)
 
     async def tidy(self, record: SessionRecord) -> None:
         """Removes what a session had and needs no more, if no other session needs it."""

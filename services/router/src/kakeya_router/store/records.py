@@ -6,7 +6,8 @@ from enum import StrEnum
 from typing import Any, Self
 
 from kakeya_router.store.keys import PoolKeys
-from kakeya_router.store.sessions import token_ranges
+from kakeya_router.store.sessions import lane_state
+from kakeya_router.store.sessions.lane_state import LaneState
 
 UNSET = -1
 """Of a number that the client left to the worker."""
@@ -147,7 +148,7 @@ class SessionRecord(Hash):
         journal_length: tokens of the history, of which the lane may lack the last: they are journaled first.
         journal_start: history index of the first token that the journal still holds.
         journal_digests: of the history up to both, as lua/prelude.lua (`read_journal`) keeps them.
-        retained: the part of the history that is kept, see `token_ranges`.
+        retained: the part of the history that is kept, see `LaneState`.
         boundaries: history lengths at which the last turns ended, separated by commas; at most four.
         lane_rewinds: how often its lane was taken back; what a heartbeat says from before is stale.
         num_rewinds: how often its history was taken back; a snapshot that was begun before is of no use.
@@ -226,12 +227,23 @@ class SessionRecord(Hash):
 
     @property
     def retained_ranges(self) -> list[range]:
-        return token_ranges.parse(self.retained)
+        return lane_state.ranges(self.retained)
 
     @property
     def num_dropped_tokens(self) -> int:
         """Tokens of the history that are not kept."""
-        return self.history_length - sum(map(len, self.retained_ranges))
+        return self.lane.num_dropped_tokens
+
+    @property
+    def lane(self) -> LaneState:
+        """What the worker has committed, as it last said."""
+        return LaneState(self.history_length, self.kv_live_bytes, self.retained)
+
+    def with_lane(self, lane: LaneState) -> Self:
+        """With what the worker has committed."""
+        return replace(
+            self, history_length=lane.history_length, kv_live_bytes=lane.kv_live_bytes, retained=lane.retained
+        )
 
     @property
     def num_dropped_at_start(self) -> int:

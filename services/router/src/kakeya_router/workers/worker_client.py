@@ -7,9 +7,13 @@ from typing import Any, TypeVar
 
 import grpc
 
+from kakeya_router.contract.requests import GenerateRequest
 from kakeya_router.store.records import UNSET, Overflow, SessionRecord
+from kakeya_router.store.sessions.lane_state import LaneState
 from kakeya_router.tasks import Outcome
+from kakeya_router.workers import answers
 from kakeya_router.workers.acknowledgements import Acknowledgements
+from kakeya_router.workers.answers import Appended, Done, Opened, Stopped, Token, WrittenSnapshot
 from kakeya_shared.errors import error_details
 from kakeya_shared.errors.tree import DeadlineExceeded, SessionNotFound, StaleEpoch
 from kakeya_shared.rpc import tracing
@@ -114,16 +118,16 @@ class WorkerClient:
         for call in self._asked:
             call.cancel()
 
-    async def open_session(
-        self, record: SessionRecord, source: SessionRecord | None, timeout: float
-    ) -> pb.OpenSessionResponse:
+    async def open_session(self, record: SessionRecord, source: SessionRecord | None, timeout: float) -> Opened:
         """Opens a lane, empty or with the history of a source."""
         request = pb.OpenSessionRequest(session_id=record.session_id, epoch=record.epoch, tenant=record.tenant)
         request.MergeFrom(_options(record) if source is None else _fork(source))
         with self._calling("OpenSession") as metadata:
-            return await self._answer(self._stub.OpenSession(request, timeout=timeout, metadata=metadata))
+            return answers.opened(
+                await self._answer(self._stub.OpenSession(request, timeout=timeout, metadata=metadata))
+            )
 
-    async def append(self, record: SessionRecord, token_ids: Sequence[int], running: RunningCall) -> pb.AppendResponse:
+    async def append(self, record: SessionRecord, token_ids: Sequence[int], running: RunningCall) -> Appended:
         """Without a time limit: the tokens are in the history, and somebody has to prefill them."""
         request = pb.AppendRequest(
             session_id=record.session_id,
@@ -136,37 +140,43 @@ class WorkerClient:
         with self._calling("Append") as metadata:
             call = self._stub.Append(request, metadata=metadata)
             running.started(call)
-            return await call
+            return answers.appended(await call)
 
     async def generate(
         self,
-        request: pb.GenerateRequest,
+        record: SessionRecord,
+        request: GenerateRequest,
         timeout: float | None,
         running: RunningCall,
         journaled_length: Callable[[], int],
-    ) -> AsyncGenerator[pb.GenerateResponse, None]:
+        *,
+        max_tokens: int,
+        produced: Sequence[int],
+    ) -> AsyncGenerator[Token | Done, None]:
         """Tokens, then `done`. Close the iterator (`contextlib.aclosing`) to end the call.
 
         Whoever asks for the next token has passed on the one before: the worker is told, and pauses when nobody asks.
 
         Args:
             journaled_length: what the worker need not remember.
+            max_tokens: as far as the history has room for them.
+            produced: the operation's tokens so far.
         """
-        request.acknowledges = True
+        message = _generate(record, request, max_tokens, produced)
         with self._calling("Generate") as metadata:
-            call = self._stub.Generate(request, timeout=timeout, metadata=metadata)
+            call = self._stub.Generate(message, timeout=timeout, metadata=metadata)
             running.started(call)
             is_done = False
             try:
-                async with self._acknowledgements(request, journaled_length).sending() as acknowledgements:
+                async with self._acknowledgements(message, journaled_length).sending() as acknowledgements:
                     async for response in call:
                         is_done = response.HasField("done")
-                        yield response
+                        yield answers.generated(response)
                         acknowledgements.pass_on()
             finally:
                 await _end(call, _END_SECONDS if is_done else 0.0)
 
-    async def stop(self, record: SessionRecord, journaled_length: int, timeout: float) -> pb.StopResponse:
+    async def stop(self, record: SessionRecord, journaled_length: int, timeout: float) -> Stopped:
         """What is committed, and what of it was generated after `journaled_length`."""
         request = pb.StopRequest(
             session_id=record.session_id,
@@ -175,9 +185,9 @@ class WorkerClient:
             operation_number=record.operation_number,
         )
         with self._calling("Stop") as metadata:
-            return await self._answer(self._stub.Stop(request, timeout=timeout, metadata=metadata))
+            return answers.stopped(await self._answer(self._stub.Stop(request, timeout=timeout, metadata=metadata)))
 
-    async def rewind(self, record: SessionRecord, length: int, timeout: float) -> pb.LaneState:
+    async def rewind(self, record: SessionRecord, length: int, timeout: float) -> LaneState:
         """Takes the lane back to a length; raises BoundaryNotReachable where it has forgotten what was there."""
         request = pb.RewindRequest(
             session_id=record.session_id,
@@ -188,11 +198,10 @@ class WorkerClient:
             history_digest=record.digest_at(record.history_length),
         )
         with self._calling("Rewind") as metadata:
-            return (await self._answer(self._stub.Rewind(request, timeout=timeout, metadata=metadata))).lane
+            answer = await self._answer(self._stub.Rewind(request, timeout=timeout, metadata=metadata))
+            return answers.lane(answer.lane)
 
-    async def restore_session(
-        self, record: SessionRecord, names: Sequence[str], timeout: float
-    ) -> pb.OpenSessionResponse:
+    async def restore_session(self, record: SessionRecord, names: Sequence[str], timeout: float) -> Opened:
         """Opens a lane with what snapshots hold; without names, an empty one."""
         request = pb.OpenSessionRequest(session_id=record.session_id, epoch=record.epoch, tenant=record.tenant)
         if names:
@@ -201,15 +210,17 @@ class WorkerClient:
         else:
             request.MergeFrom(_options(record))
         with self._calling("OpenSession") as metadata:
-            return await self._answer(self._stub.OpenSession(request, timeout=timeout, metadata=metadata))
+            return answers.opened(
+                await self._answer(self._stub.OpenSession(request, timeout=timeout, metadata=metadata))
+            )
 
-    async def write_snapshot(
-        self, record: SessionRecord, start: int, prefix: str, timeout: float
-    ) -> pb.WriteSnapshotResponse:
+    async def write_snapshot(self, record: SessionRecord, start: int, prefix: str, timeout: float) -> WrittenSnapshot:
         """Writes what came since `start`, under a name that begins with the prefix."""
         request = pb.WriteSnapshotRequest(session_id=record.session_id, epoch=record.epoch, start=start, prefix=prefix)
         with self._calling("WriteSnapshot") as metadata:
-            return await self._answer(self._stub.WriteSnapshot(request, timeout=timeout, metadata=metadata))
+            return answers.written(
+                await self._answer(self._stub.WriteSnapshot(request, timeout=timeout, metadata=metadata))
+            )
 
     async def delete_snapshots(self, names: Collection[str], timeout: float) -> None:
         with self._calling("DeleteSnapshots") as metadata:
@@ -227,7 +238,7 @@ class WorkerClient:
             finally:
                 call.cancel()
 
-    async def write_lane(self, record: SessionRecord, parts: AsyncIterator[bytes], timeout: float) -> pb.LaneState:
+    async def write_lane(self, record: SessionRecord, parts: AsyncIterator[bytes], timeout: float) -> LaneState:
         """Opens a lane with what another worker has sent; what goes wrong with that ends the call."""
         request = pb.WriteLaneRequest(
             session_id=record.session_id, epoch=record.epoch, tenant=record.tenant, inexact=record.inexact_resume
@@ -240,7 +251,7 @@ class WorkerClient:
                     async for part in parts:
                         await call.write(pb.WriteLaneRequest(content=part))
                     await call.done_writing()
-                return (await call).lane
+                return answers.lane((await call).lane)
             finally:
                 call.cancel()
 
@@ -307,6 +318,35 @@ def _fork(source: SessionRecord) -> pb.OpenSessionRequest:
             history_length=source.history_length,
             history_digest=source.digest_at(source.history_length),
         )
+    )
+
+
+def _generate(
+    record: SessionRecord, request: GenerateRequest, max_tokens: int, produced: Sequence[int]
+) -> pb.GenerateRequest:
+    sampling = request.sampling
+    return pb.GenerateRequest(
+        session_id=record.session_id,
+        epoch=record.epoch,
+        history_length=record.history_length,
+        max_tokens=max_tokens,
+        eos_token_ids=record.eos_token_ids,
+        sampling=pb.Sampling(
+            seed=sampling.seed,
+            temperature=sampling.temperature,
+            top_p=sampling.top_p,
+            top_k=sampling.top_k,
+            min_p=sampling.min_p,
+            presence_penalty=sampling.presence_penalty,
+            frequency_penalty=sampling.frequency_penalty,
+            logit_bias=sampling.logit_bias,
+        ),
+        stop_token_sequences=[pb.TokenSequence(token_ids=sequence) for sequence in request.stop_token_sequences],
+        logprobs=request.logprobs,
+        previous_token_ids=produced,
+        operation_number=record.operation_number,
+        history_digest=record.digest_at(record.history_length),
+        acknowledges=True,
     )
 
 

@@ -1,15 +1,11 @@
 """Has the lane of an operation's session hold all of its history, wherever that lane is."""
 
 import asyncio
-import time
-from collections.abc import Coroutine, Sequence
-from dataclasses import replace
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import TypeVar
 
 import structlog
 
-from kakeya_router.contract import validation
-from kakeya_router.lanes.lane_states import lane_state, with_lane
 from kakeya_router.lanes.moving import Moving
 from kakeya_router.lanes.resuming import Resuming
 from kakeya_router.operations.operation import Operation
@@ -18,6 +14,7 @@ from kakeya_router.store.records import SessionRecord, State
 from kakeya_router.store.sessions.session_replies import Taken
 from kakeya_router.store.sessions.session_store import SessionStore
 from kakeya_router.tasks import DetachedTasks
+from kakeya_router.workers.answers import Appended, Stopped
 from kakeya_router.workers.worker_client import LaneGone, WorkerError, WorkerUnreachable
 from kakeya_router.workers.worker_clients import WorkerClients
 from kakeya_shared.contract.history_digest import extended_digest
@@ -31,7 +28,6 @@ from kakeya_shared.errors.tree import (
     SessionClosed,
 )
 from kakeya_shared.settings.service import LONGEST_APPEND_TOKENS
-from kakeya_stubs.worker.v1.verifier_pb2 import AppendResponse, StopResponse
 
 T = TypeVar("T")
 
@@ -56,8 +52,10 @@ def is_broken(operation: Operation, error: BaseException) -> bool:
     return isinstance(error, WorkerUnreachable | LaneGone | Draining | SessionClosed | HistoryLengthMismatch)
 
 
-class Lanes:
-    """What is begun here is completed although the caller is cancelled; see `Operation.work`.
+class Recovery:
+    """Called on the way into an operation, and wherever its call to the worker breaks off.
+
+    What is begun here is completed although the caller is cancelled; see `Operation.complete`.
 
     Every method raises, beside what it names:
         WorkerLost: the session cannot be had again.
@@ -78,43 +76,13 @@ class Lanes:
         """Finds a lane for a session that has none, and has it hold what an append did not come to prefill."""
         if operation.homeless:
             is_urgent = operation.kind == "fork" or operation.goes_on
-            await self.detached(operation, self._rehouse(operation, is_urgent=is_urgent))
+            await operation.complete(self._tasks, self._rehouse(operation, is_urgent=is_urgent))
         elif operation.record.history_length < operation.journal.length:
             await self.confirm(operation)
 
     async def confirm(self, operation: Operation) -> None:
         """Asks for the session's lane, and finds another one where that does not hold its history."""
-        await self.detached(operation, self._regain(operation, None))
-
-    async def append(self, operation: Operation, token_ids: Sequence[int]) -> AppendResponse:
-        """Adds tokens to the history and prefills them.
-
-        Raises:
-            HistoryFull: they do not fit, and are not in the history.
-            WorkerError, KakeyaError: they are in the history, whatever became of the lane.
-        """
-        operation.at_worker = True
-        await operation.journal.write(token_ids)
-        return await self.detached(operation, self._appended(operation, token_ids))
-
-    async def produced(self, operation: Operation, seen: Sequence[int]) -> list[int]:
-        """The tokens of a Generate that is gone on with; those that the client has seen stand.
-
-        Raises:
-            InvalidField: the client has seen others.
-            OperationStopped: the journal does not reach back to where it began.
-        """
-        start = operation.record.operation_start
-        journaled = await self._journaled(operation)
-        known = journaled.token_ids(start, operation.journal.length)
-        if operation.record.journal_start > start or journaled.is_damaged:
-            raise OperationStopped("the journal does not reach back to where the operation began, or is damaged")
-        num_common = min(len(known), len(seen))
-        if known[:num_common] != list(seen[:num_common]):
-            raise validation.invalid("resume_token_ids", "these are not the tokens of that operation")
-        if missing := seen[num_common:]:
-            await self.append(operation, missing)
-        return [*known, *missing]
+        await operation.complete(self._tasks, self._regain(operation, None))
 
     async def regain(self, operation: Operation, error: BaseException) -> list[int]:
         """Has an operation whose call has broken off go on, on the same lane where that is there.
@@ -122,40 +90,13 @@ class Lanes:
         Returns:
             What its Generate has produced beyond what the client has seen.
         """
-        return await self.detached(operation, self._regain(operation, error))
+        return await operation.complete(self._tasks, self._regain(operation, error))
 
     async def leave(self, operation: Operation, parked: SessionRecord) -> None:
         """Gives a session that the store has parked another lane, with all of its history as it is now."""
         self._tasks.start(self._workers.close_lane(operation.record))
-        operation.record = operation.journal.record = parked
-        operation.journal.length = parked.journal_length
+        operation.rewound(parked)
         await self._rehouse(operation, is_urgent=True)
-
-    async def detached(self, operation: Operation, work: Coroutine[Any, Any, T]) -> T:
-        """Completes what works on the session's lane although the caller is cancelled."""
-        task = self._tasks.start(work)
-        operation.work = task
-        return await asyncio.shield(task)
-
-    async def _appended(self, operation: Operation, token_ids: Sequence[int]) -> AppendResponse:
-        started, num_dropped = time.monotonic(), operation.record.num_dropped_tokens
-        start = operation.append_start = operation.journal.length - len(token_ids)
-        try:
-            return await self._prefill(operation, token_ids)
-        except HistoryFull:
-            await self._retract(operation, operation.record.history_length)
-            raise
-        except BaseException as error:
-            if not is_broken(operation, error):
-                raise
-            await self._regain(operation, error)
-        if operation.record.history_length < start + len(token_ids):
-            raise HistoryFull("the tokens do not fit, and the session refuses to forget")
-        return AppendResponse(
-            lane=lane_state(operation.record),
-            prefill_duration_seconds=time.monotonic() - started,
-            evicted_token_count=operation.record.num_dropped_tokens - num_dropped,
-        )
 
     async def _regain(self, operation: Operation, error: BaseException | None) -> list[int]:
         """None: nothing has broken off yet."""
@@ -180,7 +121,7 @@ class Lanes:
         """Whether the session has a lane elsewhere now, which is a copy: what its lane has nobody may have else."""
         moved = await self._moving.carry(operation.record, operation.claim)
         if moved is not None:
-            operation.record = operation.journal.record = moved
+            operation.lies_at(moved)
         return moved is not None
 
     async def _found(self, operation: Operation, seconds: float, *, has_begun: bool) -> list[int] | None:
@@ -199,21 +140,21 @@ class Lanes:
             _log.warning("a lane does not hold its session's history", session_id=record.session_id)
             return None
         await journal.write(stopped.token_ids)
-        operation.record = with_lane(record, stopped.lane)
+        operation.committed(stopped.lane)
         return list(stopped.token_ids)
 
-    async def _is_its_own(self, operation: Operation, stopped: StopResponse) -> bool:
+    async def _is_its_own(self, operation: Operation, stopped: Stopped) -> bool:
         """Whether the session's history begins with what the lane holds; not where the store was set back, say."""
         lane, journal = stopped.lane, operation.journal
         if not operation.record.history_length <= lane.history_length <= journal.length + len(stopped.token_ids):
             return False
         if lane.history_length < journal.length:
-            return (await self._journaled(operation)).continues(lane)
-        if journal.digest is None or not lane.HasField("history_digest"):
+            return (await self.journaled(operation)).continues(lane)
+        if journal.digest is None or lane.history_digest is None:
             return True
         return extended_digest(journal.digest, stopped.token_ids) == lane.history_digest
 
-    async def _journaled(self, operation: Operation) -> Past:
+    async def journaled(self, operation: Operation) -> Past:
         """All that the session's journal holds."""
         found = await self._store.past(operation.record, operation.journal.length)
         if found is None:
@@ -223,7 +164,7 @@ class Lanes:
 
     async def _rehouse(self, operation: Operation, *, is_urgent: bool) -> None:
         """Moves the session to a lane that it does not have yet."""
-        operation.at_worker = True
+        operation.calls_worker()
         while True:
             try:
                 await self._move(operation, is_urgent=is_urgent)
@@ -237,13 +178,10 @@ class Lanes:
     async def _move(self, operation: Operation, *, is_urgent: bool) -> None:
         record, left = operation.record, operation.record.incarnation
         if record.state is not State.PARKED:
-            parked = await self._resuming.unseat(record, operation.claim)
+            operation.lies_at(await self._resuming.unseat(record, operation.claim))
             self._tasks.start(self._workers.close_lane(record))  # not before: another router may have the session now
-            record = parked
-        operation.record = record
-        seated, lane = await self._resuming.seat(record, operation.claim, left, is_urgent=is_urgent)
-        operation.record = operation.journal.record = with_lane(seated, lane)
-        operation.homeless = False
+        seated, lane = await self._resuming.seat(operation.record, operation.claim, left, is_urgent=is_urgent)
+        operation.has_lane(seated.with_lane(lane))
         _log.info(
             "session resumed",
             session_id=record.session_id,
@@ -256,29 +194,28 @@ class Lanes:
     async def _catch_up(self, operation: Operation) -> None:
         """Has the worker prefill what the history has and its lane lacks; raises LaneGone: the journal has not all."""
         while (record := operation.record).history_length < operation.journal.length:
-            operation.at_worker = True
+            operation.calls_worker()
             end = min(operation.journal.length, record.history_length + LONGEST_APPEND_TOKENS)
             token_ids = await self._store.journal(record, record.history_length, end)
             if len(token_ids) < end - record.history_length:
                 raise LaneGone("the journal does not reach back to what the session's lane holds")
             try:
-                await self._prefill(operation, token_ids)
+                await self.prefill(operation, token_ids)
             except HistoryFull as error:  # whoever appended them was told, or has gone
                 fitting = record.history_length + int(error.metadata.get("room", 0))
-                await self._retract(operation, min(fitting, _last_append(operation)))
+                await self.retract(operation, min(fitting, _last_append(operation)))
 
-    async def _prefill(self, operation: Operation, token_ids: Sequence[int]) -> AppendResponse:
+    async def prefill(self, operation: Operation, token_ids: Sequence[int]) -> Appended:
+        """Brings the lane what is in the journal; raises HistoryFull, and what the worker raises."""
         record = operation.record
         answer = await self._workers.at(record.address).append(record, token_ids, operation.call)
-        operation.record = with_lane(record, answer.lane)
+        operation.committed(answer.lane)
         return answer
 
-    async def _retract(self, operation: Operation, length: int) -> None:
+    async def retract(self, operation: Operation, length: int) -> None:
         """Takes back what does not fit a session that refuses to forget."""
         await self._store.retract(operation.record, operation.claim, length)
-        operation.journal.length = length
-        begun = min(operation.record.operation_start, length)
-        operation.record = replace(operation.record, operation_start=begun)
+        operation.retracted(length)
 
 
 def _last_append(operation: Operation) -> int:
