@@ -1,11 +1,9 @@
-"""The parts that can be shown alone: placement, gate, detached tasks, persistence, settings, keys."""
+"""The parts that can be shown alone: placement, gate, persistence, settings, keys."""
 
 import asyncio
-import gc
 from dataclasses import replace
 
 import pytest
-import structlog
 
 from kakeya_router.api.call_gate import CallGate
 from kakeya_router.operations.operations import _client_is_gone
@@ -15,11 +13,10 @@ from kakeya_router.store import persistence
 from kakeya_router.store.keys import PoolKeys, new_session_id, pool_of
 from kakeya_router.store.records import Overflow, SessionRecord, State
 from kakeya_router.store.sessions import lane_state
-from kakeya_router.tasks import DetachedTasks
 from kakeya_router.workers import placement
 from kakeya_router.workers.worker_client import RunningCall
 from kakeya_shared import plugins
-from kakeya_shared.errors.tree import Draining, NoCapacity, StoreUnavailable
+from kakeya_shared.errors.tree import Draining, StoreUnavailable
 from kakeya_shared.process.service_process import StartError
 from tests.unit.router.store.test_scripts import SESSION, WORKER
 
@@ -109,55 +106,6 @@ async def test_who_outlasts_the_grace_is_told_to_go_elsewhere() -> None:
         with pytest.raises(asyncio.CancelledError) as caught:
             await each
         assert isinstance(caught.value.args[0], Draining)
-
-
-async def test_detached_work_goes_on_when_its_caller_is_cancelled() -> None:
-    tasks, done = DetachedTasks(), asyncio.Event()
-
-    async def work() -> None:
-        await asyncio.sleep(0.05)
-        done.set()
-
-    caller = asyncio.create_task(tasks.complete(work()))
-    await asyncio.sleep(0.01)
-    caller.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await caller
-    await tasks.drain(1)
-    assert done.is_set()
-
-
-@pytest.mark.parametrize(("error", "events"), [(NoCapacity("full"), []), (ValueError("x"), ["detached work failed"])])
-async def test_an_answer_to_a_client_who_has_gone_is_dropped_and_all_else_logged(
-    error: Exception, events: list[str]
-) -> None:
-    tasks, may_fail = DetachedTasks(), asyncio.Event()
-    complaints: list[object] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _loop, context: complaints.append(context))
-
-    async def work() -> None:
-        await may_fail.wait()
-        raise error
-
-    with structlog.testing.capture_logs() as logs:
-        caller = asyncio.create_task(tasks.complete(work()))
-        await asyncio.sleep(0.01)
-        caller.cancel()
-        await asyncio.gather(caller, return_exceptions=True)
-        may_fail.set()
-        await tasks.drain(1)
-        await asyncio.sleep(0)
-        gc.collect()
-    assert [line["event"] for line in logs] == events
-    assert complaints == []
-
-
-async def test_draining_cancels_what_takes_too_long() -> None:
-    tasks = DetachedTasks()
-    late = tasks.start(asyncio.sleep(60))
-    await tasks.drain(0.01)
-    assert late.cancelled()
-    await tasks.drain(0.01)
 
 
 async def test_persist_repeats_until_it_is_taken_and_gives_up_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,7 +38,7 @@ async def serve(settings: HttpSettings, stop: asyncio.Event) -> None:
         client = AsyncClient(settings.router, api_key="", credentials=_credentials(settings))
         await stack.enter_async_context(client)
         sessions = OpenSessions()
-        stack.push_async_callback(_drain, sessions)
+        stack.push_async_callback(sessions.drain, _SETTLE_SECONDS)
         cut_short = asyncio.Event()
         metrics = Metrics()
         desk = _desk(settings, client, sessions, metrics, cut_short)
@@ -93,14 +93,6 @@ async def _load(models: ServedModels) -> None:
         await models.load()
     except (TokenizerError, plugins.PluginError) as error:
         raise StartError(str(error)) from error
-
-
-async def _drain(sessions: OpenSessions) -> None:
-    try:
-        async with asyncio.timeout(_SETTLE_SECONDS):
-            await sessions.drained()
-    except TimeoutError:
-        _log.warning("sessions were left to their time to live: the router does not answer")
 
 
 def announce(settings: HttpSettings, address: HostPort, deprecation: Deprecation | None) -> None:

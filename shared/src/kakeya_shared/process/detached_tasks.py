@@ -49,11 +49,12 @@ class DetachedTasks:
             unheard(task)
             raise
 
-    async def drain(self, timeout_seconds: float) -> None:
-        """Waits for all of them, and cancels those that take longer."""
+    async def drain(self, timeout_seconds: float) -> int:
+        """Waits for all of them, and cancels those that take longer: how many these were."""
         if not self._running:
-            return
+            return 0
         _, late = await asyncio.wait(self._running, timeout=timeout_seconds)
         for task in late:
             task.cancel()
         await asyncio.gather(*late, return_exceptions=True)
+        return len(late)

@@ -1,13 +1,14 @@
 """Sessions of requests: every one that was opened is closed, whatever becomes of its request."""
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import structlog
 
 from kakeya import AsyncClient, AsyncSession, KakeyaError
+from kakeya_shared.process.detached_tasks import DetachedTasks, unheard
 
 _log = structlog.get_logger()
 
@@ -19,7 +20,7 @@ class OpenSessions:
     """Opens sessions and closes them in tasks of their own, which nobody's leaving cancels."""
 
     def __init__(self) -> None:
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._closing = DetachedTasks()
 
     @asynccontextmanager
     async def opened(self, client: AsyncClient, **options: Any) -> AsyncIterator[AsyncSession]:
@@ -32,19 +33,14 @@ class OpenSessions:
         try:
             yield session
         finally:
-            closing = self._detach(_close(session))
+            closing = self._closing.start(_close(session))
+            unheard(closing)
         await asyncio.wait({closing}, timeout=_CLOSE_SECONDS)
 
-    async def drained(self) -> None:
-        """Returns when every session that was left is closed, or cannot be."""
-        while self._tasks:
-            await asyncio.wait(self._tasks)
-
-    def _detach(self, work: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
-        task = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
+    async def drain(self, timeout_seconds: float) -> None:
+        """Waits for every session that was left to be closed; what takes longer is left to its time to live."""
+        if num_left := await self._closing.drain(timeout_seconds):
+            _log.warning("sessions were left to their time to live: the router does not answer", number=num_left)
 
 
 async def _close(session: AsyncSession) -> None:
