@@ -1,7 +1,4 @@
-"""The engine: one thread owns the slab and steps it; everybody else hands it commands and holds futures.
-
-A step is: schedule, forward, commit.
-"""
+"""The engine: one thread owns the slab and steps it; everybody else hands it commands and holds futures."""
 
 import threading
 import time
@@ -10,41 +7,21 @@ from concurrent.futures import Future
 
 import structlog
 
-from kakeya_shared.errors.tree import (
-    Draining,
-    InvariantViolated,
-    KakeyaError,
-    OperationRunning,
-    OperationStopped,
-    SessionClosed,
-)
+from kakeya_shared.errors.tree import Draining, SessionClosed
 from kakeya_worker.engine.command_queue import CommandQueue
 from kakeya_worker.engine.lanes.lane_ahead import LaneAhead
 from kakeya_worker.engine.lanes.lane_copies import LaneCopies
 from kakeya_worker.engine.lanes.lane_table import LaneTable, Occupant
-from kakeya_worker.engine.lanes.operation import (
-    MAX_PAUSE_SECONDS,
-    MAX_UNREAD_TOKENS,
-    Append,
-    AppendResult,
-    Finish,
-    ForkSource,
-    Generate,
-    GenerateResult,
-    LaneState,
-    OpenLane,
-    Stopped,
-)
+from kakeya_worker.engine.lanes.operation import Append, ForkSource, Generate, LaneState, OpenLane, Stopped
 from kakeya_worker.engine.seams.geometry import LaneGeometry
 from kakeya_worker.engine.seams.retention import RetentionPolicy, SessionOptions, sink_window
-from kakeya_worker.engine.seams.row import Row
 from kakeya_worker.engine.seams.verifier import Memory, Verifier
 from kakeya_worker.engine.snapshots.lane_snapshots import LaneSnapshots
 from kakeya_worker.engine.snapshots.snapshot import Snapshot, TakenSnapshot
-from kakeya_worker.engine.steps.forward_pass import forward
+from kakeya_worker.engine.steps.running_operations import RunningOperations
 from kakeya_worker.engine.steps.scheduler import Scheduler
 from kakeya_worker.engine.steps.step_budget import StepBudget
-from kakeya_worker.engine.steps.step_fitting import measure_steps
+from kakeya_worker.engine.steps.step_fitting import fit_costs
 
 _log = structlog.get_logger()
 _PAUSE_CHECK_SECONDS = 1.0
@@ -86,6 +63,7 @@ class Engine:
         self._copies = LaneCopies(self.lanes, verifier)
         self._retention = retention
         self._scheduler = Scheduler(StepBudget(step_tokens, step_seconds), geometry.chunk)
+        self._operations = RunningOperations(self.lanes, self._scheduler, verifier)
         self._commands = CommandQueue()
         self._snapshots = LaneSnapshots(self._commands, self.lanes, verifier, self._prepare_opening)
         self._ends_at: float | None = None  # perf_counter seconds, once it is asked to end
@@ -96,23 +74,10 @@ class Engine:
     def fit_step_costs(self) -> None:
         """Measures what steps take here, so that prefills hardly delay who generates; before `start`.
 
-        Without it, and where measuring fails, only the tokens of a step are bounded.
+        Without it only the tokens of a step are bounded.
         """
-        if self.lanes.num_lanes == 1:
-            return  # nobody waits for another's prefill
-        geometry = self.lanes.geometry
-        measures = self._scheduler.measures
-        try:
-            measures.start(measure_steps(self._verifier, geometry, self._retention(SessionOptions(), geometry)))
-        except Exception:  # of a backend: without costs a worker runs as well, only less evenly
-            _log.warning("steps were not measured, only their tokens are bounded", exc_info=True)
-            return
-        _log.info(
-            "step costs",
-            milliseconds_per_step=round(1e3 * measures.costs.step_seconds, 3),
-            milliseconds_per_token=round(1e3 * measures.costs.token_seconds, 3),
-            milliseconds_per_1000_visible_slots=round(1e6 * measures.costs.slot_seconds, 3),
-        )
+        if self.lanes.num_lanes > 1:  # else nobody waits for another's prefill
+            fit_costs(self._scheduler.measures, self._verifier, self.lanes.geometry, self._retention)
 
     @property
     def prefill_tokens_per_second(self) -> float:
@@ -202,7 +167,7 @@ class Engine:
         Fails with BoundaryNotReachable, OperationRunning, HistoryLengthMismatch, SessionNotFound or StaleEpoch.
         """
         return self._commands.call(
-            lambda: self._rewind(
+            lambda: self._copies.rewind(
                 self.lanes.find_for(session_id, epoch, operation_number), history_length, history_digest, target_length
             )
         )
@@ -223,12 +188,7 @@ class Engine:
         Args:
             journaled_length: history length up to which nobody will ask for generated tokens any more.
         """
-        # One that comes late may speak of tokens that were taken back since.
-        generate.journaled_length = max(generate.journaled_length, min(journaled_length, generate.lane.length))
-        num_read = generate.num_read
-        generate.num_read = max(num_read, min(num_tokens, generate.num_generated))
-        # By the count before, and looked at after it: a row that the engine pauses at this moment is not missed.
-        if generate.num_generated - num_read >= MAX_UNREAD_TOKENS:
+        if generate.acknowledge(num_tokens, journaled_length):
             self._commands.wake()
 
     def stop_operation(
@@ -240,7 +200,7 @@ class Engine:
             operation_number: of who asks; see `Operation.number`.
         """
         return self._commands.call(
-            lambda: self._stop_operation(self.lanes.find_for(session_id, epoch, operation_number), journaled_length)
+            lambda: self._operations.stop(self.lanes.find_for(session_id, epoch, operation_number), journaled_length)
         )
 
     def close(self, session_id: str, epoch: int) -> "Future[int]":
@@ -257,9 +217,9 @@ class Engine:
         try:
             while not self._is_over():
                 self._take_commands()
-                self._end_cancelled()
+                self._operations.end_cancelled()
                 if self._scheduler.has_work:
-                    self._step()
+                    self._operations.step()
             self._end()
         except BaseException as error:
             _log.critical("the engine's thread died", exc_info=error)
@@ -282,30 +242,6 @@ class Engine:
             seconds.append(max(0.0, self._ends_at - time.perf_counter()))
         return min(seconds, default=None)
 
-    def _step(self) -> None:
-        started = time.perf_counter()
-        step = self._scheduler.next_step()
-        rows, failures = forward(step, self._verifier)
-        for operation, error in failures.items():
-            self._fail(operation, error)
-        for operation, row in rows:
-            self._commit(operation, row)
-        self._scheduler.account(time.perf_counter() - started, is_whole=not failures)
-
-    def _commit(self, operation: Append | Generate, row: Row) -> None:
-        occupant = self.lanes.find(operation.session_id, operation.epoch)
-        try:
-            operation.lane.commit(row)
-        except InvariantViolated as error:
-            self._violate(occupant, error)
-            return
-        self.lanes.publish(occupant)
-        if isinstance(operation, Append):
-            operation.num_done += len(row.token_ids)
-        else:
-            occupant.generated.add(row.token_ids[0], operation.journaled_length)
-        self._complete_if_done(occupant, operation)
-
     def _open(self, session_id: str, epoch: int, options: SessionOptions, tenant: str) -> OpenLane:
         self._prepare_opening(session_id, epoch)
         return self.lanes.opened(self.lanes.open(session_id, epoch, options, tenant))
@@ -313,13 +249,6 @@ class Engine:
     def _fork(self, session_id: str, epoch: int, source: ForkSource, tenant: str) -> OpenLane:
         self._prepare_opening(session_id, epoch)
         return self.lanes.opened(self._copies.fork(session_id, epoch, source, tenant))
-
-    def _rewind(
-        self, occupant: Occupant, history_length: int, history_digest: int | None, target_length: int
-    ) -> LaneState:
-        self._copies.rewind(occupant, history_length, history_digest, target_length)
-        occupant.generated.forget(target_length)
-        return self.lanes.state(occupant)
 
     def _prepare_opening(self, session_id: str, epoch: int) -> None:
         """A newer lease on the session fences an older one that is left here; raises Draining."""
@@ -332,87 +261,13 @@ class Engine:
     def _begin(self, operation: Append | Generate) -> None:
         try:
             self._refuse_if_draining()
-            occupant = self.lanes.find_for(operation.session_id, operation.epoch, operation.number)
-            occupant.wait_for_readings()
-            if occupant.operation is not None:
-                raise OperationRunning("another operation is running on the session")
-            occupant.lane.check_history(operation.history_length, operation.history_digest)
-            operation.check(occupant.lane)
-        except KakeyaError as error:
+        except Draining as error:
             operation.future.set_exception(error)
-            return
-        occupant.generated.forget(occupant.lane.length)  # the caller has all of it on record
-        operation.begin(occupant.lane, occupant.tenant)
-        occupant.operation = operation
-        self._scheduler.add(operation)
-        self._complete_if_done(occupant, operation)  # nothing to prefill, or no room to generate
-
-    def _complete_if_done(self, occupant: Occupant, operation: Append | Generate) -> None:
-        if isinstance(operation, Append):
-            if operation.is_complete:
-                self._complete_append(occupant, operation)
-        elif (finish := operation.finish) is not None:
-            self._complete_generate(occupant, operation, finish)
-
-    def _complete_append(self, occupant: Occupant, append: Append) -> None:
-        state = self.lanes.state(occupant)
-        self._release(append)
-        append.future.set_result(AppendResult(state, append.seconds, append.num_evicted))
-
-    def _complete_generate(self, occupant: Occupant, generate: Generate, finish: Finish) -> None:
-        state, prefill_seconds = self.lanes.state(occupant), generate.lane.prefill_seconds
-        self._release(generate)
-        generate.future.set_result(
-            GenerateResult(
-                state,
-                finish=finish,
-                num_generated=generate.num_generated,
-                prefill_seconds=prefill_seconds,
-                total_seconds=generate.seconds,
-                num_evicted=generate.num_evicted,
-            )
-        )
-
-    def _fail(self, operation: Append | Generate, error: KakeyaError) -> None:
-        self._release(operation)
-        operation.future.set_exception(error)
-
-    def _release(self, operation: Append | Generate) -> None:
-        self._scheduler.remove(operation)
-        operation.ended = time.perf_counter()
-        self.lanes.find(operation.session_id, operation.epoch).operation = None
-        # The appends of a turn end with its Generate, however either of them ended.
-        if isinstance(operation, Generate):
-            operation.lane.prefill_seconds = 0.0
         else:
-            operation.lane.prefill_seconds += operation.seconds
-
-    def _violate(self, occupant: Occupant, error: InvariantViolated) -> None:
-        """Frees the lane and fails its operation."""
-        _log.error("invariant violated", session_id=occupant.session_id, problem=error.message)
-        if occupant.operation is not None:
-            self._fail(occupant.operation, error)
-        self.lanes.free(occupant)
-
-    def _end_cancelled(self) -> None:
-        for operation in self._scheduler.operations:
-            if operation.is_cancelled:
-                self._fail(operation, OperationStopped("the operation was stopped"))
-            elif isinstance(operation, Generate) and operation.paused_too_long():
-                message = f"nobody read the tokens for {MAX_PAUSE_SECONDS:g} s"
-                self._fail(operation, OperationStopped(message, metadata={"cause": "unread"}))
-
-    def _stop_operation(self, occupant: Occupant, journaled_length: int | None) -> Stopped:
-        occupant.wait_for_others()  # what is to be stopped may be among them
-        if occupant.operation is not None:
-            self._fail(occupant.operation, OperationStopped("the operation was stopped"))
-        length = occupant.lane.length
-        start = length if journaled_length is None else journaled_length
-        return Stopped(self.lanes.state(occupant), occupant.generated.since(start, length))
+            self._operations.begin(operation)
 
     def _close(self, occupant: Occupant) -> int:
-        if occupant.operation is not None:
-            self._fail(occupant.operation, SessionClosed("the session was closed"))
+        self._operations.end(occupant, SessionClosed("the session was closed"))
         self.lanes.free(occupant)
         return occupant.lane.length
 
@@ -439,6 +294,5 @@ class Engine:
         return not waits_for or time.perf_counter() >= self._ends_at
 
     def _end(self) -> None:
-        for operation in self._scheduler.operations:
-            self._fail(operation, Draining("the worker is shutting down"))
+        self._operations.end_all(Draining("the worker is shutting down"))
         self._commands.close()

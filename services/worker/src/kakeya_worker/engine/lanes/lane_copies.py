@@ -8,7 +8,7 @@ import numpy as np
 from kakeya_shared.errors.tree import BoundaryNotReachable, OperationRunning
 from kakeya_worker.engine.lanes.lane import Lane
 from kakeya_worker.engine.lanes.lane_table import LaneTable, Occupant
-from kakeya_worker.engine.lanes.operation import ForkSource
+from kakeya_worker.engine.lanes.operation import ForkSource, LaneState
 from kakeya_worker.engine.seams.verifier import Verifier
 
 
@@ -39,7 +39,9 @@ class LaneCopies:
             raise
         return occupant
 
-    def rewind(self, occupant: Occupant, history_length: int, history_digest: int | None, target_length: int) -> None:
+    def rewind(
+        self, occupant: Occupant, history_length: int, history_digest: int | None, target_length: int
+    ) -> LaneState:
         """Takes the last tokens of a history back.
 
         The lane keeps no final hidden vector but the last, so the new last token is forwarded once more: to where its
@@ -56,15 +58,16 @@ class LaneCopies:
             raise BoundaryNotReachable(
                 f"the lane cannot go back to {target_length} tokens", metadata={"reachable": str(lane.length)}
             )
-        if target_length == lane.length:
-            return
-        try:
-            self._go_back(lane, target_length)
-            lane.num_rewinds += 1
-        except Exception:  # of a backend: what the lane holds now is not known
-            self._lanes.free(occupant)
-            raise
-        self._lanes.publish(occupant)
+        if target_length < lane.length:
+            try:
+                self._go_back(lane, target_length)
+                lane.num_rewinds += 1
+            except Exception:  # of a backend: what the lane holds now is not known
+                self._lanes.free(occupant)
+                raise
+            self._lanes.publish(occupant)
+        occupant.generated.forget(target_length)
+        return self._lanes.state(occupant)
 
     def _go_back(self, lane: Lane, length: int) -> None:
         if length == 0:

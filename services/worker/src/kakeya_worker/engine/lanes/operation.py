@@ -220,6 +220,15 @@ class Generate(Operation):
             return Finish.MAX_TOKENS
         return Finish.TRUNCATED if self.lane.room == 0 else None
 
+    def acknowledge(self, num_tokens: int, journaled_length: int) -> bool:
+        """See `Engine.acknowledge`; called by one thread. Whether it may have been paused until now."""
+        # One that comes late may speak of tokens that were taken back since.
+        self.journaled_length = max(self.journaled_length, min(journaled_length, self.lane.length))
+        num_read = self.num_read
+        self.num_read = max(num_read, min(num_tokens, self.num_generated))
+        # By the count before, and looked at after it: a row that the engine pauses at this moment is not missed.
+        return self.num_generated - num_read >= MAX_UNREAD_TOKENS
+
     def deliver(self, token_id: int, detail: TokenDetail | None) -> None:
         self.num_generated += 1
         self._last_tokens.append(token_id)

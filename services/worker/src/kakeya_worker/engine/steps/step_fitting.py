@@ -8,16 +8,35 @@ import math
 import time
 from collections.abc import Sequence
 
+import structlog
+
 from kakeya_worker.engine.seams.geometry import LaneGeometry
-from kakeya_worker.engine.seams.retention import Retention
+from kakeya_worker.engine.seams.retention import Retention, RetentionPolicy, SessionOptions
 from kakeya_worker.engine.seams.row import Row
 from kakeya_worker.engine.seams.verifier import Verifier
 from kakeya_worker.engine.steps.step_cost import MeasuredStep
+from kakeya_worker.engine.steps.step_measures import StepMeasures
 
+_log = structlog.get_logger()
 FITTING_SECONDS = 1.0  # after which only those steps are still run that are needed
 NUM_ROUNDS = 10  # of all steps; of each the shortest counts, since whatever disturbs a step makes it longer
 NUM_NEEDED = 3  # steps that tell all costs
 _LANE, _OTHER_LANE = 0, 1
+
+
+def fit_costs(measures: StepMeasures, verifier: Verifier, geometry: LaneGeometry, retention: RetentionPolicy) -> None:
+    """Measures, and begins `measures` with that. Where measuring fails, only the tokens of a step stay bounded."""
+    try:
+        measures.start(measure_steps(verifier, geometry, retention(SessionOptions(), geometry)))
+    except Exception:  # of a backend: without costs a worker runs as well, only less evenly
+        _log.warning("steps were not measured, only their tokens are bounded", exc_info=True)
+        return
+    _log.info(
+        "step costs",
+        milliseconds_per_step=round(1e3 * measures.costs.step_seconds, 3),
+        milliseconds_per_token=round(1e3 * measures.costs.token_seconds, 3),
+        milliseconds_per_1000_visible_slots=round(1e6 * measures.costs.slot_seconds, 3),
+    )
 
 
 def measure_steps(verifier: Verifier, geometry: LaneGeometry, retention: Retention) -> list[MeasuredStep]:

@@ -1,0 +1,151 @@
+"""The operations that run: begun on their lanes, stepped together, and ended, however they end.
+
+All of it runs on the engine's thread.
+"""
+
+import time
+
+import structlog
+
+from kakeya_shared.errors.tree import InvariantViolated, KakeyaError, OperationRunning, OperationStopped
+from kakeya_worker.engine.lanes.lane_table import LaneTable, Occupant
+from kakeya_worker.engine.lanes.operation import (
+    MAX_PAUSE_SECONDS,
+    Append,
+    AppendResult,
+    Finish,
+    Generate,
+    GenerateResult,
+    Stopped,
+)
+from kakeya_worker.engine.seams.row import Row
+from kakeya_worker.engine.seams.verifier import Verifier
+from kakeya_worker.engine.steps.forward_pass import forward
+from kakeya_worker.engine.steps.scheduler import Scheduler
+
+_log = structlog.get_logger()
+
+
+class RunningOperations:
+    """Each holds its session's lane from `begin` until its future is told what became of it.
+
+    Args:
+        scheduler: knows them all, and says who is in the next step.
+    """
+
+    def __init__(self, lanes: LaneTable, scheduler: Scheduler, verifier: Verifier) -> None:
+        self._lanes = lanes
+        self._scheduler = scheduler
+        self._verifier = verifier
+
+    def begin(self, operation: Append | Generate) -> None:
+        """Takes it up, unless its lane is not what the caller believes; raises Postponed while the lane is copied."""
+        try:
+            occupant = self._lanes.find_for(operation.session_id, operation.epoch, operation.number)
+            occupant.wait_for_readings()
+            if occupant.operation is not None:
+                raise OperationRunning("another operation is running on the session")
+            occupant.lane.check_history(operation.history_length, operation.history_digest)
+            operation.check(occupant.lane)
+        except KakeyaError as error:
+            operation.future.set_exception(error)
+            return
+        occupant.generated.forget(occupant.lane.length)  # the caller has all of it on record
+        operation.begin(occupant.lane, occupant.tenant)
+        occupant.operation = operation
+        self._scheduler.add(operation)
+        self._complete_if_done(occupant, operation)  # nothing to prefill, or no room to generate
+
+    def step(self) -> None:
+        """One step of those whose turn it is: schedule, forward, commit."""
+        started = time.perf_counter()
+        step = self._scheduler.next_step()
+        rows, failures = forward(step, self._verifier)
+        for operation, error in failures.items():
+            self._fail(operation, error)
+        for operation, row in rows:
+            self._commit(operation, row)
+        self._scheduler.account(time.perf_counter() - started, is_whole=not failures)
+
+    def end_cancelled(self) -> None:
+        """Ends those whose callers have gone, and those whose tokens nobody reads."""
+        for operation in self._scheduler.operations:
+            if operation.is_cancelled:
+                self._fail(operation, OperationStopped("the operation was stopped"))
+            elif isinstance(operation, Generate) and operation.paused_too_long():
+                message = f"nobody read the tokens for {MAX_PAUSE_SECONDS:g} s"
+                self._fail(operation, OperationStopped(message, metadata={"cause": "unread"}))
+
+    def end_all(self, error: KakeyaError) -> None:
+        """Ends whatever runs."""
+        for operation in self._scheduler.operations:
+            self._fail(operation, error)
+
+    def end(self, occupant: Occupant, error: KakeyaError) -> None:
+        """Ends what runs on a session, if anything does."""
+        if occupant.operation is not None:
+            self._fail(occupant.operation, error)
+
+    def stop(self, occupant: Occupant, journaled_length: int | None) -> Stopped:
+        """See `Engine.stop_operation`; raises Postponed while commands wait that came before."""
+        occupant.wait_for_others()  # what is to be stopped may be among them
+        self.end(occupant, OperationStopped("the operation was stopped"))
+        length = occupant.lane.length
+        start = length if journaled_length is None else journaled_length
+        return Stopped(self._lanes.state(occupant), occupant.generated.since(start, length))
+
+    def _commit(self, operation: Append | Generate, row: Row) -> None:
+        occupant = self._lanes.find(operation.session_id, operation.epoch)
+        try:
+            operation.lane.commit(row)
+        except InvariantViolated as error:
+            _log.error("invariant violated", session_id=occupant.session_id, problem=error.message)
+            self._fail(operation, error)
+            self._lanes.free(occupant)
+            return
+        self._lanes.publish(occupant)
+        if isinstance(operation, Append):
+            operation.num_done += len(row.token_ids)
+        else:
+            occupant.generated.add(row.token_ids[0], operation.journaled_length)
+        self._complete_if_done(occupant, operation)
+
+    def _complete_if_done(self, occupant: Occupant, operation: Append | Generate) -> None:
+        if isinstance(operation, Append):
+            if operation.is_complete:
+                self._complete_append(occupant, operation)
+        elif (finish := operation.finish) is not None:
+            self._complete_generate(occupant, operation, finish)
+
+    def _complete_append(self, occupant: Occupant, append: Append) -> None:
+        state = self._lanes.state(occupant)
+        self._release(append)
+        append.future.set_result(AppendResult(state, append.seconds, append.num_evicted))
+
+    def _complete_generate(self, occupant: Occupant, generate: Generate, finish: Finish) -> None:
+        state, prefill_seconds = self._lanes.state(occupant), generate.lane.prefill_seconds
+        self._release(generate)
+        generate.future.set_result(
+            GenerateResult(
+                state,
+                finish=finish,
+                num_generated=generate.num_generated,
+                prefill_seconds=prefill_seconds,
+                total_seconds=generate.seconds,
+                num_evicted=generate.num_evicted,
+            )
+        )
+
+    def _fail(self, operation: Append | Generate, error: KakeyaError) -> None:
+        self._release(operation)
+        operation.future.set_exception(error)
+
+    def _release(self, operation: Append | Generate) -> None:
+        self._scheduler.remove(operation)
+        operation.ended = time.perf_counter()
+        self._lanes.find(operation.session_id, operation.epoch).operation = None
+        # The appends of a turn end with its Generate, however either of them ended.
+        if isinstance(operation, Generate):
+            operation.lane.prefill_seconds = 0.0
+        else:
+            operation.lane.prefill_seconds += operation.seconds
