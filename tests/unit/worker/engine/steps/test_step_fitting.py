@@ -11,7 +11,7 @@ from kakeya_worker.engine.seams.geometry import LaneGeometry
 from kakeya_worker.engine.seams.retention import SessionOptions, sink_window
 from kakeya_worker.engine.seams.row import Row
 from kakeya_worker.engine.steps import step_fitting
-from kakeya_worker.engine.steps.step_cost import MeasuredStep, StepCosts, fit
+from kakeya_worker.engine.steps.step_costs import MeasuredStep, StepCosts, fit
 from kakeya_worker.engine.steps.step_fitting import NUM_NEEDED, measure_steps
 from kakeya_worker.torch_backend import TorchVerifier
 

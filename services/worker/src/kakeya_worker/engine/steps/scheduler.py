@@ -15,8 +15,7 @@ from typing import NamedTuple, TypeVar
 
 from kakeya_worker.engine.lanes.operation import Append, Generate
 from kakeya_worker.engine.steps.step_budget import StepBudget
-from kakeya_worker.engine.steps.step_cost import MeasuredStep
-from kakeya_worker.engine.steps.step_measures import StepMeasures
+from kakeya_worker.engine.steps.step_costs import MeasuredStep, StepMeasures
 from kakeya_worker.engine.steps.tenant_shares import Load, TenantShares
 
 _O = TypeVar("_O", Append, Generate)

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from kakeya_worker.engine.steps.step_cost import StepCosts
+from kakeya_worker.engine.steps.step_costs import StepCosts
 
 LEAST_PREFILL_PART = 0.25  # of what those who generate take themselves: prefills get on, however small the budget is
 

@@ -14,8 +14,7 @@ from kakeya_worker.engine.seams.geometry import LaneGeometry
 from kakeya_worker.engine.seams.retention import Retention, RetentionPolicy, SessionOptions
 from kakeya_worker.engine.seams.row import Row
 from kakeya_worker.engine.seams.verifier import Verifier
-from kakeya_worker.engine.steps.step_cost import MeasuredStep
-from kakeya_worker.engine.steps.step_measures import StepMeasures
+from kakeya_worker.engine.steps.step_costs import MeasuredStep, StepMeasures
 
 _log = structlog.get_logger()
 FITTING_SECONDS = 1.0  # after which only those steps are still run that are needed
