@@ -65,23 +65,9 @@ async def serve(settings: WorkerSettings, stop: asyncio.Event) -> None:
 
 def load_engine(settings: WorkerSettings) -> Engine:
     """Loads the model and allocates the slab. Raises StartError."""
-    install = f"pip install 'kakeya-worker[{settings.backend}]'"
-    # Read by OpenMP when the backend is imported: threads that wait spin briefly and then sleep. Spinning for long,
-    # those of two processes on the same cores keep each other from working.
-    os.environ.setdefault("GOMP_SPINCOUNT", "2000")
-    # Of the torch backend alone, and so no argument of the seam; without a worker it is read from the variable, too.
-    os.environ["KAKEYA_WORKER_KERNEL"] = settings.kernel
-    _log.info("loading", model=settings.model, backend=settings.backend, weights=settings.weights)
     try:
-        backend: type[Verifier] = plugins.load("kakeya.verifier", settings.backend, install=install)
         retention: RetentionPolicy = plugins.load("kakeya.retention", settings.retention)
-        verifier = backend(
-            installed_models.resolve(settings.model),
-            weights=settings.weights,
-            kv_dtype=settings.kv_dtype,
-            num_threads=settings.threads,
-            cache_directory=settings.cache_directory,
-        )
+        verifier = _load_verifier(settings)
     except (plugins.PluginError, ModelRefused) as error:
         raise StartError(str(error)) from error
     except (OSError, UnicodeError) as error:  # a file of it cannot be read, or its path is no text
@@ -116,6 +102,25 @@ def load_engine(settings: WorkerSettings) -> Engine:
         threads=settings.threads,
     )
     return engine
+
+
+def _load_verifier(settings: WorkerSettings) -> Verifier:
+    """Raises PluginError, ModelRefused, OSError or UnicodeError."""
+    # Read by OpenMP when the backend is imported: threads that wait spin briefly and then sleep. Spinning for long,
+    # those of two processes on the same cores keep each other from working.
+    os.environ.setdefault("GOMP_SPINCOUNT", "2000")
+    # Of the torch backend alone, and so no argument of the seam; without a worker it is read from the variable, too.
+    os.environ["KAKEYA_WORKER_KERNEL"] = settings.kernel
+    _log.info("loading", model=settings.model, backend=settings.backend, weights=settings.weights)
+    install = f"pip install 'kakeya-worker[{settings.backend}]'"
+    backend: type[Verifier] = plugins.load("kakeya.verifier", settings.backend, install=install)
+    return backend(
+        installed_models.resolve(settings.model),
+        weights=settings.weights,
+        kv_dtype=settings.kv_dtype,
+        num_threads=settings.threads,
+        cache_directory=settings.cache_directory,
+    )
 
 
 async def _load_unless_stopped(settings: WorkerSettings, stop: asyncio.Event) -> Engine | None:

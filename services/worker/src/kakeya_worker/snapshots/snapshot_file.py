@@ -1,8 +1,6 @@
 """Snapshots as files: safetensors with checksums, read without trusting them."""
 
 import json
-import math
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,17 +15,12 @@ from kakeya_worker.engine.seams.raw_numbers import RawNumbers
 from kakeya_worker.engine.seams.verifier import LaneContents, Memory
 from kakeya_worker.engine.snapshots.made_memory import made_memory
 from kakeya_worker.engine.snapshots.snapshot import Snapshot, TakenSnapshot
-from kakeya_worker.snapshots.snapshot_store import OpenFile, SnapshotStoreError
+from kakeya_worker.snapshots.file_tensor import TYPES, FileTensor, read, size
+from kakeya_worker.snapshots.snapshot_store import OpenFile
 
 FORMAT = "kakeya-snapshot-3"
 _MAX_HEADER_BYTES = 1 << 20
 _LENGTH_BYTES = 8
-_TYPES: dict[str, np.dtype[Any]] = {
-    "BF16": np.dtype("<u2"),
-    "F32": np.dtype("<u4"),
-    "I64": np.dtype("<i8"),
-    "U32": np.dtype("<u4"),
-}
 _INTEGERS = ("sink", "window", "start", "length")
 # As routers count histories, which their store can add up exactly.
 _MAX_LENGTH = 1 << 53
@@ -56,7 +49,7 @@ def pieces(snapshot: TakenSnapshot) -> list[bytes | memoryview]:
         "token_ids": ("U32", snapshot.token_ids),
         "final_hidden": (_float_type(contents.final_hidden), contents.final_hidden),
     }
-    arrays = {name: np.ascontiguousarray(array, dtype=_TYPES[dtype]) for name, (dtype, array) in data.items()}
+    arrays = {name: np.ascontiguousarray(array, dtype=TYPES[dtype]) for name, (dtype, array) in data.items()}
     facts = {
         "format": FORMAT,
         "fingerprint": snapshot.fingerprint,
@@ -83,48 +76,13 @@ def is_same(file: OpenFile, pieces: Sequence[bytes | memoryview]) -> bool:
     """Whether a file is what `pieces` made; its header tells the checksums of the rest. Raises SnapshotStoreError."""
     length, header, *_ = pieces
     try:
-        if _read(file, 0, len(length) + len(header)) != bytes(length) + bytes(header):
+        if read(file, 0, len(length) + len(header)) != bytes(length) + bytes(header):
             return False
         for _ in opened(file).parts():
             continue
     except (SnapshotRefused, ValueError):
         return False
     return True
-
-
-@dataclass(frozen=True)
-class _Tensor:
-    """Where a file has one, and of which type and shape."""
-
-    dtype: np.dtype[Any]
-    shape: tuple[int, ...]
-    start: int
-
-    @classmethod
-    def of(cls, data: range, dtype: str, shape: list[int], data_offsets: list[int]) -> "_Tensor":
-        """By what the header says of one in the file's data; raises KeyError, TypeError or ValueError."""
-        start, end = data_offsets
-        if not all(type(number) is int and number >= 0 for number in (start, end, *shape)):
-            raise ValueError(f"a shape of {shape}, from {start} to {end}")
-        found = cls(_TYPES[dtype], tuple(shape), data.start + start)
-        if found.num_bytes != end - start or end > len(data):
-            raise ValueError(f"{dtype} {shape} does not take {start} to {end} of {len(data)} bytes")
-        return found
-
-    @property
-    def num_bytes(self) -> int:
-        return math.prod(self.shape) * self.dtype.itemsize
-
-    def layers(self, start: int, end: int) -> "_Tensor":
-        """A part of one whose first axis is that."""
-        part = (end - start, *self.shape[1:])
-        return _Tensor(self.dtype, part, self.start + start * math.prod(self.shape[1:]) * self.dtype.itemsize)
-
-    def read(self, file: OpenFile, memory: Memory) -> NDArray[Any]:
-        """Into the first of the memory; raises ValueError or SnapshotStoreError."""
-        memory = memory[: self.num_bytes]
-        _fill(memory.data, file, self.start)
-        return memory.view(self.dtype).reshape(self.shape)
 
 
 @dataclass(frozen=True)
@@ -139,7 +97,7 @@ class FileSnapshot(Snapshot):
     name: str
     final_hidden: RawNumbers
     _file: OpenFile
-    _tensors: Mapping[str, _Tensor]
+    _tensors: Mapping[str, FileTensor]
     _checksums: Mapping[str, str]
     _memory: Memory | None
 
@@ -213,18 +171,17 @@ def opened(file: OpenFile, name: str = "the snapshot", memory: Memory | None = N
 
 def _header(file: OpenFile) -> tuple[dict[str, Any], range]:
     """What it says, and where in the file its data is; raises ValueError or SnapshotStoreError."""
-    with _translated():
-        file_bytes = file.seek(0, os.SEEK_END)
-    num_bytes = int.from_bytes(_read(file, 0, _LENGTH_BYTES), "little")
+    file_bytes = size(file)
+    num_bytes = int.from_bytes(read(file, 0, _LENGTH_BYTES), "little")
     if num_bytes > _MAX_HEADER_BYTES:
         raise ValueError(f"its header has {num_bytes} bytes")
-    header: dict[str, Any] = json.loads(_read(file, _LENGTH_BYTES, num_bytes))
+    header: dict[str, Any] = json.loads(read(file, _LENGTH_BYTES, num_bytes))
     return header, range(_LENGTH_BYTES + num_bytes, file_bytes)
 
 
-def _tensors(header: Mapping[str, Any], data: range) -> dict[str, _Tensor]:
-    """Those that a snapshot has, and no others, one after the other as the format wants it; raises as `_Tensor.of`."""
-    tensors = {name: _Tensor.of(data, **entry) for name, entry in header.items() if name != "__metadata__"}
+def _tensors(header: Mapping[str, Any], data: range) -> dict[str, FileTensor]:
+    """Those that a snapshot has, and no others, one after the other as the format wants; raises as `FileTensor.of`."""
+    tensors = {name: FileTensor.of(data, **entry) for name, entry in header.items() if name != "__metadata__"}
     if tensors.keys() != {*_CHECKSUMS, *_LITTLE}:
         raise ValueError(f"it has the tensors {sorted(tensors)}")
     end = data.start
@@ -245,7 +202,7 @@ def _digest(text: str) -> int:
     return digest
 
 
-def _check_shapes(tensors: Mapping[str, _Tensor]) -> None:
+def _check_shapes(tensors: Mapping[str, FileTensor]) -> None:
     """Raises ValueError."""
     shapes = {name: tensor.shape for name, tensor in tensors.items()}
     of_tokens, of_keys = shapes["positions"], shapes["keys"]
@@ -270,25 +227,6 @@ def _checksum(header: Mapping[str, Any], little: Mapping[str, NDArray[Any]]) -> 
     return told.hexdigest()
 
 
-def _read(file: OpenFile, start: int, num_bytes: int) -> bytes:
-    """Raises ValueError or SnapshotStoreError."""
-    memory = bytearray(num_bytes)
-    _fill(memoryview(memory), file, start)
-    return bytes(memory)
-
-
-def _fill(memory: memoryview, file: OpenFile, start: int) -> None:
-    """With what a file has from a place on; raises ValueError or SnapshotStoreError."""
-    num_read = 0
-    with _translated():
-        file.seek(start)
-        while num_read < len(memory):
-            more = file.readinto(memory[num_read:])
-            if not more:
-                raise ValueError("it is cut short")
-            num_read += more
-
-
 def _bytes(array: NDArray[Any]) -> memoryview:
     return array.reshape(-1).view(np.uint8).data
 
@@ -304,11 +242,3 @@ def _refused(name: str) -> Iterator[None]:
         yield
     except (ArithmeticError, AttributeError, LookupError, MemoryError, RecursionError, TypeError, ValueError) as error:
         raise SnapshotRefused(f"{name}: it is no snapshot: {error!r}") from error
-
-
-@contextmanager
-def _translated() -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise SnapshotStoreError(f"it cannot be read: {error}") from error
