@@ -1,0 +1,36 @@
+"""What the runtime says of models."""
+
+from dataclasses import dataclass
+from typing import Self
+
+from kakeya_stubs.v1 import runtime_pb2
+
+
+@dataclass(frozen=True, slots=True)
+class ServedModel:
+    """A model that the runtime serves.
+
+    Attributes:
+        name: as `create_session(model=...)` takes it.
+        num_lane_tokens: what its largest lane keeps: sinks and window of a session fit into this.
+        vocab_size: token ids are below it.
+        is_default: it serves sessions that name no model.
+        tokenizer_digest: SHA-256 in hex of its tokenizer.json in canonical form, see `Model` in
+            kakeya/v1/runtime.proto; "" where its workers bring none or disagree, and from an older router.
+    """
+
+    name: str
+    num_lane_tokens: int
+    vocab_size: int
+    is_default: bool
+    tokenizer_digest: str
+
+    @classmethod
+    def from_wire(cls, model: runtime_pb2.Model) -> Self:
+        return cls(
+            name=model.name,
+            num_lane_tokens=model.lane_token_count,
+            vocab_size=model.vocab_size,
+            is_default=model.is_default,
+            tokenizer_digest=model.tokenizer_digest,
+        )
