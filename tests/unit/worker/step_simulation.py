@@ -11,8 +11,7 @@ from kakeya_worker.engine.lanes.operation import Append, Generate
 from kakeya_worker.engine.sampling.sampling import Sampling
 from kakeya_worker.engine.seams.geometry import LaneGeometry
 from kakeya_worker.engine.seams.retention import SessionOptions, sink_window
-from kakeya_worker.engine.steps.scheduler import Scheduler, Step
-from kakeya_worker.engine.steps.step_budget import StepBudget
+from kakeya_worker.engine.steps.scheduler import Scheduler, Step, StepBudget
 
 STEP_TOKENS, CHUNK = 128, 32
 ENDLESS = 10**6  # tokens

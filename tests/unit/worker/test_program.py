@@ -10,7 +10,7 @@ from kakeya_shared import installed_models, plugins
 from kakeya_shared.contract.tokenizer_digest import tokenizer_digest
 from kakeya_shared.process.service_process import StartError
 from kakeya_worker.engine.engine import Engine
-from kakeya_worker.engine.steps.step_budget import StepBudget
+from kakeya_worker.engine.steps.scheduler import StepBudget
 from kakeya_worker.program import load_engine
 from kakeya_worker.settings import WorkerSettings
 

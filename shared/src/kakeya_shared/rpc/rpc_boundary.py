@@ -4,6 +4,7 @@ Services raise the tree of `errors`; nothing else leaves a process except INTERN
 """
 
 import asyncio
+import inspect
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import aclosing, contextmanager
@@ -13,19 +14,20 @@ from weakref import WeakKeyDictionary
 
 import grpc
 import structlog
+from google.protobuf.message import DecodeError
 from opentelemetry import trace
 from opentelemetry.trace import Span
 
 from kakeya_shared.errors import error_details
-from kakeya_shared.errors.tree import Internal, KakeyaError
+from kakeya_shared.errors.tree import Internal, InvalidField, KakeyaError
 from kakeya_shared.rpc import tracing
-from kakeya_shared.rpc.request_parsing import Parse, parse, with_parsed_requests
 
 _log = structlog.get_logger()
 
 # Generic in the stubs only, hence the quotes.
 Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
 Handler: TypeAlias = "grpc.RpcMethodHandler[Any, Any] | None"
+Parse = Callable[[bytes], Any]
 UnaryBehaviour = Callable[[Any, Context], Awaitable[Any]]
 """Of a call with a stream of requests too; it then iterates over them."""
 StreamBehaviour = Callable[[Any, Context], AsyncIterator[Any]]
@@ -57,7 +59,7 @@ class RpcBoundary(grpc.aio.ServerInterceptor):
         if handler is None:
             return None
         if not method.startswith("/kakeya."):
-            return with_parsed_requests(handler)
+            return _with_parsed_requests(handler)
         metadata: tracing.Metadata = handler_call_details.invocation_metadata or ()  # type: ignore[assignment]  # what is read is text
         try:
             caller = await self._guard(method, metadata)
@@ -125,7 +127,7 @@ def _unary(served: Served, behaviour: UnaryBehaviour) -> UnaryBehaviour:
     async def call(content: bytes, context: Context) -> Any:
         with served.span() as span:
             try:
-                return await behaviour(parse(served.parser, content), context)
+                return await behaviour(_parse(served.parser, content), context)
             except (Exception, asyncio.CancelledError) as error:
                 await _abort(span, context, error)
 
@@ -136,7 +138,7 @@ def _unary_of_stream(served: Served, behaviour: UnaryBehaviour) -> UnaryBehaviou
     async def call(contents: AsyncIterator[bytes], context: Context) -> Any:
         with served.span() as span:
             try:
-                return await behaviour((parse(served.parser, content) async for content in contents), context)
+                return await behaviour((_parse(served.parser, content) async for content in contents), context)
             except (Exception, asyncio.CancelledError) as error:
                 await _abort(span, context, error)
 
@@ -149,7 +151,7 @@ def _stream(served: Served, behaviour: StreamBehaviour) -> UnaryBehaviour:
     async def call(content: bytes, context: Context) -> None:
         with served.span() as span:
             try:
-                request = parse(served.parser, content)
+                request = _parse(served.parser, content)
                 # A streaming behaviour is an async generator; its protocol only says that it can be iterated.
                 async with aclosing(behaviour(request, context)) as responses:  # type: ignore[type-var]
                     async for response in responses:
@@ -192,3 +194,55 @@ def _unforeseen(error: BaseException) -> Internal:
     trace_id = trace.format_trace_id(span_context.trace_id) if span_context.is_valid else secrets.token_hex(16)
     _log.error("unforeseen error", error_trace_id=trace_id, exc_info=error)
     return Internal(f"internal error; trace id {trace_id}", metadata={"trace_id": trace_id})
+
+
+def _parse(parser: Parse, content: bytes) -> Any:
+    """The message. Raises InvalidField."""
+    try:
+        return parser(content)
+    except DecodeError as error:
+        message = "the request is not a message of this method in protobuf"
+        raise InvalidField(message, metadata={"field": "request"}) from error
+
+
+def _with_parsed_requests(handler: "grpc.RpcMethodHandler[Any, Any]") -> Handler:
+    """A handler of somebody else's service (health, reflection) that answers InvalidField to what is no protobuf."""
+    parser: Parse = handler.request_deserializer  # type: ignore[assignment]  # generated handlers have one
+    if handler.request_streaming:
+        return grpc.stream_stream_rpc_method_handler(
+            _many_to_many(parser, handler.stream_stream),
+            response_serializer=handler.response_serializer,
+        )
+    if handler.response_streaming:
+        return grpc.unary_stream_rpc_method_handler(
+            _one(parser, handler.unary_stream),
+            response_serializer=handler.response_serializer,
+        )
+    return grpc.unary_unary_rpc_method_handler(
+        _one(parser, handler.unary_unary),
+        response_serializer=handler.response_serializer,
+    )
+
+
+def _one(parser: Parse, behaviour: Any) -> Any:
+    async def call(content: bytes, context: Context) -> Any:
+        answer = behaviour(await _parsed(parser, content, context), context)
+        return await answer if inspect.isawaitable(answer) else answer
+
+    return call
+
+
+def _many_to_many(parser: Parse, behaviour: Any) -> Any:
+    async def call(contents: AsyncIterator[bytes], context: Context) -> None:
+        requests = (await _parsed(parser, content, context) async for content in contents)
+        async for response in behaviour(requests, context):
+            await context.write(response)
+
+    return call
+
+
+async def _parsed(parser: Parse, content: bytes, context: Context) -> Any:
+    try:
+        return _parse(parser, content)
+    except InvalidField as error:
+        await context.abort(error.status, error.message, ((error_details.DETAILS_KEY, error_details.encode(error)),))

@@ -19,8 +19,7 @@ from kakeya_worker.engine.seams.verifier import Memory, Verifier
 from kakeya_worker.engine.snapshots.lane_snapshots import LaneSnapshots
 from kakeya_worker.engine.snapshots.snapshot import Snapshot, TakenSnapshot
 from kakeya_worker.engine.steps.running_operations import RunningOperations
-from kakeya_worker.engine.steps.scheduler import Scheduler
-from kakeya_worker.engine.steps.step_budget import StepBudget
+from kakeya_worker.engine.steps.scheduler import Scheduler, StepBudget
 from kakeya_worker.engine.steps.step_fitting import fit_costs
 
 _log = structlog.get_logger()

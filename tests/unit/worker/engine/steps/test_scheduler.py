@@ -5,8 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kakeya_worker.engine.lanes.operation import MAX_UNREAD_TOKENS, Append, Generate
-from kakeya_worker.engine.steps.scheduler import Scheduler, Step
-from kakeya_worker.engine.steps.step_budget import LEAST_PREFILL_PART, StepBudget
+from kakeya_worker.engine.steps.scheduler import LEAST_PREFILL_PART, Scheduler, Step, StepBudget
 from kakeya_worker.engine.steps.step_costs import MeasuredStep, StepCosts
 from tests.unit.worker.step_simulation import new_append, new_generate
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kakeya_worker.engine.steps.step_budget import LEAST_PREFILL_PART, StepBudget
+from kakeya_worker.engine.steps.scheduler import LEAST_PREFILL_PART, StepBudget
 from kakeya_worker.engine.steps.step_costs import FREE, StepCosts
 
 COSTS = StepCosts(step_seconds=0.010, token_seconds=0.002, slot_seconds=0.000_001)
