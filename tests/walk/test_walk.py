@@ -14,8 +14,8 @@ from tests.walk.way import Step, Watch, Way, purpose
 
 # What is reached today: whoever gets it shorter lowers it here.
 CEILING = {
-    "append": {"files": 57, "router_files": 26, "router_returns": 109},
-    "generate": {"files": 64, "router_files": 29, "router_returns": 151},
+    "append": {"files": 55, "router_files": 26, "router_returns": 109},
+    "generate": {"files": 61, "router_files": 29, "router_returns": 151},
 }
 
 
