@@ -6,6 +6,7 @@ import grpc
 import structlog
 
 from kakeya_shared.errors.tree import KakeyaError
+from kakeya_shared.process.endured_loop import endured_loop
 from kakeya_worker.joining.registration import Registration
 from kakeya_worker.joining.router_link import TokenError
 from kakeya_worker.snapshots.snapshots import Snapshots
@@ -31,12 +32,13 @@ class SnapshotSweep:
     async def run(self) -> None:
         """Sweeps until it is cancelled."""
         await self._registration.joined.wait()
-        while True:
-            await asyncio.sleep(self._interval_seconds)
-            try:
-                await self._sweep()
-            except (grpc.aio.AioRpcError, KakeyaError, TokenError) as error:
-                _log.info("the snapshot store is swept later", reason=repr(error))
+        await asyncio.sleep(self._interval_seconds)
+        await endured_loop(
+            "the sweep of the snapshot store",
+            self._sweep,
+            interval_seconds=self._interval_seconds,
+            put_off_by=(grpc.aio.AioRpcError, KakeyaError, TokenError),
+        )
 
     async def _sweep(self) -> None:
         names = await self._snapshots.old_files(self._pool, self._interval_seconds)
