@@ -2,7 +2,7 @@
 
 import pytest
 
-from kakeya_http_shim.launcher_flags import without_launcher_flags
+from kakeya_http_shim.command import without_launcher_flags
 from kakeya_http_shim.settings import HttpSettings
 
 

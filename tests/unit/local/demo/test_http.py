@@ -13,11 +13,11 @@ from kakeya_local.demo import http_conversation
 from kakeya_local.demo.http_conversation import NUM_PAST_TURNS, NUM_TURNS, hold_again, left_sessions
 from kakeya_local.demo.http_exchange import Completion, complete
 from kakeya_local.demo.http_report import HttpReport, HttpTurn
-from kakeya_local.demo.http_transcript import http_summary, print_http
 from kakeya_local.demo.report import DemoReport, Opened
 from kakeya_local.demo.scripts import SCRIPTS, UNKNOWN
+from kakeya_local.demo.summary import verdict
+from kakeya_local.demo.transcript import http_summary, print_http
 from kakeya_local.demo.turn import Turn
-from kakeya_local.demo.verdict import verdict
 from kakeya_local.errors import StackError
 from kakeya_local.stack.planning.http_entrance import HttpEntrance
 from kakeya_local.stack.planning.http_plan import HttpPlan

@@ -9,8 +9,7 @@ from rich.console import Console
 
 from kakeya.text.chat_tokenizer import ChatTokenizer
 from kakeya_local import demo_command
-from kakeya_local.demo.demo import DemoOptions, check_pins, chosen_scripts
-from kakeya_local.demo.model_files import model_file
+from kakeya_local.demo.demo import DemoOptions, check_pins, chosen_scripts, model_file
 from kakeya_local.demo.report import DemoReport, Opened, Reading
 from kakeya_local.demo.scripts import NUM_TURNS, SCRIPTS, UNKNOWN
 from kakeya_local.demo.summary import summarize

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from kakeya_local.demo.report import DemoReport, Opened, Reading
+from kakeya_local.demo.summary import verdict
 from kakeya_local.demo.turn import Turn
-from kakeya_local.demo.verdict import verdict
 
 BYTES_PER_TOKEN = 10
 

@@ -18,14 +18,11 @@ from kakeya.text.chat_tokenizer import ChatTokenizer, TokenizerError
 from kakeya_local.demo.conversation import Conversation
 from kakeya_local.demo.http_conversation import hold_again, left_sessions
 from kakeya_local.demo.http_report import HttpReport
-from kakeya_local.demo.http_transcript import print_http
-from kakeya_local.demo.model_files import model_file
 from kakeya_local.demo.report import DemoReport, Opened
 from kakeya_local.demo.scripts import SCRIPTS, Script
-from kakeya_local.demo.summary import summarize
+from kakeya_local.demo.summary import summarize, verdict
 from kakeya_local.demo.table import turn_table
-from kakeya_local.demo.transcript import print_transcripts
-from kakeya_local.demo.verdict import verdict
+from kakeya_local.demo.transcript import print_http, print_transcripts
 from kakeya_local.errors import StackError
 from kakeya_local.settings import DEFAULT_MODEL, UpSettings
 from kakeya_local.signals import cancelled_by_signals
@@ -203,3 +200,19 @@ def _is_nano(model: str) -> bool:
 
 def _report(line: str) -> None:
     print(f"kakeya demo: {line}", file=sys.stderr, flush=True)
+
+
+def model_file(model: str, name: str) -> Path:
+    """The local path of a model's file, downloaded where the model is a hub id. Raises StackError."""
+    path = Path(model) / name
+    if Path(model).is_dir():
+        if not path.is_file():
+            raise StackError(f"the model directory {model} holds no {name}")
+        return path
+    import huggingface_hub
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+
+    try:
+        return Path(huggingface_hub.hf_hub_download(model, name))
+    except (HfHubHTTPError, LocalEntryNotFoundError) as error:
+        raise StackError(f"cannot get {name} of {model}: {error}") from error

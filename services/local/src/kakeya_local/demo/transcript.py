@@ -2,11 +2,13 @@
 
 from rich.text import Text
 
+from kakeya_local.demo.http_report import HttpReport, HttpTurn
 from kakeya_local.demo.report import DemoReport, Opened
 from kakeya_local.demo.turn import Turn
 from kakeya_local.terminal import print_table
 
 _HEADER = ("turn", "history", "seen", "prefill+decode ms", "kv_live_bytes", "you -> the model")
+_HTTP_HEADER = ("turn", "prompt", "history", "retained", "evicted", "first token ms", "you -> the model")
 _MAX_CHARACTERS = 200
 _NUM_LAST_TURNS = 7
 
@@ -52,3 +54,34 @@ def _missed(turn: Turn) -> str:
 def _one_line(text: str) -> str:
     line = " / ".join(part.strip() for part in text.splitlines() if part.strip())
     return line if len(line) <= _MAX_CHARACTERS else f"{line[:_MAX_CHARACTERS]}..."
+
+
+def print_http(report: HttpReport) -> None:
+    """The conversation over HTTP, each turn beside what `usage` says of it."""
+    first, past = report.num_past_turns + 1, report.num_past_turns
+    brought = f"the {past} turns before are brought along" if past else "from its beginning"
+    print(f"\nconversation 1 from turn {first} on once more, over HTTP; {brought}, and each request sends all of it")
+    print_table(map(_http_row, report.turns), header=_HTTP_HEADER)
+
+
+def http_summary(report: HttpReport) -> str:
+    """How the answers over HTTP compare, and whether the figures add up."""
+    num_same, num_turns = sum(turn.is_same for turn in report.turns), len(report.turns)
+    num_expected, num_missed = len(report.expectations()), len(report.missed())
+    answers = f"{num_expected - num_missed} of {num_expected} as expected, " if num_expected else ""
+    problems = report.wrong_figures()
+    figures = problems[0] if problems else f"what exceeds {report.lane_tokens} tokens is evicted; no session is left"
+    return f"over HTTP: {answers}{num_same} of {num_turns} answers word for word those over gRPC; {figures}"
+
+
+def _http_row(turn: HttpTurn) -> tuple[str | Text, ...]:
+    said = turn.completion
+    return (
+        str(turn.held.turn),
+        str(said.prompt_tokens),
+        str(said.history),
+        str(said.retained),
+        str(said.evicted),
+        f"{said.first_token_seconds * 1e3:.0f}",
+        said_cell(turn.turn),
+    )

@@ -1,8 +1,11 @@
 """`kakeya up`: runs a stack in the foreground until it is told to stop."""
 
 import asyncio
+import json
 import os
+import shlex
 import sys
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 
 from kakeya.cli.output.table import printable
@@ -12,8 +15,10 @@ from kakeya_local.signals import cancelled_by_signals
 from kakeya_local.stack.planning.plan import Plan
 from kakeya_local.stack.stack import running
 from kakeya_local.terminal import print_table
-from kakeya_local.up.curl_line import curl_line
 from kakeya_local.up.key_handover import handed_over
+
+_MAX_TOKENS = 64
+_PROXY_VARIABLES = ("http_proxy", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY")
 
 
 async def up(settings: UpSettings) -> int:
@@ -53,3 +58,22 @@ def _ready(plan: Plan) -> list[str]:
 
 def _report(line: str) -> None:
     print(f"kakeya up: {line}", file=sys.stderr, flush=True)
+
+
+def curl_line(url: str, model: str, *, with_key: bool, ca: str = "", environment: Mapping[str, str] = {}) -> str:
+    """A first request, a chat completion, to be tried in a shell.
+
+    Args:
+        with_key: whether it shows $KAKEYA_API_KEY.
+        ca: authorities of the certificate behind `url`, in PEM; "" for those that curl knows.
+        environment: of the shell; where it names a proxy, that is not asked.
+    """
+    body = {"model": model, "messages": [{"role": "user", "content": "Hello!"}], "max_tokens": _MAX_TOKENS}
+    words = ["curl", shlex.quote(f"{url}/v1/chat/completions"), "-H 'Content-Type: application/json'"]
+    if any(environment.get(name) for name in _PROXY_VARIABLES):
+        words.append("--noproxy '*'")
+    if with_key:
+        words.append('-H "Authorization: Bearer $KAKEYA_API_KEY"')
+    if ca:
+        words.append(f"--cacert {shlex.quote(ca)}")
+    return " ".join([*words, "-d", shlex.quote(json.dumps(body))])

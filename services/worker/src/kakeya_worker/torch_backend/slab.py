@@ -1,13 +1,17 @@
 """The slab: all KV of a worker, allocated once."""
 
+import ctypes
+import mmap
+import sys
+
 import torch
 from torch import Tensor
 
 from kakeya_worker.engine.seams.geometry import LaneGeometry
 from kakeya_worker.engine.seams.raw_lane import RawLane
 from kakeya_worker.engine.seams.raw_numbers import RawNumbers
-from kakeya_worker.torch_backend.pages import populate
 
+_MADV_POPULATE_WRITE = 23  # linux/mman.h, since Linux 5.14
 _RAW = {2: torch.uint16, 4: torch.uint32}
 
 
@@ -65,3 +69,16 @@ def _raw(tensor: Tensor) -> RawNumbers:
     """The same memory."""
     raw: RawNumbers = tensor.view(_RAW[tensor.dtype.itemsize]).numpy()
     return raw
+
+
+def populate(tensor: Tensor) -> bool:
+    """Has the pages of a contiguous tensor made before they are written to, whatever is in it.
+
+    No lock is held meanwhile, Python's neither. False where the system does not know how.
+    """
+    if sys.platform != "linux":
+        return False
+    start = tensor.data_ptr() // mmap.PAGESIZE * mmap.PAGESIZE
+    end = tensor.data_ptr() + tensor.nbytes
+    madvise = ctypes.CDLL(None).madvise
+    return bool(madvise(ctypes.c_void_p(start), ctypes.c_size_t(end - start), _MADV_POPULATE_WRITE) == 0)

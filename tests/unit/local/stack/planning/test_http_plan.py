@@ -14,7 +14,7 @@ from kakeya_local.settings import UpSettings
 from kakeya_local.stack.planning.http_entrance import HttpEntrance, http_entrance
 from kakeya_local.stack.planning.http_plan import HttpPlan
 from kakeya_local.stack.program import Stage
-from kakeya_local.up.curl_line import curl_line
+from kakeya_local.up.up import curl_line
 from kakeya_shared.settings.addresses import HostPort
 from tests.certificates import Authority
 from tests.unit.local.scripted_http import scripted_http

@@ -12,7 +12,7 @@ import torch
 from kakeya_worker.engine.engine import Engine
 from kakeya_worker.engine.seams.geometry import LaneGeometry
 from kakeya_worker.torch_backend import TorchVerifier
-from kakeya_worker.torch_backend.pages import populate
+from kakeya_worker.torch_backend.slab import populate
 from tests.unit.worker.engine_calls import NUM_LANES, SINK, TIMEOUT, WINDOW, open_session
 
 _ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="asks Linux for pages")

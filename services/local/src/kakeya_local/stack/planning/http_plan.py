@@ -1,15 +1,20 @@
-"""The HTTP shim of a stack, as it will run."""
+"""The HTTP shim of a stack, as it will run, and what clients call the model."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Self
 
 from kakeya_local.errors import StackError
 from kakeya_local.stack.planning.http_entrance import HttpEntrance, http_entrance
 from kakeya_local.stack.planning.ports import claim, reachable
-from kakeya_local.stack.planning.served_model import served_name, tokenizer_pair
 from kakeya_local.stack.program import Program, http_program
+from kakeya_shared.contract import labels
 from kakeya_shared.settings.addresses import HostPort, is_loopback
+
+TOKENIZER_VARIABLE = "KAKEYA_HTTP_TOKENIZER"
+_TOKENIZER_FILES = ("tokenizer*", "vocab*", "spiece.model")
 
 
 @dataclass(frozen=True)
@@ -62,3 +67,32 @@ def _claim(wanted: str, router: HostPort) -> HostPort:
     if bind == router:
         raise StackError(f"--bind and --http-bind are both {bind}")
     return bind
+
+
+def served_name(model: str, environment: Mapping[str, str]) -> str:
+    """As the workers of this environment name a model: a directory or a hub id. Raises StackError."""
+    name = environment.get("KAKEYA_WORKER_SERVED_MODEL_NAME") or Path(model).name or model
+    if flaw := labels.flaw(name, labels.MAX_MODEL_BYTES):
+        raise StackError(f"the model's name {name!r}: {flaw}; KAKEYA_WORKER_SERVED_MODEL_NAME gives it another")
+    return name
+
+
+def tokenizer_pair(model: str, environment: Mapping[str, str]) -> str | None:
+    """NAME=MODEL for the HTTP shim; None where the environment tells it already.
+
+    Raises:
+        StackError: the model brings no tokenizer, or cannot be said in this form.
+    """
+    if environment.get(TOKENIZER_VARIABLE):
+        return None
+    name = served_name(model, environment)
+    if os.path.isdir(model) and not any(next(Path(model).glob(files), None) for files in _TOKENIZER_FILES):
+        raise StackError(
+            f"the model directory {model} holds no tokenizer, which HTTP needs; name one by "
+            f"{TOKENIZER_VARIABLE}={name}=DIR, or do without HTTP (--http-bind none)"
+        )
+    pair = f"{name}={model}"
+    if "=" in name or "," in pair or pair != pair.strip():
+        reason = "a comma or `=` in its name or path, or a blank at the end of one"
+        raise StackError(f"HTTP cannot serve {model}: {reason} (--http-bind none)")
+    return pair
