@@ -58,7 +58,7 @@ class Parking:
             idle_ms: only if it has been idle for so long, and gives way to the tenant that wants its lane.
 
         Returns:
-            The answer of lua/park_session.lua.
+            The answer of park_session.lua.
 
         Raises:
             StoreUnavailable

@@ -189,7 +189,7 @@ class Operations:
 
 
 def refusal(reply: Reply, record: SessionRecord) -> KakeyaError:
-    """Why a session cannot be had, from what lua/begin_operation.lua or lua/use_source.lua answers."""
+    """Why a session cannot be had, from what begin_operation.lua or lua/sessions/use_source.lua answers."""
     match reply.outcome:
         case "busy":
             return refusals.busy()

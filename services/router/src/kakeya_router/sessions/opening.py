@@ -53,7 +53,7 @@ class Attempt:
         when_reserved: awaited before the worker is called.
         snapshot_store: of the worker.
         running: the prefill of what it is to begin with; ended when the client leaves.
-        outcome: of reserving its lane; see lua/reserve_session.lua. Empty: not known, so that it may be.
+        outcome: of reserving its lane; see reserve_session.lua. Empty: not known, so that it may be.
     """
 
     def __init__(

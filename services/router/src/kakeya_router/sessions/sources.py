@@ -110,7 +110,7 @@ def _lease(record: SessionRecord) -> tuple[State, str, int, int]:
 
 
 def _source(reply: Reply, record: SessionRecord, boundary: int | None) -> SessionRecord:
-    """What lua/use_source.lua answers, or raises the refusal."""
+    """What use_source.lua answers, or raises the refusal."""
     if reply.outcome == "elsewhere" and reply.record is not None and boundary is not None:
         raise past.not_reachable(reply.record, boundary)
     if reply.outcome != "present" or reply.record is None:

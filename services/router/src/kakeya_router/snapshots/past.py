@@ -94,6 +94,6 @@ class Past:
 
     @property
     def needed(self) -> str:
-        """What the session must still have when another one inherits this; as lua/reserve_session.lua reads it."""
+        """What the session must still have when another one inherits this; as reserve_session.lua reads it."""
         record = self.record
         return f"{record.journal_start}|{record.num_rewinds}|{record.inherited}|{record.snapshots}"

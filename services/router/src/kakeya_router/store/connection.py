@@ -34,6 +34,7 @@ _MAX_CONNECTIONS = 64
 # A few milliseconds for Redis and for this process; a list of thousands must not hold up a heartbeat.
 _HASHES_AT_ONCE = 500
 _PRELUDE = "prelude.lua"
+_ROOMS = ("sessions", "operations", "lanes", "queue", "fleet", "access")
 
 # Refused, reset, still loading its data, or silent.
 _NO_ANSWER = (exceptions.ConnectionError, exceptions.TimeoutError, OSError)
@@ -107,7 +108,7 @@ class RedisConnection:
         return policy if int(facts.get("maxmemory", 0)) and policy != "noeviction" else ""
 
     async def script(self, name: str, keys: Sequence[str], arguments: Iterable[Argument]) -> Any:
-        """Runs lua/`name`.lua; raises StoreUnavailable."""
+        """Runs the script `name`.lua; raises StoreUnavailable."""
         call = self._scripts[name](keys=list(keys), args=list(arguments))
         return await self._calls.complete(self._guarded(call))
 
@@ -213,6 +214,6 @@ def _lua_files() -> Iterable[tuple[str, str]]:
     """Name and text of each script, with the prelude before it."""
     folder = resources.files("kakeya_router.store").joinpath("lua")
     prelude = folder.joinpath(_PRELUDE).read_text("utf-8")
-    for file in folder.iterdir():
-        if file.name != _PRELUDE:
+    for room in _ROOMS:
+        for file in folder.joinpath(room).iterdir():
             yield file.name.removesuffix(".lua"), prelude + file.read_text("utf-8")

@@ -107,7 +107,7 @@ class WorkerStore:
         return await self._redis.now_ms()
 
     async def join(self, worker: WorkerRecord) -> str:
-        """Returns the outcome of lua/join_worker.lua."""
+        """Returns the outcome of join_worker.lua."""
         await self._redis.call(lambda redis: redis.sadd(POOLS, worker.pool))
         keys = PoolKeys(worker.pool)
         outcome: str = await self._redis.script(

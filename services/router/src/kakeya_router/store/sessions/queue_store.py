@@ -50,7 +50,7 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """`outcome` of lua/enter_line.lua; then the ticket, or the quota's name and limit."""
+    """`outcome` of enter_line.lua; then the ticket, or the quota's name and limit."""
 
     outcome: str
     ticket: str = ""

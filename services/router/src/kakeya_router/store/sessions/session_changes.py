@@ -10,7 +10,7 @@ UNQUEUED = "*"
 
 
 class Cause(StrEnum):
-    """Why a session is closed; see lua/begin_close.lua."""
+    """Why a session is closed; see begin_close.lua."""
 
     REQUEST = "request"
     EXPIRY = "expiry"

@@ -121,7 +121,7 @@ class SessionLists:
         return [record for record in records if record.session_id not in busy]
 
     async def lose_all(self, records: Sequence[SessionRecord], retention: Retention) -> list[str]:
-        """Takes sessions off the lanes of a gone incarnation; returns each one's outcome, see lua/lose_session.lua."""
+        """Takes sessions off the lanes of a gone incarnation; returns each one's outcome, see lose_session.lua."""
 
         async def lose(batch: Any) -> None:
             for record in records:

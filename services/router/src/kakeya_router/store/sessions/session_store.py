@@ -82,7 +82,7 @@ class SessionStore:
 
     async def give_up_request(self, pool: str, tenant: str, request_id: str) -> str:
         """From now on the tenant's CreateSession with this request id opens nothing in the pool; see
-        lua/give_up_request.lua. Answers with the session that it has made, empty: none.
+        give_up_request.lua. Answers with the session that it has made, empty: none.
         """
         key = PoolKeys(pool).request(tenant, request_id)
         made: str = await self._redis.script("give_up_request", [key], (_REQUEST_TTL_MS,))
@@ -109,7 +109,7 @@ class SessionStore:
         start_length: int = 0,
         tokens_per_minute: int = 0,
     ) -> Reply:
-        """Reserves a lane for a new session; see lua/reserve_session.lua.
+        """Reserves a lane for a new session; see reserve_session.lua.
 
         Args:
             waiter_id: of who stands in the line.
@@ -229,7 +229,7 @@ class SessionStore:
     async def extend_journal(
         self, record: SessionRecord, claim: str, start: int, token_ids: Sequence[int], max_tokens: int
     ) -> Reply:
-        """Adds tokens to the history, of which the first has the index `start`; see lua/extend_journal.lua.
+        """Adds tokens to the history, of which the first has the index `start`; see extend_journal.lua.
 
         Args:
             max_tokens: the oldest beyond so many leave the journal.
@@ -237,7 +237,7 @@ class SessionStore:
         return await self._run("extend_journal", record, claim, record.epoch, start, pack(token_ids), max_tokens)
 
     async def retract(self, record: SessionRecord, claim: str, length: int) -> Reply:
-        """Takes the last tokens out of the history again, down to a length; see lua/retract_journal.lua."""
+        """Takes the last tokens out of the history again, down to a length; see retract_journal.lua."""
         return await self._run("retract_journal", record, claim, record.epoch, length)
 
     async def journal(self, record: SessionRecord, start: int, end: int) -> list[int]:
@@ -328,7 +328,7 @@ class SessionStore:
         )
 
     async def offer_lane(self, record: SessionRecord, lease_seconds: float, claim: str = "") -> Reply:
-        """Names an epoch for a lane elsewhere (`rest`); see lua/offer_lane.lua."""
+        """Names an epoch for a lane elsewhere (`rest`); see offer_lane.lua."""
         return await self._run("offer_lane", record, record.epoch, round(lease_seconds * 1000), claim)
 
     async def withdraw_lane(self, record: SessionRecord, epoch: int) -> Reply:
@@ -343,7 +343,7 @@ class SessionStore:
         snapshots: Snapshots = (),
         snapshot_store: str = "",
     ) -> Reply:
-        """Gives a session another lane, if nothing has happened on it since that was copied; see lua/move_session.lua.
+        """Gives a session another lane, if nothing has happened on it since that was copied; see move_session.lua.
 
         Args:
             record: as it was before it was copied.
@@ -382,7 +382,7 @@ class SessionStore:
         idle_ms: int | None = None,
         wanted_by: str = "",
     ) -> Reply:
-        """Takes a session off its lane, if no operation runs; see lua/park_session.lua.
+        """Takes a session off its lane, if no operation runs; see park_session.lua.
 
         Args:
             by_journal: only if its journal has all of its history.
@@ -410,7 +410,7 @@ class SessionStore:
         inherited: Snapshots = (),
         history_digest: int | None = None,
     ) -> Reply:
-        """Takes the history back to a length; see lua/rewind_session.lua.
+        """Takes the history back to a length; see rewind_session.lua.
 
         Args:
             lane_rewinds: how often the lane was taken back, this time too; None: it is given up.
