@@ -13,7 +13,7 @@ PARTS  := -e proto/python -e shared -e services/router -e 'sdks/python[bench,ote
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help install kernel demo up test check lint types contracts proto proto-check vectors docs test-parts test-compose \
+.PHONY: help install kernel demo up test check lint types contracts proto proto-check vectors outcomes docs test-parts test-compose \
         test-heavy test-conformance walk bench-latency bench-int8 bench-memory fuzz overload chaos bench-slow-clients \
         bench-admission bench-fairness bench-interference bench-fork bench-recovery bench-pauses bench-snapshots bench-quality bench-session bench-qwen3 bench-load bench-compare bench-engine bench-mlx evidence fuzz-http leavers-http overload-http bench-http nano nano-held-out
 
@@ -77,6 +77,9 @@ proto-check: install $(BUF)
 
 vectors: install ## generate the worker's test vectors of sampling
 	$(BIN)/python scripts/generate_vectors.py services/worker/src/kakeya_worker/conformance/vectors
+
+outcomes: install ## generate the enumerations of what the router's Lua scripts answer
+	$(BIN)/python scripts/generate_outcomes.py services/router/src/kakeya_router/store/outcomes.py
 
 docs: install ## generate docs/configuration.md and docs/http-fields.md from the declarations
 	$(BIN)/python scripts/generate_configuration.py docs/configuration.md

@@ -7,16 +7,18 @@ from pathlib import Path
 
 from generate_configuration import reference
 from generate_http_fields import fields_page
+from generate_outcomes import outcomes_module
 from generate_vectors import vectors
 
 ROOT = Path(__file__).resolve().parent.parent
 STUBS = ROOT / "proto" / "python" / "src" / "kakeya_stubs"
 VECTORS = ROOT / "services" / "worker" / "src" / "kakeya_worker" / "conformance" / "vectors"
+OUTCOMES = ROOT / "services" / "router" / "src" / "kakeya_router" / "store" / "outcomes.py"
 PAGES = {ROOT / "docs" / "configuration.md": reference, ROOT / "docs" / "http-fields.md": fields_page}
 
 
 def main() -> int:
-    stale = [*_stale_stubs(), *_stale_pages(), *_stale_vectors(), *_stale_twin()]
+    stale = [*_stale_stubs(), *_stale_pages(), *_stale_vectors(), *_stale_outcomes(), *_stale_twin()]
     for problem in stale:
         print(f"drift: {problem}", file=sys.stderr)
     if not stale:
@@ -43,6 +45,10 @@ def _stale_pages() -> list[str]:
 def _stale_vectors() -> list[str]:
     stale = [name for name, text in vectors().items() if (VECTORS / name).read_text() != text]
     return [f"conformance/vectors/{name} (make vectors)" for name in stale]
+
+
+def _stale_outcomes() -> list[str]:
+    return [] if OUTCOMES.read_text() == outcomes_module() else ["kakeya_router/store/outcomes.py (make outcomes)"]
 
 
 def _stale_twin() -> list[str]:

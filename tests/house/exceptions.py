@@ -14,14 +14,12 @@ EXCEPTIONS = {
 
 LARGE_NOT_YET = {
     # Lines of a file.
-    "kakeya_router/settings.py": 302,
-    "kakeya_router/snapshots/snapshotting.py": 308,
+    "kakeya_router/snapshots/snapshotting.py": 304,
     "kakeya_router/store/lua/prelude.lua": 611,
     "kakeya_router/store/records.py": 327,
-    "kakeya_router/store/sessions/session_store.py": 505,
     "kakeya_router/workers/worker_client.py": 380,
     # Lines of a function.
-    "kakeya_router/wiring.py::Parts.__init__": 144,
+    "kakeya_router/wiring.py::Parts.__init__": 139,
 }
 
 ASSIGNED_NOT_YET: dict[str, int] = {}

@@ -11,7 +11,7 @@ import pytest
 import redis
 
 import kakeya
-from kakeya_router.store.sessions.packed_tokens import BYTES_PER_TOKEN
+from kakeya_router.store.sessions.session_store import BYTES_PER_TOKEN
 from tests.integration.processes import Runtime, eventually, runtime
 
 NUM_SESSIONS, NUM_TURNS = 2, 2_000

@@ -9,12 +9,12 @@ from typing import Any
 from kakeya_router.store.connection import RedisConnection
 from kakeya_router.store.fleet.worker_store import WorkerStore
 from kakeya_router.store.keys import PoolKeys
+from kakeya_router.store.outcomes import ReserveSession
 from kakeya_router.store.records import UNSET, SessionRecord, State, WorkerRecord
-from kakeya_router.store.sessions.limits import UNLIMITED, Limits
 from kakeya_router.store.sessions.queue_store import Entry, Place, QueueStore
-from kakeya_router.store.sessions.session_changes import Cause
-from kakeya_router.store.sessions.session_replies import Reply
-from kakeya_router.store.sessions.session_store import SessionStore
+from kakeya_router.store.sessions.session_changes import UNLIMITED, Cause, Limits
+from kakeya_router.store.sessions.session_store import Answer
+from tests.unit.router.session_stores import SessionStores
 
 KEYS = PoolKeys("p")
 LANE_BYTES = 100
@@ -66,24 +66,23 @@ class Stores:
     """Of the pool "p"; sessions and waiters are named by the tests."""
 
     redis: RedisConnection
-    sessions: SessionStore
+    sessions: SessionStores
     workers: WorkerStore
     queue: QueueStore
 
     async def reserve(
         self, name: str, tenant: str = "", *, waiter_id: str = "", limits: Limits = UNLIMITED, **fields: Any
-    ) -> Reply:
+    ) -> Answer[ReserveSession]:
         return await self.sessions.reserve(session_record(name, tenant, **fields), "op", limits, waiter_id)
 
     async def opened(self, name: str, tenant: str = "", *, waiter_id: str = "", **fields: Any) -> SessionRecord:
         assert (await self.reserve(name, tenant, waiter_id=waiter_id, **fields)).outcome == "reserved"
         reply = await self.sessions.mark_open(session_record(name, tenant, **fields), "op", 1, 4)
-        assert reply.record is not None
         return reply.record
 
     async def close(self, record: SessionRecord, history_length: int = 0) -> None:
         assert (await self.sessions.begin_close(record, "close", Cause.ABANDON)).outcome == "claimed"
-        assert (await self.sessions.delete(record, "close", history_length)).outcome == "deleted"
+        assert await self.sessions.delete(record, "close", history_length) == "deleted"
 
     async def enter(
         self,
@@ -123,7 +122,7 @@ class Stores:
     async def true_usage(self) -> dict[str, int]:
         """The sums over the session records."""
         sums: Counter[str] = Counter()
-        for record in (await self.sessions.lists.page("p", 0, 1000)).records:
+        for record in (await self.sessions.page("p", 0, 1000)).records:
             if record.holds_lane:
                 sums[f"{record.tenant}|sessions"] += 1
                 sums[f"{record.tenant}|bytes"] += record.reserved_bytes
@@ -135,7 +134,7 @@ class Stores:
 @asynccontextmanager
 async def stores_on(url: str) -> AsyncIterator[Stores]:
     connection = RedisConnection(url)
-    sessions = SessionStore(connection, "router", operation_lease_seconds=10, lane_lease_seconds=10, grace_seconds=0)
+    sessions = SessionStores(connection)
     yield Stores(
         connection,
         sessions,

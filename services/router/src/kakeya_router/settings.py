@@ -59,10 +59,7 @@ class RouterSettings(RpcServerSettings):
         reason="none: Redis is elsewhere, or its errors say enough",
     )
     bind: Address = setting(
-        "127.0.0.1:50051",
-        "where to listen",
-        unit="HOST:PORT",
-        reason="this host only; 50051 is gRPC's usual port",
+        "127.0.0.1:50051", "where to listen", unit="HOST:PORT", reason="this host only; 50051 is gRPC's usual port"
     )
     advertise: Address | None = setting(
         None,

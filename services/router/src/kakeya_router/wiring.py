@@ -41,9 +41,16 @@ from kakeya_router.store.access.rights import Quota
 from kakeya_router.store.connection import RedisConnection
 from kakeya_router.store.fleet.worker_store import WorkerStore
 from kakeya_router.store.keys import ROOM
+from kakeya_router.store.sessions.closing_store import ClosingStore
+from kakeya_router.store.sessions.creation_store import CreationStore
+from kakeya_router.store.sessions.journal_store import JournalStore
+from kakeya_router.store.sessions.lane_store import LaneStore
+from kakeya_router.store.sessions.operation_store import OperationStore
 from kakeya_router.store.sessions.queue_store import QueueStore
-from kakeya_router.store.sessions.session_lists import Retention
-from kakeya_router.store.sessions.session_store import SessionStore
+from kakeya_router.store.sessions.session_changes import Retention
+from kakeya_router.store.sessions.session_lists import SessionLists
+from kakeya_router.store.sessions.session_store import Holder
+from kakeya_router.store.sessions.snapshot_lists import SnapshotLists
 from kakeya_router.store.subscription import messages
 from kakeya_router.tasks import DetachedTasks
 from kakeya_router.workers import placement
@@ -72,20 +79,20 @@ class Parts:
         self.tasks = DetachedTasks()
         self.workers = WorkerClients(_worker_tls(settings))
         self.gate = CallGate(max_calls=settings.max_calls, max_calls_per_tenant=settings.max_calls_per_tenant)
-        session_store = SessionStore(
-            self.redis,
-            secrets.token_hex(4),
+        holder = Holder(
+            router_id=secrets.token_hex(4),
             operation_lease_seconds=settings.operation_lease_seconds,
             lane_lease_seconds=LANE_LEASE_SECONDS,
             grace_seconds=grace_seconds,
             waiter_grace_seconds=LEASE_SECONDS,
         )
+        creations, journals = CreationStore(self.redis, holder), JournalStore(self.redis, holder)
+        closings, lane_store = ClosingStore(self.redis, holder), LaneStore(self.redis, holder)
+        lists, snapshot_lists = SessionLists(self.redis, holder), SnapshotLists(self.redis, holder)
+        operation_store = OperationStore(self.redis, holder)
         self.worker_store = WorkerStore(self.redis, settings.worker_lease_seconds)
         queue_store = QueueStore(
-            self.redis,
-            lease_seconds=LEASE_SECONDS,
-            queue_length=settings.queue_length,
-            grace_seconds=LEASE_SECONDS,
+            self.redis, lease_seconds=LEASE_SECONDS, queue_length=settings.queue_length, grace_seconds=LEASE_SECONDS
         )
         order = _placement(settings.placement)
         self.fleet = Fleet(
@@ -95,7 +102,7 @@ class Parts:
             interval_seconds=settings.heartbeat_interval_seconds,
         )
         snapshotting = Snapshotting(
-            session_store,
+            snapshot_lists,
             self.workers,
             self.fleet,
             self.tasks,
@@ -103,16 +110,11 @@ class Parts:
             recovery_seconds=settings.recovery_seconds,
             journal_tokens=max(settings.journal_tokens, settings.max_append_tokens),
         )
-        closing = Closing(session_store, self.workers, snapshotting, self.tasks)
+        closing = Closing(closings, self.workers, snapshotting, self.tasks)
         parking = Parking(
-            session_store,
-            self.workers,
-            self.fleet,
-            snapshotting,
-            self.tasks,
-            parked_seconds=settings.parked_ttl_seconds,
+            lane_store, self.workers, self.fleet, snapshotting, self.tasks, parked_seconds=settings.parked_ttl_seconds
         )
-        idle_lanes = self._idle_lanes(session_store, closing, parking)
+        idle_lanes = self._idle_lanes(lists, closing, parking)
         self.queue = AdmissionQueue(
             queue_store,
             self.worker_store,
@@ -121,7 +123,9 @@ class Parts:
             idle_lanes=idle_lanes,
         )
         resuming = Resuming(
-            session_store,
+            lane_store,
+            journals,
+            snapshot_lists,
             self.worker_store,
             self.workers,
             order,
@@ -129,14 +133,14 @@ class Parts:
             wait_seconds=_wait_seconds(settings),
             idle_lanes=idle_lanes,
         )
-        moving = Moving(session_store, self.worker_store, self.workers, order, snapshotting, self.tasks)
-        recovery = Recovery(session_store, self.workers, resuming, moving, self.tasks)
+        moving = Moving(lane_store, self.worker_store, self.workers, order, snapshotting, self.tasks)
+        recovery = Recovery(journals, self.workers, resuming, moving, self.tasks)
         retention = Retention(
             lost_ms=round(settings.lost_retention_seconds * 1000), parked_ms=settings.parked_ttl_seconds * 1000
         )
-        settling = Settling(session_store, self.workers, self.tasks, snapshotting, closing, retention=retention)
+        settling = Settling(operation_store, self.workers, self.tasks, snapshotting, closing, retention=retention)
         operations = Operations(
-            session_store,
+            operation_store,
             self.tasks,
             recovery,
             settling,
@@ -145,22 +149,23 @@ class Parts:
         )
         limits = _request_limits(settings)
         appending = Appending(operations, recovery, snapshotting, limits, self.tasks)
-        sources = Sources(session_store, operations)
+        sources = Sources(creations, operations)
         sessions = Sessions(
-            session_store,
+            creations,
+            closings,
             self.worker_store,
             self.tasks,
-            self._admission(session_store, order, closing, sources),
+            self._admission(creations, journals, order, closing, sources),
             closing,
             sources,
             default_ttl_seconds=settings.session_ttl_seconds,
             default_model=settings.default_model,
             key_max_sessions=settings.key_max_sessions,
         )
-        sweep = WorkerSweep(session_store, self.worker_store, retention)
+        sweep = WorkerSweep(lists, self.worker_store, retention)
         self.reaper = Reaper(
             self.redis,
-            session_store,
+            lists,
             self.worker_store,
             queue_store,
             sessions,
@@ -171,22 +176,18 @@ class Parts:
             interval_seconds=settings.reap_interval_seconds,
             grace_seconds=grace_seconds,
         )
-        pages = SessionPages(session_store, self.worker_store)
-        park_requests = ParkRequests(session_store, operations, parking, self.tasks)
+        pages = SessionPages(lists, self.worker_store)
+        park_requests = ParkRequests(lane_store, operations, parking, self.tasks)
         self.draining = Draining(
-            session_store,
-            self.worker_store,
-            park_requests,
-            moving,
-            interval_seconds=settings.reap_interval_seconds,
+            lists, self.worker_store, park_requests, moving, interval_seconds=settings.reap_interval_seconds
         )
         self.runtime_service = RuntimeService(
-            session_store,
+            lists,
             sessions,
             Models(self.worker_store, settings.default_model),
             appending,
             Generating(operations, recovery, appending, snapshotting, self.workers, limits),
-            Rewinding(session_store, self.workers, self.fleet, operations, recovery, snapshotting, self.tasks),
+            Rewinding(journals, self.workers, self.fleet, operations, recovery, snapshotting, self.tasks),
             self.gate,
             limits,
             pages,
@@ -202,7 +203,7 @@ class Parts:
         credential_store = CredentialStore(self.redis)
         self.admin_service = AdminService(
             credential_store,
-            Tenants(credential_store, session_store, self.worker_store, _default_quota(settings)),
+            Tenants(credential_store, lists, self.worker_store, _default_quota(settings)),
             pages,
             sessions,
             self.worker_store,
@@ -210,12 +211,12 @@ class Parts:
         )
         self.guard = _guard(settings, credential_store)
 
-    def _idle_lanes(self, session_store: SessionStore, closing: Closing, parking: Parking) -> IdleLanes | None:
+    def _idle_lanes(self, lists: SessionLists, closing: Closing, parking: Parking) -> IdleLanes | None:
         settings = self._settings
         if settings.admission not in _MAKING_ROOM:
             return None
         return IdleLanes(
-            session_store,
+            lists,
             closing,
             self.tasks,
             idle_seconds=settings.close_idle_after_seconds,
@@ -223,24 +224,13 @@ class Parts:
         )
 
     def _admission(
-        self,
-        session_store: SessionStore,
-        order: Placement,
-        closing: Closing,
-        sources: Sources,
+        self, creations: CreationStore, journals: JournalStore, order: Placement, closing: Closing, sources: Sources
     ) -> Admission:
         settings = self._settings
-        opening = Opening(session_store, self.workers, self.tasks, closing, sources)
+        opening = Opening(creations, journals, self.workers, self.tasks, closing, sources)
         if settings.admission == "reject":
             return Admission(opening, order, None)
-        waiting = Waiting(
-            self.queue,
-            self.worker_store,
-            opening,
-            order,
-            sources,
-            queue_seconds=settings.queue_seconds,
-        )
+        waiting = Waiting(self.queue, self.worker_store, opening, order, sources, queue_seconds=settings.queue_seconds)
         return Admission(opening, order, waiting)
 
 

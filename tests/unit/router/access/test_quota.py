@@ -10,10 +10,9 @@ import pytest
 
 from kakeya_router.settings import RouterSettings
 from kakeya_router.store.records import SessionRecord, State
-from kakeya_router.store.sessions.limits import Limits
-from kakeya_router.store.sessions.session_changes import Cause, Intent, LaneAtRest
-from kakeya_router.store.sessions.session_lists import Retention, TenantUsage
-from kakeya_router.store.sessions.session_store import SessionStore
+from kakeya_router.store.sessions.session_changes import Cause, Intent, LaneAtRest, Limits, Retention
+from kakeya_router.store.sessions.session_lists import TenantUsage
+from kakeya_router.store.sessions.session_store import ExceededQuota
 from kakeya_router.workers.worker_sweep import WorkerSweep
 from kakeya_shared.errors.tree import QuotaExceeded
 from tests.unit.router.admission_stores import (
@@ -27,6 +26,7 @@ from tests.unit.router.admission_stores import (
 from tests.unit.router.fake_worker import LANE_BYTES as FAKE_LANE_BYTES
 from tests.unit.router.keyed import Keyed, keyed_on
 from tests.unit.router.lanes.test_queue import stand
+from tests.unit.router.session_stores import SessionStores
 from tests.unit.router.stack import eventually
 
 GENERATE = Intent("generate", {"max_tokens": 3})
@@ -53,7 +53,7 @@ async def test_usage_is_counted_by_tenant_and_key(stores: Stores) -> None:
         "|sessions": 1,
         "|bytes": 100,
     }
-    assert await stores.sessions.lists.usage("p") == {
+    assert await stores.sessions.usage("p") == {
         "": TenantUsage(1, 100, 0),
         "a": TenantUsage(2, 200, 0),
         "b": TenantUsage(0, 0, 1),
@@ -74,9 +74,9 @@ async def test_a_reservation_beyond_a_quota_is_refused(stores: Stores, limits: L
     for name in ("one", "two"):
         assert (await stores.reserve(name, "a", key_id="k", limits=limits)).outcome == "reserved"
     refused = await stores.reserve("three", "a", key_id="k", limits=limits)
-    assert (refused.outcome, refused.rest) == ("quota", (quota, limit))
+    assert (refused.outcome, refused.quota) == ("quota", ExceededQuota(quota, limit))
     entry = await stores.enter("w", "a", key_id="k", limits=limits)
-    assert (entry.outcome, entry.quota, entry.limit) == ("quota", quota, limit)
+    assert (entry.outcome, entry.quota) == ("quota", refused.quota)
     assert await stores.line() == []
     assert (await stores.reserve("other", "b", key_id="l", limits=limits)).outcome == "reserved"
 
@@ -96,7 +96,7 @@ async def test_a_waiter_over_its_quota_is_out_of_the_line(stores: Stores) -> Non
     assert await stores.line() == ["v"]
 
 
-async def _churn(stores: Stores, store: SessionStore, draw: random.Random) -> None:
+async def _churn(stores: Stores, store: SessionStores, draw: random.Random) -> None:
     """One session of somebody's, to an end of its own."""
     tenant = draw.choice(["", "a", "b"])
     record = session_record(f"{draw.random()}", tenant, draw.choice("wv"), key_id=tenant and f"key-{tenant}")
@@ -125,7 +125,7 @@ async def _churn(stores: Stores, store: SessionStore, draw: random.Random) -> No
 
 
 async def _expected(stores: Stores, worker_id: str) -> int:
-    records = (await stores.sessions.lists.page("p", 0, 1000)).records
+    records = (await stores.sessions.page("p", 0, 1000)).records
     return sum(record.reserved_bytes for record in records if record.worker_id == worker_id)
 
 
@@ -143,7 +143,7 @@ async def test_after_any_churn_usage_is_the_sum_over_the_sessions(stores: Stores
     await stores.workers.drop("p", "w", "i-w", lapsed_only=False)
     await WorkerSweep(stores.sessions, stores.workers, RETENTION).sweep("p", "i-w")
     assert await stores.kept_usage() == await stores.true_usage()
-    records = (await stores.sessions.lists.page("p", 0, 1000)).records
+    records = (await stores.sessions.page("p", 0, 1000)).records
     assert {record.state for record in records} >= {State.OPEN, State.PARKED, State.LOST, State.FAILED, State.CLOSING}
     assert any(record.epoch > 1 and record.holds_lane for record in records)
     for record in records:
@@ -203,10 +203,10 @@ async def test_tokens_are_charged_when_an_operation_ends_and_come_back_at_the_ra
     assert record is not None
     reply = await stores.sessions.begin_operation(record, "run", GENERATE, rate)
     assert reply.outcome == "quota"
-    quota, limit, retry_ms = reply.rest
-    assert (quota, limit) == ("tokens_per_minute", "600")
-    assert 79_000 < int(retry_ms) <= 80_001  # 800 too many
-    await _turn_back(stores, int(retry_ms) - 1000)
+    retry_ms = reply.quota.retry_ms or 0
+    assert reply.quota == ExceededQuota("tokens_per_minute", "600", retry_ms)
+    assert 79_000 < retry_ms <= 80_001  # 800 too many
+    await _turn_back(stores, retry_ms - 1000)
     assert (await stores.sessions.begin_operation(record, "run", GENERATE, rate)).outcome == "quota"
     await _turn_back(stores, 1000)
     assert (await stores.sessions.begin_operation(record, "run", GENERATE, rate)).outcome == "begun"
@@ -223,7 +223,7 @@ async def test_the_retry_is_exact(stores: Stores) -> None:
     assert bucket is not None
     at_ms = bucket[1]
     before_ms = await stores.redis.now_ms()
-    retry_ms = int((await stores.sessions.begin_operation(record, "run", GENERATE, rate)).rest[2])
+    retry_ms = (await stores.sessions.begin_operation(record, "run", GENERATE, rate)).quota.retry_ms or 0
     assert before_ms <= at_ms + 10_000 + 1 - retry_ms <= await stores.redis.now_ms()
 
 
@@ -254,11 +254,10 @@ async def test_over_a_long_time_the_rate_holds(stores: Stores) -> None:
         num_tokens = draw.randrange(1, 300)
         reply = await stores.sessions.begin_operation(record, "run", GENERATE, rate)
         if reply.outcome == "quota":
-            await _turn_back(stores, int(reply.rest[2]))
-            elapsed_ms += int(reply.rest[2])
+            await _turn_back(stores, reply.quota.retry_ms or 0)
+            elapsed_ms += reply.quota.retry_ms or 0
             continue
         used += num_tokens
-        assert reply.record is not None
         end = _grown(reply.record, num_tokens)
         assert (await stores.sessions.end_operation(record, "run", end)).outcome == "ended"
     assert used > 5 * rate
@@ -266,7 +265,7 @@ async def test_over_a_long_time_the_rate_holds(stores: Stores) -> None:
 
 
 async def test_an_operation_that_is_taken_over_is_charged_once(stores: Stores) -> None:
-    hasty = SessionStore(stores.redis, "vanished", operation_lease_seconds=-1, lane_lease_seconds=-1, grace_seconds=0)
+    hasty = SessionStores(stores.redis, "vanished", operation_lease_seconds=-1, lane_lease_seconds=-1, grace_seconds=0)
     record = await stores.opened("one", "a")
     assert (await hasty.begin_operation(record, "lost", GENERATE, 600)).outcome == "begun"
     assert (await stores.sessions.begin_operation(record, "mine", GENERATE, 600)).outcome == "recover"
@@ -280,7 +279,7 @@ async def test_an_operation_that_is_taken_over_is_charged_once(stores: Stores) -
 
 
 async def test_an_operation_is_taken_over_also_when_the_tokens_are_used_up(stores: Stores) -> None:
-    hasty = SessionStore(stores.redis, "vanished", operation_lease_seconds=-1, lane_lease_seconds=-1, grace_seconds=0)
+    hasty = SessionStores(stores.redis, "vanished", operation_lease_seconds=-1, lane_lease_seconds=-1, grace_seconds=0)
     record = await stores.opened("one", "a")
     await stores.opened("two", "a")
     assert (await hasty.begin_operation(record, "lost", GENERATE, 600)).outcome == "begun"
@@ -300,8 +299,8 @@ async def test_a_new_session_is_charged_for_its_prefill(stores: Stores, end: str
         await stores.close(record, 730)
     assert await _spent(stores) == 700
     refused = await stores.sessions.reserve(session_record("two", "a"), "op", **tokens)
-    assert (refused.outcome, refused.rest[:2]) == ("quota", ("tokens_per_minute", "600"))
-    assert 9_000 < int(refused.rest[2]) <= 10_001
+    assert (refused.outcome, refused.quota.name, refused.quota.limit) == ("quota", "tokens_per_minute", "600")
+    assert 9_000 < (refused.quota.retry_ms or 0) <= 10_001
     assert (await stores.reserve("two", "a")).outcome == "reserved"  # without a prefill
     assert (await stores.sessions.reserve(session_record("three", "b"), "op", **tokens)).outcome == "reserved"
 
@@ -332,17 +331,17 @@ async def test_an_operation_that_does_not_end_well_is_charged_too(stores: Stores
             await stores.redis.call(lambda redis: redis.zadd(KEYS.expiry, {"p.one": 1}))
             await stores.redis.call(lambda redis: redis.hset(KEYS.operation("p.one"), "lease_until_ms", 1))
             assert (await stores.sessions.begin_close(record, "close", Cause.EXPIRY)).outcome == "claimed"
-        assert (await stores.sessions.delete(record, "close", 60)).outcome == "deleted"
+        assert await stores.sessions.delete(record, "close", 60) == "deleted"
     elif end == "fail":
         await stores.sessions.extend_journal(record, "run", 40, range(40, 60), 1000)
         await stores.sessions.fail(record, "run", "inv1")
     elif end == "lose":
-        assert (await stores.sessions.lose(record, "run", RETENTION, 40, range(40, 60))).outcome == "parked"
+        assert await stores.sessions.lose(record, "run", RETENTION, 40, range(40, 60)) == "parked"
     else:
         await stores.sessions.extend_journal(record, "run", 40, range(40, 60), 1000)
         await stores.redis.call(lambda redis: redis.hset(KEYS.operation("p.one"), "lease_until_ms", 1))
         await stores.workers.drop("p", "w", "i-w", lapsed_only=False)
-        assert await stores.sessions.lists.lose_all([record], RETENTION) == ["parked"]
+        assert await stores.sessions.lose_all([record], RETENTION) == ["parked"]
     spent = await _spent(stores)
     assert spent is not None
     assert 59 < spent <= 60
@@ -368,11 +367,11 @@ async def test_lanes_that_an_older_router_reserved_are_counted_for_nobody(stores
 async def test_a_page_has_the_busy_ones_and_the_time(stores: Stores) -> None:
     busy, idle = await stores.opened("busy", "a"), await stores.opened("idle", "b")
     await stores.sessions.begin_operation(busy, "run", GENERATE)
-    page = await stores.sessions.lists.page("p", 0, 10)
+    page = await stores.sessions.page("p", 0, 10)
     assert {record.session_id: record.tenant for record in page.records} == {"p.busy": "a", "p.idle": "b"}
     assert (page.busy, page.next_cursor) == ({"p.busy"}, 0)
     assert page.now_ms >= idle.idle_since_ms
-    empty = await stores.sessions.lists.page("nowhere", 0, 10)
+    empty = await stores.sessions.page("nowhere", 0, 10)
     assert (empty.records, empty.next_cursor) == ([], 0)
 
 
@@ -388,7 +387,7 @@ async def test_pages_have_every_session(stores: Stores) -> None:
     found: set[str] = set()
     cursor, num_pages = 0, 0
     while num_pages == 0 or cursor:
-        page = await stores.sessions.lists.page("p", cursor, 20)
+        page = await stores.sessions.page("p", cursor, 20)
         found.update(record.session_id for record in page.records)
         cursor, num_pages = page.next_cursor, num_pages + 1
     assert found == names

@@ -9,11 +9,11 @@ import pytest
 from kakeya_router.lanes.closing import Closing
 from kakeya_router.lanes.idle_lanes import IdleLanes
 from kakeya_router.snapshots.snapshotting import Snapshotting
+from kakeya_router.store.outcomes import ReserveSession
 from kakeya_router.store.records import SessionRecord
-from kakeya_router.store.sessions.session_changes import Cause, Intent, LaneAtRest
-from kakeya_router.store.sessions.session_lists import Retention
-from kakeya_router.store.sessions.session_replies import Reply
-from kakeya_router.store.sessions.session_store import SessionStore
+from kakeya_router.store.sessions.creation_store import CreationStore
+from kakeya_router.store.sessions.session_changes import Cause, Intent, LaneAtRest, Retention
+from kakeya_router.store.sessions.session_store import Answer
 from kakeya_router.tasks import DetachedTasks
 from kakeya_router.workers.fleet import Fleet
 from kakeya_router.workers.worker_clients import WorkerClients
@@ -50,7 +50,7 @@ async def age(stores: Stores, name: str, seconds: int) -> None:
 async def test_only_open_sessions_without_an_operation_are_idle(stores: Stores) -> None:
     await stores.reserve("one")
     assert await idle_ids(stores) == []
-    await stores.close((await stores.sessions.lists.page("p", 0, 10)).records[0])
+    await stores.close((await stores.sessions.page("p", 0, 10)).records[0])
     one, two, three = [await stores.opened(name) for name in ("one", "two", "three")]
     assert set(await idle_ids(stores)) == {"p.one", "p.two", "p.three"}
     for record in (one, two, three):
@@ -61,14 +61,13 @@ async def test_only_open_sessions_without_an_operation_are_idle(stores: Stores) 
     await stores.sessions.fail(three, "run", "inv1")
     assert await idle_ids(stores) == ["p.two", "p.one"]  # a release changes nothing
     await stores.sessions.begin_operation(one, "run", GENERATE)
-    assert (await stores.sessions.lose(one, "run", RETENTION, 3, [])).outcome == "parked"
+    assert await stores.sessions.lose(one, "run", RETENTION, 3, []) == "parked"
     await stores.close(two)
     assert await idle_ids(stores) == []
     moved = await stores.sessions.begin_operation(one, "run", GENERATE)
     assert moved.outcome == "moved"
-    assert moved.record is not None
     assert (await stores.sessions.begin_operation(moved.record, "run", GENERATE)).outcome == "homeless"
-    assert (await stores.sessions.release_operation(moved.record, "run")).outcome == "released"
+    assert await stores.sessions.release_operation(moved.record, "run") == "released"
     assert await idle_ids(stores) == []
     four, five = await stores.opened("four"), await stores.opened("five")
     await stores.sessions.begin_operation(five, "run", GENERATE)
@@ -76,7 +75,7 @@ async def test_only_open_sessions_without_an_operation_are_idle(stores: Stores) 
     await stores.sessions.end_operation(five, "run", LaneAtRest(3, 30, "0-3", 3))
     assert set(await idle_ids(stores)) == {"p.four", "p.five"}
     await stores.workers.drop("p", "w", "i-w", lapsed_only=False)
-    assert await stores.sessions.lists.lose_all([four, five], RETENTION) == ["parked", "lost"]
+    assert await stores.sessions.lose_all([four, five], RETENTION) == ["parked", "lost"]
     assert await idle_ids(stores) == []
 
 
@@ -102,7 +101,7 @@ async def test_the_claim_is_checked_again_in_redis(stores: Stores) -> None:
     assert await claim("p1", "rich", 0) == "kept"  # nobody takes from who has less
     assert await claim("r1", "poor") == "claimed"
     assert await claim("r1", "poor") == "kept"
-    assert (await stores.sessions.delete(busy, "idle", 0)).outcome == "deleted"
+    assert await stores.sessions.delete(busy, "idle", 0) == "deleted"
     assert await claim("r2", "poor", 0) == "kept"  # one lane more: the poor would be the rich then
     await stores.redis.call(lambda redis: redis.zadd(KEYS.idle, {"p.r2": 1}))
     await stores.sessions.begin_operation(second, "run", GENERATE)
@@ -234,12 +233,12 @@ async def test_tenants_that_hold_nearly_the_same_take_nothing_from_each_other(re
 
 
 async def test_who_has_lost_its_turn_makes_no_room(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
-    reserve, made, lost = SessionStore.reserve, list[dict[str, set[str]]](), asyncio.Event()
+    reserve, made, lost = CreationStore.reserve, list[dict[str, set[str]]](), asyncio.Event()
 
-    async def overtaken(store: SessionStore, *args: Any, **fields: Any) -> Reply:
+    async def overtaken(store: CreationStore, *args: Any, **fields: Any) -> Answer[ReserveSession]:
         if args[-1] and not lost.is_set():
             lost.set()
-            return Reply("wait")
+            return Answer(ReserveSession.WAIT, args[0])
         return await reserve(store, *args, **fields)
 
     async def make_room(_: IdleLanes, tenant: str, turns: dict[str, set[str]], *, spared: str) -> bool:
@@ -247,7 +246,7 @@ async def test_who_has_lost_its_turn_makes_no_room(stack: Stack, monkeypatch: py
             made.append(turns)
         return False
 
-    monkeypatch.setattr(SessionStore, "reserve", overtaken)
+    monkeypatch.setattr(CreationStore, "reserve", overtaken)
     monkeypatch.setattr(IdleLanes, "make_room", make_room)
     client = await stack.router(admission="close-idle", close_idle_after_seconds=3600)
     await stack.worker(client, "worker-a", num_lanes=1)
@@ -278,5 +277,5 @@ async def test_a_session_that_is_used_at_the_last_moment_is_kept(stores: Stores)
     await stores.opened("two")
     assert not await idle_lanes.make_room("", {"p": {"v"}, "other": {"w"}})
     assert await idle_lanes.make_room("", {"p": {"w"}})
-    assert [record.session_id for record in (await stores.sessions.lists.page("p", 0, 10)).records] == ["p.one"]
+    assert [record.session_id for record in (await stores.sessions.page("p", 0, 10)).records] == ["p.one"]
     await workers.aclose()

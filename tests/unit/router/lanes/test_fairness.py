@@ -10,8 +10,8 @@ import pytest
 
 from kakeya_router.store.records import SessionRecord
 from kakeya_router.store.sessions.queue_store import QueueStore, Renewal
-from kakeya_router.store.sessions.session_store import SessionStore
 from tests.unit.router.admission_stores import KEYS, Stores, session_record, stores_on, worker_record
+from tests.unit.router.session_stores import SessionStores
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ async def test_tenants_with_similar_names_have_lines_of_their_own(stores: Stores
     waiters = [(f"{tenant}:{number}", tenant) for number in range(3) for tenant in tenants]
     for waiter_id, tenant in waiters:
         await stores.enter(waiter_id, tenant)
-    usage = await stores.sessions.lists.usage("p")
+    usage = await stores.sessions.usage("p")
     assert {tenant: used.num_waiting for tenant, used in usage.items()} == dict.fromkeys(tenants, 3)
     for waiter_id, _ in waiters:
         assert await stores.turns() == {"w": (waiter_id, True)}
@@ -256,7 +256,7 @@ async def test_a_waiter_whose_request_was_answered_is_out_of_the_line(stores: St
     await stores.enter("b")
     assert (await stores.reserve("one", waiter_id="a", request_id="r")).outcome == "reserved"
     assert await stores.queue.renew("p", [("b", "", "r")]) == Renewal([], ["b"], [])
-    assert (await stores.reserve("two", waiter_id="b", request_id="r")).rest == ("p.one",)
+    assert (await stores.reserve("two", waiter_id="b", request_id="r")).outcome == "duplicate"
     assert await stores.line() == []
 
 
@@ -308,7 +308,7 @@ async def test_all_that_have_lapsed_are_found_in_a_long_line(stores: Stores) -> 
 
 async def test_after_an_outage_nobody_is_taken_for_lapsed(stores: Stores) -> None:
     graceful = QueueStore(stores.redis, lease_seconds=-1, queue_length=1, grace_seconds=60)
-    sessions = SessionStore(
+    sessions = SessionStores(
         stores.redis,
         "router",
         operation_lease_seconds=10,

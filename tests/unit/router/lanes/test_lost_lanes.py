@@ -16,9 +16,10 @@ from kakeya_router.snapshots import snapshotting as snapshotting_module
 from kakeya_router.snapshots.snapshotting import Snapshotting
 from kakeya_router.store.connection import RedisConnection
 from kakeya_router.store.fleet.worker_store import WorkerStore
+from kakeya_router.store.outcomes import SeatSession
 from kakeya_router.store.records import SessionRecord, State, WorkerRecord
-from kakeya_router.store.sessions.session_replies import Reply
-from kakeya_router.store.sessions.session_store import SessionStore
+from kakeya_router.store.sessions.lane_store import LaneStore
+from kakeya_router.store.sessions.session_store import Answer
 from kakeya_router.tasks import DetachedTasks
 from kakeya_router.workers.fleet import Fleet
 from kakeya_router.workers.worker_clients import WorkerClients
@@ -38,6 +39,7 @@ from kakeya_shared.errors.tree import (
 from kakeya_stubs.v1 import runtime_pb2 as api
 from tests.redis_server import RedisServer
 from tests.unit.router.fake_worker import FakeWorker, Lane, SnapshotFiles
+from tests.unit.router.session_stores import SessionStores
 from tests.unit.router.stack import (
     FORGETFUL,
     Client,
@@ -258,12 +260,12 @@ async def test_a_worker_whose_seat_is_taken_meanwhile_is_passed_over(
     await client.append(session_id, [1, 2])
     workers = [*pair, third]
     worker, _ = holder(workers, session_id)
-    seat = SessionStore.seat
+    seat = LaneStore.seat
     replies: list[tuple[str, str]] = []
 
     async def raced(
-        store: SessionStore, record: SessionRecord, claim: str, candidate: WorkerRecord, waiter_id: str
-    ) -> Reply:
+        store: LaneStore, record: SessionRecord, claim: str, candidate: WorkerRecord, waiter_id: str
+    ) -> Answer[SeatSession]:
         """Somebody is faster with the first."""
         if not replies:
             taken = {"reserved_bytes": candidate.slab_bytes} if outcome == "full" else {"incarnation": "a newer one"}
@@ -272,7 +274,7 @@ async def test_a_worker_whose_seat_is_taken_meanwhile_is_passed_over(
         replies.append((candidate.worker_id, reply.outcome))
         return reply
 
-    monkeypatch.setattr(SessionStore, "seat", raced)
+    monkeypatch.setattr(LaneStore, "seat", raced)
     await die(worker)
     assert (await client.append(session_id, [3])).history_length == 3
     (passed_over, first), (taken, second) = replies
@@ -287,16 +289,16 @@ async def test_workers_that_have_all_left_since_they_were_listed_are_not_full(
     session_id = await written_session(stack, client)
     worker, _ = holder(pair, session_id)
     await stack.worker(client, "worker-c", files=SnapshotFiles("another store"))
-    seat = SessionStore.seat
+    seat = LaneStore.seat
 
-    async def late(store: SessionStore, *args: Any) -> Reply:
+    async def late(store: LaneStore, *args: Any) -> Answer[SeatSession]:
         """They have started anew meanwhile, without the store that they had."""
         anew = {"incarnation": "a newer one", "snapshot_store": "another store"}
         for each in pair:
             await stack.redis.hset(f"kakeya:{{tiny}}:worker:{each.worker_id}", mapping=anew)
         return await seat(store, *args)
 
-    monkeypatch.setattr(SessionStore, "seat", late)
+    monkeypatch.setattr(LaneStore, "seat", late)
     await die(worker)
     with pytest.raises(NoWorker, match="reads its snapshots"):  # but who does may come back
         await client.append(session_id, [1])
@@ -396,7 +398,7 @@ class Desk:
 
     stack: Stack
     snapshotting: Snapshotting
-    store: SessionStore
+    store: SessionStores
     fleet: Fleet
     tasks: DetachedTasks
     session_id: str
@@ -427,7 +429,7 @@ async def desk_on(stack: Stack, url: str, files: SnapshotFiles) -> AsyncIterator
     session_id = await client.session()
     await client.append(session_id, [1, 2, 3, 4, 5])
     redis, workers, tasks = RedisConnection(url), WorkerClients(), DetachedTasks()
-    store = SessionStore(redis, "desk", operation_lease_seconds=10, lane_lease_seconds=10, grace_seconds=0)
+    store = SessionStores(redis, "desk")
     fleet = Fleet(WorkerStore(redis, worker_lease_seconds=60), lambda _: None, interval_seconds=60)
     snapshotting = Snapshotting(store, workers, fleet, tasks, turns=1, recovery_seconds=1, journal_tokens=1_000)
     yield Desk(stack, snapshotting, store, fleet, tasks, session_id, worker)

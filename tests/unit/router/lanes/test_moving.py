@@ -6,6 +6,9 @@ from collections.abc import Callable
 import pytest
 
 from kakeya_router.lanes import moving
+from kakeya_router.store.sessions.creation_store import CreationStore
+from kakeya_router.store.sessions.lane_store import LaneStore
+from kakeya_router.store.sessions.operation_store import OperationStore
 from kakeya_router.store.sessions.session_store import SessionStore
 from kakeya_shared.errors.tree import (
     BoundaryNotReachable,
@@ -211,7 +214,7 @@ async def test_what_happens_between_the_two_copies_is_not_lost(
 ) -> None:
     """The lane was copied as a whole, and then there is a turn."""
     other = await stack.worker(forgetful, "worker-b")
-    move, calls = SessionStore.move, 0
+    move, calls = LaneStore.move, 0
 
     async def late(self: SessionStore, *arguments: object) -> object:
         nonlocal calls
@@ -220,7 +223,7 @@ async def test_what_happens_between_the_two_copies_is_not_lost(
             await turns(forgetful, session_id)
         return await move(self, *arguments)  # type: ignore[arg-type]  # whatever it was called with
 
-    monkeypatch.setattr(SessionStore, "move", late)
+    monkeypatch.setattr(LaneStore, "move", late)
     await forgetful.drain("worker-a")
     await eventually(lambda: is_on(forgetful, session_id, other))
     assert calls == 2
@@ -230,37 +233,37 @@ async def test_what_happens_between_the_two_copies_is_not_lost(
 @pytest.fixture
 def late_calls(
     forgetful: Client, session_id: str, monkeypatch: pytest.MonkeyPatch
-) -> Callable[[str, FakeWorker], None]:
+) -> Callable[[type[SessionStore], str, FakeWorker], None]:
     """Has the session move to a worker after the next call has looked at it, and before the method of the store."""
 
-    def arrange(method: str, other: FakeWorker) -> None:
-        original = getattr(SessionStore, method)
+    def arrange(store: type[SessionStore], method: str, other: FakeWorker) -> None:
+        original = getattr(store, method)
 
         async def late(self: SessionStore, *arguments: object, **more: object) -> object:
-            monkeypatch.setattr(SessionStore, method, original)
+            monkeypatch.setattr(store, method, original)
             await forgetful.drain("worker-a")
             await eventually(lambda: is_on(forgetful, session_id, other))
             return await original(self, *arguments, **more)
 
-        monkeypatch.setattr(SessionStore, method, late)
+        monkeypatch.setattr(store, method, late)
 
     return arrange
 
 
 async def test_a_call_that_looked_at_it_before_finds_it(
-    stack: Stack, forgetful: Client, session_id: str, late_calls: Callable[[str, FakeWorker], None]
+    stack: Stack, forgetful: Client, session_id: str, late_calls: Callable[[type[SessionStore], str, FakeWorker], None]
 ) -> None:
     other = await stack.worker(forgetful, "worker-b")
-    late_calls("begin_operation", other)
+    late_calls(OperationStore, "begin_operation", other)
     assert generated(await forgetful.generate(session_id, 5)) == expected(10, 15)
     assert (await forgetful.info(session_id)).epoch > 1
 
 
 async def test_a_fork_that_looked_at_it_before_finds_it(
-    stack: Stack, forgetful: Client, session_id: str, late_calls: Callable[[str, FakeWorker], None]
+    stack: Stack, forgetful: Client, session_id: str, late_calls: Callable[[type[SessionStore], str, FakeWorker], None]
 ) -> None:
     other = await stack.worker(forgetful, "worker-b")
-    late_calls("use_source", other)
+    late_calls(CreationStore, "use_source", other)
     fork = await forgetful.session(fork_from={"session_id": session_id})
     assert generated(await forgetful.generate(fork, 5)) == expected(10, 15)
     assert fork in other.lanes
@@ -273,7 +276,7 @@ async def test_an_earlier_fork_that_looked_at_it_before_finds_it(
     session_id = await client.session()
     await turns(client, session_id, 2)
     other = await stack.worker(client, "worker-b")
-    original = SessionStore.use_source
+    original = CreationStore.use_source
 
     async def late(self: SessionStore, *arguments: object, **more: object) -> object:
         monkeypatch.undo()
@@ -281,7 +284,7 @@ async def test_an_earlier_fork_that_looked_at_it_before_finds_it(
         await eventually(lambda: is_on(client, session_id, other))
         return await original(self, *arguments, **more)  # type: ignore[arg-type]  # whatever it was called with
 
-    monkeypatch.setattr(SessionStore, "use_source", late)
+    monkeypatch.setattr(CreationStore, "use_source", late)
     fork = await client.session(fork_from={"session_id": session_id, "boundary": 5})
     assert generated(await client.generate(fork, 3)) == expected(5, 8)
 
@@ -388,14 +391,14 @@ async def test_a_move_whose_end_redis_does_not_tell_is_found_out(
     stack: Stack, forgetful: Client, left: FakeWorker, session_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = await stack.worker(forgetful, "worker-b")
-    move = SessionStore.move
+    move = LaneStore.move
 
     async def lost_answer(self: SessionStore, *arguments: object) -> object:
         await move(self, *arguments)  # type: ignore[arg-type]  # whatever it was called with
         monkeypatch.undo()
         raise StoreUnavailable("no answer")
 
-    monkeypatch.setattr(SessionStore, "move", lost_answer)
+    monkeypatch.setattr(LaneStore, "move", lost_answer)
     await forgetful.drain("worker-a")
     await eventually(lambda: is_on(forgetful, session_id, other))
     assert [orphan.session_id for orphan in (await forgetful.beat(left)).orphans] == [session_id]
@@ -408,13 +411,13 @@ async def test_a_lane_on_its_way_is_no_orphan_until_its_offer_lapses(
 ) -> None:
     other = await stack.worker(forgetful, "worker-b")
     monkeypatch.setattr(moving, "_OFFER_SECONDS", 0.5)
-    store, failed = SessionStore.move, asyncio.Event()
+    store, failed = LaneStore.move, asyncio.Event()
 
     async def failing(self: SessionStore, *arguments: object) -> object:
         failed.set()
         raise StoreUnavailable("Redis is away")
 
-    monkeypatch.setattr(SessionStore, "move", failing)
+    monkeypatch.setattr(LaneStore, "move", failing)
     await forgetful.drain("worker-a")
     await failed.wait()
     await forgetful.drain("worker-a", undo=True)
@@ -423,7 +426,7 @@ async def test_a_lane_on_its_way_is_no_orphan_until_its_offer_lapses(
     await asyncio.sleep(0.6)
     (orphan,) = (await forgetful.beat(other)).orphans
     assert orphan.epoch > 1
-    monkeypatch.setattr(SessionStore, "move", store)
+    monkeypatch.setattr(LaneStore, "move", store)
     other.lanes.clear()
     await forgetful.drain("worker-a")
     await eventually(lambda: is_on(forgetful, session_id, other))

@@ -8,8 +8,9 @@ import pytest
 
 from kakeya_router.lanes.parking import Parking
 from kakeya_router.snapshots.snapshotting import Snapshotting
+from kakeya_router.store.outcomes import ParkSession
 from kakeya_router.store.records import SessionRecord
-from kakeya_router.store.sessions.session_replies import Reply
+from kakeya_router.store.sessions.session_store import Answer
 from kakeya_shared.errors.tree import (
     Internal,
     InvariantViolated,
@@ -333,9 +334,9 @@ async def test_a_session_that_is_closed_between_two_looks(
 ) -> None:
     session_id = await client.session()
 
-    async def changed(self: Parking, record: SessionRecord, **_: object) -> Reply:
+    async def changed(self: Parking, record: SessionRecord, **_: object) -> Answer[ParkSession]:
         await client.close(record.session_id)
-        return Reply("changed")
+        return Answer(ParkSession.CHANGED, record)
 
     monkeypatch.setattr(Parking, "park", changed)
     with pytest.raises(SessionNotFound):

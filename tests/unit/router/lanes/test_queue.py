@@ -16,8 +16,8 @@ from kakeya_router.lanes.waiter import Waiter
 from kakeya_router.lanes.wanted import Wanted
 from kakeya_router.store.connection import RedisConnection
 from kakeya_router.store.keys import PoolKeys
-from kakeya_router.store.sessions.limits import UNLIMITED
 from kakeya_router.store.sessions.queue_store import Entry, Place, QueueStore
+from kakeya_router.store.sessions.session_changes import UNLIMITED
 from kakeya_router.tasks import DetachedTasks
 from kakeya_shared.errors.tree import (
     Draining,

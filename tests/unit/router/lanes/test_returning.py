@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from kakeya_router.store.connection import RedisConnection
-from kakeya_router.store.sessions.limits import UNLIMITED
 from kakeya_router.store.sessions.queue_store import QueueStore
+from kakeya_router.store.sessions.session_changes import UNLIMITED
 from kakeya_shared.errors.tree import NoCapacity, QueueFull, QueueTimedOut
 from kakeya_stubs.v1 import runtime_pb2 as api
 from tests.unit.router.fake_worker import FakeWorker, SnapshotFiles

@@ -15,11 +15,11 @@ from kakeya_router.operations import journal as journal_module
 from kakeya_router.operations.journal import Journal
 from kakeya_router.operations.operation import Operation
 from kakeya_router.operations.recovery import is_broken
+from kakeya_router.store.outcomes import ExtendJournal
 from kakeya_router.store.records import SessionRecord, State
-from kakeya_router.store.sessions.packed_tokens import BYTES_PER_TOKEN, pack, unpack
+from kakeya_router.store.sessions.operation_store import JournalEnd, OperationStore
 from kakeya_router.store.sessions.session_changes import Intent
-from kakeya_router.store.sessions.session_replies import Reply, Taken
-from kakeya_router.store.sessions.session_store import SessionStore
+from kakeya_router.store.sessions.session_store import BYTES_PER_TOKEN, Taken, pack, unpack
 from kakeya_shared.errors.tree import OperationStopped, StoreUnavailable
 
 RECORD = SessionRecord(
@@ -64,7 +64,7 @@ class ScriptedStore:
 
     async def extend_journal(
         self, record: SessionRecord, claim: str, start: int, token_ids: Sequence[int], max_tokens: int
-    ) -> Reply:
+    ) -> JournalEnd:
         assert (claim, max_tokens) == (CLAIM, MAX_TOKENS)
         self.writes.append((start, tuple(token_ids)))
         self.records.append(record)
@@ -72,7 +72,7 @@ class ScriptedStore:
         fault = self._faults.pop(0) if self._faults else "extended"
         if isinstance(fault, Exception):
             raise fault
-        return Reply(fault, rest=(str(start + len(token_ids)), ""))
+        return JournalEnd(ExtendJournal(fault), start + len(token_ids))
 
 
 class Written:
@@ -97,7 +97,7 @@ def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def journal_on(store: ScriptedStore, written: Written) -> Journal:
-    return Journal(cast(SessionStore, store), RECORD, CLAIM, MAX_TOKENS, written.lengths.append)
+    return Journal(cast(OperationStore, store), RECORD, CLAIM, MAX_TOKENS, written.lengths.append)
 
 
 def add_all(journal: Journal, token_ids: Sequence[int]) -> None:

@@ -9,7 +9,7 @@ import grpc
 import pytest
 from structlog.testing import capture_logs
 
-from kakeya_router.store.sessions.packed_tokens import pack
+from kakeya_router.store.sessions.session_store import pack
 from kakeya_shared.errors.tree import (
     Draining,
     HistoryLengthMismatch,

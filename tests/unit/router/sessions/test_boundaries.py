@@ -7,8 +7,9 @@ import pytest
 
 from kakeya_router.sessions import opening, past_lanes
 from kakeya_router.store.records import SessionRecord
-from kakeya_router.store.sessions.packed_tokens import pack
-from kakeya_router.store.sessions.session_store import SessionStore
+from kakeya_router.store.sessions.creation_store import CreationStore
+from kakeya_router.store.sessions.journal_store import JournalStore
+from kakeya_router.store.sessions.session_store import SessionStore, pack
 from kakeya_shared.errors.tree import (
     BoundaryNotReachable,
     Draining,
@@ -29,6 +30,7 @@ from tests.unit.router.fake_worker import BYTES_PER_TOKEN, EOS, LANE_BYTES, SINK
 from tests.unit.router.keyed import keyed_on
 from tests.unit.router.lanes.test_queue import QUEUE, stand, waiting
 from tests.unit.router.operations.test_recovery import Pair, die, expected, ledgers, nothing_stored, of_state
+from tests.unit.router.session_stores import SessionStores
 from tests.unit.router.sessions.test_forks import SESSION, fork_of
 from tests.unit.router.stack import FORGETFUL, Client, Stack, answer, eventually, has_snapshot
 
@@ -391,9 +393,9 @@ async def test_snapshots_that_are_replaced_before_they_are_read(
     """The new ones are read, of what the history is by then."""
     source = await conversation(stack, client)
 
-    async def past(store: SessionStore, *args: Any) -> Any:
+    async def past(store: SessionStores, *args: Any) -> Any:
         found = await before(store, *args)
-        monkeypatch.setattr(SessionStore, "past", before)
+        monkeypatch.setattr(JournalStore, "past", before)
         files.contents.clear()
         if is_there:
             files.contents["another"] = (SINK, WINDOW, False, 0, history(6)[:78])
@@ -401,8 +403,8 @@ async def test_snapshots_that_are_replaced_before_they_are_read(
         await stack.redis.hset(SESSION.format(source), mapping=change)
         return found
 
-    before = SessionStore.past
-    monkeypatch.setattr(SessionStore, "past", past)
+    before = JournalStore.past
+    monkeypatch.setattr(JournalStore, "past", past)
     if is_there:
         fork = await client.session(**fork_of(source, boundary=80))
         assert pair.of(fork).lanes[fork].token_ids == history(6)[:80]
@@ -452,7 +454,7 @@ async def test_a_source_that_goes_on_meanwhile(
     stale = SessionRecord.from_hash(await record_of(stack, source))
     await client.append(source, [1])
 
-    async def get(store: SessionStore, session_id: str) -> Any:
+    async def get(store: SessionStores, session_id: str) -> Any:
         return stale if session_id == source else await before(store, session_id)
 
     before = SessionStore.get
@@ -482,7 +484,7 @@ async def test_a_source_that_changes_after_it_was_found(
     source = await client.session()
     await client.append(source, range(9))
 
-    async def past(store: SessionStore, record: Any, length: int) -> Any:
+    async def past(store: SessionStores, record: Any, length: int) -> Any:
         if change is None:
             await stack.redis.delete(SESSION.format(source))
         elif change:
@@ -491,8 +493,8 @@ async def test_a_source_that_changes_after_it_was_found(
             await stack.redis.delete(f"kakeya:{{tiny}}:journal:{source}")
         return await before(store, record, length)
 
-    before = SessionStore.past
-    monkeypatch.setattr(SessionStore, "past", past)
+    before = JournalStore.past
+    monkeypatch.setattr(JournalStore, "past", past)
     with pytest.raises(kind):
         await client.create(request_id="once", **fork_of(source, boundary=5))
     assert list(worker.lanes) == [source]
@@ -587,12 +589,12 @@ async def _appends(worker: FakeWorker, times: int) -> bool:
 async def test_a_long_prefill_keeps_its_lane(
     stack: Stack, client: Client, worker: FakeWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def renew(store: SessionStore, record: SessionRecord, claim: str) -> Any:
-        monkeypatch.setattr(SessionStore, "renew_opening", before)
+    async def renew(store: SessionStores, record: SessionRecord, claim: str) -> Any:
+        monkeypatch.setattr(CreationStore, "renew_opening", before)
         raise StoreUnavailable("for once")
 
-    before = SessionStore.renew_opening
-    monkeypatch.setattr(SessionStore, "renew_opening", renew)
+    before = CreationStore.renew_opening
+    monkeypatch.setattr(CreationStore, "renew_opening", renew)
     monkeypatch.setattr(opening, "RENEW_SECONDS", 0.02)
     source = await client.session()
     await client.append(source, range(9))

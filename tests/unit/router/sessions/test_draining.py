@@ -9,8 +9,8 @@ import structlog
 
 from kakeya_router.sessions.park_requests import Parked, ParkRequests
 from kakeya_router.store.records import SessionRecord
+from kakeya_router.store.sessions.lane_store import LaneStore
 from kakeya_router.store.sessions.session_lists import SessionLists
-from kakeya_router.store.sessions.session_store import SessionStore
 from kakeya_shared.errors.tree import (
     Draining,
     Internal,
@@ -238,14 +238,14 @@ async def _passes(stack: Stack, number: int) -> int:
 async def test_a_pass_that_fails_is_followed_by_another(
     client: Client, full: FakeWorker, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    park, failures = SessionStore.park, [error] * 3
+    park, failures = LaneStore.park, [error] * 3
 
-    async def failing(self: SessionStore, *arguments: Any, **fields: Any) -> Any:
+    async def failing(self: LaneStore, *arguments: Any, **fields: Any) -> Any:
         if failures:
             raise failures.pop()
         return await park(self, *arguments, **fields)
 
-    monkeypatch.setattr(SessionStore, "park", failing)
+    monkeypatch.setattr(LaneStore, "park", failing)
     await client.drain("worker-a")
     await eventually(lambda: is_empty(client, full))
     assert not failures

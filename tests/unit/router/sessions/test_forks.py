@@ -7,7 +7,7 @@ import pytest
 
 from kakeya_router.store.fleet.worker_store import WorkerStore
 from kakeya_router.store.records import WorkerRecord
-from kakeya_router.store.sessions.session_store import SessionStore
+from kakeya_router.store.sessions.creation_store import CreationStore
 from kakeya_shared.errors.tree import (
     BoundaryNotReachable,
     EmptyHistory,
@@ -165,7 +165,7 @@ async def test_redis_is_not_asked_for_what_no_router_issues(
     async def never(*_: object) -> None:
         raise AssertionError("it was")
 
-    monkeypatch.setattr(SessionStore, "of_request", never)
+    monkeypatch.setattr(CreationStore, "of_request", never)
     with pytest.raises(SessionNotFound):
         await client.create(request_id="once", **fork_of("tiny." + "x" * 1000))
 

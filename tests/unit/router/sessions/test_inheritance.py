@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 
 from kakeya_router.store.records import SessionRecord, State
-from kakeya_router.store.sessions.session_store import SessionStore
+from kakeya_router.store.sessions.creation_store import CreationStore
 from kakeya_router.store.sessions.stored_snapshots import parse
 from kakeya_shared.errors.tree import SessionNotFound, WorkerLost
 from kakeya_stubs.v1 import runtime_pb2 as api
 from kakeya_stubs.worker.v1 import registry_pb2
 from tests.unit.router.fake_worker import FakeWorker, SnapshotFiles
 from tests.unit.router.operations.test_recovery import Pair, die, expected, nothing_stored, of_state
+from tests.unit.router.session_stores import SessionStores
 from tests.unit.router.sessions.test_boundaries import conversation, history, record_of
 from tests.unit.router.sessions.test_forks import SESSION, fork_of
 from tests.unit.router.stack import FORGETFUL, Client, Stack, answer, eventually, has_snapshot
@@ -264,12 +265,12 @@ async def test_a_source_that_is_closed_before_a_fork_of_it_is_reserved_is_not_fo
 ) -> None:
     source = await conversation(stack, client)
 
-    async def reserve(store: SessionStore, *arguments: Any, **options: Any) -> Any:
+    async def reserve(store: SessionStores, *arguments: Any, **options: Any) -> Any:
         await client.close(source)
         return await before(store, *arguments, **options)
 
-    before = SessionStore.reserve
-    monkeypatch.setattr(SessionStore, "reserve", reserve)
+    before = CreationStore.reserve
+    monkeypatch.setattr(CreationStore, "reserve", reserve)
     with pytest.raises(SessionNotFound):
         await client.create(**fork_of(source))
     assert await nothing_stored(stack)

@@ -6,18 +6,19 @@ from collections.abc import AsyncIterator
 import pytest
 
 from kakeya_router.sessions.sharing import Sharing
+from kakeya_router.store.outcomes import ShareSession
 from kakeya_router.store.records import SessionRecord
-from kakeya_router.store.sessions.session_replies import Reply
-from kakeya_router.store.sessions.session_store import SessionStore
+from kakeya_router.store.sessions.session_store import Answer
 from kakeya_router.tasks import DetachedTasks
 from tests.unit.router.admission_stores import Stores, session_record, stores_on, worker_record
+from tests.unit.router.session_stores import SessionStores
 from tests.unit.router.stack import eventually
 
 
-class Counting(SessionStore):
+class Counting(SessionStores):
     num_polls = 0
 
-    async def share(self, record: SessionRecord) -> Reply:
+    async def share(self, record: SessionRecord) -> Answer[ShareSession]:
         self.num_polls += 1
         return await super().share(record)
 
@@ -31,7 +32,7 @@ async def stores(redis_url: str) -> AsyncIterator[Stores]:
 
 @pytest.fixture
 def store(stores: Stores) -> Counting:
-    return Counting(stores.redis, "router", operation_lease_seconds=10, lane_lease_seconds=10, grace_seconds=0)
+    return Counting(stores.redis)
 
 
 async def test_a_session_is_polled_once_however_many_wait(stores: Stores, store: Counting) -> None:

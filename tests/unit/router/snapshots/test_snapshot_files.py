@@ -12,11 +12,12 @@ from kakeya_router.store import persistence
 from kakeya_router.store.connection import RedisConnection
 from kakeya_router.store.records import SessionRecord
 from kakeya_router.store.sessions import stored_snapshots
-from kakeya_router.store.sessions.session_store import SessionStore
+from kakeya_router.store.sessions.journal_store import JournalStore
 from kakeya_shared.errors.tree import KakeyaError, StoreUnavailable
 from tests.unit.router.fake_worker import SnapshotFiles
 from tests.unit.router.lanes.test_lost_lanes import Desk, desk
 from tests.unit.router.operations.test_recovery import Pair, files, nothing_stored, pair
+from tests.unit.router.session_stores import SessionStores
 from tests.unit.router.sessions.test_rewinds import record_of, turn
 from tests.unit.router.stack import Client, Stack, eventually, has_snapshot
 from tests.unit.router.workers.test_lost_answers import Lose, lose
@@ -37,11 +38,11 @@ def refuse(monkeypatch: pytest.MonkeyPatch) -> Refuse:
     run = RedisConnection.script
     refused: list[str] = []
 
-    async def script(self: RedisConnection, name: str, keys: Any, arguments: Any) -> Any:
+    async def script(self: RedisConnection, name: str, keys: Any, **arguments: Any) -> Any:
         if name in refused:
             refused.remove(name)
             raise StoreUnavailable("Redis does not answer", retry_after_seconds=0.1)
-        return await run(self, name, keys, arguments)
+        return await run(self, name, keys, **arguments)
 
     monkeypatch.setattr(RedisConnection, "script", script)
     return refused.append
@@ -126,13 +127,13 @@ async def test_a_rewind_that_is_taken_from_its_router_leaves_no_file(
     session_id = await client.session()
     for _ in range(3):
         await turn(stack, client, session_id, 4, 2)
-    rewind = SessionStore.rewind
+    rewind = JournalStore.rewind
 
-    async def late(store: SessionStore, *arguments: Any) -> Any:
+    async def late(store: SessionStores, *arguments: Any) -> Any:
         await stack.redis.hset(f"kakeya:{{tiny}}:op:{session_id}", "claim", "of another router")
         return await rewind(store, *arguments)
 
-    monkeypatch.setattr(SessionStore, "rewind", late)
+    monkeypatch.setattr(JournalStore, "rewind", late)
     num_written = pair.of(session_id).calls["WriteSnapshot"]
     with pytest.raises(KakeyaError):
         await client.rewind(session_id, 3)

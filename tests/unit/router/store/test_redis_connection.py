@@ -96,7 +96,7 @@ async def _refusal(url: str) -> str:
     """What a call is refused with that must write."""
     connection = RedisConnection(url)
     with pytest.raises(StoreUnavailable) as raised:
-        await connection.script("announce_router", ["kakeya:routers"], ("h:1", 1000))
+        await connection.script("announce_router", ["kakeya:routers"], address="h:1", lease_ms=1000)
     await connection.aclose()
     return raised.value.message
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 import pytest
 
 from kakeya_router.snapshots.past import Past
+from kakeya_router.store.sessions.journal_store import JournalStore
 from kakeya_router.store.sessions.lane_state import LaneState
-from kakeya_router.store.sessions.packed_tokens import pack
-from kakeya_router.store.sessions.session_store import SessionStore
+from kakeya_router.store.sessions.session_store import pack
 from kakeya_shared.contract.history_digest import EMPTY_HISTORY, extended_digest
 from kakeya_shared.errors.tree import (
     BoundaryNotReachable,
@@ -303,7 +303,7 @@ async def test_a_session_that_is_gone_when_its_journal_is_read(
     async def gone(*_: object) -> None:
         return None
 
-    monkeypatch.setattr(SessionStore, "past", gone)
+    monkeypatch.setattr(JournalStore, "past", gone)
     if dies:
         await die(worker)
         await stack.worker(client, "worker-b")

@@ -9,7 +9,7 @@ import pytest
 from kakeya_router.operations.operation import Operation
 from kakeya_router.operations.settling import Settling
 from kakeya_router.store.connection import RedisConnection
-from kakeya_router.store.sessions.session_store import SessionStore
+from kakeya_router.store.sessions.journal_store import JournalStore
 from kakeya_router.workers.fleet import Fleet
 from kakeya_shared.errors.tree import NoWorker, OperationStopped, StoreUnavailable
 from kakeya_stubs.worker.v1 import verifier_pb2 as worker_api
@@ -31,8 +31,8 @@ def lose(monkeypatch: pytest.MonkeyPatch) -> Lose:
     run = RedisConnection.script
     lost: list[str] = []
 
-    async def script(self: RedisConnection, name: str, keys: Any, arguments: Any) -> Any:
-        reply = await run(self, name, keys, arguments)
+    async def script(self: RedisConnection, name: str, keys: Any, **arguments: Any) -> Any:
+        reply = await run(self, name, keys, **arguments)
         if name in lost:
             lost.remove(name)
             raise StoreUnavailable("the answer was lost", retry_after_seconds=0.1)
@@ -79,14 +79,14 @@ async def test_a_stale_heartbeat_in_the_middle_of_a_rewind(stack: Stack, monkeyp
     session_id = await client.session()
     for _ in range(3):
         await client.append(session_id, [1, 2])
-    late, rewind = worker.heartbeat_request(complete=True), SessionStore.rewind
+    late, rewind = worker.heartbeat_request(complete=True), JournalStore.rewind
 
     async def rewind_and_hear(*arguments: Any) -> Any:
         reply = await rewind(*arguments)
         await answer(client.registry.Heartbeat(late))
         return reply
 
-    monkeypatch.setattr(SessionStore, "rewind", rewind_and_hear)
+    monkeypatch.setattr(JournalStore, "rewind", rewind_and_hear)
     assert (await client.rewind(session_id, 3)).history_length == 3
     assert (await client.append(session_id, [5])).history_length == 4
 

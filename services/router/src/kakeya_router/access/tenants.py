@@ -7,8 +7,7 @@ from kakeya_router.store.access.credential_records import QuotaRecord
 from kakeya_router.store.access.credential_store import CredentialStore
 from kakeya_router.store.access.rights import Quota
 from kakeya_router.store.fleet.worker_store import WorkerStore
-from kakeya_router.store.sessions.session_lists import TenantUsage
-from kakeya_router.store.sessions.session_store import SessionStore
+from kakeya_router.store.sessions.session_lists import SessionLists, TenantUsage
 
 Usage = Mapping[str, Mapping[str, TenantUsage]]
 """By pool and tenant."""
@@ -32,7 +31,7 @@ class Tenants:
     """
 
     def __init__(
-        self, credentials: CredentialStore, sessions: SessionStore, workers: WorkerStore, default_quota: Quota
+        self, credentials: CredentialStore, sessions: SessionLists, workers: WorkerStore, default_quota: Quota
     ) -> None:
         self._credentials = credentials
         self._sessions = sessions
@@ -54,7 +53,7 @@ class Tenants:
         return self._tenant(name, quota.quota if quota is not None else None, await self._usage())
 
     async def _usage(self) -> Usage:
-        return {pool: await self._sessions.lists.usage(pool) for pool in await self._workers.pools()}
+        return {pool: await self._sessions.usage(pool) for pool in await self._workers.pools()}
 
     def _tenant(self, name: str, own: Quota | None, usage: Usage) -> Tenant:
         used = {pool: tenants[name] for pool, tenants in usage.items() if name in tenants}

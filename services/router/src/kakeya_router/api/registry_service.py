@@ -6,6 +6,7 @@ from kakeya_router.access import join_permits
 from kakeya_router.contract import validation, worker_claims
 from kakeya_router.snapshots.snapshotting import Snapshotting
 from kakeya_router.store.fleet.worker_store import Lane, WorkerStore
+from kakeya_router.store.outcomes import JoinWorker
 from kakeya_router.store.records import WorkerRecord
 from kakeya_router.store.sessions import lane_state
 from kakeya_router.workers.worker_sweep import WorkerSweep
@@ -52,7 +53,7 @@ class RegistryService(registry_pb2_grpc.RegistryServiceServicer):
             if other.model != worker.model:
                 raise validation.invalid("model", f"the pool {worker.pool!r} serves {other.model!r}")
         outcome = await self._store.join(worker)
-        while outcome == "sweeping":
+        while outcome is JoinWorker.SWEEPING:
             await self._sweep.sweep(worker.pool, worker.incarnation)
             outcome = await self._store.join(worker)
         _log.info("worker joined", worker_id=worker.worker_id, incarnation=worker.incarnation, outcome=outcome)

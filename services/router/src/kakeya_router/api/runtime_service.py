@@ -19,8 +19,7 @@ from kakeya_router.sessions.rewinding import Rewinding
 from kakeya_router.sessions.sessions import Sessions
 from kakeya_router.store.records import SessionRecord, State
 from kakeya_router.store.sessions.lane_state import LaneState
-from kakeya_router.store.sessions.session_replies import Glance
-from kakeya_router.store.sessions.session_store import SessionStore
+from kakeya_router.store.sessions.session_store import Glance, SessionStore
 from kakeya_shared.rpc import tracing
 from kakeya_shared.rpc.rpc_boundary import Context
 from kakeya_stubs.v1 import runtime_pb2 as api

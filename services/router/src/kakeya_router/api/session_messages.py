@@ -3,7 +3,7 @@
 from kakeya_router.api import operation_messages
 from kakeya_router.store.records import SessionRecord, State
 from kakeya_router.store.sessions.session_lists import SessionPage
-from kakeya_router.store.sessions.session_replies import Glance
+from kakeya_router.store.sessions.session_store import Glance
 from kakeya_stubs.v1 import runtime_pb2 as api
 
 _STATES = {

@@ -5,8 +5,7 @@ from collections.abc import Sequence
 
 from kakeya_router.contract import validation
 from kakeya_router.store.fleet.worker_store import WorkerStore
-from kakeya_router.store.sessions.session_lists import SessionPage
-from kakeya_router.store.sessions.session_store import SessionStore
+from kakeya_router.store.sessions.session_lists import SessionLists, SessionPage
 
 # "POOL.CURSOR": where the next page goes on; names of pools have no dot, cursors are Redis's 64-bit numbers.
 _TOKEN = re.compile(r"(?P<pool>[a-z0-9][a-z0-9-]{0,62})\.(?P<cursor>[0-9]{1,19})")
@@ -16,7 +15,7 @@ _MAX_SIZE = 1000
 
 
 class SessionPages:
-    def __init__(self, sessions: SessionStore, workers: WorkerStore) -> None:
+    def __init__(self, sessions: SessionLists, workers: WorkerStore) -> None:
         self._sessions = sessions
         self._workers = workers
 
@@ -39,7 +38,7 @@ class SessionPages:
         pools = [name for name in await self._workers.pools() if name >= at and pool in ("", name)]
         if not pools:
             return SessionPage([], set(), set(), now_ms=0, next_cursor=0), ""
-        page = await self._sessions.lists.page(pools[0], cursor if pools[0] == at else 0, size or _DEFAULT_SIZE)
+        page = await self._sessions.page(pools[0], cursor if pools[0] == at else 0, size or _DEFAULT_SIZE)
         return page, _next_token(pools, page.next_cursor)
 
 

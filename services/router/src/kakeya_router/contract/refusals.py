@@ -2,8 +2,11 @@
 
 import random
 from collections.abc import Iterable
+from typing import Literal
 
+from kakeya_router.store.outcomes import BeginOperation, ParkSession, UseSource
 from kakeya_router.store.records import SessionRecord, State
+from kakeya_router.store.sessions.session_store import ExceededQuota
 from kakeya_shared.errors.tree import (
     BoundaryNotReachable,
     Draining,
@@ -31,6 +34,13 @@ _QUOTAS = {
     "tokens_per_minute": "tokens a minute",
     "key_sessions": "sessions of one key",
 }
+
+Refused = (
+    Literal[BeginOperation.BUSY, BeginOperation.FAILED, BeginOperation.LOST, BeginOperation.MISSING]
+    | Literal[ParkSession.BUSY, ParkSession.FAILED, ParkSession.LOST, ParkSession.MISSING]
+    | Literal[UseSource.BUSY, UseSource.FAILED, UseSource.LOST, UseSource.MISSING]
+)
+"""What scripts say of a session that cannot be had."""
 
 
 def crowd_retry_seconds() -> float:
@@ -80,15 +90,13 @@ def journal_full(num_tokens: int) -> SnapshotStoreUnavailable:
     )
 
 
-def quota_exceeded(
-    quota: str, limit: str, tenant: str, key_id: str, retry_after_seconds: float | None = None
-) -> QuotaExceeded:
-    """`quota` and `limit` as the scripts name them; without a known time to come back, the crowd's."""
-    subject = f"key:{key_id}" if quota == "key_sessions" else f"tenant:{tenant}"
+def quota_exceeded(quota: ExceededQuota, tenant: str, key_id: str) -> QuotaExceeded:
+    """Without a known time to come back, the crowd's."""
+    subject = f"key:{key_id}" if quota.name == "key_sessions" else f"tenant:{tenant}"
     return QuotaExceeded(
-        f"the quota is used up: at most {limit} {_QUOTAS[quota]} in a pool",
-        retry_after_seconds=retry_after_seconds or crowd_retry_seconds(),
-        metadata={"quota": quota, "limit": limit, "subject": subject},
+        f"the quota is used up: at most {quota.limit} {_QUOTAS[quota.name]} in a pool",
+        retry_after_seconds=quota.retry_ms / 1000 if quota.retry_ms else crowd_retry_seconds(),
+        metadata={"quota": quota.name, "limit": quota.limit, "subject": subject},
     )
 
 
@@ -111,8 +119,7 @@ def draining() -> Draining:
 def unknown_operation(record: SessionRecord) -> HistoryLengthMismatch:
     """Of a Generate that cannot be gone on with: it never began, or another operation has come since."""
     return HistoryLengthMismatch(
-        "that operation is not the session's latest one",
-        metadata={"history_length": str(record.journal_length)},
+        "that operation is not the session's latest one", metadata={"history_length": str(record.journal_length)}
     )
 
 
@@ -138,3 +145,14 @@ def overtaken(record: SessionRecord | None) -> KakeyaError:
     if record.state is State.FAILED:
         return failed_before(record)
     return OperationStopped("the operation's lease lapsed and another router took the session over")
+
+
+def refusal(outcome: Refused, record: SessionRecord) -> KakeyaError:
+    """Why a session cannot be had, as a script says."""
+    if outcome in (BeginOperation.BUSY, ParkSession.BUSY, UseSource.BUSY):
+        return busy()
+    if outcome in (BeginOperation.FAILED, ParkSession.FAILED, UseSource.FAILED):
+        return failed_before(record)
+    if outcome in (BeginOperation.LOST, ParkSession.LOST, UseSource.LOST):
+        return lost()
+    return not_found()

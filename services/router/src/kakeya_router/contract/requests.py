@@ -10,8 +10,8 @@ from typing import Self
 from kakeya_router.contract.request_limits import RequestLimits
 from kakeya_router.contract.validation import MAX_FINGERPRINT_BYTES, check_text, check_vocabulary, invalid
 from kakeya_router.store.records import Overflow
-from kakeya_router.store.sessions.packed_tokens import pack
 from kakeya_router.store.sessions.session_changes import Intent
+from kakeya_router.store.sessions.session_store import pack
 from kakeya_shared.contract import labels
 from kakeya_shared.contract.generation_limits import (
     MAX_LOGIT_BIASES,

@@ -12,6 +12,7 @@ from kakeya_router.contract import refusals
 from kakeya_router.lanes.idle_lanes import IdleLanes
 from kakeya_router.lanes.waiter import Waiter
 from kakeya_router.store.fleet.worker_store import WorkerStore
+from kakeya_router.store.outcomes import EnterLine
 from kakeya_router.store.sessions.queue_store import Entry, QueueStore, Turn
 from kakeya_router.tasks import DetachedTasks, unheard
 from kakeya_shared.errors.tree import KakeyaError, StoreUnavailable
@@ -88,7 +89,7 @@ class AdmissionQueue:
         refused: list[KakeyaError] = []
         for pool in sorted(pools):
             entry = await self._store.enter(pool, waiter.place(pool), waiter.wanted.limits, returning=returning)
-            if entry.outcome == "waiting":
+            if entry.outcome is EnterLine.WAITING:
                 waiter.tickets[pool] = entry.ticket
                 waiter.in_line.add(pool)
                 self._ask_soon(pool)
@@ -248,6 +249,6 @@ async def _make_room(waiter: Waiter, idle_lanes: IdleLanes, turns: Mapping[str, 
 
 
 def _refusal(entry: Entry, caller: Caller) -> KakeyaError:
-    if entry.outcome == "full":
+    if entry.outcome is EnterLine.FULL:
         return refusals.queue_full()
-    return refusals.quota_exceeded(entry.quota, entry.limit, caller.tenant, caller.key_id)
+    return refusals.quota_exceeded(entry.quota, caller.tenant, caller.key_id)

@@ -5,10 +5,11 @@ import secrets
 import structlog
 
 from kakeya_router.snapshots.snapshotting import Snapshotting
+from kakeya_router.store.outcomes import BeginClose
 from kakeya_router.store.persistence import persist
 from kakeya_router.store.records import SessionRecord
+from kakeya_router.store.sessions.closing_store import ClosingStore
 from kakeya_router.store.sessions.session_changes import Cause
-from kakeya_router.store.sessions.session_store import SessionStore
 from kakeya_router.tasks import DetachedTasks
 from kakeya_router.workers.worker_client import WorkerError
 from kakeya_router.workers.worker_clients import WorkerClients
@@ -26,7 +27,7 @@ class Closing:
     """Closes sessions."""
 
     def __init__(
-        self, store: SessionStore, workers: WorkerClients, snapshotting: Snapshotting, tasks: DetachedTasks
+        self, store: ClosingStore, workers: WorkerClients, snapshotting: Snapshotting, tasks: DetachedTasks
     ) -> None:
         self._store = store
         self._workers = workers
@@ -43,11 +44,8 @@ class Closing:
             StoreUnavailable
         """
         claim = secrets.token_hex(8)
-        reply = await self._store.begin_close(record, claim, cause, idle_ms=idle_ms, wanted_by=wanted_by)
-        claimed = reply.record
-        if claimed is None:
-            return None
-        return await self.finish(claimed, claim)
+        answer = await self._store.begin_close(record, claim, cause, idle_ms=idle_ms, wanted_by=wanted_by)
+        return await self.finish(answer.record, claim) if answer.outcome is BeginClose.CLAIMED else None
 
     async def finish(self, claimed: SessionRecord, claim: str) -> int:
         """Frees the lane of a session that is taken for good, and forgets it; returns the final history length.

@@ -7,10 +7,10 @@ import structlog
 
 from kakeya_router.lanes.closing import Closing
 from kakeya_router.lanes.parking import Parking
+from kakeya_router.store.outcomes import ParkSession
 from kakeya_router.store.records import SessionRecord
 from kakeya_router.store.sessions.session_changes import Cause
-from kakeya_router.store.sessions.session_lists import TenantUsage
-from kakeya_router.store.sessions.session_store import SessionStore
+from kakeya_router.store.sessions.session_lists import SessionLists, TenantUsage
 from kakeya_router.tasks import DetachedTasks
 
 _BATCH = 128
@@ -28,7 +28,7 @@ class IdleLanes:
 
     def __init__(
         self,
-        store: SessionStore,
+        store: SessionLists,
         closing: Closing,
         tasks: DetachedTasks,
         *,
@@ -62,8 +62,8 @@ class IdleLanes:
             closed = await self._closing.close(record, Cause.IDLE, idle_ms=self._idle_ms, wanted_by=tenant)
             is_free, what = closed is not None, "closed"
         else:
-            reply = await self._parking.park(record, idle_ms=self._idle_ms, wanted_by=tenant)
-            is_free, what = reply.outcome == "parked", "parked"
+            answer = await self._parking.park(record, idle_ms=self._idle_ms, wanted_by=tenant)
+            is_free, what = answer.outcome is ParkSession.PARKED, "parked"
         if is_free:
             _log.info(f"idle session {what} for its lane", session_id=record.session_id, wanted_by=tenant)
         return is_free
@@ -85,7 +85,7 @@ class IdleLanes:
         self, pool: str, worker_ids: Collection[str], tenant: str, spared: str
     ) -> AsyncIterator[SessionRecord]:
         """Of those that may go in a pool, the longest idle first."""
-        usage = await self._store.lists.usage(pool)
+        usage = await self._store.usage(pool)
         held = usage.get(tenant, TenantUsage()).reserved_bytes
         async for record in self._idle(pool):
             owner = usage.get(record.tenant, TenantUsage())
@@ -96,7 +96,7 @@ class IdleLanes:
     async def _idle(self, pool: str) -> AsyncIterator[SessionRecord]:
         """The longest idle first."""
         start = 0
-        while records := await self._store.lists.idle(pool, self._idle_ms, start, _BATCH):
+        while records := await self._store.idle(pool, self._idle_ms, start, _BATCH):
             for record in records:
                 yield record
             start += _BATCH

@@ -10,8 +10,9 @@ import structlog
 
 from kakeya_router.snapshots.snapshotting import Snapshotting
 from kakeya_router.store.fleet.worker_store import WorkerStore
+from kakeya_router.store.outcomes import MoveSession, OfferLane
 from kakeya_router.store.records import SessionRecord, WorkerRecord
-from kakeya_router.store.sessions.session_store import SessionStore
+from kakeya_router.store.sessions.lane_store import LaneStore
 from kakeya_router.store.sessions.stored_snapshots import StoredSnapshot
 from kakeya_router.tasks import DetachedTasks
 from kakeya_router.workers import placement
@@ -48,7 +49,7 @@ class Moving:
 
     def __init__(
         self,
-        store: SessionStore,
+        store: LaneStore,
         worker_store: WorkerStore,
         workers: WorkerClients,
         placement: Placement,
@@ -127,9 +128,9 @@ class Moving:
     async def _move_to(self, worker: WorkerRecord, record: SessionRecord, claim: str) -> SessionRecord | None:
         """Where it is then, None: where it was; raises WorkerError or KakeyaError: this worker has not taken it."""
         offer = await self._store.offer_lane(record, _OFFER_SECONDS, claim)
-        if offer.outcome != "offered":
+        if offer.outcome is not OfferLane.OFFERED:
             return None
-        there = replace(record.on(worker), epoch=int(offer.rest[0]))
+        there = replace(record.on(worker), epoch=offer.epoch)
         try:
             moved = await self._exchange(record, there, worker, claim)
         except StoreUnavailable:
@@ -160,10 +161,12 @@ class Moving:
             raise LaneGone("the lane holds another history than its session")
         there = there.with_lane(lane)
         new = await self._written(there, worker)
-        reply = await self._store.move(record, there, claim, (new,) if new else (), worker.snapshot_store)
-        if reply.record is None and new is not None:
+        answer = await self._store.move(record, there, claim, (new,) if new else (), worker.snapshot_store)
+        if answer.outcome is MoveSession.MOVED:
+            return answer.record
+        if new is not None:
             await self._snapshotting.delete([new.name], [worker])
-        return reply.record
+        return None
 
     async def _written(self, there: SessionRecord, worker: WorkerRecord) -> StoredSnapshot | None:
         """What the lane on the other worker holds, in its store, where the journal has not all of it: what the session

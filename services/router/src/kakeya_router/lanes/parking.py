@@ -6,9 +6,10 @@ import time
 import structlog
 
 from kakeya_router.snapshots.snapshotting import Snapshotting
+from kakeya_router.store.outcomes import ParkSession
 from kakeya_router.store.records import SessionRecord
-from kakeya_router.store.sessions.session_replies import Reply
-from kakeya_router.store.sessions.session_store import SessionStore
+from kakeya_router.store.sessions.lane_store import LaneStore
+from kakeya_router.store.sessions.session_store import Answer
 from kakeya_router.tasks import DetachedTasks
 from kakeya_router.workers.fleet import Fleet
 from kakeya_router.workers.worker_client import WorkerError
@@ -35,7 +36,7 @@ class Parking:
 
     def __init__(
         self,
-        store: SessionStore,
+        store: LaneStore,
         workers: WorkerClients,
         fleet: Fleet,
         snapshotting: Snapshotting,
@@ -51,7 +52,9 @@ class Parking:
         self._parked_ms = round(parked_seconds * 1000)
         self._mistrusted_until: dict[str, float] = {}  # stores, by incarnation
 
-    async def park(self, record: SessionRecord, *, idle_ms: int | None = None, wanted_by: str = "") -> Reply:
+    async def park(
+        self, record: SessionRecord, *, idle_ms: int | None = None, wanted_by: str = ""
+    ) -> Answer[ParkSession]:
         """Writes what a session has gained since its last snapshot, takes it off its lane, and has that closed.
 
         Args:
@@ -64,12 +67,12 @@ class Parking:
             StoreUnavailable
         """
         is_written = record.holds_lane and await self._write(record)
-        reply = await self._store.park(
+        answer = await self._store.park(
             record, self._parked_ms, by_journal=not is_written, idle_ms=idle_ms, wanted_by=wanted_by
         )
-        if reply.outcome == "parked":
+        if answer.outcome is ParkSession.PARKED:
             await self._workers.close_lane(record)
-        return reply
+        return answer
 
     async def _write(self, record: SessionRecord) -> bool:
         """Whether the snapshot store works. What it has not of the session, since that was used, the journal has."""

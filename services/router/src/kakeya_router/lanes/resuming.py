@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from typing import assert_never
 
 import structlog
 
@@ -18,13 +19,15 @@ from kakeya_router.lanes.wanted import Wanted
 from kakeya_router.snapshots import past, snapshot_plan
 from kakeya_router.snapshots.past import Past
 from kakeya_router.store.fleet.worker_store import WorkerStore
+from kakeya_router.store.outcomes import SeatSession, UnseatSession
 from kakeya_router.store.records import SessionRecord, WorkerRecord
 from kakeya_router.store.sessions import stored_snapshots
+from kakeya_router.store.sessions.journal_store import JournalStore
 from kakeya_router.store.sessions.lane_state import LaneState
-from kakeya_router.store.sessions.limits import UNLIMITED
-from kakeya_router.store.sessions.session_changes import UNQUEUED
-from kakeya_router.store.sessions.session_replies import Reply, Taken
-from kakeya_router.store.sessions.session_store import SessionStore
+from kakeya_router.store.sessions.lane_store import LaneStore
+from kakeya_router.store.sessions.session_changes import UNLIMITED, UNQUEUED
+from kakeya_router.store.sessions.session_store import Taken
+from kakeya_router.store.sessions.snapshot_lists import SnapshotLists
 from kakeya_router.store.sessions.stored_snapshots import Snapshots, StoredSnapshot
 from kakeya_router.workers import placement
 from kakeya_router.workers.placement import Placement
@@ -59,7 +62,9 @@ class Resuming:
 
     def __init__(
         self,
-        store: SessionStore,
+        store: LaneStore,
+        journals: JournalStore,
+        snapshots: SnapshotLists,
         worker_store: WorkerStore,
         workers: WorkerClients,
         placement: Placement,
@@ -69,6 +74,8 @@ class Resuming:
         idle_lanes: IdleLanes | None = None,
     ) -> None:
         self._store = store
+        self._journals = journals
+        self._snapshots = snapshots
         self._worker_store = worker_store
         self._workers = workers
         self._placement = placement
@@ -78,7 +85,10 @@ class Resuming:
 
     async def unseat(self, record: SessionRecord, claim: str) -> SessionRecord:
         """Parks a session whose lane is gone; raises WorkerLost, Taken or StoreUnavailable."""
-        return _record(await self._store.unseat(record, claim))
+        answer = await self._store.unseat(record, claim)
+        if answer.outcome is UnseatSession.PARKED:
+            return answer.record
+        raise refusals.lost() if answer.outcome is UnseatSession.LOST else Taken
 
     async def seat(
         self, record: SessionRecord, claim: str, left: str = "", *, is_urgent: bool
@@ -160,7 +170,7 @@ class Resuming:
         """Tries all workers with room; adds those that do not answer to the shunned, which come last.
 
         Args:
-            waiter_id: see `SessionStore.seat`.
+            waiter_id: see `LaneStore.seat`.
         """
         workers = await self._workers_for(record)
         refused: list[KakeyaError] = []
@@ -171,11 +181,17 @@ class Resuming:
         order = placement.order_for(record.fingerprint, self._placement, able)
         have_left = bool(order)
         for worker in sorted(order, key=lambda worker: worker.incarnation in shunned):
-            reply = await self._store.seat(record, claim, worker, waiter_id)
-            have_left = have_left and reply.outcome == "away"
-            if reply.outcome in ("full", "away", "wait"):
-                continue
-            seated = _record(reply)
+            answer = await self._store.seat(record, claim, worker, waiter_id)
+            have_left = have_left and answer.outcome is SeatSession.AWAY
+            match answer.outcome:
+                case SeatSession.FULL | SeatSession.AWAY | SeatSession.WAIT:
+                    continue
+                case SeatSession.GONE:
+                    raise Taken
+                case SeatSession.SEATED:
+                    seated = answer.record
+                case never:
+                    assert_never(never)
             try:
                 return await self._restored(seated, worker)
             except (WorkerError, KakeyaError) as error:
@@ -232,7 +248,7 @@ class Resuming:
 
     async def _past(self, record: SessionRecord) -> Past:
         """All that the journal holds; raises Taken or StoreUnavailable."""
-        found = await self._store.past(record, record.journal_length)
+        found = await self._journals.past(record, record.journal_length)
         if found is None:
             raise Taken
         now, journaled, digest = found
@@ -245,7 +261,7 @@ class Resuming:
         if not refused:
             return record
         own, inherited = stored_snapshots.parse(record.snapshots), stored_snapshots.parse(record.inherited)
-        await self._store.set_snapshots(
+        await self._snapshots.set_snapshots(
             record,
             tuple(each for each in own if each not in refused),
             0,
@@ -278,11 +294,3 @@ def _wanted(record: SessionRecord) -> Wanted:
         source=record,
         earlier=record.journal_length,
     )
-
-
-def _record(reply: Reply) -> SessionRecord:
-    if reply.outcome == "lost":
-        raise refusals.lost()
-    if reply.record is None:
-        raise Taken
-    return reply.record

@@ -6,9 +6,10 @@ from contextlib import asynccontextmanager
 
 import structlog
 
+from kakeya_router.store.outcomes import ExtendJournal
 from kakeya_router.store.records import SessionRecord
-from kakeya_router.store.sessions.session_replies import Taken
-from kakeya_router.store.sessions.session_store import SessionStore
+from kakeya_router.store.sessions.operation_store import OperationStore
+from kakeya_router.store.sessions.session_store import Taken
 from kakeya_shared.errors.tree import StoreUnavailable
 
 _log = structlog.get_logger()
@@ -34,7 +35,12 @@ class Journal:
     """
 
     def __init__(
-        self, store: SessionStore, record: SessionRecord, claim: str, max_tokens: int, on_written: Callable[[int], None]
+        self,
+        store: OperationStore,
+        record: SessionRecord,
+        claim: str,
+        max_tokens: int,
+        on_written: Callable[[int], None],
     ) -> None:
         self.record = record
         self.length = record.journal_length
@@ -50,12 +56,11 @@ class Journal:
 
     async def write(self, token_ids: Sequence[int]) -> None:
         """Adds tokens to the history; raises Taken or StoreUnavailable."""
-        reply = await self._store.extend_journal(self.record, self._claim, self.length, token_ids, self._max_tokens)
-        if reply.outcome != "extended":
+        end = await self._store.extend_journal(self.record, self._claim, self.length, token_ids, self._max_tokens)
+        if end.outcome is ExtendJournal.GONE:
             raise Taken
         self.length += len(token_ids)
-        length, digest = reply.rest
-        self.digest = int(digest, 16) if digest and int(length) == self.length else None
+        self.digest = int(end.digest, 16) if end.digest and end.length == self.length else None
 
     def add(self, token_id: int) -> None:
         """Takes a generated token, to be written with others.

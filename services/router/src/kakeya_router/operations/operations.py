@@ -14,17 +14,14 @@ from kakeya_router.operations.operation import Operation
 from kakeya_router.operations.recovery import Recovery
 from kakeya_router.operations.settling import Settling
 from kakeya_router.snapshots.snapshotting import Mark, Snapshotting
+from kakeya_router.store.outcomes import BeginOperation, RenewOperation
 from kakeya_router.store.records import SessionRecord
 from kakeya_router.store.sessions.lane_state import LaneState
+from kakeya_router.store.sessions.operation_store import OperationStore
 from kakeya_router.store.sessions.session_changes import Intent
-from kakeya_router.store.sessions.session_replies import Reply, Taken
-from kakeya_router.store.sessions.session_store import SessionStore
+from kakeya_router.store.sessions.session_store import Taken
 from kakeya_router.tasks import DetachedTasks, unheard
-from kakeya_shared.errors.tree import (
-    Draining,
-    KakeyaError,
-    StoreUnavailable,
-)
+from kakeya_shared.errors.tree import Draining, KakeyaError, StoreUnavailable
 from kakeya_shared.rpc import rpc_boundary
 
 _log = structlog.get_logger()
@@ -39,7 +36,7 @@ class Operations:
 
     def __init__(
         self,
-        store: SessionStore,
+        store: OperationStore,
         tasks: DetachedTasks,
         recovery: Recovery,
         settling: Settling,
@@ -128,19 +125,27 @@ class Operations:
 
     async def _take(self, operation: Operation, intent: Intent) -> None:
         while True:
-            reply = await self._store.begin_operation(
+            answer = await self._store.begin_operation(
                 operation.record, operation.claim, intent, operation.tokens_per_minute
             )
-            record = reply.record or operation.record
-            operation.answered(record, self._journal(operation, record), homeless=reply.outcome == "homeless")
-            if reply.outcome == "moved":
-                continue
-            if reply.outcome in ("begun", "homeless"):
-                return
-            if reply.outcome != "recover":
-                operation.is_over()
-                raise refusal(reply, operation.record)
-            await self._recover(operation)
+            outcome, record = answer.outcome, answer.record
+            operation.answered(record, self._journal(operation, record), homeless=outcome is BeginOperation.HOMELESS)
+            match outcome:
+                case BeginOperation.MOVED:
+                    continue
+                case BeginOperation.BEGUN | BeginOperation.HOMELESS:
+                    return
+                case BeginOperation.RECOVER:
+                    await self._recover(operation)
+                    continue
+                case BeginOperation.UNKNOWN:
+                    error: KakeyaError = refusals.unknown_operation(record)
+                case BeginOperation.QUOTA:
+                    error = refusals.quota_exceeded(answer.quota, record.tenant, record.key_id)
+                case refused:
+                    error = refusals.refusal(refused, record)
+            operation.is_over()
+            raise error
 
     def _journal(self, operation: Operation, record: SessionRecord) -> Journal:
         mark = Mark()
@@ -171,10 +176,10 @@ class Operations:
             try:
                 # A connection may hang while Redis is well: the next renewal, over another one, is still in time.
                 async with asyncio.timeout(self._renew_seconds):
-                    reply = await self._store.renew_operation(operation.record, operation.claim)
+                    outcome = await self._store.renew_operation(operation.record, operation.claim)
             except (StoreUnavailable, TimeoutError):
                 continue  # while Redis is away nobody can take the session over
-            if reply.outcome == "gone":
+            if outcome is RenewOperation.GONE:
                 operation.call.cancel()
                 return
             # The next renewal would be too late.
@@ -186,23 +191,6 @@ class Operations:
         """What a long prefill has done so far is not lost with its worker: all of its tokens are in the journal."""
         if operation.at_worker and not operation.homeless:
             self._snapshotting.consider(operation.record, operation.journal.length, is_turn=False)
-
-
-def refusal(reply: Reply, record: SessionRecord) -> KakeyaError:
-    """Why a session cannot be had, from what begin_operation.lua or lua/sessions/use_source.lua answers."""
-    match reply.outcome:
-        case "busy":
-            return refusals.busy()
-        case "lost":
-            return refusals.lost()
-        case "failed":
-            return refusals.failed_before(record)
-        case "unknown":
-            return refusals.unknown_operation(record)
-        case "quota":
-            quota, limit, retry_ms = reply.rest
-            return refusals.quota_exceeded(quota, limit, record.tenant, record.key_id, int(retry_ms) / 1000)
-    return refusals.not_found()
 
 
 def _can_go_on(error: BaseException | None) -> bool:

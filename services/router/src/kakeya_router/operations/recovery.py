@@ -11,8 +11,8 @@ from kakeya_router.lanes.resuming import Resuming
 from kakeya_router.operations.operation import Operation
 from kakeya_router.snapshots.past import Past
 from kakeya_router.store.records import SessionRecord, State
-from kakeya_router.store.sessions.session_replies import Taken
-from kakeya_router.store.sessions.session_store import SessionStore
+from kakeya_router.store.sessions.journal_store import JournalStore
+from kakeya_router.store.sessions.session_store import Taken
 from kakeya_router.tasks import DetachedTasks
 from kakeya_router.workers.answers import Appended, Stopped
 from kakeya_router.workers.worker_client import LaneGone, WorkerError, WorkerUnreachable
@@ -64,7 +64,7 @@ class Recovery:
     """
 
     def __init__(
-        self, store: SessionStore, workers: WorkerClients, resuming: Resuming, moving: Moving, tasks: DetachedTasks
+        self, store: JournalStore, workers: WorkerClients, resuming: Resuming, moving: Moving, tasks: DetachedTasks
     ) -> None:
         self._store = store
         self._workers = workers

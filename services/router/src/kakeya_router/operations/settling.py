@@ -1,6 +1,7 @@
 """How an operation ends: what its worker has committed is written through, and the session is free, however it ends."""
 
 from collections.abc import Sequence
+from typing import assert_never
 
 import structlog
 
@@ -9,13 +10,13 @@ from kakeya_router.contract.refusals import HistoryLost
 from kakeya_router.lanes.closing import Closing
 from kakeya_router.operations.operation import Operation
 from kakeya_router.snapshots.snapshotting import Snapshotting
+from kakeya_router.store.outcomes import EndOperation, FailSession, LoseSession
 from kakeya_router.store.persistence import persist
 from kakeya_router.store.records import State
 from kakeya_router.store.sessions.lane_state import LaneState
-from kakeya_router.store.sessions.session_changes import Cause, LaneAtRest
-from kakeya_router.store.sessions.session_lists import Retention
-from kakeya_router.store.sessions.session_replies import Taken
-from kakeya_router.store.sessions.session_store import SessionStore
+from kakeya_router.store.sessions.operation_store import OperationStore
+from kakeya_router.store.sessions.session_changes import Cause, LaneAtRest, Retention
+from kakeya_router.store.sessions.session_store import Taken
 from kakeya_router.tasks import DetachedTasks
 from kakeya_router.workers.worker_client import WorkerError
 from kakeya_router.workers.worker_clients import WorkerClients
@@ -37,7 +38,7 @@ class Settling:
 
     def __init__(
         self,
-        store: SessionStore,
+        store: OperationStore,
         workers: WorkerClients,
         tasks: DetachedTasks,
         snapshotting: Snapshotting,
@@ -74,7 +75,7 @@ class Settling:
             await self._look_again(operation)
         record = operation.record
         if operation.call.cancelled or isinstance(error, Taken):
-            return await self._over(operation, "gone", None)
+            return await self._overtaken(operation)
         if not operation.at_worker:
             await self._store.release_operation(record, operation.claim)
             return None
@@ -121,30 +122,36 @@ class Settling:
             lane.num_rewinds,
             lane.history_digest,
         )
-        reply = await self._store.end_operation(
+        answer = await self._store.end_operation(
             operation.record, operation.claim, at_rest, closes=operation.is_answering
         )
-        if reply.outcome == "regressed":
-            return await self._fail(operation, "inv2")
-        if reply.outcome in ("unknown", "unlike"):
-            _log.error("a lane does not hold its session's history", session_id=operation.record.session_id)
-            error = await self._lose(operation)
-            return error or (refusals.unconfirmed() if is_answered else None)
-        if reply.outcome == "ended":
-            self._snapshotting.consider(
-                operation.record, journal.length + len(token_ids), is_turn=operation.kind == "generate"
-            )
-        if reply.outcome == "closing" and reply.record is not None:
-            operation.close(self._tasks, self._closing.finish(reply.record, operation.claim))
-        return await self._over(operation, reply.outcome, None)
+        match answer.outcome:
+            case EndOperation.ENDED:
+                self._snapshotting.consider(
+                    operation.record, journal.length + len(token_ids), is_turn=operation.kind == "generate"
+                )
+            case EndOperation.CLOSING:
+                operation.close(self._tasks, self._closing.finish(answer.record, operation.claim))
+            case EndOperation.GONE:
+                return await self._overtaken(operation)
+            case EndOperation.REGRESSED:
+                return await self._fail(operation, "inv2")
+            case EndOperation.UNKNOWN | EndOperation.UNLIKE:
+                _log.error("a lane does not hold its session's history", session_id=operation.record.session_id)
+                return await self._lose(operation) or (refusals.unconfirmed() if is_answered else None)
+            case never:
+                assert_never(never)
+        operation.is_over()
+        return None
 
     async def _fail(self, operation: Operation, invariant: str) -> KakeyaError | None:
         record = operation.record
-        reply = await self._store.fail(record, operation.claim, invariant)
-        if reply.outcome == "failed":
-            _log.error("session failed", session_id=record.session_id, op_id=operation.op_id, invariant=invariant)
-            self._tasks.start(self._workers.close_lane(record))
-        return await self._over(operation, reply.outcome, refusals.failed(invariant))
+        if await self._store.fail(record, operation.claim, invariant) is FailSession.GONE:
+            return await self._overtaken(operation)
+        _log.error("session failed", session_id=record.session_id, op_id=operation.op_id, invariant=invariant)
+        self._tasks.start(self._workers.close_lane(record))
+        operation.is_over()
+        return refusals.failed(invariant)
 
     async def _lose(self, operation: Operation, *, for_good: bool = False) -> KakeyaError | None:
         """Its lane is gone, or nobody knows what it holds: the session is parked where it can be had again.
@@ -154,19 +161,26 @@ class Settling:
         """
         journal = operation.journal
         record = await self._store.get(operation.record.session_id) or operation.record
-        reply = await self._store.lose(
+        outcome = await self._store.lose(
             record, operation.claim, self._retention, journal.length, journal.pending, for_good=for_good
         )
-        if reply.outcome in ("lost", "parked"):
-            _log.info(f"session {reply.outcome}", session_id=record.session_id, worker_id=record.worker_id)
-        if reply.outcome == "parked" and record.ephemeral and operation.is_answering:
-            operation.close(self._tasks, self._closing.close(record, Cause.REQUEST))
-        lost = refusals.history_lost() if for_good else refusals.lost()
-        return await self._over(operation, reply.outcome, lost if reply.outcome == "lost" else None)
+        error = None
+        match outcome:
+            case LoseSession.PARKED:
+                if record.ephemeral and operation.is_answering:
+                    operation.close(self._tasks, self._closing.close(record, Cause.REQUEST))
+            case LoseSession.LOST:
+                error = refusals.history_lost() if for_good else refusals.lost()
+            case LoseSession.GONE | LoseSession.BUSY | LoseSession.ALIVE:  # the last two only a sweep hears
+                return await self._overtaken(operation)
+            case never:
+                assert_never(never)
+        _log.info(f"session {outcome}", session_id=record.session_id, worker_id=record.worker_id)
+        operation.is_over()
+        return error
 
-    async def _over(self, operation: Operation, outcome: str, error: KakeyaError | None) -> KakeyaError | None:
-        """`error`, unless somebody else has taken the session: then that is what the client should know."""
-        if outcome == "gone":
-            error = refusals.overtaken(await self._store.get(operation.record.session_id))
+    async def _overtaken(self, operation: Operation) -> KakeyaError:
+        """Somebody else has taken the session: that is what the client should know."""
+        error = refusals.overtaken(await self._store.get(operation.record.session_id))
         operation.is_over()
         return error

@@ -13,7 +13,7 @@ from kakeya_router.lanes.moving import Move, Moving
 from kakeya_router.sessions.park_requests import ParkRequests
 from kakeya_router.store.fleet.worker_store import WorkerStore
 from kakeya_router.store.records import SessionRecord, WorkerRecord
-from kakeya_router.store.sessions.session_store import SessionStore
+from kakeya_router.store.sessions.session_lists import SessionLists
 from kakeya_router.workers.worker_client import WorkerError
 from kakeya_shared.errors.tree import KakeyaError, SnapshotStoreUnavailable, StoreUnavailable
 
@@ -32,7 +32,7 @@ class Draining:
 
     def __init__(
         self,
-        session_store: SessionStore,
+        session_store: SessionLists,
         worker_store: WorkerStore,
         requests: ParkRequests,
         moving: Moving,
@@ -81,7 +81,7 @@ class Draining:
     async def _empty(self, worker: WorkerRecord) -> None:
         """Takes away what is idle now; raises StoreUnavailable."""
         slots = asyncio.Semaphore(_NUM_AT_ONCE)
-        while records := await self._session_store.lists.idle_of(worker.pool, worker.incarnation, _BATCH):
+        while records := await self._session_store.idle_of(worker.pool, worker.incarnation, _BATCH):
             taking = (self._take_away(record, slots) for record in records)
             taken = await asyncio.gather(*taking, return_exceptions=True)  # all of them have ended then
             for error in taken:

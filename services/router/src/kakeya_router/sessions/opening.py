@@ -4,6 +4,7 @@ import asyncio
 import random
 import secrets
 from collections.abc import Awaitable, Callable
+from typing import assert_never
 
 import structlog
 
@@ -14,10 +15,12 @@ from kakeya_router.lanes.wanted import Wanted
 from kakeya_router.sessions.past_lanes import PastLanes
 from kakeya_router.sessions.sources import Sources
 from kakeya_router.snapshots.past import Past
+from kakeya_router.store.outcomes import MarkOpen, RenewOpening, ReserveSession
 from kakeya_router.store.persistence import persist
 from kakeya_router.store.records import SessionRecord, State, WorkerRecord
+from kakeya_router.store.sessions.creation_store import CreationStore
+from kakeya_router.store.sessions.journal_store import JournalStore
 from kakeya_router.store.sessions.session_changes import Cause
-from kakeya_router.store.sessions.session_store import SessionStore
 from kakeya_router.tasks import DetachedTasks, unheard
 from kakeya_router.workers.answers import Opened
 from kakeya_router.workers.worker_client import LaneGone, RunningCall, WorkerError
@@ -53,7 +56,7 @@ class Attempt:
         when_reserved: awaited before the worker is called.
         snapshot_store: of the worker.
         running: the prefill of what it is to begin with; ended when the client leaves.
-        outcome: of reserving its lane; see reserve_session.lua. Empty: not known, so that it may be.
+        outcome: of reserving its lane; see reserve_session.lua. None: not known, so that it may be.
     """
 
     def __init__(
@@ -70,27 +73,33 @@ class Attempt:
         self.snapshot_store = worker.snapshot_store
         self.running = RunningCall()
         self.claim = secrets.token_hex(8)
-        self.outcome = ""
+        self.outcome: ReserveSession | None = None
 
     @property
     def reserved(self) -> bool:
         """The lane is, or was, reserved: a waiter is then out of this pool's line."""
-        return self.outcome == "reserved"
+        return self.outcome is ReserveSession.RESERVED
 
     @property
     def overtaken(self) -> bool:
         """Somebody else has the turn at this worker."""
-        return self.outcome == "wait"
+        return self.outcome is ReserveSession.WAIT
 
 
 class Opening:
     """Opens sessions."""
 
     def __init__(
-        self, store: SessionStore, workers: WorkerClients, tasks: DetachedTasks, closing: Closing, sources: Sources
+        self,
+        store: CreationStore,
+        journals: JournalStore,
+        workers: WorkerClients,
+        tasks: DetachedTasks,
+        closing: Closing,
+        sources: Sources,
     ) -> None:
         self._sources = sources
-        self._past_lanes = PastLanes(store, workers)
+        self._past_lanes = PastLanes(journals, workers)
         self._store = store
         self._workers = workers
         self._tasks = tasks
@@ -141,7 +150,7 @@ class Opening:
             retained=lane.retained,
             source=source if begin is None else None,
         )
-        if opened.record is None:
+        if opened.outcome is MarkOpen.GONE:
             raise await self._unreachable(source)
         return opened.record
 
@@ -181,10 +190,10 @@ class Opening:
         while True:
             await asyncio.sleep(RENEW_SECONDS)
             try:
-                reply = await self._store.renew_opening(attempt.record, attempt.claim)
+                outcome = await self._store.renew_opening(attempt.record, attempt.claim)
             except StoreUnavailable:
                 continue
-            if reply.outcome == "gone":
+            if outcome is RenewOpening.GONE:
                 attempt.running.cancel()
                 return
 
@@ -194,19 +203,18 @@ class Opening:
         while True:
             if source is not None and earlier is not None:
                 begin = await self._past_lanes.read(source, earlier)
-            attempt.outcome = ""
-            await self._reserve(attempt, begin)
-            if attempt.outcome != "changed":
+            attempt.outcome = None
+            if await self._reserve(attempt, begin) is not ReserveSession.CHANGED:
                 return begin
             if begin is None:
                 raise await self._unreachable(source)
 
-    async def _reserve(self, attempt: Attempt, begin: Past | None) -> None:
+    async def _reserve(self, attempt: Attempt, begin: Past | None) -> ReserveSession:
         """Reserves the lane, unless the request id was answered before, or the source is another one by now."""
         wanted = attempt.wanted
         length = 0 if begin is None else begin.length
         start_length = length if begin is None else begin.start_length(attempt.snapshot_store)
-        reply = await self._store.reserve(
+        answer = await self._store.reserve(
             attempt.record,
             attempt.claim,
             wanted.limits,
@@ -217,16 +225,18 @@ class Opening:
             start_length=start_length,
             tokens_per_minute=wanted.caller.quota.tokens_per_minute if start_length < length else 0,
         )
-        attempt.outcome = reply.outcome
-        match reply.outcome:
-            case "quota":
-                name, limit, *retry_ms = reply.rest
-                retry_seconds = int(retry_ms[0]) / 1000 if retry_ms else None
-                raise refusals.quota_exceeded(name, limit, attempt.record.tenant, attempt.record.key_id, retry_seconds)
-            case "full" | "wait":
+        attempt.outcome = answer.outcome
+        match answer.outcome:
+            case ReserveSession.RESERVED | ReserveSession.DUPLICATE | ReserveSession.CHANGED:
+                return answer.outcome
+            case ReserveSession.QUOTA:
+                raise refusals.quota_exceeded(answer.quota, attempt.record.tenant, attempt.record.key_id)
+            case ReserveSession.FULL | ReserveSession.WAIT:
                 raise candidates.no_capacity()
-            case "gone":
+            case ReserveSession.GONE:
                 raise candidates.unreachable()
+            case never:
+                assert_never(never)
 
     async def _made_elsewhere(self, attempt: Attempt) -> bool:
         """Whether an equal request has a session in another pool that serves the model.
@@ -248,5 +258,5 @@ class Opening:
         unheard(opening)
         attempt.running.cancel()
         await asyncio.wait([opening])
-        if attempt.outcome in ("", "reserved"):
+        if attempt.outcome is None or attempt.reserved:
             await persist(lambda: self._closing.close(attempt.record, Cause.ABANDON))

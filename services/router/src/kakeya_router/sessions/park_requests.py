@@ -6,7 +6,8 @@ import structlog
 
 from kakeya_router.contract import refusals
 from kakeya_router.lanes.parking import Parking
-from kakeya_router.operations.operations import Operations, refusal
+from kakeya_router.operations.operations import Operations
+from kakeya_router.store.outcomes import ParkSession
 from kakeya_router.store.records import SessionRecord
 from kakeya_router.store.sessions.session_changes import Intent
 from kakeya_router.store.sessions.session_store import SessionStore
@@ -50,9 +51,9 @@ class ParkRequests:
         return await self._tasks.complete(self._park(record, only_off))
 
     async def _park(self, record: SessionRecord, only_off: str) -> Parked:
-        reply = await self._parking.park(record)
-        while reply.outcome in ("left", "changed"):
-            if reply.outcome == "left":
+        answer = await self._parking.park(record)
+        while answer.outcome in (ParkSession.LEFT, ParkSession.CHANGED):
+            if answer.outcome is ParkSession.LEFT:
                 async with self._operations.running(record, _INTENT):
                     pass  # on the way in, what was left behind is ended
             now = await self._store.get(record.session_id)
@@ -61,13 +62,16 @@ class ParkRequests:
             if only_off and now.incarnation != only_off:
                 return Parked(max(now.history_length, now.journal_length), 0)
             record = now
-            reply = await self._parking.park(record)
-        if reply.outcome == "unrecoverable":
-            raise refusals.cannot_park()
-        if reply.record is None or reply.outcome == "failed":
-            raise refusal(reply, reply.record or record)
-        before = reply.record
-        freed_bytes = before.reserved_bytes if reply.outcome == "parked" else 0
-        if freed_bytes:
-            _log.info("session parked", session_id=before.session_id, worker_id=before.worker_id)
+            answer = await self._parking.park(record)
+        before, freed_bytes = answer.record, 0
+        match answer.outcome:
+            case ParkSession.UNRECOVERABLE | ParkSession.KEPT:  # this asks of none that it gives way
+                raise refusals.cannot_park()
+            case ParkSession.PARKED:
+                freed_bytes = before.reserved_bytes
+                _log.info("session parked", session_id=before.session_id, worker_id=before.worker_id)
+            case ParkSession.HOMELESS:
+                pass
+            case refused:
+                raise refusals.refusal(refused, before)
         return Parked(max(before.history_length, before.journal_length), freed_bytes)

@@ -10,9 +10,9 @@ from kakeya_router.lanes.resuming import RESTORE_SECONDS
 from kakeya_router.snapshots import past
 from kakeya_router.snapshots.past import Past
 from kakeya_router.store.records import SessionRecord
+from kakeya_router.store.sessions.journal_store import JournalStore
 from kakeya_router.store.sessions.lane_state import LaneState
-from kakeya_router.store.sessions.packed_tokens import BYTES_PER_TOKEN
-from kakeya_router.store.sessions.session_store import SessionStore
+from kakeya_router.store.sessions.session_store import BYTES_PER_TOKEN
 from kakeya_router.workers.answers import Opened
 from kakeya_router.workers.worker_client import RunningCall
 from kakeya_router.workers.worker_clients import WorkerClients
@@ -25,7 +25,7 @@ _log = structlog.get_logger()
 class PastLanes:
     """Opens such lanes, without the lane of the other session, which may be busy, elsewhere or gone."""
 
-    def __init__(self, store: SessionStore, workers: WorkerClients) -> None:
+    def __init__(self, store: JournalStore, workers: WorkerClients) -> None:
         self._store = store
         self._workers = workers
 

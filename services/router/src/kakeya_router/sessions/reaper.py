@@ -8,7 +8,7 @@ from kakeya_router.sessions.sessions import Sessions
 from kakeya_router.store.connection import RedisConnection
 from kakeya_router.store.fleet.worker_store import WorkerStore
 from kakeya_router.store.sessions.queue_store import QueueStore
-from kakeya_router.store.sessions.session_store import SessionStore
+from kakeya_router.store.sessions.session_lists import SessionLists
 from kakeya_router.tasks import DetachedTasks, unheard
 from kakeya_router.workers.fleet import Fleet
 from kakeya_router.workers.ledger_audit import LedgerAudit
@@ -35,7 +35,7 @@ class Reaper:
     def __init__(
         self,
         redis: RedisConnection,
-        session_store: SessionStore,
+        session_store: SessionLists,
         worker_store: WorkerStore,
         queue_store: QueueStore,
         sessions: Sessions,
@@ -80,7 +80,7 @@ class Reaper:
             await self._drop_lapsed_workers(pool)
             for incarnation in await self._worker_store.lost(pool):
                 await self._sweep.sweep(pool, incarnation)
-            expired = await self._session_store.lists.expired(pool, _BATCH)
+            expired = await self._session_store.expired(pool, _BATCH)
             if not self._may_reap:
                 return
             for record in expired:  # what a worker that hangs holds up must not hold up its own end

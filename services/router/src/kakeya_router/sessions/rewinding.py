@@ -1,5 +1,7 @@
 """Taking the last tokens of a history back: `RewindSession`."""
 
+from typing import assert_never
+
 from kakeya_router.contract import validation
 from kakeya_router.lanes import candidates
 from kakeya_router.operations.operation import Operation
@@ -7,12 +9,13 @@ from kakeya_router.operations.operations import Operations
 from kakeya_router.operations.recovery import Recovery
 from kakeya_router.snapshots import past
 from kakeya_router.snapshots.snapshotting import Snapshotting
+from kakeya_router.store.outcomes import RewindSession
 from kakeya_router.store.records import SessionRecord
 from kakeya_router.store.sessions import stored_snapshots
+from kakeya_router.store.sessions.journal_store import JournalStore
 from kakeya_router.store.sessions.lane_state import LaneState
 from kakeya_router.store.sessions.session_changes import Intent
-from kakeya_router.store.sessions.session_replies import Taken
-from kakeya_router.store.sessions.session_store import SessionStore
+from kakeya_router.store.sessions.session_store import Taken
 from kakeya_router.store.sessions.stored_snapshots import Snapshots
 from kakeya_router.tasks import DetachedTasks
 from kakeya_router.workers.fleet import Fleet
@@ -38,7 +41,7 @@ class Rewinding:
 
     def __init__(
         self,
-        store: SessionStore,
+        store: JournalStore,
         workers: WorkerClients,
         fleet: Fleet,
         operations: Operations,
@@ -127,7 +130,7 @@ class Rewinding:
                 if worker is not None and record.snapshots_at(worker):
                     new = new or await self._snapshotting.write(record, 0)
                     kept, store = (new,), worker.snapshot_store
-            reply = await self._store.rewind(
+            answer = await self._store.rewind(
                 record,
                 operation.claim,
                 length,
@@ -137,12 +140,15 @@ class Rewinding:
                 inherited,
                 None if lane is None else lane.history_digest,
             )
-            if reply.record is None:
-                if worker is not None and new is not None:
-                    self._tasks.start(self._snapshotting.delete([new.name], [worker]))
-                raise Taken
-            if reply.outcome == "rewound":
-                break
-            record = reply.record
-        self._tasks.start(self._snapshotting.tidy(record))
-        return reply.record
+            match answer.outcome:
+                case RewindSession.REWOUND:
+                    self._tasks.start(self._snapshotting.tidy(record))
+                    return answer.record
+                case RewindSession.CHANGED:
+                    record = answer.record
+                case RewindSession.GONE:
+                    if worker is not None and new is not None:
+                        self._tasks.start(self._snapshotting.delete([new.name], [worker]))
+                    raise Taken
+                case never:
+                    assert_never(never)

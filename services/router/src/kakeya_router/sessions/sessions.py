@@ -18,9 +18,9 @@ from kakeya_router.sessions.sources import Sources
 from kakeya_router.store.fleet.worker_store import WorkerStore
 from kakeya_router.store.keys import pool_of
 from kakeya_router.store.records import SessionRecord, State, WorkerRecord
-from kakeya_router.store.sessions.limits import Limits
-from kakeya_router.store.sessions.session_changes import Cause
-from kakeya_router.store.sessions.session_store import GIVEN_UP, SessionStore
+from kakeya_router.store.sessions.closing_store import ClosingStore
+from kakeya_router.store.sessions.creation_store import GIVEN_UP, CreationStore
+from kakeya_router.store.sessions.session_changes import Cause, Limits
 from kakeya_router.tasks import DetachedTasks
 
 _log = structlog.get_logger()
@@ -40,7 +40,8 @@ class Sessions:
 
     def __init__(
         self,
-        store: SessionStore,
+        store: CreationStore,
+        closing_store: ClosingStore,
         worker_store: WorkerStore,
         tasks: DetachedTasks,
         admission: Admission,
@@ -52,6 +53,7 @@ class Sessions:
         key_max_sessions: int,
     ) -> None:
         self._store = store
+        self._closing_store = closing_store
         self._worker_store = worker_store
         self._tasks = tasks
         self._admission = admission
@@ -121,7 +123,7 @@ class Sessions:
             if record is None or not record.ephemeral or record.state is not State.CLOSING:
                 break
             await asyncio.sleep(_LOOK_SECONDS)
-        closed = await self._store.closed(session_id)
+        closed = await self._closing_store.closed(session_id)
         if closed is None:
             raise refusals.not_found()
         length, tenant = closed

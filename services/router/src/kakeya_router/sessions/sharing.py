@@ -2,8 +2,9 @@
 
 import asyncio
 
+from kakeya_router.store.outcomes import ShareSession
 from kakeya_router.store.records import SessionRecord, State
-from kakeya_router.store.sessions.session_store import SessionStore
+from kakeya_router.store.sessions.creation_store import CreationStore
 from kakeya_router.tasks import DetachedTasks
 
 _FIRST_POLL_SECONDS = 0.05
@@ -13,7 +14,7 @@ _LONGEST_POLL_SECONDS = 1.0
 class Sharing:
     """Waits for sessions that other calls open: one poll a session, however many wait for it here."""
 
-    def __init__(self, store: SessionStore, tasks: DetachedTasks) -> None:
+    def __init__(self, store: CreationStore, tasks: DetachedTasks) -> None:
         self._store = store
         self._tasks = tasks
         self._polls: dict[str, asyncio.Task[SessionRecord | None]] = {}
@@ -42,8 +43,10 @@ class Sharing:
     async def _poll(self, record: SessionRecord) -> SessionRecord | None:
         pause_seconds = _FIRST_POLL_SECONDS
         while True:
-            shared = (await self._store.share(record)).record
-            if shared is None or shared.state is not State.OPENING:
-                return shared
+            answer = await self._store.share(record)
+            if answer.outcome is ShareSession.MISSING:
+                return None
+            if answer.record.state is not State.OPENING:
+                return answer.record
             await asyncio.sleep(pause_seconds)
             pause_seconds = min(2 * pause_seconds, _LONGEST_POLL_SECONDS)

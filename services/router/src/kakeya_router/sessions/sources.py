@@ -6,12 +6,13 @@ from kakeya_router.access import ownership
 from kakeya_router.contract import refusals, validation
 from kakeya_router.contract.requests import CreateRequest, ForkPoint
 from kakeya_router.lanes.wanted import Wanted
-from kakeya_router.operations.operations import Operations, refusal
+from kakeya_router.operations.operations import Operations
 from kakeya_router.snapshots import past
+from kakeya_router.store.outcomes import UseSource
 from kakeya_router.store.records import SessionRecord, State
+from kakeya_router.store.sessions.creation_store import CreationStore
 from kakeya_router.store.sessions.session_changes import Intent
-from kakeya_router.store.sessions.session_replies import Reply
-from kakeya_router.store.sessions.session_store import SessionStore
+from kakeya_router.store.sessions.session_store import Answer
 from kakeya_shared.errors.tree import EmptyHistory
 
 _INTENT = Intent("fork", {}, is_charged=False)
@@ -25,7 +26,7 @@ class Sources:
     snapshots and journal are needed, and its lane is let alone.
     """
 
-    def __init__(self, store: SessionStore, operations: Operations) -> None:
+    def __init__(self, store: CreationStore, operations: Operations) -> None:
         self._store = store
         self._operations = operations
 
@@ -53,12 +54,13 @@ class Sources:
         _check_options(request, record)
         boundary = point.boundary
         if boundary is None:
-            return _source(await self._at_its_end(record, None), record, None), None
+            return _source(await self._at_its_end(record, None), None), None
         if not of_history and boundary >= record.journal_length:
-            reply = await self._at_its_end(record, boundary)
-            if reply.outcome != "elsewhere" or reply.record is None or reply.record.journal_length < boundary:
-                return _source(reply, record, boundary), None
-            record = reply.record  # it has gone on since
+            answer = await self._at_its_end(record, boundary)
+            record = answer.record
+            if answer.outcome is not UseSource.ELSEWHERE or record.journal_length < boundary:
+                return _source(answer, boundary), None
+            # It has gone on since.
         return await self._earlier(record, boundary), boundary
 
     async def renewed(self, wanted: Wanted) -> Wanted:
@@ -80,28 +82,25 @@ class Sources:
         if now is not None and _lease(now) == _lease(source):
             await self._operations.mend(now, _INTENT)
 
-    async def _at_its_end(self, record: SessionRecord, boundary: int | None) -> Reply:
-        reply = await self._store.use_source(record, boundary)
-        while reply.outcome in ("left", "moved"):
-            if reply.outcome == "left":
+    async def _at_its_end(self, record: SessionRecord, boundary: int | None) -> Answer[UseSource]:
+        answer = await self._store.use_source(record, boundary)
+        while answer.outcome in (UseSource.LEFT, UseSource.MOVED):
+            if answer.outcome is UseSource.LEFT:
                 async with self._operations.running(record, _INTENT):
                     pass  # on the way in, what was left behind is ended
             record = ownership.callers_own(await self._store.get(record.session_id))  # it may be elsewhere now
-            reply = await self._store.use_source(record, boundary)
-        if reply.outcome == "empty":
-            raise EmptyHistory("append tokens before branching off")
-        return reply
+            answer = await self._store.use_source(record, boundary)
+        return answer
 
     async def _earlier(self, record: SessionRecord, boundary: int) -> SessionRecord:
         if not boundary:
             raise EmptyHistory("no session branches off before the first token of another")
         while True:
             is_reachable = past.is_reachable(record, boundary)
-            reply = await self._store.use_source(record, boundary, is_reachable=is_reachable)
-            if reply.outcome != "moved" or reply.record is None:
-                break
-            record = reply.record
-        return _source(reply, record, boundary)
+            answer = await self._store.use_source(record, boundary, is_reachable=is_reachable)
+            if answer.outcome is not UseSource.MOVED:
+                return _source(answer, boundary)
+            record = answer.record
 
 
 def _lease(record: SessionRecord) -> tuple[State, str, int, int]:
@@ -109,13 +108,19 @@ def _lease(record: SessionRecord) -> tuple[State, str, int, int]:
     return record.state, record.incarnation, record.epoch, record.operation_number
 
 
-def _source(reply: Reply, record: SessionRecord, boundary: int | None) -> SessionRecord:
-    """What use_source.lua answers, or raises the refusal."""
-    if reply.outcome == "elsewhere" and reply.record is not None and boundary is not None:
-        raise past.not_reachable(reply.record, boundary)
-    if reply.outcome != "present" or reply.record is None:
-        raise refusal(reply, record)
-    return reply.record
+def _source(answer: Answer[UseSource], boundary: int | None) -> SessionRecord:
+    """What use_source.lua answers at last, or raises the refusal."""
+    match answer.outcome:
+        case UseSource.PRESENT:
+            return answer.record
+        case UseSource.ELSEWHERE:  # than the boundary
+            raise past.not_reachable(answer.record, boundary or 0)
+        case UseSource.EMPTY:
+            raise EmptyHistory("append tokens before branching off")
+        case UseSource.MISSING | UseSource.LEFT | UseSource.MOVED:  # the last two are looked at again before
+            raise refusals.not_found()
+        case refused:
+            raise refusals.refusal(refused, answer.record)
 
 
 def _check_options(request: CreateRequest, source: SessionRecord) -> None:

@@ -11,10 +11,11 @@ import structlog
 from kakeya_router.contract import refusals
 from kakeya_router.snapshots import snapshot_plan
 from kakeya_router.store.keys import pool_of
+from kakeya_router.store.outcomes import SetSnapshots
 from kakeya_router.store.persistence import persist
 from kakeya_router.store.records import SessionRecord, State, WorkerRecord
 from kakeya_router.store.sessions import stored_snapshots
-from kakeya_router.store.sessions.session_store import SessionStore
+from kakeya_router.store.sessions.snapshot_lists import SnapshotLists
 from kakeya_router.store.sessions.stored_snapshots import Snapshots, StoredSnapshot
 from kakeya_router.tasks import DetachedTasks
 from kakeya_router.workers.fleet import Fleet
@@ -79,7 +80,7 @@ class Snapshotting:
 
     def __init__(
         self,
-        store: SessionStore,
+        store: SnapshotLists,
         workers: WorkerClients,
         fleet: Fleet,
         tasks: DetachedTasks,
@@ -196,14 +197,14 @@ class Snapshotting:
         owners = {name: session_id for name in names if (session_id := _owner(pool, name))}
         needed = await self._named(pool, owners.values())
         # What its own session does not name any more nobody inherits but from an heir.
-        heirs = await self._store.lists.heirs(pool, [name for name in owners if name not in needed])
+        heirs = await self._store.heirs(pool, [name for name in owners if name not in needed])
         inherited = await self._named(pool, heirs.values())
-        await self._store.lists.forget_heirs(pool, {name: heirs[name] for name in heirs if name not in inherited})
+        await self._store.forget_heirs(pool, {name: heirs[name] for name in heirs if name not in inherited})
         return [name for name in owners if name not in needed and name not in heirs]
 
     async def _named(self, pool: str, session_ids: Iterable[str]) -> set[str]:
         """The files that these sessions name."""
-        records = await self._store.lists.records(pool, sorted(set(session_ids)))
+        records = await self._store.records(pool, sorted(set(session_ids)))
         return {each.name for record in records for each in snapshot_plan.of(record)}
 
     async def delete(self, names: Collection[str], workers: Iterable[WorkerRecord]) -> None:
@@ -287,7 +288,7 @@ class Snapshotting:
             kept = snapshot_plan.kept((*inherited, *before, new), wanted)
             if new not in kept:
                 return False  # what it follows was removed meanwhile
-            reply = await self._store.set_snapshots(
+            outcome = await self._store.set_snapshots(
                 record,
                 tuple(each for each in kept if each not in inherited),
                 snapshot_plan.journal_start(kept, wanted),
@@ -295,13 +296,9 @@ class Snapshotting:
                 begun.num_rewinds,
                 tuple(each for each in kept if each in inherited),
             )
-            match reply.outcome:
-                case "set":
-                    return True
-                case "gone":
-                    return False
-                case "unlike":
-                    _log.warning("a lane holds another history than its session", session_id=begun.session_id)
-                    return False
+            if outcome is SetSnapshots.UNLIKE:
+                _log.warning("a lane holds another history than its session", session_id=begun.session_id)
+            if outcome not in (SetSnapshots.AHEAD, SetSnapshots.CHANGED):
+                return outcome is SetSnapshots.SET
             await asyncio.sleep(_AHEAD_SECONDS)
         return False

@@ -2,9 +2,8 @@
 
 import re
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
-from importlib import resources
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,6 +15,7 @@ from redis.backoff import NoBackoff
 from redis.client import NEVER_DECODE
 from redis.commands.core import AsyncScript
 
+from kakeya_router.store.scripts import Script, scripts
 from kakeya_router.tasks import DetachedTasks
 from kakeya_shared.errors.tree import StoreUnavailable
 from kakeya_shared.process.disk_room import shortage
@@ -33,8 +33,6 @@ _LAST_ANSWERS_SECONDS = 2.0
 _MAX_CONNECTIONS = 64
 # A few milliseconds for Redis and for this process; a list of thousands must not hold up a heartbeat.
 _HASHES_AT_ONCE = 500
-_PRELUDE = "prelude.lua"
-_ROOMS = ("sessions", "operations", "lanes", "queue", "fleet", "access")
 
 # Refused, reset, still loading its data, or silent.
 _NO_ANSWER = (exceptions.ConnectionError, exceptions.TimeoutError, OSError)
@@ -75,7 +73,7 @@ class RedisConnection:
             retry=Retry(NoBackoff(), 0),
         )
         self._redis = Redis(connection_pool=pool)
-        self._scripts = {name: self._redis.register_script(text) for name, text in _lua_files()}
+        self._scripts = {name: (script, self._redis.register_script(script.text)) for name, script in scripts().items()}
         self._directory = directory
         self._answers_since: float | None = None
         self._calls = DetachedTasks()
@@ -107,14 +105,15 @@ class RedisConnection:
         policy = str(facts.get("maxmemory_policy", ""))
         return policy if int(facts.get("maxmemory", 0)) and policy != "noeviction" else ""
 
-    async def script(self, name: str, keys: Sequence[str], arguments: Iterable[Argument]) -> Any:
+    async def script(self, name: str, keys: Sequence[str], /, **arguments: Argument | Sequence[Argument]) -> Any:
         """Runs the script `name`.lua; raises StoreUnavailable."""
-        call = self._scripts[name](keys=list(keys), args=list(arguments))
-        return await self._calls.complete(self._guarded(call))
+        script, registered = self._scripts[name]
+        return await self._calls.complete(self._guarded(registered(keys, _arranged(script, arguments))))
 
-    async def script_bytes(self, name: str, keys: Sequence[str], arguments: Iterable[Argument]) -> Any:
+    async def script_bytes(self, name: str, keys: Sequence[str], /, **arguments: Argument | Sequence[Argument]) -> Any:
         """As `script`; every text of the answer comes as bytes."""
-        return await self._calls.complete(self._guarded(self._raw(self._scripts[name], [*keys], [*arguments])))
+        script, registered = self._scripts[name]
+        return await self._calls.complete(self._guarded(self._raw(registered, keys, _arranged(script, arguments))))
 
     async def read_bytes(self, name: str, start: int, end: int) -> bytes:
         """Bytes start..end-1 of a string; empty where there is none. Raises StoreUnavailable."""
@@ -177,12 +176,25 @@ class RedisConnection:
 class Batch:
     """Commands and scripts that wait for one round trip."""
 
-    def __init__(self, pipe: "Pipeline", scripts: dict[str, AsyncScript]) -> None:
+    def __init__(self, pipe: "Pipeline", scripts: Mapping[str, tuple[Script, AsyncScript]]) -> None:
         self.redis: Any = pipe
         self._scripts = scripts
 
-    async def script(self, name: str, keys: Sequence[str], arguments: Iterable[Argument]) -> None:
-        await self._scripts[name](keys=list(keys), args=list(arguments), client=self.redis)
+    async def script(self, name: str, keys: Sequence[str], /, **arguments: Argument | Sequence[Argument]) -> None:
+        script, registered = self._scripts[name]
+        await registered(keys, _arranged(script, arguments), self.redis)
+
+
+def _arranged(script: Script, given: Mapping[str, Any]) -> list[Argument]:
+    """As ARGV. Raises TypeError: one is missing, or has a name that the script does not know."""
+    try:
+        arranged = [given[name] for name in script.arguments]
+        rest = given[script.rest] if script.rest else ()
+    except KeyError as error:
+        raise TypeError(f"{script.name}.lua wants {error}") from None
+    if len(given) != len(arranged) + bool(script.rest):
+        raise TypeError(f"{script.name}.lua knows {script.arguments} {script.rest}, and not all of {tuple(given)}")
+    return [*arranged, *rest]
 
 
 async def _memory(redis: Any) -> dict[str, Any]:
@@ -208,12 +220,3 @@ def _reason(error: Exception) -> str | None:
     if code or isinstance(error, _NO_WRITES):
         return f"Redis takes no writes ({text[code.start() if code else 0 :]})"
     return None
-
-
-def _lua_files() -> Iterable[tuple[str, str]]:
-    """Name and text of each script, with the prelude before it."""
-    folder = resources.files("kakeya_router.store").joinpath("lua")
-    prelude = folder.joinpath(_PRELUDE).read_text("utf-8")
-    for room in _ROOMS:
-        for file in folder.joinpath(room).iterdir():
-            yield file.name.removesuffix(".lua"), prelude + file.read_text("utf-8")

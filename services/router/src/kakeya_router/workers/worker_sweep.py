@@ -3,8 +3,9 @@
 import structlog
 
 from kakeya_router.store.fleet.worker_store import WorkerStore
-from kakeya_router.store.sessions.session_lists import Retention
-from kakeya_router.store.sessions.session_store import SessionStore
+from kakeya_router.store.outcomes import LoseSession
+from kakeya_router.store.sessions.session_changes import Retention
+from kakeya_router.store.sessions.session_lists import SessionLists
 
 _BATCH = 128
 
@@ -18,18 +19,18 @@ class WorkerSweep:
         retention: of sessions whose lane is gone.
     """
 
-    def __init__(self, sessions: SessionStore, workers: WorkerStore, retention: Retention) -> None:
+    def __init__(self, sessions: SessionLists, workers: WorkerStore, retention: Retention) -> None:
         self._sessions = sessions
         self._workers = workers
         self._retention = retention
 
     async def sweep(self, pool: str, incarnation: str) -> None:
         """Marks all sessions of a lost incarnation; raises StoreUnavailable."""
-        while records := await self._sessions.lists.of_incarnation(pool, incarnation, _BATCH):
-            outcomes = await self._sessions.lists.lose_all(records, self._retention)
+        while records := await self._sessions.of_incarnation(pool, incarnation, _BATCH):
+            outcomes = await self._sessions.lose_all(records, self._retention)
             for record, outcome in zip(records, outcomes, strict=True):
-                if outcome in ("lost", "parked"):
+                if outcome in (LoseSession.LOST, LoseSession.PARKED):
                     _log.info(f"session {outcome}", session_id=record.session_id, worker_id=record.worker_id)
-            if "alive" in outcomes:
+            if LoseSession.ALIVE in outcomes:
                 return  # somebody else's sweep is over and the incarnation has joined again: these are its own
         await self._workers.swept(pool, incarnation)

@@ -75,8 +75,8 @@ class CredentialStore:
 
     async def set_quota(self, tenant: str, quota: QuotaRecord | None) -> None:
         """None: the tenant has the router's defaults again."""
-        fields = quota.to_hash() if quota is not None else []
-        await self._redis.script("set_quota", [_quota(tenant), _TENANTS], (tenant, *fields))
+        record = quota.to_hash() if quota is not None else []
+        await self._redis.script("set_quota", [_quota(tenant), _TENANTS], tenant=tenant, record=record)
 
     async def quota(self, tenant: str) -> Quota | None:
         """The tenant's own; None: it has the router's defaults."""
@@ -95,7 +95,10 @@ class CredentialStore:
         flat = await self._redis.script(
             "create_credential",
             [_name(kind, wanted.credential_id), _ids(kind)],
-            (wanted.credential_id, lifetime_ms, _EXPIRED_RETENTION_MS, *wanted.to_hash()),
+            credential_id=wanted.credential_id,
+            lifetime_ms=lifetime_ms,
+            retention_ms=_EXPIRED_RETENTION_MS,
+            record=wanted.to_hash(),
         )
         return type(wanted).from_hash(_pairs(flat)) if flat else None
 
@@ -109,7 +112,7 @@ class CredentialStore:
 
     async def _revoke(self, kind: Kind, of: type[C], credential_id: str) -> C | None:
         keys = [_name(kind, credential_id), _ids(kind)]
-        flat = await self._redis.script("revoke_credential", keys, (credential_id,))
+        flat = await self._redis.script("revoke_credential", keys, credential_id=credential_id)
         return of.from_hash(_pairs(flat)) if flat else None
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from kakeya_router.store.connection import RedisConnection
 from kakeya_router.store.keys import POOLS, ROUTERS, PoolKeys
+from kakeya_router.store.outcomes import DrainWorker, DropWorker, Heartbeat, JoinWorker, ReportLane
 from kakeya_router.store.records import WorkerRecord
 
 _SESSIONS_AT_ONCE = 256
@@ -77,7 +78,9 @@ class WorkerStore:
 
     async def announce_router(self, address: str) -> list[str]:
         """Says that the router at `address` runs; returns all that do."""
-        addresses: list[str] = await self._redis.script("announce_router", [ROUTERS], (address, self._lease_ms))
+        addresses: list[str] = await self._redis.script(
+            "announce_router", [ROUTERS], address=address, lease_ms=self._lease_ms
+        )
         return addresses
 
     async def forget_router(self, address: str) -> None:
@@ -106,39 +109,50 @@ class WorkerStore:
     async def now_ms(self) -> int:
         return await self._redis.now_ms()
 
-    async def join(self, worker: WorkerRecord) -> str:
-        """Returns the outcome of join_worker.lua."""
+    async def join(self, worker: WorkerRecord) -> JoinWorker:
         await self._redis.call(lambda redis: redis.sadd(POOLS, worker.pool))
         keys = PoolKeys(worker.pool)
-        outcome: str = await self._redis.script(
+        answer = await self._redis.script(
             "join_worker",
             [keys.worker(worker.worker_id), keys.workers, keys.lost, keys.queue],
-            (worker.worker_id, worker.incarnation, self._lease_ms, *worker.to_hash()),
+            worker_id=worker.worker_id,
+            incarnation=worker.incarnation,
+            lease_ms=self._lease_ms,
+            record=worker.to_hash(),
         )
-        return outcome
+        return JoinWorker(answer)
 
     async def heartbeat(
         self, pool: str, worker_id: str, incarnation: str, *, kv_live_bytes: int, rss_bytes: int, leaving: bool = False
     ) -> bool:
         """Renews the lease, takes over what the worker says of itself; False when the incarnation is not registered."""
         keys = PoolKeys(pool)
-        outcome = await self._redis.script(
+        answer = await self._redis.script(
             "heartbeat",
             [keys.worker(worker_id), keys.workers],
-            (worker_id, incarnation, self._lease_ms, kv_live_bytes, rss_bytes, int(leaving)),
+            worker_id=worker_id,
+            incarnation=incarnation,
+            lease_ms=self._lease_ms,
+            kv_live_bytes=kv_live_bytes,
+            rss_bytes=rss_bytes,
+            leaving=int(leaving),
         )
-        if outcome == "renewed":
-            # The reaper may have forgotten the pool while this worker was about to join it.
-            await self._redis.call(lambda redis: redis.sadd(POOLS, pool))
-        return bool(outcome == "renewed")
+        if Heartbeat(answer) is Heartbeat.UNKNOWN:
+            return False
+        # The reaper may have forgotten the pool while this worker was about to join it.
+        await self._redis.call(lambda redis: redis.sadd(POOLS, pool))
+        return True
 
     async def mark_draining(self, worker: WorkerRecord, *, draining: bool) -> bool:
         """Has an incarnation emptied, or no more; False when it is not registered."""
         keys = PoolKeys(worker.pool)
-        outcome = await self._redis.script(
-            "drain_worker", [keys.worker(worker.worker_id), keys.queue], (worker.incarnation, int(draining))
+        answer = await self._redis.script(
+            "drain_worker",
+            [keys.worker(worker.worker_id), keys.queue],
+            incarnation=worker.incarnation,
+            drain_asked=int(draining),
         )
-        return bool(outcome == "marked")
+        return DrainWorker(answer) is DrainWorker.MARKED
 
     async def report_lanes(self, pool: str, worker_id: str, incarnation: str, lanes: Sequence[Lane]) -> list[Lane]:
         """Takes over what the worker says of its lanes; returns those that no lease covers."""
@@ -152,24 +166,29 @@ class WorkerStore:
                         *(keys.session(lane.session_id), keys.worker(worker_id), keys.operation(lane.session_id)),
                         *(keys.sessions(incarnation), keys.expiry, keys.idle),
                     ],
-                    (
-                        *(incarnation, lane.epoch, lane.history_length, lane.kv_live_bytes, lane.retained),
-                        *(lane.num_rewinds, lane.session_id),
-                    ),
+                    incarnation=incarnation,
+                    epoch=lane.epoch,
+                    history_length=lane.history_length,
+                    kv_live_bytes=lane.kv_live_bytes,
+                    retained=lane.retained,
+                    num_rewinds=lane.num_rewinds,
+                    session_id=lane.session_id,
                 )
 
-        outcomes = await self._redis.pipeline(report)
-        return [lane for lane, outcome in zip(lanes, outcomes, strict=True) if outcome == "orphan"]
+        outcomes = map(ReportLane, await self._redis.pipeline(report))
+        return [lane for lane, outcome in zip(lanes, outcomes, strict=True) if outcome is ReportLane.ORPHAN]
 
     async def drop(self, pool: str, worker_id: str, incarnation: str, *, lapsed_only: bool) -> bool:
         """Forgets an incarnation; its sessions are left to the sweep."""
         keys = PoolKeys(pool)
-        outcome = await self._redis.script(
+        answer = await self._redis.script(
             "drop_worker",
             [keys.worker(worker_id), keys.workers, keys.lost],
-            (worker_id, incarnation, int(lapsed_only)),
+            worker_id=worker_id,
+            incarnation=incarnation,
+            lapsed_only=int(lapsed_only),
         )
-        return bool(outcome == "dropped")
+        return DropWorker(answer) is DropWorker.DROPPED
 
     async def lapsed(self, pool: str, limit: int) -> list[WorkerRecord]:
         """Incarnations whose lease has lapsed."""
@@ -228,7 +247,7 @@ class WorkerStore:
     async def correct(self, key: str, changes: Sequence[tuple[str, int, int]]) -> list[str]:
         """Corrects counts, of each its name, what it said and what it is to say; returns those that still said that."""
         corrected: list[str] = await self._redis.script(
-            "repair_ledger", [key], [part for each in changes for part in each]
+            "repair_ledger", [key], changes=[part for each in changes for part in each]
         )
         return corrected
 

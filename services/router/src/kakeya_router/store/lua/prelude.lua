@@ -1,6 +1,6 @@
--- Stands before every other script: what several of them do. Functions say which keys they are given; those
--- "of a session script" use its KEYS, which are always the same twelve (`SessionRecord.keys`):
--- session, operation, worker, sessions, expiry, request, usage, queue, waiters, idle, tokens, journal.
+-- Stands before every script: what several do. Functions say which keys they are given; those "of a session script" use
+-- key session, operation, worker, sessions, expiry, request, usage, queue, waiters, idle, tokens, journal
+-- arg session_id
 
 -- Redis's clock in milliseconds, the only one that leases and time-outs go by.
 local function now_ms()
@@ -18,7 +18,7 @@ end
 -- Whether an operation on a session script's session is the one with this claim. Of a record that Redis has evicted nobody
 -- has one: what was written to it would pass for a session.
 local function holds(claim)
-  return redis.call('HGET', KEYS[2], 'claim') == claim and redis.call('EXISTS', KEYS[1]) == 1
+  return redis.call('HGET', key.operation, 'claim') == claim and redis.call('EXISTS', key.session) == 1
 end
 
 -- Adds to a count of a worker's ledger, which never falls below zero: what Redis has lost of it ledger_audit.py repairs.
@@ -75,19 +75,19 @@ end
 -- Gives the lane back of a session script's session: to the ledger while its incarnation is alive, to its tenant
 -- and key always.
 local function give_back()
-  local record = redis.call('HMGET', KEYS[1], 'incarnation', 'reserved_bytes', 'kv_live_bytes', 'tenant', 'key_id')
+  local record = redis.call('HMGET', key.session, 'incarnation', 'reserved_bytes', 'kv_live_bytes', 'tenant', 'key_id')
   if tonumber(record[2] or 0) == 0 then
     return
   end
-  if redis.call('HGET', KEYS[3], 'incarnation') == record[1] then
-    add_count(KEYS[3], 'reserved_bytes', 0 - record[2])
-    add_count(KEYS[3], 'kv_live_bytes', 0 - record[3])
-    add_count(KEYS[3], 'num_sessions', -1)
+  if redis.call('HGET', key.worker, 'incarnation') == record[1] then
+    add_count(key.worker, 'reserved_bytes', 0 - record[2])
+    add_count(key.worker, 'kv_live_bytes', 0 - record[3])
+    add_count(key.worker, 'num_sessions', -1)
   end
   if record[4] then  -- else an older router reserved the lane, and counted it for nobody
-    count_lane(KEYS[7], record[4], record[5], record[2], -1)
+    count_lane(key.usage, record[4], record[5], record[2], -1)
   end
-  announce_room(KEYS[8])
+  announce_room(key.queue)
 end
 
 -- Tokens that a tenant has used and that its rate, in tokens a minute, has not given back yet.
@@ -102,7 +102,7 @@ end
 
 -- How long the tenant of a session script has to wait until it may use tokens again; nil: not at all.
 local function tokens_back_ms(rate, now)
-  local debt = rate > 0 and spent_tokens(KEYS[11], rate, now) - rate or -1
+  local debt = rate > 0 and spent_tokens(key.tokens, rate, now) - rate or -1
   return debt >= 0 and math.floor(debt * 60000 / rate) + 1 or nil
 end
 
@@ -113,22 +113,22 @@ local function charge(start_length, rate, history_length, now)
   if rate == 0 or tonumber(history_length) <= tonumber(start_length) then
     return
   end
-  local spent = spent_tokens(KEYS[11], rate, now) + history_length - start_length
+  local spent = spent_tokens(key.tokens, rate, now) + history_length - start_length
   local lifetime_ms = math.ceil(spent * 60000 / rate)
-  redis.call('SET', KEYS[11], string.format('%.17g %.0f', spent, now), 'PX', lifetime_ms)
+  redis.call('SET', key.tokens, string.format('%.17g %.0f', spent, now), 'PX', lifetime_ms)
 end
 
 -- As `charge`, where the script has not read the operation.
 local function charge_operation(history_length, now)
-  local operation = redis.call('HMGET', KEYS[2], 'start_length', 'tokens_per_minute')
+  local operation = redis.call('HMGET', key.operation, 'start_length', 'tokens_per_minute')
   charge(operation[1], operation[2], history_length, now)
 end
 
 -- Whether a session script's session can be had again when its lane is gone: all of its history is journaled, or what
 -- the journal lacks is in snapshots.
 local function is_recoverable()
-  local record = redis.call('HMGET', KEYS[1], 'journal_start', 'journal_length', 'snapshots', 'inherited')
-  local is_all_there = tonumber(record[1] or 0) == 0 and redis.call('STRLEN', KEYS[12]) == 4 * (record[2] or 0)
+  local record = redis.call('HMGET', key.session, 'journal_start', 'journal_length', 'snapshots', 'inherited')
+  local is_all_there = tonumber(record[1] or 0) == 0 and redis.call('STRLEN', key.journal) == 4 * (record[2] or 0)
   return is_all_there or (record[3] or '') ~= '' or (record[4] or '') ~= ''
 end
 
@@ -149,21 +149,21 @@ local function disinherit(heirs, kept)
   for _, snapshot in ipairs(snapshots_until(math.huge, kept)) do
     is_kept[snapshot[1]] = true
   end
-  for _, snapshot in ipairs(snapshots_until(math.huge, redis.call('HGET', KEYS[1], 'inherited'))) do
+  for _, snapshot in ipairs(snapshots_until(math.huge, redis.call('HGET', key.session, 'inherited'))) do
     if not is_kept[snapshot[1]] then
-      gone[#gone + 1] = snapshot[1] .. '|' .. ARGV[1]
+      gone[#gone + 1] = snapshot[1] .. '|' .. arg.session_id
     end
   end
   if #gone > 0 then
     redis.call('ZREM', heirs, unpack(gone))
-    redis.call('HSET', KEYS[1], 'inherited', kept)
+    redis.call('HSET', key.session, 'inherited', kept)
   end
 end
 
 -- The epoch of the next lane of a session script's session: greater than all under which one was opened anywhere, also at
 -- a time of which this Redis does not know any more, since it was set back.
 local function next_epoch()
-  local record = redis.call('HMGET', KEYS[1], 'epoch', 'offered_epoch')
+  local record = redis.call('HMGET', key.session, 'epoch', 'offered_epoch')
   return string.format('%.0f', math.max(record[1] + 1, (record[2] or 0) + 1, now_ms()))
 end
 
@@ -179,46 +179,46 @@ end
 
 -- Counts the lane that a session script's session is to have, of a worker and by its tenant and key.
 local function take_lane(worker, sessions, lane_bytes)
-  local record = redis.call('HMGET', KEYS[1], 'tenant', 'key_id')
+  local record = redis.call('HMGET', key.session, 'tenant', 'key_id')
   redis.call('HINCRBY', worker, 'reserved_bytes', lane_bytes)
   redis.call('HINCRBY', worker, 'num_sessions', 1)
-  count_lane(KEYS[7], record[1] or '', record[2] or '', lane_bytes, 1)
-  redis.call('SADD', sessions, ARGV[1])
+  count_lane(key.usage, record[1] or '', record[2] or '', lane_bytes, 1)
+  redis.call('SADD', sessions, arg.session_id)
 end
 
 -- Whether a session script's session may go, so that a tenant has its lane: nobody has used it for so long, and it is
 -- that tenant's own or of one that holds two lanes more at least. With one more, the two would take it from each other
 -- in turn.
 local function may_give_way(idle_ms, tenant, now)
-  local idle_since = redis.call('ZSCORE', KEYS[10], ARGV[1])
+  local idle_since = redis.call('ZSCORE', key.idle, arg.session_id)
   if not idle_since or tonumber(idle_since) > now - idle_ms then
     return false
   end
-  local record = redis.call('HMGET', KEYS[1], 'tenant', 'reserved_bytes')
+  local record = redis.call('HMGET', key.session, 'tenant', 'reserved_bytes')
   local owner = record[1] or ''
-  return owner == tenant or held_bytes(KEYS[7], owner) >= held_bytes(KEYS[7], tenant) + 2 * record[2]
+  return owner == tenant or held_bytes(key.usage, owner) >= held_bytes(key.usage, tenant) + 2 * record[2]
 end
 
 -- Takes a session script's session off its lane, which is given back. Its history is what is journaled.
 local function park()
   give_back()
-  redis.call('HSET', KEYS[1], 'state', 'parked', 'worker_id', '', 'incarnation', '', 'address', '',
+  redis.call('HSET', key.session, 'state', 'parked', 'worker_id', '', 'incarnation', '', 'address', '',
     'reserved_bytes', 0, 'kv_live_bytes', 0, 'retained', '',
-    'history_length', redis.call('HGET', KEYS[1], 'journal_length') or 0)
-  redis.call('SREM', KEYS[4], ARGV[1])
-  redis.call('ZREM', KEYS[10], ARGV[1])
+    'history_length', redis.call('HGET', key.session, 'journal_length') or 0)
+  redis.call('SREM', key.sessions, arg.session_id)
+  redis.call('ZREM', key.idle, arg.session_id)
 end
 
 -- Claims a session script's session for good; should its router vanish before delete_session, the reaper closes it again
 -- once the lease has lapsed.
 local function claim_for_good(claim, router, lease_ms, now)
-  redis.call('HSET', KEYS[1], 'state', 'closing')
-  redis.call('DEL', KEYS[2])
-  redis.call('HSET', KEYS[2], 'claim', claim, 'kind', 'close', 'router', router, 'lease_until_ms', now + lease_ms)
-  redis.call('ZADD', KEYS[5], now + lease_ms, ARGV[1])
-  redis.call('ZREM', KEYS[10], ARGV[1])
-  if redis.call('GET', KEYS[6]) == ARGV[1] then
-    redis.call('DEL', KEYS[6])
+  redis.call('HSET', key.session, 'state', 'closing')
+  redis.call('DEL', key.operation)
+  redis.call('HSET', key.operation, 'claim', claim, 'kind', 'close', 'router', router, 'lease_until_ms', now + lease_ms)
+  redis.call('ZADD', key.expiry, now + lease_ms, arg.session_id)
+  redis.call('ZREM', key.idle, arg.session_id)
+  if redis.call('GET', key.request) == arg.session_id then
+    redis.call('DEL', key.request)
   end
 end
 
@@ -262,16 +262,16 @@ end
 
 -- Of a history the tokens from one index to before another, where the journal begins at `first`; without a key, of a
 -- session script's session.
-local function journaled(first, start, stop, key)
-  return stop > start and redis.call('GETRANGE', key or KEYS[12], 4 * (start - first), 4 * (stop - first) - 1) or ''
+local function journaled(first, start, stop, name)
+  return stop > start and redis.call('GETRANGE', name or key.journal, 4 * (start - first), 4 * (stop - first) - 1) or ''
 end
 
 -- The journal of a session, without keys a session script's: its first index, its length, and the digests of the history
 -- there, nil where they are not known. The record has these with the lengths that they are of and the number of rewinds: an
 -- older router changes the journal and leaves them as they are. One that is not as long as the record says (it was evicted,
 -- say) is torn: it holds nothing, and begins where the history ends.
-local function read_journal(session, key)
-  local record = redis.call('HMGET', session or KEYS[1],
+local function read_journal(session, name)
+  local record = redis.call('HMGET', session or key.session,
     'journal_start', 'journal_length', 'journal_digests', 'num_rewinds')
   local first, length = tonumber(record[1] or 0), tonumber(record[2] or 0)
   local start, at_start, stop, at_end, num_rewinds =
@@ -279,7 +279,7 @@ local function read_journal(session, key)
   if num_rewinds ~= (record[4] or '0') then
     start, at_start, stop, at_end = nil, nil, nil, nil
   end
-  if redis.call('STRLEN', key or KEYS[12]) ~= 4 * (length - first) then
+  if redis.call('STRLEN', name or key.journal) ~= 4 * (length - first) then
     at_end = tonumber(stop) == length and at_end or nil
     return {first = length, length = length, at_start = at_end, at_end = at_end, is_torn = true}
   end
@@ -293,23 +293,23 @@ local function read_journal(session, key)
     at_end = nil
   end
   return {first = first, length = length, at_start = at_start,
-    at_end = extended_digest(at_end, journaled(first, stop, length, key))}
+    at_end = extended_digest(at_end, journaled(first, stop, length, name))}
 end
 
 -- Writes back what `read_journal` has read, as it is now.
 local function write_journal(journal)
   local first, length = string.format('%.0f', journal.first), string.format('%.0f', journal.length)
-  local num_rewinds = redis.call('HGET', KEYS[1], 'num_rewinds') or '0'
-  redis.call('HSET', KEYS[1], 'journal_start', first, 'journal_length', length, 'journal_digests',
+  local num_rewinds = redis.call('HGET', key.session, 'num_rewinds') or '0'
+  redis.call('HSET', key.session, 'journal_start', first, 'journal_length', length, 'journal_digests',
     journal.at_end and table.concat({first, journal.at_start or '', length, journal.at_end, num_rewinds}, ' ') or '')
 end
 
 -- The digest of a history at a length that its journal, as `read_journal` has read it, holds; nil: it is not known.
-local function digest_at(journal, length, key)
+local function digest_at(journal, length, name)
   if length < journal.first or length > journal.length then
     return nil
   end
-  return digest_before(journal.at_end, journaled(journal.first, length, journal.length, key))
+  return digest_before(journal.at_end, journaled(journal.first, length, journal.length, name))
 end
 
 -- Adds tokens, of 4 bytes each, to the journal of a session script's session; the first has the history index `start`.
@@ -325,25 +325,25 @@ local function extend_journal(start, tokens)
   if known * 4 < #tokens then
     local new = string.sub(tokens, 4 * known + 1)
     if journal.is_torn then
-      redis.call('DEL', KEYS[12])
+      redis.call('DEL', key.journal)
     end
-    redis.call('APPEND', KEYS[12], new)
+    redis.call('APPEND', key.journal, new)
     journal.length = start + #tokens / 4
     journal.at_end = extended_digest(journal.at_end, new)
     write_journal(journal)
   end
-  local append = redis.call('HMGET', KEYS[2], 'append_end', 'append_digest', 'start_length')
+  local append = redis.call('HMGET', key.operation, 'append_end', 'append_digest', 'start_length')
   if append[1] and tonumber(append[1]) == journal.length then
-    redis.call('HSET', KEYS[1], 'append_start', append[3], 'append_end', append[1], 'append_digest', append[2])
+    redis.call('HSET', key.session, 'append_start', append[3], 'append_end', append[1], 'append_digest', append[2])
   end
   return journal.length, journal.at_end
 end
 
 -- Makes a string of tokens all that a session script's journal holds.
 local function keep_journaled(tokens)
-  redis.call('DEL', KEYS[12])
+  redis.call('DEL', key.journal)
   if tokens ~= '' then
-    redis.call('SET', KEYS[12], tokens)
+    redis.call('SET', key.journal, tokens)
   end
 end
 
@@ -357,19 +357,19 @@ local function cut_journal(length, digest)
     journal.first, journal.at_start = length, journal.at_end
   end
   journal.length = length
-  redis.call('HINCRBY', KEYS[1], 'num_rewinds', 1)
+  redis.call('HINCRBY', key.session, 'num_rewinds', 1)
   write_journal(journal)
-  redis.call('HDEL', KEYS[1], 'append_end')
+  redis.call('HDEL', key.session, 'append_end')
 end
 
 -- Remembers that a turn of a session script's session ended here, and the three before.
 local function add_boundary(length)
   local boundaries = {}
-  for boundary in string.gmatch(redis.call('HGET', KEYS[1], 'boundaries') or '', '%d+') do
+  for boundary in string.gmatch(redis.call('HGET', key.session, 'boundaries') or '', '%d+') do
     boundaries[#boundaries + 1] = boundary
   end
   boundaries[#boundaries + 1] = string.format('%.0f', length)
-  redis.call('HSET', KEYS[1], 'boundaries', table.concat(boundaries, ',', math.max(1, #boundaries - 3)))
+  redis.call('HSET', key.session, 'boundaries', table.concat(boundaries, ',', math.max(1, #boundaries - 3)))
 end
 
 -- Forgets the tokens of a session script's journal before a history index.

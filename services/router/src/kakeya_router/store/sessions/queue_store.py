@@ -7,7 +7,9 @@ from typing import Any
 
 from kakeya_router.store.connection import RedisConnection
 from kakeya_router.store.keys import PoolKeys
-from kakeya_router.store.sessions.limits import Limits
+from kakeya_router.store.outcomes import EnterLine
+from kakeya_router.store.sessions.session_changes import Limits
+from kakeya_router.store.sessions.session_store import NO_QUOTA, ExceededQuota
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +52,11 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """`outcome` of enter_line.lua; then the ticket, or the quota's name and limit."""
+    """What came of lining up: a ticket with WAITING, a quota with QUOTA."""
 
-    outcome: str
+    outcome: EnterLine
     ticket: str = ""
-    quota: str = ""
-    limit: str = ""
+    quota: ExceededQuota = NO_QUOTA
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,29 +104,28 @@ class QueueStore:
                 "refused": list(place.refused),
             }
         )
-        outcome, *rest = await self._redis.script(
+        answer, *rest = await self._redis.script(
             "enter_line",
             [keys.queue, keys.waiters, keys.usage, keys.evicted],
-            (
-                place.waiter_id,
-                place.tenant,
-                place.key_id,
-                place.ticket,
-                self._lease_ms,
-                0 if returning else self._queue_length,
-                wants,
-                self._may_clear(),
-                place.reserved_bytes,
-                *limits.arguments,
-            ),
+            waiter_id=place.waiter_id,
+            tenant=place.tenant,
+            key_id=place.key_id,
+            ticket=place.ticket,
+            lease_ms=self._lease_ms,
+            queue_length=0 if returning else self._queue_length,
+            wants=wants,
+            may_clear=self._may_clear(),
+            reserved_bytes=place.reserved_bytes,
+            max_sessions=limits.max_sessions,
+            max_reserved_bytes=limits.max_reserved_bytes,
+            key_max_sessions=limits.key_max_sessions,
         )
-        if outcome == "quota":
-            return Entry(outcome, quota=rest[0], limit=rest[1])
-        return Entry(outcome, *rest)
+        outcome = EnterLine(answer)
+        return Entry(outcome, quota=ExceededQuota(*rest)) if outcome is EnterLine.QUOTA else Entry(outcome, *rest)
 
     async def leave(self, pool: str, waiter_id: str) -> None:
         keys = PoolKeys(pool)
-        await self._redis.script("leave_line", [keys.queue, keys.waiters], (waiter_id,))
+        await self._redis.script("leave_line", [keys.queue, keys.waiters], waiter_id=waiter_id)
 
     async def renew(self, pool: str, requests: Sequence[tuple[str, str, str]]) -> Renewal:
         """Renews waiters, each with its tenant and its request id."""
@@ -133,7 +133,8 @@ class QueueStore:
         found = await self._redis.script(
             "renew_waiters",
             [keys.waiters, keys.evicted, *(keys.request(tenant, request_id) for _, tenant, request_id in requests)],
-            (self._lease_ms, *(waiter_id for waiter_id, _, _ in requests)),
+            lease_ms=self._lease_ms,
+            waiter_ids=[waiter_id for waiter_id, _, _ in requests],
         )
         return Renewal(*found)
 
@@ -152,7 +153,7 @@ class QueueStore:
         if not self._may_clear():
             return
         keys = PoolKeys(pool)
-        await self._redis.script("forget_waiters", [keys.queue, keys.waiters], ())
+        await self._redis.script("forget_waiters", [keys.queue, keys.waiters])
 
     async def turns(self, pool: str, worker_ids: Sequence[str]) -> list[Turn]:
         """Who is first in the line at each of these workers, where somebody is."""
@@ -160,7 +161,7 @@ class QueueStore:
         found = await self._redis.script(
             "whose_turn",
             [keys.queue, keys.waiters, keys.usage, *map(keys.worker, worker_ids)],
-            (self._may_clear(),),
+            may_clear=self._may_clear(),
         )
         return [Turn(worker_id, waiter_id, bool(has_room)) for worker_id, waiter_id, has_room in found]
 

@@ -19,6 +19,26 @@ class Cause(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Limits:
+    """How many lanes somebody may have in a pool: a tenant, and one of its keys; 0 is no limit."""
+
+    max_sessions: int = 0
+    max_reserved_bytes: int = 0
+    key_max_sessions: int = 0
+
+
+UNLIMITED = Limits()
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """How long a session without a lane is kept: one that cannot be had again, and one that can."""
+
+    lost_ms: int
+    parked_ms: int
+
+
+@dataclass(frozen=True, slots=True)
 class LaneAtRest:
     """What the worker holds when an operation has ended.
 

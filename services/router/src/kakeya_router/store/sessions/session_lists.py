@@ -1,13 +1,15 @@
 """Sessions of a pool, many at once: those that are due, idle or on a worker, and what tenants use."""
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kakeya_router.store.connection import RedisConnection
 from kakeya_router.store.keys import PoolKeys
+from kakeya_router.store.outcomes import LoseSession
 from kakeya_router.store.records import SessionRecord, State
+from kakeya_router.store.sessions.session_changes import Retention
+from kakeya_router.store.sessions.session_store import SessionStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,19 +39,8 @@ class TenantUsage:
     num_waiting: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Retention:
-    """How long a session without a lane is kept: one that cannot be had again, and one that can."""
-
-    lost_ms: int
-    parked_ms: int
-
-
-class SessionLists:
-    """All methods raise StoreUnavailable."""
-
-    def __init__(self, redis: RedisConnection) -> None:
-        self._redis = redis
+class SessionLists(SessionStore):
+    """Reads many sessions at once, and takes those of a lost worker off their lanes."""
 
     async def expired(self, pool: str, limit: int) -> list[SessionRecord]:
         """Sessions whose time has come, longest overdue first."""
@@ -120,37 +111,25 @@ class SessionLists:
         busy, _ = await self._busy(pool, records)
         return [record for record in records if record.session_id not in busy]
 
-    async def lose_all(self, records: Sequence[SessionRecord], retention: Retention) -> list[str]:
+    async def lose_all(self, records: Sequence[SessionRecord], retention: Retention) -> list[LoseSession]:
         """Takes sessions off the lanes of a gone incarnation; returns each one's outcome, see lose_session.lua."""
 
         async def lose(batch: Any) -> None:
             for record in records:
-                arguments = (
-                    *(record.session_id, "", retention.lost_ms, retention.parked_ms, 0, ""),
-                    *(record.incarnation, 0),
+                await batch.script(
+                    "lose_session",
+                    record.keys,
+                    session_id=record.session_id,
+                    claim="",
+                    lost_ms=retention.lost_ms,
+                    parked_ms=retention.parked_ms,
+                    start=0,
+                    tokens="",
+                    incarnation=record.incarnation,
+                    for_good=0,
                 )
-                await batch.script("lose_session", record.keys, arguments)
 
-        outcomes: list[str] = await self._redis.pipeline(lose)
-        return outcomes
-
-    async def heirs(self, pool: str, files: Sequence[str]) -> dict[str, str]:
-        """Of each file that sessions have inherited, one of these; the others are not looked for."""
-        key = PoolKeys(pool).heirs
-
-        async def read(batch: Any) -> None:
-            for file in files:
-                batch.redis.zrangebylex(key, f"[{file}|", f"({file}}}", 0, 1)  # "}" comes after "|"
-
-        found = await self._redis.pipeline(read) if files else []
-        members = [member for each in found for member in each]
-        return dict(member.split("|") for member in members)
-
-    async def forget_heirs(self, pool: str, heirs: Mapping[str, str]) -> None:
-        """Those that an older router has closed, which knew nothing of them."""
-        if heirs:
-            members = [f"{file}|{session_id}" for file, session_id in heirs.items()]
-            await self._redis.call(lambda redis: redis.zrem(PoolKeys(pool).heirs, *members))
+        return [*map(LoseSession, await self._redis.pipeline(lose))]
 
     async def _busy(self, pool: str, records: Sequence[SessionRecord]) -> tuple[set[str], int]:
         """Ids of those with a running operation, and the Redis time."""
@@ -180,11 +159,6 @@ class SessionLists:
 
         incarnations = set(await self._redis.pipeline(read)) if worker_ids else set()
         return {record.session_id for record in records if record.incarnation in incarnations}
-
-    async def records(self, pool: str, session_ids: Sequence[str]) -> list[SessionRecord]:
-        """Those of the sessions that there are."""
-        found = await self._redis.hashes([PoolKeys(pool).session(session_id) for session_id in session_ids])
-        return [SessionRecord.from_hash(values) for values in found if values]
 
 
 def _usage_reader(keys: PoolKeys) -> Callable[[Any], Awaitable[None]]:

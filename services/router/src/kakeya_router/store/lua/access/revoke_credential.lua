@@ -1,8 +1,8 @@
 -- Forgets a key or join token.
--- KEYS    credential, ids
--- ARGV    credential_id
+-- key credential, ids
+-- arg credential_id
 -- returns the record that it had; empty: there is none
-local record = redis.call('HGETALL', KEYS[1])
-redis.call('DEL', KEYS[1])
-redis.call('SREM', KEYS[2], ARGV[1])
+local record = redis.call('HGETALL', key.credential)
+redis.call('DEL', key.credential)
+redis.call('SREM', key.ids, arg.credential_id)
 return record

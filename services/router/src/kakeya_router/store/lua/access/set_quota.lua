@@ -1,12 +1,13 @@
 -- Gives a tenant a quota of its own, or takes it away.
--- KEYS    quota, tenants (those with a quota of their own)
--- ARGV    tenant, then field, value, ... of the quota; none: the router's defaults again
--- returns 'set'
-redis.call('DEL', KEYS[1])
-if #ARGV > 1 then
-  redis.call('HSET', KEYS[1], unpack(ARGV, 2))
-  redis.call('SADD', KEYS[2], ARGV[1])
+-- key quota
+-- key tenants: those with a quota of their own
+-- arg tenant
+-- arg record...: field, value, ... of the quota; none: the router's defaults again
+-- returns nothing
+redis.call('DEL', key.quota)
+if #arg.record > 0 then
+  redis.call('HSET', key.quota, unpack(arg.record))
+  redis.call('SADD', key.tenants, arg.tenant)
 else
-  redis.call('SREM', KEYS[2], ARGV[1])
+  redis.call('SREM', key.tenants, arg.tenant)
 end
-return 'set'

@@ -1,8 +1,8 @@
 -- Says that a router runs, forgets those that stopped saying so, and lists the rest.
--- KEYS    routers
--- ARGV    address, lease_ms
+-- key routers
+-- arg address, lease_ms
 -- returns addresses
 local now = now_ms()
-redis.call('ZADD', KEYS[1], now + ARGV[2], ARGV[1])
-redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now)
-return redis.call('ZRANGE', KEYS[1], 0, -1)
+redis.call('ZADD', key.routers, now + arg.lease_ms, arg.address)
+redis.call('ZREMRANGEBYSCORE', key.routers, '-inf', now)
+return redis.call('ZRANGE', key.routers, 0, -1)

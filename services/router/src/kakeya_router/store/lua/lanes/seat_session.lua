@@ -1,37 +1,38 @@
 -- Reserves a lane for a parked session in the middle of an operation on it, if the worker is alive, has the bytes, and
 -- nobody in the line comes first. A waiter leaves the line with it.
--- KEYS    session, operation, worker, sessions, expiry, request, usage, queue, waiters, idle, tokens, journal,
---         of the worker that is to have it
--- ARGV    session_id, claim, worker_id, incarnation, address, lane_bytes,
---         waiter_id ('': not in the line, '*': it does not have to be),
---         may_clear (0: a waiter whose lease has lapsed still counts),
---         fingerprint of the worker, and whether the session is exact there (1 or 0)
--- returns {'seated', record} under a new epoch
---         {'full'} the worker has not the bytes
---         {'away'} the incarnation is not alive, or is being emptied
---         {'wait'} somebody else has the turn at this worker
---         {'gone'} closed, lost or taken over
-if not holds(ARGV[2]) or redis.call('HGET', KEYS[1], 'state') ~= 'parked' then
+-- of a session: its keys are of the worker that is to have it
+-- arg claim
+-- arg worker_id, incarnation, address, lane_bytes
+-- arg waiter_id: '': not in the line, '*': it does not have to be
+-- arg may_clear: 0: a waiter whose lease has lapsed still counts
+-- arg fingerprint, exact: of the worker, and whether the session is exact there (1 or 0)
+-- out seated {record}: under a new epoch
+-- out full: the worker has not the bytes
+-- out away: the incarnation is not alive, or is being emptied
+-- out wait: somebody else has the turn at this worker
+-- out gone: closed, lost or taken over
+if not holds(arg.claim) or redis.call('HGET', key.session, 'state') ~= 'parked' then
   return {'gone'}
 end
-local refusal = refuses_lane(KEYS[3], ARGV[4], ARGV[6])
+local refusal = refuses_lane(key.worker, arg.incarnation, arg.lane_bytes)
 if refusal then
   return {refusal}
 end
-if ARGV[7] ~= '*' then
-  local tenant = redis.call('HGET', KEYS[1], 'tenant') or ''
-  local worker = redis.call('HMGET', KEYS[3], 'model', 'snapshot_store', 'model_digest')
-  local at = {ARGV[4], ARGV[9], worker[1], worker[2], worker[3]}
-  if not has_turn(KEYS[8], KEYS[9], KEYS[7], at, tenant, ARGV[7], now_ms(), ARGV[8] == '1') then
+if arg.waiter_id ~= '*' then
+  local tenant = redis.call('HGET', key.session, 'tenant') or ''
+  local worker = redis.call('HMGET', key.worker, 'model', 'snapshot_store', 'model_digest')
+  local at = {arg.incarnation, arg.fingerprint, worker[1], worker[2], worker[3]}
+  if not has_turn(key.queue, key.waiters, key.usage, at, tenant, arg.waiter_id, now_ms(), arg.may_clear == '1') then
     return {'wait'}
   end
 end
-redis.call('HSET', KEYS[1], 'epoch', next_epoch(), 'state', 'open', 'worker_id', ARGV[3], 'incarnation', ARGV[4],
-  'address', ARGV[5], 'reserved_bytes', ARGV[6], 'history_length', 0, 'lane_rewinds', 0,
-  'fingerprint', ARGV[9], 'exact', ARGV[10])
-take_lane(KEYS[3], KEYS[4], ARGV[6])
-redis.call('ZADD', KEYS[5], now_ms() + redis.call('HGET', KEYS[1], 'ttl_ms'), ARGV[1])
-if leave_line(KEYS[8], KEYS[9], ARGV[7]) then
-  announce_room(KEYS[8])
+redis.call('HSET', key.session, 'epoch', next_epoch(), 'state', 'open', 'worker_id', arg.worker_id,
+  'incarnation', arg.incarnation, 'address', arg.address, 'reserved_bytes', arg.lane_bytes,
+  'history_length', 0, 'lane_rewinds', 0,
+  'fingerprint', arg.fingerprint, 'exact', arg.exact)
+take_lane(key.worker, key.sessions, arg.lane_bytes)
+redis.call('ZADD', key.expiry, now_ms() + redis.call('HGET', key.session, 'ttl_ms'), arg.session_id)
+if leave_line(key.queue, key.waiters, arg.waiter_id) then
+  announce_room(key.queue)
 end
-return {'seated', redis.call('HGETALL', KEYS[1])}
+return {'seated', redis.call('HGETALL', key.session)}

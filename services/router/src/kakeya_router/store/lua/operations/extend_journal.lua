@@ -1,19 +1,21 @@
 -- Adds tokens to a session's history: from here on they are in it, whatever becomes of its lane.
--- KEYS    session, operation, worker, sessions, expiry, request, usage, queue, waiters, idle, tokens, journal
--- ARGV    session_id, claim, epoch, start (history index of the first), tokens (4 bytes each, little-endian),
---         max_tokens: the oldest beyond so many leave the journal, where no snapshot will ever have them
--- returns {'extended', journal_length, digest of the history then ('': not known)}
---         {'gone'} closed, lost, taken over or under another lease; nothing is changed
-if not holds(ARGV[2]) or redis.call('HGET', KEYS[1], 'epoch') ~= ARGV[3] then
+-- of a session
+-- arg claim, epoch
+-- arg start: history index of the first
+-- arg tokens: 4 bytes each, little-endian
+-- arg max_tokens: the oldest beyond so many leave the journal, where no snapshot will ever have them
+-- out extended {journal_length, digest}: of the history then; '': not known
+-- out gone: closed, lost, taken over or under another lease; nothing is changed
+if not holds(arg.claim) or redis.call('HGET', key.session, 'epoch') ~= arg.epoch then
   return {'gone'}
 end
-local length, digest = extend_journal(tonumber(ARGV[4]), ARGV[5])
+local length, digest = extend_journal(tonumber(arg.start), arg.tokens)
 if not length then
   return {'gone'}
 end
-local worker = redis.call('HMGET', KEYS[3], 'incarnation', 'snapshot_store')
-local is_in_no_snapshot = (worker[2] or '') == '' or redis.call('HGET', KEYS[1], 'ephemeral') == '1'
+local worker = redis.call('HMGET', key.worker, 'incarnation', 'snapshot_store')
+local is_in_no_snapshot = (worker[2] or '') == '' or redis.call('HGET', key.session, 'ephemeral') == '1'
 if worker[1] and is_in_no_snapshot then
-  trim_journal(length - ARGV[6])
+  trim_journal(length - arg.max_tokens)
 end
 return {'extended', length, digest or ''}

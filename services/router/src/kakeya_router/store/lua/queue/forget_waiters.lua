@@ -1,9 +1,8 @@
 -- Takes waiters whose lease has lapsed out of the line, at most once a second.
--- KEYS    queue, waiters
--- ARGV    nothing
+-- key queue, waiters
 -- returns how many
-local num_purged = purge(KEYS[1], KEYS[2], now_ms())
+local num_purged = purge(key.queue, key.waiters, now_ms())
 if num_purged > 0 then
-  announce_room(KEYS[1])
+  announce_room(key.queue)
 end
 return num_purged

@@ -1,20 +1,22 @@
 -- Removes every trace of a session that begin_close has claimed, and gives its lane back.
--- KEYS    session, operation, worker, sessions, expiry, request, usage, queue, waiters, idle, tokens, journal,
---         then closed and heirs
--- ARGV    session_id, claim, history_length (the final one), how many milliseconds it is remembered for, if it lived for
---         one answer
--- returns 'deleted' | 'gone' (another router claimed it after this one's lease had lapsed)
-if redis.call('HGET', KEYS[2], 'claim') ~= ARGV[2] then
+-- of a session
+-- key closed, heirs
+-- arg claim
+-- arg history_length: the final one
+-- arg closed_ms: for how long it is remembered, if it lived for one answer
+-- out deleted
+-- out gone: another router claimed it after this one's lease had lapsed
+if redis.call('HGET', key.operation, 'claim') ~= arg.claim then
   return 'gone'
 end
-charge_operation(ARGV[3], now_ms())
+charge_operation(arg.history_length, now_ms())
 give_back()
-local record = redis.call('HMGET', KEYS[1], 'ephemeral', 'tenant')
+local record = redis.call('HMGET', key.session, 'ephemeral', 'tenant')
 if record[1] == '1' then
-  redis.call('SET', KEYS[13], ARGV[3] .. ' ' .. (record[2] or ''), 'PX', ARGV[4])
+  redis.call('SET', key.closed, arg.history_length .. ' ' .. (record[2] or ''), 'PX', arg.closed_ms)
 end
-disinherit(KEYS[14], '')
-redis.call('DEL', KEYS[1], KEYS[2], KEYS[12])
-redis.call('SREM', KEYS[4], ARGV[1])
-redis.call('ZREM', KEYS[5], ARGV[1])
+disinherit(key.heirs, '')
+redis.call('DEL', key.session, key.operation, key.journal)
+redis.call('SREM', key.sessions, arg.session_id)
+redis.call('ZREM', key.expiry, arg.session_id)
 return 'deleted'

@@ -1,0 +1,52 @@
+"""Sessions that end."""
+
+from kakeya_router.store.keys import PoolKeys, pool_of
+from kakeya_router.store.outcomes import BeginClose, DeleteSession
+from kakeya_router.store.records import SessionRecord
+from kakeya_router.store.sessions.session_changes import Cause
+from kakeya_router.store.sessions.session_store import Answer, SessionStore
+
+# As long as the client of a session that has closed itself may take to close it.
+_CLOSED_TTL_MS = 60_000
+
+
+class ClosingStore(SessionStore):
+    """Closes sessions."""
+
+    async def begin_close(
+        self, record: SessionRecord, claim: str, cause: Cause, *, idle_ms: int = 0, wanted_by: str = ""
+    ) -> Answer[BeginClose]:
+        """The last two are of Cause.IDLE: how long it must have been idle, and the tenant that wants its lane."""
+        return await self._answer(
+            BeginClose,
+            "begin_close",
+            record,
+            claim=claim,
+            router=self._holder.router_id,
+            lease_ms=self._lane_lease_ms,
+            cause=cause.value,
+            idle_ms=idle_ms,
+            wanted_by=wanted_by,
+        )
+
+    async def delete(self, record: SessionRecord, claim: str, history_length: int) -> DeleteSession:
+        """`history_length` is the final one."""
+        keys = PoolKeys(record.pool)
+        return await self._outcome(
+            DeleteSession,
+            "delete_session",
+            record,
+            (keys.closed(record.session_id), keys.heirs),
+            claim=claim,
+            history_length=history_length,
+            closed_ms=_CLOSED_TTL_MS,
+        )
+
+    async def closed(self, session_id: str) -> tuple[int, str] | None:
+        """Final history length and tenant of a session that lived for one answer, for a minute; None: not known."""
+        key = PoolKeys(pool_of(session_id) or "").closed(session_id)
+        found = await self._redis.call(lambda redis: redis.get(key))
+        if not found:
+            return None
+        length, _, tenant = found.partition(" ")
+        return int(length), tenant

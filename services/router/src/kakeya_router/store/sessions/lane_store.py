@@ -1,0 +1,135 @@
+"""The lanes of sessions: taken from one, given to it, exchanged."""
+
+from dataclasses import dataclass
+
+from kakeya_router.store.keys import PoolKeys
+from kakeya_router.store.outcomes import MoveSession, OfferLane, ParkSession, SeatSession, UnseatSession, WithdrawLane
+from kakeya_router.store.records import SessionRecord, WorkerRecord
+from kakeya_router.store.sessions.session_store import Answer, SessionStore
+from kakeya_router.store.sessions.stored_snapshots import Snapshots, text
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """The epoch under which a lane may be opened elsewhere."""
+
+    outcome: OfferLane
+    epoch: int = 0
+
+
+class LaneStore(SessionStore):
+    """Gives sessions lanes and takes them."""
+
+    async def unseat(self, record: SessionRecord, claim: str) -> Answer[UnseatSession]:
+        """Parks a session whose lane is gone, while the operation goes on; its fingerprint, and whether it is exact,
+        become as the record says.
+        """
+        return await self._answer(
+            UnseatSession,
+            "unseat_session",
+            record,
+            claim=claim,
+            fingerprint=record.fingerprint,
+            exact=int(record.exact),
+        )
+
+    async def seat(
+        self, record: SessionRecord, claim: str, worker: WorkerRecord, waiter_id: str
+    ) -> Answer[SeatSession]:
+        """Reserves a lane for a parked session; the answer's record has it.
+
+        Args:
+            waiter_id: that in the line; empty: it does not stand there; UNQUEUED: it does not have to.
+        """
+        seated = record.on(worker)
+        return await self._answer(
+            SeatSession,
+            "seat_session",
+            seated,
+            claim=claim,
+            worker_id=seated.worker_id,
+            incarnation=seated.incarnation,
+            address=seated.address,
+            lane_bytes=seated.reserved_bytes,
+            waiter_id=waiter_id,
+            may_clear=self._may_clear(),
+            fingerprint=seated.fingerprint,
+            exact=int(seated.exact),
+        )
+
+    async def offer_lane(self, record: SessionRecord, lease_seconds: float, claim: str = "") -> Offer:
+        """Names an epoch for a lane elsewhere; see offer_lane.lua."""
+        outcome, *epoch = await self._run(
+            "offer_lane", record, epoch=record.epoch, lease_ms=round(lease_seconds * 1000), claim=claim
+        )
+        return Offer(OfferLane(outcome), *map(int, epoch))
+
+    async def withdraw_lane(self, record: SessionRecord, epoch: int) -> WithdrawLane:
+        """Ends such an offer."""
+        return await self._outcome(WithdrawLane, "withdraw_lane", record, epoch=epoch)
+
+    async def move(
+        self,
+        record: SessionRecord,
+        there: SessionRecord,
+        claim: str = "",
+        snapshots: Snapshots = (),
+        snapshot_store: str = "",
+    ) -> Answer[MoveSession]:
+        """Gives a session another lane, if nothing has happened on it since that was copied; see move_session.lua.
+
+        Args:
+            record: as it was before it was copied.
+            there: with the other lane, of as many bytes as it says.
+            claim: of the operation that runs on it and moves it; empty: none does.
+            snapshots: that replace those that it has, in that store; none: it keeps these.
+        """
+        keys = PoolKeys(record.pool)
+        return await self._answer(
+            MoveSession,
+            "move_session",
+            record,
+            (keys.worker(there.worker_id), keys.sessions(there.incarnation)),
+            epoch=record.epoch,
+            offered_epoch=there.epoch,
+            operation_number=record.operation_number,
+            worker_id=there.worker_id,
+            incarnation=there.incarnation,
+            address=there.address,
+            lane_bytes=there.reserved_bytes,
+            history_length=there.history_length,
+            kv_live_bytes=there.kv_live_bytes,
+            retained=there.retained,
+            fingerprint=there.fingerprint,
+            exact=int(there.exact),
+            claim=claim,
+            snapshots=text(snapshots),
+            snapshot_store=snapshot_store,
+        )
+
+    async def park(
+        self,
+        record: SessionRecord,
+        parked_ms: int,
+        *,
+        by_journal: bool,
+        idle_ms: int | None = None,
+        wanted_by: str = "",
+    ) -> Answer[ParkSession]:
+        """Takes a session off its lane, if no operation runs; see park_session.lua.
+
+        Args:
+            by_journal: only if its journal has all of its history.
+            idle_ms: only if it has been idle for so long, and gives way to the tenant that wants its lane.
+        """
+        return await self._answer(
+            ParkSession,
+            "park_session",
+            record,
+            epoch=record.epoch,
+            parked_ms=parked_ms,
+            may_take_over=self._may_take_over(),
+            by_journal=int(by_journal),
+            idle_ms="" if idle_ms is None else idle_ms,
+            wanted_by=wanted_by,
+        )

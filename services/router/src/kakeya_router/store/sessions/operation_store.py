@@ -1,0 +1,133 @@
+"""The running operations of sessions; that there is one is the session's busy flag."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kakeya_router.store.outcomes import (
+    BeginOperation,
+    EndOperation,
+    ExtendJournal,
+    FailSession,
+    LoseSession,
+    ReleaseOperation,
+    RenewOperation,
+)
+from kakeya_router.store.records import SessionRecord
+from kakeya_router.store.sessions.session_changes import Intent, LaneAtRest, Retention
+from kakeya_router.store.sessions.session_store import Answer, SessionStore, digest_text, pack
+
+
+@dataclass(frozen=True, slots=True)
+class JournalEnd:
+    """A history as it is after it was extended: its length, and its digest in hex; empty: not known."""
+
+    outcome: ExtendJournal
+    length: int = 0
+    digest: str = ""
+
+
+class OperationStore(SessionStore):
+    """Begins and ends operations."""
+
+    async def begin_operation(
+        self, record: SessionRecord, claim: str, intent: Intent, tokens_per_minute: int = 0
+    ) -> Answer[BeginOperation]:
+        """The answer's record is as of the begin; `tokens_per_minute` is the tenant's quota, 0 for none."""
+        return await self._answer(
+            BeginOperation,
+            "begin_operation",
+            record,
+            claim=claim,
+            kind=intent.kind,
+            router=self._holder.router_id,
+            lease_ms=self._lease_ms,
+            may_take_over=self._may_take_over(),
+            parameters=json.dumps(dict(intent.parameters)),
+            num_tokens=intent.num_tokens,
+            digest=intent.digest,
+            tokens_per_minute=tokens_per_minute,
+            seed=intent.seed,
+            op_id=intent.op_id,
+            may_begin=int(intent.may_begin),
+            incarnation=record.incarnation,
+        )
+
+    async def renew_operation(self, record: SessionRecord, claim: str) -> RenewOperation:
+        return await self._outcome(RenewOperation, "renew_operation", record, claim=claim, lease_ms=self._lease_ms)
+
+    async def extend_journal(
+        self, record: SessionRecord, claim: str, start: int, token_ids: Sequence[int], max_tokens: int
+    ) -> JournalEnd:
+        """Adds tokens to the history, of which the first has the index `start`; see extend_journal.lua.
+
+        Args:
+            max_tokens: the oldest beyond so many leave the journal.
+        """
+        outcome, *end = await self._run(
+            "extend_journal",
+            record,
+            claim=claim,
+            epoch=record.epoch,
+            start=start,
+            tokens=pack(token_ids),
+            max_tokens=max_tokens,
+        )
+        return JournalEnd(ExtendJournal(outcome), *end)
+
+    async def end_operation(
+        self, record: SessionRecord, claim: str, end: LaneAtRest, *, closes: bool = False
+    ) -> Answer[EndOperation]:
+        """`closes`: a session that lives for one answer ends with this one, and is claimed as `begin_close` does."""
+        return await self._answer(
+            EndOperation,
+            "end_operation",
+            record,
+            claim=claim,
+            epoch=record.epoch,
+            history_length=end.history_length,
+            kv_live_bytes=end.kv_live_bytes,
+            retained=end.retained,
+            start=end.journal_length,
+            tokens=pack(end.token_ids),
+            closes=int(closes),
+            router=self._holder.router_id,
+            lease_ms=self._lane_lease_ms,
+            num_rewinds=end.num_rewinds,
+            digest=digest_text(end.history_digest),
+        )
+
+    async def release_operation(self, record: SessionRecord, claim: str) -> ReleaseOperation:
+        return await self._outcome(ReleaseOperation, "release_operation", record, claim=claim)
+
+    async def fail(self, record: SessionRecord, claim: str, invariant: str) -> FailSession:
+        """`invariant` is "inv1" or "inv2"."""
+        return await self._outcome(FailSession, "fail_session", record, claim=claim, counter=f"{invariant}_violations")
+
+    async def lose(
+        self,
+        record: SessionRecord,
+        claim: str,
+        retention: Retention,
+        start: int,
+        token_ids: Sequence[int],
+        *,
+        for_good: bool = False,
+    ) -> LoseSession:
+        """Ends an operation whose lane is gone; `token_ids`, from the history index `start` on, are in the history.
+
+        Args:
+            for_good: it is known that the session cannot be had again.
+        """
+        return await self._outcome(
+            LoseSession,
+            "lose_session",
+            record,
+            claim=claim,
+            lost_ms=retention.lost_ms,
+            parked_ms=retention.parked_ms,
+            start=start,
+            tokens=pack(token_ids),
+            incarnation="",
+            for_good=int(for_good),
+        )

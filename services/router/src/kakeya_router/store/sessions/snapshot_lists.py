@@ -1,0 +1,64 @@
+"""Which snapshots sessions have, and which they have inherited."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kakeya_router.store.keys import PoolKeys
+from kakeya_router.store.outcomes import SetSnapshots
+from kakeya_router.store.records import SessionRecord
+from kakeya_router.store.sessions.session_store import SessionStore, digest_text
+from kakeya_router.store.sessions.stored_snapshots import Snapshots, text
+
+
+class SnapshotLists(SessionStore):
+    """The lists of snapshots in session records."""
+
+    async def set_snapshots(
+        self,
+        record: SessionRecord,
+        snapshots: Snapshots,
+        journal_start: int,
+        snapshot_store: str,
+        num_rewinds: int,
+        inherited: Snapshots = (),
+    ) -> SetSnapshots:
+        """Replaces those of the record by others, of which some may be new.
+
+        Args:
+            num_rewinds: of the session when the newest was begun.
+            inherited: of those that the record names, which it keeps.
+        """
+        return await self._outcome(
+            SetSnapshots,
+            "set_snapshots",
+            record,
+            (PoolKeys(record.pool).heirs,),
+            epoch=record.epoch,
+            known=record.snapshots,
+            snapshots=text(snapshots),
+            length=snapshots[-1].length if snapshots else 0,
+            journal_start=journal_start,
+            snapshot_store=snapshot_store,
+            num_rewinds=num_rewinds,
+            known_inherited=record.inherited,
+            inherited=text(inherited),
+            digest=digest_text(snapshots[-1].history_digest if snapshots else None),
+        )
+
+    async def heirs(self, pool: str, files: Sequence[str]) -> dict[str, str]:
+        """Of each file that sessions have inherited, one of these; the others are not looked for."""
+        key = PoolKeys(pool).heirs
+
+        async def read(batch: Any) -> None:
+            for file in files:
+                batch.redis.zrangebylex(key, f"[{file}|", f"({file}}}", 0, 1)  # "}" comes after "|"
+
+        found = await self._redis.pipeline(read) if files else []
+        members = [member for each in found for member in each]
+        return dict(member.split("|") for member in members)
+
+    async def forget_heirs(self, pool: str, heirs: Mapping[str, str]) -> None:
+        """Those that an older router has closed, which knew nothing of them."""
+        if heirs:
+            members = [f"{file}|{session_id}" for file, session_id in heirs.items()]
+            await self._redis.call(lambda redis: redis.zrem(PoolKeys(pool).heirs, *members))
