@@ -15,7 +15,7 @@ export PYTHONDONTWRITEBYTECODE :=
 .DEFAULT_GOAL := help
 .PHONY: help install kernel demo up test check lint types contracts proto proto-check vectors outcomes docs test-parts test-compose \
         test-heavy test-conformance walk bench-latency bench-int8 bench-memory fuzz overload chaos bench-slow-clients \
-        bench-admission bench-fairness bench-interference bench-fork bench-recovery bench-pauses bench-snapshots bench-quality bench-session bench-qwen3 bench-load bench-compare bench-engine bench-mlx evidence fuzz-http leavers-http overload-http bench-http nano nano-held-out
+        bench-admission bench-router bench-fairness bench-interference bench-fork bench-recovery bench-pauses bench-snapshots bench-quality bench-session bench-qwen3 bench-load bench-compare bench-engine bench-mlx evidence fuzz-http leavers-http overload-http bench-http nano nano-held-out
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -142,6 +142,10 @@ bench-slow-clients: install ## token latency of one client beside slow, frozen a
 
 bench-admission: install ## what keys, quotas and the queue cost a call (JSON=FILE)
 	@$(BIN)/python -m tests.benchmarks.admission_cost $(if $(JSON),--json '$(JSON)')
+
+bench-router: install ## what a call costs the router, beside that of another commit, by processor time (BASE=COMMIT, PAIRS=12, JSON=FILE; 10 minutes)
+	@$(BIN)/python -m tests.benchmarks.router_cost $(if $(BASE),--base '$(BASE)') $(if $(PAIRS),--pairs $(PAIRS)) \
+	  $(if $(JSON),--json '$(JSON)')
 
 bench-http: install ## what the HTTP shim adds to an answer, beside the gRPC SDK (JSON=FILE)
 	@$(BIN)/python -m tests.benchmarks.http_overhead $(if $(JSON),--json '$(JSON)')
