@@ -14,11 +14,12 @@ from tests.walk.way import Step, Watch, Way, purpose
 
 # What is reached today: whoever gets it shorter lowers it here.
 CEILING = {
-    "append": {"files": 55, "router_files": 26, "router_returns": 109},
-    "generate": {"files": 61, "router_files": 29, "router_returns": 151},
+    "append": {"files": 55, "router_files": 25, "router_returns": 97},
+    "generate": {"files": 62, "router_files": 29, "router_returns": 141},
 }
 
 
+@pytest.mark.timeout(300)  # on a busy machine torch alone takes many seconds to be imported
 def test_the_way_is_no_longer_than_its_ceiling(tmp_path: Path) -> None:
     # In a process of its own: the worker sets the threads of torch, and all that runs is traced.
     figures = tmp_path / "walk.json"
