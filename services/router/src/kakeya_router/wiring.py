@@ -13,19 +13,20 @@ from kakeya_router.api.models import Models
 from kakeya_router.api.registry_service import RegistryService
 from kakeya_router.api.runtime_service import RuntimeService
 from kakeya_router.api.session_pages import SessionPages
-from kakeya_router.contract.request_limits import RequestLimits
+from kakeya_router.contract.validation import RequestLimits
 from kakeya_router.lanes.admission_queue import LEASE_SECONDS, AdmissionQueue
 from kakeya_router.lanes.closing import LANE_LEASE_SECONDS, Closing
 from kakeya_router.lanes.idle_lanes import IdleLanes
 from kakeya_router.lanes.moving import Moving
 from kakeya_router.lanes.parking import Parking
 from kakeya_router.lanes.resuming import Resuming
+from kakeya_router.lanes.search import Search
 from kakeya_router.operations.append import Appending
 from kakeya_router.operations.generate import Generating
 from kakeya_router.operations.operations import Operations
 from kakeya_router.operations.recovery import Recovery
 from kakeya_router.operations.settling import Settling
-from kakeya_router.sessions.admission import Admission
+from kakeya_router.sessions.creating import Creating
 from kakeya_router.sessions.draining import Draining
 from kakeya_router.sessions.opening import Opening
 from kakeya_router.sessions.park_requests import ParkRequests
@@ -33,7 +34,6 @@ from kakeya_router.sessions.reaper import Reaper
 from kakeya_router.sessions.rewinding import Rewinding
 from kakeya_router.sessions.sessions import Sessions
 from kakeya_router.sessions.sources import Sources
-from kakeya_router.sessions.waiting import Waiting
 from kakeya_router.settings import RouterSettings
 from kakeya_router.snapshots.snapshotting import Snapshotting
 from kakeya_router.store.access.credential_store import CredentialStore
@@ -55,7 +55,6 @@ from kakeya_router.store.subscription import messages
 from kakeya_router.tasks import DetachedTasks
 from kakeya_router.workers import placement
 from kakeya_router.workers.fleet import Fleet
-from kakeya_router.workers.placement import Placement
 from kakeya_router.workers.worker_clients import WorkerClients
 from kakeya_router.workers.worker_sweep import WorkerSweep
 from kakeya_shared import plugins
@@ -122,17 +121,13 @@ class Parts:
             rooms=lambda: messages(settings.redis, settings.redis_timeout_seconds, ROOM),
             idle_lanes=idle_lanes,
         )
-        resuming = Resuming(
-            lane_store,
-            journals,
-            snapshot_lists,
+        search = Search(
             self.worker_store,
-            self.workers,
             order,
             None if settings.admission == "reject" else self.queue,
-            wait_seconds=_wait_seconds(settings),
-            idle_lanes=idle_lanes,
+            wait_seconds=settings.queue_seconds or None,
         )
+        resuming = Resuming(lane_store, journals, snapshot_lists, self.workers, search)
         moving = Moving(lane_store, self.worker_store, self.workers, order, snapshotting, self.tasks)
         recovery = Recovery(journals, self.workers, resuming, moving, self.tasks)
         retention = Retention(
@@ -155,7 +150,8 @@ class Parts:
             closings,
             self.worker_store,
             self.tasks,
-            self._admission(creations, journals, order, closing, sources),
+            search,
+            Creating(Opening(creations, journals, self.workers, self.tasks, closing, sources), sources),
             closing,
             sources,
             default_ttl_seconds=settings.session_ttl_seconds,
@@ -223,16 +219,6 @@ class Parts:
             parking=parking if settings.admission == "evict-idle" else None,
         )
 
-    def _admission(
-        self, creations: CreationStore, journals: JournalStore, order: Placement, closing: Closing, sources: Sources
-    ) -> Admission:
-        settings = self._settings
-        opening = Opening(creations, journals, self.workers, self.tasks, closing, sources)
-        if settings.admission == "reject":
-            return Admission(opening, order, None)
-        waiting = Waiting(self.queue, self.worker_store, opening, order, sources, queue_seconds=settings.queue_seconds)
-        return Admission(opening, order, waiting)
-
 
 def _guard(settings: RouterSettings, store: CredentialStore) -> AccessGuard | None:
     """None where no keys are asked for: then everybody is `callers.ANYBODY`, and any worker may join."""
@@ -257,13 +243,6 @@ def _request_limits(settings: RouterSettings) -> RequestLimits:
         max_history_tokens=settings.max_history_tokens,
         max_label_bytes=settings.max_label_bytes,
     )
-
-
-def _wait_seconds(settings: RouterSettings) -> float | None:
-    """How long a session that has lost its lane waits for one; None: for ever."""
-    if settings.admission == "reject":
-        return 0.0
-    return settings.queue_seconds or None
 
 
 def _placement(name: str) -> placement.Placement:

@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from kakeya_router.store.outcomes import EnterLine
 from kakeya_router.store.records import SessionRecord
 from kakeya_router.store.sessions.queue_store import QueueStore, Renewal
+from kakeya_router.store.sessions.session_changes import INTERRUPTED
 from tests.unit.router.admission_stores import KEYS, Stores, session_record, stores_on, worker_record
 from tests.unit.router.session_stores import SessionStores
 
@@ -63,6 +65,28 @@ async def test_between_tenants_who_holds_less_comes_first(stores: Stores) -> Non
     await stores.queue.leave("p", "q1")
     await stores.queue.leave("p", "p2")
     assert (await stores.reserve("newcomer", "other")).outcome == "reserved"  # before the rich one who waits
+
+
+async def test_interrupted_operations_come_first_the_oldest_before_all(stores: Stores) -> None:
+    await stores.opened("held", "rich")
+    await stores.enter("poor", "poor")
+    for name in ("old", "young"):
+        await stores.enter(name, INTERRUPTED)
+    assert await stores.turns() == {"w": ("old", True)}
+    usage = await stores.sessions.usage("p")
+    assert {tenant: used.num_waiting for tenant, used in usage.items()} == {"poor": 1, "rich": 0}
+    await stores.queue.leave("p", "old")
+    assert await stores.turns() == {"w": ("young", True)}
+    await stores.queue.leave("p", "young")
+    assert await stores.turns() == {"w": ("poor", True)}
+
+
+async def test_interrupted_operations_never_make_way(stores: Stores) -> None:
+    short = QueueStore(stores.redis, lease_seconds=60.0, queue_length=4)
+    for number in range(4):
+        await stores.enter(f"interrupted-{number}", INTERRUPTED, queue=short)
+    assert (await stores.enter("poor", "poor", queue=short)).outcome is EnterLine.FULL
+    assert await stores.line() == [f"interrupted-{number}" for number in range(4)]
 
 
 async def test_tenants_with_similar_names_have_lines_of_their_own(stores: Stores) -> None:

@@ -563,7 +563,7 @@ async def test_a_router_that_shuts_down_lets_nobody_wait(redis_url: str) -> None
         queue.close()
         wanted = Wanted(CreateRequest(), ANYBODY, "m", {"p"}, 60, UNLIMITED)
         with pytest.raises(Draining):
-            async with queue.waiting(Waiter(wanted, 100, {}), ["p"]):
+            async with queue.waiting(Waiter(wanted, 100), ["p"]):
                 raise AssertionError("it waits")
         assert await stores.line() == []
 
@@ -653,7 +653,7 @@ async def test_what_a_waiter_has_begun_to_enter_it_leaves_again(redis_url: str) 
     async with stores_on(redis_url) as stores:
         store = Slow(stores.redis, lease_seconds=60, queue_length=10)
         queue = AdmissionQueue(store, stores.workers, tasks, rooms=no_rooms, idle_lanes=None)
-        waiter = Waiter(Wanted(CreateRequest(), ANYBODY, "m", {"p"}, 60, UNLIMITED), 100, {})
+        waiter = Waiter(Wanted(CreateRequest(), ANYBODY, "m", {"p"}, 60, UNLIMITED), 100)
         call = asyncio.create_task(return_and_leave())
         await entered.wait()
         call.cancel()

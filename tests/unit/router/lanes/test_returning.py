@@ -7,7 +7,7 @@ import pytest
 
 from kakeya_router.store.connection import RedisConnection
 from kakeya_router.store.sessions.queue_store import QueueStore
-from kakeya_router.store.sessions.session_changes import UNLIMITED
+from kakeya_router.store.sessions.session_changes import INTERRUPTED, UNLIMITED
 from kakeya_shared.errors.tree import NoCapacity, QueueFull, QueueTimedOut
 from kakeya_stubs.v1 import runtime_pb2 as api
 from tests.unit.router.fake_worker import FakeWorker, SnapshotFiles
@@ -160,8 +160,8 @@ async def test_a_place_that_was_lost_is_taken_again(
     assert (await back).history_length == 3
 
 
-async def test_the_source_of_a_fork_does_not_stand_in_the_line(stack: Stack, client: Client) -> None:
-    """The fork may be the first there, and waits for it."""
+async def test_the_source_of_a_fork_comes_before_all_who_wait(stack: Stack, client: Client) -> None:
+    """The fork may be the first of them, and waits for it."""
     worker = await stack.worker(client, num_lanes=2, files=SnapshotFiles())
     source = await client.session()
     await client.append(source, [1])
@@ -169,9 +169,8 @@ async def test_the_source_of_a_fork_does_not_stand_in_the_line(stack: Stack, cli
     holders = [await client.session() for _ in range(2)]
     new = await waiting(stack, client)
     fork = asyncio.create_task(client.session(fork_from=api.ForkPoint(session_id=source)))
-    await eventually(lambda: stack.redis.exists(KEYS.operation(source)))
-    await asyncio.sleep(0.3)
-    assert len(await line(stack)) == 1
+    await stand(stack, 2)
+    assert (await line(stack))[0].startswith(INTERRUPTED)
     for holder in holders:
         await client.close(holder)
     await eventually(lambda: _holds(worker, source))
@@ -184,34 +183,33 @@ async def _holds(worker: FakeWorker, session_id: str) -> bool:
     return session_id in worker.lanes
 
 
-async def test_an_answer_in_the_making_does_not_stand_in_the_line(stack: Stack, client: Client) -> None:
+async def test_an_answer_in_the_making_comes_before_a_hundred_new_sessions(stack: Stack, client: Client) -> None:
     files = SnapshotFiles()
     first = await stack.worker(client, "worker-a", num_lanes=1, files=files)
     session_id = await client.session()
     await client.append(session_id, [1])
     second = await stack.worker(client, "worker-b", num_lanes=1, files=files)
     holder = await client.session()
-    new = await waiting(stack, client)
+    new = [asyncio.create_task(client.session()) for _ in range(100)]
+    await stand(stack, len(new))
     call: Any = client.generating(session_id, 1_000_000)
     while not (await call.read()).HasField("token_id"):
         continue
     first.stop_beating()
     first.lanes.clear()
     await first.vanish()
-    await asyncio.sleep(0.3)
-    assert len(await line(stack)) == 1
+    await stand(stack, len(new) + 1)
+    assert (await line(stack))[0].startswith(INTERRUPTED)
     await client.close(holder)
-    await eventually(lambda: _is_full(second))
-    if session_id not in second.lanes:  # who stands in the line has been told of it
-        await client.close(await new)
-        await eventually(lambda: _holds(second, session_id))
+    await eventually(lambda: _holds(second, session_id))
+    assert not any(task.done() for task in new)
     call.cancel()
     await client.close(session_id)
-    await new
-
-
-async def _is_full(worker: FakeWorker) -> bool:
-    return len(worker.lanes) == worker.num_lanes
+    opened, _ = await asyncio.wait(new, return_when=asyncio.FIRST_COMPLETED)
+    assert len(opened) == 1
+    for task in new:
+        task.cancel()
+    await asyncio.gather(*new, return_exceptions=True)
 
 
 async def losing_its_worker(

@@ -6,7 +6,7 @@ from typing import Any
 import grpc
 import pytest
 
-from kakeya_router.lanes import closing, resuming
+from kakeya_router.lanes import closing, restoring
 from kakeya_router.sessions import opening
 from kakeya_router.workers.worker_client import WorkerClient
 from kakeya_stubs.v1 import runtime_pb2 as api
@@ -23,7 +23,7 @@ def _no_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is asked waits for as long as the worker takes, so that only its lease can end that."""
     for module in (closing, opening):
         monkeypatch.setattr(module, "LANE_SECONDS", FAR_SECONDS)
-    monkeypatch.setattr(resuming, "RESTORE_SECONDS", FAR_SECONDS)
+    monkeypatch.setattr(restoring, "RESTORE_SECONDS", FAR_SECONDS)
 
 
 class Standing(FakeWorker):

@@ -1,9 +1,11 @@
-"""Who calls: the tenant behind a key, and its quota."""
+"""Who calls: the tenant behind a key, its quota and its sessions; to everybody else these do not exist."""
 
 from contextvars import ContextVar
 from dataclasses import dataclass
 
+from kakeya_router.contract import refusals, validation
 from kakeya_router.store.access.rights import NO_LIMIT, Quota
+from kakeya_router.store.records import SessionRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,3 +36,20 @@ def current() -> Caller:
 def enter(caller: Caller) -> None:
     """Makes it the caller for the rest of the running task."""
     _current.set(caller)
+
+
+def check_issued(session_id: str) -> None:
+    """Raises SessionNotFound: no router issues such ids. Redis is not asked, and nothing is written down of it."""
+    if not validation.is_session_id(session_id):
+        raise refusals.not_found()
+
+
+def callers_own(record: SessionRecord | None) -> SessionRecord:
+    """The record if it is the caller's; raises SessionNotFound for somebody else's as for one that never was."""
+    if record is None or not is_callers(record):
+        raise refusals.not_found()
+    return record
+
+
+def is_callers(record: SessionRecord) -> bool:
+    return record.tenant == current().tenant

@@ -5,13 +5,13 @@ from contextlib import aclosing
 
 import structlog
 
-from kakeya_router.access import ownership
+from kakeya_router.access import callers
 from kakeya_router.api import operation_messages, session_messages
 from kakeya_router.api.call_gate import CallGate
 from kakeya_router.api.models import Models
 from kakeya_router.api.session_pages import SessionPages
 from kakeya_router.contract import refusals, requests
-from kakeya_router.contract.request_limits import RequestLimits
+from kakeya_router.contract.validation import RequestLimits
 from kakeya_router.operations.append import Appending
 from kakeya_router.operations.generate import Begun, Ended, Generating
 from kakeya_router.sessions.park_requests import ParkRequests
@@ -94,7 +94,7 @@ class RuntimeService(runtime_pb2_grpc.RuntimeServiceServicer):
             if request_id := requests.given_up(request):
                 final_length = await self._sessions.give_up(request_id)
             else:
-                ownership.check_issued(request.session_id)
+                callers.check_issued(request.session_id)
                 _observe(request.session_id)
                 final_length = await self._sessions.close(request.session_id, own=True)
         tracing.annotate(history_length=final_length)
@@ -114,7 +114,7 @@ class RuntimeService(runtime_pb2_grpc.RuntimeServiceServicer):
     async def ListSessions(self, request: api.ListSessionsRequest, context: Context) -> api.ListSessionsResponse:
         with self._gate.inside():
             page, next_token = await self._pages.page("", request.page_token, request.page_size)
-        own = [each for each in page.records if ownership.is_callers(each) and each.state is not State.CLOSING]
+        own = [each for each in page.records if callers.is_callers(each) and each.state is not State.CLOSING]
         return api.ListSessionsResponse(
             sessions=[session_messages.listed(record, page) for record in own], next_page_token=next_token
         )
@@ -144,18 +144,18 @@ class RuntimeService(runtime_pb2_grpc.RuntimeServiceServicer):
 
     async def _session(self, session_id: str) -> SessionRecord:
         """The caller's session; raises SessionNotFound, StoreUnavailable."""
-        ownership.check_issued(session_id)
+        callers.check_issued(session_id)
         _observe(session_id)
-        return ownership.callers_own(await self._store.get(session_id))
+        return callers.callers_own(await self._store.get(session_id))
 
     async def _glance(self, session_id: str) -> Glance:
         """As `_session`, without touching it."""
-        ownership.check_issued(session_id)
+        callers.check_issued(session_id)
         _observe(session_id)
         glance = await self._store.glance(session_id)
         if glance is None:
             raise refusals.not_found()
-        ownership.callers_own(glance.record)
+        callers.callers_own(glance.record)
         return glance
 
 

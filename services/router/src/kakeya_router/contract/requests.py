@@ -7,8 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Self
 
-from kakeya_router.contract.request_limits import RequestLimits
-from kakeya_router.contract.validation import MAX_FINGERPRINT_BYTES, check_text, check_vocabulary, invalid
+from kakeya_router.contract.validation import (
+    MAX_FINGERPRINT_BYTES,
+    RequestLimits,
+    check_text,
+    check_vocabulary,
+    invalid,
+)
 from kakeya_router.store.records import Overflow
 from kakeya_router.store.sessions.session_changes import Intent
 from kakeya_router.store.sessions.session_store import pack

@@ -1,10 +1,17 @@
-"""What several requests are checked for, before they touch anything."""
+"""What several requests are checked for before they touch anything, and what the operator allows of one."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from kakeya_router.store.keys import pool_of
 from kakeya_shared.contract import labels
-from kakeya_shared.errors.tree import HistoryLengthMismatch, InvalidField, TokenOutOfVocabulary
+from kakeya_shared.errors.tree import (
+    AppendTooLong,
+    HistoryFull,
+    HistoryLengthMismatch,
+    InvalidField,
+    TokenOutOfVocabulary,
+)
 
 # SHA-256 in hex takes half of it.
 MAX_FINGERPRINT_BYTES = 128
@@ -41,3 +48,49 @@ def check_history_length(expected: int, actual: int) -> None:
         raise HistoryLengthMismatch(
             f"the history has {actual} tokens, not {expected}", metadata={"history_length": str(actual)}
         )
+
+
+@dataclass(frozen=True, slots=True)
+class RequestLimits:
+    """Limits from the settings of the same names; `max_history_tokens` 0 is no limit."""
+
+    max_append_tokens: int
+    max_generate_tokens: int
+    max_history_tokens: int
+    max_label_bytes: int
+
+    def check_label(self, label: str) -> None:
+        """Raises InvalidField."""
+        check_text("client_label", label, self.max_label_bytes)
+
+    def check_append(self, num_tokens: int) -> None:
+        """Raises AppendTooLong."""
+        if num_tokens > self.max_append_tokens:
+            raise AppendTooLong(
+                f"{num_tokens} tokens in one append; at most {self.max_append_tokens}",
+                metadata={"max_append_tokens": str(self.max_append_tokens)},
+            )
+
+    def check_generate(self, max_tokens: int) -> None:
+        """Raises InvalidField."""
+        if max_tokens > self.max_generate_tokens:
+            raise invalid("max_tokens", f"must be at most {self.max_generate_tokens}")
+
+    def check_room(self, history_length: int, num_tokens: int) -> None:
+        """Raises HistoryFull: a history of this length takes no `num_tokens` more."""
+        room = self._room(history_length)
+        if room is not None and num_tokens > room:
+            raise HistoryFull(
+                f"{num_tokens} tokens do not fit: this history may have {self.max_history_tokens}, and has "
+                f"{history_length}",
+                metadata={"room": str(room)},
+            )
+
+    def within_room(self, history_length: int, max_tokens: int) -> int:
+        """How many of `max_tokens` may be generated. Raises HistoryFull: none."""
+        self.check_room(history_length, 1)
+        room = self._room(history_length)
+        return max_tokens if room is None else min(max_tokens, room)
+
+    def _room(self, history_length: int) -> int | None:
+        return max(0, self.max_history_tokens - history_length) if self.max_history_tokens else None

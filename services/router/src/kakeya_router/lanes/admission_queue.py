@@ -68,7 +68,7 @@ class AdmissionQueue:
             raise refusals.draining()
         self._waiters[waiter.waiter_id] = waiter
         try:
-            await self.enter(waiter, pools)
+            await self.enter(waiter, pools, returning=waiter.is_interrupted)
             yield
         finally:
             del self._waiters[waiter.waiter_id]

@@ -1,19 +1,22 @@
-"""One call that waits for a lane."""
+"""One call that looks for a lane."""
 
 import asyncio
 import secrets
 
 from kakeya_router.lanes.wanted import Wanted
 from kakeya_router.store.sessions.queue_store import Place
+from kakeya_router.store.sessions.session_changes import INTERRUPTED
 from kakeya_shared.errors.tree import InvalidField, KakeyaError
 
 
 class Waiter:
-    """A CreateSession that waits, in the line of each pool that serves what it wants.
+    """One search for a lane, and its place in the queue of each pool that serves what it wants.
 
     Attributes:
+        is_interrupted: see `Seeker`.
         refused: what workers have said that cannot hold the session, by incarnation.
         paused: workers that could not take it, with the time from which on they are tried again.
+        shunned: incarnations that are tried last.
         tickets: its place in each line that it stands in, or will return to.
         in_line: pools in whose line it stands, as far as this router knows.
         turns: workers without room at which it is first in the line, by pool.
@@ -25,12 +28,14 @@ class Waiter:
         making_room: frees an idle session's lane for it.
     """
 
-    def __init__(self, wanted: Wanted, reserved_bytes: int, refused: dict[str, InvalidField]) -> None:
+    def __init__(self, wanted: Wanted, reserved_bytes: int, *, is_interrupted: bool = False) -> None:
         self.waiter_id = secrets.token_hex(8)
         self.wanted = wanted
         self.reserved_bytes = reserved_bytes
-        self.refused = refused
+        self.is_interrupted = is_interrupted
+        self.refused: dict[str, InvalidField] = {}
         self.paused: dict[str, float] = {}
+        self.shunned: set[str] = set()
         self.tickets: dict[str, str] = {}
         self.in_line: set[str] = set()
         self.turns: dict[str, set[str]] = {}
@@ -47,7 +52,7 @@ class Waiter:
         caller = self.wanted.caller
         return Place(
             self.waiter_id,
-            caller.tenant,
+            INTERRUPTED if self.is_interrupted else caller.tenant,
             caller.key_id,
             self.wanted.model,
             self.wanted.fingerprint,
@@ -58,6 +63,19 @@ class Waiter:
             self.wanted.snapshot_store,
             self.wanted.model_digest,
         )
+
+    @property
+    def newcomer_id(self) -> str:
+        """In place of its id, as long as it does not stand in the queue."""
+        return INTERRUPTED if self.is_interrupted else ""
+
+    def may_try(self, incarnation: str, now: float) -> bool:
+        return incarnation not in self.refused and self.paused.get(incarnation, 0.0) <= now
+
+    def shun(self, incarnation: str, until: float) -> None:
+        """A worker has not taken it: not worth another try at once, and then after all others."""
+        self.paused[incarnation] = until
+        self.shunned.add(incarnation)
 
     @property
     def source_id(self) -> str:

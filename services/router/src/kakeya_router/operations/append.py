@@ -4,8 +4,8 @@ import time
 from collections.abc import Sequence
 
 from kakeya_router.contract import validation
-from kakeya_router.contract.request_limits import RequestLimits
 from kakeya_router.contract.requests import AppendRequest
+from kakeya_router.contract.validation import RequestLimits
 from kakeya_router.operations.operation import Operation
 from kakeya_router.operations.operations import Operations
 from kakeya_router.operations.recovery import Recovery, is_broken

@@ -5,8 +5,8 @@ from contextlib import aclosing
 from dataclasses import dataclass
 
 from kakeya_router.contract import validation
-from kakeya_router.contract.request_limits import RequestLimits
 from kakeya_router.contract.requests import GenerateRequest
+from kakeya_router.contract.validation import RequestLimits
 from kakeya_router.operations.append import Appending
 from kakeya_router.operations.generate_stream import GenerateStream
 from kakeya_router.operations.operation import Operation

@@ -75,8 +75,8 @@ class Recovery:
     async def make_ready(self, operation: Operation) -> None:
         """Finds a lane for a session that has none, and has it hold what an append did not come to prefill."""
         if operation.homeless:
-            is_urgent = operation.kind == "fork" or operation.goes_on
-            await operation.complete(self._tasks, self._rehouse(operation, is_urgent=is_urgent))
+            is_interrupted = operation.kind == "fork" or operation.goes_on
+            await operation.complete(self._tasks, self._rehouse(operation, is_interrupted=is_interrupted))
         elif operation.record.history_length < operation.journal.length:
             await self.confirm(operation)
 
@@ -96,7 +96,7 @@ class Recovery:
         """Gives a session that the store has parked another lane, with all of its history as it is now."""
         self._tasks.start(self._workers.close_lane(operation.record))
         operation.rewound(parked)
-        await self._rehouse(operation, is_urgent=True)
+        await self._rehouse(operation, is_interrupted=True)
 
     async def _regain(self, operation: Operation, error: BaseException | None) -> list[int]:
         """None: nothing has broken off yet."""
@@ -114,7 +114,7 @@ class Recovery:
         except BaseException as broken:
             if not is_broken(operation, broken):
                 raise
-        await self._rehouse(operation, is_urgent=True)
+        await self._rehouse(operation, is_interrupted=True)
         return produced or []
 
     async def _is_carried(self, operation: Operation) -> bool:
@@ -162,12 +162,12 @@ class Recovery:
         record, journaled, digest = found
         return Past(record, operation.journal.length, journaled, digest)
 
-    async def _rehouse(self, operation: Operation, *, is_urgent: bool) -> None:
+    async def _rehouse(self, operation: Operation, *, is_interrupted: bool) -> None:
         """Moves the session to a lane that it does not have yet."""
         operation.calls_worker()
         while True:
             try:
-                await self._move(operation, is_urgent=is_urgent)
+                await self._move(operation, is_interrupted=is_interrupted)
                 await self._catch_up(operation)
             except BaseException as error:
                 if not is_broken(operation, error):
@@ -175,12 +175,12 @@ class Recovery:
             else:
                 return
 
-    async def _move(self, operation: Operation, *, is_urgent: bool) -> None:
+    async def _move(self, operation: Operation, *, is_interrupted: bool) -> None:
         record, left = operation.record, operation.record.incarnation
         if record.state is not State.PARKED:
             operation.lies_at(await self._resuming.unseat(record, operation.claim))
             self._tasks.start(self._workers.close_lane(record))  # not before: another router may have the session now
-        seated, lane = await self._resuming.seat(operation.record, operation.claim, left, is_urgent=is_urgent)
+        seated, lane = await self._resuming.seat(operation.record, operation.claim, left, is_interrupted=is_interrupted)
         operation.has_lane(seated.with_lane(lane))
         _log.info(
             "session resumed",

@@ -6,7 +6,7 @@ import structlog
 
 from kakeya_router.contract import refusals
 from kakeya_router.lanes import candidates
-from kakeya_router.lanes.resuming import RESTORE_SECONDS
+from kakeya_router.lanes.restoring import restored
 from kakeya_router.snapshots import past
 from kakeya_router.snapshots.past import Past
 from kakeya_router.store.records import SessionRecord
@@ -16,7 +16,7 @@ from kakeya_router.store.sessions.session_store import BYTES_PER_TOKEN
 from kakeya_router.workers.answers import Opened
 from kakeya_router.workers.worker_client import RunningCall
 from kakeya_router.workers.worker_clients import WorkerClients
-from kakeya_shared.errors.tree import HistoryFull, SnapshotRefused, SnapshotStoreUnavailable
+from kakeya_shared.errors.tree import HistoryFull
 from kakeya_shared.settings.service import LONGEST_APPEND_TOKENS
 
 _log = structlog.get_logger()
@@ -60,33 +60,11 @@ class PastLanes:
             NoWorker: this worker cannot, and another one may.
             WorkerError, KakeyaError
         """
-        answer = await self._restored(record, begin, snapshot_store)
-        if answer is None:
-            raise past.not_reachable(begin.record, begin.length)
-        lane = await self._prefilled(record, begin, answer.lane, running)
-        return replace(answer, lane=lane)
-
-    async def _restored(self, record: SessionRecord, begin: Past, snapshot_store: str) -> Opened | None:
-        """A lane with the newest chain that is whole; None: there is none."""
-        client = self._workers.at(record.address)
-        is_damaged = False
-        for chain in begin.chains(snapshot_store):
-            try:
-                answer = await client.restore_session(record, [each.name for each in chain], RESTORE_SECONDS)
-            except (SnapshotRefused, SnapshotStoreUnavailable) as error:
-                is_damaged = True
-                _log.warning("a snapshot cannot be used", session_id=begin.record.session_id, error=error.message)
-                continue
-            if answer.lane.history_length != (chain[-1].length if chain else 0):
-                raise candidates.unreachable()  # what it holds is anybody's guess
-            if begin.continues(answer.lane):
-                return answer
-            is_damaged = True
-            _log.error("a snapshot and the journal do not make the history", session_id=begin.record.session_id)
-            await client.close_session(record, RESTORE_SECONDS)
-        if not is_damaged:
-            raise candidates.unreachable()
-        return None
+        what = await restored(self._workers, record, begin, snapshot_store)
+        if what.opened is None:
+            raise past.not_reachable(begin.record, begin.length) if what.unusable else candidates.unreachable()
+        lane = await self._prefilled(record, begin, what.opened.lane, running)
+        return replace(what.opened, lane=lane)
 
     async def _prefilled(self, record: SessionRecord, begin: Past, lane: LaneState, running: RunningCall) -> LaneState:
         client = self._workers.at(record.address)

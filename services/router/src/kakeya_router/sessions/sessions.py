@@ -5,14 +5,15 @@ from collections.abc import Collection, Sequence
 
 import structlog
 
-from kakeya_router.access import callers, ownership
+from kakeya_router.access import callers
 from kakeya_router.access.callers import Caller
 from kakeya_router.contract import refusals, validation
 from kakeya_router.contract.requests import CreateRequest
 from kakeya_router.lanes import candidates
 from kakeya_router.lanes.closing import Closing
+from kakeya_router.lanes.search import Search
 from kakeya_router.lanes.wanted import Wanted
-from kakeya_router.sessions.admission import Admission
+from kakeya_router.sessions.creating import Creating
 from kakeya_router.sessions.sharing import Sharing
 from kakeya_router.sessions.sources import Sources
 from kakeya_router.store.fleet.worker_store import WorkerStore
@@ -44,7 +45,8 @@ class Sessions:
         closing_store: ClosingStore,
         worker_store: WorkerStore,
         tasks: DetachedTasks,
-        admission: Admission,
+        search: Search,
+        creating: Creating,
         closing: Closing,
         sources: Sources,
         *,
@@ -56,7 +58,8 @@ class Sessions:
         self._closing_store = closing_store
         self._worker_store = worker_store
         self._tasks = tasks
-        self._admission = admission
+        self._search = search
+        self._creating = creating
         self._closing = closing
         self._sources = sources
         self._sharing = Sharing(store, tasks)
@@ -79,7 +82,7 @@ class Sessions:
         source: SessionRecord | None = None
         length: int | None = None
         if request.fork_from is not None:
-            ownership.check_issued(request.fork_from.session_id)
+            callers.check_issued(request.fork_from.session_id)
             pool = pool_of(request.fork_from.session_id)
             earlier = await self._earlier(request, {pool}) if pool else None
             if earlier is not None:
@@ -91,7 +94,9 @@ class Sessions:
         fitting = candidates.of_wanted(workers, wanted)
         validation.check_vocabulary("eos_token_ids", request.eos_token_ids, min(w.vocab_size for w in fitting))
         while True:
-            record = await self._earlier(request, wanted.pools) or await self._admission.admit(wanted, fitting)
+            record = await self._earlier(request, wanted.pools) or await self._search.lane(
+                self._creating, wanted, min(worker.lane_bytes for worker in fitting), workers=fitting
+            )
             if record is not None:
                 return record
 
@@ -108,7 +113,7 @@ class Sessions:
         """
         record = await self._store.get(session_id)
         if record is not None and own:
-            ownership.callers_own(record)
+            callers.callers_own(record)
         closing = self._closing.close(record, Cause.REQUEST) if record is not None else None
         length = await self._tasks.complete(closing) if closing is not None else None
         if length is None:

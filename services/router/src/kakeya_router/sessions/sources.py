@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from kakeya_router.access import ownership
+from kakeya_router.access import callers
 from kakeya_router.contract import refusals, validation
 from kakeya_router.contract.requests import CreateRequest, ForkPoint
 from kakeya_router.lanes.wanted import Wanted
@@ -47,8 +47,8 @@ class Sources:
             InvalidField: what is asked for is not the source's.
             StoreUnavailable
         """
-        ownership.check_issued(point.session_id)
-        record = ownership.callers_own(await self._store.get(point.session_id))
+        callers.check_issued(point.session_id)
+        record = callers.callers_own(await self._store.get(point.session_id))
         if record.state is State.OPENING:
             raise refusals.not_found()
         _check_options(request, record)
@@ -88,7 +88,7 @@ class Sources:
             if answer.outcome is UseSource.LEFT:
                 async with self._operations.running(record, _INTENT):
                     pass  # on the way in, what was left behind is ended
-            record = ownership.callers_own(await self._store.get(record.session_id))  # it may be elsewhere now
+            record = callers.callers_own(await self._store.get(record.session_id))  # it may be elsewhere now
             answer = await self._store.use_source(record, boundary)
         return answer
 

@@ -28,8 +28,14 @@ local function add_count(worker, field, amount)
   end
 end
 
--- What a tenant holds in the pool.
+-- As a tenant: of waiters whose operation has lost its lane, who come before all others.
+local INTERRUPTED = '!'
+
+-- What a tenant holds in the pool; who holds less comes first.
 local function held_bytes(usage, tenant)
+  if tenant == INTERRUPTED then
+    return -1
+  end
   return tonumber(redis.call('HGET', usage, tenant .. '|bytes') or 0)
 end
 
@@ -449,7 +455,7 @@ local function held_by(usage, tenants)
   end
   if #names > 0 then
     for i, bytes in ipairs(redis.call('HMGET', usage, unpack(fields))) do
-      held[names[i]] = tonumber(bytes or 0)
+      held[names[i]] = names[i] == INTERRUPTED and -1 or tonumber(bytes or 0)
     end
   end
   return held
@@ -594,15 +600,17 @@ end
 -- Whether it is somebody's turn at a worker {incarnation, fingerprint, model, snapshot_store, model_digest}: a newcomer's
 -- (waiter_id ''), before whom nobody in the line comes, or that of a waiter who stands in it.
 local function has_turn(queue, waiters, usage, worker, tenant, waiter_id, now, may_clear)
-  local me = {held_bytes(usage, tenant), '~'}  -- a newcomer's ticket is yet to come
-  if waiter_id ~= '' then
+  local ticket = '~'  -- a newcomer's is yet to come
+  if waiter_id == INTERRUPTED then
+    tenant, waiter_id = INTERRUPTED, ''
+  elseif waiter_id ~= '' then
     local member = redis.call('HGET', waiters, waiter_id .. '|member')
     if not member then
       return false
     end
-    local _, ticket = parse_member(member)
-    me[2] = ticket
+    tenant, ticket = parse_member(member)
   end
+  local me = {held_bytes(usage, tenant), ticket}
   local first = first_in_line(queue, waiters, usage, {worker}, now, may_clear, me)[1]
   if waiter_id == '' then
     return not (first and comes_before(first, me))

@@ -39,7 +39,7 @@ class LaneStore(SessionStore):
         """Reserves a lane for a parked session; the answer's record has it.
 
         Args:
-            waiter_id: that in the line; empty: it does not stand there; UNQUEUED: it does not have to.
+            waiter_id: that in the queue; empty: it does not stand there; INTERRUPTED: likewise, of an operation.
         """
         seated = record.on(worker)
         return await self._answer(

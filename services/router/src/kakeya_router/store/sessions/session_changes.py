@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-UNQUEUED = "*"
-"""As a waiter's id: whoever it is does not have to stand in the line."""
+INTERRUPTED = "!"
+"""As a waiter's id and tenant: an operation that has lost its lane. It comes before all others, the oldest first."""
 
 
 class Cause(StrEnum):

@@ -8,7 +8,7 @@ from typing import Any
 from kakeya_router.store.keys import PoolKeys
 from kakeya_router.store.outcomes import LoseSession
 from kakeya_router.store.records import SessionRecord, State
-from kakeya_router.store.sessions.session_changes import Retention
+from kakeya_router.store.sessions.session_changes import INTERRUPTED, Retention
 from kakeya_router.store.sessions.session_store import SessionStore
 
 
@@ -88,6 +88,7 @@ class SessionLists(SessionStore):
         keys = PoolKeys(pool)
         fields, members = await self._redis.pipeline(_usage_reader(keys))
         waiting = Counter(member.split("|", 1)[0] for member in members)
+        del waiting[INTERRUPTED]
         held = {name.split("|", 1)[0] for name in fields if not name.startswith("key:")}
         return {
             tenant: TenantUsage(

@@ -3,7 +3,7 @@
 -- of a session: its keys are of the worker that is to have it
 -- arg claim
 -- arg worker_id, incarnation, address, lane_bytes
--- arg waiter_id: '': not in the line, '*': it does not have to be
+-- arg waiter_id: '': not in the queue, '!': likewise, of an interrupted operation
 -- arg may_clear: 0: a waiter whose lease has lapsed still counts
 -- arg fingerprint, exact: of the worker, and whether the session is exact there (1 or 0)
 -- out seated {record}: under a new epoch
@@ -18,13 +18,11 @@ local refusal = refuses_lane(key.worker, arg.incarnation, arg.lane_bytes)
 if refusal then
   return {refusal}
 end
-if arg.waiter_id ~= '*' then
-  local tenant = redis.call('HGET', key.session, 'tenant') or ''
-  local worker = redis.call('HMGET', key.worker, 'model', 'snapshot_store', 'model_digest')
-  local at = {arg.incarnation, arg.fingerprint, worker[1], worker[2], worker[3]}
-  if not has_turn(key.queue, key.waiters, key.usage, at, tenant, arg.waiter_id, now_ms(), arg.may_clear == '1') then
-    return {'wait'}
-  end
+local tenant = redis.call('HGET', key.session, 'tenant') or ''
+local worker = redis.call('HMGET', key.worker, 'model', 'snapshot_store', 'model_digest')
+local at = {arg.incarnation, arg.fingerprint, worker[1], worker[2], worker[3]}
+if not has_turn(key.queue, key.waiters, key.usage, at, tenant, arg.waiter_id, now_ms(), arg.may_clear == '1') then
+  return {'wait'}
 end
 redis.call('HSET', key.session, 'epoch', next_epoch(), 'state', 'open', 'worker_id', arg.worker_id,
   'incarnation', arg.incarnation, 'address', arg.address, 'reserved_bytes', arg.lane_bytes,

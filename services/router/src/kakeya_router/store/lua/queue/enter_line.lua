@@ -34,7 +34,7 @@ local function longest()
   for _, member in ipairs(redis.call('ZRANGE', key.queue, 0, -1)) do
     local owner = string.match(member, '^[^|]*')
     counts[owner] = (counts[owner] or 0) + 1
-    if counts[owner] > most then
+    if counts[owner] > most and owner ~= INTERRUPTED then
       most, newest = counts[owner], member
     end
   end

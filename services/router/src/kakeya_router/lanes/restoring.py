@@ -1,0 +1,65 @@
+"""A lane with what is left of a history: the newest chain of snapshots that is whole, and the journal after it."""
+
+from dataclasses import dataclass
+
+import structlog
+
+from kakeya_router.snapshots.past import Past
+from kakeya_router.store.records import SessionRecord
+from kakeya_router.store.sessions.stored_snapshots import StoredSnapshot
+from kakeya_router.workers.answers import Opened
+from kakeya_router.workers.worker_clients import WorkerClients
+from kakeya_shared.errors.tree import SnapshotRefused, SnapshotStoreUnavailable
+
+_log = structlog.get_logger()
+
+# A snapshot is read and checked before its lane is there.
+RESTORE_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """What came of it.
+
+    Attributes:
+        opened: the lane, which the rest of the journal is to be prefilled into; None: there is none.
+        unusable: snapshots that could not be read, or do not make the history.
+        is_damaged: some were read, and do not make it with the journal.
+    """
+
+    opened: Opened | None
+    unusable: frozenset[StoredSnapshot]
+    is_damaged: bool
+
+
+async def restored(workers: WorkerClients, record: SessionRecord, past: Past, snapshot_store: str) -> Restored:
+    """Opens the lane of a record, for a session that comes back or one that begins with another's history.
+
+    Args:
+        past: the history that it is to have.
+        snapshot_store: of the record's worker.
+
+    Raises:
+        WorkerError, KakeyaError
+    """
+    client, unusable, is_damaged = workers.at(record.address), set[StoredSnapshot](), False
+    for chain in past.chains(snapshot_store):
+        try:
+            opened = await client.restore_session(record, [each.name for each in chain], RESTORE_SECONDS)
+        except (SnapshotRefused, SnapshotStoreUnavailable) as error:
+            _log.warning("a snapshot cannot be used", session_id=past.record.session_id, error=error.message)
+            unusable.update(chain)
+            continue
+        if opened.lane.history_length == (chain[-1].length if chain else 0) and past.continues(opened.lane):
+            return Restored(opened, frozenset(unusable.difference(chain)), is_damaged)
+        await client.close_session(record, RESTORE_SECONDS)
+        unusable.update(chain)
+        is_damaged = True
+        _log.error(
+            "snapshots and journal do not make the session's history",
+            session_id=past.record.session_id,
+            lane_length=opened.lane.history_length,
+            journal_start=past.record.journal_start,
+            journal_length=past.length,
+        )
+    return Restored(None, frozenset(unusable), is_damaged)
