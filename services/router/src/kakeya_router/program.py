@@ -16,9 +16,6 @@ from kakeya_shared.errors.tree import StoreUnavailable
 from kakeya_shared.process.service_process import StartError
 from kakeya_shared.rpc.server import BindError, RpcServer
 from kakeya_shared.settings.addresses import HostPort
-from kakeya_stubs.admin.v1 import admin_pb2_grpc
-from kakeya_stubs.v1 import runtime_pb2_grpc
-from kakeya_stubs.worker.v1 import registry_pb2_grpc
 
 _log = structlog.get_logger()
 
@@ -55,9 +52,8 @@ class Router:
             grace_seconds=_SETTLE_SECONDS,
             guard=parts.guard,
         )
-        runtime_pb2_grpc.add_RuntimeServiceServicer_to_server(parts.runtime_service, self._server.grpc_server)
-        registry_pb2_grpc.add_RegistryServiceServicer_to_server(parts.registry_service, self._server.grpc_server)
-        admin_pb2_grpc.add_AdminServiceServicer_to_server(parts.admin_service, self._server.grpc_server)
+        for service in (parts.runtime_service, parts.registry_service, parts.admin_service):
+            service.register(self._server.grpc_server)
         try:
             await self._server.__aenter__()
         except BindError as error:

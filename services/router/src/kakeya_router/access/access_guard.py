@@ -11,18 +11,11 @@ from kakeya_router.access.callers import ANYBODY, Caller
 from kakeya_router.store.access.rights import Scope
 from kakeya_shared.errors.tree import KakeyaError, PermissionDenied
 from kakeya_shared.rpc.tracing import Metadata
-from kakeya_stubs.admin.v1 import admin_pb2
-from kakeya_stubs.v1 import runtime_pb2
-from kakeya_stubs.worker.v1 import registry_pb2
 
-_ADMIN = admin_pb2.DESCRIPTOR.services_by_name["AdminService"].full_name
-_REGISTRY = registry_pb2.DESCRIPTOR.services_by_name["RegistryService"].full_name
-_RUNTIME = runtime_pb2.DESCRIPTOR.services_by_name["RuntimeService"].full_name
-
-_SCOPES: Final = {_RUNTIME: Scope.SESSIONS, _ADMIN: Scope.ADMIN}
+_SCOPES: Final = {"kakeya.v1.RuntimeService": Scope.SESSIONS, "kakeya.admin.v1.AdminService": Scope.ADMIN}
 """What a key must be good for, by service."""
 
-_JOINING: Final = frozenset({_REGISTRY})
+_JOINING: Final = frozenset({"kakeya.worker.v1.RegistryService"})
 """Services that ask for a join token."""
 
 

@@ -1,5 +1,7 @@
 """kakeya.admin.v1.AdminService: for operators. Who may call it is `access_guard`'s to say."""
 
+import grpc
+
 from kakeya_router.access import audit
 from kakeya_router.access.tenants import Tenants
 from kakeya_router.api import admin_messages
@@ -38,6 +40,9 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         self._sessions = sessions
         self._workers = workers
         self._tasks = tasks
+
+    def register(self, server: grpc.aio.Server) -> None:
+        admin_pb2_grpc.add_AdminServiceServicer_to_server(self, server)
 
     async def CreateKey(self, request: pb.CreateKeyRequest, context: Context) -> pb.CreateKeyResponse:
         return await self._tasks.complete(self._create_key(request))

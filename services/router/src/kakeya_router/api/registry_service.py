@@ -1,5 +1,6 @@
 """kakeya.worker.v1.RegistryService: workers join, beat and leave."""
 
+import grpc
 import structlog
 
 from kakeya_router.access import join_permits
@@ -41,6 +42,9 @@ class RegistryService(registry_pb2_grpc.RegistryServiceServicer):
         self._snapshotting = snapshotting
         self._heartbeat_interval_seconds = heartbeat_interval_seconds
         self._worker_lease_seconds = worker_lease_seconds
+
+    def register(self, server: grpc.aio.Server) -> None:
+        registry_pb2_grpc.add_RegistryServiceServicer_to_server(self, server)
 
     async def Join(self, request: pb.JoinRequest, context: Context) -> pb.JoinResponse:
         _check_contract(request.contract_version)

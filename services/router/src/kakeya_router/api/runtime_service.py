@@ -3,6 +3,7 @@
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
+import grpc
 import structlog
 
 from kakeya_router.access import callers
@@ -55,6 +56,9 @@ class RuntimeService(runtime_pb2_grpc.RuntimeServiceServicer):
         self._limits = limits
         self._pages = pages
         self._park_requests = park_requests
+
+    def register(self, server: grpc.aio.Server) -> None:
+        runtime_pb2_grpc.add_RuntimeServiceServicer_to_server(self, server)
 
     async def CreateSession(self, request: api.CreateSessionRequest, context: Context) -> api.CreateSessionResponse:
         with self._gate.inside():
