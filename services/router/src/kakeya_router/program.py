@@ -66,7 +66,7 @@ class Router:
             self._server.set_serving,
             interval_seconds=self._settings.heartbeat_interval_seconds,
         )
-        loops = (watch, parts.fleet, parts.reaper, parts.draining, parts.queue)
+        loops = (watch, parts.fleet, parts.reaper, parts.drainer, parts.queue)
         self._loops = [asyncio.create_task(loop) for loop in (*(each.run() for each in loops), parts.queue.listen())]
         _log.info("router listens", address=self.address, advertised=self._advertised)
         return self

@@ -27,7 +27,7 @@ from kakeya_router.operations.operations import Operations
 from kakeya_router.operations.recovery import Recovery
 from kakeya_router.operations.settling import Settling
 from kakeya_router.sessions.creating import Creating
-from kakeya_router.sessions.draining import Draining
+from kakeya_router.sessions.draining import Drainer
 from kakeya_router.sessions.opening import Opening
 from kakeya_router.sessions.park_requests import ParkRequests
 from kakeya_router.sessions.reaper import Reaper
@@ -47,7 +47,7 @@ from kakeya_router.store.sessions.journal_store import JournalStore
 from kakeya_router.store.sessions.lane_store import LaneStore
 from kakeya_router.store.sessions.operation_store import OperationStore
 from kakeya_router.store.sessions.queue_store import QueueStore
-from kakeya_router.store.sessions.session_changes import Retention
+from kakeya_router.store.sessions.session_changes import TimesToLive
 from kakeya_router.store.sessions.session_lists import SessionLists
 from kakeya_router.store.sessions.session_store import Holder
 from kakeya_router.store.sessions.snapshot_lists import SnapshotLists
@@ -130,7 +130,7 @@ class Parts:
         resuming = Resuming(lane_store, journals, snapshot_lists, self.workers, search)
         moving = Moving(lane_store, self.worker_store, self.workers, order, snapshotting, self.tasks)
         recovery = Recovery(journals, self.workers, resuming, moving, self.tasks)
-        retention = Retention(
+        retention = TimesToLive(
             lost_ms=round(settings.lost_retention_seconds * 1000), parked_ms=settings.parked_ttl_seconds * 1000
         )
         settling = Settling(operation_store, self.workers, self.tasks, snapshotting, closing, retention=retention)
@@ -174,7 +174,7 @@ class Parts:
         )
         pages = SessionPages(lists, self.worker_store)
         park_requests = ParkRequests(lane_store, operations, parking, self.tasks)
-        self.draining = Draining(
+        self.drainer = Drainer(
             lists, self.worker_store, park_requests, moving, interval_seconds=settings.reap_interval_seconds
         )
         self.runtime_service = RuntimeService(

@@ -10,7 +10,7 @@ import pytest
 
 from kakeya_router.settings import RouterSettings
 from kakeya_router.store.records import SessionRecord, State
-from kakeya_router.store.sessions.session_changes import Cause, Intent, LaneAtRest, Limits, Retention
+from kakeya_router.store.sessions.session_changes import Cause, Intent, LaneAtRest, Limits, TimesToLive
 from kakeya_router.store.sessions.session_lists import TenantUsage
 from kakeya_router.store.sessions.session_store import ExceededQuota
 from kakeya_router.workers.worker_sweep import WorkerSweep
@@ -30,7 +30,7 @@ from tests.unit.router.session_stores import SessionStores
 from tests.unit.router.stack import eventually
 
 GENERATE = Intent("generate", {"max_tokens": 3})
-RETENTION = Retention(lost_ms=1000, parked_ms=3_600_000)
+RETENTION = TimesToLive(lost_ms=1000, parked_ms=3_600_000)
 MINUTE_MS = 60_000
 
 

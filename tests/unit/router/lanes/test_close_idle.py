@@ -12,7 +12,7 @@ from kakeya_router.snapshots.snapshotting import Snapshotting
 from kakeya_router.store.outcomes import ReserveSession
 from kakeya_router.store.records import SessionRecord
 from kakeya_router.store.sessions.creation_store import CreationStore
-from kakeya_router.store.sessions.session_changes import Cause, Intent, LaneAtRest, Retention
+from kakeya_router.store.sessions.session_changes import Cause, Intent, LaneAtRest, TimesToLive
 from kakeya_router.store.sessions.session_store import Answer
 from kakeya_router.tasks import DetachedTasks
 from kakeya_router.workers.fleet import Fleet
@@ -26,7 +26,7 @@ from tests.unit.router.stack import Client, Stack, begin_ahead, eventually
 
 CLOSE_IDLE: dict[str, Any] = {"admission": "close-idle", "close_idle_after_seconds": 0.0}
 GENERATE = Intent("generate", {})
-RETENTION = Retention(lost_ms=1000, parked_ms=3_600_000)
+RETENTION = TimesToLive(lost_ms=1000, parked_ms=3_600_000)
 IDLE = "kakeya:{tiny}:idle"
 
 

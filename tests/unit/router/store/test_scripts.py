@@ -13,7 +13,7 @@ from kakeya_router.store.fleet.worker_store import Lane, WorkerStore
 from kakeya_router.store.keys import PoolKeys
 from kakeya_router.store.outcomes import BeginOperation, ParkSession, SeatSession, UnseatSession, UseSource
 from kakeya_router.store.records import UNSET, SessionRecord, State, WorkerRecord
-from kakeya_router.store.sessions.session_changes import Cause, Intent, LaneAtRest, Retention
+from kakeya_router.store.sessions.session_changes import Cause, Intent, LaneAtRest, TimesToLive
 from kakeya_router.store.sessions.session_lists import TenantUsage
 from kakeya_router.store.sessions.session_store import Answer, pack, unpack
 from kakeya_router.store.sessions.stored_snapshots import Snapshots, StoredSnapshot, parse, text
@@ -56,7 +56,7 @@ SESSION = SessionRecord(
 )
 APPEND = Intent("append", {"num_tokens": 3}, 3, "digest")
 GENERATE = Intent("generate", {"max_tokens": 3})
-RETENTION = Retention(lost_ms=1_000, parked_ms=3_600_000)
+RETENTION = TimesToLive(lost_ms=1_000, parked_ms=3_600_000)
 OTHER_WORKER = replace(WORKER, worker_id="v", incarnation="j", address="127.0.0.1:2", lane_bytes=70)
 SNAPSHOT = StoredSnapshot("p/one-1-0", 0, 2, 20)
 KEYS = PoolKeys("p")

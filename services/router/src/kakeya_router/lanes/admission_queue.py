@@ -13,7 +13,7 @@ from kakeya_router.lanes.idle_lanes import IdleLanes
 from kakeya_router.lanes.waiter import Waiter
 from kakeya_router.store.fleet.worker_store import WorkerStore
 from kakeya_router.store.outcomes import EnterLine
-from kakeya_router.store.sessions.queue_store import Entry, QueueStore, Turn
+from kakeya_router.store.sessions.queue_store import Entry, FirstWaiter, QueueStore
 from kakeya_router.tasks import DetachedTasks, unheard
 from kakeya_shared.errors.tree import KakeyaError, StoreUnavailable
 
@@ -220,7 +220,7 @@ class AdmissionQueue:
         finally:
             self._asking.discard(pool)
 
-    def _tell(self, pool: str, turns: Iterable[Turn]) -> None:
+    def _tell(self, pool: str, turns: Iterable[FirstWaiter]) -> None:
         for waiter in self._waiters.values():
             waiter.turns.pop(pool, None)
         for turn in turns:

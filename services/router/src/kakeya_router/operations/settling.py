@@ -15,7 +15,7 @@ from kakeya_router.store.persistence import persist
 from kakeya_router.store.records import State
 from kakeya_router.store.sessions.lane_state import LaneState
 from kakeya_router.store.sessions.operation_store import OperationStore
-from kakeya_router.store.sessions.session_changes import Cause, LaneAtRest, Retention
+from kakeya_router.store.sessions.session_changes import Cause, LaneAtRest, TimesToLive
 from kakeya_router.store.sessions.session_store import Taken
 from kakeya_router.tasks import DetachedTasks
 from kakeya_router.workers.worker_client import WorkerError
@@ -44,7 +44,7 @@ class Settling:
         snapshotting: Snapshotting,
         closing: Closing,
         *,
-        retention: Retention,
+        retention: TimesToLive,
     ) -> None:
         self._store = store
         self._workers = workers

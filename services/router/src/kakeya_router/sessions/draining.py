@@ -23,7 +23,7 @@ _NUM_AT_ONCE = 8
 _log = structlog.get_logger()
 
 
-class Draining:
+class Drainer:
     """Each router has one; of several that take the same session away, one does it.
 
     Args:

@@ -4,7 +4,7 @@ import structlog
 
 from kakeya_router.store.fleet.worker_store import WorkerStore
 from kakeya_router.store.outcomes import LoseSession
-from kakeya_router.store.sessions.session_changes import Retention
+from kakeya_router.store.sessions.session_changes import TimesToLive
 from kakeya_router.store.sessions.session_lists import SessionLists
 
 _BATCH = 128
@@ -19,7 +19,7 @@ class WorkerSweep:
         retention: of sessions whose lane is gone.
     """
 
-    def __init__(self, sessions: SessionLists, workers: WorkerStore, retention: Retention) -> None:
+    def __init__(self, sessions: SessionLists, workers: WorkerStore, retention: TimesToLive) -> None:
         self._sessions = sessions
         self._workers = workers
         self._retention = retention

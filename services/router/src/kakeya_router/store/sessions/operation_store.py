@@ -14,7 +14,7 @@ from kakeya_router.store.outcomes import (
     RenewOperation,
 )
 from kakeya_router.store.records import SessionRecord
-from kakeya_router.store.sessions.session_changes import Intent, LaneAtRest, Retention
+from kakeya_router.store.sessions.session_changes import Intent, LaneAtRest, TimesToLive
 from kakeya_router.store.sessions.session_store import Answer, SessionStore, digest_text, pack
 
 
@@ -108,7 +108,7 @@ class OperationStore(SessionStore):
         self,
         record: SessionRecord,
         claim: str,
-        retention: Retention,
+        retention: TimesToLive,
         start: int,
         token_ids: Sequence[int],
         *,

@@ -42,7 +42,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class FirstWaiter:
     """Who is first in the line at a worker, and whether the worker has a free lane."""
 
     worker_id: str
@@ -155,7 +155,7 @@ class QueueStore:
         keys = PoolKeys(pool)
         await self._redis.script("forget_waiters", [keys.queue, keys.waiters])
 
-    async def turns(self, pool: str, worker_ids: Sequence[str]) -> list[Turn]:
+    async def turns(self, pool: str, worker_ids: Sequence[str]) -> list[FirstWaiter]:
         """Who is first in the line at each of these workers, where somebody is."""
         keys = PoolKeys(pool)
         found = await self._redis.script(
@@ -163,7 +163,7 @@ class QueueStore:
             [keys.queue, keys.waiters, keys.usage, *map(keys.worker, worker_ids)],
             may_clear=self._may_clear(),
         )
-        return [Turn(worker_id, waiter_id, bool(has_room)) for worker_id, waiter_id, has_room in found]
+        return [FirstWaiter(worker_id, waiter_id, bool(has_room)) for worker_id, waiter_id, has_room in found]
 
     def _may_clear(self) -> int:
         return int(self._redis.answers_for(self._grace_seconds))

@@ -31,7 +31,7 @@ UNLIMITED = Limits()
 
 
 @dataclass(frozen=True, slots=True)
-class Retention:
+class TimesToLive:
     """How long a session without a lane is kept: one that cannot be had again, and one that can."""
 
     lost_ms: int

@@ -8,7 +8,7 @@ from typing import Any
 from kakeya_router.store.keys import PoolKeys
 from kakeya_router.store.outcomes import LoseSession
 from kakeya_router.store.records import SessionRecord, State
-from kakeya_router.store.sessions.session_changes import INTERRUPTED, Retention
+from kakeya_router.store.sessions.session_changes import INTERRUPTED, TimesToLive
 from kakeya_router.store.sessions.session_store import SessionStore
 
 
@@ -112,7 +112,7 @@ class SessionLists(SessionStore):
         busy, _ = await self._busy(pool, records)
         return [record for record in records if record.session_id not in busy]
 
-    async def lose_all(self, records: Sequence[SessionRecord], retention: Retention) -> list[LoseSession]:
+    async def lose_all(self, records: Sequence[SessionRecord], retention: TimesToLive) -> list[LoseSession]:
         """Takes sessions off the lanes of a gone incarnation; returns each one's outcome, see lose_session.lua."""
 
         async def lose(batch: Any) -> None:
