@@ -15,7 +15,7 @@ from tests.walk.way import Step, Watch, Way, purpose
 # What is reached today: whoever gets it shorter lowers it here.
 CEILING = {
     "append": {"files": 55, "router_files": 25, "router_returns": 97},
-    "generate": {"files": 62, "router_files": 29, "router_returns": 141},
+    "generate": {"files": 62, "router_files": 29, "router_returns": 140},
 }
 
 

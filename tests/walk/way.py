@@ -37,12 +37,12 @@ class Step:
     Attributes:
         file: from its package on, such as kakeya_router/program.py.
         function: with its class.
-        thread: in which it runs.
+        strand: the task that it runs in, or the thread outside of tasks.
     """
 
     file: str
     function: str
-    thread: int
+    strand: object
 
 
 @dataclass(frozen=True)
@@ -64,11 +64,11 @@ class Way:
     def num_returns(self) -> int:
         """How often the way comes to a file of the router from another file of ours.
 
-        That is a step in one after a step, in the same thread, in another: what the engine's thread does meanwhile is
-        no turn of the way.
+        That is a step in one after a step, in the same strand, in another: how tasks and threads alternate is chance,
+        and no turn of the way. A strand's first step counts.
         """
-        threads = {step.thread for step in self.steps}
-        ways = ([step.file for step in self.steps if step.thread == thread] for thread in threads)
+        strands = {step.strand for step in self.steps}
+        ways = ([step.file for step in self.steps if step.strand == strand] for strand in strands)
         return sum(_is_router(file) and file != before for way in ways for before, file in pairwise(["", *way]))
 
     def functions(self, file: str) -> list[str]:
@@ -125,10 +125,11 @@ class Watch:
         if not first <= frame.f_lasti <= last:
             return
         thread = threading.get_ident()
-        if thread == self._home and asyncio.current_task(self._loop) in self.background:
+        task = asyncio.current_task(self._loop) if thread == self._home else None
+        if task in self.background:
             return
         self._last_step = time.monotonic()
-        self._steps.append(Step(step.file, step.function, thread))
+        self._steps.append(Step(step.file, step.function, task or thread))
 
 
 @dataclass(frozen=True)
