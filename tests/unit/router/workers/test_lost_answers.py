@@ -11,7 +11,14 @@ from kakeya_router.operations.settling import Settling
 from kakeya_router.store.connection import RedisConnection
 from kakeya_router.store.sessions.journal_store import JournalStore
 from kakeya_router.workers.fleet import Fleet
-from kakeya_shared.errors.tree import NoWorker, OperationStopped, StoreUnavailable
+from kakeya_shared.errors.tree import (
+    InvariantViolated,
+    NoWorker,
+    OperationStopped,
+    SessionNotFound,
+    StoreUnavailable,
+)
+from kakeya_stubs.v1 import runtime_pb2 as api
 from kakeya_stubs.worker.v1 import verifier_pb2 as worker_api
 from tests.unit.router.fake_worker import WINDOW, FakeWorker
 from tests.unit.router.operations.test_recovery import Pair, called, expected, files, free_length, pair, token_ids
@@ -125,6 +132,36 @@ async def test_a_refusal_whose_session_cannot_be_freed_at_once(stack: Stack, cli
         await client.generate(session_id, 3)  # of an empty history
     await eventually(lambda: is_free(stack, session_id))
     assert (await client.append(session_id, [1])).history_length == 1
+
+
+async def test_a_failure_whose_answer_is_lost(stack: Stack, client: Client, lose: Lose) -> None:
+    worker = await stack.worker(client)
+    session_id = await client.session()
+    worker.failures["Append"] = [InvariantViolated("slots", metadata={"invariant": "inv1"})]
+    lose("fail_session")
+    with pytest.raises(StoreUnavailable):
+        await client.append(session_id, [1])
+    await eventually(lambda: is_free(stack, session_id))
+    info = await client.info(session_id)
+    assert (info.state, info.cache_invariant_inv1_violations) == (api.SESSION_STATE_FAILED, 1)
+
+
+async def test_a_source_that_goes_while_it_is_looked_at(
+    stack: Stack, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await stack.worker(client)
+    source = await client.session()
+    await client.append(source, [1])
+    run = RedisConnection.script
+
+    async def script(self: RedisConnection, name: str, *arguments: Any, **named: Any) -> Any:
+        if name == "use_source":
+            await stack.redis.delete(f"kakeya:{{tiny}}:session:{source}")
+        return await run(self, name, *arguments, **named)
+
+    monkeypatch.setattr(RedisConnection, "script", script)
+    with pytest.raises(SessionNotFound):
+        await client.create(**fork_of(source))
 
 
 @pytest.mark.parametrize("script", ["rewind_session", "end_operation"])

@@ -42,8 +42,8 @@ def generated(event: Truncated | Token | Ended) -> api.GenerateResponse:
             return api.GenerateResponse(truncated=truncated)
         case Ended():
             return api.GenerateResponse(done=_done(event))
-        case _:
-            assert_never(event)
+        case never:
+            assert_never(never)
 
 
 def _done(ended: Ended) -> api.GenerateDone:

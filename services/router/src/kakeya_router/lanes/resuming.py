@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import replace
-from typing import assert_never
+from typing import assert_never, cast
 
 import structlog
 
@@ -74,9 +74,7 @@ class Resuming:
         """
         seeker = _Returning(self, record, claim, is_interrupted=is_interrupted)
         found = await self._search.lane(seeker, _wanted(record), record.reserved_bytes, left=left)
-        if found is None:
-            raise AssertionError("nobody else answers the request of a session that is there")
-        return found
+        return cast(Seated, found)  # nobody else answers the request of a session that is there
 
     async def take(self, record: SessionRecord, claim: str, worker: WorkerRecord, waiter_id: str) -> SessionRecord:
         """Reserves a lane there; raises Refused, Taken or StoreUnavailable."""
