@@ -5,6 +5,11 @@ import signal
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# On a busy machine an example takes as long as it takes.
+settings.register_profile("whatever else is busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("whatever else is busy")
 
 # Read when torch is loaded, as workers do it: threads that spin for one another on cores that other tests use take up
 # to fifty times as long.
