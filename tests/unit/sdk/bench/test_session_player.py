@@ -164,8 +164,7 @@ def test_no_turn_begins_after_the_duration(play: Play, spacing: float) -> None:
     turns = play(*SHORT, "--duration-s", "0.3", "--turn-spacing-s", str(spacing)).turns
     assert all(turn["started_seconds"] < 0.3 for turn in turns)
     assert not spacing or len(turns) <= 6
-    over = turns[-1]["started_seconds"] + turns[-1]["wall_seconds"]
-    assert max(over + 0.1, len(turns) * spacing) >= 0.3, "and as many as there is time for do"
+    assert len(turns) >= 2, "and it goes on until then"
 
 
 def test_turns_and_duration_whichever_is_over_first(play: Play) -> None:
