@@ -420,7 +420,7 @@ async def test_a_snapshot_of_another_length_is_not_gone_on_from(
     source = await conversation(stack, client)
     name = next(name for name in files.contents if name.endswith("-75.safetensors"))
     del files.contents[name][-1][-1]
-    with pytest.raises(BoundaryNotReachable):
+    with pytest.raises(NoWorker):
         await client.create(**fork_of(source, boundary=77))
     await only(stack, client, source)
     await eventually(lambda: _lanes_are(pair, source))

@@ -245,6 +245,16 @@ async def test_a_fork_of_a_snapshot_that_is_another_sessions_is_none(
         await client.session(**fork_of(session_id, boundary=40))
 
 
+async def test_a_fork_of_a_damaged_journal_is_none(stack: Stack, client: Client) -> None:
+    await stack.worker(client)
+    session_id = await client.session()
+    await client.append(session_id, range(1, 8))
+    await client.append(session_id, [8, 9])
+    await stack.redis.setrange(f"kakeya:{{tiny}}:journal:{session_id}", 32, b"\x07")
+    with pytest.raises(BoundaryNotReachable):
+        await client.session(**fork_of(session_id, boundary=8))
+
+
 class ForgettingWorker(FakeWorker):
     """A journal is evicted while it restores a session."""
 

@@ -24,12 +24,14 @@ class Restored:
     Attributes:
         opened: the lane, which the rest of the journal is to be prefilled into; None: there is none.
         unusable: snapshots that could not be read, or do not make the history.
-        is_damaged: some were read, and do not make it with the journal.
+        is_damaged: what was read, and the journal, do not make it.
+        is_puzzling: a lane had another length than its snapshots say: what that worker holds is anybody's guess.
     """
 
     opened: Opened | None
     unusable: frozenset[StoredSnapshot]
     is_damaged: bool
+    is_puzzling: bool
 
 
 async def restored(workers: WorkerClients, record: SessionRecord, past: Past, snapshot_store: str) -> Restored:
@@ -42,7 +44,8 @@ async def restored(workers: WorkerClients, record: SessionRecord, past: Past, sn
     Raises:
         WorkerError, KakeyaError
     """
-    client, unusable, is_damaged = workers.at(record.address), set[StoredSnapshot](), False
+    client, unusable = workers.at(record.address), set[StoredSnapshot]()
+    is_damaged = is_puzzling = False
     for chain in past.chains(snapshot_store):
         try:
             opened = await client.restore_session(record, [each.name for each in chain], RESTORE_SECONDS)
@@ -50,11 +53,12 @@ async def restored(workers: WorkerClients, record: SessionRecord, past: Past, sn
             _log.warning("a snapshot cannot be used", session_id=past.record.session_id, error=error.message)
             unusable.update(chain)
             continue
-        if opened.lane.history_length == (chain[-1].length if chain else 0) and past.continues(opened.lane):
-            return Restored(opened, frozenset(unusable.difference(chain)), is_damaged)
+        is_as_long = opened.lane.history_length == (chain[-1].length if chain else 0)
+        if is_as_long and past.continues(opened.lane):
+            return Restored(opened, frozenset(unusable.difference(chain)), is_damaged, is_puzzling)
         await client.close_session(record, RESTORE_SECONDS)
         unusable.update(chain)
-        is_damaged = True
+        is_damaged, is_puzzling = True, is_puzzling or not is_as_long
         _log.error(
             "snapshots and journal do not make the session's history",
             session_id=past.record.session_id,
@@ -62,4 +66,4 @@ async def restored(workers: WorkerClients, record: SessionRecord, past: Past, sn
             journal_start=past.record.journal_start,
             journal_length=past.length,
         )
-    return Restored(None, frozenset(unusable), is_damaged)
+    return Restored(None, frozenset(unusable), is_damaged, is_puzzling)

@@ -169,8 +169,9 @@ class _Returning:
             # Nothing was computed there: it is what it was.
             unharmed = replace(seated, fingerprint=record.fingerprint, exact=record.exact)
             self._record = await self._resuming.unseat(unharmed, self._claim)
-            is_too_small = isinstance(error, InvalidField) and not is_foreign  # a foreign lane may be smaller
-            raise Refused(error if is_too_small else candidates.unreachable(), has_left=True) from error  # type: ignore[arg-type]
+            # A foreign lane may be smaller.
+            said = error if isinstance(error, InvalidField) and not is_foreign else candidates.unreachable()
+            raise Refused(said, has_left=True) from error
 
     async def renewed(self, wanted: Wanted, *, is_stranded: bool) -> Wanted:
         return wanted

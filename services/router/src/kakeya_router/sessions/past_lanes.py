@@ -62,7 +62,8 @@ class PastLanes:
         """
         what = await restored(self._workers, record, begin, snapshot_store)
         if what.opened is None:
-            raise past.not_reachable(begin.record, begin.length) if what.unusable else candidates.unreachable()
+            is_nowhere = (what.unusable or what.is_damaged) and not what.is_puzzling
+            raise past.not_reachable(begin.record, begin.length) if is_nowhere else candidates.unreachable()
         lane = await self._prefilled(record, begin, what.opened.lane, running)
         return replace(what.opened, lane=lane)
 

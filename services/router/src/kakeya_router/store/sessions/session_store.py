@@ -13,7 +13,7 @@ from kakeya_router.tasks import Outcome
 
 BYTES_PER_TOKEN = 4
 
-O = TypeVar("O", bound=StrEnum)  # noqa: E741
+OutcomeT = TypeVar("OutcomeT", bound=StrEnum)
 
 
 class Taken(Outcome):
@@ -54,7 +54,7 @@ NO_QUOTA = ExceededQuota()
 
 
 @dataclass(frozen=True, slots=True)
-class Answer(Generic[O]):
+class Answer(Generic[OutcomeT]):
     """What a script says of a session.
 
     Attributes:
@@ -62,7 +62,7 @@ class Answer(Generic[O]):
         quota: with the outcome QUOTA.
     """
 
-    outcome: O
+    outcome: OutcomeT
     record: SessionRecord
     quota: ExceededQuota = NO_QUOTA
 
@@ -123,20 +123,26 @@ class SessionStore:
         return Glance(record, incarnation == record.incarnation, busy, idle_seconds)
 
     async def _outcome(
-        self, of: type[O], script: str, record: SessionRecord, more_keys: Sequence[str] = (), /, **arguments: Argument
-    ) -> O:
+        self,
+        of: type[OutcomeT],
+        script: str,
+        record: SessionRecord,
+        more_keys: Sequence[str] = (),
+        /,
+        **arguments: Argument,
+    ) -> OutcomeT:
         """Runs a script that answers with an outcome alone."""
         return of(await self._run(script, record, more_keys, **arguments))
 
     async def _answer(
         self,
-        of: type[O],
+        of: type[OutcomeT],
         script: str,
         record: SessionRecord,
         more_keys: Sequence[str] = (),
         /,
         **arguments: Argument | Sequence[Argument],
-    ) -> Answer[O]:
+    ) -> Answer[OutcomeT]:
         """Runs a script that answers with an outcome, and with some of them more."""
         answer = await self._run(script, record, more_keys, **arguments)
         if isinstance(answer, str):
