@@ -52,12 +52,12 @@ from kakeya_router.store.sessions.session_lists import SessionLists
 from kakeya_router.store.sessions.session_store import Holder
 from kakeya_router.store.sessions.snapshot_lists import SnapshotLists
 from kakeya_router.store.subscription import messages
-from kakeya_router.tasks import DetachedTasks
 from kakeya_router.workers import placement
 from kakeya_router.workers.fleet import Fleet
 from kakeya_router.workers.worker_clients import WorkerClients
 from kakeya_router.workers.worker_sweep import WorkerSweep
 from kakeya_shared import plugins
+from kakeya_shared.process.detached_tasks import DetachedTasks
 from kakeya_shared.process.service_process import StartError
 from kakeya_shared.rpc.tls import ClientTls, TlsError, client_tls
 

@@ -14,10 +14,10 @@ from kakeya_router.store.records import SessionRecord
 from kakeya_router.store.sessions.creation_store import CreationStore
 from kakeya_router.store.sessions.session_changes import Cause, Intent, LaneAtRest, TimesToLive
 from kakeya_router.store.sessions.session_store import Answer
-from kakeya_router.tasks import DetachedTasks
 from kakeya_router.workers.fleet import Fleet
 from kakeya_router.workers.worker_clients import WorkerClients
 from kakeya_shared.errors.tree import QueueTimedOut, SessionNotFound
+from kakeya_shared.process.detached_tasks import DetachedTasks
 from tests.unit.router.admission_stores import KEYS, Stores, stores_on, worker_record
 from tests.unit.router.fake_worker import FakeWorker
 from tests.unit.router.keyed import keyed_on

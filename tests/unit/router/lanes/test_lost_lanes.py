@@ -20,7 +20,6 @@ from kakeya_router.store.outcomes import SeatSession
 from kakeya_router.store.records import SessionRecord, State, WorkerRecord
 from kakeya_router.store.sessions.lane_store import LaneStore
 from kakeya_router.store.sessions.session_store import Answer
-from kakeya_router.tasks import DetachedTasks
 from kakeya_router.workers.fleet import Fleet
 from kakeya_router.workers.worker_clients import WorkerClients
 from kakeya_shared.errors.tree import (
@@ -36,6 +35,7 @@ from kakeya_shared.errors.tree import (
     StoreUnavailable,
     WorkerLost,
 )
+from kakeya_shared.process.detached_tasks import DetachedTasks
 from kakeya_stubs.v1 import runtime_pb2 as api
 from tests.redis_server import RedisServer
 from tests.unit.router.fake_worker import FakeWorker, Lane, SnapshotFiles

@@ -18,7 +18,6 @@ from kakeya_router.store.connection import RedisConnection
 from kakeya_router.store.keys import PoolKeys
 from kakeya_router.store.sessions.queue_store import Entry, Place, QueueStore
 from kakeya_router.store.sessions.session_changes import UNLIMITED
-from kakeya_router.tasks import DetachedTasks
 from kakeya_shared.errors.tree import (
     Draining,
     InvalidField,
@@ -28,6 +27,7 @@ from kakeya_shared.errors.tree import (
     QueueTimedOut,
     StoreUnavailable,
 )
+from kakeya_shared.process.detached_tasks import DetachedTasks
 from kakeya_stubs.v1 import runtime_pb2 as api
 from tests.redis_server import RedisServer
 from tests.unit.router.admission_stores import stores_on

@@ -9,7 +9,7 @@ from kakeya_router.sessions.sharing import Sharing
 from kakeya_router.store.outcomes import ShareSession
 from kakeya_router.store.records import SessionRecord
 from kakeya_router.store.sessions.session_store import Answer
-from kakeya_router.tasks import DetachedTasks
+from kakeya_shared.process.detached_tasks import DetachedTasks
 from tests.unit.router.admission_stores import Stores, session_record, stores_on, worker_record
 from tests.unit.router.session_stores import SessionStores
 from tests.unit.router.stack import eventually

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
 from typing import Generic, NamedTuple, TypeVar
 
-from kakeya_router.tasks import DetachedTasks
+from kakeya_shared.process.detached_tasks import DetachedTasks
 
 V = TypeVar("V")
 

@@ -11,7 +11,7 @@ from kakeya_router.sessions.sessions import Sessions
 from kakeya_router.store.access.credential_store import CredentialStore
 from kakeya_router.store.access.credentials import Kind, mint
 from kakeya_router.store.fleet.worker_store import WorkerStore
-from kakeya_router.tasks import DetachedTasks
+from kakeya_shared.process.detached_tasks import DetachedTasks
 from kakeya_shared.rpc.rpc_boundary import Context
 from kakeya_stubs.admin.v1 import admin_pb2 as pb
 from kakeya_stubs.admin.v1 import admin_pb2_grpc

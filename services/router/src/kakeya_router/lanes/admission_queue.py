@@ -14,8 +14,8 @@ from kakeya_router.lanes.waiter import Waiter
 from kakeya_router.store.fleet.worker_store import WorkerStore
 from kakeya_router.store.outcomes import EnterLine
 from kakeya_router.store.sessions.queue_store import Entry, FirstWaiter, QueueStore
-from kakeya_router.tasks import DetachedTasks, unheard
 from kakeya_shared.errors.tree import KakeyaError, StoreUnavailable
+from kakeya_shared.process.detached_tasks import DetachedTasks, unheard
 
 TICK_SECONDS = 1.0
 LEASE_SECONDS = 3 * TICK_SECONDS

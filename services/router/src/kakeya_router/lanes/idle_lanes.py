@@ -11,7 +11,7 @@ from kakeya_router.store.outcomes import ParkSession
 from kakeya_router.store.records import SessionRecord
 from kakeya_router.store.sessions.session_changes import Cause
 from kakeya_router.store.sessions.session_lists import SessionLists, TenantUsage
-from kakeya_router.tasks import DetachedTasks
+from kakeya_shared.process.detached_tasks import DetachedTasks
 
 _BATCH = 128
 

@@ -14,12 +14,12 @@ from kakeya_router.store.outcomes import MoveSession, OfferLane
 from kakeya_router.store.records import SessionRecord, WorkerRecord
 from kakeya_router.store.sessions.lane_store import LaneStore
 from kakeya_router.store.sessions.stored_snapshots import StoredSnapshot
-from kakeya_router.tasks import DetachedTasks
 from kakeya_router.workers import placement
 from kakeya_router.workers.placement import Placement
 from kakeya_router.workers.worker_client import LaneGone, WorkerError
 from kakeya_router.workers.worker_clients import WorkerClients
 from kakeya_shared.errors.tree import KakeyaError, StoreUnavailable
+from kakeya_shared.process.detached_tasks import DetachedTasks
 
 _log = structlog.get_logger()
 

@@ -12,9 +12,9 @@ from kakeya_router.operations.recovery import Recovery, is_broken
 from kakeya_router.snapshots.snapshotting import Snapshotting
 from kakeya_router.store.records import SessionRecord
 from kakeya_router.store.sessions.session_changes import Intent
-from kakeya_router.tasks import DetachedTasks
 from kakeya_router.workers.answers import Appended
 from kakeya_shared.errors.tree import HistoryFull
+from kakeya_shared.process.detached_tasks import DetachedTasks
 
 
 class Appending:

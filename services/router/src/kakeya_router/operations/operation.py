@@ -10,9 +10,9 @@ from kakeya_router.operations.journal import Journal
 from kakeya_router.store.records import SessionRecord
 from kakeya_router.store.sessions.lane_state import LaneState
 from kakeya_router.store.sessions.session_changes import Intent
-from kakeya_router.tasks import DetachedTasks, unheard
 from kakeya_router.workers.worker_client import RunningCall
 from kakeya_shared.errors.tree import KakeyaError
+from kakeya_shared.process.detached_tasks import DetachedTasks, unheard
 
 T = TypeVar("T")
 

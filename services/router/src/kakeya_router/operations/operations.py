@@ -20,8 +20,8 @@ from kakeya_router.store.sessions.lane_state import LaneState
 from kakeya_router.store.sessions.operation_store import OperationStore
 from kakeya_router.store.sessions.session_changes import Intent
 from kakeya_router.store.sessions.session_store import Taken
-from kakeya_router.tasks import DetachedTasks, unheard
 from kakeya_shared.errors.tree import Draining, KakeyaError, StoreUnavailable
+from kakeya_shared.process.detached_tasks import DetachedTasks, unheard
 from kakeya_shared.rpc import rpc_boundary
 
 _log = structlog.get_logger()

@@ -13,7 +13,6 @@ from kakeya_router.snapshots.past import Past
 from kakeya_router.store.records import SessionRecord, State
 from kakeya_router.store.sessions.journal_store import JournalStore
 from kakeya_router.store.sessions.session_store import Taken
-from kakeya_router.tasks import DetachedTasks
 from kakeya_router.workers.answers import Appended, Stopped
 from kakeya_router.workers.worker_client import LaneGone, WorkerError, WorkerUnreachable
 from kakeya_router.workers.worker_clients import WorkerClients
@@ -27,6 +26,7 @@ from kakeya_shared.errors.tree import (
     OperationStopped,
     SessionClosed,
 )
+from kakeya_shared.process.detached_tasks import DetachedTasks
 from kakeya_shared.settings.service import LONGEST_APPEND_TOKENS
 
 T = TypeVar("T")

@@ -17,10 +17,10 @@ from kakeya_router.store.sessions.lane_state import LaneState
 from kakeya_router.store.sessions.operation_store import OperationStore
 from kakeya_router.store.sessions.session_changes import Cause, LaneAtRest, TimesToLive
 from kakeya_router.store.sessions.session_store import Taken
-from kakeya_router.tasks import DetachedTasks
 from kakeya_router.workers.worker_client import WorkerError
 from kakeya_router.workers.worker_clients import WorkerClients
 from kakeya_shared.errors.tree import InvariantViolated, KakeyaError, StoreUnavailable
+from kakeya_shared.process.detached_tasks import DetachedTasks
 
 _log = structlog.get_logger()
 

@@ -21,7 +21,6 @@ from kakeya_router.store.records import SessionRecord, State, WorkerRecord
 from kakeya_router.store.sessions.creation_store import CreationStore
 from kakeya_router.store.sessions.journal_store import JournalStore
 from kakeya_router.store.sessions.session_changes import Cause
-from kakeya_router.tasks import DetachedTasks, unheard
 from kakeya_router.workers.answers import Opened
 from kakeya_router.workers.worker_client import LaneGone, RunningCall, WorkerError
 from kakeya_router.workers.worker_clients import WorkerClients
@@ -37,6 +36,7 @@ from kakeya_shared.errors.tree import (
     StoreUnavailable,
     Unavailable,
 )
+from kakeya_shared.process.detached_tasks import DetachedTasks, unheard
 
 _log = structlog.get_logger()
 

@@ -11,7 +11,7 @@ from kakeya_router.store.outcomes import ParkSession
 from kakeya_router.store.records import SessionRecord
 from kakeya_router.store.sessions.session_changes import Intent
 from kakeya_router.store.sessions.session_store import SessionStore
-from kakeya_router.tasks import DetachedTasks
+from kakeya_shared.process.detached_tasks import DetachedTasks
 
 _INTENT = Intent("park", {}, is_charged=False)
 

@@ -9,12 +9,12 @@ from kakeya_router.store.connection import RedisConnection
 from kakeya_router.store.fleet.worker_store import WorkerStore
 from kakeya_router.store.sessions.queue_store import QueueStore
 from kakeya_router.store.sessions.session_lists import SessionLists
-from kakeya_router.tasks import DetachedTasks, unheard
 from kakeya_router.workers.fleet import Fleet
 from kakeya_router.workers.ledger_audit import LedgerAudit
 from kakeya_router.workers.worker_clients import WorkerClients
 from kakeya_router.workers.worker_sweep import WorkerSweep
 from kakeya_shared.errors.tree import StoreUnavailable
+from kakeya_shared.process.detached_tasks import DetachedTasks, unheard
 
 _BATCH = 128
 # Passes from one audit of the ledgers to the next.

@@ -17,7 +17,6 @@ from kakeya_router.store.sessions.lane_state import LaneState
 from kakeya_router.store.sessions.session_changes import Intent
 from kakeya_router.store.sessions.session_store import Taken
 from kakeya_router.store.sessions.stored_snapshots import Snapshots
-from kakeya_router.tasks import DetachedTasks
 from kakeya_router.workers.fleet import Fleet
 from kakeya_router.workers.worker_client import LaneGone, WorkerError
 from kakeya_router.workers.worker_clients import WorkerClients
@@ -28,6 +27,7 @@ from kakeya_shared.errors.tree import (
     Internal,
     Unavailable,
 )
+from kakeya_shared.process.detached_tasks import DetachedTasks
 
 _INTENT = Intent("rewind", {}, is_charged=False)
 # One token is forwarded, after the step that runs.

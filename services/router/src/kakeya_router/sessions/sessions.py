@@ -22,7 +22,7 @@ from kakeya_router.store.records import SessionRecord, State, WorkerRecord
 from kakeya_router.store.sessions.closing_store import ClosingStore
 from kakeya_router.store.sessions.creation_store import GIVEN_UP, CreationStore
 from kakeya_router.store.sessions.session_changes import Cause, Limits
-from kakeya_router.tasks import DetachedTasks
+from kakeya_shared.process.detached_tasks import DetachedTasks
 
 _log = structlog.get_logger()
 

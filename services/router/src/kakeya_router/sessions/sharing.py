@@ -5,7 +5,7 @@ import asyncio
 from kakeya_router.store.outcomes import ShareSession
 from kakeya_router.store.records import SessionRecord, State
 from kakeya_router.store.sessions.creation_store import CreationStore
-from kakeya_router.tasks import DetachedTasks
+from kakeya_shared.process.detached_tasks import DetachedTasks
 
 _FIRST_POLL_SECONDS = 0.05
 _LONGEST_POLL_SECONDS = 1.0

@@ -17,11 +17,11 @@ from kakeya_router.store.records import SessionRecord, State, WorkerRecord
 from kakeya_router.store.sessions import stored_snapshots
 from kakeya_router.store.sessions.snapshot_lists import SnapshotLists
 from kakeya_router.store.sessions.stored_snapshots import Snapshots, StoredSnapshot
-from kakeya_router.tasks import DetachedTasks
 from kakeya_router.workers.fleet import Fleet
 from kakeya_router.workers.worker_client import WorkerError
 from kakeya_router.workers.worker_clients import WorkerClients
 from kakeya_shared.errors.tree import KakeyaError, StoreUnavailable
+from kakeya_shared.process.detached_tasks import DetachedTasks
 
 _log = structlog.get_logger()
 

@@ -16,8 +16,8 @@ from redis.client import NEVER_DECODE
 from redis.commands.core import AsyncScript
 
 from kakeya_router.store.scripts import Script, scripts
-from kakeya_router.tasks import DetachedTasks
 from kakeya_shared.errors.tree import StoreUnavailable
+from kakeya_shared.process.detached_tasks import DetachedTasks
 from kakeya_shared.process.disk_room import shortage
 from kakeya_shared.settings.redis_url import TIMEOUT_SECONDS
 

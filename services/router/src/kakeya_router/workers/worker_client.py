@@ -10,12 +10,12 @@ import grpc
 from kakeya_router.contract.requests import GenerateRequest
 from kakeya_router.store.records import UNSET, Overflow, SessionRecord
 from kakeya_router.store.sessions.lane_state import LaneState
-from kakeya_router.tasks import Outcome
 from kakeya_router.workers import answers
 from kakeya_router.workers.acknowledgements import Acknowledgements
 from kakeya_router.workers.answers import Appended, Done, Opened, Stopped, Token, WrittenSnapshot
 from kakeya_shared.errors import error_details
 from kakeya_shared.errors.tree import DeadlineExceeded, SessionNotFound, StaleEpoch
+from kakeya_shared.process.detached_tasks import Outcome
 from kakeya_shared.rpc import tracing
 from kakeya_shared.rpc.tls import open_channel
 from kakeya_stubs.worker.v1 import verifier_pb2 as pb
