@@ -10,10 +10,11 @@ from kakeya_router.store.connection import RedisConnection
 from kakeya_router.store.fleet.worker_store import WorkerStore
 from kakeya_router.store.keys import PoolKeys
 from kakeya_router.store.outcomes import ReserveSession
-from kakeya_router.store.records import UNSET, SessionRecord, State, WorkerRecord
+from kakeya_router.store.session_record import UNSET, SessionRecord, State
 from kakeya_router.store.sessions.queue_store import Entry, Place, QueueStore
 from kakeya_router.store.sessions.session_changes import UNLIMITED, Cause, Limits
 from kakeya_router.store.sessions.session_store import Answer
+from kakeya_router.store.worker_record import WorkerRecord
 from tests.unit.router.session_stores import SessionStores
 
 KEYS = PoolKeys("p")

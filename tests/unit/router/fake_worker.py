@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self
 import grpc
 
 from kakeya_router.contract.requests import GenerateRequest, Sampling
-from kakeya_router.store.records import SessionRecord, State
+from kakeya_router.store.session_record import SessionRecord, State
 from kakeya_router.workers.answers import Done, Token
 from kakeya_router.workers.worker_client import RunningCall, WorkerClient
 from kakeya_shared.contract.history_digest import EMPTY_HISTORY, extended_digest

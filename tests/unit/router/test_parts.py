@@ -11,8 +11,7 @@ from kakeya_router.program import Router, _reachable
 from kakeya_router.settings import RouterSettings
 from kakeya_router.store import persistence
 from kakeya_router.store.keys import PoolKeys, new_session_id, pool_of
-from kakeya_router.store.records import Overflow, SessionRecord, State
-from kakeya_router.store.sessions import lane_state
+from kakeya_router.store.session_record import Overflow, SessionRecord, State, parse_ranges, ranges_text
 from kakeya_router.workers import placement
 from kakeya_router.workers.worker_client import RunningCall
 from kakeya_shared import plugins
@@ -60,8 +59,8 @@ def test_all_keys_of_a_pool_share_one_hash_tag() -> None:
 
 @pytest.mark.parametrize("text", ["", "0-7", "0-4,100-164"])
 def test_ranges_are_read_as_they_were_written(text: str) -> None:
-    parts = lane_state.ranges(text)
-    assert lane_state.text(parts) == text
+    parts = parse_ranges(text)
+    assert ranges_text(parts) == text
     assert [(part.start, part.stop) for part in parts] == [
         tuple(map(int, part.split("-"))) for part in text.split(",") if part
     ]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kakeya_router.settings import RouterSettings
-from kakeya_router.store.records import SessionRecord, State
+from kakeya_router.store.session_record import SessionRecord, State
 from kakeya_router.store.sessions.session_changes import Cause, Intent, LaneAtRest, Limits, TimesToLive
 from kakeya_router.store.sessions.session_lists import TenantUsage
 from kakeya_router.store.sessions.session_store import ExceededQuota

@@ -10,7 +10,7 @@ from kakeya_router.lanes.closing import Closing
 from kakeya_router.lanes.idle_lanes import IdleLanes
 from kakeya_router.snapshots.snapshotting import Snapshotting
 from kakeya_router.store.outcomes import ReserveSession
-from kakeya_router.store.records import SessionRecord
+from kakeya_router.store.session_record import SessionRecord
 from kakeya_router.store.sessions.creation_store import CreationStore
 from kakeya_router.store.sessions.session_changes import Cause, Intent, LaneAtRest, TimesToLive
 from kakeya_router.store.sessions.session_store import Answer

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from kakeya_router.store.outcomes import EnterLine
-from kakeya_router.store.records import SessionRecord
+from kakeya_router.store.session_record import SessionRecord
 from kakeya_router.store.sessions.queue_store import QueueStore, Renewal
 from kakeya_router.store.sessions.session_changes import INTERRUPTED
 from tests.unit.router.admission_stores import KEYS, Stores, session_record, stores_on, worker_record

@@ -7,7 +7,7 @@ import pytest
 
 from kakeya_router.store.connection import RedisConnection
 from kakeya_router.store.fleet.worker_store import WorkerStore
-from kakeya_router.store.records import SessionRecord
+from kakeya_router.store.session_record import SessionRecord
 from kakeya_router.workers.fleet import Fleet
 from kakeya_shared.errors.tree import NoWorker, QueueTimedOut, SnapshotRefused
 from kakeya_stubs.v1 import runtime_pb2 as api

@@ -17,9 +17,10 @@ from kakeya_router.snapshots.snapshotting import Snapshotting
 from kakeya_router.store.connection import RedisConnection
 from kakeya_router.store.fleet.worker_store import WorkerStore
 from kakeya_router.store.outcomes import SeatSession
-from kakeya_router.store.records import SessionRecord, State, WorkerRecord
+from kakeya_router.store.session_record import SessionRecord, State
 from kakeya_router.store.sessions.lane_store import LaneStore
 from kakeya_router.store.sessions.session_store import Answer
+from kakeya_router.store.worker_record import WorkerRecord
 from kakeya_router.workers.fleet import Fleet
 from kakeya_router.workers.worker_clients import WorkerClients
 from kakeya_shared.errors.tree import (

@@ -9,7 +9,7 @@ import pytest
 from kakeya_router.lanes.parking import Parking
 from kakeya_router.snapshots.snapshotting import Snapshotting
 from kakeya_router.store.outcomes import ParkSession
-from kakeya_router.store.records import SessionRecord
+from kakeya_router.store.session_record import SessionRecord
 from kakeya_router.store.sessions.session_store import Answer
 from kakeya_shared.errors.tree import (
     Internal,

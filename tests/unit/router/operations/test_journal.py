@@ -16,7 +16,7 @@ from kakeya_router.operations.journal import Journal
 from kakeya_router.operations.operation import Operation
 from kakeya_router.operations.recovery import is_broken
 from kakeya_router.store.outcomes import ExtendJournal
-from kakeya_router.store.records import SessionRecord, State
+from kakeya_router.store.session_record import SessionRecord, State
 from kakeya_router.store.sessions.operation_store import JournalEnd, OperationStore
 from kakeya_router.store.sessions.session_changes import Intent
 from kakeya_router.store.sessions.session_store import BYTES_PER_TOKEN, Taken, pack, unpack

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from kakeya_router.sessions import opening, past_lanes
-from kakeya_router.store.records import SessionRecord
+from kakeya_router.store.session_record import SessionRecord
 from kakeya_router.store.sessions.creation_store import CreationStore
 from kakeya_router.store.sessions.journal_store import JournalStore
 from kakeya_router.store.sessions.session_store import SessionStore, pack

@@ -8,7 +8,7 @@ import pytest
 import structlog
 
 from kakeya_router.sessions.park_requests import Parked, ParkRequests
-from kakeya_router.store.records import SessionRecord
+from kakeya_router.store.session_record import SessionRecord
 from kakeya_router.store.sessions.lane_store import LaneStore
 from kakeya_router.store.sessions.session_lists import SessionLists
 from kakeya_shared.errors.tree import (

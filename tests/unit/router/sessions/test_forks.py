@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from kakeya_router.store.fleet.worker_store import WorkerStore
-from kakeya_router.store.records import WorkerRecord
 from kakeya_router.store.sessions.creation_store import CreationStore
+from kakeya_router.store.worker_record import WorkerRecord
 from kakeya_shared.errors.tree import (
     BoundaryNotReachable,
     EmptyHistory,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kakeya_router.store.records import SessionRecord, State
+from kakeya_router.store.session_record import SessionRecord, State
 from kakeya_router.store.sessions.creation_store import CreationStore
 from kakeya_router.store.sessions.stored_snapshots import parse
 from kakeya_shared.errors.tree import SessionNotFound, WorkerLost

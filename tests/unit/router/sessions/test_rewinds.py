@@ -7,7 +7,7 @@ import pytest
 
 from kakeya_router.operations.operation import Operation
 from kakeya_router.sessions.rewinding import Rewinding
-from kakeya_router.store.sessions.lane_state import LaneState
+from kakeya_router.store.session_record import LaneState
 from kakeya_shared.errors.tree import (
     BoundaryNotReachable,
     HistoryLengthMismatch,

@@ -7,7 +7,7 @@ import pytest
 
 from kakeya_router.sessions.sharing import Sharing
 from kakeya_router.store.outcomes import ShareSession
-from kakeya_router.store.records import SessionRecord
+from kakeya_router.store.session_record import SessionRecord
 from kakeya_router.store.sessions.session_store import Answer
 from kakeya_shared.process.detached_tasks import DetachedTasks
 from tests.unit.router.admission_stores import Stores, session_record, stores_on, worker_record

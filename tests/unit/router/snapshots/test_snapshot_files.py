@@ -10,7 +10,7 @@ import pytest
 from kakeya_router.lanes import parking
 from kakeya_router.store import persistence
 from kakeya_router.store.connection import RedisConnection
-from kakeya_router.store.records import SessionRecord
+from kakeya_router.store.session_record import SessionRecord
 from kakeya_router.store.sessions import stored_snapshots
 from kakeya_router.store.sessions.journal_store import JournalStore
 from kakeya_shared.errors.tree import KakeyaError, StoreUnavailable

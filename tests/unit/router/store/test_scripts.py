@@ -12,11 +12,12 @@ from kakeya_router.store.connection import RedisConnection
 from kakeya_router.store.fleet.worker_store import Lane, WorkerStore
 from kakeya_router.store.keys import PoolKeys
 from kakeya_router.store.outcomes import BeginOperation, ParkSession, SeatSession, UnseatSession, UseSource
-from kakeya_router.store.records import UNSET, SessionRecord, State, WorkerRecord
+from kakeya_router.store.session_record import UNSET, SessionRecord, State
 from kakeya_router.store.sessions.session_changes import Cause, Intent, LaneAtRest, TimesToLive
 from kakeya_router.store.sessions.session_lists import TenantUsage
 from kakeya_router.store.sessions.session_store import Answer, pack, unpack
 from kakeya_router.store.sessions.stored_snapshots import Snapshots, StoredSnapshot, parse, text
+from kakeya_router.store.worker_record import WorkerRecord
 from kakeya_router.workers.worker_sweep import WorkerSweep
 from kakeya_shared.contract.history_digest import EMPTY_HISTORY, extended_digest
 from kakeya_shared.errors.tree import StoreUnavailable

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from kakeya_router.snapshots.past import Past
+from kakeya_router.store.session_record import LaneState
 from kakeya_router.store.sessions.journal_store import JournalStore
-from kakeya_router.store.sessions.lane_state import LaneState
 from kakeya_router.store.sessions.session_store import pack
 from kakeya_shared.contract.history_digest import EMPTY_HISTORY, extended_digest
 from kakeya_shared.errors.tree import (

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from kakeya_router.contract import refusals, validation
 from kakeya_router.store.access.rights import NO_LIMIT, Quota
-from kakeya_router.store.records import SessionRecord
+from kakeya_router.store.session_record import SessionRecord
 
 
 @dataclass(frozen=True, slots=True)

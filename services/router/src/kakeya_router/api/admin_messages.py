@@ -3,7 +3,8 @@
 from kakeya_router.access.tenants import Tenant
 from kakeya_router.store.access.credential_records import Key, Token
 from kakeya_router.store.access.rights import Quota, Scope
-from kakeya_router.store.records import SessionRecord, WorkerRecord
+from kakeya_router.store.session_record import SessionRecord
+from kakeya_router.store.worker_record import WorkerRecord
 from kakeya_stubs.admin.v1 import admin_pb2 as pb
 
 _SCOPES = {Scope.SESSIONS: pb.SCOPE_SESSIONS, Scope.ADMIN: pb.SCOPE_ADMIN}

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from kakeya_router.store.fleet.worker_store import WorkerStore
-from kakeya_router.store.records import WorkerRecord
+from kakeya_router.store.worker_record import WorkerRecord
 from kakeya_stubs.v1 import runtime_pb2 as api
 
 

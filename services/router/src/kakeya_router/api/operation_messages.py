@@ -3,7 +3,7 @@
 from typing import assert_never
 
 from kakeya_router.operations.generate import Ended, Truncated
-from kakeya_router.store.sessions import lane_state
+from kakeya_router.store.session_record import parse_ranges
 from kakeya_router.workers.answers import Appended, Finish, Token, TokenDetail
 from kakeya_stubs.v1 import runtime_pb2 as api
 
@@ -18,7 +18,7 @@ _STOP_REASONS = {
 
 def retained(text: str) -> list[api.TokenRange]:
     """As a lane and a session record have it."""
-    return [api.TokenRange(start=part.start, end=part.stop) for part in lane_state.ranges(text)]
+    return [api.TokenRange(start=part.start, end=part.stop) for part in parse_ranges(text)]
 
 
 def appended(answer: Appended) -> api.AppendTokensResponse:

@@ -8,8 +8,8 @@ from kakeya_router.contract import validation, worker_claims
 from kakeya_router.snapshots.snapshotting import Snapshotting
 from kakeya_router.store.fleet.worker_store import Lane, WorkerStore
 from kakeya_router.store.outcomes import JoinWorker
-from kakeya_router.store.records import WorkerRecord
-from kakeya_router.store.sessions import lane_state
+from kakeya_router.store.session_record import ranges_text
+from kakeya_router.store.worker_record import WorkerRecord
 from kakeya_router.workers.worker_sweep import WorkerSweep
 from kakeya_shared.errors.tree import IncompatibleContract, UnknownIncarnation
 from kakeya_shared.rpc.rpc_boundary import Context
@@ -114,7 +114,7 @@ def _check_contract(version: int) -> None:
 
 
 def _lane(report: pb.LaneReport) -> Lane:
-    retained = lane_state.text(range(part.start, part.end) for part in report.retained)
+    retained = ranges_text(range(part.start, part.end) for part in report.retained)
     return Lane(
         report.session_id, report.epoch, report.history_length, report.kv_live_bytes, retained, report.num_rewinds
     )

@@ -18,8 +18,7 @@ from kakeya_router.operations.generate import Begun, Ended, Generating
 from kakeya_router.sessions.park_requests import ParkRequests
 from kakeya_router.sessions.rewinding import Rewinding
 from kakeya_router.sessions.sessions import Sessions
-from kakeya_router.store.records import SessionRecord, State
-from kakeya_router.store.sessions.lane_state import LaneState
+from kakeya_router.store.session_record import LaneState, SessionRecord, State
 from kakeya_router.store.sessions.session_store import Glance, SessionStore
 from kakeya_shared.rpc import tracing
 from kakeya_shared.rpc.rpc_boundary import Context

@@ -1,7 +1,7 @@
 """Session records as messages of `kakeya.v1`."""
 
 from kakeya_router.api import operation_messages
-from kakeya_router.store.records import SessionRecord, State
+from kakeya_router.store.session_record import SessionRecord, State
 from kakeya_router.store.sessions.session_lists import SessionPage
 from kakeya_router.store.sessions.session_store import Glance
 from kakeya_stubs.v1 import runtime_pb2 as api

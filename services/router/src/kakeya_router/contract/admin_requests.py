@@ -8,7 +8,7 @@ from kakeya_router.store.access import credentials
 from kakeya_router.store.access.credential_records import Key, QuotaRecord, Token
 from kakeya_router.store.access.credentials import Minted
 from kakeya_router.store.access.rights import Scope
-from kakeya_router.store.records import WorkerRecord
+from kakeya_router.store.worker_record import WorkerRecord
 from kakeya_shared.contract import labels
 from kakeya_shared.errors.tree import CredentialNotFound
 from kakeya_stubs.admin.v1 import admin_pb2 as pb

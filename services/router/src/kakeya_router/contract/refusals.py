@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Literal
 
 from kakeya_router.store.outcomes import BeginOperation, ParkSession, UseSource
-from kakeya_router.store.records import SessionRecord, State
+from kakeya_router.store.session_record import SessionRecord, State
 from kakeya_router.store.sessions.session_store import ExceededQuota
 from kakeya_shared.errors.tree import (
     BoundaryNotReachable,

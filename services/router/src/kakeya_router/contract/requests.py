@@ -14,7 +14,7 @@ from kakeya_router.contract.validation import (
     check_vocabulary,
     invalid,
 )
-from kakeya_router.store.records import Overflow
+from kakeya_router.store.session_record import Overflow
 from kakeya_router.store.sessions.session_changes import Intent
 from kakeya_router.store.sessions.session_store import pack
 from kakeya_shared.contract import labels

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from kakeya_router.contract import refusals, validation
 from kakeya_router.lanes.wanted import Wanted
-from kakeya_router.store.records import WorkerRecord
+from kakeya_router.store.worker_record import WorkerRecord
 from kakeya_shared.errors.tree import InvalidField, KakeyaError, NoCapacity, NoWorker
 
 _RETRY_AFTER_SECONDS = 1.0

@@ -7,7 +7,7 @@ import structlog
 from kakeya_router.snapshots.snapshotting import Snapshotting
 from kakeya_router.store.outcomes import BeginClose
 from kakeya_router.store.persistence import persist
-from kakeya_router.store.records import SessionRecord
+from kakeya_router.store.session_record import SessionRecord
 from kakeya_router.store.sessions.closing_store import ClosingStore
 from kakeya_router.store.sessions.session_changes import Cause
 from kakeya_router.workers.worker_client import WorkerError

@@ -8,7 +8,7 @@ import structlog
 from kakeya_router.lanes.closing import Closing
 from kakeya_router.lanes.parking import Parking
 from kakeya_router.store.outcomes import ParkSession
-from kakeya_router.store.records import SessionRecord
+from kakeya_router.store.session_record import SessionRecord
 from kakeya_router.store.sessions.session_changes import Cause
 from kakeya_router.store.sessions.session_lists import SessionLists, TenantUsage
 from kakeya_shared.process.detached_tasks import DetachedTasks

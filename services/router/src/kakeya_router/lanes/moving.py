@@ -11,9 +11,10 @@ import structlog
 from kakeya_router.snapshots.snapshotting import Snapshotting
 from kakeya_router.store.fleet.worker_store import WorkerStore
 from kakeya_router.store.outcomes import MoveSession, OfferLane
-from kakeya_router.store.records import SessionRecord, WorkerRecord
+from kakeya_router.store.session_record import SessionRecord
 from kakeya_router.store.sessions.lane_store import LaneStore
 from kakeya_router.store.sessions.stored_snapshots import StoredSnapshot
+from kakeya_router.store.worker_record import WorkerRecord
 from kakeya_router.workers import placement
 from kakeya_router.workers.placement import Placement
 from kakeya_router.workers.worker_client import LaneGone, WorkerError
@@ -113,7 +114,7 @@ class Moving:
         workers = await self._worker_store.workers(record.pool)
         left = next((worker for worker in workers if worker.incarnation == record.incarnation), None)
         others = [
-            worker for worker in workers if worker is not left and record.may_be_on(worker) and not worker.draining
+            worker for worker in workers if worker is not left and worker.can_hold(record) and not worker.draining
         ]
         if left is None or any(left.snapshot_store and other.snapshot_store == left.snapshot_store for other in others):
             return ()
@@ -130,7 +131,7 @@ class Moving:
         offer = await self._store.offer_lane(record, _OFFER_SECONDS, claim)
         if offer.outcome is not OfferLane.OFFERED:
             return None
-        there = replace(record.on(worker), epoch=offer.epoch)
+        there = replace(worker.holding(record), epoch=offer.epoch)
         try:
             moved = await self._exchange(record, there, worker, claim)
         except StoreUnavailable:
@@ -172,7 +173,7 @@ class Moving:
         """What the lane on the other worker holds, in its store, where the journal has not all of it: what the session
         has of snapshots may go with the worker that it leaves. None: there is none, and it is moved nevertheless.
         """
-        if not there.journal_start or not there.snapshots_at(worker):
+        if not there.journal_start or not worker.saves(there):
             return None
         try:
             return await self._snapshotting.write(there, 0)

@@ -7,7 +7,7 @@ import structlog
 
 from kakeya_router.snapshots.snapshotting import Snapshotting
 from kakeya_router.store.outcomes import ParkSession
-from kakeya_router.store.records import SessionRecord
+from kakeya_router.store.session_record import SessionRecord
 from kakeya_router.store.sessions.lane_store import LaneStore
 from kakeya_router.store.sessions.session_store import Answer
 from kakeya_router.workers.fleet import Fleet
@@ -81,7 +81,7 @@ class Parking:
         if self._fleet.worker(record.incarnation) is None:
             await self._fleet.look()  # it has joined just now, or is gone
         worker = self._fleet.worker(record.incarnation)
-        if worker is None or not record.snapshots_at(worker):
+        if worker is None or not worker.saves(record):
             return False
         if time.monotonic() < self._mistrusted_until.get(record.incarnation, 0.0):
             return False

@@ -16,15 +16,15 @@ from kakeya_router.lanes.wanted import Wanted
 from kakeya_router.snapshots import past, snapshot_plan
 from kakeya_router.snapshots.past import Past
 from kakeya_router.store.outcomes import SeatSession, UnseatSession
-from kakeya_router.store.records import SessionRecord, WorkerRecord
+from kakeya_router.store.session_record import LaneState, SessionRecord
 from kakeya_router.store.sessions import stored_snapshots
 from kakeya_router.store.sessions.journal_store import JournalStore
-from kakeya_router.store.sessions.lane_state import LaneState
 from kakeya_router.store.sessions.lane_store import LaneStore
 from kakeya_router.store.sessions.session_changes import UNLIMITED
 from kakeya_router.store.sessions.session_store import Taken
 from kakeya_router.store.sessions.snapshot_lists import SnapshotLists
 from kakeya_router.store.sessions.stored_snapshots import StoredSnapshot
+from kakeya_router.store.worker_record import WorkerRecord
 from kakeya_router.workers.worker_client import WorkerError
 from kakeya_router.workers.worker_clients import WorkerClients
 from kakeya_shared.errors.tree import InvalidField, KakeyaError, StoreUnavailable, WorkerLost
@@ -138,7 +138,7 @@ class _Returning:
     def able(self, wanted: Wanted, workers: Sequence[WorkerRecord]) -> Sequence[WorkerRecord]:
         """Raises WorkerLost: its history is nowhere."""
         record = self._record
-        serving = [worker for worker in workers if record.may_be_on(worker)]
+        serving = [worker for worker in workers if worker.can_hold(record)]
         able = [worker for worker in serving if _can_have(record, worker)]
         self._is_served = any(worker.fingerprint == record.fingerprint for worker in serving)
         if self._is_served and not able and not past.is_reachable(record, record.journal_length):

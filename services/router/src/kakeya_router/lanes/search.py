@@ -14,7 +14,7 @@ from kakeya_router.lanes.admission_queue import TICK_SECONDS, AdmissionQueue
 from kakeya_router.lanes.waiter import Waiter
 from kakeya_router.lanes.wanted import Wanted
 from kakeya_router.store.fleet.worker_store import WorkerStore
-from kakeya_router.store.records import WorkerRecord
+from kakeya_router.store.worker_record import WorkerRecord
 from kakeya_router.workers import placement
 from kakeya_router.workers.placement import Placement
 from kakeya_shared.errors.tree import InvalidField, KakeyaError, NoCapacity

@@ -7,8 +7,9 @@ from kakeya_router.access.callers import Caller
 from kakeya_router.contract.requests import CreateRequest
 from kakeya_router.snapshots import past
 from kakeya_router.store.keys import new_session_id
-from kakeya_router.store.records import UNSET, Overflow, SessionRecord, State, WorkerRecord
+from kakeya_router.store.session_record import UNSET, Overflow, SessionRecord, State
 from kakeya_router.store.sessions.session_changes import Limits
+from kakeya_router.store.worker_record import WorkerRecord
 
 
 @dataclass(frozen=True)

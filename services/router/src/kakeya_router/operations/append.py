@@ -10,7 +10,7 @@ from kakeya_router.operations.operation import Operation
 from kakeya_router.operations.operations import Operations
 from kakeya_router.operations.recovery import Recovery, is_broken
 from kakeya_router.snapshots.snapshotting import Snapshotting
-from kakeya_router.store.records import SessionRecord
+from kakeya_router.store.session_record import SessionRecord
 from kakeya_router.store.sessions.session_changes import Intent
 from kakeya_router.workers.answers import Appended
 from kakeya_shared.errors.tree import HistoryFull

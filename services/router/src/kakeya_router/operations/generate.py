@@ -13,8 +13,7 @@ from kakeya_router.operations.operation import Operation
 from kakeya_router.operations.operations import Operations
 from kakeya_router.operations.recovery import Recovery
 from kakeya_router.snapshots.snapshotting import Snapshotting
-from kakeya_router.store.records import SessionRecord
-from kakeya_router.store.sessions import lane_state
+from kakeya_router.store.session_record import SessionRecord, ranges_text
 from kakeya_router.workers.answers import Done, Token
 from kakeya_router.workers.worker_clients import WorkerClients
 from kakeya_shared.errors.tree import EmptyHistory, OperationStopped
@@ -145,4 +144,4 @@ def _truncated(record: SessionRecord, *, is_under_way: bool) -> Truncated | None
         return None
     start = record.operation_start
     kept = [range(record.sink), range(start - record.window, start)]
-    return Truncated(record.num_dropped_at_start, lane_state.text(part for part in kept if part))
+    return Truncated(record.num_dropped_at_start, ranges_text(part for part in kept if part))

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import structlog
 
 from kakeya_router.store.outcomes import ExtendJournal
-from kakeya_router.store.records import SessionRecord
+from kakeya_router.store.session_record import SessionRecord
 from kakeya_router.store.sessions.operation_store import OperationStore
 from kakeya_router.store.sessions.session_store import Taken
 from kakeya_shared.errors.tree import StoreUnavailable

@@ -7,8 +7,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from kakeya_router.operations.journal import Journal
-from kakeya_router.store.records import SessionRecord
-from kakeya_router.store.sessions.lane_state import LaneState
+from kakeya_router.store.session_record import LaneState, SessionRecord
 from kakeya_router.store.sessions.session_changes import Intent
 from kakeya_router.workers.worker_client import RunningCall
 from kakeya_shared.errors.tree import KakeyaError

@@ -15,8 +15,7 @@ from kakeya_router.operations.recovery import Recovery
 from kakeya_router.operations.settling import Settling
 from kakeya_router.snapshots.snapshotting import Mark, Snapshotting
 from kakeya_router.store.outcomes import BeginOperation, RenewOperation
-from kakeya_router.store.records import SessionRecord
-from kakeya_router.store.sessions.lane_state import LaneState
+from kakeya_router.store.session_record import LaneState, SessionRecord
 from kakeya_router.store.sessions.operation_store import OperationStore
 from kakeya_router.store.sessions.session_changes import Intent
 from kakeya_router.store.sessions.session_store import Taken

@@ -10,7 +10,7 @@ from kakeya_router.lanes.moving import Moving
 from kakeya_router.lanes.resuming import Resuming
 from kakeya_router.operations.operation import Operation
 from kakeya_router.snapshots.past import Past
-from kakeya_router.store.records import SessionRecord, State
+from kakeya_router.store.session_record import SessionRecord, State
 from kakeya_router.store.sessions.journal_store import JournalStore
 from kakeya_router.store.sessions.session_store import Taken
 from kakeya_router.workers.answers import Appended, Stopped

@@ -12,8 +12,7 @@ from kakeya_router.operations.operation import Operation
 from kakeya_router.snapshots.snapshotting import Snapshotting
 from kakeya_router.store.outcomes import EndOperation, FailSession, LoseSession
 from kakeya_router.store.persistence import persist
-from kakeya_router.store.records import State
-from kakeya_router.store.sessions.lane_state import LaneState
+from kakeya_router.store.session_record import LaneState, State
 from kakeya_router.store.sessions.operation_store import OperationStore
 from kakeya_router.store.sessions.session_changes import Cause, LaneAtRest, TimesToLive
 from kakeya_router.store.sessions.session_store import Taken

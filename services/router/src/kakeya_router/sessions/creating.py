@@ -8,7 +8,8 @@ from kakeya_router.lanes.wanted import Wanted
 from kakeya_router.sessions.opening import Attempt, Opening
 from kakeya_router.sessions.sources import Sources
 from kakeya_router.store.outcomes import ReserveSession
-from kakeya_router.store.records import SessionRecord, WorkerRecord
+from kakeya_router.store.session_record import SessionRecord
+from kakeya_router.store.worker_record import WorkerRecord
 from kakeya_shared.errors.tree import InvalidField, KakeyaError, NoCapacity, NoWorker, OperationRunning
 
 

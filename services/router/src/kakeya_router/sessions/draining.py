@@ -12,8 +12,9 @@ import structlog
 from kakeya_router.lanes.moving import Move, Moving
 from kakeya_router.sessions.park_requests import ParkRequests
 from kakeya_router.store.fleet.worker_store import WorkerStore
-from kakeya_router.store.records import SessionRecord, WorkerRecord
+from kakeya_router.store.session_record import SessionRecord
 from kakeya_router.store.sessions.session_lists import SessionLists
+from kakeya_router.store.worker_record import WorkerRecord
 from kakeya_router.workers.worker_client import WorkerError
 from kakeya_shared.errors.tree import KakeyaError, SnapshotStoreUnavailable, StoreUnavailable
 

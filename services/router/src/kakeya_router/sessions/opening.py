@@ -17,10 +17,11 @@ from kakeya_router.sessions.sources import Sources
 from kakeya_router.snapshots.past import Past
 from kakeya_router.store.outcomes import MarkOpen, RenewOpening, ReserveSession
 from kakeya_router.store.persistence import persist
-from kakeya_router.store.records import SessionRecord, State, WorkerRecord
+from kakeya_router.store.session_record import SessionRecord, State
 from kakeya_router.store.sessions.creation_store import CreationStore
 from kakeya_router.store.sessions.journal_store import JournalStore
 from kakeya_router.store.sessions.session_changes import Cause
+from kakeya_router.store.worker_record import WorkerRecord
 from kakeya_router.workers.answers import Opened
 from kakeya_router.workers.worker_client import LaneGone, RunningCall, WorkerError
 from kakeya_router.workers.worker_clients import WorkerClients

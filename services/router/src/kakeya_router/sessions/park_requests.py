@@ -8,7 +8,7 @@ from kakeya_router.contract import refusals
 from kakeya_router.lanes.parking import Parking
 from kakeya_router.operations.operations import Operations
 from kakeya_router.store.outcomes import ParkSession
-from kakeya_router.store.records import SessionRecord
+from kakeya_router.store.session_record import SessionRecord
 from kakeya_router.store.sessions.session_changes import Intent
 from kakeya_router.store.sessions.session_store import SessionStore
 from kakeya_shared.process.detached_tasks import DetachedTasks

@@ -9,9 +9,8 @@ from kakeya_router.lanes import candidates
 from kakeya_router.lanes.restoring import restored
 from kakeya_router.snapshots import past
 from kakeya_router.snapshots.past import Past
-from kakeya_router.store.records import SessionRecord
+from kakeya_router.store.session_record import LaneState, SessionRecord
 from kakeya_router.store.sessions.journal_store import JournalStore
-from kakeya_router.store.sessions.lane_state import LaneState
 from kakeya_router.store.sessions.session_store import BYTES_PER_TOKEN
 from kakeya_router.workers.answers import Opened
 from kakeya_router.workers.worker_client import RunningCall

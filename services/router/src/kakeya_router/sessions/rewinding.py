@@ -10,10 +10,9 @@ from kakeya_router.operations.recovery import Recovery
 from kakeya_router.snapshots import past
 from kakeya_router.snapshots.snapshotting import Snapshotting
 from kakeya_router.store.outcomes import RewindSession
-from kakeya_router.store.records import SessionRecord
+from kakeya_router.store.session_record import LaneState, SessionRecord
 from kakeya_router.store.sessions import stored_snapshots
 from kakeya_router.store.sessions.journal_store import JournalStore
-from kakeya_router.store.sessions.lane_state import LaneState
 from kakeya_router.store.sessions.session_changes import Intent
 from kakeya_router.store.sessions.session_store import Taken
 from kakeya_router.store.sessions.stored_snapshots import Snapshots
@@ -127,7 +126,7 @@ class Rewinding:
             if length and not past.is_reachable(read, length):
                 if lane is None:
                     raise past.not_reachable(read, length)
-                if worker is not None and record.snapshots_at(worker):
+                if worker is not None and worker.saves(record):
                     new = new or await self._snapshotting.write(record, 0)
                     kept, store = (new,), worker.snapshot_store
             answer = await self._store.rewind(

@@ -18,10 +18,11 @@ from kakeya_router.sessions.sharing import Sharing
 from kakeya_router.sessions.sources import Sources
 from kakeya_router.store.fleet.worker_store import WorkerStore
 from kakeya_router.store.keys import pool_of
-from kakeya_router.store.records import SessionRecord, State, WorkerRecord
+from kakeya_router.store.session_record import SessionRecord, State
 from kakeya_router.store.sessions.closing_store import ClosingStore
 from kakeya_router.store.sessions.creation_store import GIVEN_UP, CreationStore
 from kakeya_router.store.sessions.session_changes import Cause, Limits
+from kakeya_router.store.worker_record import WorkerRecord
 from kakeya_shared.process.detached_tasks import DetachedTasks
 
 _log = structlog.get_logger()

@@ -3,7 +3,7 @@
 import asyncio
 
 from kakeya_router.store.outcomes import ShareSession
-from kakeya_router.store.records import SessionRecord, State
+from kakeya_router.store.session_record import SessionRecord, State
 from kakeya_router.store.sessions.creation_store import CreationStore
 from kakeya_shared.process.detached_tasks import DetachedTasks
 

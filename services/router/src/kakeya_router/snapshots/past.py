@@ -5,9 +5,8 @@ from dataclasses import dataclass
 
 from kakeya_router.contract import refusals
 from kakeya_router.snapshots import snapshot_plan
-from kakeya_router.store.records import SessionRecord
+from kakeya_router.store.session_record import LaneState, SessionRecord
 from kakeya_router.store.sessions import stored_snapshots
-from kakeya_router.store.sessions.lane_state import LaneState
 from kakeya_router.store.sessions.session_store import BYTES_PER_TOKEN, unpack
 from kakeya_router.store.sessions.stored_snapshots import Snapshots
 from kakeya_shared.contract.history_digest import EMPTY_HISTORY, extended_digest

@@ -5,7 +5,7 @@ A snapshot is whole (start 0), or holds what came since another one that ends wh
 
 from collections.abc import Sequence
 
-from kakeya_router.store.records import SessionRecord
+from kakeya_router.store.session_record import SessionRecord
 from kakeya_router.store.sessions.stored_snapshots import Snapshots, parse
 
 # As many files as a restore should have to read at most.

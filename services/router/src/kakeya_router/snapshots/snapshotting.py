@@ -13,10 +13,11 @@ from kakeya_router.snapshots import snapshot_plan
 from kakeya_router.store.keys import pool_of
 from kakeya_router.store.outcomes import SetSnapshots
 from kakeya_router.store.persistence import persist
-from kakeya_router.store.records import SessionRecord, State, WorkerRecord
+from kakeya_router.store.session_record import SessionRecord, State
 from kakeya_router.store.sessions import stored_snapshots
 from kakeya_router.store.sessions.snapshot_lists import SnapshotLists
 from kakeya_router.store.sessions.stored_snapshots import Snapshots, StoredSnapshot
+from kakeya_router.store.worker_record import WorkerRecord
 from kakeya_router.workers.fleet import Fleet
 from kakeya_router.workers.worker_client import WorkerError
 from kakeya_router.workers.worker_clients import WorkerClients
@@ -113,7 +114,7 @@ class Snapshotting:
             self._tasks.start(self._look_and_consider(record, journal_length, is_turn=is_turn, mark=mark))
         elif record.session_id in self._writing:
             self._writing[record.session_id] |= is_turn
-        elif record.snapshots_at(worker):
+        elif worker.saves(record):
             self._consider(record, worker, journal_length, is_turn=is_turn, mark=mark)
 
     async def _look_and_consider(
@@ -137,7 +138,7 @@ class Snapshotting:
         A Generate that was let in is not ended by it.
         """
         worker = self._fleet.worker(record.incarnation)
-        if worker is None or not record.snapshots_at(worker):
+        if worker is None or not worker.saves(record):
             return
         since = max(record.journal_start, _newest(record, worker))  # between the two newest snapshots there are no more
         if record.journal_length - since + num_tokens > self.journal_tokens:

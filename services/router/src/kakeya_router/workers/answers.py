@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from kakeya_router.store.sessions import lane_state
-from kakeya_router.store.sessions.lane_state import LaneState
+from kakeya_router.store.session_record import LaneState, ranges_text
 from kakeya_stubs.worker.v1 import verifier_pb2 as pb
 
 
@@ -94,7 +93,7 @@ def lane(message: pb.LaneState) -> LaneState:
     return LaneState(
         message.history_length,
         message.kv_live_bytes,
-        lane_state.text(range(part.start, part.end) for part in message.retained),
+        ranges_text(range(part.start, part.end) for part in message.retained),
         message.num_rewinds,
         message.history_digest if message.HasField("history_digest") else None,
     )

@@ -7,7 +7,8 @@ from dataclasses import replace
 import structlog
 
 from kakeya_router.store.fleet.worker_store import WorkerStore
-from kakeya_router.store.records import SessionRecord, WorkerRecord
+from kakeya_router.store.session_record import SessionRecord
+from kakeya_router.store.worker_record import WorkerRecord
 from kakeya_shared.errors.tree import StoreUnavailable
 
 _log = structlog.get_logger()
@@ -52,7 +53,7 @@ class Fleet:
 
         def has_reader(snapshot_store: str) -> bool:
             workers = self.with_store(record.pool, snapshot_store)
-            return any(record.may_be_on(worker) and not worker.draining for worker in workers)
+            return any(worker.can_hold(record) and not worker.draining for worker in workers)
 
         return replace(
             record,

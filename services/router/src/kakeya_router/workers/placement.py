@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from kakeya_router.store.records import WorkerRecord
+from kakeya_router.store.worker_record import WorkerRecord
 
 GROUP = "kakeya.placement"
 

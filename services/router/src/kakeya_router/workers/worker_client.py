@@ -8,8 +8,7 @@ from typing import Any, TypeVar
 import grpc
 
 from kakeya_router.contract.requests import GenerateRequest
-from kakeya_router.store.records import UNSET, Overflow, SessionRecord
-from kakeya_router.store.sessions.lane_state import LaneState
+from kakeya_router.store.session_record import UNSET, LaneState, Overflow, SessionRecord
 from kakeya_router.workers import answers
 from kakeya_router.workers.acknowledgements import Acknowledgements
 from kakeya_router.workers.answers import Appended, Done, Opened, Stopped, Token, WrittenSnapshot

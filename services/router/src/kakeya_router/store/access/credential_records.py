@@ -4,7 +4,7 @@ import functools
 from dataclasses import dataclass
 
 from kakeya_router.store.access.rights import Quota, Scope
-from kakeya_router.store.records import Hash
+from kakeya_router.store.session_record import Hash
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

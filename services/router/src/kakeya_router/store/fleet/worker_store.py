@@ -9,7 +9,7 @@ from typing import Any
 from kakeya_router.store.connection import RedisConnection
 from kakeya_router.store.keys import POOLS, ROUTERS, PoolKeys
 from kakeya_router.store.outcomes import DrainWorker, DropWorker, Heartbeat, JoinWorker, ReportLane
-from kakeya_router.store.records import WorkerRecord
+from kakeya_router.store.worker_record import WorkerRecord
 
 _SESSIONS_AT_ONCE = 256
 

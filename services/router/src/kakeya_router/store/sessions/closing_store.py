@@ -2,7 +2,7 @@
 
 from kakeya_router.store.keys import PoolKeys, pool_of
 from kakeya_router.store.outcomes import BeginClose, DeleteSession
-from kakeya_router.store.records import SessionRecord
+from kakeya_router.store.session_record import SessionRecord
 from kakeya_router.store.sessions.session_changes import Cause
 from kakeya_router.store.sessions.session_store import Answer, SessionStore
 

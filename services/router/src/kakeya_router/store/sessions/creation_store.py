@@ -2,7 +2,7 @@
 
 from kakeya_router.store.keys import PoolKeys
 from kakeya_router.store.outcomes import MarkOpen, RenewOpening, ReserveSession, ShareSession, UseSource
-from kakeya_router.store.records import SessionRecord
+from kakeya_router.store.session_record import SessionRecord
 from kakeya_router.store.sessions.session_changes import UNLIMITED, Limits
 from kakeya_router.store.sessions.session_store import Answer, SessionStore
 

@@ -2,7 +2,7 @@
 
 from kakeya_router.store.keys import PoolKeys
 from kakeya_router.store.outcomes import RetractJournal, RewindSession
-from kakeya_router.store.records import SessionRecord
+from kakeya_router.store.session_record import SessionRecord
 from kakeya_router.store.sessions.session_store import BYTES_PER_TOKEN, Answer, SessionStore, digest_text, unpack
 from kakeya_router.store.sessions.stored_snapshots import Snapshots, text
 

@@ -4,9 +4,10 @@ from dataclasses import dataclass
 
 from kakeya_router.store.keys import PoolKeys
 from kakeya_router.store.outcomes import MoveSession, OfferLane, ParkSession, SeatSession, UnseatSession, WithdrawLane
-from kakeya_router.store.records import SessionRecord, WorkerRecord
+from kakeya_router.store.session_record import SessionRecord
 from kakeya_router.store.sessions.session_store import Answer, SessionStore
 from kakeya_router.store.sessions.stored_snapshots import Snapshots, text
+from kakeya_router.store.worker_record import WorkerRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +42,7 @@ class LaneStore(SessionStore):
         Args:
             waiter_id: that in the queue; empty: it does not stand there; INTERRUPTED: likewise, of an operation.
         """
-        seated = record.on(worker)
+        seated = worker.holding(record)
         return await self._answer(
             SeatSession,
             "seat_session",

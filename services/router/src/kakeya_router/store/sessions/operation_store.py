@@ -13,7 +13,7 @@ from kakeya_router.store.outcomes import (
     ReleaseOperation,
     RenewOperation,
 )
-from kakeya_router.store.records import SessionRecord
+from kakeya_router.store.session_record import SessionRecord
 from kakeya_router.store.sessions.session_changes import Intent, LaneAtRest, TimesToLive
 from kakeya_router.store.sessions.session_store import Answer, SessionStore, digest_text, pack
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from kakeya_router.store.keys import PoolKeys
 from kakeya_router.store.outcomes import LoseSession
-from kakeya_router.store.records import SessionRecord, State
+from kakeya_router.store.session_record import SessionRecord, State
 from kakeya_router.store.sessions.session_changes import INTERRUPTED, TimesToLive
 from kakeya_router.store.sessions.session_store import SessionStore
 

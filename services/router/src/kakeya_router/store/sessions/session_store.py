@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 
 from kakeya_router.store.connection import Argument, RedisConnection
 from kakeya_router.store.keys import PoolKeys, pool_of
-from kakeya_router.store.records import SessionRecord
+from kakeya_router.store.session_record import SessionRecord
 from kakeya_shared.process.detached_tasks import Outcome
 
 BYTES_PER_TOKEN = 4

@@ -5,7 +5,7 @@ from typing import Any
 
 from kakeya_router.store.keys import PoolKeys
 from kakeya_router.store.outcomes import SetSnapshots
-from kakeya_router.store.records import SessionRecord
+from kakeya_router.store.session_record import SessionRecord
 from kakeya_router.store.sessions.session_store import SessionStore, digest_text
 from kakeya_router.store.sessions.stored_snapshots import Snapshots, text
 

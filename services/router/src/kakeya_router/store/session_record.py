@@ -1,13 +1,11 @@
-"""What the hashes in Redis say."""
+"""What the hash of a session in Redis says, and how hashes are read."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from typing import Any, Self
 
 from kakeya_router.store.keys import PoolKeys
-from kakeya_router.store.sessions import lane_state
-from kakeya_router.store.sessions.lane_state import LaneState
 
 UNSET = -1
 """Of a number that the client left to the worker."""
@@ -57,78 +55,36 @@ def _parsed(kind: Any, text: str) -> Any:
     return text == "1" if kind is bool else kind(text)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerRecord(Hash):
-    """One incarnation of a worker: what it said when it joined, and its ledger.
+@dataclass(frozen=True, slots=True)
+class LaneState:
+    """What a worker has committed of a session, as it last said.
 
     Attributes:
-        weights: mode of the weights; `dtype` is the KV's.
-        exact, fingerprint: see `kakeya.v1.CreateSessionResponse`.
-        tokenizer_digest: of its checkpoint's tokenizer, see `kakeya.v1.Model`.
-        model_digest: equal for workers that serve the same model, in whichever mode; empty: not known.
-        snapshot_store: of its snapshot store, equal for workers that read each other's; empty: it has none.
-        prefill_tokens_per_second: as it measured at its start; 0: not known.
-        reserved_bytes: lanes reserved for sessions.
-        kv_live_bytes: the sum over the session records, kept by their changes.
-        reported_kv_live_bytes: the worker's own sum at its last heartbeat.
-        rss_bytes: resident memory of its process at its last heartbeat; 0: not known.
-        heartbeat_ms: Redis time of the last heartbeat.
-        leaving: it shuts down, as its last heartbeat said.
-        drain_asked: an operator wants it emptied.
+        retained: the part of the history that is kept: "0-4,100-164" are its tokens 0..3 and 100..163.
+        num_rewinds: how often the lane was taken back.
+        history_digest: of what it holds; None: not known.
     """
 
-    worker_id: str
-    incarnation: str
-    pool: str
-    model: str
-    address: str
-    backend: str
-    dtype: str
-    slab_bytes: int
-    lane_bytes: int
-    num_lanes: int
-    sink: int
-    window: int
-    kv_bytes_per_token: int
-    vocab_size: int
-    num_threads: int
-    weights: str = ""
-    fingerprint: str = ""
-    exact: bool = False
-    tokenizer_digest: str = ""
-    model_digest: str = ""
-    snapshot_store: str = ""
-    prefill_tokens_per_second: int = 0
-    reserved_bytes: int = 0
+    history_length: int = 0
     kv_live_bytes: int = 0
-    reported_kv_live_bytes: int = 0
-    rss_bytes: int = 0
-    num_sessions: int = 0
-    heartbeat_ms: int = 0
-    leaving: bool = False
-    drain_asked: bool = False
+    retained: str = ""
+    num_rewinds: int = 0
+    history_digest: int | None = None
 
     @property
-    def draining(self) -> bool:
-        """Whether it is being emptied: it is given no session then."""
-        return self.leaving or self.drain_asked
+    def num_dropped_tokens(self) -> int:
+        """Tokens of the history that are not kept."""
+        return self.history_length - sum(map(len, parse_ranges(self.retained)))
 
-    @property
-    def free_bytes(self) -> int:
-        return self.slab_bytes - self.reserved_bytes
 
-    @property
-    def has_room(self) -> bool:
-        return not self.draining and self.free_bytes >= self.lane_bytes
+def parse_ranges(retained: str) -> list[range]:
+    """The ranges of a history that a text names."""
+    return [range(*map(int, part.split("-"))) for part in retained.split(",") if part]
 
-    def continues(self, fingerprint: str, model_digest: str) -> bool:
-        """Whether it can go on with what was computed under a fingerprint.
 
-        Args:
-            model_digest: of the model, where another fingerprint of it will do; empty where not. prelude.lua
-                (`can_use`) says the same.
-        """
-        return self.fingerprint == fingerprint or (model_digest != "" and self.model_digest == model_digest)
+def ranges_text(ranges: Iterable[range]) -> str:
+    """The reverse of `parse_ranges`."""
+    return ",".join(f"{part.start}-{part.stop}" for part in ranges)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,7 +183,7 @@ class SessionRecord(Hash):
 
     @property
     def retained_ranges(self) -> list[range]:
-        return lane_state.ranges(self.retained)
+        return parse_ranges(self.retained)
 
     @property
     def num_dropped_tokens(self) -> int:
@@ -266,10 +222,6 @@ class SessionRecord(Hash):
         """Whether it can be had again when its lane is gone."""
         return self.journal_start == 0 or bool(self.snapshots or self.inherited)
 
-    def snapshots_at(self, worker: WorkerRecord) -> bool:
-        """Whether it can be written into the worker's snapshot store."""
-        return bool(worker.snapshot_store) and not self.ephemeral
-
     @property
     def holds_lane(self) -> bool:
         return self.reserved_bytes > 0
@@ -278,22 +230,6 @@ class SessionRecord(Hash):
     def inexact_digest(self) -> str:
         """Of the model whose workers can have it under any fingerprint; empty: only those of its own can."""
         return self.model_digest if self.inexact_resume else ""
-
-    def may_be_on(self, worker: WorkerRecord) -> bool:
-        """Whether a worker of the pool can go on with it."""
-        return worker.continues(self.fingerprint, self.inexact_digest)
-
-    def on(self, worker: WorkerRecord) -> Self:
-        """With a lane of a worker that goes on with it."""
-        return replace(
-            self,
-            worker_id=worker.worker_id,
-            incarnation=worker.incarnation,
-            address=worker.address,
-            reserved_bytes=worker.lane_bytes,
-            fingerprint=worker.fingerprint,
-            exact=self.exact and worker.fingerprint == self.fingerprint,
-        )
 
     def without_lane(self) -> Self:
         """What becomes of it now that its lane is gone."""

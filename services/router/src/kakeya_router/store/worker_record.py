@@ -1,0 +1,99 @@
+"""What the hash of a worker in Redis says."""
+
+from dataclasses import dataclass, replace
+
+from kakeya_router.store.session_record import Hash, SessionRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerRecord(Hash):
+    """One incarnation of a worker: what it said when it joined, and its ledger.
+
+    Attributes:
+        weights: mode of the weights; `dtype` is the KV's.
+        exact, fingerprint: see `kakeya.v1.CreateSessionResponse`.
+        tokenizer_digest: of its checkpoint's tokenizer, see `kakeya.v1.Model`.
+        model_digest: equal for workers that serve the same model, in whichever mode; empty: not known.
+        snapshot_store: of its snapshot store, equal for workers that read each other's; empty: it has none.
+        prefill_tokens_per_second: as it measured at its start; 0: not known.
+        reserved_bytes: lanes reserved for sessions.
+        kv_live_bytes: the sum over the session records, kept by their changes.
+        reported_kv_live_bytes: the worker's own sum at its last heartbeat.
+        rss_bytes: resident memory of its process at its last heartbeat; 0: not known.
+        heartbeat_ms: Redis time of the last heartbeat.
+        leaving: it shuts down, as its last heartbeat said.
+        drain_asked: an operator wants it emptied.
+    """
+
+    worker_id: str
+    incarnation: str
+    pool: str
+    model: str
+    address: str
+    backend: str
+    dtype: str
+    slab_bytes: int
+    lane_bytes: int
+    num_lanes: int
+    sink: int
+    window: int
+    kv_bytes_per_token: int
+    vocab_size: int
+    num_threads: int
+    weights: str = ""
+    fingerprint: str = ""
+    exact: bool = False
+    tokenizer_digest: str = ""
+    model_digest: str = ""
+    snapshot_store: str = ""
+    prefill_tokens_per_second: int = 0
+    reserved_bytes: int = 0
+    kv_live_bytes: int = 0
+    reported_kv_live_bytes: int = 0
+    rss_bytes: int = 0
+    num_sessions: int = 0
+    heartbeat_ms: int = 0
+    leaving: bool = False
+    drain_asked: bool = False
+
+    @property
+    def draining(self) -> bool:
+        """Whether it is being emptied: it is given no session then."""
+        return self.leaving or self.drain_asked
+
+    @property
+    def free_bytes(self) -> int:
+        return self.slab_bytes - self.reserved_bytes
+
+    @property
+    def has_room(self) -> bool:
+        return not self.draining and self.free_bytes >= self.lane_bytes
+
+    def continues(self, fingerprint: str, model_digest: str) -> bool:
+        """Whether it can go on with what was computed under a fingerprint.
+
+        Args:
+            model_digest: of the model, where another fingerprint of it will do; empty where not. prelude.lua
+                (`can_use`) says the same.
+        """
+        return self.fingerprint == fingerprint or (model_digest != "" and self.model_digest == model_digest)
+
+    def can_hold(self, session: SessionRecord) -> bool:
+        """Whether it can go on with a session of its pool."""
+        return self.continues(session.fingerprint, session.inexact_digest)
+
+    def holding(self, session: SessionRecord) -> SessionRecord:
+        """A session that it goes on with, on a lane of its own."""
+        return replace(
+            session,
+            worker_id=self.worker_id,
+            incarnation=self.incarnation,
+            address=self.address,
+            reserved_bytes=self.lane_bytes,
+            fingerprint=self.fingerprint,
+            exact=session.exact and self.fingerprint == session.fingerprint,
+        )
+
+    def saves(self, session: SessionRecord) -> bool:
+        """Whether a session can be written into its snapshot store."""
+        return bool(self.snapshot_store) and not session.ephemeral
