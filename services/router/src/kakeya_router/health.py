@@ -1,16 +1,18 @@
 """Whether Redis answers decides whether this router serves."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import KW_ONLY, dataclass, field
 
 import structlog
 
 from kakeya_router.store.fleet.worker_store import WorkerStore
 from kakeya_shared.errors.tree import StoreUnavailable
+from kakeya_shared.process.endured_loop import endured_loop
 
 _log = structlog.get_logger()
 
 
+@dataclass(eq=False)
 class StoreWatch:
     """Keeps the router on the list of routers, which is also the probe: a write, as calls need it.
 
@@ -19,25 +21,28 @@ class StoreWatch:
         set_serving: told of each change.
     """
 
-    def __init__(
-        self,
-        store: WorkerStore,
-        address: str,
-        set_serving: Callable[[bool], Awaitable[None]],
-        *,
-        interval_seconds: float,
-    ) -> None:
-        self._store = store
-        self._address = address
-        self._set_serving = set_serving
-        self._interval_seconds = interval_seconds
-        self._serving: bool | None = None
+    _store: WorkerStore
+    _address: str
+    _set_serving: Callable[[bool], Awaitable[None]]
+    _: KW_ONLY
+    interval_seconds: float
+    _serving: bool | None = field(default=None, init=False)
 
     async def run(self) -> None:
         """Watches until it is cancelled."""
-        while True:
-            await self._become(await self._trouble())
-            await asyncio.sleep(self._interval_seconds)
+        await endured_loop("watching Redis", self._look, interval_seconds=self.interval_seconds, put_off_by=())
+
+    async def _look(self) -> None:
+        trouble = await self._trouble()
+        serving = not trouble
+        if serving == self._serving:
+            return
+        await self._set_serving(serving)
+        self._serving = serving
+        if serving:
+            _log.info("Redis answers; serving")
+        else:
+            _log.warning("not serving", reason=trouble)
 
     async def _trouble(self) -> str:
         """Why Redis cannot be used; "" where it can."""
@@ -57,13 +62,3 @@ class StoreWatch:
                 "Redis drops keys when its memory is full, and with them sessions; set maxmemory-policy noeviction",
                 maxmemory_policy=policy,
             )
-
-    async def _become(self, trouble: str) -> None:
-        serving = not trouble
-        if serving != self._serving:
-            self._serving = serving
-            await self._set_serving(serving)
-            if serving:
-                _log.info("Redis answers; serving")
-            else:
-                _log.warning("not serving", reason=trouble)

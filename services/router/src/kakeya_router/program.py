@@ -13,8 +13,10 @@ from kakeya_router.health import StoreWatch
 from kakeya_router.settings import RouterSettings
 from kakeya_router.wiring import Parts
 from kakeya_shared.errors.tree import StoreUnavailable
+from kakeya_shared.plugins import PluginError
 from kakeya_shared.process.service_process import StartError
 from kakeya_shared.rpc.server import BindError, RpcServer
+from kakeya_shared.rpc.tls import TlsError
 from kakeya_shared.settings.addresses import HostPort
 
 _log = structlog.get_logger()
@@ -34,7 +36,10 @@ class Router:
     def __init__(self, settings: RouterSettings) -> None:
         """Raises StartError: no such placement plugin, or the TLS files cannot be used."""
         self._settings = settings
-        self._parts = Parts(settings)
+        try:
+            self._parts = Parts(settings)
+        except (PluginError, TlsError) as error:
+            raise StartError(str(error)) from error
         self._loops: list[asyncio.Task[None]] = []
         self._advertised = ""
 
@@ -57,16 +62,16 @@ class Router:
         try:
             await self._server.__aenter__()
         except BindError as error:
-            await parts.redis.aclose()
+            await parts.base.redis.aclose()
             raise StartError(str(error)) from error
         self._advertised = self._settings.advertise or _reachable(self.address)
         watch = StoreWatch(
-            parts.worker_store,
+            parts.base.stores.workers,
             self._advertised,
             self._server.set_serving,
             interval_seconds=self._settings.heartbeat_interval_seconds,
         )
-        loops = (watch, parts.fleet, parts.reaper, parts.drainer, parts.queue)
+        loops = (watch, parts.base.fleet, parts.reaper, parts.drainer, parts.queue)
         self._loops = [asyncio.create_task(loop) for loop in (*(each.run() for each in loops), parts.queue.listen())]
         _log.info("router listens", address=self.address, advertised=self._advertised)
         return self
@@ -80,12 +85,12 @@ class Router:
         await self._server.set_serving(False)
         with suppress(StoreUnavailable, TimeoutError):  # then nobody reads the list either
             async with asyncio.timeout(_SETTLE_SECONDS):
-                await parts.worker_store.forget_router(self._advertised)
+                await parts.base.stores.workers.forget_router(self._advertised)
         await parts.gate.close(self._settings.shutdown_grace_seconds)
         await self._server.__aexit__(kind, error, trace)
-        await parts.tasks.drain(_SETTLE_SECONDS)
-        await parts.workers.aclose()
-        await parts.redis.aclose()
+        await parts.base.tasks.drain(_SETTLE_SECONDS)
+        await parts.base.workers.aclose()
+        await parts.base.redis.aclose()
         _log.info("router stopped")
 
 

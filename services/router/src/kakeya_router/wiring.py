@@ -58,26 +58,17 @@ from kakeya_router.workers.worker_clients import WorkerClients
 from kakeya_router.workers.worker_sweep import WorkerSweep
 from kakeya_shared import plugins
 from kakeya_shared.process.detached_tasks import DetachedTasks
-from kakeya_shared.process.service_process import StartError
-from kakeya_shared.rpc.tls import ClientTls, TlsError, client_tls
+from kakeya_shared.rpc.tls import client_tls
 
 _log = structlog.get_logger()
 
 _LEASES_MISSED = 3
-_MAKING_ROOM = ("close-idle", "evict-idle")
 
 
-class Parts:
-    """Attributes are what starts, serves and stops; all else is known to them only."""
+class Stores:
+    """All of the router's state: every part is given the stores that it needs. All go over one connection to Redis."""
 
-    def __init__(self, settings: RouterSettings) -> None:
-        """Raises StartError: no such placement plugin, or the TLS files cannot be used."""
-        self._settings = settings
-        grace_seconds = _LEASES_MISSED * settings.heartbeat_interval_seconds
-        self.redis = RedisConnection(settings.redis, settings.redis_timeout_seconds, directory=settings.redis_directory)
-        self.tasks = DetachedTasks()
-        self.workers = WorkerClients(_worker_tls(settings))
-        self.gate = CallGate(max_calls=settings.max_calls, max_calls_per_tenant=settings.max_calls_per_tenant)
+    def __init__(self, settings: RouterSettings, redis: RedisConnection, grace_seconds: float) -> None:
         holder = Holder(
             router_id=secrets.token_hex(4),
             operation_lease_seconds=settings.operation_lease_seconds,
@@ -85,23 +76,32 @@ class Parts:
             grace_seconds=grace_seconds,
             waiter_grace_seconds=LEASE_SECONDS,
         )
-        creations, journals = CreationStore(self.redis, holder), JournalStore(self.redis, holder)
-        closings, lane_store = ClosingStore(self.redis, holder), LaneStore(self.redis, holder)
-        lists, snapshot_lists = SessionLists(self.redis, holder), SnapshotLists(self.redis, holder)
-        operation_store = OperationStore(self.redis, holder)
-        self.worker_store = WorkerStore(self.redis, settings.worker_lease_seconds)
-        queue_store = QueueStore(
-            self.redis, lease_seconds=LEASE_SECONDS, queue_length=settings.queue_length, grace_seconds=LEASE_SECONDS
+        self.workers = WorkerStore(redis, settings.worker_lease_seconds)
+        self.credentials = CredentialStore(redis)
+        self.queue = QueueStore(
+            redis, lease_seconds=LEASE_SECONDS, queue_length=settings.queue_length, grace_seconds=LEASE_SECONDS
         )
-        order = _placement(settings.placement)
-        self.fleet = Fleet(
-            self.worker_store,
-            lambda incarnations: operations.see_workers(incarnations),
-            self.workers.see,
-            interval_seconds=settings.heartbeat_interval_seconds,
-        )
-        snapshotting = Snapshotting(
-            snapshot_lists,
+        self.creations = CreationStore(redis, holder)
+        self.closings = ClosingStore(redis, holder)
+        self.lanes = LaneStore(redis, holder)
+        self.operations = OperationStore(redis, holder)
+        self.journals = JournalStore(redis, holder)
+        self.snapshots = SnapshotLists(redis, holder)
+        self.lists = SessionLists(redis, holder)
+
+
+class Base:
+    """What everything else stands on: Redis, the workers as they are now, snapshots, detached tasks."""
+
+    def __init__(self, settings: RouterSettings) -> None:
+        self.grace_seconds = _LEASES_MISSED * settings.heartbeat_interval_seconds
+        self.redis = RedisConnection(settings.redis, settings.redis_timeout_seconds, directory=settings.redis_directory)
+        self.stores = Stores(settings, self.redis, self.grace_seconds)
+        self.tasks = DetachedTasks()
+        self.workers = WorkerClients(client_tls(settings.worker_ca, settings.tls_cert, settings.tls_key))
+        self.fleet = Fleet(self.stores.workers, self.workers.see, interval_seconds=settings.heartbeat_interval_seconds)
+        self.snapshotting = Snapshotting(
+            self.stores.snapshots,
             self.workers,
             self.fleet,
             self.tasks,
@@ -109,152 +109,145 @@ class Parts:
             recovery_seconds=settings.recovery_seconds,
             journal_tokens=max(settings.journal_tokens, settings.max_append_tokens),
         )
-        closing = Closing(closings, self.workers, snapshotting, self.tasks)
-        parking = Parking(
-            lane_store, self.workers, self.fleet, snapshotting, self.tasks, parked_seconds=settings.parked_ttl_seconds
+
+
+class Lanes:
+    """How sessions come to lanes and leave them, and the queue for those that wait."""
+
+    def __init__(self, settings: RouterSettings, base: Base) -> None:
+        stores, workers, tasks = base.stores, base.workers, base.tasks
+        order: placement.Placement = plugins.load(placement.GROUP, settings.placement)()
+        self.closing = Closing(stores.closings, workers, base.snapshotting, tasks)
+        self.parking = Parking(
+            stores.lanes, workers, base.fleet, base.snapshotting, tasks, parked_seconds=settings.parked_ttl_seconds
         )
-        idle_lanes = self._idle_lanes(lists, closing, parking)
+        idle_lanes = IdleLanes(
+            stores.lists,
+            self.closing,
+            tasks,
+            idle_seconds=settings.close_idle_after_seconds,
+            parking=self.parking if settings.admission == "evict-idle" else None,
+        )
         self.queue = AdmissionQueue(
-            queue_store,
-            self.worker_store,
-            self.tasks,
+            stores.queue,
+            stores.workers,
+            tasks,
             rooms=lambda: messages(settings.redis, settings.redis_timeout_seconds, ROOM),
-            idle_lanes=idle_lanes,
+            idle_lanes=idle_lanes if settings.admission in ("close-idle", "evict-idle") else None,
         )
-        search = Search(
-            self.worker_store,
+        self.search = Search(
+            stores.workers,
             order,
             None if settings.admission == "reject" else self.queue,
             wait_seconds=settings.queue_seconds or None,
         )
-        resuming = Resuming(lane_store, journals, snapshot_lists, self.workers, search)
-        moving = Moving(lane_store, self.worker_store, self.workers, order, snapshotting, self.tasks)
-        recovery = Recovery(journals, self.workers, resuming, moving, self.tasks)
-        retention = TimesToLive(
+        self.resuming = Resuming(stores.lanes, stores.journals, stores.snapshots, workers, self.search)
+        self.moving = Moving(stores.lanes, stores.workers, workers, order, base.snapshotting, tasks)
+
+
+class Work:
+    """What is done with sessions: they are created, appended to, generated from, rewound and closed."""
+
+    def __init__(self, settings: RouterSettings, base: Base, lanes: Lanes) -> None:
+        stores, workers, snapshotting, tasks = base.stores, base.workers, base.snapshotting, base.tasks
+        self.retention = TimesToLive(
             lost_ms=round(settings.lost_retention_seconds * 1000), parked_ms=settings.parked_ttl_seconds * 1000
         )
-        settling = Settling(operation_store, self.workers, self.tasks, snapshotting, closing, retention=retention)
-        operations = Operations(
-            operation_store,
-            self.tasks,
-            recovery,
-            settling,
-            snapshotting,
-            lease_seconds=settings.operation_lease_seconds,
+        self.limits = RequestLimits(
+            max_append_tokens=settings.max_append_tokens,
+            max_generate_tokens=settings.max_generate_tokens,
+            max_history_tokens=settings.max_history_tokens,
+            max_label_bytes=settings.max_label_bytes,
         )
-        limits = _request_limits(settings)
-        appending = Appending(operations, recovery, snapshotting, limits, self.tasks)
-        sources = Sources(creations, operations)
-        sessions = Sessions(
-            creations,
-            closings,
-            self.worker_store,
-            self.tasks,
-            search,
-            Creating(Opening(creations, journals, self.workers, self.tasks, closing, sources), sources),
-            closing,
+        recovery = Recovery(stores.journals, workers, lanes.resuming, lanes.moving, tasks)
+        settling = Settling(stores.operations, workers, tasks, snapshotting, lanes.closing, retention=self.retention)
+        operations = Operations(
+            stores.operations, tasks, recovery, settling, snapshotting, lease_seconds=settings.operation_lease_seconds
+        )
+        base.fleet.on_look = operations.see_workers
+        self.appending = Appending(operations, recovery, snapshotting, self.limits, tasks)
+        self.generating = Generating(operations, recovery, self.appending, snapshotting, workers, self.limits)
+        self.rewinding = Rewinding(stores.journals, workers, base.fleet, operations, recovery, snapshotting, tasks)
+        self.park_requests = ParkRequests(stores.lanes, operations, lanes.parking, tasks)
+        sources = Sources(stores.creations, operations)
+        opening = Opening(stores.creations, stores.journals, workers, tasks, lanes.closing, sources)
+        self.sessions = Sessions(
+            stores.creations,
+            stores.closings,
+            stores.workers,
+            tasks,
+            lanes.search,
+            Creating(opening, sources),
+            lanes.closing,
             sources,
             default_ttl_seconds=settings.session_ttl_seconds,
             default_model=settings.default_model,
             key_max_sessions=settings.key_max_sessions,
         )
-        sweep = WorkerSweep(lists, self.worker_store, retention)
+
+
+class Parts:
+    """A router's parts, put together and not started yet: `Router` serves the services, runs the loops and closes
+    what is open. Layer stands on layer, as in the rooms of the package: stores, lanes, work, services.
+    """
+
+    def __init__(self, settings: RouterSettings) -> None:
+        """Raises PluginError, TlsError."""
+        self.base = base = Base(settings)
+        stores, interval_seconds = base.stores, settings.reap_interval_seconds
+        lanes = Lanes(settings, base)
+        work = Work(settings, base, lanes)
+        self.queue = lanes.queue
+        sweep = WorkerSweep(stores.lists, stores.workers, work.retention)
         self.reaper = Reaper(
-            self.redis,
-            lists,
-            self.worker_store,
-            queue_store,
-            sessions,
+            base.redis,
+            stores.lists,
+            stores.workers,
+            stores.queue,
+            work.sessions,
             sweep,
-            self.workers,
-            self.fleet,
-            self.tasks,
-            interval_seconds=settings.reap_interval_seconds,
-            grace_seconds=grace_seconds,
+            base.workers,
+            base.fleet,
+            base.tasks,
+            interval_seconds=interval_seconds,
+            grace_seconds=base.grace_seconds,
         )
-        pages = SessionPages(lists, self.worker_store)
-        park_requests = ParkRequests(lane_store, operations, parking, self.tasks)
         self.drainer = Drainer(
-            lists, self.worker_store, park_requests, moving, interval_seconds=settings.reap_interval_seconds
+            stores.lists, stores.workers, work.park_requests, lanes.moving, interval_seconds=interval_seconds
         )
+        self.gate = CallGate(max_calls=settings.max_calls, max_calls_per_tenant=settings.max_calls_per_tenant)
+        pages, models = SessionPages(stores.lists, stores.workers), Models(stores.workers, settings.default_model)
         self.runtime_service = RuntimeService(
-            lists,
-            sessions,
-            Models(self.worker_store, settings.default_model),
-            appending,
-            Generating(operations, recovery, appending, snapshotting, self.workers, limits),
-            Rewinding(journals, self.workers, self.fleet, operations, recovery, snapshotting, self.tasks),
+            stores.lists,
+            work.sessions,
+            models,
+            work.appending,
+            work.generating,
+            work.rewinding,
             self.gate,
-            limits,
+            work.limits,
             pages,
-            park_requests,
+            work.park_requests,
         )
         self.registry_service = RegistryService(
-            self.worker_store,
+            stores.workers,
             sweep,
-            snapshotting,
+            base.snapshotting,
             heartbeat_interval_seconds=settings.heartbeat_interval_seconds,
             worker_lease_seconds=settings.worker_lease_seconds,
         )
-        credential_store = CredentialStore(self.redis)
-        self.admin_service = AdminService(
-            credential_store,
-            Tenants(credential_store, lists, self.worker_store, _default_quota(settings)),
-            pages,
-            sessions,
-            self.worker_store,
-            self.tasks,
-        )
-        self.guard = _guard(settings, credential_store)
-
-    def _idle_lanes(self, lists: SessionLists, closing: Closing, parking: Parking) -> IdleLanes | None:
-        settings = self._settings
-        if settings.admission not in _MAKING_ROOM:
-            return None
-        return IdleLanes(
-            lists,
-            closing,
-            self.tasks,
-            idle_seconds=settings.close_idle_after_seconds,
-            parking=parking if settings.admission == "evict-idle" else None,
-        )
+        quota = Quota(settings.tenant_max_sessions, settings.tenant_max_bytes, settings.tenant_tokens_per_minute)
+        tenants = Tenants(stores.credentials, stores.lists, stores.workers, quota)
+        self.admin_service = AdminService(stores.credentials, tenants, pages, work.sessions, stores.workers, base.tasks)
+        self.guard = _guard(settings, stores.credentials, quota)
 
 
-def _guard(settings: RouterSettings, store: CredentialStore) -> AccessGuard | None:
+def _guard(settings: RouterSettings, store: CredentialStore, default_quota: Quota) -> AccessGuard | None:
     """None where no keys are asked for: then everybody is `callers.ANYBODY`, and any worker may join."""
     if settings.auth == "none":
         return None
     if settings.admin_key is None:
         _log.warning("no KAKEYA_ROUTER_ADMIN_KEY: unless Redis holds a key with the scope admin, nobody can make keys")
-    authenticator = Authenticator(
-        store, _default_quota(settings), admin_key=settings.admin_key, join_token=settings.join_token
+    return AccessGuard(
+        Authenticator(store, default_quota, admin_key=settings.admin_key, join_token=settings.join_token)
     )
-    return AccessGuard(authenticator)
-
-
-def _default_quota(settings: RouterSettings) -> Quota:
-    return Quota(settings.tenant_max_sessions, settings.tenant_max_bytes, settings.tenant_tokens_per_minute)
-
-
-def _request_limits(settings: RouterSettings) -> RequestLimits:
-    return RequestLimits(
-        max_append_tokens=settings.max_append_tokens,
-        max_generate_tokens=settings.max_generate_tokens,
-        max_history_tokens=settings.max_history_tokens,
-        max_label_bytes=settings.max_label_bytes,
-    )
-
-
-def _placement(name: str) -> placement.Placement:
-    try:
-        plugin: type[placement.Placement] = plugins.load(placement.GROUP, name)
-    except plugins.PluginError as error:
-        raise StartError(str(error)) from error
-    return plugin()
-
-
-def _worker_tls(settings: RouterSettings) -> ClientTls | None:
-    try:
-        return client_tls(settings.worker_ca, settings.tls_cert, settings.tls_key)
-    except TlsError as error:
-        raise StartError(str(error)) from error

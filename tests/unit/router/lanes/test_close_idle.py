@@ -266,7 +266,7 @@ async def test_a_session_that_is_used_at_the_last_moment_is_kept(stores: Stores)
             return await super().close(record, cause, **fields)
 
     workers, tasks = WorkerClients(), DetachedTasks()
-    fleet = Fleet(stores.workers, lambda _: None, interval_seconds=3600)
+    fleet = Fleet(stores.workers, interval_seconds=3600)
     snapshotting = Snapshotting(
         stores.sessions, workers, fleet, tasks, turns=1, recovery_seconds=1, journal_tokens=1_000
     )

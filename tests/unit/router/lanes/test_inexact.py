@@ -167,7 +167,7 @@ async def test_who_reads_its_snapshots_may_be_of_another_fingerprint(stack: Stac
         records.append(SessionRecord.from_hash(await stack.redis.hgetall(f"kakeya:{{tiny}}:session:{session_id}")))
     await die(worker)
     redis = RedisConnection(stack.url)
-    fleet = Fleet(WorkerStore(redis, worker_lease_seconds=60), lambda alive: None, interval_seconds=1)
+    fleet = Fleet(WorkerStore(redis, worker_lease_seconds=60), interval_seconds=1)
     try:
         async with asyncio.timeout(30):
             await fleet.look()

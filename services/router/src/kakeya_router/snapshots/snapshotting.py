@@ -36,7 +36,6 @@ _DELETE_SECONDS = 10.0
 _AHEAD_SECONDS = 0.05
 _NUM_ATTEMPTS = 100
 
-
 # As `write_now` and the worker name them, and what a store leaves of one that was not written to its end.
 _NAME = re.compile(r"(?P<pool>[^/]+)/(?P<session>[^/]+)-\d+-\d+-[0-9a-f]{8}-\d+\.safetensors(\.[0-9a-f]{16}\.part)?")
 

@@ -1,40 +1,32 @@
 """The workers as this router saw them last."""
 
-import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-
-import structlog
+from dataclasses import KW_ONLY, dataclass, field, replace
 
 from kakeya_router.store.fleet.worker_store import WorkerStore
 from kakeya_router.store.session_record import SessionRecord
 from kakeya_router.store.worker_record import WorkerRecord
 from kakeya_shared.errors.tree import StoreUnavailable
+from kakeya_shared.process.endured_loop import endured_loop
 
-_log = structlog.get_logger()
 
-
+@dataclass(eq=False)
 class Fleet:
-    """Looks at the registered workers once in a while.
+    """The registered workers, read from Redis once in a while, so that no call has to.
 
-    Args:
-        on_look: told the incarnations that are alive, each time Redis has answered.
-        on_addresses: told then where they are.
+    A worker that has joined since is not there yet: `look` reads at once. Parking, snapshots and rewinds ask it.
+
+    Attributes:
+        on_addresses: told after each look where the workers are.
+        on_look: told then which incarnations are alive; set once what has to hear it is there.
     """
 
-    def __init__(
-        self,
-        store: WorkerStore,
-        on_look: Callable[[frozenset[str]], None],
-        on_addresses: Callable[[frozenset[str]], None] = lambda addresses: None,
-        *,
-        interval_seconds: float,
-    ) -> None:
-        self._store = store
-        self._on_look = on_look
-        self._on_addresses = on_addresses
-        self._interval_seconds = interval_seconds
-        self._by_incarnation: dict[str, WorkerRecord] = {}
+    _store: WorkerStore
+    on_addresses: Callable[[frozenset[str]], None] = lambda addresses: None
+    _: KW_ONLY
+    interval_seconds: float
+    on_look: Callable[[frozenset[str]], None] = lambda incarnations: None
+    _by_incarnation: dict[str, WorkerRecord] = field(default_factory=dict, init=False)
 
     def worker(self, incarnation: str) -> WorkerRecord | None:
         """None where there is none, or a new one that was not seen yet."""
@@ -63,18 +55,16 @@ class Fleet:
 
     async def run(self) -> None:
         """Looks until it is cancelled."""
-        while True:
-            try:
-                await self.look()
-            except StoreUnavailable as error:
-                _log.debug("the workers cannot be seen", error=error.message)
-            except Exception:  # whatever one look stumbles over, the next must take place
-                _log.exception("looking at the workers failed")
-            await asyncio.sleep(self._interval_seconds)
+        await endured_loop(
+            "looking at the workers",
+            self.look,
+            interval_seconds=self.interval_seconds,
+            put_off_by=(StoreUnavailable,),
+        )
 
     async def look(self) -> None:
         """Sees the workers as they are now; raises StoreUnavailable."""
         workers = await self._store.all_workers()
         self._by_incarnation = {worker.incarnation: worker for worker in workers}
-        self._on_look(frozenset(self._by_incarnation))
-        self._on_addresses(frozenset(worker.address for worker in workers))
+        self.on_look(frozenset(self._by_incarnation))
+        self.on_addresses(frozenset(worker.address for worker in workers))
