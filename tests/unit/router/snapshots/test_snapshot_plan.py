@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from kakeya_router.snapshots.snapshot_plan import chain, chains, journal_start, kept, next_start
 from kakeya_router.store.sessions.stored_snapshots import Snapshots, StoredSnapshot, parse, text
 
-# As many as a session record has; see add_boundary in lua/prelude.lua.
+# As many as a session record has; see add_boundary in lua/prelude/session.lua.
 NUM_BOUNDARIES = 4
 LONGEST_CHAIN = 32
 

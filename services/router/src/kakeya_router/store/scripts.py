@@ -2,7 +2,11 @@
 
 A line `-- key NAME, NAME...: explanation` of a header names KEYS in their order, `-- arg` does so for ARGV, and `-- out
 NAME {what comes with it}: explanation` for outcomes. Three dots: as many as there are. `-- of a session` stands for the
-names in prelude.lua, which come first. In Lua they are `key.NAME` and `arg.NAME`; Python gives arguments by name.
+names in prelude/session.lua, which come first. In Lua they are `key.NAME` and `arg.NAME`; Python gives arguments by
+name.
+
+Before each script stand those parts of the prelude that it uses: Redis runs all of its text at each call. A part is a
+function or a constant with its comment; an empty line ends it.
 """
 
 import functools
@@ -17,13 +21,20 @@ _OF_A_SESSION = "\n-- of a session"
 # `unpack` would not hold thousands.
 _REST = "local function rest(all, i) local t = {} while all[i] do t[#t + 1], i = all[i], i + 1 end return t end\n"
 
+# In this order: one uses the ones before.
+_PRELUDE = ("common", "journal", "ledger", "queue", "session")
+_DEFINED = re.compile(r"^local (?:function )?(\w+)", re.MULTILINE)
+_COMMENT = re.compile(r"--.*")
+# Not one in quotes, such as the kind 'park' of an operation.
+_WORD = re.compile(r"(?<!['\w])\w+")
+
 
 @dataclass(frozen=True, slots=True)
 class Script:
     """One script.
 
     Attributes:
-        text: for Redis: what names its keys and arguments, the prelude, itself.
+        text: for Redis: what names its keys and arguments, what it uses of the prelude, itself.
         arguments: their names; `rest` is that of all which come after these; empty: none do.
         outcomes: that it answers with; none: it answers with something else.
     """
@@ -39,8 +50,8 @@ class Script:
 def scripts() -> Mapping[str, Script]:
     """All of them, by name."""
     folder = resources.files("kakeya_router.store").joinpath("lua")
-    prelude = folder.joinpath("prelude.lua").read_text("utf-8")
-    files = [file for room in folder.iterdir() if room.is_dir() for file in room.iterdir()]
+    prelude = "\n".join(folder.joinpath("prelude", f"{name}.lua").read_text("utf-8") for name in _PRELUDE)
+    files = [file for room in folder.iterdir() if room.name != "prelude" for file in room.iterdir()]
     found = [read(file.name.removesuffix(".lua"), prelude, file.read_text("utf-8")) for file in files]
     return {script.name: script for script in sorted(found, key=lambda script: script.name)}
 
@@ -56,7 +67,20 @@ def read(name: str, prelude: str, text: str) -> Script:
     tables = f"local key, arg = {_table('KEYS', named['key'])}, {_table('ARGV', named['arg'])}\n"
     rest = "".join(each[:-3] for each in named["arg"] if each.endswith("..."))
     arguments = named["arg"][:-1] if rest else named["arg"]
-    return Script(name, _REST + tables + prelude + text, tuple(arguments), rest, tuple(named["out"]))
+    return Script(name, _REST + tables + _linked(prelude, text), tuple(arguments), rest, tuple(named["out"]))
+
+
+def _linked(prelude: str, text: str) -> str:
+    """A text behind those parts of the prelude that it uses, and that these use."""
+    words = _words(text)
+    for part in reversed(prelude.split("\n\n")):
+        if not words.isdisjoint(_DEFINED.findall(part)):
+            text, words = f"{part}\n{text}", words | _words(part)
+    return text
+
+
+def _words(text: str) -> set[str]:
+    return set(_WORD.findall(_COMMENT.sub("", text)))
 
 
 def _table(source: str, names: Sequence[str]) -> str:

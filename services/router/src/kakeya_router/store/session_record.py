@@ -103,7 +103,7 @@ class SessionRecord(Hash):
         history_length: what the worker has committed, as it last said; `kv_live_bytes` and `retained` with it.
         journal_length: tokens of the history, of which the lane may lack the last: they are journaled first.
         journal_start: history index of the first token that the journal still holds.
-        journal_digests: of the history up to both, as prelude.lua (`read_journal`) keeps them.
+        journal_digests: of the history up to both, as prelude/journal.lua (`read_journal`) keeps them.
         retained: the part of the history that is kept, see `LaneState`.
         boundaries: history lengths at which the last turns ended, separated by commas; at most four.
         lane_rewinds: how often its lane was taken back; what a heartbeat says from before is stale.
@@ -245,7 +245,7 @@ class SessionRecord(Hash):
 
     @property
     def keys(self) -> list[str]:
-        """The KEYS of every script on a session, always these twelve in this order; prelude.lua names them too."""
+        """The KEYS of every script on a session, in the order in which prelude/session.lua names them."""
         pool = PoolKeys(self.pool)
         return [
             pool.session(self.session_id),

@@ -73,7 +73,7 @@ class WorkerRecord(Hash):
         """Whether it can go on with what was computed under a fingerprint.
 
         Args:
-            model_digest: of the model, where another fingerprint of it will do; empty where not. prelude.lua
+            model_digest: of the model, where another fingerprint of it will do; empty where not. prelude/queue.lua
                 (`can_use`) says the same.
         """
         return self.fingerprint == fingerprint or (model_digest != "" and self.model_digest == model_digest)

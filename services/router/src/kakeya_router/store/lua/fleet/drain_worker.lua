@@ -8,5 +8,5 @@ if redis.call('HGET', key.worker, 'incarnation') ~= arg.incarnation then
   return 'unknown'
 end
 redis.call('HSET', key.worker, 'drain_asked', arg.drain_asked)
-announce_room(key.queue)
+announce_room()
 return 'marked'

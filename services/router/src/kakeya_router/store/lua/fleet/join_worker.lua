@@ -23,5 +23,5 @@ if registered then
 end
 redis.call('HSET', key.worker, unpack(arg.record))
 redis.call('HSET', key.worker, 'heartbeat_ms', now)
-announce_room(key.queue)
+announce_room()
 return registered and 'replaced' or 'joined'

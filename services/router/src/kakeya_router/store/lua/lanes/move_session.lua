@@ -1,7 +1,5 @@
 -- Gives a session that is idle, or that the operation which runs on it moves, the lane on another worker that was
--- opened
--- under the epoch that offer_lane.lua has named, and that holds what the lane held which it has, in the place of that
--- one.
+-- opened under the epoch that offer_lane.lua has named. That lane holds what its own held when it was copied.
 -- of a session
 -- key new_worker, new_sessions: of the worker that it goes to
 -- arg epoch, offered_epoch
@@ -24,12 +22,11 @@ if record[1] ~= 'open' or record[2] ~= arg.epoch or record[3] ~= arg.offered_epo
   or length < tonumber(record[6]) or length > tonumber(record[7] or 0) then
   return {'changed'}
 end
-local refusal = refuses_lane(key.new_worker, arg.incarnation, arg.lane_bytes)
+local refusal = refuses_lane(key.new_worker)
 if refusal then
   return {refusal}
 end
 give_back()
-redis.call('SREM', key.sessions, arg.session_id)
 redis.call('HSET', key.session, 'epoch', arg.offered_epoch, 'worker_id', arg.worker_id,
   'incarnation', arg.incarnation, 'address', arg.address, 'reserved_bytes', arg.lane_bytes,
   'history_length', arg.history_length, 'kv_live_bytes', arg.kv_live_bytes, 'retained', arg.retained,

@@ -47,10 +47,10 @@ if not record[6] or not is_recoverable()
   or (not homeless and arg.by_journal == '1' and tonumber(record[7] or 0) > 0) then
   return {'unrecoverable'}
 end
-if arg.idle_ms ~= '' and not may_give_way(arg.idle_ms, arg.wanted_by, now) then
+if arg.idle_ms ~= '' and not may_give_way(now) then
   return {'kept'}
 end
-charge_operation(record[6], now)
+charge(record[6], now)
 redis.call('DEL', key.operation)
 park()
 redis.call('ZADD', key.expiry, math.max(now + arg.parked_ms, record[5] + record[4]), arg.session_id)

@@ -1,5 +1,5 @@
 -- Reserves a lane for a parked session in the middle of an operation on it, if the worker is alive, has the bytes, and
--- nobody in the line comes first. A waiter leaves the line with it.
+-- nobody in the queue comes first. A waiter leaves the queue with it.
 -- of a session: its keys are of the worker that is to have it
 -- arg claim
 -- arg worker_id, incarnation, address, lane_bytes
@@ -11,26 +11,21 @@
 -- out away: the incarnation is not alive, or is being emptied
 -- out wait: somebody else has the turn at this worker
 -- out gone: closed, lost or taken over
-if not holds(arg.claim) or redis.call('HGET', key.session, 'state') ~= 'parked' then
+if not holds() or redis.call('HGET', key.session, 'state') ~= 'parked' then
   return {'gone'}
 end
-local refusal = refuses_lane(key.worker, arg.incarnation, arg.lane_bytes)
+local refusal = refuses_lane(key.worker)
 if refusal then
   return {refusal}
 end
 local tenant = redis.call('HGET', key.session, 'tenant') or ''
-local worker = redis.call('HMGET', key.worker, 'model', 'snapshot_store', 'model_digest')
-local at = {arg.incarnation, arg.fingerprint, worker[1], worker[2], worker[3]}
-if not has_turn(key.queue, key.waiters, key.usage, at, tenant, arg.waiter_id, now_ms(), arg.may_clear == '1') then
+if not is_first(tenant, now_ms()) then
   return {'wait'}
 end
 redis.call('HSET', key.session, 'epoch', next_epoch(), 'state', 'open', 'worker_id', arg.worker_id,
   'incarnation', arg.incarnation, 'address', arg.address, 'reserved_bytes', arg.lane_bytes,
-  'history_length', 0, 'lane_rewinds', 0,
-  'fingerprint', arg.fingerprint, 'exact', arg.exact)
+  'history_length', 0, 'lane_rewinds', 0, 'fingerprint', arg.fingerprint, 'exact', arg.exact)
 take_lane(key.worker, key.sessions, arg.lane_bytes)
 redis.call('ZADD', key.expiry, now_ms() + redis.call('HGET', key.session, 'ttl_ms'), arg.session_id)
-if leave_line(key.queue, key.waiters, arg.waiter_id) then
-  announce_room(key.queue)
-end
+leave_queue()
 return {'seated', redis.call('HGETALL', key.session)}

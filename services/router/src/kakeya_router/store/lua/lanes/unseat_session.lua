@@ -5,7 +5,7 @@
 -- out parked {record}
 -- out lost: what its journal lacks is in no snapshot
 -- out gone: closed, lost or taken over
-if not holds(arg.claim) then
+if not holds() then
   return {'gone'}
 end
 if not is_recoverable() then

@@ -49,7 +49,7 @@ local is_new = op_id == '' or redis.call('HGET', key.session, 'operation_id') ~=
 if is_new and arg.may_begin == '0' and not lease_until then
   return {'unknown'}
 end
-local back_ms = not lease_until and is_new and tokens_back_ms(tonumber(arg.tokens_per_minute), now)
+local back_ms = not lease_until and is_new and tokens_back_ms(now)
 if back_ms then
   return {'quota', 'tokens_per_minute', arg.tokens_per_minute, back_ms}
 end

@@ -16,16 +16,16 @@
 -- out unlike: the lane holds another history, as where Redis was set back; nothing is changed
 local record = redis.call('HMGET', key.session,
   'epoch', 'incarnation', 'history_length', 'kv_live_bytes', 'ttl_ms', 'lane_rewinds')
-local operation = redis.call('HMGET', key.operation, 'claim', 'start_length', 'tokens_per_minute', 'kind')
+local operation = redis.call('HMGET', key.operation, 'claim', 'kind', 'start_length')
 if operation[1] ~= arg.claim or record[1] ~= arg.epoch then
   return 'gone'
 end
-if operation[4] == 'close' then  -- by an attempt whose answer was lost
+if operation[2] == 'close' then  -- by an attempt whose answer was lost
   return {'closing', redis.call('HGETALL', key.session)}
 end
 local history_length = tonumber(arg.history_length)
 if history_length < tonumber(record[3]) then
-  return (operation[4] == 'rewind' or (record[6] or '0') ~= arg.num_rewinds) and 'unknown' or 'regressed'
+  return (operation[2] == 'rewind' or (record[6] or '0') ~= arg.num_rewinds) and 'unknown' or 'regressed'
 end
 local journaled = tonumber(redis.call('HGET', key.session, 'journal_length') or 0)
 if history_length > math.max(journaled, arg.start + #arg.tokens / 4) then
@@ -41,7 +41,7 @@ if arg.digest ~= '' then
     return 'unlike'
   end
 end
-local journal_length = extend_journal(tonumber(arg.start), arg.tokens)
+local journal_length = extend_journal()
 if not journal_length then
   return 'unknown'
 end
@@ -57,12 +57,12 @@ redis.call('HSET', key.session, 'history_length', arg.history_length, 'kv_live_b
 if redis.call('HGET', key.worker, 'incarnation') == record[2] then
   add_count(key.worker, 'kv_live_bytes', arg.kv_live_bytes - record[4])
 end
-charge(operation[2], operation[3], journal_length, now)
-if operation[4] == 'generate' and journal_length > tonumber(operation[2]) then
+charge(journal_length, now)
+if operation[2] == 'generate' and journal_length > tonumber(operation[3]) then
   add_boundary(journal_length)
 end
-if arg.closes == '1' and operation[4] == 'generate' and redis.call('HGET', key.session, 'ephemeral') == '1' then
-  claim_for_good(arg.claim, arg.router, arg.lease_ms, now)
+if arg.closes == '1' and operation[2] == 'generate' and redis.call('HGET', key.session, 'ephemeral') == '1' then
+  claim_for_good(now)
   return {'closing', redis.call('HGETALL', key.session)}
 end
 redis.call('DEL', key.operation)

@@ -6,10 +6,10 @@
 -- arg max_tokens: the oldest beyond so many leave the journal, where no snapshot will ever have them
 -- out extended {journal_length, digest}: of the history then; '': not known
 -- out gone: closed, lost, taken over or under another lease; nothing is changed
-if not holds(arg.claim) or redis.call('HGET', key.session, 'epoch') ~= arg.epoch then
+if not holds() or redis.call('HGET', key.session, 'epoch') ~= arg.epoch then
   return {'gone'}
 end
-local length, digest = extend_journal(tonumber(arg.start), arg.tokens)
+local length, digest = extend_journal()
 if not length then
   return {'gone'}
 end

@@ -4,17 +4,15 @@
 -- arg counter: inv1_violations or inv2_violations
 -- out failed
 -- out gone: closed, lost or taken over
-if not holds(arg.claim) then
+if not holds() then
   return 'gone'
 end
 local record = redis.call('HMGET', key.session, 'ttl_ms', 'journal_length')
 local now = now_ms()
-charge_operation(record[2], now)
-give_back()
-redis.call('HSET', key.session,
-  'state', 'failed', 'reserved_bytes', 0, 'kv_live_bytes', 0, 'retained', '', 'idle_since_ms', now)
+charge(record[2], now)
+leave_lane('failed')
+redis.call('HSET', key.session, 'idle_since_ms', now)
 redis.call('HINCRBY', key.session, arg.counter, 1)
 redis.call('DEL', key.operation, key.journal)
-redis.call('SREM', key.sessions, arg.session_id)
 redis.call('ZADD', key.expiry, now + record[1], arg.session_id)
 return 'failed'

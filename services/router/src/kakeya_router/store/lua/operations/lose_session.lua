@@ -26,16 +26,16 @@ if arg.claim == '' then
   if record[1] == 'open' and lease_until and tonumber(lease_until) > now then
     return 'busy'
   end
-elseif not holds(arg.claim) then
+elseif not holds() then
   return 'gone'
 end
 if record[1] ~= 'open' and record[1] ~= 'opening' and (record[1] ~= 'parked' or arg.claim == '') then
   return 'gone'
 end
 if arg.tokens ~= '' then
-  extend_journal(tonumber(arg.start), arg.tokens)
+  extend_journal()
 end
-charge_operation(redis.call('HGET', key.session, 'journal_length') or 0, now)
+charge(redis.call('HGET', key.session, 'journal_length') or 0, now)
 redis.call('DEL', key.operation)
 if record[1] ~= 'opening' and arg.for_good ~= '1' and is_recoverable() then
   park()
@@ -44,13 +44,8 @@ if record[1] ~= 'opening' and arg.for_good ~= '1' and is_recoverable() then
   redis.call('ZADD', key.expiry, now + math.max(arg.parked_ms, ttl_ms), arg.session_id)
   return 'parked'
 end
-give_back()
-redis.call('HSET', key.session, 'state', 'lost', 'reserved_bytes', 0, 'kv_live_bytes', 0, 'retained', '')
+leave_lane('lost')
 redis.call('DEL', key.journal)
-redis.call('SREM', key.sessions, arg.session_id)
 redis.call('ZADD', key.expiry, now + arg.lost_ms, arg.session_id)
-redis.call('ZREM', key.idle, arg.session_id)
-if redis.call('GET', key.request) == arg.session_id then
-  redis.call('DEL', key.request)
-end
+forget_request()
 return 'lost'

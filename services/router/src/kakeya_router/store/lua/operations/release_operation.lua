@@ -3,7 +3,7 @@
 -- arg claim
 -- out released
 -- out gone: closed, lost or taken over
-if not holds(arg.claim) then
+if not holds() then
   return 'gone'
 end
 if redis.call('HGET', key.operation, 'taken_over') then  -- nobody has asked the worker yet: the next caller does

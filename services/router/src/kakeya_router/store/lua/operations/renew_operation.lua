@@ -3,7 +3,7 @@
 -- arg claim, lease_ms
 -- out renewed
 -- out gone: over, closed, lost or taken over
-if not holds(arg.claim) or redis.call('HGET', key.operation, 'kind') == 'close' then
+if not holds() or redis.call('HGET', key.operation, 'kind') == 'close' then
   return 'gone'
 end
 local now = now_ms()

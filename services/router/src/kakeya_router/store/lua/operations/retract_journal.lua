@@ -4,7 +4,7 @@
 -- arg journal_length: the one to be
 -- out retracted
 -- out gone: closed, lost, taken over or under another lease; nothing is changed
-if not holds(arg.claim) or redis.call('HGET', key.session, 'epoch') ~= arg.epoch then
+if not holds() or redis.call('HGET', key.session, 'epoch') ~= arg.epoch then
   return 'gone'
 end
 local length = tonumber(arg.journal_length)

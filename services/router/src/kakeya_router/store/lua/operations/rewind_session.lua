@@ -11,7 +11,7 @@
 -- out changed {record}: a list is another one; nothing is changed
 -- out gone: closed, lost, taken over or under another lease; nothing is changed
 local record = redis.call('HMGET', key.session, 'epoch', 'snapshots', 'boundaries', 'inherited')
-if not holds(arg.claim) or record[1] ~= arg.epoch then
+if not holds() or record[1] ~= arg.epoch then
   return {'gone'}
 end
 if (record[2] or '') ~= arg.known or (record[4] or '') ~= arg.known_inherited then
@@ -27,7 +27,7 @@ for boundary in string.gmatch(record[3] or '', '%d+') do
 end
 redis.call('HSET', key.session, 'boundaries', table.concat(boundaries, ','), 'snapshots', arg.snapshots,
   'snapshot_store', arg.snapshot_store, 'operation_id', arg.claim, 'operation_start', arg.length, 'operation_seed', 0)
-disinherit(key.heirs, arg.inherited)
+disinherit(arg.inherited)
 redis.call('HSET', key.operation, 'start_length', arg.length)
 if arg.lane_rewinds == '' then
   park()

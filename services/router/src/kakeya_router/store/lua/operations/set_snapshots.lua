@@ -32,7 +32,7 @@ if digest and digest ~= arg.digest then
   return 'unlike'
 end
 redis.call('HSET', key.session, 'snapshots', arg.snapshots, 'snapshot_store', arg.snapshot_store)
-disinherit(key.heirs, arg.inherited)
+disinherit(arg.inherited)
 -- What the latest operation has produced may still be asked for.
 trim_journal(math.min(tonumber(arg.journal_start), tonumber(record[5] or 0)))
 return 'set'

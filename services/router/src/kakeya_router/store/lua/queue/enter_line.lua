@@ -1,4 +1,4 @@
--- Lines a waiter up; one that is in the line already, or was, keeps its place. Where the queue is full, the newest
+-- Puts a waiter into the queue; one that is in it already, or was, keeps its place. Where the queue is full, the newest
 -- waiter of the tenant with the most of them makes way for a tenant that has fewer by two at least.
 -- key queue, waiters, usage, evicted
 -- arg waiter_id, tenant, key_id
@@ -18,8 +18,7 @@ local num_waiting = 0
 if ticket == '' then  -- else it was counted when it came
   num_waiting = redis.call('ZLEXCOUNT', key.queue, '[' .. arg.tenant .. '|', '(' .. arg.tenant .. '}')
 end
-local quota, limit = quota_reached(key.usage, arg.tenant, arg.key_id, arg.reserved_bytes, num_waiting,
-  arg.max_sessions, arg.max_reserved_bytes, arg.key_max_sessions)
+local quota, limit = quota_reached(arg.tenant, arg.key_id, arg.reserved_bytes, num_waiting)
 if quota then
   return {'quota', quota, limit}
 end
@@ -41,7 +40,7 @@ local function longest()
   return most, newest, counts[arg.tenant] or 0
 end
 if is_full() and arg.may_clear == '1' then
-  purge(key.queue, key.waiters, now)
+  purge(now)
 end
 if is_full() then
   local most, newest, own = longest()
@@ -49,14 +48,14 @@ if is_full() then
     return {'full'}
   end
   local _, _, id = parse_member(newest)
-  leave_line(key.queue, key.waiters, id)
+  forget({{member = newest, id = id}})
   -- For its router, which asks about every second; a vanished one never does.
   redis.call('ZREMRANGEBYSCORE', key.evicted, '-inf', now - 60000)
   redis.call('ZADD', key.evicted, now, id)
   redis.call('PEXPIRE', key.evicted, 60000)
 end
 if ticket == '' then
-  -- Microseconds, and always a later one: also who comes back after the line was empty stands where it stood.
+  -- Microseconds, and always a later one: also who comes back after the queue was empty stands where it stood.
   local time = redis.call('TIME')
   local last = tonumber(redis.call('HGET', key.waiters, 'last_ticket') or 0)
   ticket = string.format('%016.0f', math.max(time[1] * 1000000 + time[2], last + 1))

@@ -3,7 +3,7 @@
 -- key requests...: of each waiter; one that is never set for those without a request id
 -- arg lease_ms
 -- arg waiter_ids...: in the same order
--- returns {displaced, answered, evicted}: ids of those that are not in the line any more, of those whose request was
+-- returns {displaced, answered, evicted}: ids of those that are not in the queue any more, of those whose request was
 --     answered with somebody else's session, and of those that made way for others in a full queue
 local displaced, answered, evicted = {}, {}, {}
 local lease_until = now_ms() + arg.lease_ms

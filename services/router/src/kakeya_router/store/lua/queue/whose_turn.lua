@@ -1,4 +1,4 @@
--- Who is first in the line at each worker that takes sessions.
+-- Who is first in the queue at each worker that takes sessions.
 -- key queue, waiters, usage
 -- key workers...
 -- arg may_clear: 0: a waiter whose lease has lapsed still counts
@@ -8,16 +8,14 @@ if redis.call('EXISTS', key.queue) == 0 then
 end
 local workers, rooms = {}, {}
 for _, name in ipairs(key.workers) do
-  local worker = redis.call('HMGET', name,
-    'incarnation', 'fingerprint', 'worker_id', 'slab_bytes', 'reserved_bytes', 'lane_bytes', 'model', 'snapshot_store',
-    'model_digest')
+  local worker = redis.call('HMGET', name, 'worker_id', 'slab_bytes', 'reserved_bytes', 'lane_bytes')
   if worker[1] and not is_draining(name) then
-    workers[#workers + 1] = {worker[1], worker[2] or '', worker[7], worker[8], worker[9]}
-    rooms[#rooms + 1] = {worker[3], worker[4] - worker[5] >= tonumber(worker[6])}
+    workers[#workers + 1] = offer_of(name)
+    rooms[#rooms + 1] = {worker[1], worker[2] - worker[3] >= tonumber(worker[4])}
   end
 end
 local turns = {}
-for i, first in ipairs(first_in_line(key.queue, key.waiters, key.usage, workers, now_ms(), arg.may_clear == '1')) do
+for i, first in ipairs(first_in_queue(workers, now_ms())) do
   if first then
     turns[#turns + 1] = {rooms[i][1], first[3], rooms[i][2] and 1 or 0}
   end

@@ -22,7 +22,7 @@ if arg.cause == 'expiry' then
     return {'kept'}
   end
 elseif arg.cause == 'idle' then
-  if busy or not may_give_way(arg.idle_ms, arg.wanted_by, now) then
+  if busy or not may_give_way(now) then
     return {'kept'}
   end
 elseif state == 'closing' or (state == 'opening' and arg.cause == 'request') then
@@ -33,7 +33,7 @@ elseif arg.cause == 'abandon' and (state == 'open' or state == 'parked')
 end
 -- What the operation that is closed with it has used is charged when the final length is known.
 local running = redis.call('HMGET', key.operation, 'start_length', 'tokens_per_minute')
-claim_for_good(arg.claim, arg.router, arg.lease_ms, now)
+claim_for_good(now)
 if running[1] then
   redis.call('HSET', key.operation, 'start_length', running[1], 'tokens_per_minute', running[2] or 0)
 end

@@ -9,14 +9,13 @@
 if redis.call('HGET', key.operation, 'claim') ~= arg.claim then
   return 'gone'
 end
-charge_operation(arg.history_length, now_ms())
+charge(arg.history_length, now_ms())
 give_back()
 local record = redis.call('HMGET', key.session, 'ephemeral', 'tenant')
 if record[1] == '1' then
   redis.call('SET', key.closed, arg.history_length .. ' ' .. (record[2] or ''), 'PX', arg.closed_ms)
 end
-disinherit(key.heirs, '')
+disinherit('')
 redis.call('DEL', key.session, key.operation, key.journal)
-redis.call('SREM', key.sessions, arg.session_id)
 redis.call('ZREM', key.expiry, arg.session_id)
 return 'deleted'

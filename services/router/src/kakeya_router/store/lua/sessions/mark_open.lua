@@ -23,7 +23,7 @@ local now = now_ms()
 redis.call('HSET', key.session, 'state', 'open', 'sink', arg.sink, 'window', arg.window, 'idle_since_ms', now,
   'history_length', arg.history_length, 'kv_live_bytes', arg.kv_live_bytes, 'retained', arg.retained)
 redis.call('HINCRBY', key.worker, 'kv_live_bytes', arg.kv_live_bytes)
-charge_operation(arg.history_length, now)
+charge(arg.history_length, now)
 redis.call('DEL', key.operation)
 redis.call('ZADD', key.expiry, now + record[3], arg.session_id)
 redis.call('ZADD', key.idle, now, arg.session_id)

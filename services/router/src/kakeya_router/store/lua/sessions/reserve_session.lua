@@ -1,10 +1,10 @@
--- Reserves a lane for a new session, if its worker is alive, has the bytes, and nobody in the line comes first. A
--- waiter leaves the line with it. A fork has from here on what its source has of the history that they share.
+-- Reserves a lane for a new session, if its worker is alive, has the bytes, and nobody in the queue comes first. A
+-- waiter leaves the queue with it. A fork has from here on what its source has of the history that they share.
 -- of a session
 -- key source, source_journal, heirs: of a fork: session and journal of its source
 -- arg claim, router, lease_ms
 -- arg request_ttl_ms: 0: no request id
--- arg waiter_id: '': not in the line
+-- arg waiter_id: '': not in the queue
 -- arg max_sessions, max_reserved_bytes, key_max_sessions: 0: no limit
 -- arg may_clear: 0: a waiter whose lease has lapsed still counts
 -- arg start_length: its prefill begins there
@@ -14,18 +14,13 @@
 -- arg needed: what its source must have to be had there (see past.py); '': whatever it has, since the lane is copied
 -- arg record...: field, value, ... of the session
 -- out reserved
--- out duplicate: the request id was answered before; a waiter left the line
+-- out duplicate: the request id was answered before; a waiter left the queue
 -- out quota {name, limit, retry_ms}: it would exceed this quota, or has used up its tokens for so long; a waiter left
---     the line
+--     the queue
 -- out full: the worker has not the bytes, or is being emptied
 -- out wait: somebody else has the turn at this worker
 -- out gone: the incarnation is not alive
 -- out changed: the source of the fork does not have that any more
-local function step_out()
-  if arg.waiter_id ~= '' and leave_line(key.queue, key.waiters, arg.waiter_id) then
-    announce_room(key.queue)
-  end
-end
 -- What a fork has of its source at a length: the start of its journal and the tokens in it, snapshots and their store;
 -- nil: the source has not what it must have.
 local function inherited(length, needed)
@@ -36,7 +31,7 @@ local function inherited(length, needed)
   end
   local has = table.concat({text(1, '0'), text(2, '0'), text(5, ''), text(3, '')}, '|')
   local start = math.min(tonumber(text(1, 0)), length)
-  local tokens = length > start and redis.call('GETRANGE', key.source_journal, 0, 4 * (length - start) - 1) or ''
+  local tokens = journaled(start, start, length, key.source_journal)
   if redis.call('EXISTS', key.source) == 0 or (needed ~= '' and needed ~= has) or #tokens < 4 * (length - start) then
     return nil
   end
@@ -68,40 +63,34 @@ local function inherit(from)
     end
   end
 end
-if arg.request_ttl_ms ~= '0' then
-  if redis.call('EXISTS', key.request) == 1 then
-    step_out()
-    return {'duplicate'}
-  end
+if arg.request_ttl_ms ~= '0' and redis.call('EXISTS', key.request) == 1 then
+  leave_queue()
+  return {'duplicate'}
 end
 local record = {}
 for i = 1, #arg.record, 2 do
   record[arg.record[i]] = arg.record[i + 1]
 end
-local worker = redis.call('HMGET', key.worker,
-  'incarnation', 'slab_bytes', 'reserved_bytes', 'fingerprint', 'model', 'snapshot_store',
-  'model_digest')
+local worker = redis.call('HMGET', key.worker, 'incarnation', 'slab_bytes', 'reserved_bytes')
 if worker[1] ~= record['incarnation'] then
   return {'gone'}
 end
 local tenant, key_id, bytes = record['tenant'], record['key_id'], record['reserved_bytes']
-local quota, limit = quota_reached(key.usage, tenant, key_id, bytes, 0,
-  arg.max_sessions, arg.max_reserved_bytes, arg.key_max_sessions)
+local quota, limit = quota_reached(tenant, key_id, bytes, 0)
 if quota then
-  step_out()
+  leave_queue()
   return {'quota', quota, limit}
 end
 local now = now_ms()
-local back_ms = tokens_back_ms(tonumber(arg.tokens_per_minute), now)
+local back_ms = tokens_back_ms(now)
 if back_ms then
-  step_out()
+  leave_queue()
   return {'quota', 'tokens_per_minute', arg.tokens_per_minute, back_ms}
 end
 if worker[2] - worker[3] < tonumber(bytes) or is_draining(key.worker) then
   return {'full'}
 end
-local at = {worker[1], worker[4] or '', worker[5], worker[6], worker[7]}
-if not has_turn(key.queue, key.waiters, key.usage, at, tenant, arg.waiter_id, now, arg.may_clear == '1') then
+if not is_first(tenant, now) then
   return {'wait'}
 end
 local inheritance = {}
@@ -118,14 +107,11 @@ end
 redis.call('HSET', key.session, 'idle_since_ms', now)
 redis.call('HSET', key.operation, 'claim', arg.claim, 'kind', 'create', 'router', arg.router,
   'lease_until_ms', now + arg.lease_ms, 'start_length', arg.start_length, 'tokens_per_minute', arg.tokens_per_minute)
-redis.call('HINCRBY', key.worker, 'reserved_bytes', bytes)
-redis.call('HINCRBY', key.worker, 'num_sessions', 1)
-count_lane(key.usage, tenant, key_id, bytes, 1)
-redis.call('SADD', key.sessions, arg.session_id)
+take_lane(key.worker, key.sessions, bytes)
 -- Should this router vanish now, the reaper takes the session once the lease has lapsed.
 redis.call('ZADD', key.expiry, now + arg.lease_ms, arg.session_id)
 if arg.request_ttl_ms ~= '0' then
   redis.call('SET', key.request, arg.session_id, 'PX', arg.request_ttl_ms)
 end
-step_out()
+leave_queue()
 return {'reserved'}

@@ -1,0 +1,155 @@
+-- The journals of sessions, and the digests of their histories.
+
+-- The digest of a history is two rests, see kakeya_shared/contract/history_digest.py: of each the prime, 2**32 modulo
+-- it, and what takes that back.
+local FIRST = {65431043, 41949501, 17901329}
+local OTHER = {58560287, 20066345, 16218834}
+local EMPTY_HISTORY = '0000000100000001'
+
+local function rests(digest)
+  return tonumber(string.sub(digest, 1, 8), 16), tonumber(string.sub(digest, 9), 16)
+end
+
+-- The digest of a history that tokens, of 4 bytes each, were added to; nil where it is not known.
+local function extended_digest(digest, tokens)
+  if not digest or tokens == '' then
+    return digest
+  end
+  local rest, other = rests(digest)
+  local prime, base, other_prime, other_base = FIRST[1], FIRST[2], OTHER[1], OTHER[2]
+  for at = 1, #tokens, 4 do
+    local token = struct.unpack('<I4', tokens, at)
+    rest = (rest * base + token) % prime
+    other = (other * other_base + token) % other_prime
+  end
+  return string.format('%08x%08x', rest, other)
+end
+
+-- The digest of a history as it was before its last tokens came.
+local function digest_before(digest, tokens)
+  if not digest or tokens == '' then
+    return digest
+  end
+  local rest, other = rests(digest)
+  for at = #tokens - 3, 1, -4 do
+    local token = struct.unpack('<I4', tokens, at)
+    rest = (rest - token) % FIRST[1] * FIRST[3] % FIRST[1]
+    other = (other - token) % OTHER[1] * OTHER[3] % OTHER[1]
+  end
+  return string.format('%08x%08x', rest, other)
+end
+
+-- Of a history the tokens from one index to before another, where the journal begins at `first`; without a name of the
+-- journal's key, of a session script's session.
+local function journaled(first, start, stop, name)
+  return stop > start and redis.call('GETRANGE', name or key.journal, 4 * (start - first), 4 * (stop - first) - 1) or ''
+end
+
+-- The journal of a session, without keys a session script's: its first index, its length, and the digests of the
+-- history there, nil where they are not known. The record has these with the lengths that they are of and the number of
+-- rewinds: an older router changes the journal and leaves them as they are. One that is not as long as the record says
+-- (it was evicted, say) is torn: it holds nothing, and begins where the history ends.
+local function read_journal(session, name)
+  local record = redis.call('HMGET', session or key.session,
+    'journal_start', 'journal_length', 'journal_digests', 'num_rewinds')
+  local first, length = tonumber(record[1] or 0), tonumber(record[2] or 0)
+  local start, at_start, stop, at_end, num_rewinds =
+    string.match(record[3] or '', '^(%d+) (%x*) (%d+) (%x+) (%d+)$')
+  if num_rewinds ~= (record[4] or '0') then
+    start, at_start, stop, at_end = nil, nil, nil, nil
+  end
+  if redis.call('STRLEN', name or key.journal) ~= 4 * (length - first) then
+    at_end = tonumber(stop) == length and at_end or nil
+    return {first = length, length = length, at_start = at_end, at_end = at_end, is_torn = true}
+  end
+  if first == 0 then
+    at_start, stop, at_end = EMPTY_HISTORY, stop or 0, at_end or EMPTY_HISTORY
+  elseif tonumber(start) ~= first or at_start == '' then
+    at_start = nil
+  end
+  stop = tonumber(stop or length)
+  if stop < first or stop > length then
+    at_end = nil
+  end
+  return {first = first, length = length, at_start = at_start,
+    at_end = extended_digest(at_end, journaled(first, stop, length, name))}
+end
+
+-- Writes back what `read_journal` has read, as it is now.
+local function write_journal(journal)
+  local first, length = string.format('%.0f', journal.first), string.format('%.0f', journal.length)
+  local num_rewinds = redis.call('HGET', key.session, 'num_rewinds') or '0'
+  redis.call('HSET', key.session, 'journal_start', first, 'journal_length', length, 'journal_digests',
+    journal.at_end and table.concat({first, journal.at_start or '', length, journal.at_end, num_rewinds}, ' ') or '')
+end
+
+-- The digest of a history at a length that its journal, as `read_journal` has read it, holds; nil: it is not known.
+local function digest_at(journal, length, name)
+  if length < journal.first or length > journal.length then
+    return nil
+  end
+  return digest_before(journal.at_end, journaled(journal.first, length, journal.length, name))
+end
+
+-- Adds arg.tokens, of 4 bytes each, to the journal of a session script's session; the first has the history index
+-- arg.start. Those that are in it already, by an attempt whose answer was lost, are skipped; it may have more. With the
+-- last token of an append the session remembers it, so that its repetition is recognised.
+-- Returns the journal's length and the digest there; nil: they do not follow what is in it.
+local function extend_journal()
+  local journal, start, tokens = read_journal(), tonumber(arg.start), arg.tokens
+  local known = journal.length - start
+  if known < 0 then
+    return nil
+  end
+  if known * 4 < #tokens then
+    local new = string.sub(tokens, 4 * known + 1)
+    if journal.is_torn then
+      redis.call('DEL', key.journal)
+    end
+    redis.call('APPEND', key.journal, new)
+    journal.length = start + #tokens / 4
+    journal.at_end = extended_digest(journal.at_end, new)
+    write_journal(journal)
+  end
+  local append = redis.call('HMGET', key.operation, 'append_end', 'append_digest', 'start_length')
+  if append[1] and tonumber(append[1]) == journal.length then
+    redis.call('HSET', key.session, 'append_start', append[3], 'append_end', append[1], 'append_digest', append[2])
+  end
+  return journal.length, journal.at_end
+end
+
+-- Makes a string of tokens all that a session script's journal holds.
+local function keep_journaled(tokens)
+  redis.call('DEL', key.journal)
+  if tokens ~= '' then
+    redis.call('SET', key.journal, tokens)
+  end
+end
+
+-- Takes the tokens of a session script's history from a length on back, of which the digest may be known. What is being
+-- written of them meanwhile is of no use.
+local function cut_journal(length, digest)
+  local journal = read_journal()
+  journal.at_end = digest or digest_at(journal, length)
+  keep_journaled(journaled(journal.first, journal.first, length))
+  if length <= journal.first then
+    journal.first, journal.at_start = length, journal.at_end
+  end
+  journal.length = length
+  redis.call('HINCRBY', key.session, 'num_rewinds', 1)
+  write_journal(journal)
+  redis.call('HDEL', key.session, 'append_end')
+end
+
+-- Forgets the tokens of a session script's journal before a history index.
+local function trim_journal(start)
+  local journal = read_journal()
+  if start <= journal.first then
+    return
+  end
+  local rest = journaled(journal.first, start, journal.length)
+  journal.at_start = extended_digest(journal.at_start, journaled(journal.first, journal.first, start))
+  keep_journaled(rest)
+  journal.first = start
+  write_journal(journal)
+end
