@@ -91,6 +91,7 @@ utf8 = st.sampled_from([*"€𝄞x".encode()])
 
 
 @given(st.lists(st.one_of(utf8, st.integers(0, SPECIAL)), max_size=40))
+@example([226, 130, 260, 226, 226])
 def test_tokens_may_begin_and_end_within_characters(of_many_bytes: Decode, token_ids: list[int]) -> None:
     pieces, rest = _pieces(of_many_bytes, token_ids)
     assert "".join(pieces) + rest == of_many_bytes(token_ids)

@@ -52,12 +52,12 @@ class Detokenizer:
     def _give_up_oldest(self) -> str:
         """The text up to what the latest tokens may still make whole: what the oldest one began will never be."""
         latest = self._pending[-_MOST_UNFINISHED:]
-        num_kept = min(_num_unfinished(self._text), _num_unfinished(self._decode(latest)))
-        new = self._give(num_kept)
-        if num_kept:
+        new = self._give(min(_num_unfinished(self._text), _num_unfinished(self._decode(latest))))
+        num_left = len(self._text) - self._num_given  # less than could be kept where a part was given out before
+        if num_left:
             self._context, self._pending = [], latest
             self._text = self._decode(latest)
-            self._num_given = len(self._text) - num_kept
+            self._num_given = len(self._text) - num_left
         else:
             self._go_on_after(latest)
         return new
