@@ -10,9 +10,8 @@ from typing import Any, ClassVar, Self
 
 import grpc
 
-from kakeya_router.contract.requests import GenerateRequest, Sampling
+from kakeya_router.contract.generates import Done, GenerateRequest, Sampling, Token
 from kakeya_router.store.session_record import SessionRecord, State
-from kakeya_router.workers.answers import Done, Token
 from kakeya_router.workers.worker_client import RunningCall, WorkerClient
 from kakeya_shared.contract.history_digest import EMPTY_HISTORY, extended_digest
 from kakeya_shared.errors.tree import (
@@ -570,7 +569,6 @@ def generate(
         ttl_ms=1000,
         history_length=history_length,
     )
-    request = GenerateRequest(session_id, max_tokens, Sampling(seed=1), (), None, None, "", ())
-    return client.generate(
-        record, request, timeout, RunningCall(), lambda: journaled_length, max_tokens=max_tokens, produced=produced
-    )
+    request = GenerateRequest(session_id, max_tokens, Sampling(seed=1))
+    message = request.message(record, max_tokens=max_tokens, produced=produced)
+    return client.generate(record, message, timeout, RunningCall(), lambda: journaled_length)

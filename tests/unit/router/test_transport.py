@@ -10,11 +10,11 @@ import pytest
 from kakeya_router.access import callers
 from kakeya_router.access.callers import Caller
 from kakeya_router.api.call_gate import CallGate
+from kakeya_router.contract.generates import Done
 from kakeya_router.program import Router
 from kakeya_router.settings import RouterSettings
-from kakeya_router.workers.answers import Done
-from kakeya_router.workers.worker_client import WorkerUnreachable
 from kakeya_router.workers.worker_clients import WorkerClients
+from kakeya_router.workers.worker_errors import WorkerUnreachable
 from kakeya_shared.errors import error_details
 from kakeya_shared.errors.tree import InvalidField, OperationRunning, TooManyCalls
 from kakeya_shared.process.service_process import StartError

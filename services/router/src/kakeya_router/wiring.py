@@ -160,12 +160,18 @@ class Work:
             max_label_bytes=settings.max_label_bytes,
         )
         recovery = Recovery(stores.journals, workers, lanes.resuming, lanes.moving, tasks)
-        settling = Settling(stores.operations, workers, tasks, snapshotting, lanes.closing, retention=self.retention)
         operations = Operations(
-            stores.operations, tasks, recovery, settling, snapshotting, lease_seconds=settings.operation_lease_seconds
+            stores.operations,
+            workers,
+            tasks,
+            recovery,
+            snapshotting,
+            Settling(stores.operations, workers, lanes.closing, tasks, self.retention),
+            lanes.closing,
+            lease_seconds=settings.operation_lease_seconds,
         )
         base.fleet.on_look = operations.see_workers
-        self.appending = Appending(operations, recovery, snapshotting, self.limits, tasks)
+        self.appending = Appending(operations, recovery, snapshotting, workers, self.limits)
         self.generating = Generating(operations, recovery, self.appending, snapshotting, workers, self.limits)
         self.rewinding = Rewinding(stores.journals, workers, base.fleet, operations, recovery, snapshotting, tasks)
         self.park_requests = ParkRequests(stores.lanes, operations, lanes.parking, tasks)

@@ -10,7 +10,7 @@ import pytest
 import structlog
 
 from kakeya_router.access.callers import ANYBODY
-from kakeya_router.contract.requests import CreateRequest
+from kakeya_router.contract.creates import CreateRequest
 from kakeya_router.lanes.admission_queue import AdmissionQueue
 from kakeya_router.lanes.waiter import Waiter
 from kakeya_router.lanes.wanted import Wanted

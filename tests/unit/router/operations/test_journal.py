@@ -21,6 +21,7 @@ from kakeya_router.store.sessions.operation_store import JournalEnd, OperationSt
 from kakeya_router.store.sessions.session_changes import Intent
 from kakeya_router.store.sessions.session_store import BYTES_PER_TOKEN, Taken, pack, unpack
 from kakeya_shared.errors.tree import OperationStopped, StoreUnavailable
+from kakeya_shared.process.detached_tasks import DetachedTasks
 
 RECORD = SessionRecord(
     session_id="p.one",
@@ -316,6 +317,6 @@ def test_packed_tokens_are_cut_anywhere_and_unpacked(token_ids: list[int], start
 
 
 def test_only_a_call_that_nobody_read_is_no_broken_one() -> None:
-    operation = Operation(RECORD, Intent("generate", {}), 0)
+    operation = Operation(RECORD, Intent("generate", {}), DetachedTasks())
     assert is_broken(operation, OperationStopped("it has been taken over"))
     assert not is_broken(operation, OperationStopped("nobody reads", metadata={"cause": "unread"}))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kakeya_router.operations.operation import Operation
-from kakeya_router.operations.settling import Settling
+from kakeya_router.operations.operations import Operations
 from kakeya_router.store.connection import RedisConnection
 from kakeya_router.store.sessions.journal_store import JournalStore
 from kakeya_router.workers.fleet import Fleet
@@ -103,13 +103,13 @@ async def test_a_rewind_that_is_settled_late_stops_nobody_else(
 ) -> None:
     session_id = await client.session()
     await client.append(session_id, range(6))
-    redis_answers, look_again = asyncio.Event(), Settling._look_again
+    redis_answers, look_again = asyncio.Event(), Operations._look_again
 
-    async def late(settling: Settling, operation: Operation) -> None:
+    async def late(operations: Operations, operation: Operation) -> None:
         await redis_answers.wait()
-        await look_again(settling, operation)
+        await look_again(operations, operation)
 
-    monkeypatch.setattr(Settling, "_look_again", late)
+    monkeypatch.setattr(Operations, "_look_again", late)
     lose("end_operation")
     with pytest.raises(StoreUnavailable):
         await client.rewind(session_id, 4)

@@ -7,14 +7,16 @@ import grpc
 import structlog
 
 from kakeya_router.access import callers
-from kakeya_router.api import operation_messages, session_messages
+from kakeya_router.api import session_messages
 from kakeya_router.api.call_gate import CallGate
 from kakeya_router.api.models import Models
 from kakeya_router.api.session_pages import SessionPages
-from kakeya_router.contract import refusals, requests
+from kakeya_router.contract import creates, generates, lanes, refusals
+from kakeya_router.contract.appends import AppendRequest
+from kakeya_router.contract.generates import Begun, Ended, GenerateRequest
 from kakeya_router.contract.validation import RequestLimits
 from kakeya_router.operations.append import Appending
-from kakeya_router.operations.generate import Begun, Ended, Generating
+from kakeya_router.operations.generate import Generating
 from kakeya_router.sessions.park_requests import ParkRequests
 from kakeya_router.sessions.rewinding import Rewinding
 from kakeya_router.sessions.sessions import Sessions
@@ -61,26 +63,26 @@ class RuntimeService(runtime_pb2_grpc.RuntimeServiceServicer):
 
     async def CreateSession(self, request: api.CreateSessionRequest, context: Context) -> api.CreateSessionResponse:
         with self._gate.inside():
-            record = await self._sessions.create(requests.create(request, self._limits))
+            record = await self._sessions.create(creates.create(request, self._limits))
         _observe(record.session_id)
         return session_messages.created(record)
 
     async def ForkSession(self, request: api.ForkSessionRequest, context: Context) -> api.ForkSessionResponse:
         with self._gate.inside():
-            record = await self._sessions.create(requests.fork(request, self._limits))
+            record = await self._sessions.create(creates.fork(request, self._limits))
         _observe(record.session_id)
         return api.ForkSessionResponse(session=session_messages.created(record))
 
     async def AppendTokens(self, request: api.AppendTokensRequest, context: Context) -> api.AppendTokensResponse:
         with self._gate.inside():
-            asked = requests.append(request, self._limits)
+            asked = AppendRequest.of(request, self._limits)
             answer = await self._appending.append(await self._session(asked.session_id), asked)
         _annotate(answer.lane, len(asked.token_ids))
-        return operation_messages.appended(answer)
+        return answer.message()
 
     async def Generate(self, request: api.GenerateRequest, context: Context) -> Responses:
         with self._gate.inside():
-            asked = requests.generate(request, self._limits)
+            asked = GenerateRequest.of(request, self._limits)
             record = await self._session(asked.session_id)
             async with aclosing(self._generating.generate(record, asked, context.time_remaining)) as events:
                 async for event in events:
@@ -88,13 +90,13 @@ class RuntimeService(runtime_pb2_grpc.RuntimeServiceServicer):
                         await context.send_initial_metadata(((OP_ID_KEY, event.op_id),))
                         tracing.annotate(op_id=event.op_id)
                     else:
-                        yield operation_messages.generated(event)
+                        yield generates.to_client(event)
                     if isinstance(event, Ended):
                         _annotate(event.done.lane, event.done.generated_token_count)
 
     async def CloseSession(self, request: api.CloseSessionRequest, context: Context) -> api.CloseSessionResponse:
         with self._gate.inside(frees=True):
-            if request_id := requests.given_up(request):
+            if request_id := creates.given_up(request):
                 final_length = await self._sessions.give_up(request_id)
             else:
                 callers.check_issued(request.session_id)
@@ -142,7 +144,7 @@ class RuntimeService(runtime_pb2_grpc.RuntimeServiceServicer):
         return api.RewindSessionResponse(
             history_length=record.history_length,
             kv_live_bytes=record.kv_live_bytes,
-            retained=operation_messages.retained(record.retained),
+            retained=lanes.retained(record.retained),
         )
 
     async def _session(self, session_id: str) -> SessionRecord:

@@ -1,6 +1,6 @@
 """Session records as messages of `kakeya.v1`."""
 
-from kakeya_router.api import operation_messages
+from kakeya_router.contract import lanes
 from kakeya_router.store.session_record import SessionRecord, State
 from kakeya_router.store.sessions.session_lists import SessionPage
 from kakeya_router.store.sessions.session_store import Glance
@@ -48,7 +48,7 @@ def info(record: SessionRecord, glance: Glance) -> api.GetSessionInfoResponse:
         idle_seconds=glance.idle_seconds,
         state=_STATES[record.state],
         reserved_bytes=record.reserved_bytes,
-        retained=operation_messages.retained(record.retained),
+        retained=lanes.retained(record.retained),
         exact=record.exact,
         fingerprint=record.fingerprint,
         model=record.model,

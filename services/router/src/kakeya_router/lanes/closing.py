@@ -10,8 +10,8 @@ from kakeya_router.store.persistence import persist
 from kakeya_router.store.session_record import SessionRecord
 from kakeya_router.store.sessions.closing_store import ClosingStore
 from kakeya_router.store.sessions.session_changes import Cause
-from kakeya_router.workers.worker_client import WorkerError
 from kakeya_router.workers.worker_clients import WorkerClients
+from kakeya_router.workers.worker_errors import WorkerError
 from kakeya_shared.errors.tree import KakeyaError, StoreUnavailable
 from kakeya_shared.process.detached_tasks import DetachedTasks
 

@@ -17,8 +17,8 @@ from kakeya_router.store.sessions.stored_snapshots import StoredSnapshot
 from kakeya_router.store.worker_record import WorkerRecord
 from kakeya_router.workers import placement
 from kakeya_router.workers.placement import Placement
-from kakeya_router.workers.worker_client import LaneGone, WorkerError
 from kakeya_router.workers.worker_clients import WorkerClients
+from kakeya_router.workers.worker_errors import LaneGone, WorkerError
 from kakeya_shared.errors.tree import KakeyaError, StoreUnavailable
 from kakeya_shared.process.detached_tasks import DetachedTasks
 

@@ -11,8 +11,8 @@ from kakeya_router.store.session_record import SessionRecord
 from kakeya_router.store.sessions.lane_store import LaneStore
 from kakeya_router.store.sessions.session_store import Answer
 from kakeya_router.workers.fleet import Fleet
-from kakeya_router.workers.worker_client import WorkerError
 from kakeya_router.workers.worker_clients import WorkerClients
+from kakeya_router.workers.worker_errors import WorkerError
 from kakeya_shared.errors.tree import KakeyaError, SnapshotStoreUnavailable, StoreUnavailable
 from kakeya_shared.process.detached_tasks import DetachedTasks
 

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 import structlog
 
+from kakeya_router.contract.lanes import Opened
 from kakeya_router.snapshots.past import Past
 from kakeya_router.store.session_record import SessionRecord
 from kakeya_router.store.sessions.stored_snapshots import StoredSnapshot
-from kakeya_router.workers.answers import Opened
 from kakeya_router.workers.worker_clients import WorkerClients
 from kakeya_shared.errors.tree import SnapshotRefused, SnapshotStoreUnavailable
 

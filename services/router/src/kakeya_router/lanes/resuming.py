@@ -8,7 +8,7 @@ import structlog
 
 from kakeya_router.access.callers import Caller
 from kakeya_router.contract import refusals
-from kakeya_router.contract.requests import CreateRequest
+from kakeya_router.contract.creates import CreateRequest
 from kakeya_router.lanes import candidates
 from kakeya_router.lanes.restoring import restored
 from kakeya_router.lanes.search import Refused, Search
@@ -25,8 +25,8 @@ from kakeya_router.store.sessions.session_store import Taken
 from kakeya_router.store.sessions.snapshot_lists import SnapshotLists
 from kakeya_router.store.sessions.stored_snapshots import StoredSnapshot
 from kakeya_router.store.worker_record import WorkerRecord
-from kakeya_router.workers.worker_client import WorkerError
 from kakeya_router.workers.worker_clients import WorkerClients
+from kakeya_router.workers.worker_errors import WorkerError
 from kakeya_shared.errors.tree import InvalidField, KakeyaError, StoreUnavailable, WorkerLost
 
 _log = structlog.get_logger()

@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from kakeya_router.access.callers import Caller
-from kakeya_router.contract.requests import CreateRequest
+from kakeya_router.contract.creates import CreateRequest
 from kakeya_router.snapshots import past
 from kakeya_router.store.keys import new_session_id
 from kakeya_router.store.session_record import UNSET, Overflow, SessionRecord, State

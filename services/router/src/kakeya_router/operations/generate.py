@@ -1,21 +1,21 @@
 """Generate: claim the session, tell what it has forgotten, relay the worker's tokens, write through what it holds."""
 
-from collections.abc import AsyncGenerator, Callable
+import time
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kakeya_router.contract import validation
-from kakeya_router.contract.requests import GenerateRequest
+from kakeya_router.contract.generates import Begun, Done, Ended, Event, GenerateRequest, Token, Truncated
 from kakeya_router.contract.validation import RequestLimits
 from kakeya_router.operations.append import Appending
-from kakeya_router.operations.generate_stream import GenerateStream
 from kakeya_router.operations.operation import Operation
 from kakeya_router.operations.operations import Operations
-from kakeya_router.operations.recovery import Recovery
+from kakeya_router.operations.recovery import Recovery, is_broken
 from kakeya_router.snapshots.snapshotting import Snapshotting
 from kakeya_router.store.session_record import SessionRecord, ranges_text
-from kakeya_router.workers.answers import Done, Token
 from kakeya_router.workers.worker_clients import WorkerClients
+from kakeya_router.workers.worker_errors import WorkerFault
 from kakeya_shared.errors.tree import EmptyHistory, OperationStopped
 
 # The end of a stream does not wait for a worker that hangs.
@@ -23,55 +23,15 @@ _CLOSE_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Begun:
-    """The session is held; first of all events."""
-
-    op_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class Truncated:
-    """What the session had forgotten at the start; `retained` as in `LaneState`."""
-
-    dropped_token_count: int
-    retained: str
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """Last of all events; the session is free.
-
-    Attributes:
-        is_capped: the worker was asked for fewer tokens than the client asks for.
-    """
-
-    done: Done
-    op_id: str
-    seed: int
-    is_capped: bool
-
-
-Event = Begun | Truncated | Token | Ended
-
-
 class Generating:
     """Generates answers; called by the service."""
 
-    def __init__(
-        self,
-        operations: Operations,
-        recovery: Recovery,
-        appending: Appending,
-        snapshotting: Snapshotting,
-        workers: WorkerClients,
-        limits: RequestLimits,
-    ) -> None:
-        self._operations = operations
-        self._recovery = recovery
-        self._appending = appending
-        self._snapshotting = snapshotting
-        self._workers = workers
-        self._limits = limits
+    _operations: Operations
+    _recovery: Recovery
+    _appending: Appending
+    _snapshotting: Snapshotting
+    _workers: WorkerClients
+    _limits: RequestLimits
 
     async def generate(
         self, record: SessionRecord, request: GenerateRequest, seconds_left: Callable[[], float | None]
@@ -105,9 +65,7 @@ class Generating:
                 yield truncated
             for token_id in produced[len(request.resume_token_ids) :]:
                 yield Token(token_id)
-            stream = GenerateStream(
-                self._workers, self._recovery, operation, request, max_tokens, seconds_left, produced
-            )
+            stream = _Stream(self._workers, self._recovery, operation, request, max_tokens, seconds_left, produced)
             async with aclosing(stream.tokens()) as tokens:
                 async for token in tokens:
                     yield token
@@ -133,6 +91,86 @@ class Generating:
         if missing := seen[num_common:]:
             await self._appending.add(operation, missing)
         return [*known, *missing]
+
+
+class _Stream:
+    """What one operation produces, from one worker to the next; a client sees of a lost one nothing but a pause.
+
+    Args:
+        max_tokens: as far as the history has room.
+        produced: its tokens before, which the client has.
+
+    Attributes:
+        done: the worker's last word, once the tokens have ended.
+    """
+
+    def __init__(
+        self,
+        workers: WorkerClients,
+        recovery: Recovery,
+        operation: Operation,
+        request: GenerateRequest,
+        max_tokens: int,
+        seconds_left: Callable[[], float | None],
+        produced: Sequence[int],
+    ) -> None:
+        self._workers = workers
+        self._recovery = recovery
+        self._operation = operation
+        self._request = request
+        self._max_tokens = max_tokens
+        self._seconds_left = seconds_left
+        self._produced = list(produced)
+        record = operation.record
+        self._num_dropped = record.num_dropped_at_start if produced else record.num_dropped_tokens
+        self._started = time.monotonic()
+        self._has_moved = bool(produced)
+        self.done: Done
+
+    async def tokens(self) -> AsyncGenerator[Token, None]:
+        """Tokens until the worker is done; raises as `Recovery.regain`, and what the worker raises."""
+        while True:
+            try:
+                async with aclosing(self._from_worker()) as tokens:
+                    async for token in tokens:
+                        yield token
+                return
+            except BaseException as error:
+                if not is_broken(self._operation, error):
+                    raise
+                self._has_moved = True
+                missed = await self._recovery.regain(self._operation, error)
+            self._produced += missed
+            for token_id in missed:
+                yield Token(token_id)
+
+    async def _from_worker(self) -> AsyncGenerator[Token, None]:
+        operation, journal = self._operation, self._operation.journal
+        operation.answers()
+        record = operation.record
+        message = self._request.message(record, max_tokens=self._max_tokens, produced=self._produced)
+        stream = self._workers.at(record.address).generate(
+            record, message, self._seconds_left(), operation.call, lambda: journal.length
+        )
+        async with aclosing(stream) as answers, journal.writing():
+            async for answer in answers:
+                if isinstance(answer, Done):
+                    self.done = self._whole(answer)
+                    return
+                self._produced.append(answer.token_id)
+                journal.add(answer.token_id)
+                yield answer
+        raise WorkerFault("the worker's stream ended without `done`")
+
+    def _whole(self, done: Done) -> Done:
+        """With what other workers had a part in."""
+        if not self._has_moved:
+            return done
+        return replace(
+            done,
+            total_duration_seconds=time.monotonic() - self._started,
+            evicted_token_count=done.lane.num_dropped_tokens - self._num_dropped,
+        )
 
 
 def _truncated(record: SessionRecord, *, is_under_way: bool) -> Truncated | None:

@@ -2,14 +2,15 @@
 
 import asyncio
 import secrets
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from kakeya_router.contract.appends import Appended
 from kakeya_router.operations.journal import Journal
 from kakeya_router.store.session_record import LaneState, SessionRecord
 from kakeya_router.store.sessions.session_changes import Intent
-from kakeya_router.workers.worker_client import RunningCall
+from kakeya_router.workers.worker_client import RunningCall, WorkerClient
 from kakeya_shared.errors.tree import KakeyaError
 from kakeya_shared.process.detached_tasks import DetachedTasks, unheard
 
@@ -28,14 +29,16 @@ class Operation:
         is_answering: a Generate that has come to its first token; a session that lives for one answer ends with it.
         claim: proves to the store that it is this router's.
         call: the worker's calls, ended when the session is taken away.
-        homeless: the session has no lane.
+        is_parked: the session has no lane.
         at_worker: set before the worker is called; from then on its lane may differ from the record.
         journal: set once it has begun.
         append_start: history length at which its append begins; None: it has none.
         over: the session is not its any more.
     """
 
-    def __init__(self, record: SessionRecord, intent: Intent, tokens_per_minute: int) -> None:
+    def __init__(
+        self, record: SessionRecord, intent: Intent, tasks: DetachedTasks, *, tokens_per_minute: int = 0
+    ) -> None:
         self.record = record
         self.kind = intent.kind
         self.tokens_per_minute = tokens_per_minute
@@ -44,20 +47,21 @@ class Operation:
         self.op_id = intent.op_id or self.claim
         self.is_answering = False
         self.call = RunningCall()
-        self.homeless = False
+        self.is_parked = False
         self.at_worker = False
         self.append_start: int | None = None
         self.over = False
         self.journal: Journal
+        self._tasks = tasks
         self._work: asyncio.Task[Any] | None = None
         self._ending: asyncio.Task[KakeyaError | None] | None = None
         self._closing: asyncio.Task[int | None] | None = None
 
     # It begins, or takes over what another router has left.
 
-    def answered(self, record: SessionRecord, journal: Journal, *, homeless: bool) -> None:
+    def answered(self, record: SessionRecord, journal: Journal, *, is_parked: bool) -> None:
         """The store has answered to its begin, with the session as it is."""
-        self.record, self.journal, self.homeless = record, journal, homeless
+        self.record, self.journal, self.is_parked = record, journal, is_parked
 
     def takes_over(self) -> None:
         """It ends the operation of a router that vanished; nobody comes for the rest of an answer, unless this does."""
@@ -90,7 +94,7 @@ class Operation:
     def has_lane(self, record: SessionRecord) -> None:
         """The session has a lane now that it did not have."""
         self.lies_at(record)
-        self.homeless = False
+        self.is_parked = False
 
     def rewound(self, record: SessionRecord) -> None:
         """The store has taken the history back."""
@@ -104,9 +108,17 @@ class Operation:
 
     # Its append.
 
-    def appends(self, num_tokens: int) -> None:
-        """That many are in the journal now, and come to the lane."""
-        self.append_start = self.journal.length - num_tokens
+    async def append(self, token_ids: Sequence[int]) -> None:
+        """Adds tokens to the history; they come to the lane by `prefill`. Raises Taken or StoreUnavailable."""
+        self.at_worker, start = True, self.journal.length
+        await self.journal.write(token_ids)
+        self.append_start = start
+
+    async def prefill(self, worker: WorkerClient, token_ids: Sequence[int]) -> Appended:
+        """Brings the lane what is in the journal; raises HistoryFull, and what the worker raises."""
+        answer = await worker.append(self.record, token_ids, self.call)
+        self.record = self.record.with_lane(answer.lane)
+        return answer
 
     def retracted(self, length: int) -> None:
         """The history ends here again: what came after does not fit."""
@@ -115,17 +127,16 @@ class Operation:
 
     # What is completed although its caller is gone, and its end.
 
-    async def complete(self, tasks: DetachedTasks, work: Coroutine[Any, Any, T]) -> T:
+    async def complete(self, work: Coroutine[Any, Any, T]) -> T:
         """Completes what works on the session's lane although the caller is cancelled; a part of it needs no task."""
         if self._work is not None and asyncio.current_task() is self._work:
             return await work
-        task = tasks.start(work)
-        self._work = task
+        self._work = task = self._tasks.start(work)
         return await asyncio.shield(task)
 
-    async def end(self, tasks: DetachedTasks, ending: Coroutine[Any, Any, KakeyaError | None]) -> KakeyaError | None:
+    async def end(self, ending: Coroutine[Any, Any, KakeyaError | None]) -> KakeyaError | None:
         """Writes through what the worker committed, although the caller is cancelled."""
-        self._ending = tasks.start(ending)
+        self._ending = self._tasks.start(ending)
         return await asyncio.shield(self._ending)
 
     async def ended(self) -> bool:
@@ -135,9 +146,9 @@ class Operation:
             await _done(self._work)
         return self.over
 
-    def close(self, tasks: DetachedTasks, closing: Coroutine[Any, Any, int | None]) -> None:
+    def close(self, closing: Coroutine[Any, Any, int | None]) -> None:
         """Closes the session, which lived for this answer."""
-        self._closing = tasks.start(closing)
+        self._closing = self._tasks.start(closing)
         unheard(self._closing)
 
     async def closed(self, timeout_seconds: float) -> None:

@@ -2,54 +2,59 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import KW_ONLY, dataclass, field
+from typing import assert_never
 
 import structlog
 
 from kakeya_router.access import callers
 from kakeya_router.contract import refusals
+from kakeya_router.contract.refusals import HistoryLost
+from kakeya_router.lanes.closing import Closing
 from kakeya_router.operations.journal import Journal
 from kakeya_router.operations.operation import Operation
 from kakeya_router.operations.recovery import Recovery
 from kakeya_router.operations.settling import Settling
 from kakeya_router.snapshots.snapshotting import Mark, Snapshotting
-from kakeya_router.store.outcomes import BeginOperation, RenewOperation
-from kakeya_router.store.session_record import LaneState, SessionRecord
+from kakeya_router.store.outcomes import BeginOperation, EndOperation, RenewOperation
+from kakeya_router.store.persistence import persist
+from kakeya_router.store.session_record import LaneState, SessionRecord, State
 from kakeya_router.store.sessions.operation_store import OperationStore
-from kakeya_router.store.sessions.session_changes import Intent
+from kakeya_router.store.sessions.session_changes import Intent, LaneAtRest
 from kakeya_router.store.sessions.session_store import Taken
-from kakeya_shared.errors.tree import Draining, KakeyaError, StoreUnavailable
+from kakeya_router.workers.worker_clients import WorkerClients
+from kakeya_router.workers.worker_errors import WorkerError
+from kakeya_shared.errors.tree import Draining, InvariantViolated, KakeyaError, StoreUnavailable
 from kakeya_shared.process.detached_tasks import DetachedTasks, unheard
 from kakeya_shared.rpc import rpc_boundary
 
 _log = structlog.get_logger()
 
+# A worker ends an operation within a step, which on a small and busy host can take seconds. Waiting costs less
+# than giving a session up that is well.
+_STOP_SECONDS = 10.0
 
+
+@dataclass(eq=False, slots=True)
 class Operations:
-    """Runs operations.
+    """Holds sessions for operations: a record in Redis with a lease says whose a session is now.
 
-    Args:
+    Attributes:
         lease_seconds: renewed three times in its length, so that one lost renewal does no harm.
     """
 
-    def __init__(
-        self,
-        store: OperationStore,
-        tasks: DetachedTasks,
-        recovery: Recovery,
-        settling: Settling,
-        snapshotting: Snapshotting,
-        *,
-        lease_seconds: float,
-    ) -> None:
-        self._store = store
-        self._tasks = tasks
-        self._renew_seconds = lease_seconds * 0.3
-        self._recovery = recovery
-        self._snapshotting = snapshotting
-        self._settling = settling
-        self._running: set[Operation] = set()
+    _store: OperationStore
+    _workers: WorkerClients
+    _tasks: DetachedTasks
+    _recovery: Recovery
+    _snapshotting: Snapshotting
+    _settling: Settling
+    _closing: Closing
+    _: KW_ONLY
+    lease_seconds: float
+    _running: set[Operation] = field(default_factory=set, init=False)
 
     def see_workers(self, incarnations: frozenset[str]) -> None:
         """Ends the calls to workers that are gone, which may hang otherwise; told which are alive."""
@@ -73,69 +78,62 @@ class Operations:
             StoreUnavailable: the rest is done once Redis is back.
         """
         tokens_per_minute = callers.current().quota.tokens_per_minute if intent.is_charged else 0
-        operation = Operation(record, intent, tokens_per_minute)
-        await self._begin(operation, intent)
+        operation = Operation(record, intent, self._tasks, tokens_per_minute=tokens_per_minute)
+        begun = self._tasks.start(self._begin(operation, intent))
+        try:
+            await asyncio.shield(begun)
+        except (asyncio.CancelledError, StoreUnavailable):
+            self._tasks.start(self._undo(operation, begun))
+            raise
         renewal = self._tasks.start(self._renew(operation))
         self._running.add(operation)
         try:
-            await self._recovery.make_ready(operation)
+            if operation.is_parked or operation.record.history_length < operation.journal.length:
+                await self._recovery.make_ready(operation)
             yield operation
         except BaseException as error:
             if _can_go_on(error):
                 operation.can_be_gone_on_with()
             if _client_is_gone(error):
-                self._tasks.start(self._end(operation, renewal, error))
+                self._tasks.start(self._leave(operation, renewal, error))
                 raise
-            instead = await self._end(operation, renewal, error)
+            instead = await self._leave(operation, renewal, error)
             if instead is None:
                 raise
             raise instead from error
         else:
-            await self._end(operation, renewal, None)
+            await self._leave(operation, renewal, None)
 
     async def mend(self, record: SessionRecord, intent: Intent) -> None:
         """Sees to a session whose lane a worker says is not as on record; raises as `running`."""
         async with self.running(record, intent) as operation:
             await self._recovery.confirm(operation)
 
-    async def _end(
-        self, operation: Operation, renewal: "asyncio.Task[None]", error: BaseException | None
-    ) -> KakeyaError | None:
-        """Settles, and then lets go of the operation, also where nobody waits for that any more."""
-        try:
-            return await self._settling.leave(operation, error)
-        finally:
-            self._running.discard(operation)
-            renewal.cancel()
-
     async def finish(self, operation: Operation, lane: LaneState) -> None:
         """Writes through what the worker committed and frees the session; raises as `running`."""
-        error = await operation.end(self._tasks, self._settling.write_through(operation, lane, is_answered=True))
+        error = await operation.end(self._write_through(operation, lane, is_answered=True))
         if error is not None:
             raise error
 
-    async def _begin(self, operation: Operation, intent: Intent) -> None:
-        taking = self._tasks.start(self._take(operation, intent))
-        try:
-            await asyncio.shield(taking)
-        except (asyncio.CancelledError, StoreUnavailable):
-            self._tasks.start(self._undo(operation, taking))
-            raise
+    # How it begins, and is kept.
 
-    async def _take(self, operation: Operation, intent: Intent) -> None:
+    async def _begin(self, operation: Operation, intent: Intent) -> None:
         while True:
             answer = await self._store.begin_operation(
                 operation.record, operation.claim, intent, operation.tokens_per_minute
             )
             outcome, record = answer.outcome, answer.record
-            operation.answered(record, self._journal(operation, record), homeless=outcome is BeginOperation.HOMELESS)
+            journal = Journal(
+                self._store, record, operation.claim, self._snapshotting.journal_tokens, self._on_written(operation)
+            )
+            operation.answered(record, journal, is_parked=outcome is BeginOperation.HOMELESS)
             match outcome:
                 case BeginOperation.MOVED:
                     continue
                 case BeginOperation.BEGUN | BeginOperation.HOMELESS:
                     return
                 case BeginOperation.RECOVER:
-                    await self._recover(operation)
+                    await self._take_over(operation)
                     continue
                 case BeginOperation.UNKNOWN:
                     error: KakeyaError = refusals.unknown_operation(record)
@@ -146,50 +144,147 @@ class Operations:
             operation.is_over()
             raise error
 
-    def _journal(self, operation: Operation, record: SessionRecord) -> Journal:
+    def _on_written(self, operation: Operation) -> Callable[[int], None]:
         mark = Mark()
+        return lambda length: self._snapshotting.consider(operation.record, length, is_turn=False, mark=mark)
 
-        def written(length: int) -> None:
-            self._snapshotting.consider(operation.record, length, is_turn=False, mark=mark)
-
-        return Journal(self._store, record, operation.claim, self._snapshotting.journal_tokens, written)
-
-    async def _recover(self, operation: Operation) -> None:
+    async def _take_over(self, operation: Operation) -> None:
         """Ends the operation of a router that vanished with what its worker has committed."""
         _log.info("operation taken over", session_id=operation.record.session_id, op_id=operation.op_id)
         operation.takes_over()
-        error = await self._settling.settle(operation, None)
+        error = await self._settle(operation, None)
         if error is not None:
             raise error
         operation.took_over()
 
-    async def _undo(self, operation: Operation, taking: asyncio.Task[None]) -> None:
-        unheard(taking)
-        await asyncio.wait([taking])
-        await self._settling.settle_persistently(operation, None)
+    async def _undo(self, operation: Operation, begun: asyncio.Task[None]) -> None:
+        unheard(begun)
+        await asyncio.wait([begun])
+        await persist(lambda: self._settle(operation, None))
 
     async def _renew(self, operation: Operation) -> None:
+        pause_seconds = 0.3 * self.lease_seconds
         progress_kept_at = time.monotonic()
         while True:
-            await asyncio.sleep(self._renew_seconds)
+            await asyncio.sleep(pause_seconds)
             try:
                 # A connection may hang while Redis is well: the next renewal, over another one, is still in time.
-                async with asyncio.timeout(self._renew_seconds):
+                async with asyncio.timeout(pause_seconds):
                     outcome = await self._store.renew_operation(operation.record, operation.claim)
             except (StoreUnavailable, TimeoutError):
                 continue  # while Redis is away nobody can take the session over
             if outcome is RenewOperation.GONE:
                 operation.call.cancel()
                 return
-            # The next renewal would be too late.
-            if time.monotonic() - progress_kept_at + self._renew_seconds > self._snapshotting.recovery_seconds:
+            # The next renewal would be too late: what a long prefill has done so far is not lost with its worker, since
+            # all of its tokens are in the journal.
+            if time.monotonic() - progress_kept_at + pause_seconds > self._snapshotting.recovery_seconds:
                 progress_kept_at = time.monotonic()
-                self._keep_progress(operation)
+                if operation.at_worker and not operation.is_parked:
+                    self._snapshotting.consider(operation.record, operation.journal.length, is_turn=False)
 
-    def _keep_progress(self, operation: Operation) -> None:
-        """What a long prefill has done so far is not lost with its worker: all of its tokens are in the journal."""
-        if operation.at_worker and not operation.homeless:
-            self._snapshotting.consider(operation.record, operation.journal.length, is_turn=False)
+    # How it ends.
+
+    async def _leave(
+        self, operation: Operation, renewal: "asyncio.Task[None]", error: BaseException | None
+    ) -> KakeyaError | None:
+        """Settles what is left of it, where Redis does not answer later and not while the client waits; then lets go of
+        it, also where nobody waits for that any more. Returns what has become of the session if it is not well.
+        """
+        unavailable = error if isinstance(error, StoreUnavailable) else None
+        try:
+            if operation.over:
+                return None
+            if unavailable is None:
+                return await self._tasks.complete(self._settle(operation, error))
+        except StoreUnavailable as silent:
+            unavailable = silent
+        finally:
+            self._running.discard(operation)
+            renewal.cancel()
+        self._tasks.start(persist(lambda: self._settle(operation, error)))
+        return unavailable
+
+    async def _settle(self, operation: Operation, error: BaseException | None) -> KakeyaError | None:
+        """Ends what is left of an operation; returns what has become of the session if it is not well."""
+        if await operation.ended():
+            return None
+        if operation.kind == "rewind" and operation.at_worker:
+            await self._look_again(operation)
+        record = operation.record
+        if operation.call.cancelled or isinstance(error, Taken):
+            return await self._settling.overtaken(operation)
+        if not operation.at_worker:
+            await self._store.release_operation(record, operation.claim)
+            return None
+        if isinstance(error, InvariantViolated):
+            return await self._settling.fail(operation, _invariant(error))
+        if isinstance(error, HistoryLost):
+            return await self._settling.lose(operation, for_good=True)
+        if record.state is State.PARKED:
+            return await self._settling.lose(operation)
+        try:
+            stopped = await self._workers.at(record.address).stop(record, operation.journal.length, _STOP_SECONDS)
+        except InvariantViolated as violated:
+            return await self._settling.fail(operation, _invariant(violated))
+        except (WorkerError, KakeyaError) as stop_error:
+            # Without the truth about its lane the session cannot go on.
+            _log.warning("worker does not stop", session_id=record.session_id, error=repr(stop_error))
+            return await self._settling.lose(operation)
+        return await self._write_through(operation, stopped.lane, stopped.token_ids)
+
+    async def _look_again(self, operation: Operation) -> None:
+        """A rewind may have taken place without an answer."""
+        record = await self._store.get(operation.record.session_id)
+        if record is not None:
+            operation.looked_at(record)
+
+    async def _write_through(
+        self, operation: Operation, lane: LaneState, generated: Sequence[int] = (), *, is_answered: bool = False
+    ) -> KakeyaError | None:
+        """Returns what has become of the session if it is not well.
+
+        Args:
+            generated: what the worker says that it generated and the journal lacks.
+            is_answered: the client is about to be told that all of it is in the history.
+        """
+        journal = operation.journal
+        # Of equal tokens, those that the client has seen and those that the worker has committed: all of both.
+        token_ids = max(tuple(journal.pending), tuple(generated), key=len)
+        at_rest = LaneAtRest(
+            lane.history_length,
+            lane.kv_live_bytes,
+            lane.retained,
+            journal.length,
+            token_ids,
+            lane.num_rewinds,
+            lane.history_digest,
+        )
+        answer = await self._store.end_operation(
+            operation.record, operation.claim, at_rest, closes=operation.is_answering
+        )
+        match answer.outcome:
+            case EndOperation.ENDED:
+                self._snapshotting.consider(
+                    operation.record, journal.length + len(token_ids), is_turn=operation.kind == "generate"
+                )
+            case EndOperation.CLOSING:
+                operation.close(self._closing.finish(answer.record, operation.claim))
+            case EndOperation.GONE:
+                return await self._settling.overtaken(operation)
+            case EndOperation.REGRESSED:
+                return await self._settling.fail(operation, "inv2")
+            case EndOperation.UNKNOWN | EndOperation.UNLIKE:
+                _log.error("a lane does not hold its session's history", session_id=operation.record.session_id)
+                return await self._settling.lose(operation) or (refusals.unconfirmed() if is_answered else None)
+            case never:
+                assert_never(never)
+        operation.is_over()
+        return None
+
+
+def _invariant(violated: InvariantViolated) -> str:
+    return violated.metadata.get("invariant", "inv1")
 
 
 def _can_go_on(error: BaseException | None) -> bool:

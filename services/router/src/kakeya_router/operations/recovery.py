@@ -1,11 +1,11 @@
 """Has the lane of an operation's session hold all of its history, wherever that lane is."""
 
 import asyncio
-from collections.abc import Sequence
 from typing import TypeVar
 
 import structlog
 
+from kakeya_router.contract.lanes import Stopped
 from kakeya_router.lanes.moving import Moving
 from kakeya_router.lanes.resuming import Resuming
 from kakeya_router.operations.operation import Operation
@@ -13,9 +13,8 @@ from kakeya_router.snapshots.past import Past
 from kakeya_router.store.session_record import SessionRecord, State
 from kakeya_router.store.sessions.journal_store import JournalStore
 from kakeya_router.store.sessions.session_store import Taken
-from kakeya_router.workers.answers import Appended, Stopped
-from kakeya_router.workers.worker_client import LaneGone, WorkerError, WorkerUnreachable
 from kakeya_router.workers.worker_clients import WorkerClients
+from kakeya_router.workers.worker_errors import LaneGone, WorkerError, WorkerUnreachable
 from kakeya_shared.contract.history_digest import extended_digest
 from kakeya_shared.errors.tree import (
     Draining,
@@ -74,15 +73,15 @@ class Recovery:
 
     async def make_ready(self, operation: Operation) -> None:
         """Finds a lane for a session that has none, and has it hold what an append did not come to prefill."""
-        if operation.homeless:
+        if operation.is_parked:
             is_interrupted = operation.kind == "fork" or operation.goes_on
-            await operation.complete(self._tasks, self._rehouse(operation, is_interrupted=is_interrupted))
+            await operation.complete(self._rehouse(operation, is_interrupted=is_interrupted))
         elif operation.record.history_length < operation.journal.length:
             await self.confirm(operation)
 
     async def confirm(self, operation: Operation) -> None:
         """Asks for the session's lane, and finds another one where that does not hold its history."""
-        await operation.complete(self._tasks, self._regain(operation, None))
+        await operation.complete(self._regain(operation, None))
 
     async def regain(self, operation: Operation, error: BaseException) -> list[int]:
         """Has an operation whose call has broken off go on, on the same lane where that is there.
@@ -90,7 +89,7 @@ class Recovery:
         Returns:
             What its Generate has produced beyond what the client has seen.
         """
-        return await operation.complete(self._tasks, self._regain(operation, error))
+        return await operation.complete(self._regain(operation, error))
 
     async def leave(self, operation: Operation, parked: SessionRecord) -> None:
         """Gives a session that the store has parked another lane, with all of its history as it is now."""
@@ -200,17 +199,10 @@ class Recovery:
             if len(token_ids) < end - record.history_length:
                 raise LaneGone("the journal does not reach back to what the session's lane holds")
             try:
-                await self.prefill(operation, token_ids)
+                await operation.prefill(self._workers.at(record.address), token_ids)
             except HistoryFull as error:  # whoever appended them was told, or has gone
                 fitting = record.history_length + int(error.metadata.get("room", 0))
                 await self.retract(operation, min(fitting, _last_append(operation)))
-
-    async def prefill(self, operation: Operation, token_ids: Sequence[int]) -> Appended:
-        """Brings the lane what is in the journal; raises HistoryFull, and what the worker raises."""
-        record = operation.record
-        answer = await self._workers.at(record.address).append(record, token_ids, operation.call)
-        operation.committed(answer.lane)
-        return answer
 
     async def retract(self, operation: Operation, length: int) -> None:
         """Takes back what does not fit a session that refuses to forget."""

@@ -15,7 +15,7 @@ from kakeya_router.store.fleet.worker_store import WorkerStore
 from kakeya_router.store.session_record import SessionRecord
 from kakeya_router.store.sessions.session_lists import SessionLists
 from kakeya_router.store.worker_record import WorkerRecord
-from kakeya_router.workers.worker_client import WorkerError
+from kakeya_router.workers.worker_errors import WorkerError
 from kakeya_shared.errors.tree import KakeyaError, SnapshotStoreUnavailable, StoreUnavailable
 
 _BATCH = 64

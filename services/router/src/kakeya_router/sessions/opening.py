@@ -9,6 +9,7 @@ from typing import assert_never
 import structlog
 
 from kakeya_router.contract import refusals
+from kakeya_router.contract.lanes import Opened
 from kakeya_router.lanes import candidates
 from kakeya_router.lanes.closing import LANE_LEASE_SECONDS, LANE_SECONDS, Closing
 from kakeya_router.lanes.wanted import Wanted
@@ -22,9 +23,9 @@ from kakeya_router.store.sessions.creation_store import CreationStore
 from kakeya_router.store.sessions.journal_store import JournalStore
 from kakeya_router.store.sessions.session_changes import Cause
 from kakeya_router.store.worker_record import WorkerRecord
-from kakeya_router.workers.answers import Opened
-from kakeya_router.workers.worker_client import LaneGone, RunningCall, WorkerError
+from kakeya_router.workers.worker_client import RunningCall
 from kakeya_router.workers.worker_clients import WorkerClients
+from kakeya_router.workers.worker_errors import LaneGone, WorkerError
 from kakeya_shared.errors.tree import (
     DeadlineExceeded,
     HistoryLengthMismatch,

@@ -5,6 +5,7 @@ from dataclasses import replace
 import structlog
 
 from kakeya_router.contract import refusals
+from kakeya_router.contract.lanes import Opened
 from kakeya_router.lanes import candidates
 from kakeya_router.lanes.restoring import restored
 from kakeya_router.snapshots import past
@@ -12,7 +13,6 @@ from kakeya_router.snapshots.past import Past
 from kakeya_router.store.session_record import LaneState, SessionRecord
 from kakeya_router.store.sessions.journal_store import JournalStore
 from kakeya_router.store.sessions.session_store import BYTES_PER_TOKEN
-from kakeya_router.workers.answers import Opened
 from kakeya_router.workers.worker_client import RunningCall
 from kakeya_router.workers.worker_clients import WorkerClients
 from kakeya_shared.errors.tree import HistoryFull

@@ -17,8 +17,8 @@ from kakeya_router.store.sessions.session_changes import Intent
 from kakeya_router.store.sessions.session_store import Taken
 from kakeya_router.store.sessions.stored_snapshots import Snapshots
 from kakeya_router.workers.fleet import Fleet
-from kakeya_router.workers.worker_client import LaneGone, WorkerError
 from kakeya_router.workers.worker_clients import WorkerClients
+from kakeya_router.workers.worker_errors import LaneGone, WorkerError
 from kakeya_shared.errors.tree import (
     BoundaryNotReachable,
     DeadlineExceeded,
@@ -78,7 +78,7 @@ class Rewinding:
                 validation.check_history_length(expected_length, record.history_length)
             if length > record.history_length:
                 raise past.not_reachable(record, length)
-            lane = await operation.complete(self._tasks, self._taken_back(operation, length))
+            lane = await operation.complete(self._taken_back(operation, length))
             await self._operations.finish(operation, lane)
         return operation.record
 

@@ -8,7 +8,7 @@ import structlog
 from kakeya_router.access import callers
 from kakeya_router.access.callers import Caller
 from kakeya_router.contract import refusals, validation
-from kakeya_router.contract.requests import CreateRequest
+from kakeya_router.contract.creates import CreateRequest
 from kakeya_router.lanes import candidates
 from kakeya_router.lanes.closing import Closing
 from kakeya_router.lanes.search import Search

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from kakeya_router.access import callers
 from kakeya_router.contract import refusals, validation
-from kakeya_router.contract.requests import CreateRequest, ForkPoint
+from kakeya_router.contract.creates import CreateRequest, ForkPoint
 from kakeya_router.lanes.wanted import Wanted
 from kakeya_router.operations.operations import Operations
 from kakeya_router.snapshots import past

@@ -19,8 +19,8 @@ from kakeya_router.store.sessions.snapshot_lists import SnapshotLists
 from kakeya_router.store.sessions.stored_snapshots import Snapshots, StoredSnapshot
 from kakeya_router.store.worker_record import WorkerRecord
 from kakeya_router.workers.fleet import Fleet
-from kakeya_router.workers.worker_client import WorkerError
 from kakeya_router.workers.worker_clients import WorkerClients
+from kakeya_router.workers.worker_errors import WorkerError
 from kakeya_shared.errors.tree import KakeyaError, StoreUnavailable
 from kakeya_shared.process.detached_tasks import DetachedTasks
 
@@ -175,8 +175,7 @@ class Snapshotting:
         """
         # Of two routers that write the same at once, one removes its own file.
         prefix = f"{record.pool}/{record.session_id}-{record.epoch}-{start}-{secrets.token_hex(4)}"
-        written = await self._workers.at(record.address).write_snapshot(record, start, prefix, _WRITE_SECONDS)
-        return StoredSnapshot(written.name, start, written.length, written.size_bytes, written.history_digest)
+        return await self._workers.at(record.address).write_snapshot(record, start, prefix, _WRITE_SECONDS)
 
     async def tidy(self, record: SessionRecord) -> None:
         """Removes what a session had and needs no more, if no other session needs it."""

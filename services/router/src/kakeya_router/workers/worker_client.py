@@ -3,24 +3,24 @@
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any
 
 import grpc
+from google.protobuf.message import Message
 
-from kakeya_router.contract.requests import GenerateRequest
+from kakeya_router.contract import generates, lanes
+from kakeya_router.contract.appends import Appended
+from kakeya_router.contract.generates import Done, Token
+from kakeya_router.contract.lanes import Opened, Stopped
 from kakeya_router.store.session_record import UNSET, LaneState, Overflow, SessionRecord
-from kakeya_router.workers import answers
+from kakeya_router.store.sessions.stored_snapshots import StoredSnapshot
+from kakeya_router.workers import worker_errors
 from kakeya_router.workers.acknowledgements import Acknowledgements
-from kakeya_router.workers.answers import Appended, Done, Opened, Stopped, Token, WrittenSnapshot
-from kakeya_shared.errors import error_details
-from kakeya_shared.errors.tree import DeadlineExceeded, SessionNotFound, StaleEpoch
-from kakeya_shared.process.detached_tasks import Outcome
 from kakeya_shared.rpc import tracing
 from kakeya_shared.rpc.tls import open_channel
 from kakeya_stubs.worker.v1 import verifier_pb2 as pb
 from kakeya_stubs.worker.v1.verifier_pb2_grpc import VerifierServiceStub
-
-T = TypeVar("T")
 
 _SERVICE = "/kakeya.worker.v1.VerifierService/"
 _ACKNOWLEDGE_SECONDS = 2.0
@@ -39,22 +39,7 @@ _OPTIONS = [
 ]
 
 
-class WorkerError(Outcome):
-    """Base of what can go wrong with a call beside the errors of the tree."""
-
-
-class WorkerUnreachable(WorkerError):
-    """The worker did not answer: nobody knows whether the call took effect."""
-
-
-class LaneGone(WorkerError):
-    """The worker holds no lane for the session under this epoch, or none that is of use."""
-
-
-class WorkerFault(WorkerError):
-    """The worker failed in a way that the contract does not know."""
-
-
+@dataclass(slots=True)
 class RunningCall:
     """A call that another task may end; it then raises `asyncio.CancelledError` where it is awaited.
 
@@ -63,10 +48,9 @@ class RunningCall:
         worker_lost: this call was ended since its worker is gone.
     """
 
-    def __init__(self) -> None:
-        self._call: grpc.aio.Call | None = None
-        self.cancelled = False
-        self.worker_lost = False
+    cancelled: bool = False
+    worker_lost: bool = False
+    _call: grpc.aio.Call | None = None
 
     def started(self, call: grpc.aio.Call) -> None:
         self._call = call
@@ -119,58 +103,50 @@ class WorkerClient:
 
     async def open_session(self, record: SessionRecord, source: SessionRecord | None, timeout: float) -> Opened:
         """Opens a lane, empty or with the history of a source."""
-        request = pb.OpenSessionRequest(session_id=record.session_id, epoch=record.epoch, tenant=record.tenant)
-        request.MergeFrom(_options(record) if source is None else _fork(source))
-        with self._calling("OpenSession") as metadata:
-            return answers.opened(
-                await self._answer(self._stub.OpenSession(request, timeout=timeout, metadata=metadata))
-            )
+        return await self._open(record, _options(record) if source is None else _fork(source), timeout)
+
+    async def restore_session(self, record: SessionRecord, names: Sequence[str], timeout: float) -> Opened:
+        """Opens a lane with what snapshots hold; without names, an empty one."""
+        of_snapshots = pb.OpenSessionRequest(snapshots=names, inexact=record.inexact_resume)
+        return await self._open(record, of_snapshots if names else _options(record), timeout)
+
+    async def _open(self, record: SessionRecord, request: pb.OpenSessionRequest, timeout: float) -> Opened:
+        request.MergeFrom(pb.OpenSessionRequest(**_lease(record), tenant=record.tenant))
+        answer: pb.OpenSessionResponse = await self._ask("OpenSession", request, timeout)
+        return Opened(lanes.from_worker(answer.lane), answer.sink, answer.window)
 
     async def append(self, record: SessionRecord, token_ids: Sequence[int], running: RunningCall) -> Appended:
         """Without a time limit: the tokens are in the history, and somebody has to prefill them."""
-        request = pb.AppendRequest(
-            session_id=record.session_id,
-            epoch=record.epoch,
-            history_length=record.history_length,
-            token_ids=token_ids,
-            operation_number=record.operation_number,
-            history_digest=record.digest_at(record.history_length),
-        )
+        request = pb.AppendRequest(**_position(record), token_ids=token_ids)
         with self._calling("Append") as metadata:
             call = self._stub.Append(request, metadata=metadata)
             running.started(call)
-            return answers.appended(await call)
+            return Appended.of(await call)
 
     async def generate(
         self,
         record: SessionRecord,
-        request: GenerateRequest,
+        request: pb.GenerateRequest,
         timeout: float | None,
         running: RunningCall,
         journaled_length: Callable[[], int],
-        *,
-        max_tokens: int,
-        produced: Sequence[int],
     ) -> AsyncGenerator[Token | Done, None]:
         """Tokens, then `done`. Close the iterator (`contextlib.aclosing`) to end the call.
 
-        Whoever asks for the next token has passed on the one before: the worker is told, and pauses when nobody asks.
+        Who asks for the next token has passed on the one before: the worker is told, and pauses when nobody asks.
 
         Args:
             journaled_length: what the worker need not remember.
-            max_tokens: as far as the history has room for them.
-            produced: the operation's tokens so far.
         """
-        message = _generate(record, request, max_tokens, produced)
         with self._calling("Generate") as metadata:
-            call = self._stub.Generate(message, timeout=timeout, metadata=metadata)
+            call = self._stub.Generate(request, timeout=timeout, metadata=metadata)
             running.started(call)
             is_done = False
             try:
-                async with self._acknowledgements(message, journaled_length).sending() as acknowledgements:
+                async with self._acknowledgements(request, journaled_length).sending() as acknowledgements:
                     async for response in call:
                         is_done = response.HasField("done")
-                        yield answers.generated(response)
+                        yield generates.from_worker(response)
                         acknowledgements.pass_on()
             finally:
                 await _end(call, _END_SECONDS if is_done else 0.0)
@@ -178,59 +154,31 @@ class WorkerClient:
     async def stop(self, record: SessionRecord, journaled_length: int, timeout: float) -> Stopped:
         """What is committed, and what of it was generated after `journaled_length`."""
         request = pb.StopRequest(
-            session_id=record.session_id,
-            epoch=record.epoch,
-            journaled_length=journaled_length,
-            operation_number=record.operation_number,
+            **_lease(record), journaled_length=journaled_length, operation_number=record.operation_number
         )
-        with self._calling("Stop") as metadata:
-            return answers.stopped(await self._answer(self._stub.Stop(request, timeout=timeout, metadata=metadata)))
+        answer: pb.StopResponse = await self._ask("Stop", request, timeout)
+        return Stopped(lanes.from_worker(answer.lane), tuple(answer.token_ids))
 
     async def rewind(self, record: SessionRecord, length: int, timeout: float) -> LaneState:
         """Takes the lane back to a length; raises BoundaryNotReachable where it has forgotten what was there."""
-        request = pb.RewindRequest(
-            session_id=record.session_id,
-            epoch=record.epoch,
-            history_length=record.history_length,
-            target_length=length,
-            operation_number=record.operation_number,
-            history_digest=record.digest_at(record.history_length),
-        )
-        with self._calling("Rewind") as metadata:
-            answer = await self._answer(self._stub.Rewind(request, timeout=timeout, metadata=metadata))
-            return answers.lane(answer.lane)
+        request = pb.RewindRequest(**_position(record), target_length=length)
+        answer: pb.RewindResponse = await self._ask("Rewind", request, timeout)
+        return lanes.from_worker(answer.lane)
 
-    async def restore_session(self, record: SessionRecord, names: Sequence[str], timeout: float) -> Opened:
-        """Opens a lane with what snapshots hold; without names, an empty one."""
-        request = pb.OpenSessionRequest(session_id=record.session_id, epoch=record.epoch, tenant=record.tenant)
-        if names:
-            request.snapshots.extend(names)
-            request.inexact = record.inexact_resume
-        else:
-            request.MergeFrom(_options(record))
-        with self._calling("OpenSession") as metadata:
-            return answers.opened(
-                await self._answer(self._stub.OpenSession(request, timeout=timeout, metadata=metadata))
-            )
-
-    async def write_snapshot(self, record: SessionRecord, start: int, prefix: str, timeout: float) -> WrittenSnapshot:
+    async def write_snapshot(self, record: SessionRecord, start: int, prefix: str, timeout: float) -> StoredSnapshot:
         """Writes what came since `start`, under a name that begins with the prefix."""
-        request = pb.WriteSnapshotRequest(session_id=record.session_id, epoch=record.epoch, start=start, prefix=prefix)
-        with self._calling("WriteSnapshot") as metadata:
-            return answers.written(
-                await self._answer(self._stub.WriteSnapshot(request, timeout=timeout, metadata=metadata))
-            )
+        request = pb.WriteSnapshotRequest(**_lease(record), start=start, prefix=prefix)
+        answer: pb.WriteSnapshotResponse = await self._ask("WriteSnapshot", request, timeout)
+        digest = answer.history_digest if answer.HasField("history_digest") else None
+        return StoredSnapshot(answer.name, start, answer.length, answer.size_bytes, digest)
 
     async def delete_snapshots(self, names: Collection[str], timeout: float) -> None:
-        with self._calling("DeleteSnapshots") as metadata:
-            request = pb.DeleteSnapshotsRequest(names=names)
-            await self._answer(self._stub.DeleteSnapshots(request, timeout=timeout, metadata=metadata))
+        await self._ask("DeleteSnapshots", pb.DeleteSnapshotsRequest(names=names), timeout)
 
     async def read_lane(self, record: SessionRecord, timeout: float) -> AsyncGenerator[bytes, None]:
         """What the session's lane keeps now, in parts."""
-        request = pb.ReadLaneRequest(session_id=record.session_id, epoch=record.epoch)
         with self._calling("ReadLane") as metadata:
-            call = self._stub.ReadLane(request, timeout=timeout, metadata=metadata)
+            call = self._stub.ReadLane(pb.ReadLaneRequest(**_lease(record)), timeout=timeout, metadata=metadata)
             try:
                 async for part in call:
                     yield part.content
@@ -239,9 +187,7 @@ class WorkerClient:
 
     async def write_lane(self, record: SessionRecord, parts: AsyncIterator[bytes], timeout: float) -> LaneState:
         """Opens a lane with what another worker has sent; what goes wrong with that ends the call."""
-        request = pb.WriteLaneRequest(
-            session_id=record.session_id, epoch=record.epoch, tenant=record.tenant, inexact=record.inexact_resume
-        )
+        request = pb.WriteLaneRequest(**_lease(record), tenant=record.tenant, inexact=record.inexact_resume)
         with self._calling("WriteLane") as metadata:
             call = self._stub.WriteLane(timeout=timeout, metadata=metadata)
             try:
@@ -250,16 +196,16 @@ class WorkerClient:
                     async for part in parts:
                         await call.write(pb.WriteLaneRequest(content=part))
                     await call.done_writing()
-                return answers.lane((await call).lane)
+                return lanes.from_worker((await call).lane)
             finally:
                 call.cancel()
 
     async def close_session(self, record: SessionRecord, timeout: float) -> int:
         """Returns the final history length."""
-        request = pb.CloseSessionRequest(session_id=record.session_id, epoch=record.epoch)
-        with self._calling("CloseSession") as metadata:
-            answer = await self._answer(self._stub.CloseSession(request, timeout=timeout, metadata=metadata))
-            return answer.final_history_length
+        answer: pb.CloseSessionResponse = await self._ask(
+            "CloseSession", pb.CloseSessionRequest(**_lease(record)), timeout
+        )
+        return answer.final_history_length
 
     def _acknowledgements(self, request: pb.GenerateRequest, journaled_length: Callable[[], int]) -> Acknowledgements:
         async def send(num_tokens: int) -> None:
@@ -273,18 +219,20 @@ class WorkerClient:
 
         return Acknowledgements(send, len(request.previous_token_ids))
 
-    async def _answer(self, call: grpc.aio.UnaryUnaryCall[Any, T]) -> T:
-        """Raises WorkerUnreachable if the worker is lost before it answers."""
-        self._asked.add(call)
-        try:
-            return await call
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is None or task.cancelling():
-                raise
-            raise WorkerUnreachable("the worker was lost before it answered") from None
-        finally:
-            self._asked.discard(call)
+    async def _ask(self, method: str, request: Message, timeout: float) -> Any:
+        """The answer to a call; raises WorkerUnreachable if the worker is lost before it."""
+        with self._calling(method) as metadata:
+            call = getattr(self._stub, method)(request, timeout=timeout, metadata=metadata)
+            self._asked.add(call)
+            try:
+                return await call
+            except asyncio.CancelledError:
+                task = asyncio.current_task()
+                if task is None or task.cancelling():
+                    raise
+                raise worker_errors.WorkerUnreachable("the worker was lost before it answered") from None
+            finally:
+                self._asked.discard(call)
 
     @contextmanager
     def _calling(self, method: str) -> Iterator[tracing.Metadata]:
@@ -294,78 +242,36 @@ class WorkerClient:
                 try:
                     yield metadata
                 except grpc.aio.AioRpcError as error:
-                    raise _translated(error) from error
+                    raise worker_errors.translated(error) from error
         finally:
             self._num_calls -= 1
 
 
+def _lease(record: SessionRecord) -> dict[str, Any]:
+    return {"session_id": record.session_id, "epoch": record.epoch}
+
+
+def _position(record: SessionRecord) -> dict[str, Any]:
+    """Where the lane is believed to be; the worker refuses what does not follow on."""
+    return {
+        **_lease(record),
+        "history_length": record.history_length,
+        "operation_number": record.operation_number,
+        "history_digest": record.digest_at(record.history_length),
+    }
+
+
 def _options(record: SessionRecord) -> pb.OpenSessionRequest:
-    return pb.OpenSessionRequest(
-        sink=_given(record.sink),
-        window=_given(record.window),
-        pin=_given(record.pin),
-        refuse_overflow=record.on_overflow is Overflow.REFUSE,
-    )
+    given = {name: value for name in ("sink", "window", "pin") if (value := getattr(record, name)) != UNSET}
+    return pb.OpenSessionRequest(**given, refuse_overflow=record.on_overflow is Overflow.REFUSE)
 
 
 def _fork(source: SessionRecord) -> pb.OpenSessionRequest:
     """Beside a source there are no options: its lane has them."""
+    length = source.history_length
     return pb.OpenSessionRequest(
-        fork_from=pb.ForkSource(
-            session_id=source.session_id,
-            epoch=source.epoch,
-            history_length=source.history_length,
-            history_digest=source.digest_at(source.history_length),
-        )
+        fork_from=pb.ForkSource(**_lease(source), history_length=length, history_digest=source.digest_at(length))
     )
-
-
-def _generate(
-    record: SessionRecord, request: GenerateRequest, max_tokens: int, produced: Sequence[int]
-) -> pb.GenerateRequest:
-    sampling = request.sampling
-    return pb.GenerateRequest(
-        session_id=record.session_id,
-        epoch=record.epoch,
-        history_length=record.history_length,
-        max_tokens=max_tokens,
-        eos_token_ids=record.eos_token_ids,
-        sampling=pb.Sampling(
-            seed=sampling.seed,
-            temperature=sampling.temperature,
-            top_p=sampling.top_p,
-            top_k=sampling.top_k,
-            min_p=sampling.min_p,
-            presence_penalty=sampling.presence_penalty,
-            frequency_penalty=sampling.frequency_penalty,
-            logit_bias=sampling.logit_bias,
-        ),
-        stop_token_sequences=[pb.TokenSequence(token_ids=sequence) for sequence in request.stop_token_sequences],
-        logprobs=request.logprobs,
-        previous_token_ids=produced,
-        operation_number=record.operation_number,
-        history_digest=record.digest_at(record.history_length),
-        acknowledges=True,
-    )
-
-
-def _given(number: int) -> int | None:
-    return None if number == UNSET else number
-
-
-def _translated(error: grpc.aio.AioRpcError) -> Exception:
-    raised = error_details.decode(error)
-    if isinstance(raised, SessionNotFound | StaleEpoch):
-        return LaneGone(raised.message)
-    if raised is not None:
-        return raised
-    # CANCELLED: a server that shuts down resets calls that come in the same moment; what is cancelled here raises
-    # CancelledError.
-    if error.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED):
-        return WorkerUnreachable(error.details())
-    if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
-        return DeadlineExceeded("the deadline passed; what was committed stays")
-    return WorkerFault(f"{error.code().name}: {error.details()}")
 
 
 async def _end(call: Any, grace_seconds: float) -> None:

@@ -6,7 +6,8 @@ from collections.abc import Collection
 import structlog
 
 from kakeya_router.store.session_record import SessionRecord
-from kakeya_router.workers.worker_client import WorkerClient, WorkerError
+from kakeya_router.workers.worker_client import WorkerClient
+from kakeya_router.workers.worker_errors import WorkerError
 from kakeya_shared.errors.tree import KakeyaError
 from kakeya_shared.rpc.tls import ClientTls
 

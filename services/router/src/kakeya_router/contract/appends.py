@@ -1,0 +1,57 @@
+"""AppendTokens: what is asked for, checked once and frozen, and what the worker has answered."""
+
+import hashlib
+from dataclasses import dataclass
+from typing import Self
+
+from kakeya_router.contract import lanes
+from kakeya_router.contract.validation import RequestLimits
+from kakeya_router.store.session_record import LaneState
+from kakeya_router.store.sessions.session_changes import Intent
+from kakeya_router.store.sessions.session_store import pack
+from kakeya_stubs.v1 import runtime_pb2 as api
+from kakeya_stubs.worker.v1 import verifier_pb2 as worker_api
+
+
+@dataclass(frozen=True, slots=True)
+class AppendRequest:
+    """Tokens that are to be added to a history; `intent` tells a repeated append from another one."""
+
+    session_id: str
+    token_ids: tuple[int, ...]
+    expected_history_length: int | None
+    intent: Intent
+
+    @classmethod
+    def of(cls, message: api.AppendTokensRequest, limits: RequestLimits) -> Self:
+        """Raises AppendTooLong."""
+        limits.check_append(len(message.token_ids))
+        token_ids = tuple(message.token_ids)
+        expected = message.expected_history_length if message.HasField("expected_history_length") else None
+        digest = hashlib.sha256(pack(token_ids)).hexdigest()
+        intent = Intent("append", {"num_tokens": len(token_ids)}, len(token_ids), digest)
+        return cls(message.session_id, token_ids, expected, intent)
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """Tokens that are prefilled."""
+
+    lane: LaneState
+    prefill_duration_seconds: float = 0.0
+    evicted_token_count: int = 0
+
+    @classmethod
+    def of(cls, message: worker_api.AppendResponse) -> Self:
+        """As the worker says."""
+        return cls(lanes.from_worker(message.lane), message.prefill_duration_seconds, message.evicted_token_count)
+
+    def message(self) -> api.AppendTokensResponse:
+        """For the client."""
+        return api.AppendTokensResponse(
+            history_length=self.lane.history_length,
+            kv_live_bytes=self.lane.kv_live_bytes,
+            prefill_duration_seconds=self.prefill_duration_seconds,
+            evicted_token_count=self.evicted_token_count,
+            retained=lanes.retained(self.lane.retained),
+        )

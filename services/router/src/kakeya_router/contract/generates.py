@@ -1,0 +1,290 @@
+"""Generate: what is asked for, checked once and frozen, and what is answered, from the worker on to the client."""
+
+import math
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Self, assert_never
+
+from kakeya_router.contract import lanes
+from kakeya_router.contract.creates import MAX_REQUEST_ID_BYTES
+from kakeya_router.contract.validation import RequestLimits, check_text, check_vocabulary, invalid
+from kakeya_router.store.session_record import LaneState, SessionRecord
+from kakeya_router.store.sessions.session_changes import Intent
+from kakeya_shared.contract.generation_limits import (
+    MAX_LOGIT_BIASES,
+    MAX_LOGPROBS,
+    MAX_PENALTY,
+    MAX_STOP_SEQUENCE_TOKENS,
+    MAX_STOP_SEQUENCES,
+)
+from kakeya_stubs.v1 import runtime_pb2 as api
+from kakeya_stubs.worker.v1 import verifier_pb2 as worker_api
+
+_STOP_REASONS = {
+    worker_api.FINISH_REASON_MAX_TOKENS: api.STOP_REASON_MAX_TOKENS,
+    worker_api.FINISH_REASON_EOS: api.STOP_REASON_EOS,
+    worker_api.FINISH_REASON_STOP_SEQUENCE: api.STOP_REASON_STOP_SEQUENCE,
+    worker_api.FINISH_REASON_TRUNCATED: api.STOP_REASON_TRUNCATED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """How tokens are chosen; see `kakeya.v1.GenerateRequest`."""
+
+    seed: int
+    temperature: float = 0.0
+    top_p: float = 1.0
+    top_k: int = 0
+    min_p: float = 0.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    logit_bias: Mapping[int, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class GenerateRequest:
+    """An answer that is asked for.
+
+    Attributes:
+        logprobs: for how many of the likeliest ids; None: none are asked for.
+        op_id: of the operation that is gone on with; empty: a new one begins.
+        resume_token_ids: what the client has of it.
+    """
+
+    session_id: str
+    max_tokens: int
+    sampling: Sampling
+    stop_token_sequences: tuple[tuple[int, ...], ...] = ()
+    logprobs: int | None = None
+    expected_history_length: int | None = None
+    op_id: str = ""
+    resume_token_ids: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, message: api.GenerateRequest, limits: RequestLimits) -> Self:
+        """Checks what needs no session, and draws a seed where none is given; raises InvalidField."""
+        _check(message)
+        limits.check_generate(message.max_tokens)
+        return cls(
+            message.session_id,
+            message.max_tokens,
+            _sampling(message),
+            tuple(tuple(sequence.token_ids) for sequence in message.stop_token_sequences),
+            message.logprobs if message.HasField("logprobs") else None,
+            message.expected_history_length if message.HasField("expected_history_length") else None,
+            message.op_id,
+            tuple(message.resume_token_ids),
+        )
+
+    def check_vocabulary(self, vocab_size: int) -> None:
+        """Raises TokenOutOfVocabulary."""
+        check_vocabulary("logit_bias", self.sampling.logit_bias, vocab_size)
+        check_vocabulary("resume_token_ids", self.resume_token_ids, vocab_size)
+        for sequence in self.stop_token_sequences:
+            check_vocabulary("stop_token_sequences", sequence, vocab_size)
+
+    def seeded(self, seed: int) -> Self:
+        return replace(self, sampling=replace(self.sampling, seed=seed))
+
+    @property
+    def intent(self) -> Intent:
+        """All that a router needs to go on with the operation from any token."""
+        parameters = {
+            "max_tokens": self.max_tokens,
+            **asdict(self.sampling),
+            "logprobs": self.logprobs,
+            "stop_token_sequences": self.stop_token_sequences,
+        }
+        return Intent(
+            "generate", parameters, seed=self.sampling.seed, op_id=self.op_id, may_begin=not self.resume_token_ids
+        )
+
+    def message(self, record: SessionRecord, *, max_tokens: int, produced: Sequence[int]) -> worker_api.GenerateRequest:
+        """For the worker.
+
+        Args:
+            max_tokens: as far as the history has room for them.
+            produced: the operation's tokens so far.
+        """
+        return worker_api.GenerateRequest(
+            session_id=record.session_id,
+            epoch=record.epoch,
+            history_length=record.history_length,
+            max_tokens=max_tokens,
+            eos_token_ids=record.eos_token_ids,
+            sampling=worker_api.Sampling(**asdict(self.sampling)),
+            stop_token_sequences=[worker_api.TokenSequence(token_ids=each) for each in self.stop_token_sequences],
+            logprobs=self.logprobs,
+            previous_token_ids=produced,
+            operation_number=record.operation_number,
+            history_digest=record.digest_at(record.history_length),
+            acknowledges=True,
+        )
+
+
+def _check(message: api.GenerateRequest) -> None:
+    if message.max_tokens < 1:
+        raise invalid("max_tokens", "must be at least 1")
+    if not (math.isfinite(message.temperature) and message.temperature >= 0):
+        raise invalid("temperature", "must be finite and not negative")
+    if message.HasField("top_p") and not 0 < message.top_p <= 1:
+        raise invalid("top_p", "must be above 0 and at most 1")
+    if not 0 <= message.min_p <= 1:
+        raise invalid("min_p", "must be at least 0 and at most 1")
+    for name in ("presence_penalty", "frequency_penalty"):
+        if not -MAX_PENALTY <= getattr(message, name) <= MAX_PENALTY:
+            raise invalid(name, f"must be at least -{MAX_PENALTY:g} and at most {MAX_PENALTY:g}")
+    if len(message.logit_bias) > MAX_LOGIT_BIASES:
+        raise invalid("logit_bias", f"{len(message.logit_bias)} entries; at most {MAX_LOGIT_BIASES}")
+    if not all(map(math.isfinite, message.logit_bias.values())):
+        raise invalid("logit_bias", "must be finite")
+    if message.logprobs > MAX_LOGPROBS:
+        raise invalid("logprobs", f"must be at most {MAX_LOGPROBS}")
+    _check_stop_sequences(message.stop_token_sequences)
+    _check_resumption(message)
+
+
+def _check_stop_sequences(sequences: Sequence[api.TokenSequence]) -> None:
+    if len(sequences) > MAX_STOP_SEQUENCES:
+        raise invalid("stop_token_sequences", f"{len(sequences)} of them; at most {MAX_STOP_SEQUENCES}")
+    if not all(1 <= len(sequence.token_ids) <= MAX_STOP_SEQUENCE_TOKENS for sequence in sequences):
+        raise invalid("stop_token_sequences", f"each must have 1 to {MAX_STOP_SEQUENCE_TOKENS} tokens")
+
+
+def _check_resumption(message: api.GenerateRequest) -> None:
+    check_text("op_id", message.op_id, MAX_REQUEST_ID_BYTES)
+    if message.resume_token_ids and not message.op_id:
+        raise invalid("resume_token_ids", "of no operation; there is no op_id")
+    if len(message.resume_token_ids) > message.max_tokens:
+        raise invalid("resume_token_ids", "are more than max_tokens")
+
+
+def _sampling(message: api.GenerateRequest) -> Sampling:
+    return Sampling(
+        seed=message.seed if message.HasField("seed") else secrets.randbits(63),
+        temperature=message.temperature,
+        top_p=message.top_p if message.HasField("top_p") else 1.0,
+        top_k=message.top_k,
+        min_p=message.min_p,
+        presence_penalty=message.presence_penalty,
+        frequency_penalty=message.frequency_penalty,
+        logit_bias=dict(message.logit_bias),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Begun:
+    """The session is held; first of all events."""
+
+    op_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Truncated:
+    """What the session had forgotten at the start; `retained` as in `LaneState`."""
+
+    dropped_token_count: int
+    retained: str
+
+
+@dataclass(frozen=True, slots=True)
+class TokenDetail:
+    """Of a sampled token: its log-probability, and the likeliest ids with theirs."""
+
+    logprob: float
+    top_logprobs: tuple[tuple[int, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """One token; no detail: none was asked for, or it is not known any more."""
+
+    token_id: int
+    detail: TokenDetail | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The worker's last word."""
+
+    stop_reason: api.StopReason.ValueType
+    lane: LaneState
+    generated_token_count: int
+    prefill_duration_seconds: float
+    total_duration_seconds: float
+    evicted_token_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """Last of all events; the session is free.
+
+    Attributes:
+        is_capped: the worker was asked for fewer tokens than the client asks for.
+    """
+
+    done: Done
+    op_id: str
+    seed: int
+    is_capped: bool
+
+
+Event = Begun | Truncated | Token | Ended
+
+
+def from_worker(message: worker_api.GenerateResponse) -> Token | Done:
+    if message.HasField("done"):
+        done = message.done
+        return Done(
+            _STOP_REASONS.get(done.finish_reason, api.STOP_REASON_UNSPECIFIED),
+            lanes.from_worker(done.lane),
+            done.generated_token_count,
+            done.prefill_duration_seconds,
+            done.total_duration_seconds,
+            done.evicted_token_count,
+        )
+    if not message.HasField("detail"):
+        return Token(message.token_id)
+    top_logprobs = tuple((top.token_id, top.logprob) for top in message.detail.top_logprobs)
+    return Token(message.token_id, TokenDetail(message.detail.logprob, top_logprobs))
+
+
+def to_client(event: Truncated | Token | Ended) -> api.GenerateResponse:
+    match event:
+        case Token():
+            return api.GenerateResponse(token_id=event.token_id, detail=_detail(event.detail))
+        case Truncated():
+            truncated = api.HistoryTruncated(
+                dropped_token_count=event.dropped_token_count, retained=lanes.retained(event.retained)
+            )
+            return api.GenerateResponse(truncated=truncated)
+        case Ended():
+            return api.GenerateResponse(done=_done(event))
+        case never:
+            assert_never(never)
+
+
+def _done(ended: Ended) -> api.GenerateDone:
+    done = ended.done
+    is_cut = ended.is_capped and done.stop_reason == api.STOP_REASON_MAX_TOKENS
+    return api.GenerateDone(
+        stop_reason=api.STOP_REASON_TRUNCATED if is_cut else done.stop_reason,
+        generated_token_count=done.generated_token_count,
+        prefill_duration_seconds=done.prefill_duration_seconds,
+        total_duration_seconds=done.total_duration_seconds,
+        seed=ended.seed,
+        op_id=ended.op_id,
+        evicted_token_count=done.evicted_token_count,
+        history_length=done.lane.history_length,
+        kv_live_bytes=done.lane.kv_live_bytes,
+        retained=lanes.retained(done.lane.retained),
+    )
+
+
+def _detail(detail: TokenDetail | None) -> api.TokenDetail | None:
+    if detail is None:
+        return None
+    top_logprobs = [api.TokenLogprob(token_id=token_id, logprob=logprob) for token_id, logprob in detail.top_logprobs]
+    return api.TokenDetail(logprob=detail.logprob, top_logprobs=top_logprobs)
