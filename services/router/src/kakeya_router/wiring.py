@@ -26,13 +26,14 @@ from kakeya_router.operations.generate import Generating
 from kakeya_router.operations.operations import Operations
 from kakeya_router.operations.recovery import Recovery
 from kakeya_router.operations.settling import Settling
-from kakeya_router.sessions.creating import Creating
 from kakeya_router.sessions.draining import Drainer
 from kakeya_router.sessions.opening import Opening
 from kakeya_router.sessions.park_requests import ParkRequests
+from kakeya_router.sessions.past_lanes import PastLanes
 from kakeya_router.sessions.reaper import Reaper
 from kakeya_router.sessions.rewinding import Rewinding
 from kakeya_router.sessions.sessions import Sessions
+from kakeya_router.sessions.sharing import Sharing
 from kakeya_router.sessions.sources import Sources
 from kakeya_router.settings import RouterSettings
 from kakeya_router.snapshots.snapshotting import Snapshotting
@@ -54,6 +55,7 @@ from kakeya_router.store.sessions.snapshot_lists import SnapshotLists
 from kakeya_router.store.subscription import messages
 from kakeya_router.workers import placement
 from kakeya_router.workers.fleet import Fleet
+from kakeya_router.workers.ledger_audit import LedgerAudit
 from kakeya_router.workers.worker_clients import WorkerClients
 from kakeya_router.workers.worker_sweep import WorkerSweep
 from kakeya_shared import plugins
@@ -138,8 +140,8 @@ class Lanes:
         self.search = Search(
             stores.workers,
             order,
-            None if settings.admission == "reject" else self.queue,
-            wait_seconds=settings.queue_seconds or None,
+            self.queue,
+            wait_seconds=0.0 if settings.admission == "reject" else settings.queue_seconds or None,
         )
         self.resuming = Resuming(stores.lanes, stores.journals, stores.snapshots, workers, self.search)
         self.moving = Moving(stores.lanes, stores.workers, workers, order, base.snapshotting, tasks)
@@ -176,16 +178,17 @@ class Work:
         self.rewinding = Rewinding(stores.journals, workers, base.fleet, operations, recovery, snapshotting, tasks)
         self.park_requests = ParkRequests(stores.lanes, operations, lanes.parking, tasks)
         sources = Sources(stores.creations, operations)
-        opening = Opening(stores.creations, stores.journals, workers, tasks, lanes.closing, sources)
+        past_lanes = PastLanes(stores.journals, workers)
         self.sessions = Sessions(
             stores.creations,
             stores.closings,
             stores.workers,
             tasks,
             lanes.search,
-            Creating(opening, sources),
+            Opening(stores.creations, past_lanes, workers, tasks, lanes.closing, sources),
             lanes.closing,
             sources,
+            Sharing(stores.creations, tasks),
             default_ttl_seconds=settings.session_ttl_seconds,
             default_model=settings.default_model,
             key_max_sessions=settings.key_max_sessions,
@@ -214,6 +217,7 @@ class Parts:
             sweep,
             base.workers,
             base.fleet,
+            LedgerAudit(stores.workers),
             base.tasks,
             interval_seconds=interval_seconds,
             grace_seconds=base.grace_seconds,

@@ -10,7 +10,6 @@ import pytest
 import structlog
 
 from kakeya_router.access.callers import ANYBODY
-from kakeya_router.contract.creates import CreateRequest
 from kakeya_router.lanes.admission_queue import AdmissionQueue
 from kakeya_router.lanes.waiter import Waiter
 from kakeya_router.lanes.wanted import Wanted
@@ -457,7 +456,7 @@ async def test_a_pass_that_stumbles_is_followed_by_the_next(stack: Stack, patien
     await stack.redis.delete(KEYS.waiters)
     with structlog.testing.capture_logs() as lines:
         await stack.redis.set(KEYS.waiters, "not a hash")
-        while not any(line["event"] == "queue pass failed" for line in lines):
+        while not any(line["event"] == "the queue's tick has failed and goes on" for line in lines):
             await asyncio.sleep(0.05)
     await stack.redis.delete(KEYS.waiters)
     await stack.redis.hset(KEYS.waiters, mapping=kept)
@@ -561,9 +560,8 @@ async def test_a_router_that_shuts_down_lets_nobody_wait(redis_url: str) -> None
     async with stores_on(redis_url) as stores:
         queue = AdmissionQueue(stores.queue, stores.workers, DetachedTasks(), rooms=no_rooms, idle_lanes=None)
         queue.close()
-        wanted = Wanted(CreateRequest(), ANYBODY, "m", {"p"}, 60, UNLIMITED)
         with pytest.raises(Draining):
-            async with queue.waiting(Waiter(wanted, 100), ["p"]):
+            async with queue.waiting(Waiter(Wanted(ANYBODY, "m", {"p"}), 100)):
                 raise AssertionError("it waits")
         assert await stores.line() == []
 
@@ -645,15 +643,15 @@ async def test_what_a_waiter_has_begun_to_enter_it_leaves_again(redis_url: str) 
             return entry
 
     async def return_and_leave() -> None:
-        async with queue.waiting(waiter, ["p"]):
-            await queue.step_out(waiter, ["p"])
-            await queue.enter(waiter, ["p"], returning=True)
+        async with queue.waiting(waiter):
+            await queue.step_out(waiter)
+            await queue.enter(waiter, ["p"])
 
     entered, answered, tasks = asyncio.Event(), asyncio.Event(), DetachedTasks()
     async with stores_on(redis_url) as stores:
         store = Slow(stores.redis, lease_seconds=60, queue_length=10)
         queue = AdmissionQueue(store, stores.workers, tasks, rooms=no_rooms, idle_lanes=None)
-        waiter = Waiter(Wanted(CreateRequest(), ANYBODY, "m", {"p"}, 60, UNLIMITED), 100)
+        waiter = Waiter(Wanted(ANYBODY, "m", {"p"}), 100)
         call = asyncio.create_task(return_and_leave())
         await entered.wait()
         call.cancel()

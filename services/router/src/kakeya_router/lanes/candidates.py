@@ -1,4 +1,4 @@
-"""Which workers a new session may be opened on, and what to say when none of them takes it."""
+"""Which workers a new session may be opened on, and what to say when none of them does."""
 
 from collections.abc import Sequence
 
@@ -38,17 +38,12 @@ def of_wanted(workers: Sequence[WorkerRecord], wanted: Wanted) -> list[WorkerRec
     fitting = list(filter(wanted.fits, workers))
     if fitting:
         return fitting
-    raise none_fits(workers, wanted)
-
-
-def none_fits(workers: Sequence[WorkerRecord], wanted: Wanted) -> KakeyaError:
-    """Why none of the workers may take the session."""
     if wanted.incarnation:
-        return refusals.lost()
+        raise refusals.lost()
     if wanted.source is not None:
-        return no_worker("the model with the fingerprint of that session, and reads its snapshots")
+        raise no_worker("the model with the fingerprint of that session, and reads its snapshots")
     served = sorted({worker.fingerprint for worker in workers if worker.model == wanted.model})
-    return no_worker(f"the model with that fingerprint (served: {_listed(served)})")
+    raise no_worker(f"the model with that fingerprint (served: {_listed(served)})")
 
 
 def no_worker(what: str) -> NoWorker:

@@ -1,6 +1,7 @@
 """Closing a session so that nothing is left over."""
 
 import secrets
+from dataclasses import dataclass
 
 import structlog
 
@@ -18,24 +19,29 @@ from kakeya_shared.process.detached_tasks import DetachedTasks
 _log = structlog.get_logger()
 
 
-# Taking or freeing a lane waits for one step of the worker at most; a large model on a small host steps for seconds.
+# Opening or closing a lane waits for one step of the worker at most; a large model on a small host steps for seconds.
 LANE_SECONDS = 10.0
 LANE_LEASE_SECONDS = 1.5 * LANE_SECONDS
 
 
+@dataclass(eq=False, slots=True)
 class Closing:
-    """Closes sessions."""
+    """Closes sessions: claimed in Redis, then the worker's lane is closed, then the record and its files are deleted.
 
-    def __init__(
-        self, store: ClosingStore, workers: WorkerClients, snapshotting: Snapshotting, tasks: DetachedTasks
-    ) -> None:
-        self._store = store
-        self._workers = workers
-        self._snapshotting = snapshotting
-        self._tasks = tasks
+    Whatever fails in the middle, another router or the reaper ends it: the claim lapses. Called by `Sessions` for a
+    request or an expiry, by `Opening` for an attempt that failed, by `Settling` for ephemeral sessions, by `IdleLanes`.
+    """
+
+    _store: ClosingStore
+    _workers: WorkerClients
+    _snapshotting: Snapshotting
+    _tasks: DetachedTasks
 
     async def close(self, record: SessionRecord, cause: Cause, *, idle_ms: int = 0, wanted_by: str = "") -> int | None:
-        """Takes the session for good, frees its lane and gives it back; the last two are of Cause.IDLE.
+        """Claims the session for good, closes its lane and forgets it.
+
+        Args:
+            idle_ms, wanted_by: of Cause.IDLE, as in `Parking.park`.
 
         Returns:
             The final history length; None when the session is gone already or must be kept.
@@ -48,7 +54,7 @@ class Closing:
         return await self.finish(answer.record, claim) if answer.outcome is BeginClose.CLAIMED else None
 
     async def finish(self, claimed: SessionRecord, claim: str) -> int:
-        """Frees the lane of a session that is taken for good, and forgets it; returns the final history length.
+        """Closes the lane of a session that is claimed for good, and forgets it; returns the final history length.
 
         Raises:
             StoreUnavailable: the rest is done once Redis is back.
@@ -59,7 +65,7 @@ class Closing:
                 lane_length = await self._workers.at(claimed.address).close_session(claimed, LANE_SECONDS)
                 final_length = max(final_length, lane_length)
             except (WorkerError, KakeyaError) as error:
-                # It frees the lane when it finds it among the orphans of a heartbeat, or it is gone.
+                # It closes the lane when it finds it among the orphans of a heartbeat, or it is gone.
                 _log.info("worker did not close the lane", session_id=claimed.session_id, error=repr(error))
         try:
             await self._store.delete(claimed, claim, final_length)

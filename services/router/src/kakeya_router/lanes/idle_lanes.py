@@ -1,7 +1,8 @@
-"""Lanes of idle sessions, for those who wait: `--admission close-idle` and `evict-idle`."""
+"""Lanes of idle sessions, for the sessions that queue: `--admission close-idle` and `evict-idle`."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping
 from contextlib import aclosing
+from dataclasses import KW_ONLY, dataclass
 
 import structlog
 
@@ -18,33 +19,29 @@ _BATCH = 128
 _log = structlog.get_logger()
 
 
+@dataclass(eq=False, slots=True)
 class IdleLanes:
-    """Closes sessions that nobody uses, or parks them.
+    """Frees the lanes of idle sessions: the one that has been idle for longest goes first.
 
-    Args:
+    Its owner must not have less afterwards than who wanted the lane. Called by `AdmissionQueue` for the first in the
+    queue, and only with `--admission close-idle` or `evict-idle`.
+
+    Attributes:
         idle_seconds: how long a session must have been idle.
         parking: parks them; None: they are closed.
     """
 
-    def __init__(
-        self,
-        store: SessionLists,
-        closing: Closing,
-        tasks: DetachedTasks,
-        *,
-        idle_seconds: float,
-        parking: Parking | None = None,
-    ) -> None:
-        self._store = store
-        self._closing = closing
-        self._parking = parking
-        self._tasks = tasks
-        self._idle_ms = round(idle_seconds * 1000)
+    _store: SessionLists
+    _closing: Closing
+    _tasks: DetachedTasks
+    _: KW_ONLY
+    idle_seconds: float
+    parking: Parking | None = None
 
     async def make_room(self, tenant: str, turns: Mapping[str, Collection[str]], *, spared: str = "") -> bool:
         """Frees the lane of the session that has been idle for longest and may go; whether there was one.
 
-        It is the tenant's own, or of a tenant that holds two lanes more at least: nobody takes from who then has less.
+        It is the tenant's own, or of a tenant that holds two lanes more at least.
 
         Args:
             tenant: wants a lane.
@@ -58,21 +55,26 @@ class IdleLanes:
         return False
 
     async def _frees(self, record: SessionRecord, tenant: str) -> bool:
-        if self._parking is None:
-            closed = await self._closing.close(record, Cause.IDLE, idle_ms=self._idle_ms, wanted_by=tenant)
+        idle_ms = self._idle_ms
+        if self.parking is None:
+            closed = await self._closing.close(record, Cause.IDLE, idle_ms=idle_ms, wanted_by=tenant)
             is_free, what = closed is not None, "closed"
         else:
-            answer = await self._parking.park(record, idle_ms=self._idle_ms, wanted_by=tenant)
+            answer = await self.parking.park(record, idle_ms=idle_ms, wanted_by=tenant)
             is_free, what = answer.outcome is ParkSession.PARKED, "parked"
         if is_free:
             _log.info(f"idle session {what} for its lane", session_id=record.session_id, wanted_by=tenant)
         return is_free
 
+    @property
+    def _idle_ms(self) -> int:
+        return round(self.idle_seconds * 1000)
+
     async def _longest_idle(
         self, tenant: str, turns: Mapping[str, Collection[str]], spared: str
     ) -> AsyncGenerator[SessionRecord, None]:
         """Of those that may go in all pools, the longest idle first."""
-        pools = [self._movable(pool, worker_ids, tenant, spared) for pool, worker_ids in turns.items()]
+        pools = [self._of_pool(pool, worker_ids, tenant, spared) for pool, worker_ids in turns.items()]
         firsts = [(first, pool) for pool in pools if (first := await anext(pool, None)) is not None]
         while firsts:
             oldest, pool = min(firsts, key=lambda each: each[0].idle_since_ms)
@@ -81,22 +83,17 @@ class IdleLanes:
             if (following := await anext(pool, None)) is not None:
                 firsts.append((following, pool))
 
-    async def _movable(
+    async def _of_pool(
         self, pool: str, worker_ids: Collection[str], tenant: str, spared: str
     ) -> AsyncIterator[SessionRecord]:
         """Of those that may go in a pool, the longest idle first."""
         usage = await self._store.usage(pool)
         held = usage.get(tenant, TenantUsage()).reserved_bytes
-        async for record in self._idle(pool):
-            owner = usage.get(record.tenant, TenantUsage())
-            gives_way = record.tenant == tenant or owner.reserved_bytes >= held + 2 * record.reserved_bytes
-            if record.session_id != spared and record.worker_id in worker_ids and gives_way:
-                yield record
-
-    async def _idle(self, pool: str) -> AsyncIterator[SessionRecord]:
-        """The longest idle first."""
         start = 0
         while records := await self._store.idle(pool, self._idle_ms, start, _BATCH):
             for record in records:
-                yield record
+                owner = usage.get(record.tenant, TenantUsage())
+                gives_way = record.tenant == tenant or owner.reserved_bytes >= held + 2 * record.reserved_bytes
+                if record.session_id != spared and record.worker_id in worker_ids and gives_way:
+                    yield record
             start += _BATCH

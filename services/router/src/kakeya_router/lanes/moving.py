@@ -3,7 +3,7 @@
 import time
 from collections.abc import Sequence
 from contextlib import aclosing
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 
 import structlog
@@ -35,35 +35,27 @@ class Move(Enum):
 
     MOVED = auto()
     KEPT = auto()
-    """It is where it was, and to be tried again: somebody uses or moves it, or it can go nowhere else now."""
+    """It is where it was, and to be tried again: it is in use, or can go nowhere else now."""
     NOWHERE = auto()
-    """It is not worth it, or no worker takes it; if it is parked, it can be had again."""
+    """It is not worth it, or no worker takes it; if it is parked, it can be resumed."""
 
 
+@dataclass(eq=False, slots=True)
 class Moving:
     """Moves sessions on which no operation runs, and those with one that their worker does not begin any more.
 
-    It holds no idle one meanwhile: the lane on the other worker is opened beside the one that the session has, and one
-    script exchanges the two if nothing has happened since. What is sent goes through the router, since workers need not
-    reach each other.
+    The lane on the other worker is opened beside the one that the session has, as a copy, and one script exchanges the
+    two if nothing has happened since; so an idle session can be called at any time. What is sent goes through the
+    router, since workers need not reach each other. Called by `Drainer` and, in the middle of an operation, `Recovery`.
     """
 
-    def __init__(
-        self,
-        store: LaneStore,
-        worker_store: WorkerStore,
-        workers: WorkerClients,
-        placement: Placement,
-        snapshotting: Snapshotting,
-        tasks: DetachedTasks,
-    ) -> None:
-        self._store = store
-        self._worker_store = worker_store
-        self._workers = workers
-        self._placement = placement
-        self._snapshotting = snapshotting
-        self._tasks = tasks
-        self._paused_until: dict[str, float] = {}  # by session
+    _store: LaneStore
+    _worker_store: WorkerStore
+    _workers: WorkerClients
+    _placement: Placement
+    _snapshotting: Snapshotting
+    _tasks: DetachedTasks
+    _paused_until: dict[str, float] = field(default_factory=dict, init=False)  # by session
 
     async def move(self, record: SessionRecord) -> Move:
         """Gives the session a lane on another worker; raises StoreUnavailable."""
@@ -75,10 +67,10 @@ class Moving:
         outcome = await self._to_first(others, record)
         if isinstance(outcome, SessionRecord):
             return Move.MOVED
-        # Parked, it could be had again from its journal only: nobody else reads its snapshots.
+        # Parked, it could be resumed from its journal only: no other worker reads its snapshots.
         return Move.KEPT if record.journal_start else outcome
 
-    async def carry(self, record: SessionRecord, claim: str) -> SessionRecord | None:
+    async def move_in_operation(self, record: SessionRecord, claim: str) -> SessionRecord | None:
         """Gives a session a lane on another worker while an operation has it, which its own worker has not begun.
 
         Args:
@@ -135,7 +127,7 @@ class Moving:
         try:
             moved = await self._exchange(record, there, worker, claim)
         except StoreUnavailable:
-            raise  # nobody knows which of the two lanes it has; the other one will be an orphan
+            raise  # it is not known which of the two lanes it has; the other one will be an orphan
         except (WorkerError, KakeyaError):
             await self._withdraw(record, there)
             raise

@@ -1,7 +1,8 @@
-"""Takes sessions off their lanes, so that others can have these; the next call of one gives it a lane again."""
+"""Parks sessions, so that others can have their lanes; the next call of one resumes it."""
 
 import asyncio
 import time
+from dataclasses import KW_ONLY, dataclass, field
 
 import structlog
 
@@ -24,38 +25,30 @@ _WRITE_SECONDS = 5.0
 _MISTRUST_SECONDS = 1.0
 
 
+@dataclass(eq=False, slots=True)
 class Parking:
-    """Parks sessions on which no operation runs.
+    """Parks sessions on which no operation runs: what has no snapshot yet is written, then the lane is closed.
 
-    It holds none of them meanwhile: a call that comes while a snapshot is written wins, and a session that is taken in
-    one step can be called at any time.
+    It does not hold the session meanwhile: a call that comes while a snapshot is written wins, and the script that
+    parks does it in one step. Called by `ParkRequests`, and by `IdleLanes` for a waiter that needs the lane.
 
-    Args:
+    Attributes:
         parked_seconds: how long a session without a lane is kept.
     """
 
-    def __init__(
-        self,
-        store: LaneStore,
-        workers: WorkerClients,
-        fleet: Fleet,
-        snapshotting: Snapshotting,
-        tasks: DetachedTasks,
-        *,
-        parked_seconds: float,
-    ) -> None:
-        self._store = store
-        self._workers = workers
-        self._fleet = fleet
-        self._snapshotting = snapshotting
-        self._tasks = tasks
-        self._parked_ms = round(parked_seconds * 1000)
-        self._mistrusted_until: dict[str, float] = {}  # stores, by incarnation
+    _store: LaneStore
+    _workers: WorkerClients
+    _fleet: Fleet
+    _snapshotting: Snapshotting
+    _tasks: DetachedTasks
+    _: KW_ONLY
+    parked_seconds: float
+    _mistrusted_until: dict[str, float] = field(default_factory=dict, init=False)  # stores, by incarnation
 
     async def park(
         self, record: SessionRecord, *, idle_ms: int | None = None, wanted_by: str = ""
     ) -> Answer[ParkSession]:
-        """Writes what a session has gained since its last snapshot, takes it off its lane, and has that closed.
+        """Writes what a session has gained since its last snapshot, parks it, and has its lane closed.
 
         Args:
             idle_ms: only if it has been idle for so long, and gives way to the tenant that wants its lane.
@@ -67,8 +60,9 @@ class Parking:
             StoreUnavailable
         """
         is_written = record.holds_lane and await self._write(record)
+        parked_ms = round(self.parked_seconds * 1000)
         answer = await self._store.park(
-            record, self._parked_ms, by_journal=not is_written, idle_ms=idle_ms, wanted_by=wanted_by
+            record, parked_ms, by_journal=not is_written, idle_ms=idle_ms, wanted_by=wanted_by
         )
         if answer.outcome is ParkSession.PARKED:
             await self._workers.close_lane(record)

@@ -1,26 +1,24 @@
 """Resumes sessions: one whose lane is gone gets another one, in the middle of an operation on it."""
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import assert_never, cast
 
 import structlog
 
 from kakeya_router.access.callers import Caller
 from kakeya_router.contract import refusals
-from kakeya_router.contract.creates import CreateRequest
 from kakeya_router.lanes import candidates
 from kakeya_router.lanes.restoring import restored
 from kakeya_router.lanes.search import Refused, Search
 from kakeya_router.lanes.wanted import Wanted
-from kakeya_router.snapshots import past, snapshot_plan
+from kakeya_router.snapshots import past
 from kakeya_router.snapshots.past import Past
 from kakeya_router.store.outcomes import SeatSession, UnseatSession
 from kakeya_router.store.session_record import LaneState, SessionRecord
 from kakeya_router.store.sessions import stored_snapshots
 from kakeya_router.store.sessions.journal_store import JournalStore
 from kakeya_router.store.sessions.lane_store import LaneStore
-from kakeya_router.store.sessions.session_changes import UNLIMITED
 from kakeya_router.store.sessions.session_store import Taken
 from kakeya_router.store.sessions.snapshot_lists import SnapshotLists
 from kakeya_router.store.sessions.stored_snapshots import StoredSnapshot
@@ -31,35 +29,32 @@ from kakeya_shared.errors.tree import InvalidField, KakeyaError, StoreUnavailabl
 
 _log = structlog.get_logger()
 
-Seated = tuple[SessionRecord, LaneState]
+Resumed = tuple[SessionRecord, LaneState]
 
 
+@dataclass(eq=False, slots=True)
 class Resuming:
-    """Takes sessions off lanes that are gone, and finds them others; called by `Recovery`, for an operation."""
+    """Resumes sessions: `Search` finds a worker, which restores the newest snapshot that it reads into a new lane.
 
-    def __init__(
-        self,
-        store: LaneStore,
-        journals: JournalStore,
-        snapshots: SnapshotLists,
-        workers: WorkerClients,
-        search: Search,
-    ) -> None:
-        self._store = store
-        self._journals = journals
-        self._snapshots = snapshots
-        self._workers = workers
-        self._search = search
+    What the journal has after that snapshot is left to the caller: `Recovery`, for each operation whose session has no
+    lane or has lost it.
+    """
 
-    async def unseat(self, record: SessionRecord, claim: str) -> SessionRecord:
+    _store: LaneStore
+    _journals: JournalStore
+    _snapshots: SnapshotLists
+    _workers: WorkerClients
+    _search: Search
+
+    async def lose_lane(self, record: SessionRecord, claim: str) -> SessionRecord:
         """Parks a session whose lane is gone; raises WorkerLost, Taken or StoreUnavailable."""
         answer = await self._store.unseat(record, claim)
         if answer.outcome is UnseatSession.PARKED:
             return answer.record
         raise refusals.lost() if answer.outcome is UnseatSession.LOST else Taken
 
-    async def seat(self, record: SessionRecord, claim: str, left: str = "", *, is_interrupted: bool) -> Seated:
-        """Opens a lane for a parked session, with the newest snapshot that can be had, and says what it holds.
+    async def resume(self, record: SessionRecord, claim: str, left: str = "", *, is_interrupted: bool) -> Resumed:
+        """Opens a lane for a parked session, with the newest snapshot that can be read, and says what it holds.
 
         Args:
             left: the incarnation that it had its lane on until now, which is tried last.
@@ -69,14 +64,23 @@ class Resuming:
             WorkerLost: what a worker would have to know of its history is nowhere.
             NoWorker: none has its fingerprint, or, where another will do, its model.
             NoCapacity: none has had a free lane for so long.
-            QueueFull, QueueTimedOut: it has not been its turn.
+            QueueFull, QueueTimedOut: it has not become the first in the queue.
             Draining, Taken, StoreUnavailable
         """
-        seeker = _Returning(self, record, claim, is_interrupted=is_interrupted)
-        found = await self._search.lane(seeker, _wanted(record), record.reserved_bytes, left=left)
-        return cast(Seated, found)  # nobody else answers the request of a session that is there
+        wanted = Wanted(
+            Caller(record.tenant, record.key_id),
+            record.model,
+            (record.pool,),
+            source=record,
+            earlier=record.journal_length,
+            is_interrupted=is_interrupted,
+            is_patient=True,
+        )
+        returning = _Returning(self, record, claim)
+        found = await self._search.lane(returning, wanted, record.reserved_bytes, left=left)
+        return cast(Resumed, found)  # nobody else answers the request of a session that is there
 
-    async def take(self, record: SessionRecord, claim: str, worker: WorkerRecord, waiter_id: str) -> SessionRecord:
+    async def reserve(self, record: SessionRecord, claim: str, worker: WorkerRecord, waiter_id: str) -> SessionRecord:
         """Reserves a lane there; raises Refused, Taken or StoreUnavailable."""
         answer = await self._store.seat(record, claim, worker, waiter_id)
         match answer.outcome:
@@ -93,7 +97,7 @@ class Resuming:
             case never:
                 assert_never(never)
 
-    async def restored(self, record: SessionRecord, worker: WorkerRecord) -> Seated:
+    async def restored(self, record: SessionRecord, worker: WorkerRecord) -> Resumed:
         """Opens the lane with what is left of the history; raises WorkerLost, Taken, WorkerError or KakeyaError."""
         found = await self._journals.past(record, record.journal_length)
         if found is None:
@@ -123,75 +127,43 @@ class Resuming:
         return await self._store.get(record.session_id) or record
 
 
+@dataclass(eq=False, slots=True)
 class _Returning:
     """One parked session as a seeker of a lane."""
 
-    is_patient = True
+    _resuming: Resuming
+    _record: SessionRecord
+    _claim: str
 
-    def __init__(self, resuming: Resuming, record: SessionRecord, claim: str, *, is_interrupted: bool) -> None:
-        self.is_interrupted = is_interrupted
-        self._resuming = resuming
-        self._record = record
-        self._claim = claim
-        self._is_served = False
-
-    def able(self, wanted: Wanted, workers: Sequence[WorkerRecord]) -> Sequence[WorkerRecord]:
+    def none_able(self, wanted: Wanted, workers: Sequence[WorkerRecord]) -> KakeyaError:
         """Raises WorkerLost: its history is nowhere."""
-        record = self._record
-        serving = [worker for worker in workers if worker.can_hold(record)]
-        able = [worker for worker in serving if _can_have(record, worker)]
-        self._is_served = any(worker.fingerprint == record.fingerprint for worker in serving)
-        if self._is_served and not able and not past.is_reachable(record, record.journal_length):
-            raise refusals.lost()
-        return able
-
-    def is_served(self, wanted: Wanted, workers: Sequence[WorkerRecord]) -> bool:
-        return bool(self.able(wanted, workers))
-
-    def none_able(self) -> KakeyaError:
-        alternative = ", or the same model under another" if self._record.inexact_resume else ""
-        readers = ", and reads its snapshots" if self._is_served else ""  # such a one may come back
+        record, readers = self._record, ""
+        if any(worker.fingerprint == record.fingerprint for worker in workers):
+            if not past.is_reachable(record, record.journal_length):
+                raise refusals.lost()
+            readers = ", and reads its snapshots"  # such a one may come back
+        alternative = ", or the same model under another" if record.inexact_resume else ""
         return candidates.no_worker("the model with the session's fingerprint" + alternative + readers)
 
-    async def take(
+    async def open_lane(
         self, wanted: Wanted, worker: WorkerRecord, waiter_id: str, when_reserved: Callable[[], Awaitable[None]]
-    ) -> Seated:
+    ) -> Resumed:
         record = self._record
-        seated = await self._resuming.take(record, self._claim, worker, waiter_id)
+        reserved = await self._resuming.reserve(record, self._claim, worker, waiter_id)
         await when_reserved()
         try:
-            return await self._resuming.restored(seated, worker)
+            return await self._resuming.restored(reserved, worker)
         except (WorkerError, KakeyaError) as error:
             is_foreign = worker.fingerprint != record.fingerprint
             if isinstance(error, StoreUnavailable) or (isinstance(error, WorkerLost) and not is_foreign):
                 raise
             _log.info("a worker does not resume a session", worker_id=worker.worker_id, error=repr(error))
             # Nothing was computed there: it is what it was.
-            unharmed = replace(seated, fingerprint=record.fingerprint, exact=record.exact)
-            self._record = await self._resuming.unseat(unharmed, self._claim)
+            unharmed = replace(reserved, fingerprint=record.fingerprint, exact=record.exact)
+            self._record = await self._resuming.lose_lane(unharmed, self._claim)
             # A foreign lane may be smaller.
             said = error if isinstance(error, InvalidField) and not is_foreign else candidates.unreachable()
             raise Refused(said, has_left=True) from error
 
     async def renewed(self, wanted: Wanted, *, is_stranded: bool) -> Wanted:
-        return wanted
-
-
-def _can_have(record: SessionRecord, worker: WorkerRecord) -> bool:
-    """Whether a worker reads what, together with the journal, makes the session's history."""
-    snapshots = snapshot_plan.in_store(record, worker.snapshot_store)
-    return bool(snapshot_plan.chains(snapshots, record.journal_start, record.journal_length))
-
-
-def _wanted(record: SessionRecord) -> Wanted:
-    """What it waits for: as a session that begins with all of its history would."""
-    return Wanted(
-        request=CreateRequest(),
-        caller=Caller(record.tenant, record.key_id),
-        model=record.model,
-        pools=(record.pool,),
-        ttl_seconds=0,
-        limits=UNLIMITED,
-        source=record,
-        earlier=record.journal_length,
-    )
+        return replace(wanted, source=self._record)

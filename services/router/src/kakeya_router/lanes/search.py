@@ -1,12 +1,12 @@
-"""The one way to a lane: try the workers that can have the session, queue, try again when it is its turn.
+"""The one way to a lane: try the workers that can have the session, queue, try again when it is the first.
 
-New sessions, forks and sessions that come back differ in what they do with a worker (`Seeker.take`), in nothing else.
+New sessions, forks and sessions that come back differ in what they do with a worker (`Seeker`), in nothing else.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from dataclasses import KW_ONLY, dataclass
+from typing import Protocol, TypeVar
 
 from kakeya_router.contract import refusals
 from kakeya_router.lanes import candidates
@@ -23,47 +23,31 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 
+@dataclass(eq=False)
 class Refused(Exception):
     """A worker has not taken the session.
 
     Attributes:
-        error: what its client is told if nobody takes it.
+        error: what its client is told if no worker takes it.
         has_left: the session had a lane there for a moment, and so is out of the queue.
-        is_overtaken: somebody else has the turn there.
-        is_away: the worker is gone, or being emptied, since it was listed.
+        is_overtaken: another waiter is the first there.
+        is_away: the worker is gone, or drains, since it was listed.
     """
 
-    def __init__(
-        self, error: KakeyaError, *, has_left: bool = False, is_overtaken: bool = False, is_away: bool = False
-    ) -> None:
-        super().__init__(error.message)
-        self.error = error
-        self.has_left = has_left
-        self.is_overtaken = is_overtaken
-        self.is_away = is_away
+    error: KakeyaError
+    _: KW_ONLY
+    has_left: bool = False
+    is_overtaken: bool = False
+    is_away: bool = False
 
 
 class Seeker(Protocol[T_co]):
-    """A session that needs a lane.
+    """What a session that needs a lane does with a worker; what it needs of one is in `Wanted`."""
 
-    Attributes:
-        is_interrupted: an operation is in the middle of something with it: it comes before all who begin.
-        is_patient: it also waits where nobody can have it now, but may later.
-    """
+    def none_able(self, wanted: Wanted, workers: Sequence[WorkerRecord]) -> KakeyaError:
+        """What its client is told where none of the workers can have it. Raises KakeyaError: none ever will."""
 
-    is_interrupted: bool
-    is_patient: bool
-
-    def able(self, wanted: Wanted, workers: Sequence[WorkerRecord]) -> Sequence[WorkerRecord]:
-        """Those of the workers that can have it, if they have room. Raises KakeyaError: nobody ever will."""
-
-    def is_served(self, wanted: Wanted, workers: Sequence[WorkerRecord]) -> bool:
-        """Whether it is worth waiting: some worker can have it, or may once what it branches off from is there."""
-
-    def none_able(self) -> KakeyaError:
-        """What its client is told where there is none."""
-
-    async def take(
+    async def open_lane(
         self, wanted: Wanted, worker: WorkerRecord, waiter_id: str, when_reserved: Callable[[], Awaitable[None]]
     ) -> T_co | None:
         """Opens its lane there; None: it is not needed any more. Raises Refused, and what ends the search.
@@ -81,31 +65,22 @@ class Seeker(Protocol[T_co]):
         """
 
 
-@dataclass(frozen=True, slots=True)
-class _Found(Generic[T]):
-    lane: T | None
-
-
+@dataclass(eq=False, slots=True)
 class Search:
-    """Finds lanes; called where sessions are created, and where one that has lost its lane is used.
+    """Finds lanes: it tries the workers in the order of the placement, queues, and tries again whenever it is woken.
 
-    Args:
-        queue: where those wait who find no room; None: nobody waits.
-        wait_seconds: how long; None: for ever.
+    There is one search for all, so that a new session and one that comes back meet the same order and the same
+    refusals. Called by `Sessions` for new ones and forks, by `Resuming` for those without a lane.
+
+    Attributes:
+        wait_seconds: how long a session queues; 0: not at all; None: for ever.
     """
 
-    def __init__(
-        self,
-        worker_store: WorkerStore,
-        placement: Placement,
-        queue: AdmissionQueue | None,
-        *,
-        wait_seconds: float | None,
-    ) -> None:
-        self._worker_store = worker_store
-        self._placement = placement
-        self._queue = queue
-        self._wait_seconds = wait_seconds
+    _worker_store: WorkerStore
+    _placement: Placement
+    _queue: AdmissionQueue
+    _: KW_ONLY
+    wait_seconds: float | None
 
     async def lane(
         self,
@@ -116,7 +91,7 @@ class Search:
         workers: Sequence[WorkerRecord] | None = None,
         left: str = "",
     ) -> T | None:
-        """Finds the session a lane, at once or when it is its turn.
+        """Finds the session a lane, at once or when it is the first in the queue.
 
         It stands in the queue of each pool that serves what is wanted now; a pool that begins to serve it later gets
         the calls that come later.
@@ -127,68 +102,69 @@ class Search:
             left: the incarnation that it had its lane on until now, which is tried last.
 
         Returns:
-            What `Seeker.take` returns.
+            What `Seeker.open_lane` returns.
 
         Raises:
             InvalidField: no worker can hold it.
-            NoWorker, NoCapacity: nobody has it, and it does not wait.
+            NoWorker, NoCapacity: no worker has taken it, and it does not wait.
             QueueFull, QueueTimedOut, QuotaExceeded, Draining, StoreUnavailable, and what the seeker raises
         """
-        waiter = Waiter(wanted, reserved_bytes, is_interrupted=seeker.is_interrupted)
-        waiter.shunned.add(left)
+        waiter = Waiter(wanted, reserved_bytes)
+        waiter.paused[left] = 0.0
         found = await self._try_all(seeker, waiter, workers or await self._workers(wanted.pools))
-        if isinstance(found, _Found):
-            return found.lane
-        if self._queue is None or not (seeker.is_patient or isinstance(found, NoCapacity)):
+        if not isinstance(found, KakeyaError):
+            return found
+        if self.wait_seconds == 0 or not (wanted.is_patient or isinstance(found, NoCapacity)):
             raise found
-        return await self._wait(self._queue, seeker, waiter)
+        return await self._wait(seeker, waiter)
 
-    async def _wait(self, queue: AdmissionQueue, seeker: Seeker[T], waiter: Waiter) -> T | None:
-        loop, pools = asyncio.get_running_loop(), waiter.wanted.pools
-        until = None if self._wait_seconds is None else loop.time() + self._wait_seconds
-        async with queue.waiting(waiter, pools):
+    async def _wait(self, seeker: Seeker[T], waiter: Waiter) -> T | None:
+        loop = asyncio.get_running_loop()
+        until = None if self.wait_seconds is None else loop.time() + self.wait_seconds
+        async with self._queue.waiting(waiter):
             while True:
                 try:
                     async with asyncio.timeout_at(until):
                         await waiter.woken()
                         if not waiter.answered:
-                            await self._look_again(queue, seeker, waiter)
+                            await self._look_again(seeker, waiter)
                 except TimeoutError:
                     raise await self._too_late(seeker, waiter) from None
                 if waiter.answered:
                     return None
                 found = await self._try_all(seeker, waiter, await self._workers(waiter.wanted.pools))
-                if isinstance(found, _Found):
-                    return found.lane
-                queue.have_room_made(waiter)
+                if not isinstance(found, KakeyaError):
+                    return found
+                self._queue.have_room_made(waiter)
 
-    async def _look_again(self, queue: AdmissionQueue, seeker: Seeker[T], waiter: Waiter) -> None:
-        """Where it has lost its place, or wants another worker by now, it lines up again."""
+    async def _look_again(self, seeker: Seeker[T], waiter: Waiter) -> None:
+        """Where it has lost its place, or wants another worker by now, it queues again."""
         if waiter.displaced:
-            await queue.re_enter(waiter)
+            await self._queue.enter_again(waiter)
         before = waiter.wanted
         waiter.wanted = now = await seeker.renewed(before, is_stranded=waiter.stranded)
         if (now.incarnation, now.snapshot_store) != (before.incarnation, before.snapshot_store):
-            await queue.enter_anew(waiter, before.pools)
+            await self._queue.enter_anew(waiter)
 
     async def _try_all(
         self, seeker: Seeker[T], waiter: Waiter, workers: Sequence[WorkerRecord]
-    ) -> _Found[T] | KakeyaError:
+    ) -> T | KakeyaError | None:
         """Tries all workers with room, up to one where it loses its place in the queue; else says why there is none."""
         while True:
-            able = seeker.able(waiter.wanted, workers)
+            wanted = waiter.wanted
+            able = list(filter(wanted.fits, workers))
             if not able:
-                return seeker.none_able()
-            if not seeker.is_patient:
+                return seeker.none_able(wanted, workers)
+            if not wanted.is_patient:
                 _check_possible(waiter, able)
             now, num_away = asyncio.get_running_loop().time(), 0
             full = {worker.incarnation: candidates.no_capacity() for worker in able if not worker.has_room}
             said: dict[str, KakeyaError] = {**full, **waiter.refused}
             untried = [worker for worker in able if waiter.may_try(worker.incarnation, now)]
-            order = placement.order_for(waiter.wanted.fingerprint, self._placement, untried)
-            for worker in sorted(order, key=lambda worker: worker.incarnation in waiter.shunned):
+            order = placement.order_for(wanted.fingerprint, self._placement, untried)
+            for worker in sorted(order, key=lambda worker: worker.incarnation in waiter.paused):
                 try:
-                    return _Found(await self._take(seeker, waiter, worker))
+                    return await self._open_lane(seeker, waiter, worker)
                 except Refused as refused:
                     said[worker.incarnation] = refused.error
                     num_away += refused.is_away
@@ -197,30 +173,29 @@ class Search:
             if not order or num_away < len(order):
                 return candidates.verdict([said[worker.incarnation] for worker in able if worker.incarnation in said])
             # Since they were listed: whether there is room, or anybody able at all, is to be seen.
-            workers = await self._workers(waiter.wanted.pools)
+            workers = await self._workers(wanted.pools)
 
-    async def _take(self, seeker: Seeker[T], waiter: Waiter, worker: WorkerRecord) -> T | None:
-        async def leave_the_other_lines() -> None:
-            waiter.in_line.discard(worker.pool)
-            if self._queue is not None:
-                await self._queue.step_out(waiter, set(waiter.in_line))
+    async def _open_lane(self, seeker: Seeker[T], waiter: Waiter, worker: WorkerRecord) -> T | None:
+        async def leave_the_other_queues() -> None:
+            waiter.queued_in.discard(worker.pool)
+            await self._queue.step_out(waiter)
 
-        waiter_id = waiter.waiter_id if waiter.tickets else waiter.newcomer_id
-        lane = await seeker.take(waiter.wanted, worker, waiter_id, leave_the_other_lines)
+        lane = await seeker.open_lane(waiter.wanted, worker, waiter.id_in_queue, leave_the_other_queues)
         waiter.answered = lane is None
         return lane
 
     async def _is_back(self, waiter: Waiter, worker: WorkerRecord, refused: Refused) -> bool:
-        """Takes note; whether it had its turn, and is back at its place in the queue now."""
+        """Takes note; whether it was the first, and is back at its place in the queue now."""
         if refused.has_left or refused.is_overtaken:
-            waiter.turns.clear()  # of before it lost the turn: no room is to be made for it now
+            waiter.turns.clear()  # of before it was overtaken: no room is to be made for it now
         if isinstance(refused.error, InvalidField):
             waiter.refused[worker.incarnation] = refused.error
         elif refused.has_left:
-            waiter.shun(worker.incarnation, asyncio.get_running_loop().time() + TICK_SECONDS)
-        if self._queue is None or not (refused.has_left and waiter.tickets):
+            # Not worth another try at once, and then after all others.
+            waiter.paused[worker.incarnation] = asyncio.get_running_loop().time() + TICK_SECONDS
+        if not (refused.has_left and waiter.tickets):
             return False
-        await self._queue.enter(waiter, waiter.wanted.pools, returning=True)
+        await self._queue.enter(waiter, waiter.wanted.pools)
         waiter.wake()
         return True
 
@@ -228,11 +203,12 @@ class Search:
         return [worker for pool in sorted(pools) for worker in await self._worker_store.workers(pool)]
 
     async def _too_late(self, seeker: Seeker[T], waiter: Waiter) -> KakeyaError:
-        workers = await self._workers(waiter.wanted.pools)
-        if not seeker.is_served(waiter.wanted, workers):
-            return seeker.none_able()
-        _check_possible(waiter, seeker.able(waiter.wanted, workers))
-        return candidates.no_capacity() if seeker.is_interrupted else refusals.queue_timed_out(self._wait_seconds or 0)
+        wanted = waiter.wanted
+        workers = await self._workers(wanted.pools)
+        if not any(map(wanted.is_served_by, workers)):
+            return seeker.none_able(wanted, workers)
+        _check_possible(waiter, list(filter(wanted.fits, workers)))
+        return candidates.no_capacity() if wanted.is_interrupted else refusals.queue_timed_out(self.wait_seconds or 0)
 
 
 def _check_possible(waiter: Waiter, able: Sequence[WorkerRecord]) -> None:

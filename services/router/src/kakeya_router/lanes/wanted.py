@@ -1,39 +1,43 @@
-"""What a CreateSession asks for, and for whom."""
+"""What a session needs of the worker that gives it a lane, and for whom."""
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from kakeya_router.access.callers import Caller
 from kakeya_router.contract.creates import CreateRequest
-from kakeya_router.snapshots import past
+from kakeya_router.snapshots import past, snapshot_plan
 from kakeya_router.store.keys import new_session_id
 from kakeya_router.store.session_record import UNSET, Overflow, SessionRecord, State
-from kakeya_router.store.sessions.session_changes import Limits
+from kakeya_router.store.sessions.session_changes import UNLIMITED, Limits
 from kakeya_router.store.worker_record import WorkerRecord
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """A session that is wanted.
+    """A lane that is wanted: for a new session, for a fork, or for a session that comes back.
+
+    The queue compares all of them by the same few properties, so none of them is treated better than another.
 
     Attributes:
         model: the one that serves it.
         pools: all whose workers serve it.
-        ttl_seconds: as asked for, or the router's default.
         limits: quotas of the caller.
-        source: the session that it branches off from; None: it begins empty.
-        earlier: the length at which it does, where that needs only the source's history; None: at its end, from lane to
-            lane.
+        request: that a new session or a fork comes from.
+        source: whose history it goes on with: a fork's source, or the session itself; None: it begins empty.
+        earlier: the length at which it does, where it needs only the history; None: at its end, from lane to lane.
+        is_interrupted: an operation is in the middle of something with it: it comes before all who begin.
+        is_patient: it also waits where no worker can have it now, but one may later.
     """
 
-    request: CreateRequest
     caller: Caller
     model: str
     pools: Collection[str]
-    ttl_seconds: int
-    limits: Limits
+    limits: Limits = UNLIMITED
+    request: CreateRequest = field(default_factory=CreateRequest)
     source: SessionRecord | None = None
     earlier: int | None = None
+    is_interrupted: bool = False
+    is_patient: bool = False
 
     def fits(self, worker: WorkerRecord) -> bool:
         """Whether the worker, if it has room, may take the session."""
@@ -41,13 +45,20 @@ class Wanted:
 
     def is_served_by(self, worker: WorkerRecord) -> bool:
         """Whether it may at least once the source, where that has to be on the same worker, is there."""
-        if self.source is not None and worker.pool != self.source.pool:
+        source = self.source
+        if source is None:
+            return worker.model == self.model and self.fingerprint in ("", worker.fingerprint)
+        if worker.pool != source.pool or not worker.continues(self.fingerprint, self.model_digest):
             return False
-        return (
-            worker.model == self.model
-            and (self.fingerprint == "" or worker.continues(self.fingerprint, self.model_digest))
-            and self.snapshot_store in ("", worker.snapshot_store)
-        )
+        if self.earlier is None:
+            return True
+        readable = snapshot_plan.in_store(source, worker.snapshot_store)
+        return bool(snapshot_plan.chains(readable, source.journal_start, self.earlier))
+
+    @property
+    def source_id(self) -> str:
+        """Empty: it begins empty."""
+        return "" if self.source is None else self.source.session_id
 
     @property
     def incarnation(self) -> str:
@@ -79,23 +90,9 @@ class Wanted:
         return past.needed_store(self.source, self.earlier)
 
     def record(self, worker: WorkerRecord) -> SessionRecord:
-        """Of the new session on this worker."""
-        record = self._record(worker)
-        source = self.source
-        if source is None:
-            return record
-        return replace(
-            record,
-            sink=source.sink,
-            window=source.window,
-            on_overflow=source.on_overflow,
-            eos=record.eos or source.eos,
-            exact=source.exact and source.fingerprint == worker.fingerprint,
-        )
-
-    def _record(self, worker: WorkerRecord) -> SessionRecord:
-        request = self.request
-        return SessionRecord(
+        """Of the new session on this worker; a fork has its source's lane and end."""
+        request, source = self.request, self.source
+        record = SessionRecord(
             session_id=new_session_id(worker.pool),
             pool=worker.pool,
             state=State.OPENING,
@@ -117,11 +114,21 @@ class Wanted:
             tenant=self.caller.tenant,
             key_id=self.caller.key_id,
             reserved_bytes=worker.lane_bytes,
-            ttl_ms=self.ttl_seconds * 1000,
+            ttl_ms=(request.ttl_seconds or 0) * 1000,
             label=request.label,
             eos=",".join(map(str, request.eos_token_ids)),
             request_id=request.request_id,
             request_digest=request.digest,
+        )
+        if source is None:
+            return record
+        return replace(
+            record,
+            sink=source.sink,
+            window=source.window,
+            on_overflow=source.on_overflow,
+            eos=record.eos or source.eos,
+            exact=source.exact and source.fingerprint == worker.fingerprint,
         )
 
 

@@ -118,7 +118,7 @@ class Recovery:
 
     async def _is_carried(self, operation: Operation) -> bool:
         """Whether the session has a lane elsewhere now, which is a copy: what its lane has nobody may have else."""
-        moved = await self._moving.carry(operation.record, operation.claim)
+        moved = await self._moving.move_in_operation(operation.record, operation.claim)
         if moved is not None:
             operation.lies_at(moved)
         return moved is not None
@@ -177,15 +177,17 @@ class Recovery:
     async def _move(self, operation: Operation, *, is_interrupted: bool) -> None:
         record, left = operation.record, operation.record.incarnation
         if record.state is not State.PARKED:
-            operation.lies_at(await self._resuming.unseat(record, operation.claim))
+            operation.lies_at(await self._resuming.lose_lane(record, operation.claim))
             self._tasks.start(self._workers.close_lane(record))  # not before: another router may have the session now
-        seated, lane = await self._resuming.seat(operation.record, operation.claim, left, is_interrupted=is_interrupted)
-        operation.has_lane(seated.with_lane(lane))
+        resumed, lane = await self._resuming.resume(
+            operation.record, operation.claim, left, is_interrupted=is_interrupted
+        )
+        operation.has_lane(resumed.with_lane(lane))
         _log.info(
             "session resumed",
             session_id=record.session_id,
-            worker_id=seated.worker_id,
-            epoch=seated.epoch,
+            worker_id=resumed.worker_id,
+            epoch=resumed.epoch,
             restored_tokens=lane.history_length,
             journaled_tokens=operation.journal.length - lane.history_length,
         )

@@ -3,7 +3,8 @@
 import asyncio
 import random
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
 from typing import assert_never
 
 import structlog
@@ -12,6 +13,7 @@ from kakeya_router.contract import refusals
 from kakeya_router.contract.lanes import Opened
 from kakeya_router.lanes import candidates
 from kakeya_router.lanes.closing import LANE_LEASE_SECONDS, LANE_SECONDS, Closing
+from kakeya_router.lanes.search import Refused
 from kakeya_router.lanes.wanted import Wanted
 from kakeya_router.sessions.past_lanes import PastLanes
 from kakeya_router.sessions.sources import Sources
@@ -20,7 +22,6 @@ from kakeya_router.store.outcomes import MarkOpen, RenewOpening, ReserveSession
 from kakeya_router.store.persistence import persist
 from kakeya_router.store.session_record import SessionRecord, State
 from kakeya_router.store.sessions.creation_store import CreationStore
-from kakeya_router.store.sessions.journal_store import JournalStore
 from kakeya_router.store.sessions.session_changes import Cause
 from kakeya_router.store.worker_record import WorkerRecord
 from kakeya_router.workers.worker_client import RunningCall
@@ -34,6 +35,7 @@ from kakeya_shared.errors.tree import (
     KakeyaError,
     NoCapacity,
     NoWorker,
+    OperationRunning,
     SessionClosed,
     StoreUnavailable,
     Unavailable,
@@ -48,93 +50,98 @@ _GIVE_WAY_SECONDS = 0.1
 RENEW_SECONDS = LANE_LEASE_SECONDS * 0.3
 
 
+@dataclass(eq=False)
 class Attempt:
     """One try to open a session on a worker.
 
     Attributes:
-        wanted: with the session to be.
-        record: of it, on a worker.
-        waiter_id: of who stands in the line for it; empty: nobody does.
-        when_reserved: awaited before the worker is called.
-        snapshot_store: of the worker.
+        wanted: what the session is to be.
+        waiter_id, when_reserved: see `Seeker.open_lane`.
+        record: of the session, on that worker.
         running: the prefill of what it is to begin with; ended when the client leaves.
         outcome: of reserving its lane; see reserve_session.lua. None: not known, so that it may be.
     """
 
-    def __init__(
-        self,
-        wanted: Wanted,
-        worker: WorkerRecord,
-        waiter_id: str = "",
-        when_reserved: Callable[[], Awaitable[None]] | None = None,
-    ) -> None:
-        self.wanted = wanted
-        self.record = wanted.record(worker)
-        self.waiter_id = waiter_id
-        self.when_reserved = when_reserved
-        self.snapshot_store = worker.snapshot_store
-        self.running = RunningCall()
-        self.claim = secrets.token_hex(8)
-        self.outcome: ReserveSession | None = None
+    wanted: Wanted
+    worker: WorkerRecord
+    waiter_id: str
+    when_reserved: Callable[[], Awaitable[None]]
+    claim: str = field(default_factory=lambda: secrets.token_hex(8), init=False)
+    running: RunningCall = field(default_factory=RunningCall, init=False)
+    outcome: ReserveSession | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        self.record = self.wanted.record(self.worker)
 
     @property
     def reserved(self) -> bool:
-        """The lane is, or was, reserved: a waiter is then out of this pool's line."""
+        """The lane is, or was, reserved: a waiter is then out of this pool's queue."""
         return self.outcome is ReserveSession.RESERVED
 
-    @property
-    def overtaken(self) -> bool:
-        """Somebody else has the turn at this worker."""
-        return self.outcome is ReserveSession.WAIT
 
-
+@dataclass(eq=False, slots=True)
 class Opening:
-    """Opens sessions."""
+    """Opens new sessions and forks; the seeker of their lanes, one for all.
 
-    def __init__(
-        self,
-        store: CreationStore,
-        journals: JournalStore,
-        workers: WorkerClients,
-        tasks: DetachedTasks,
-        closing: Closing,
-        sources: Sources,
-    ) -> None:
-        self._sources = sources
-        self._past_lanes = PastLanes(journals, workers)
-        self._store = store
-        self._workers = workers
-        self._tasks = tasks
-        self._closing = closing
+    An attempt reserves a lane in Redis, has the worker open it, and marks the session open. It runs as a task of its
+    own: where it fails, or its client leaves, what was reserved is closed again. Called by `Search`, for `Sessions`.
+    """
 
-    async def open(self, attempt: Attempt) -> SessionRecord | None:
+    _store: CreationStore
+    _past_lanes: PastLanes
+    _workers: WorkerClients
+    _tasks: DetachedTasks
+    _closing: Closing
+    _sources: Sources
+
+    def none_able(self, wanted: Wanted, workers: Sequence[WorkerRecord]) -> KakeyaError:
+        return candidates.no_worker("the model any more")
+
+    async def renewed(self, wanted: Wanted, *, is_stranded: bool) -> Wanted:
+        """Where its source is on another worker by now, it waits for that one."""
+        try:
+            return await self._sources.renewed(wanted)
+        except OperationRunning:
+            # Else it is the first, and others would wait with it; here maybe another fork has the source resumed.
+            if not is_stranded:
+                raise
+            return wanted
+
+    async def open_lane(
+        self, wanted: Wanted, worker: WorkerRecord, waiter_id: str, when_reserved: Callable[[], Awaitable[None]]
+    ) -> SessionRecord | None:
         """Opens a session; a client that leaves in the middle, or a refusal, leaves nothing.
 
         Returns:
             The record of the open session; None when the request id was answered before.
 
         Raises:
-            InvalidField, NoCapacity, NoWorker: this worker does not take it, or not now.
+            Refused: this worker does not take it, or not now.
             SessionNotFound, OperationRunning, BoundaryNotReachable: its source is not what it was.
             QuotaExceeded, StoreUnavailable
         """
+        attempt = Attempt(wanted, worker, waiter_id, when_reserved)
         opening = self._tasks.start(self._reserve_and_open(attempt))
         try:
             return await asyncio.shield(opening)
-        except (InvalidField, NoCapacity, NoWorker):
+        except (InvalidField, NoCapacity, NoWorker) as error:
             await self._tasks.complete(self._abandon(attempt, opening))
-            raise
+            raise Refused(
+                error,
+                has_left=attempt.reserved,
+                is_overtaken=attempt.outcome is ReserveSession.WAIT,
+                is_away=attempt.outcome is ReserveSession.GONE,
+            ) from error
         except BaseException:
             self._tasks.start(self._abandon(attempt, opening))
             raise
 
     async def _reserve_and_open(self, attempt: Attempt) -> SessionRecord | None:
         source = attempt.wanted.source
-        begin = await self._reserve_with_past(attempt)
+        begin = await self._reserve(attempt)
         if not attempt.reserved:
             return None
-        if attempt.when_reserved is not None:
-            await attempt.when_reserved()
+        await attempt.when_reserved()
         record = attempt.record
         if await self._made_elsewhere(attempt):
             await persist(lambda: self._closing.close(record, Cause.ABANDON))
@@ -172,7 +179,7 @@ class Opening:
     async def _open_past_lane(self, attempt: Attempt, begin: Past) -> Opened:
         record, renewal = attempt.record, self._tasks.start(self._renew(attempt))
         try:
-            return await self._past_lanes.open(record, begin, attempt.snapshot_store, attempt.running)
+            return await self._past_lanes.open(record, begin, attempt.worker.snapshot_store, attempt.running)
         except (WorkerError, DeadlineExceeded, Unavailable, Internal, SessionClosed) as error:
             _log.info("worker does not open a fork", worker_id=record.worker_id, error=repr(error))
             raise candidates.unreachable() from error
@@ -199,46 +206,46 @@ class Opening:
                 attempt.running.cancel()
                 return
 
-    async def _reserve_with_past(self, attempt: Attempt) -> Past | None:
-        """Reserves the lane; returns what a fork at an earlier length begins with, of which its record then has all."""
-        source, earlier, begin = attempt.wanted.source, attempt.wanted.earlier, None
-        while True:
-            if source is not None and earlier is not None:
-                begin = await self._past_lanes.read(source, earlier)
-            attempt.outcome = None
-            if await self._reserve(attempt, begin) is not ReserveSession.CHANGED:
-                return begin
-            if begin is None:
-                raise await self._unreachable(source)
+    async def _reserve(self, attempt: Attempt) -> Past | None:
+        """Reserves the lane, unless the request id was answered before.
 
-    async def _reserve(self, attempt: Attempt, begin: Past | None) -> ReserveSession:
-        """Reserves the lane, unless the request id was answered before, or the source is another one by now."""
-        wanted = attempt.wanted
-        length = 0 if begin is None else begin.length
-        start_length = length if begin is None else begin.start_length(attempt.snapshot_store)
-        answer = await self._store.reserve(
-            attempt.record,
-            attempt.claim,
-            wanted.limits,
-            attempt.waiter_id,
-            source=wanted.source,
-            length=begin.length if begin else wanted.source.history_length if wanted.source else 0,
-            needed=begin.needed if begin else "",
-            start_length=start_length,
-            tokens_per_minute=wanted.caller.quota.tokens_per_minute if start_length < length else 0,
-        )
-        attempt.outcome = answer.outcome
-        match answer.outcome:
-            case ReserveSession.RESERVED | ReserveSession.DUPLICATE | ReserveSession.CHANGED:
-                return answer.outcome
-            case ReserveSession.QUOTA:
-                raise refusals.quota_exceeded(answer.quota, attempt.record.tenant, attempt.record.key_id)
-            case ReserveSession.FULL | ReserveSession.WAIT:
-                raise candidates.no_capacity()
-            case ReserveSession.GONE:
-                raise candidates.unreachable()
-            case never:
-                assert_never(never)
+        Returns:
+            What a fork at an earlier length begins with, of which its record then has all.
+        """
+        wanted, record = attempt.wanted, attempt.record
+        source, begin = wanted.source, None
+        while True:
+            if source is not None and wanted.earlier is not None:
+                begin = await self._past_lanes.read(source, wanted.earlier)
+            start_length = begin.start_length(attempt.worker.snapshot_store) if begin else 0
+            is_charged = begin is not None and start_length < begin.length
+            attempt.outcome = None
+            answer = await self._store.reserve(
+                record,
+                attempt.claim,
+                wanted.limits,
+                attempt.waiter_id,
+                source=source,
+                length=begin.length if begin else source.history_length if source else 0,
+                needed=begin.needed if begin else "",
+                start_length=start_length,
+                tokens_per_minute=wanted.caller.quota.tokens_per_minute if is_charged else 0,
+            )
+            attempt.outcome = answer.outcome
+            match answer.outcome:
+                case ReserveSession.RESERVED | ReserveSession.DUPLICATE:
+                    return begin
+                case ReserveSession.CHANGED:
+                    if begin is None:
+                        raise await self._unreachable(source)
+                case ReserveSession.QUOTA:
+                    raise refusals.quota_exceeded(answer.quota, record.tenant, record.key_id)
+                case ReserveSession.FULL | ReserveSession.WAIT:
+                    raise candidates.no_capacity()
+                case ReserveSession.GONE:
+                    raise candidates.unreachable()
+                case never:
+                    assert_never(never)
 
     async def _made_elsewhere(self, attempt: Attempt) -> bool:
         """Whether an equal request has a session in another pool that serves the model.

@@ -1,4 +1,4 @@
-"""Parking a session because somebody asks for it: its client, or a worker that is being emptied."""
+"""Parking a session because somebody asks for it: its client, or a worker that drains."""
 
 from dataclasses import dataclass
 
@@ -26,14 +26,17 @@ class Parked:
     freed_bytes: int
 
 
+@dataclass(eq=False, slots=True)
 class ParkRequests:
-    """Parks sessions, and says why one cannot be parked."""
+    """Parks sessions, and says why one cannot be parked.
 
-    def __init__(self, store: SessionStore, operations: Operations, parking: Parking, tasks: DetachedTasks) -> None:
-        self._store = store
-        self._operations = operations
-        self._parking = parking
-        self._tasks = tasks
+    What a vanished router left on a session is ended first. Called by `RuntimeService` for a client, and by `Drainer`.
+    """
+
+    _store: SessionStore
+    _operations: Operations
+    _parking: Parking
+    _tasks: DetachedTasks
 
     async def park(self, record: SessionRecord, *, only_off: str = "") -> Parked:
         """Parks a session, also where the caller leaves meanwhile.

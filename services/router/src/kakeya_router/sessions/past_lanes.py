@@ -1,8 +1,6 @@
 """Lanes for sessions that begin as another one was at an earlier length."""
 
-from dataclasses import replace
-
-import structlog
+from dataclasses import dataclass, replace
 
 from kakeya_router.contract import refusals
 from kakeya_router.contract.lanes import Opened
@@ -18,15 +16,16 @@ from kakeya_router.workers.worker_clients import WorkerClients
 from kakeya_shared.errors.tree import HistoryFull
 from kakeya_shared.settings.service import LONGEST_APPEND_TOKENS
 
-_log = structlog.get_logger()
 
-
+@dataclass(eq=False, slots=True)
 class PastLanes:
-    """Opens such lanes, without the lane of the other session, which may be busy, elsewhere or gone."""
+    """Opens such lanes without the lane of the other session, which may be busy, elsewhere or gone.
 
-    def __init__(self, store: JournalStore, workers: WorkerClients) -> None:
-        self._store = store
-        self._workers = workers
+    It needs that session's snapshots and journal alone. Called by `Opening` for forks at an earlier length.
+    """
+
+    _store: JournalStore
+    _workers: WorkerClients
 
     async def read(self, source: SessionRecord, length: int) -> Past:
         """What there is of a session at a length.

@@ -1,6 +1,6 @@
 """Enforces leases and time-outs: lapsed workers, lost sessions, expired sessions, vanished waiters."""
 
-import asyncio
+from dataclasses import KW_ONLY, dataclass, field
 
 import structlog
 
@@ -15,6 +15,7 @@ from kakeya_router.workers.worker_clients import WorkerClients
 from kakeya_router.workers.worker_sweep import WorkerSweep
 from kakeya_shared.errors.tree import StoreUnavailable
 from kakeya_shared.process.detached_tasks import DetachedTasks, unheard
+from kakeya_shared.process.endured_loop import endured_loop
 
 _BATCH = 128
 # Passes from one audit of the ledgers to the next.
@@ -23,54 +24,38 @@ _AUDIT_EVERY = 10
 _log = structlog.get_logger()
 
 
+@dataclass(eq=False, slots=True)
 class Reaper:
-    """Each router has one; each claim is atomic in Redis, so several are harmless.
+    """Ends what has outlived its lease or its time: workers, sessions, waiters; and audits the ledgers now and then.
 
-    Args:
+    Each router runs one; each claim is one script in Redis, so that several at once are harmless. Started by `Router`.
+
+    Attributes:
         interval_seconds: between two passes.
         grace_seconds: nothing is reaped until Redis has answered for so long, for nobody could renew a lease
             while it did not.
     """
 
-    def __init__(
-        self,
-        redis: RedisConnection,
-        session_store: SessionLists,
-        worker_store: WorkerStore,
-        queue_store: QueueStore,
-        sessions: Sessions,
-        sweep: WorkerSweep,
-        workers: WorkerClients,
-        fleet: Fleet,
-        tasks: DetachedTasks,
-        *,
-        interval_seconds: float,
-        grace_seconds: float,
-    ) -> None:
-        self._redis = redis
-        self._session_store = session_store
-        self._worker_store = worker_store
-        self._queue_store = queue_store
-        self._sessions = sessions
-        self._sweep = sweep
-        self._workers = workers
-        self._fleet = fleet
-        self._tasks = tasks
-        self._interval_seconds = interval_seconds
-        self._grace_seconds = grace_seconds
-        self._audit = LedgerAudit(worker_store)
-        self._num_passes = 0
+    _redis: RedisConnection
+    _session_store: SessionLists
+    _worker_store: WorkerStore
+    _queue_store: QueueStore
+    _sessions: Sessions
+    _sweep: WorkerSweep
+    _workers: WorkerClients
+    _fleet: Fleet
+    _audit: LedgerAudit
+    _tasks: DetachedTasks
+    _: KW_ONLY
+    interval_seconds: float
+    grace_seconds: float
+    _num_passes: int = field(default=0, init=False)
 
     async def run(self) -> None:
         """Reaps until it is cancelled."""
-        while True:
-            await asyncio.sleep(self._interval_seconds)
-            try:
-                await self._reap()
-            except StoreUnavailable as error:
-                _log.info("reaper waits for Redis", error=error.message)
-            except Exception:  # whatever one pass stumbles over, the next must take place
-                _log.exception("reaper pass failed")
+        await endured_loop(
+            "the reaper", self._reap, interval_seconds=self.interval_seconds, put_off_by=(StoreUnavailable,)
+        )
 
     async def _reap(self) -> None:
         if not self._may_reap:
@@ -94,7 +79,7 @@ class Reaper:
     @property
     def _may_reap(self) -> bool:
         # Asked again after each answer: one that was long in coming may show leases as lapsed.
-        return self._redis.answers_for(self._grace_seconds)
+        return self._redis.answers_for(self.grace_seconds)
 
     async def _drop_lapsed_workers(self, pool: str) -> None:
         for worker in await self._worker_store.lapsed(pool, _BATCH):
@@ -102,4 +87,4 @@ class Reaper:
                 return
             if await self._worker_store.drop(pool, worker.worker_id, worker.incarnation, lapsed_only=True):
                 _log.info("worker lost", worker_id=worker.worker_id, incarnation=worker.incarnation)
-                await self._fleet.look()  # so that whoever waits for it hears it at once
+                await self._fleet.look()  # so that a call that waits for it hears it at once

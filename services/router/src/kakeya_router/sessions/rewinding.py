@@ -1,5 +1,6 @@
 """Taking the last tokens of a history back: `RewindSession`."""
 
+from dataclasses import dataclass
 from typing import assert_never
 
 from kakeya_router.contract import validation
@@ -33,28 +34,21 @@ _INTENT = Intent("rewind", {}, is_charged=False)
 _REWIND_SECONDS = 10.0
 
 
+@dataclass(eq=False, slots=True)
 class Rewinding:
-    """Rewinds sessions: in their lanes while those have forgotten nothing, else with a snapshot from before and the
-    journal since.
+    """Rewinds sessions, each in an operation of its own; called by `RuntimeService`.
+
+    A lane that has forgotten nothing yet goes back by itself, at the cost of one token. Else the session is parked at
+    the shorter history, and resumed from a snapshot from before and the journal since.
     """
 
-    def __init__(
-        self,
-        store: JournalStore,
-        workers: WorkerClients,
-        fleet: Fleet,
-        operations: Operations,
-        recovery: Recovery,
-        snapshotting: Snapshotting,
-        tasks: DetachedTasks,
-    ) -> None:
-        self._store = store
-        self._workers = workers
-        self._fleet = fleet
-        self._operations = operations
-        self._recovery = recovery
-        self._snapshotting = snapshotting
-        self._tasks = tasks
+    _store: JournalStore
+    _workers: WorkerClients
+    _fleet: Fleet
+    _operations: Operations
+    _recovery: Recovery
+    _snapshotting: Snapshotting
+    _tasks: DetachedTasks
 
     async def rewind(self, record: SessionRecord, length: int, expected_length: int | None) -> SessionRecord:
         """Takes a history back to a length; returns the session as it is then.
@@ -64,10 +58,10 @@ class Rewinding:
 
         Raises:
             HistoryLengthMismatch: it is neither that long nor as long as it is to be.
-            BoundaryNotReachable: it cannot be had there; says where it can.
+            BoundaryNotReachable: it cannot be taken back to there; says where it can.
             NoWorker: its worker did not answer, and nothing has changed.
-            NoWorker, NoCapacity: the history was taken back, and nobody has a lane now: a repetition finds it done.
-            SnapshotStoreUnavailable: it could not be had again there if its worker were lost; nothing has changed.
+            NoWorker, NoCapacity: the history was taken back, and no worker has a lane now: a repetition finds it done.
+            SnapshotStoreUnavailable: it could not be resumed there if its worker were lost; nothing has changed.
             as `Operations.running`
         """
         async with self._operations.running(record, _INTENT) as operation:
@@ -93,7 +87,7 @@ class Rewinding:
         return operation.record.lane
 
     async def _in_its_lane(self, operation: Operation, length: int) -> bool:
-        """Whether the lane could go back. It goes first: should nothing more come of it, the session is had again as it
+        """Whether the lane could go back. It goes first: should nothing more come of it, the session is resumed as it
         was.
         """
         record = operation.record
@@ -102,12 +96,8 @@ class Rewinding:
         operation.calls_worker()
         try:
             lane = await self._workers.at(record.address).rewind(record, length, _REWIND_SECONDS)
-        except (
-            BoundaryNotReachable,
-            HistoryLengthMismatch,
-            LaneGone,
-        ):  # what it holds is forgotten, or another history
-            return False
+        except (BoundaryNotReachable, HistoryLengthMismatch, LaneGone):
+            return False  # what it holds is forgotten, or another history
         except (WorkerError, DeadlineExceeded, Unavailable, Internal) as error:
             raise candidates.unreachable() from error
         operation.rewound(await self._committed(operation, length, lane))

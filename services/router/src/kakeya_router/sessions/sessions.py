@@ -1,19 +1,19 @@
-"""Sessions as a whole: made once for each request, closed by whoever may."""
+"""Sessions as a whole: created once for each request, and closed."""
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
+from dataclasses import KW_ONLY, dataclass, replace
 
 import structlog
 
 from kakeya_router.access import callers
-from kakeya_router.access.callers import Caller
 from kakeya_router.contract import refusals, validation
 from kakeya_router.contract.creates import CreateRequest
 from kakeya_router.lanes import candidates
 from kakeya_router.lanes.closing import Closing
 from kakeya_router.lanes.search import Search
 from kakeya_router.lanes.wanted import Wanted
-from kakeya_router.sessions.creating import Creating
+from kakeya_router.sessions.opening import Opening
 from kakeya_router.sessions.sharing import Sharing
 from kakeya_router.sessions.sources import Sources
 from kakeya_router.store.fleet.worker_store import WorkerStore
@@ -22,7 +22,6 @@ from kakeya_router.store.session_record import SessionRecord, State
 from kakeya_router.store.sessions.closing_store import ClosingStore
 from kakeya_router.store.sessions.creation_store import GIVEN_UP, CreationStore
 from kakeya_router.store.sessions.session_changes import Cause, Limits
-from kakeya_router.store.worker_record import WorkerRecord
 from kakeya_shared.process.detached_tasks import DetachedTasks
 
 _log = structlog.get_logger()
@@ -31,42 +30,32 @@ _log = structlog.get_logger()
 _LOOK_SECONDS = 0.005
 
 
+@dataclass(eq=False, slots=True)
 class Sessions:
-    """Creates and closes sessions.
+    """Creates sessions, once for each request id, and closes them.
 
-    Args:
+    To create one is to find the workers that fit, and to let `Search` try and queue. Called by `RuntimeService` and
+    `AdminService`, and by `Reaper` for sessions that have expired.
+
+    Attributes:
         default_ttl_seconds: of a session that does not ask for another.
         default_model: for requests that name none; empty: the only one that is served.
         key_max_sessions: most sessions of a key in a pool; 0: no limit.
     """
 
-    def __init__(
-        self,
-        store: CreationStore,
-        closing_store: ClosingStore,
-        worker_store: WorkerStore,
-        tasks: DetachedTasks,
-        search: Search,
-        creating: Creating,
-        closing: Closing,
-        sources: Sources,
-        *,
-        default_ttl_seconds: int,
-        default_model: str,
-        key_max_sessions: int,
-    ) -> None:
-        self._store = store
-        self._closing_store = closing_store
-        self._worker_store = worker_store
-        self._tasks = tasks
-        self._search = search
-        self._creating = creating
-        self._closing = closing
-        self._sources = sources
-        self._sharing = Sharing(store, tasks)
-        self._default_ttl_seconds = default_ttl_seconds
-        self._default_model = default_model
-        self._key_max_sessions = key_max_sessions
+    _store: CreationStore
+    _closing_store: ClosingStore
+    _worker_store: WorkerStore
+    _tasks: DetachedTasks
+    _search: Search
+    _opening: Opening
+    _closing: Closing
+    _sources: Sources
+    _sharing: Sharing
+    _: KW_ONLY
+    default_ttl_seconds: int
+    default_model: str
+    key_max_sessions: int
 
     async def create(self, request: CreateRequest) -> SessionRecord:
         """Opens a session for the caller, or finds the one that its earlier request with the same request_id opened.
@@ -74,7 +63,7 @@ class Sessions:
         Raises:
             InvalidField, TokenOutOfVocabulary, EmptyHistory: the request can never succeed.
             SessionNotFound, OperationRunning, BoundaryNotReachable, WorkerLost, InvariantViolated: it is a fork, and
-                its source cannot be had like that.
+                its source cannot be forked like that.
             NoWorker: no worker serves what is asked for.
             NoCapacity, QueueFull, QueueTimedOut, QuotaExceeded: there is no room for it.
             Draining: this router shuts down while the call waits.
@@ -90,13 +79,22 @@ class Sessions:
                 return earlier  # whatever has become of the source since
             source, length = await self._sources.find(request, request.fork_from)
         workers = await self._worker_store.all_workers()
-        model = source.model if source else request.model or self._default_model
-        wanted = self._wanted(request, source, length, candidates.of_model(workers, model), callers.current())
+        model = source.model if source else request.model or self.default_model
+        caller, serving = callers.current(), candidates.of_model(workers, model)
+        wanted = Wanted(
+            caller,
+            serving[0].model,
+            {worker.pool for worker in serving},
+            Limits(caller.quota.max_sessions, caller.quota.max_reserved_bytes, self.key_max_sessions),
+            replace(request, ttl_seconds=request.ttl_seconds or self.default_ttl_seconds),
+            source,
+            length,
+        )
         fitting = candidates.of_wanted(workers, wanted)
         validation.check_vocabulary("eos_token_ids", request.eos_token_ids, min(w.vocab_size for w in fitting))
         while True:
             record = await self._earlier(request, wanted.pools) or await self._search.lane(
-                self._creating, wanted, min(worker.lane_bytes for worker in fitting), workers=fitting
+                self._opening, wanted, min(worker.lane_bytes for worker in fitting), workers=fitting
             )
             if record is not None:
                 return record
@@ -160,7 +158,8 @@ class Sessions:
             _log.info("session expired", session_id=record.session_id, state=record.state.value)
 
     async def _earlier(self, request: CreateRequest, pools: Collection[str]) -> SessionRecord | None:
-        """The open session that the caller's earlier request with the same request_id made.
+        """The session that the caller's earlier request with the same request_id made, once it is open; None: there is
+        none, or it never will be.
 
         Raises:
             InvalidField: it asked for something else, or was given up.
@@ -171,38 +170,10 @@ class Sessions:
             session_id = await self._store.of_request(pool, callers.current().tenant, request.request_id)
             if session_id and session_id.startswith(GIVEN_UP):
                 raise validation.invalid("request_id", "the request with this id was given up by a CloseSession")
-            found = await self._shared(session_id, request.digest) if session_id else None
-            if found is not None:
-                return found
+            record = await self._store.get(session_id) if session_id else None
+            if record is not None and record.request_digest != request.digest:
+                raise validation.invalid("request_id", "an earlier request with this id asked for something else")
+            opened = await self._sharing.opened(record) if record is not None else None
+            if opened is not None:
+                return opened
         return None
-
-    async def _shared(self, session_id: str, request_digest: str) -> SessionRecord | None:
-        """Waits until the session of an earlier call is open; None when it never will be.
-
-        Raises:
-            InvalidField: that call asked for something else.
-        """
-        record = await self._store.get(session_id)
-        if record is not None and record.request_digest != request_digest:
-            raise validation.invalid("request_id", "an earlier request with this id asked for something else")
-        return await self._sharing.opened(record) if record is not None else None
-
-    def _wanted(
-        self,
-        request: CreateRequest,
-        source: SessionRecord | None,
-        length: int | None,
-        serving: Sequence[WorkerRecord],
-        caller: Caller,
-    ) -> Wanted:
-        quota = caller.quota
-        return Wanted(
-            request,
-            caller,
-            serving[0].model,
-            {worker.pool for worker in serving},
-            request.ttl_seconds or self._default_ttl_seconds,
-            Limits(quota.max_sessions, quota.max_reserved_bytes, self._key_max_sessions),
-            source,
-            length,
-        )

@@ -1,6 +1,6 @@
 """Sessions that others branch off from: `CreateSessionRequest.fork_from`."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from kakeya_router.access import callers
 from kakeya_router.contract import refusals, validation
@@ -18,17 +18,17 @@ from kakeya_shared.errors.tree import EmptyHistory
 _INTENT = Intent("fork", {}, is_charged=False)
 
 
+@dataclass(eq=False, slots=True)
 class Sources:
     """Finds the sources of forks.
 
     A source is not held meanwhile, so that any number of forks are made of it at once. The worker, which copies
     between two steps, refuses one that has changed since. At an earlier length than its present one only its
-    snapshots and journal are needed, and its lane is let alone.
+    snapshots and journal are needed, and its lane is let alone. Called by `Sessions` and by `Opening`.
     """
 
-    def __init__(self, store: CreationStore, operations: Operations) -> None:
-        self._store = store
-        self._operations = operations
+    _store: CreationStore
+    _operations: Operations
 
     async def find(
         self, request: CreateRequest, point: ForkPoint, *, of_history: bool = False
@@ -41,7 +41,7 @@ class Sources:
 
         Raises:
             SessionNotFound: there is none, or none of the caller's.
-            OperationRunning, WorkerLost, InvariantViolated: it cannot be had.
+            OperationRunning, WorkerLost, InvariantViolated: it cannot be forked now, or any more.
             BoundaryNotReachable: it has no such length, or what it was like then is nowhere any more.
             EmptyHistory: there is nothing to branch off from.
             InvalidField: what is asked for is not the source's.
