@@ -1,10 +1,12 @@
 """Who calls: the tenant behind a key, its quota and its sessions; to everybody else these do not exist."""
 
+from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass
 
-from kakeya_router.contract import refusals, validation
+from kakeya_router.contract import refusals
 from kakeya_router.store.access.rights import NO_LIMIT, Quota
+from kakeya_router.store.keys import pool_of
 from kakeya_router.store.session_record import SessionRecord
 
 
@@ -28,9 +30,8 @@ ANYBODY = Caller()
 _current: ContextVar[Caller] = ContextVar("caller", default=ANYBODY)
 
 
-def current() -> Caller:
-    """The caller of the running rpc."""
-    return _current.get()
+current: Callable[[], Caller] = _current.get
+"""The caller of the running rpc."""
 
 
 def enter(caller: Caller) -> None:
@@ -40,7 +41,7 @@ def enter(caller: Caller) -> None:
 
 def check_issued(session_id: str) -> None:
     """Raises SessionNotFound: no router issues such ids. Redis is not asked, and nothing is written down of it."""
-    if not validation.is_session_id(session_id):
+    if pool_of(session_id) is None:
         raise refusals.not_found()
 
 

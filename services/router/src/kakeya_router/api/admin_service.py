@@ -2,11 +2,11 @@
 
 import grpc
 
-from kakeya_router.access import audit
+from kakeya_router.access import audit, callers
 from kakeya_router.access.tenants import Tenants
 from kakeya_router.api import admin_messages
 from kakeya_router.api.session_pages import SessionPages
-from kakeya_router.contract import admin_requests, refusals, validation
+from kakeya_router.contract import admin_requests
 from kakeya_router.sessions.sessions import Sessions
 from kakeya_router.store.access.credential_store import CredentialStore
 from kakeya_router.store.access.credentials import Kind, mint
@@ -144,8 +144,7 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
 
     async def _close_session(self, request: pb.CloseSessionRequest) -> pb.CloseSessionResponse:
         with audit.action("session.close") as entry:
-            if not validation.is_session_id(request.session_id):
-                raise refusals.not_found()
+            callers.check_issued(request.session_id)
             entry.subject = f"session:{request.session_id}"
             final_length = await self._sessions.close(request.session_id)
         return pb.CloseSessionResponse(final_history_length=final_length)

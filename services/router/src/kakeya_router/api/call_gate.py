@@ -42,7 +42,8 @@ class CallGate:
             frees: the call gives something back, so no limit keeps it out.
         """
         tenant = callers.current().tenant
-        self._check_open()
+        if self._closed:
+            raise refusals.draining()
         if not frees:
             self._check_limits(tenant)
         self._num_inside[tenant] += 1
@@ -55,7 +56,11 @@ class CallGate:
         finally:
             if task is not None:
                 self._tasks.discard(task)
-            self._leave(tenant)
+            self._num_inside[tenant] -= 1
+            if not self._num_inside[tenant]:
+                del self._num_inside[tenant]
+            if not self._num_inside:
+                self._empty.set()
 
     async def close(self, grace_seconds: float) -> None:
         """Lets nobody in any more and waits for those inside, at most `grace_seconds`; then they are told to go."""
@@ -73,22 +78,11 @@ class CallGate:
             return False
         return True
 
-    def _check_open(self) -> None:
-        if self._closed:
-            raise refusals.draining()
-
     def _check_limits(self, tenant: str) -> None:
         if 0 < self._max_calls <= self._num_inside.total():
             raise _too_many("of this router", self._max_calls)
         if tenant and 0 < self._max_calls_per_tenant <= self._num_inside[tenant]:
             raise _too_many(f"of tenant {tenant} at this router", self._max_calls_per_tenant)
-
-    def _leave(self, tenant: str) -> None:
-        self._num_inside[tenant] -= 1
-        if not self._num_inside[tenant]:
-            del self._num_inside[tenant]
-        if not self._num_inside:
-            self._empty.set()
 
 
 def _too_many(whose: str, limit: int) -> TooManyCalls:

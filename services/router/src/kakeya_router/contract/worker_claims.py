@@ -7,7 +7,7 @@ must fit as well.
 from collections.abc import Iterable
 
 from kakeya_router.contract import validation
-from kakeya_router.store.keys import POOL_NAME
+from kakeya_router.store.keys import POOL_NAME, pool_of
 from kakeya_shared.contract import labels
 from kakeya_shared.settings.addresses import HostPort
 from kakeya_stubs.worker.v1 import registry_pb2 as pb
@@ -63,7 +63,7 @@ def may_be_leased(lane: pb.LaneReport) -> bool:
 
     Whoever reaches a worker can open lanes of any name on it; the lanes of sessions must not suffer from that.
     """
-    return validation.is_session_id(lane.session_id) and lane.epoch <= MAX_COUNT
+    return pool_of(lane.session_id) is not None and lane.epoch <= MAX_COUNT
 
 
 def check_leave(request: pb.LeaveRequest) -> None:

@@ -30,7 +30,7 @@ class Journal:
 
     Attributes:
         length: history length up to which Redis has everything, as far as is known here.
-        digest: of the history there; None: not known.
+        digest: of the history there, once it has written; None: not known.
         pending: generated tokens after it, all of which the client may have seen.
     """
 
@@ -44,7 +44,7 @@ class Journal:
     ) -> None:
         self.record = record
         self.length = record.journal_length
-        self.digest = record.digest_at(record.journal_length)
+        self.digest: int | None = None
         self.pending: list[int] = []
         self._store = store
         self._claim = claim

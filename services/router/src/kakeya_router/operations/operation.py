@@ -99,7 +99,7 @@ class Operation:
     def rewound(self, record: SessionRecord) -> None:
         """The store has taken the history back."""
         self.lies_at(record)
-        self.journal.length = record.journal_length
+        self.journal.length, self.journal.digest = record.journal_length, None
 
     def looked_at(self, record: SessionRecord) -> None:
         """The session as it is now. Another operation may have begun since, which the worker must not take it for."""
@@ -122,7 +122,7 @@ class Operation:
 
     def retracted(self, length: int) -> None:
         """The history ends here again: what came after does not fit."""
-        self.journal.length = length
+        self.journal.length, self.journal.digest = length, None
         self.record = replace(self.record, operation_start=min(self.record.operation_start, length))
 
     # What is completed although its caller is gone, and its end.

@@ -149,9 +149,10 @@ class Recovery:
             return False
         if lane.history_length < journal.length:
             return (await self.journaled(operation)).continues(lane)
-        if journal.digest is None or lane.history_digest is None:
+        digest = operation.record.digest_at(journal.length) if journal.digest is None else journal.digest
+        if digest is None or lane.history_digest is None:
             return True
-        return extended_digest(journal.digest, stopped.token_ids) == lane.history_digest
+        return extended_digest(digest, stopped.token_ids) == lane.history_digest
 
     async def journaled(self, operation: Operation) -> Past:
         """All that the session's journal holds."""

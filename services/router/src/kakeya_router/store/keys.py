@@ -17,6 +17,9 @@ ROOM = "kakeya:room"
 ROUTERS = "kakeya:routers"
 """Sorted set: addresses of the running routers by the time, in milliseconds, until which they count as running."""
 
+MAX_SESSION_ID_LENGTH = 128
+"""A pool of 63 letters, a dot and 22 of base64url are 86."""
+
 POOL_NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
 _SESSION_ID = re.compile(rf"(?P<pool>{POOL_NAME.pattern})\.[A-Za-z0-9_-]+")
 
@@ -28,7 +31,7 @@ def new_session_id(pool: str) -> str:
 
 def pool_of(session_id: str) -> str | None:
     """The pool that an id carries, or None where no router ever issued such an id."""
-    match = _SESSION_ID.fullmatch(session_id)
+    match = _SESSION_ID.fullmatch(session_id) if len(session_id) <= MAX_SESSION_ID_LENGTH else None
     return match["pool"] if match else None
 
 
