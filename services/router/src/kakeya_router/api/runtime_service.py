@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from dataclasses import dataclass
 
 import grpc
 import structlog
@@ -33,30 +34,18 @@ OP_ID_KEY = "kakeya-op-id"
 Responses = AsyncGenerator[api.GenerateResponse, None]
 
 
+@dataclass(eq=False)
 class RuntimeService(runtime_pb2_grpc.RuntimeServiceServicer):
-    def __init__(
-        self,
-        store: SessionStore,
-        sessions: Sessions,
-        models: Models,
-        appending: Appending,
-        generating: Generating,
-        rewinding: Rewinding,
-        gate: CallGate,
-        limits: RequestLimits,
-        pages: SessionPages,
-        park_requests: ParkRequests,
-    ) -> None:
-        self._store = store
-        self._sessions = sessions
-        self._models = models
-        self._appending = appending
-        self._generating = generating
-        self._rewinding = rewinding
-        self._gate = gate
-        self._limits = limits
-        self._pages = pages
-        self._park_requests = park_requests
+    _store: SessionStore
+    _sessions: Sessions
+    _models: Models
+    _appending: Appending
+    _generating: Generating
+    _rewinding: Rewinding
+    _gate: CallGate
+    _limits: RequestLimits
+    _pages: SessionPages
+    _park_requests: ParkRequests
 
     def register(self, server: grpc.aio.Server) -> None:
         runtime_pb2_grpc.add_RuntimeServiceServicer_to_server(self, server)

@@ -1,7 +1,7 @@
 """Has the lane of an operation's session hold all of its history, wherever that lane is."""
 
 import asyncio
-from typing import TypeVar
+from dataclasses import dataclass
 
 import structlog
 
@@ -28,8 +28,6 @@ from kakeya_shared.errors.tree import (
 from kakeya_shared.process.detached_tasks import DetachedTasks
 from kakeya_shared.settings.service import LONGEST_APPEND_TOKENS
 
-T = TypeVar("T")
-
 _log = structlog.get_logger()
 
 # A worker that lives answers within a step. While it is asked, somebody waits for tokens.
@@ -51,6 +49,7 @@ def is_broken(operation: Operation, error: BaseException) -> bool:
     return isinstance(error, WorkerUnreachable | LaneGone | Draining | SessionClosed | HistoryLengthMismatch)
 
 
+@dataclass(frozen=True, slots=True)
 class Recovery:
     """Called on the way into an operation, and wherever its call to the worker breaks off.
 
@@ -62,14 +61,11 @@ class Recovery:
         Taken, StoreUnavailable
     """
 
-    def __init__(
-        self, store: JournalStore, workers: WorkerClients, resuming: Resuming, moving: Moving, tasks: DetachedTasks
-    ) -> None:
-        self._store = store
-        self._workers = workers
-        self._resuming = resuming
-        self._moving = moving
-        self._tasks = tasks
+    _store: JournalStore
+    _workers: WorkerClients
+    _resuming: Resuming
+    _moving: Moving
+    _tasks: DetachedTasks
 
     async def make_ready(self, operation: Operation) -> None:
         """Finds a lane for a session that has none, and has it hold what an append did not come to prefill."""
@@ -77,14 +73,13 @@ class Recovery:
             is_interrupted = operation.kind == "fork" or operation.goes_on
             await operation.complete(self._rehouse(operation, is_interrupted=is_interrupted))
         elif operation.record.history_length < operation.journal.length:
-            await self.confirm(operation)
+            await self.regain(operation)
 
-    async def confirm(self, operation: Operation) -> None:
-        """Asks for the session's lane, and finds another one where that does not hold its history."""
-        await operation.complete(self._regain(operation, None))
+    async def regain(self, operation: Operation, error: BaseException | None = None) -> list[int]:
+        """Asks for the session's lane, and finds another one where that does not hold its history.
 
-    async def regain(self, operation: Operation, error: BaseException) -> list[int]:
-        """Has an operation whose call has broken off go on, on the same lane where that is there.
+        Args:
+            error: with which the operation's call broke off; None: nothing has broken off yet.
 
         Returns:
             What its Generate has produced beyond what the client has seen.
@@ -98,7 +93,6 @@ class Recovery:
         await self._rehouse(operation, is_interrupted=True)
 
     async def _regain(self, operation: Operation, error: BaseException | None) -> list[int]:
-        """None: nothing has broken off yet."""
         await operation.journal.flush()
         # A worker that shuts down still has the lane, and does nothing with it any more but to let others copy it.
         is_leaving = isinstance(error, Draining)
