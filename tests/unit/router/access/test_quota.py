@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from kakeya_router.settings import RouterSettings
+from kakeya_router.store.connection import plain
 from kakeya_router.store.session_record import SessionRecord, State
 from kakeya_router.store.sessions.session_changes import Cause, Intent, LaneAtRest, Limits, TimesToLive
 from kakeya_router.store.sessions.session_lists import TenantUsage
@@ -376,7 +377,7 @@ async def test_a_page_has_the_busy_ones_and_the_time(stores: Stores) -> None:
 
 
 async def _on_record(stores: Stores, record: SessionRecord) -> None:
-    await stores.redis.call(lambda redis: redis.hset(record.keys[0], items=record.to_hash()))
+    await stores.redis.call(lambda redis: redis.hset(record.keys[0], items=[*map(plain, record.to_pairs())]))
     await stores.redis.call(lambda redis: redis.zadd(KEYS.expiry, {record.session_id: 1}))
 
 

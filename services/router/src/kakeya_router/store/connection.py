@@ -2,27 +2,27 @@
 
 import re
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from enum import StrEnum
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from redis import exceptions
 from redis.asyncio import BlockingConnectionPool, Redis
-from redis.asyncio.client import Pipeline
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.client import NEVER_DECODE
-from redis.commands.core import AsyncScript
 
-from kakeya_router.store.scripts import Script, scripts
+from kakeya_router.store.scripts import Script, script_of, scripts
 from kakeya_shared.errors.tree import StoreUnavailable
 from kakeya_shared.process.detached_tasks import DetachedTasks
 from kakeya_shared.process.disk_room import shortage
 from kakeya_shared.settings.redis_url import TIMEOUT_SECONDS
 
 T = TypeVar("T")
-Argument = str | int | bytes
+OutcomeT = TypeVar("OutcomeT", bound=StrEnum)
+Argument = str | int | bytes | None
+"""Of a script, which has None as '' and a bool as 1 or 0."""
 
 _RETRY_AFTER_SECONDS = 1.0
 # What is answered later than this was asked of a Redis that nobody could renew a lease at meanwhile. A lease outlasts a
@@ -73,7 +73,7 @@ class RedisConnection:
             retry=Retry(NoBackoff(), 0),
         )
         self._redis = Redis(connection_pool=pool)
-        self._scripts = {name: (script, self._redis.register_script(script.text)) for name, script in scripts().items()}
+        self._scripts = scripts()
         self._directory = directory
         self._answers_since: float | None = None
         self._calls = DetachedTasks()
@@ -93,8 +93,7 @@ class RedisConnection:
 
     async def now_ms(self) -> int:
         """Redis's clock, the only one that leases go by. Raises StoreUnavailable."""
-        seconds, microseconds = await self.call(lambda redis: redis.time())
-        return int(seconds) * 1000 + int(microseconds) // 1000
+        return time_ms(await self.call(lambda redis: redis.time()))
 
     async def eviction_policy(self) -> str:
         """By which Redis drops keys where its memory is full; empty: it drops none, or does not say.
@@ -107,13 +106,35 @@ class RedisConnection:
 
     async def script(self, name: str, keys: Sequence[str], /, **arguments: Argument | Sequence[Argument]) -> Any:
         """Runs the script `name`.lua; raises StoreUnavailable."""
-        script, registered = self._scripts[name]
-        return await self._calls.complete(self._guarded(registered(keys, _arranged(script, arguments))))
+        return await self._calls.complete(self._guarded(self._evaluate(name, keys, arguments)))
 
-    async def script_bytes(self, name: str, keys: Sequence[str], /, **arguments: Argument | Sequence[Argument]) -> Any:
+    async def script_bytes(self, name: str, keys: Sequence[str], /, **arguments: Argument) -> Any:
         """As `script`; every text of the answer comes as bytes."""
-        script, registered = self._scripts[name]
-        return await self._calls.complete(self._guarded(self._raw(registered, keys, _arranged(script, arguments))))
+        return await self._calls.complete(self._guarded(self._evaluate(name, keys, arguments, **{NEVER_DECODE: True})))
+
+    async def outcome(
+        self, of: type[OutcomeT], keys: Sequence[str], /, **arguments: Argument | Sequence[Argument]
+    ) -> tuple[OutcomeT, list[Any]]:
+        """Runs the script of these outcomes: the one, and what comes with it. Raises StoreUnavailable."""
+        answer = await self.script(script_of(of), keys, **arguments)
+        outcome, *rest = [answer] if isinstance(answer, str) else answer
+        return of(outcome), rest
+
+    async def outcomes(
+        self, of: type[OutcomeT], calls: Iterable[tuple[Sequence[str], Mapping[str, Argument]]]
+    ) -> list[OutcomeT]:
+        """Runs such a script for each of these keys and arguments, in one round trip; not atomic.
+
+        Raises StoreUnavailable.
+        """
+        script = self._scripts[script_of(of)]
+        commands = [_evalsha(script, keys, arguments) for keys, arguments in calls]
+        try:
+            answers = await self.commands(commands)
+        except exceptions.NoScriptError:
+            await self.call(lambda redis: redis.script_load(script.text))
+            answers = await self.commands(commands)
+        return [*map(of, answers)]
 
     async def read_bytes(self, name: str, start: int, end: int) -> bytes:
         """Bytes start..end-1 of a string; empty where there is none. Raises StoreUnavailable."""
@@ -124,9 +145,11 @@ class RedisConnection:
         )
         return read
 
-    async def pipeline(self, add: Callable[["Batch"], Awaitable[None]]) -> list[Any]:
-        """Sends the commands that `add` queues in one round trip; not atomic. Raises StoreUnavailable."""
-        return await self._calls.complete(self._guarded(self._execute(add)))
+    async def commands(self, commands: Iterable[Sequence[Any]]) -> list[Any]:
+        """Sends commands in one round trip; not atomic. Raises StoreUnavailable."""
+        some = [*commands]
+        # None say nothing of whether Redis answers.
+        return await self._calls.complete(self._guarded(self._execute(some))) if some else []
 
     async def hashes(self, names: Sequence[str]) -> list[dict[str, str]]:
         """Each hash, empty where there is none; some at a time, so that nobody waits for all.
@@ -135,24 +158,25 @@ class RedisConnection:
         """
         found: list[dict[str, str]] = []
         for start in range(0, len(names), _HASHES_AT_ONCE):
-            found += await self.pipeline(partial(_read_hashes, names[start : start + _HASHES_AT_ONCE]))
+            found += await self.commands(("HGETALL", name) for name in names[start : start + _HASHES_AT_ONCE])
         return found
 
     def answers_for(self, seconds: float) -> bool:
         """Whether Redis has answered without a failure for so long."""
         return self._answers_since is not None and time.monotonic() - self._answers_since >= seconds
 
-    async def _raw(self, script: AsyncScript, keys: Sequence[str], arguments: Sequence[Argument]) -> Any:
-        redis: Any = self._redis
-        rest = (len(keys), *keys, *arguments)
+    async def _evaluate(self, name: str, keys: Sequence[str], arguments: Mapping[str, Any], **options: Any) -> Any:
+        script, redis = self._scripts[name], cast(Any, self._redis)
+        command = _evalsha(script, keys, arguments)
         try:
-            return await redis.execute_command("EVALSHA", script.sha, *rest, **{NEVER_DECODE: True})
+            return await redis.execute_command(*command, **options)
         except exceptions.NoScriptError:
-            return await redis.execute_command("EVAL", script.script, *rest, **{NEVER_DECODE: True})
+            return await redis.execute_command("EVAL", script.text, *command[2:], **options)
 
-    async def _execute(self, add: Callable[["Batch"], Awaitable[None]]) -> list[Any]:
+    async def _execute(self, commands: Iterable[Sequence[Any]]) -> list[Any]:
         async with self._redis.pipeline(transaction=False) as pipe:
-            await add(Batch(pipe, self._scripts))
+            for command in commands:
+                pipe.execute_command(*command)
             return await pipe.execute()
 
     async def _guarded(self, answer: Awaitable[T]) -> T:
@@ -173,19 +197,22 @@ class RedisConnection:
         return result
 
 
-class Batch:
-    """Commands and scripts that wait for one round trip."""
-
-    def __init__(self, pipe: "Pipeline", scripts: Mapping[str, tuple[Script, AsyncScript]]) -> None:
-        self.redis: Any = pipe
-        self._scripts = scripts
-
-    async def script(self, name: str, keys: Sequence[str], /, **arguments: Argument | Sequence[Argument]) -> None:
-        script, registered = self._scripts[name]
-        await registered(keys, _arranged(script, arguments), self.redis)
+def time_ms(time: tuple[int, int]) -> int:
+    """What TIME answers, in milliseconds."""
+    seconds, microseconds = time
+    return seconds * 1000 + microseconds // 1000
 
 
-def _arranged(script: Script, given: Mapping[str, Any]) -> list[Argument]:
+def in_ms(seconds: float) -> int:
+    """As scripts take it."""
+    return round(seconds * 1000)
+
+
+def _evalsha(script: Script, keys: Sequence[str], arguments: Mapping[str, Any]) -> list[Any]:
+    return ["EVALSHA", script.sha, len(keys), *keys, *_arranged(script, arguments)]
+
+
+def _arranged(script: Script, given: Mapping[str, Any]) -> list[str | int | bytes]:
     """As ARGV. Raises TypeError: one is missing, or has a name that the script does not know."""
     try:
         arranged = [given[name] for name in script.arguments]
@@ -194,7 +221,14 @@ def _arranged(script: Script, given: Mapping[str, Any]) -> list[Argument]:
         raise TypeError(f"{script.name}.lua wants {error}") from None
     if len(given) != len(arranged) + bool(script.rest):
         raise TypeError(f"{script.name}.lua knows {script.arguments} {script.rest}, and not all of {tuple(given)}")
-    return [*arranged, *rest]
+    return [*map(plain, arranged), *map(plain, rest)]
+
+
+def plain(argument: Argument) -> str | int | bytes:
+    """As Redis takes it."""
+    if argument is None:
+        return ""
+    return int(argument) if isinstance(argument, bool) else argument
 
 
 async def _memory(redis: Any) -> dict[str, Any]:
@@ -202,11 +236,6 @@ async def _memory(redis: Any) -> dict[str, Any]:
         return dict(await redis.info("memory"))
     except exceptions.ResponseError:  # who may not ask, as at some services, may do all else
         return {}
-
-
-async def _read_hashes(names: Sequence[str], batch: Batch) -> None:
-    for name in names:
-        batch.redis.hgetall(name)
 
 
 def _reason(error: Exception) -> str | None:

@@ -6,13 +6,12 @@ the two lists that span pools are untagged.
 
 import re
 import secrets
-from dataclasses import dataclass
 
 POOLS = "kakeya:pools"
 """Set: names of the pools that have workers or sessions."""
 
 ROOM = "kakeya:room"
-"""Channel: names of pools in which somebody in the line may have a turn now."""
+"""Channel: names of pools in which somebody in the queue may be the first at a worker with room now."""
 
 ROUTERS = "kakeya:routers"
 """Sorted set: addresses of the running routers by the time, in milliseconds, until which they count as running."""
@@ -35,98 +34,68 @@ def pool_of(session_id: str) -> str | None:
     return match["pool"] if match else None
 
 
-@dataclass(frozen=True, slots=True)
 class PoolKeys:
     """The keys of one pool."""
 
-    pool: str
-
-    def _key(self, name: str) -> str:
-        return f"kakeya:{{{self.pool}}}:{name}"
-
-    @property
-    def workers(self) -> str:
+    def __init__(self, pool: str) -> None:
+        self._prefix = prefix = f"kakeya:{{{pool}}}:"
+        self.workers = f"{prefix}workers"
         """Sorted set: worker ids by the end of their lease in milliseconds."""
-        return self._key("workers")
-
-    @property
-    def lost(self) -> str:
+        self.lost = f"{prefix}lost"
         """Set: incarnations that are gone while some of their sessions are not yet marked LOST."""
-        return self._key("lost")
-
-    @property
-    def expiry(self) -> str:
+        self.expiry = f"{prefix}expiry"
         """Sorted set: session ids by the time in milliseconds at which the reaper takes them."""
-        return self._key("expiry")
-
-    def worker(self, worker_id: str) -> str:
-        """Hash: a `WorkerRecord`."""
-        return self._key(f"worker:{worker_id}")
-
-    def sessions(self, incarnation: str) -> str:
-        """Set: ids of the sessions whose lanes the incarnation holds."""
-        return self._key(f"sessions:{incarnation}")
-
-    def session(self, session_id: str) -> str:
-        """Hash: a `SessionRecord`."""
-        return self._key(f"session:{session_id}")
-
-    def journal(self, session_id: str) -> str:
-        """String: the last tokens of the session's history, 4 bytes each, little-endian; see `SessionRecord`."""
-        return self._key(f"journal:{session_id}")
-
-    @property
-    def heirs(self) -> str:
+        self.heirs = f"{prefix}heirs"
         """Sorted set: "FILE|SESSION" for each snapshot of another session that a session has inherited, all with score
         0 and so in the order of their text.
         """
-        return self._key("heirs")
+        self.usage = f"{prefix}usage"
+        """Hash: lanes and their bytes by tenant ("TENANT|sessions", "TENANT|bytes") and lanes by key
+        ("key:ID|sessions").
+        """
+        self.queue = f"{prefix}queue"
+        """Sorted set: the queue, "TENANT|ticket|waiter id", all with score 0 and so in the order of their text."""
+        self.waiters = f"{prefix}waiters"
+        """Hash: of each waiter its place, what it wants and the end of its lease ("ID|member", "ID|wants",
+        "ID|lease_until_ms"), the last ticket, and when the queue was last cleared of lapsed ones (`purged_ms`).
+        """
+        self.evicted = f"{prefix}evicted"
+        """Sorted set: ids of the waiters that made way in a full queue by the time; forgotten after a minute."""
+        self.idle = f"{prefix}idle"
+        """Sorted set: ids of the open sessions without an operation by the time of their last one's end."""
+
+    def worker(self, worker_id: str) -> str:
+        """Hash: a `WorkerRecord`."""
+        return f"{self._prefix}worker:{worker_id}"
+
+    def sessions(self, incarnation: str) -> str:
+        """Set: ids of the sessions whose lanes the incarnation holds."""
+        return f"{self._prefix}sessions:{incarnation}"
+
+    def session(self, session_id: str) -> str:
+        """Hash: a `SessionRecord`."""
+        return f"{self._prefix}session:{session_id}"
+
+    def journal(self, session_id: str) -> str:
+        """String: the last tokens of the session's history, 4 bytes each, little-endian; see `SessionRecord`."""
+        return f"{self._prefix}journal:{session_id}"
 
     def operation(self, session_id: str) -> str:
         """Hash: the session's running operation; that it exists is the session's busy flag."""
-        return self._key(f"op:{session_id}")
+        return f"{self._prefix}op:{session_id}"
 
     def closed(self, session_id: str) -> str:
         """String: "LENGTH TENANT" of a session that lived for one answer; lives a minute from its end."""
-        return self._key(f"closed:{session_id}")
+        return f"{self._prefix}closed:{session_id}"
 
     def request(self, tenant: str, request_id: str) -> str:
         """String: the session that a tenant's CreateSession request made, after a "-" if it was given up; lives 10
         minutes.
         """
-        return self._key(f"request:{tenant}:{request_id}")
-
-    @property
-    def usage(self) -> str:
-        """Hash: lanes and their bytes by tenant ("TENANT|sessions", "TENANT|bytes") and lanes by key
-        ("key:ID|sessions").
-        """
-        return self._key("usage")
+        return f"{self._prefix}request:{tenant}:{request_id}"
 
     def tokens(self, tenant: str) -> str:
         """String: "SPENT AT_MS", the tokens that a tenant had used and its rate had not given back at that time;
         lives until it has.
         """
-        return self._key(f"spent:{tenant}")
-
-    @property
-    def queue(self) -> str:
-        """Sorted set: the line, "TENANT|ticket|waiter id", all with score 0 and so in the order of their text."""
-        return self._key("queue")
-
-    @property
-    def waiters(self) -> str:
-        """Hash: of each waiter its place, what it wants and the end of its lease ("ID|member", "ID|wants",
-        "ID|lease_until_ms"), the last ticket, and when the line was last cleared of lapsed ones (`purged_ms`).
-        """
-        return self._key("waiters")
-
-    @property
-    def evicted(self) -> str:
-        """Sorted set: ids of the waiters that made way in a full queue by the time; forgotten after a minute."""
-        return self._key("evicted")
-
-    @property
-    def idle(self) -> str:
-        """Sorted set: ids of the open sessions without an operation by the time of their last one's end."""
-        return self._key("idle")
+        return f"{self._prefix}spent:{tenant}"

@@ -10,9 +10,11 @@ function or a constant with its comment; an empty line ends it.
 """
 
 import functools
+import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from importlib import resources
 
 _HEADER = re.compile(r"^-- (?:key|arg|out) .*$", re.MULTILINE)
@@ -29,7 +31,7 @@ _COMMENT = re.compile(r"--.*")
 _WORD = re.compile(r"(?<!['\w])\w+")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Script:
     """One script.
 
@@ -45,6 +47,11 @@ class Script:
     rest: str
     outcomes: tuple[str, ...]
 
+    @functools.cached_property
+    def sha(self) -> str:
+        """By which Redis knows its text."""
+        return hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest()
+
 
 @functools.cache
 def scripts() -> Mapping[str, Script]:
@@ -54,6 +61,12 @@ def scripts() -> Mapping[str, Script]:
     files = [file for room in folder.iterdir() if room.name != "prelude" for file in room.iterdir()]
     found = [read(file.name.removesuffix(".lua"), prelude, file.read_text("utf-8")) for file in files]
     return {script.name: script for script in sorted(found, key=lambda script: script.name)}
+
+
+@functools.cache
+def script_of(outcomes: type[StrEnum]) -> str:
+    """The name of the script that answers with these: of `BeginOperation` it is begin_operation."""
+    return re.sub(r"\B([A-Z])", r"_\1", outcomes.__name__).lower()
 
 
 def read(name: str, prelude: str, text: str) -> Script:

@@ -1,5 +1,6 @@
 """What the hash of a session in Redis says, and how hashes are read."""
 
+import functools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
@@ -37,18 +38,15 @@ class Hash:
         """Reads a hash; a missing field keeps its default, unknown ones are a newer router's and are ignored."""
         return cls(**{f.name: _parsed(f.type, values[f.name]) for f in fields(cls) if f.name in values})  # type: ignore[arg-type]  # subclasses are dataclasses
 
-    def to_hash(self) -> list[str | int]:
-        """Field, value, field, value, ... as HSET takes them."""
-        pairs: list[str | int] = []
-        for f in fields(self):  # type: ignore[arg-type]  # subclasses are dataclasses
-            pairs += [f.name, _plain(getattr(self, f.name))]
-        return pairs
+    @classmethod
+    def from_pairs(cls, flat: Iterable[str]) -> Self:
+        """As `from_hash`, of field, value, field, value, ..., as scripts answer."""
+        values = iter(flat)
+        return cls.from_hash(dict(zip(values, values, strict=True)))
 
-
-def _plain(value: Any) -> str | int:
-    if isinstance(value, bool):
-        return int(value)
-    return value.value if isinstance(value, StrEnum) else value
+    def to_pairs(self) -> list[Any]:
+        """The reverse of `from_pairs`, as scripts take it."""
+        return [each for f in fields(self) for each in (f.name, getattr(self, f.name))]  # type: ignore[arg-type]  # as above
 
 
 def _parsed(kind: Any, text: str) -> Any:
@@ -243,7 +241,7 @@ class SessionRecord(Hash):
             history_length=self.journal_length,
         )
 
-    @property
+    @functools.cached_property
     def keys(self) -> list[str]:
         """The KEYS of every script on a session, in the order in which prelude/session.lua names them."""
         pool = PoolKeys(self.pool)

@@ -9,12 +9,13 @@ All of it shares the hash tag `{access}`, for none of it belongs to a pool:
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, TypeVar
+from dataclasses import dataclass
+from typing import NamedTuple, TypeVar
 
 from kakeya_router.store.access.credential_records import Credential, Key, QuotaRecord, Token
 from kakeya_router.store.access.credentials import Kind
 from kakeya_router.store.access.rights import Quota
-from kakeya_router.store.connection import RedisConnection
+from kakeya_router.store.connection import RedisConnection, time_ms
 
 C = TypeVar("C", bound=Credential)
 
@@ -32,11 +33,11 @@ class Found(NamedTuple):
     now_ms: int
 
 
+@dataclass(eq=False)
 class CredentialStore:
     """All methods raise StoreUnavailable."""
 
-    def __init__(self, redis: RedisConnection) -> None:
-        self._redis = redis
+    _redis: RedisConnection
 
     async def create_key(self, key: Key, lifetime_ms: int) -> Key | None:
         """The key with its times; None: its id is taken. `lifetime_ms` 0: it does not expire."""
@@ -65,17 +66,12 @@ class CredentialStore:
     async def find(self, kind: Kind, credential_id: str) -> Found | None:
         """The record of a key or a token as it is now; expired ones too."""
         name = _name(kind, credential_id)
-
-        async def read(batch: Any) -> None:
-            batch.redis.hgetall(name)
-            batch.redis.time()
-
-        values, (seconds, microseconds) = await self._redis.pipeline(read)
-        return Found(values, seconds * 1000 + microseconds // 1000) if values else None
+        values, time = await self._redis.commands([("HGETALL", name), ("TIME",)])
+        return Found(values, time_ms(time)) if values else None
 
     async def set_quota(self, tenant: str, quota: QuotaRecord | None) -> None:
         """None: the tenant has the router's defaults again."""
-        record = quota.to_hash() if quota is not None else []
+        record = quota.to_pairs() if quota is not None else []
         await self._redis.script("set_quota", [_quota(tenant), _TENANTS], tenant=tenant, record=record)
 
     async def quota(self, tenant: str) -> Quota | None:
@@ -98,9 +94,9 @@ class CredentialStore:
             credential_id=wanted.credential_id,
             lifetime_ms=lifetime_ms,
             retention_ms=_EXPIRED_RETENTION_MS,
-            record=wanted.to_hash(),
+            record=wanted.to_pairs(),
         )
-        return type(wanted).from_hash(_pairs(flat)) if flat else None
+        return type(wanted).from_pairs(flat) if flat else None
 
     async def _list(self, kind: Kind, of: type[C]) -> list[C]:
         ids = sorted(await self._redis.call(lambda redis: redis.smembers(_ids(kind))))
@@ -113,12 +109,7 @@ class CredentialStore:
     async def _revoke(self, kind: Kind, of: type[C], credential_id: str) -> C | None:
         keys = [_name(kind, credential_id), _ids(kind)]
         flat = await self._redis.script("revoke_credential", keys, credential_id=credential_id)
-        return of.from_hash(_pairs(flat)) if flat else None
-
-
-def _pairs(flat: Sequence[str]) -> dict[str, str]:
-    values = iter(flat)
-    return dict(zip(values, values, strict=True))
+        return of.from_pairs(flat) if flat else None
 
 
 def _noun(kind: Kind) -> str:

@@ -3,19 +3,19 @@
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from typing import NamedTuple
 
-from kakeya_router.store.connection import RedisConnection
+from kakeya_router.store.connection import RedisConnection, in_ms
 from kakeya_router.store.keys import POOLS, ROUTERS, PoolKeys
 from kakeya_router.store.outcomes import DrainWorker, DropWorker, Heartbeat, JoinWorker, ReportLane
 from kakeya_router.store.worker_record import WorkerRecord
 
 _SESSIONS_AT_ONCE = 256
+# Of a session: whether it is there, and what its lane counts for.
+_OF_HELD = ("state", "incarnation", "reserved_bytes", "kv_live_bytes", "tenant", "key_id")
 
 
-@dataclass(frozen=True, slots=True)
-class Lane:
+class Lane(NamedTuple):
     """What a worker says of one lane; `retained` as in a `SessionRecord`, `num_rewinds` its `lane_rewinds`."""
 
     session_id: str
@@ -64,22 +64,22 @@ class _Held:
                 self.of_tenant[f"key:{key_id}|sessions"] = num_lanes
 
 
+@dataclass(eq=False)
 class WorkerStore:
     """All methods raise StoreUnavailable.
 
-    Args:
+    Attributes:
         worker_lease_seconds: without a heartbeat for so long an incarnation is lost; routers likewise leave the
             list of routers.
     """
 
-    def __init__(self, redis: RedisConnection, worker_lease_seconds: float) -> None:
-        self._redis = redis
-        self._lease_ms = round(worker_lease_seconds * 1000)
+    _redis: RedisConnection
+    worker_lease_seconds: float
 
     async def announce_router(self, address: str) -> list[str]:
         """Says that the router at `address` runs; returns all that do."""
         addresses: list[str] = await self._redis.script(
-            "announce_router", [ROUTERS], address=address, lease_ms=self._lease_ms
+            "announce_router", [ROUTERS], address=address, lease_ms=in_ms(self.worker_lease_seconds)
         )
         return addresses
 
@@ -112,32 +112,32 @@ class WorkerStore:
     async def join(self, worker: WorkerRecord) -> JoinWorker:
         await self._redis.call(lambda redis: redis.sadd(POOLS, worker.pool))
         keys = PoolKeys(worker.pool)
-        answer = await self._redis.script(
-            "join_worker",
+        outcome, _ = await self._redis.outcome(
+            JoinWorker,
             [keys.worker(worker.worker_id), keys.workers, keys.lost, keys.queue],
             worker_id=worker.worker_id,
             incarnation=worker.incarnation,
-            lease_ms=self._lease_ms,
-            record=worker.to_hash(),
+            lease_ms=in_ms(self.worker_lease_seconds),
+            record=worker.to_pairs(),
         )
-        return JoinWorker(answer)
+        return outcome
 
     async def heartbeat(
         self, pool: str, worker_id: str, incarnation: str, *, kv_live_bytes: int, rss_bytes: int, leaving: bool = False
     ) -> bool:
         """Renews the lease, takes over what the worker says of itself; False when the incarnation is not registered."""
         keys = PoolKeys(pool)
-        answer = await self._redis.script(
-            "heartbeat",
+        outcome, _ = await self._redis.outcome(
+            Heartbeat,
             [keys.worker(worker_id), keys.workers],
             worker_id=worker_id,
             incarnation=incarnation,
-            lease_ms=self._lease_ms,
+            lease_ms=in_ms(self.worker_lease_seconds),
             kv_live_bytes=kv_live_bytes,
             rss_bytes=rss_bytes,
-            leaving=int(leaving),
+            leaving=leaving,
         )
-        if Heartbeat(answer) is Heartbeat.UNKNOWN:
+        if outcome is Heartbeat.UNKNOWN:
             return False
         # The reaper may have forgotten the pool while this worker was about to join it.
         await self._redis.call(lambda redis: redis.sadd(POOLS, pool))
@@ -146,49 +146,41 @@ class WorkerStore:
     async def mark_draining(self, worker: WorkerRecord, *, draining: bool) -> bool:
         """Has an incarnation emptied, or no more; False when it is not registered."""
         keys = PoolKeys(worker.pool)
-        answer = await self._redis.script(
-            "drain_worker",
+        outcome, _ = await self._redis.outcome(
+            DrainWorker,
             [keys.worker(worker.worker_id), keys.queue],
             incarnation=worker.incarnation,
-            drain_asked=int(draining),
+            drain_asked=draining,
         )
-        return DrainWorker(answer) is DrainWorker.MARKED
+        return outcome is DrainWorker.MARKED
 
     async def report_lanes(self, pool: str, worker_id: str, incarnation: str, lanes: Sequence[Lane]) -> list[Lane]:
         """Takes over what the worker says of its lanes; returns those that no lease covers."""
         keys = PoolKeys(pool)
-
-        async def report(batch: Any) -> None:
-            for lane in lanes:
-                await batch.script(
-                    "report_lane",
-                    [
-                        *(keys.session(lane.session_id), keys.worker(worker_id), keys.operation(lane.session_id)),
-                        *(keys.sessions(incarnation), keys.expiry, keys.idle),
-                    ],
-                    incarnation=incarnation,
-                    epoch=lane.epoch,
-                    history_length=lane.history_length,
-                    kv_live_bytes=lane.kv_live_bytes,
-                    retained=lane.retained,
-                    num_rewinds=lane.num_rewinds,
-                    session_id=lane.session_id,
+        worker, sessions = keys.worker(worker_id), keys.sessions(incarnation)
+        outcomes = await self._redis.outcomes(
+            ReportLane,
+            (
+                (
+                    [keys.session(session_id), worker, keys.operation(session_id), sessions, keys.expiry, keys.idle],
+                    {"incarnation": incarnation} | lane._asdict(),
                 )
-
-        outcomes = map(ReportLane, await self._redis.pipeline(report))
+                for session_id, lane in ((lane.session_id, lane) for lane in lanes)
+            ),
+        )
         return [lane for lane, outcome in zip(lanes, outcomes, strict=True) if outcome is ReportLane.ORPHAN]
 
     async def drop(self, pool: str, worker_id: str, incarnation: str, *, lapsed_only: bool) -> bool:
         """Forgets an incarnation; its sessions are left to the sweep."""
         keys = PoolKeys(pool)
-        answer = await self._redis.script(
-            "drop_worker",
+        outcome, _ = await self._redis.outcome(
+            DropWorker,
             [keys.worker(worker_id), keys.workers, keys.lost],
             worker_id=worker_id,
             incarnation=incarnation,
-            lapsed_only=int(lapsed_only),
+            lapsed_only=lapsed_only,
         )
-        return DropWorker(answer) is DropWorker.DROPPED
+        return outcome is DropWorker.DROPPED
 
     async def lapsed(self, pool: str, limit: int) -> list[WorkerRecord]:
         """Incarnations whose lease has lapsed."""
@@ -237,10 +229,10 @@ class WorkerStore:
         found = []
         for start in range(0, len(session_ids), _SESSIONS_AT_ONCE):
             batch = session_ids[start : start + _SESSIONS_AT_ONCE]
-            fields = await self._redis.pipeline(partial(_read_held, keys, batch))
+            fields = await self._redis.commands(("HMGET", keys.session(each), *_OF_HELD) for each in batch)
             gone = [session_id for session_id, (state, *_) in zip(batch, fields, strict=True) if state is None]
             if gone:
-                await self._redis.call(partial(_remove, key, gone))
+                await self._redis.commands([("SREM", key, *gone)])
             found += [_Held(*each) for _, each_incarnation, *each in fields if each_incarnation == incarnation]
         return found
 
@@ -258,14 +250,3 @@ class WorkerStore:
 
 def _counts(fields: Mapping[str, str]) -> dict[str, int]:
     return {name: int(count) for name, count in fields.items()}
-
-
-async def _remove(key: str, members: Sequence[str], redis: Any) -> None:
-    await redis.srem(key, *members)
-
-
-async def _read_held(keys: PoolKeys, session_ids: Sequence[str], batch: Any) -> None:
-    for session_id in session_ids:
-        batch.redis.hmget(
-            keys.session(session_id), "state", "incarnation", "reserved_bytes", "kv_live_bytes", "tenant", "key_id"
-        )

@@ -1,5 +1,6 @@
 """Sessions that end."""
 
+from kakeya_router.store.connection import in_ms
 from kakeya_router.store.keys import PoolKeys, pool_of
 from kakeya_router.store.outcomes import BeginClose, DeleteSession
 from kakeya_router.store.session_record import SessionRecord
@@ -19,12 +20,11 @@ class ClosingStore(SessionStore):
         """The last two are of Cause.IDLE: how long it must have been idle, and the tenant that wants its lane."""
         return await self._answer(
             BeginClose,
-            "begin_close",
             record,
             claim=claim,
             router=self._holder.router_id,
-            lease_ms=self._lane_lease_ms,
-            cause=cause.value,
+            lease_ms=in_ms(self._holder.lane_lease_seconds),
+            cause=cause,
             idle_ms=idle_ms,
             wanted_by=wanted_by,
         )
@@ -34,7 +34,6 @@ class ClosingStore(SessionStore):
         keys = PoolKeys(record.pool)
         return await self._outcome(
             DeleteSession,
-            "delete_session",
             record,
             (keys.closed(record.session_id), keys.heirs),
             claim=claim,

@@ -1,5 +1,6 @@
 """Sessions in the making: their lanes are reserved and opened, and others branch off from them."""
 
+from kakeya_router.store.connection import in_ms
 from kakeya_router.store.keys import PoolKeys
 from kakeya_router.store.outcomes import MarkOpen, RenewOpening, ReserveSession, ShareSession, UseSource
 from kakeya_router.store.session_record import SessionRecord
@@ -55,23 +56,20 @@ class CreationStore(SessionStore):
         """
         return await self._answer(
             ReserveSession,
-            "reserve_session",
             record,
             () if source is None else _source_keys(source),
             claim=claim,
             router=self._holder.router_id,
-            lease_ms=self._lane_lease_ms,
+            lease_ms=in_ms(self._holder.lane_lease_seconds),
             request_ttl_ms=_REQUEST_TTL_MS if record.request_id else 0,
             waiter_id=waiter_id,
-            max_sessions=limits.max_sessions,
-            max_reserved_bytes=limits.max_reserved_bytes,
-            key_max_sessions=limits.key_max_sessions,
+            **limits._asdict(),
             may_clear=self._may_clear(),
             start_length=start_length,
             tokens_per_minute=tokens_per_minute,
             length=length,
             needed=needed,
-            record=record.to_hash(),
+            record=record.to_pairs(),
         )
 
     async def mark_open(
@@ -93,7 +91,6 @@ class CreationStore(SessionStore):
         """
         return await self._answer(
             MarkOpen,
-            "mark_open",
             record,
             () if source is None else _source_keys(source)[:1],
             claim=claim,
@@ -102,11 +99,11 @@ class CreationStore(SessionStore):
             history_length=history_length,
             kv_live_bytes=kv_live_bytes,
             retained=retained,
-            num_rewinds="" if source is None else source.num_rewinds,
+            num_rewinds=None if source is None else source.num_rewinds,
         )
 
     async def renew_opening(self, record: SessionRecord, claim: str) -> RenewOpening:
-        return await self._outcome(RenewOpening, "renew_opening", record, claim=claim, lease_ms=self._lane_lease_ms)
+        return await self._outcome(RenewOpening, record, claim=claim, lease_ms=in_ms(self._holder.lane_lease_seconds))
 
     async def use_source(
         self, record: SessionRecord, boundary: int | None = None, *, is_reachable: bool | None = None
@@ -119,16 +116,15 @@ class CreationStore(SessionStore):
         """
         return await self._answer(
             UseSource,
-            "use_source",
             record,
             may_take_over=self._may_take_over(),
-            boundary="" if boundary is None else boundary,
-            of_history="" if is_reachable is None else int(is_reachable),
+            boundary=boundary,
+            of_history=is_reachable,
             incarnation=record.incarnation,
         )
 
     async def share(self, record: SessionRecord) -> Answer[ShareSession]:
-        return await self._answer(ShareSession, "share_session", record)
+        return await self._answer(ShareSession, record)
 
 
 def _source_keys(source: SessionRecord) -> list[str]:

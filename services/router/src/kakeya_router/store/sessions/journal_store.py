@@ -12,9 +12,7 @@ class JournalStore(SessionStore):
 
     async def retract(self, record: SessionRecord, claim: str, length: int) -> RetractJournal:
         """Takes the last tokens out of the history again, down to a length; see retract_journal.lua."""
-        return await self._outcome(
-            RetractJournal, "retract_journal", record, claim=claim, epoch=record.epoch, journal_length=length
-        )
+        return await self._outcome(RetractJournal, record, claim=claim, epoch=record.epoch, journal_length=length)
 
     async def past(self, record: SessionRecord, length: int) -> tuple[SessionRecord, bytes, int | None] | None:
         """A session, the packed tokens before a length that its journal holds, and the digest of its history there, all
@@ -23,9 +21,10 @@ class JournalStore(SessionStore):
         flat, tokens, digest = await self._redis.script_bytes(
             "read_past", record.keys, session_id=record.session_id, length=length
         )
-        fields = iter([text.decode() for text in flat])
-        values = dict(zip(fields, fields, strict=True))
-        return (SessionRecord.from_hash(values), tokens, int(digest, 16) if digest else None) if values else None
+        if not flat:
+            return None
+        record = SessionRecord.from_pairs(each.decode() for each in flat)
+        return record, tokens, int(digest, 16) if digest else None
 
     async def journal(self, record: SessionRecord, start: int, end: int) -> list[int]:
         """Tokens start..end-1 of a history; none where the journal does not reach back to the first."""
@@ -61,7 +60,6 @@ class JournalStore(SessionStore):
         """
         return await self._answer(
             RewindSession,
-            "rewind_session",
             record,
             (PoolKeys(record.pool).heirs,),
             claim=claim,
@@ -70,7 +68,7 @@ class JournalStore(SessionStore):
             known=record.snapshots,
             snapshots=text(snapshots),
             snapshot_store=snapshot_store,
-            lane_rewinds="" if lane_rewinds is None else lane_rewinds,
+            lane_rewinds=lane_rewinds,
             known_inherited=record.inherited,
             inherited=text(inherited),
             digest=digest_text(history_digest),

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from kakeya_router.store.connection import in_ms
 from kakeya_router.store.keys import PoolKeys
 from kakeya_router.store.outcomes import MoveSession, OfferLane, ParkSession, SeatSession, UnseatSession, WithdrawLane
 from kakeya_router.store.session_record import SessionRecord
@@ -27,11 +28,10 @@ class LaneStore(SessionStore):
         """
         return await self._answer(
             UnseatSession,
-            "unseat_session",
             record,
             claim=claim,
             fingerprint=record.fingerprint,
-            exact=int(record.exact),
+            exact=record.exact,
         )
 
     async def seat(
@@ -45,7 +45,6 @@ class LaneStore(SessionStore):
         seated = worker.holding(record)
         return await self._answer(
             SeatSession,
-            "seat_session",
             seated,
             claim=claim,
             worker_id=seated.worker_id,
@@ -55,19 +54,19 @@ class LaneStore(SessionStore):
             waiter_id=waiter_id,
             may_clear=self._may_clear(),
             fingerprint=seated.fingerprint,
-            exact=int(seated.exact),
+            exact=seated.exact,
         )
 
     async def offer_lane(self, record: SessionRecord, lease_seconds: float, claim: str = "") -> Offer:
         """Names an epoch for a lane elsewhere; see offer_lane.lua."""
-        outcome, *epoch = await self._run(
-            "offer_lane", record, epoch=record.epoch, lease_ms=round(lease_seconds * 1000), claim=claim
+        outcome, epoch = await self._run(
+            OfferLane, record, epoch=record.epoch, lease_ms=in_ms(lease_seconds), claim=claim
         )
-        return Offer(OfferLane(outcome), *map(int, epoch))
+        return Offer(outcome, *map(int, epoch))
 
     async def withdraw_lane(self, record: SessionRecord, epoch: int) -> WithdrawLane:
         """Ends such an offer."""
-        return await self._outcome(WithdrawLane, "withdraw_lane", record, epoch=epoch)
+        return await self._outcome(WithdrawLane, record, epoch=epoch)
 
     async def move(
         self,
@@ -88,7 +87,6 @@ class LaneStore(SessionStore):
         keys = PoolKeys(record.pool)
         return await self._answer(
             MoveSession,
-            "move_session",
             record,
             (keys.worker(there.worker_id), keys.sessions(there.incarnation)),
             epoch=record.epoch,
@@ -102,7 +100,7 @@ class LaneStore(SessionStore):
             kv_live_bytes=there.kv_live_bytes,
             retained=there.retained,
             fingerprint=there.fingerprint,
-            exact=int(there.exact),
+            exact=there.exact,
             claim=claim,
             snapshots=text(snapshots),
             snapshot_store=snapshot_store,
@@ -125,12 +123,11 @@ class LaneStore(SessionStore):
         """
         return await self._answer(
             ParkSession,
-            "park_session",
             record,
             epoch=record.epoch,
             parked_ms=parked_ms,
             may_take_over=self._may_take_over(),
-            by_journal=int(by_journal),
-            idle_ms="" if idle_ms is None else idle_ms,
+            by_journal=by_journal,
+            idle_ms=idle_ms,
             wanted_by=wanted_by,
         )

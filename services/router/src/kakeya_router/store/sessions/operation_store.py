@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from kakeya_router.store.connection import in_ms
 from kakeya_router.store.outcomes import (
     BeginOperation,
     EndOperation,
@@ -36,12 +37,11 @@ class OperationStore(SessionStore):
         """The answer's record is as of the begin; `tokens_per_minute` is the tenant's quota, 0 for none."""
         return await self._answer(
             BeginOperation,
-            "begin_operation",
             record,
             claim=claim,
             kind=intent.kind,
             router=self._holder.router_id,
-            lease_ms=self._lease_ms,
+            lease_ms=in_ms(self._holder.operation_lease_seconds),
             may_take_over=self._may_take_over(),
             parameters=json.dumps(dict(intent.parameters)),
             num_tokens=intent.num_tokens,
@@ -49,12 +49,14 @@ class OperationStore(SessionStore):
             tokens_per_minute=tokens_per_minute,
             seed=intent.seed,
             op_id=intent.op_id,
-            may_begin=int(intent.may_begin),
+            may_begin=intent.may_begin,
             incarnation=record.incarnation,
         )
 
     async def renew_operation(self, record: SessionRecord, claim: str) -> RenewOperation:
-        return await self._outcome(RenewOperation, "renew_operation", record, claim=claim, lease_ms=self._lease_ms)
+        return await self._outcome(
+            RenewOperation, record, claim=claim, lease_ms=in_ms(self._holder.operation_lease_seconds)
+        )
 
     async def extend_journal(
         self, record: SessionRecord, claim: str, start: int, token_ids: Sequence[int], max_tokens: int
@@ -64,8 +66,8 @@ class OperationStore(SessionStore):
         Args:
             max_tokens: the oldest beyond so many leave the journal.
         """
-        outcome, *end = await self._run(
-            "extend_journal",
+        outcome, end = await self._run(
+            ExtendJournal,
             record,
             claim=claim,
             epoch=record.epoch,
@@ -73,7 +75,7 @@ class OperationStore(SessionStore):
             tokens=pack(token_ids),
             max_tokens=max_tokens,
         )
-        return JournalEnd(ExtendJournal(outcome), *end)
+        return JournalEnd(outcome, *end)
 
     async def end_operation(
         self, record: SessionRecord, claim: str, end: LaneAtRest, *, closes: bool = False
@@ -81,7 +83,6 @@ class OperationStore(SessionStore):
         """`closes`: a session that lives for one answer ends with this one, and is claimed as `begin_close` does."""
         return await self._answer(
             EndOperation,
-            "end_operation",
             record,
             claim=claim,
             epoch=record.epoch,
@@ -90,19 +91,19 @@ class OperationStore(SessionStore):
             retained=end.retained,
             start=end.journal_length,
             tokens=pack(end.token_ids),
-            closes=int(closes),
+            closes=closes,
             router=self._holder.router_id,
-            lease_ms=self._lane_lease_ms,
+            lease_ms=in_ms(self._holder.lane_lease_seconds),
             num_rewinds=end.num_rewinds,
             digest=digest_text(end.history_digest),
         )
 
     async def release_operation(self, record: SessionRecord, claim: str) -> ReleaseOperation:
-        return await self._outcome(ReleaseOperation, "release_operation", record, claim=claim)
+        return await self._outcome(ReleaseOperation, record, claim=claim)
 
     async def fail(self, record: SessionRecord, claim: str, invariant: str) -> FailSession:
         """`invariant` is "inv1" or "inv2"."""
-        return await self._outcome(FailSession, "fail_session", record, claim=claim, counter=f"{invariant}_violations")
+        return await self._outcome(FailSession, record, claim=claim, counter=f"{invariant}_violations")
 
     async def lose(
         self,
@@ -121,13 +122,11 @@ class OperationStore(SessionStore):
         """
         return await self._outcome(
             LoseSession,
-            "lose_session",
             record,
             claim=claim,
-            lost_ms=retention.lost_ms,
-            parked_ms=retention.parked_ms,
+            **retention._asdict(),
             start=start,
             tokens=pack(token_ids),
             incarnation="",
-            for_good=int(for_good),
+            for_good=for_good,
         )

@@ -2,10 +2,9 @@
 
 import json
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import KW_ONLY, dataclass
 
-from kakeya_router.store.connection import RedisConnection
+from kakeya_router.store.connection import RedisConnection, in_ms
 from kakeya_router.store.keys import PoolKeys
 from kakeya_router.store.outcomes import EnterLine
 from kakeya_router.store.sessions.session_changes import Limits
@@ -74,22 +73,21 @@ class Renewal:
     evicted: list[str]
 
 
+@dataclass(eq=False)
 class QueueStore:
     """All methods raise StoreUnavailable.
 
-    Args:
+    Attributes:
         lease_seconds: how long a waiter stays in the line without a renewal.
         queue_length: how many may stand in the line of a pool.
         grace_seconds: after an outage of Redis no waiter is removed for so long; its router could not renew it.
     """
 
-    def __init__(
-        self, redis: RedisConnection, *, lease_seconds: float, queue_length: int, grace_seconds: float = 0
-    ) -> None:
-        self._redis = redis
-        self._grace_seconds = grace_seconds
-        self._lease_ms = round(lease_seconds * 1000)
-        self._queue_length = queue_length
+    _redis: RedisConnection
+    _: KW_ONLY
+    lease_seconds: float
+    queue_length: int
+    grace_seconds: float = 0
 
     async def enter(self, pool: str, place: Place, limits: Limits, *, returning: bool = False) -> Entry:
         """Lines up; who is `returning` from a worker that did not take it finds room in any case."""
@@ -104,23 +102,20 @@ class QueueStore:
                 "refused": list(place.refused),
             }
         )
-        answer, *rest = await self._redis.script(
-            "enter_line",
+        outcome, rest = await self._redis.outcome(
+            EnterLine,
             [keys.queue, keys.waiters, keys.usage, keys.evicted],
             waiter_id=place.waiter_id,
             tenant=place.tenant,
             key_id=place.key_id,
             ticket=place.ticket,
-            lease_ms=self._lease_ms,
-            queue_length=0 if returning else self._queue_length,
+            lease_ms=in_ms(self.lease_seconds),
+            queue_length=0 if returning else self.queue_length,
             wants=wants,
             may_clear=self._may_clear(),
             reserved_bytes=place.reserved_bytes,
-            max_sessions=limits.max_sessions,
-            max_reserved_bytes=limits.max_reserved_bytes,
-            key_max_sessions=limits.key_max_sessions,
+            **limits._asdict(),
         )
-        outcome = EnterLine(answer)
         return Entry(outcome, quota=ExceededQuota(*rest)) if outcome is EnterLine.QUOTA else Entry(outcome, *rest)
 
     async def leave(self, pool: str, waiter_id: str) -> None:
@@ -133,7 +128,7 @@ class QueueStore:
         found = await self._redis.script(
             "renew_waiters",
             [keys.waiters, keys.evicted, *(keys.request(tenant, request_id) for _, tenant, request_id in requests)],
-            lease_ms=self._lease_ms,
+            lease_ms=in_ms(self.lease_seconds),
             waiter_ids=[waiter_id for waiter_id, _, _ in requests],
         )
         return Renewal(*found)
@@ -141,12 +136,8 @@ class QueueStore:
     async def incarnations(self, pool: str, session_ids: Collection[str]) -> dict[str, str | None]:
         """On which workers sessions have their lanes, by id; empty: they have none. None: there is no such session."""
         keys = PoolKeys(pool)
-
-        async def read(batch: Any) -> None:
-            for session_id in session_ids:
-                batch.redis.hget(keys.session(session_id), "incarnation")
-
-        return dict(zip(session_ids, await self._redis.pipeline(read), strict=True))
+        found = await self._redis.commands(("HGET", keys.session(each), "incarnation") for each in session_ids)
+        return dict(zip(session_ids, found, strict=True))
 
     async def forget_lapsed(self, pool: str) -> None:
         """Takes the waiters of vanished routers out of the line, also when nobody else looks there."""
@@ -165,5 +156,5 @@ class QueueStore:
         )
         return [FirstWaiter(worker_id, waiter_id, bool(has_room)) for worker_id, waiter_id, has_room in found]
 
-    def _may_clear(self) -> int:
-        return int(self._redis.answers_for(self._grace_seconds))
+    def _may_clear(self) -> bool:
+        return self._redis.answers_for(self.grace_seconds)

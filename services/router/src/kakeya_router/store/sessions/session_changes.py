@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 INTERRUPTED = "!"
 """As a waiter's id and tenant: an operation that has lost its lane. It comes before all others, the oldest first."""
@@ -18,8 +18,7 @@ class Cause(StrEnum):
     IDLE = "idle"
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(NamedTuple):
     """How many lanes somebody may have in a pool: a tenant, and one of its keys; 0 is no limit."""
 
     max_sessions: int = 0
@@ -30,8 +29,7 @@ class Limits:
 UNLIMITED = Limits()
 
 
-@dataclass(frozen=True, slots=True)
-class TimesToLive:
+class TimesToLive(NamedTuple):
     """How long a session without a lane is kept: one that cannot be had again, and one that can."""
 
     lost_ms: int

@@ -1,10 +1,10 @@
 """Sessions of a pool, many at once: those that are due, idle or on a worker, and what tenants use."""
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from kakeya_router.store.connection import time_ms
 from kakeya_router.store.keys import PoolKeys
 from kakeya_router.store.outcomes import LoseSession
 from kakeya_router.store.session_record import SessionRecord, State
@@ -54,15 +54,15 @@ class SessionLists(SessionStore):
     async def _forget_all(self, pool: str, session_ids: Collection[str]) -> None:
         """What Redis has left of sessions whose records it has evicted."""
         keys = PoolKeys(pool)
-
-        async def forget(batch: Any) -> None:
-            for session_id in session_ids:
-                batch.redis.delete(keys.operation(session_id), keys.journal(session_id))
-                batch.redis.zrem(keys.expiry, session_id)
-                batch.redis.zrem(keys.idle, session_id)
-
-        if session_ids:
-            await self._redis.pipeline(forget)
+        await self._redis.commands(
+            command
+            for session_id in session_ids
+            for command in (
+                ("DEL", keys.operation(session_id), keys.journal(session_id)),
+                ("ZREM", keys.expiry, session_id),
+                ("ZREM", keys.idle, session_id),
+            )
+        )
 
     async def idle(self, pool: str, idle_ms: int, start: int, limit: int) -> list[SessionRecord]:
         """Sessions that have been idle for so long, the longest first, from the `start`th on."""
@@ -86,7 +86,7 @@ class SessionLists(SessionStore):
     async def usage(self, pool: str) -> dict[str, TenantUsage]:
         """By tenant; "" is who calls without a key."""
         keys = PoolKeys(pool)
-        fields, members = await self._redis.pipeline(_usage_reader(keys))
+        fields, members = await self._redis.commands([("HGETALL", keys.usage), ("ZRANGE", keys.queue, 0, -1)])
         waiting = Counter(member.split("|", 1)[0] for member in members)
         del waiting[INTERRUPTED]
         held = {name.split("|", 1)[0] for name in fields if not name.startswith("key:")}
@@ -114,35 +114,22 @@ class SessionLists(SessionStore):
 
     async def lose_all(self, records: Sequence[SessionRecord], retention: TimesToLive) -> list[LoseSession]:
         """Takes sessions off the lanes of a gone incarnation; returns each one's outcome, see lose_session.lua."""
-
-        async def lose(batch: Any) -> None:
-            for record in records:
-                await batch.script(
-                    "lose_session",
-                    record.keys,
-                    session_id=record.session_id,
-                    claim="",
-                    lost_ms=retention.lost_ms,
-                    parked_ms=retention.parked_ms,
-                    start=0,
-                    tokens="",
-                    incarnation=record.incarnation,
-                    for_good=0,
-                )
-
-        return [*map(LoseSession, await self._redis.pipeline(lose))]
+        for_all = {"claim": "", "start": 0, "tokens": "", "for_good": False, **retention._asdict()}
+        return await self._redis.outcomes(
+            LoseSession,
+            (
+                (record.keys, for_all | {"session_id": record.session_id, "incarnation": record.incarnation})
+                for record in records
+            ),
+        )
 
     async def _busy(self, pool: str, records: Sequence[SessionRecord]) -> tuple[set[str], int]:
         """Ids of those with a running operation, and the Redis time."""
         keys = PoolKeys(pool)
-
-        async def read(batch: Any) -> None:
-            batch.redis.time()
-            for record in records:
-                batch.redis.hget(keys.operation(record.session_id), "lease_until_ms")
-
-        (seconds, microseconds), *leases = await self._redis.pipeline(read)
-        now_ms = seconds * 1000 + microseconds // 1000
+        time, *leases = await self._redis.commands(
+            [("TIME",), *(("HGET", keys.operation(record.session_id), "lease_until_ms") for record in records)]
+        )
+        now_ms = time_ms(time)
         busy = {
             record.session_id
             for record, lease_until_ms in zip(records, leases, strict=True)
@@ -153,18 +140,6 @@ class SessionLists(SessionStore):
     async def _alive(self, pool: str, records: Sequence[SessionRecord]) -> set[str]:
         """Ids of those whose worker is registered as they know it."""
         keys, worker_ids = PoolKeys(pool), sorted({record.worker_id for record in records})
-
-        async def read(batch: Any) -> None:
-            for worker_id in worker_ids:
-                batch.redis.hget(keys.worker(worker_id), "incarnation")
-
-        incarnations = set(await self._redis.pipeline(read)) if worker_ids else set()
+        found = await self._redis.commands(("HGET", keys.worker(each), "incarnation") for each in worker_ids)
+        incarnations = set(found)
         return {record.session_id for record in records if record.incarnation in incarnations}
-
-
-def _usage_reader(keys: PoolKeys) -> Callable[[Any], Awaitable[None]]:
-    async def read(batch: Any) -> None:
-        batch.redis.hgetall(keys.usage)
-        batch.redis.zrange(keys.queue, 0, -1)
-
-    return read

@@ -3,17 +3,14 @@
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic
 
-from kakeya_router.store.connection import Argument, RedisConnection
+from kakeya_router.store.connection import Argument, OutcomeT, RedisConnection, time_ms
 from kakeya_router.store.keys import PoolKeys, pool_of
 from kakeya_router.store.session_record import SessionRecord
 from kakeya_shared.process.detached_tasks import Outcome
 
 BYTES_PER_TOKEN = 4
-
-OutcomeT = TypeVar("OutcomeT", bound=StrEnum)
 
 
 class Taken(Outcome):
@@ -83,14 +80,12 @@ class Glance:
     idle_seconds: float
 
 
+@dataclass(eq=False)
 class SessionStore:
     """Reads sessions. All methods raise StoreUnavailable, here and in the stores that build on it."""
 
-    def __init__(self, redis: RedisConnection, holder: Holder) -> None:
-        self._redis = redis
-        self._holder = holder
-        self._lease_ms = round(holder.operation_lease_seconds * 1000)
-        self._lane_lease_ms = round(holder.lane_lease_seconds * 1000)
+    _redis: RedisConnection
+    _holder: Holder
 
     async def get(self, session_id: str) -> SessionRecord | None:
         pool = pool_of(session_id)
@@ -110,66 +105,55 @@ class SessionStore:
         if record is None:
             return None
         keys = PoolKeys(record.pool)
-
-        async def read(batch: Any) -> None:
-            batch.redis.hget(keys.worker(record.worker_id), "incarnation")
-            batch.redis.hget(keys.operation(session_id), "lease_until_ms")
-            batch.redis.time()
-
-        incarnation, lease_until_ms, (seconds, microseconds) = await self._redis.pipeline(read)
-        now_ms = seconds * 1000 + microseconds // 1000
+        incarnation, lease_until_ms, time = await self._redis.commands(
+            [
+                ("HGET", keys.worker(record.worker_id), "incarnation"),
+                ("HGET", keys.operation(session_id), "lease_until_ms"),
+                ("TIME",),
+            ]
+        )
+        now_ms = time_ms(time)
         busy = lease_until_ms is not None and int(lease_until_ms) > now_ms
         idle_seconds = 0.0 if busy else max(0, now_ms - record.idle_since_ms) / 1000
         return Glance(record, incarnation == record.incarnation, busy, idle_seconds)
 
     async def _outcome(
-        self,
-        of: type[OutcomeT],
-        script: str,
-        record: SessionRecord,
-        more_keys: Sequence[str] = (),
-        /,
-        **arguments: Argument,
+        self, of: type[OutcomeT], record: SessionRecord, more_keys: Sequence[str] = (), /, **arguments: Argument
     ) -> OutcomeT:
         """Runs a script that answers with an outcome alone."""
-        return of(await self._run(script, record, more_keys, **arguments))
+        outcome, _ = await self._run(of, record, more_keys, **arguments)
+        return outcome
 
     async def _answer(
         self,
         of: type[OutcomeT],
-        script: str,
         record: SessionRecord,
         more_keys: Sequence[str] = (),
         /,
         **arguments: Argument | Sequence[Argument],
     ) -> Answer[OutcomeT]:
-        """Runs a script that answers with an outcome, and with some of them more."""
-        answer = await self._run(script, record, more_keys, **arguments)
-        if isinstance(answer, str):
-            return Answer(of(answer), record)
-        outcome, *rest = answer
-        if not rest:
-            return Answer(of(outcome), record)
-        if isinstance(rest[0], list):
-            flat = iter(rest[0])
-            return Answer(of(outcome), SessionRecord.from_hash(dict(zip(flat, flat, strict=True))))
-        return Answer(of(outcome), record, ExceededQuota(*rest))
+        """Runs a script that answers with an outcome, and some of them with a record or a quota."""
+        outcome, rest = await self._run(of, record, more_keys, **arguments)
+        if rest and isinstance(rest[0], list):
+            return Answer(outcome, SessionRecord.from_pairs(rest[0]))
+        return Answer(outcome, record, ExceededQuota(*rest))
 
     async def _run(
         self,
-        script: str,
+        of: type[OutcomeT],
         record: SessionRecord,
         more_keys: Sequence[str] = (),
         /,
         **arguments: Argument | Sequence[Argument],
-    ) -> Any:
-        return await self._redis.script(script, [*record.keys, *more_keys], session_id=record.session_id, **arguments)
+    ) -> tuple[OutcomeT, list[Any]]:
+        """Runs a script of a session."""
+        return await self._redis.outcome(of, [*record.keys, *more_keys], session_id=record.session_id, **arguments)
 
-    def _may_take_over(self) -> int:
-        return int(self._redis.answers_for(self._holder.grace_seconds))
+    def _may_take_over(self) -> bool:
+        return self._redis.answers_for(self._holder.grace_seconds)
 
-    def _may_clear(self) -> int:
-        return int(self._redis.answers_for(self._holder.waiter_grace_seconds))
+    def _may_clear(self) -> bool:
+        return self._redis.answers_for(self._holder.waiter_grace_seconds)
 
 
 def digest_text(digest: int | None) -> str:

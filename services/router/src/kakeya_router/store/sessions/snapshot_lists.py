@@ -1,7 +1,6 @@
 """Which snapshots sessions have, and which they have inherited."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from kakeya_router.store.keys import PoolKeys
 from kakeya_router.store.outcomes import SetSnapshots
@@ -30,7 +29,6 @@ class SnapshotLists(SessionStore):
         """
         return await self._outcome(
             SetSnapshots,
-            "set_snapshots",
             record,
             (PoolKeys(record.pool).heirs,),
             epoch=record.epoch,
@@ -48,14 +46,11 @@ class SnapshotLists(SessionStore):
     async def heirs(self, pool: str, files: Sequence[str]) -> dict[str, str]:
         """Of each file that sessions have inherited, one of these; the others are not looked for."""
         key = PoolKeys(pool).heirs
-
-        async def read(batch: Any) -> None:
-            for file in files:
-                batch.redis.zrangebylex(key, f"[{file}|", f"({file}}}", 0, 1)  # "}" comes after "|"
-
-        found = await self._redis.pipeline(read) if files else []
-        members = [member for each in found for member in each]
-        return dict(member.split("|") for member in members)
+        found = await self._redis.commands(
+            ("ZRANGEBYLEX", key, f"[{file}|", f"({file}}}", "LIMIT", 0, 1)  # "}" comes after "|"
+            for file in files
+        )
+        return dict(member.split("|") for members in found for member in members)
 
     async def forget_heirs(self, pool: str, heirs: Mapping[str, str]) -> None:
         """Those that an older router has closed, which knew nothing of them."""
