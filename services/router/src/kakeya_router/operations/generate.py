@@ -1,7 +1,7 @@
 """Generate: claim the session, tell what it has forgotten, relay the worker's tokens, write through what it holds."""
 
 import time
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 
@@ -58,7 +58,8 @@ class Generating:
                 request = request.seeded(record.operation_seed)
             max_tokens = self._limits.within_room(record.operation_start, request.max_tokens)
             yield Begun(operation.op_id)
-            produced = await self._produced(operation, request) if request.op_id else []
+            is_under_way = operation.journal.length > record.operation_start or request.resume_token_ids
+            produced = await self._produced(operation, request) if is_under_way else []
             if not produced:
                 self._snapshotting.check_room(record, 0)
             if not request.resume_token_ids and (truncated := _truncated(record, is_under_way=bool(produced))):
@@ -93,38 +94,28 @@ class Generating:
         return [*known, *missing]
 
 
+@dataclass(eq=False)
 class _Stream:
     """What one operation produces, from one worker to the next; a client sees of a lost one nothing but a pause.
 
-    Args:
-        max_tokens: as far as the history has room.
-        produced: its tokens before, which the client has.
-
     Attributes:
+        _max_tokens: as far as the history has room.
+        _produced: its tokens so far; those before it began the client has.
         done: the worker's last word, once the tokens have ended.
     """
 
-    def __init__(
-        self,
-        workers: WorkerClients,
-        recovery: Recovery,
-        operation: Operation,
-        request: GenerateRequest,
-        max_tokens: int,
-        seconds_left: Callable[[], float | None],
-        produced: Sequence[int],
-    ) -> None:
-        self._workers = workers
-        self._recovery = recovery
-        self._operation = operation
-        self._request = request
-        self._max_tokens = max_tokens
-        self._seconds_left = seconds_left
-        self._produced = list(produced)
-        record = operation.record
-        self._num_dropped = record.num_dropped_at_start if produced else record.num_dropped_tokens
+    _workers: WorkerClients
+    _recovery: Recovery
+    _operation: Operation
+    _request: GenerateRequest
+    _max_tokens: int
+    _seconds_left: Callable[[], float | None]
+    _produced: list[int]
+
+    def __post_init__(self) -> None:
         self._started = time.monotonic()
-        self._has_moved = bool(produced)
+        self._began = self._operation.record
+        self._has_moved = self._is_under_way = bool(self._produced)
         self.done: Done
 
     async def tokens(self) -> AsyncGenerator[Token, None]:
@@ -166,10 +157,12 @@ class _Stream:
         """With what other workers had a part in."""
         if not self._has_moved:
             return done
+        began = self._began
+        num_dropped = began.num_dropped_at_start if self._is_under_way else began.num_dropped_tokens
         return replace(
             done,
             total_duration_seconds=time.monotonic() - self._started,
-            evicted_token_count=done.lane.num_dropped_tokens - self._num_dropped,
+            evicted_token_count=done.lane.num_dropped_tokens - num_dropped,
         )
 
 
