@@ -12,10 +12,8 @@ EXCEPTIONS = {
 }
 """By folder, with all that is in it, or by file, or as FILE::FUNCTION."""
 
-LARGE_NOT_YET = {
-    # Lines of a file.
-    "kakeya_router/snapshots/snapshotting.py": 304,
-}
+LARGE_NOT_YET: dict[str, int] = {}
+"""Lines of a file, modules of a folder, lines of a function."""
 
 ASSIGNED_NOT_YET: dict[str, int] = {}
 """Assignments to fields of the router's `Operation` in files that are not its own."""

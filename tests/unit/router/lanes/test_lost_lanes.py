@@ -12,7 +12,7 @@ import structlog
 
 from kakeya_router.contract import refusals
 from kakeya_router.operations.operations import Operations
-from kakeya_router.snapshots import snapshotting as snapshotting_module
+from kakeya_router.snapshots import snapshot_files as snapshot_files_module
 from kakeya_router.snapshots.snapshotting import Snapshotting
 from kakeya_router.store.connection import RedisConnection
 from kakeya_router.store.fleet.worker_store import WorkerStore
@@ -508,7 +508,7 @@ async def test_a_snapshot_that_follows_a_removed_one_is_removed(desk: Desk, file
 async def test_a_snapshot_that_stays_beyond_the_journal_is_removed(
     desk: Desk, files: SnapshotFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(snapshotting_module, "_AHEAD_SECONDS", 0.0)
+    monkeypatch.setattr(snapshot_files_module, "_AHEAD_SECONDS", 0.0)
     desk.worker.lanes[desk.session_id].token_ids.append(6)
     await begin_ahead(desk.stack, desk.session_id)
     assert not await desk.snapshotting.write_now(await desk.record(), desk.seen)
@@ -531,7 +531,7 @@ async def test_a_snapshot_beyond_the_journal_waits_for_it(desk: Desk, files: Sna
 async def test_a_snapshot_that_the_journal_never_reaches_is_removed(
     desk: Desk, files: SnapshotFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(snapshotting_module, "_NUM_ATTEMPTS", 2)
+    monkeypatch.setattr(snapshot_files_module, "_NUM_ATTEMPTS", 2)
     desk.worker.lanes[desk.session_id].token_ids.append(6)
     assert not await desk.snapshotting.write_now(await desk.record(), desk.seen)
     assert (await desk.snapshots(), files.contents) == ("", {})

@@ -72,9 +72,7 @@ class Parking:
         """Whether the snapshot store works. What it has not of the session, since that was used, the journal has."""
         if not record.journal_length:
             return False  # there is nothing to write
-        if self._fleet.worker(record.incarnation) is None:
-            await self._fleet.look()  # it has joined just now, or is gone
-        worker = self._fleet.worker(record.incarnation)
+        worker = await self._fleet.looked_up(record.incarnation)
         if worker is None or not worker.saves(record):
             return False
         if time.monotonic() < self._mistrusted_until.get(record.incarnation, 0.0):

@@ -77,8 +77,7 @@ class Rewinding:
         return operation.record
 
     async def _taken_back(self, operation: Operation, length: int) -> LaneState:
-        if self._fleet.worker(operation.record.incarnation) is None:
-            await self._fleet.look()  # it has joined just now, or is gone
+        await self._fleet.looked_up(operation.record.incarnation)  # it may have joined just now
         if operation.record.num_dropped_tokens == 0 and await self._in_its_lane(operation, length):
             return operation.record.lane
         operation.calls_worker()

@@ -17,10 +17,20 @@ def of(record: SessionRecord) -> Snapshots:
     return parse(record.inherited) + parse(record.snapshots)
 
 
+def own(record: SessionRecord, snapshot_store: str) -> Snapshots:
+    """Those of its own, if they are in this snapshot store: new ones there can follow them."""
+    return parse(record.snapshots) if record.snapshot_store == snapshot_store else ()
+
+
 def in_store(record: SessionRecord, snapshot_store: str) -> Snapshots:
-    """Those of them that are in a snapshot store."""
+    """Those of all that are in a snapshot store."""
     inherited = parse(record.inherited) if record.inherited_store == snapshot_store else ()
-    return inherited + (parse(record.snapshots) if record.snapshot_store == snapshot_store else ())
+    return inherited + own(record, snapshot_store)
+
+
+def newest_length(record: SessionRecord, snapshot_store: str) -> int:
+    """The history length up to which a snapshot store has the session; 0: it has nothing of it."""
+    return max((each.length for each in in_store(record, snapshot_store)), default=0)
 
 
 def chain(snapshots: Snapshots, length: int) -> Snapshots:

@@ -14,7 +14,7 @@ from kakeya_shared.process.endured_loop import endured_loop
 class Fleet:
     """The registered workers, read from Redis once in a while, so that no call has to.
 
-    A worker that has joined since is not there yet: `look` reads at once. Parking, snapshots and rewinds ask it.
+    A worker that has joined since is not there yet: `looked_up` reads at once. Parking, snapshots and rewinds ask it.
 
     Attributes:
         on_addresses: told after each look where the workers are.
@@ -31,6 +31,12 @@ class Fleet:
     def worker(self, incarnation: str) -> WorkerRecord | None:
         """None where there is none, or a new one that was not seen yet."""
         return self._by_incarnation.get(incarnation)
+
+    async def looked_up(self, incarnation: str) -> WorkerRecord | None:
+        """None where there is none; raises StoreUnavailable."""
+        if incarnation not in self._by_incarnation:
+            await self.look()
+        return self.worker(incarnation)
 
     def with_store(self, pool: str, snapshot_store: str) -> Sequence[WorkerRecord]:
         """Workers of a pool that read this snapshot store."""

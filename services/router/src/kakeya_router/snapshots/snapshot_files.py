@@ -1,0 +1,182 @@
+"""Snapshots as files: written by workers, made a session's own, and removed when no session needs them."""
+
+import asyncio
+import re
+import secrets
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+import structlog
+
+from kakeya_router.snapshots import snapshot_plan
+from kakeya_router.store.keys import pool_of
+from kakeya_router.store.outcomes import SetSnapshots
+from kakeya_router.store.persistence import persist
+from kakeya_router.store.session_record import SessionRecord
+from kakeya_router.store.sessions import stored_snapshots
+from kakeya_router.store.sessions.snapshot_lists import SnapshotLists
+from kakeya_router.store.sessions.stored_snapshots import StoredSnapshot
+from kakeya_router.store.worker_record import WorkerRecord
+from kakeya_router.workers.fleet import Fleet
+from kakeya_router.workers.worker_clients import WorkerClients
+from kakeya_router.workers.worker_errors import WorkerError
+from kakeya_shared.errors.tree import KakeyaError, StoreUnavailable
+from kakeya_shared.process.detached_tasks import DetachedTasks
+
+_log = structlog.get_logger()
+
+# A step copies, then disks and networks are slow.
+_WRITE_SECONDS = 60.0
+_DELETE_SECONDS = 10.0
+# What the worker has generated is journaled within a group's time.
+_AHEAD_SECONDS = 0.05
+_NUM_ATTEMPTS = 100
+
+# As `write` and the worker name them, and what a store leaves of one that was not written to its end.
+_NAME = re.compile(r"(?P<pool>[^/]+)/(?P<session>[^/]+)-\d+-\d+-[0-9a-f]{8}-\d+\.safetensors(\.[0-9a-f]{16}\.part)?")
+
+
+def _owner(pool: str, name: str) -> str:
+    """The session that a file belongs to; empty: none of the pool's."""
+    match = _NAME.fullmatch(name)
+    return match["session"] if match and match["pool"] == pool and pool_of(match["session"]) == pool else ""
+
+
+def _files(record: SessionRecord) -> dict[str, str]:
+    """Those that a session names, and the stores that they are in."""
+    inherited = {each.name: record.inherited_store for each in stored_snapshots.parse(record.inherited)}
+    return inherited | {each.name: record.snapshot_store for each in stored_snapshots.parse(record.snapshots)}
+
+
+@dataclass(eq=False)
+class SnapshotFiles:
+    """Has workers write and remove files, for the router reaches no snapshot store itself.
+
+    A file counts once the session's record in Redis names it; one that no record names is removed, so that nothing is
+    left over whatever fails in between. Lanes that are parked, moved or closed, rewinds and workers' sweeps call it.
+    """
+
+    _store: SnapshotLists
+    _workers: WorkerClients
+    _fleet: Fleet
+    _tasks: DetachedTasks
+
+    async def write_now(self, record: SessionRecord, worker: WorkerRecord) -> bool:
+        """Writes what a session has gained since its last snapshot; whether all of it is in the store then.
+
+        Raises:
+            WorkerError, KakeyaError
+        """
+        length, store = record.journal_length, worker.snapshot_store
+        if length and snapshot_plan.newest_length(record, store) >= length:
+            return True
+        start = snapshot_plan.next_start(snapshot_plan.own(record, store), length, record.sink + record.window)
+        new, seen = await self.write(record, start), dict[str, str]()
+        settle = partial(self._kept_or_removed, record, new, worker, seen)
+        try:
+            return await settle()
+        except StoreUnavailable:
+            self._tasks.start(persist(settle))
+            raise
+
+    async def write(self, record: SessionRecord, start: int) -> StoredSnapshot:
+        """Writes what a session has gained since a history index into a file that is not one of its snapshots yet.
+
+        Raises:
+            WorkerError, KakeyaError
+        """
+        # Of two routers that write the same at once, one removes its own file.
+        prefix = f"{record.pool}/{record.session_id}-{record.epoch}-{start}-{secrets.token_hex(4)}"
+        return await self._workers.at(record.address).write_snapshot(record, start, prefix, _WRITE_SECONDS)
+
+    async def tidy(self, record: SessionRecord) -> None:
+        """Removes what a session had and needs no more, if no other session needs it."""
+        await persist(lambda: self._remove(record.pool, _files(record)))
+
+    async def orphans(self, pool: str, names: Iterable[str]) -> list[str]:
+        """Those of the files that belong to a session of the pool, as their names say, and that no session needs.
+
+        Raises StoreUnavailable.
+        """
+        owners = {name: session_id for name in names if (session_id := _owner(pool, name))}
+        needed = await self._named(pool, owners.values())
+        # What its own session does not name any more nobody inherits but from an heir.
+        heirs = await self._store.heirs(pool, [name for name in owners if name not in needed])
+        inherited = await self._named(pool, heirs.values())
+        await self._store.forget_heirs(pool, {name: heirs[name] for name in heirs if name not in inherited})
+        return [name for name in owners if name not in needed and name not in heirs]
+
+    async def delete(self, names: Collection[str], workers: Iterable[WorkerRecord]) -> None:
+        """By one of these workers; what none of them removes is swept later."""
+        for worker in workers:
+            try:
+                await self._workers.at(worker.address).delete_snapshots(names, _DELETE_SECONDS)
+            except (WorkerError, KakeyaError) as error:
+                _log.info("snapshots not removed yet", worker_id=worker.worker_id, error=repr(error))
+            else:
+                return
+
+    async def _remove(self, pool: str, files: Mapping[str, str]) -> None:
+        """Those of the files, of which the stores are known, that no session needs; raises StoreUnavailable."""
+        orphans = await self.orphans(pool, files) if files else []
+        for store in sorted({files[name] for name in orphans}):
+            names = [name for name in orphans if files[name] == store]
+            await self.delete(names, self._fleet.with_store(pool, store))
+
+    async def _named(self, pool: str, session_ids: Iterable[str]) -> set[str]:
+        """The files that these sessions name."""
+        records = await self._store.records(pool, sorted(set(session_ids)))
+        return {each.name for record in records for each in snapshot_plan.of(record)}
+
+    async def _kept_or_removed(
+        self, begun: SessionRecord, new: StoredSnapshot, worker: WorkerRecord, seen: dict[str, str]
+    ) -> bool:
+        """Whether a file has become one of the session's, which was as `begun` says before it was taken. Then those
+        that it replaces are removed, perhaps from the store of a worker that the session has left; else it is.
+
+        Args:
+            seen: the session's files before; kept from one attempt to the next, since an answer may be lost.
+
+        Raises:
+            StoreUnavailable: that is not known, and no file was removed.
+        """
+        if not await self._is_kept(begun, new, worker, seen):
+            await self.delete([new.name], [worker])
+            return False
+        await self._remove(begun.pool, seen)
+        return True
+
+    async def _is_kept(
+        self, begun: SessionRecord, new: StoredSnapshot, worker: WorkerRecord, seen: dict[str, str]
+    ) -> bool:
+        """Whether the session has a snapshot more; it is not where that is not wanted any more."""
+        for _ in range(_NUM_ATTEMPTS):
+            record = await self._store.get(begun.session_id)
+            if record is None or record.epoch != begun.epoch:
+                return False
+            before = snapshot_plan.own(record, worker.snapshot_store)
+            inherited = stored_snapshots.parse(record.inherited)
+            if new in before:  # by an attempt whose answer was lost
+                return True
+            if before and before[-1].length >= new.length:
+                return False
+            seen.update(_files(record))
+            wanted = [*record.turn_boundaries, record.operation_start]  # who has an answer may want another one
+            kept = snapshot_plan.kept((*inherited, *before, new), wanted)
+            if new not in kept:
+                return False  # what it follows was removed meanwhile
+            outcome = await self._store.set_snapshots(
+                record,
+                tuple(each for each in kept if each not in inherited),
+                snapshot_plan.journal_start(kept, wanted),
+                worker.snapshot_store,
+                begun.num_rewinds,
+                tuple(each for each in kept if each in inherited),
+            )
+            if outcome is SetSnapshots.UNLIKE:
+                _log.warning("a lane holds another history than its session", session_id=begun.session_id)
+            if outcome not in (SetSnapshots.AHEAD, SetSnapshots.CHANGED):
+                return outcome is SetSnapshots.SET
+            await asyncio.sleep(_AHEAD_SECONDS)
+        return False
