@@ -37,7 +37,7 @@ def authenticator(store: CredentialStore) -> Authenticator:
 async def make_key(store: CredentialStore, lifetime_ms: int = 0) -> Minted:
     minted = credentials.mint(Kind.KEY)
     key = Key(credential_id=minted.credential_id, digest=minted.digest, tenant="acme", scope_names="sessions")
-    assert await store.create_key(key, lifetime_ms)
+    assert await store.create(key, lifetime_ms)
     return minted
 
 
@@ -99,7 +99,7 @@ async def test_whoever_was_recognised_is_not_once_the_key_has_expired(
 async def test_whoever_was_recognised_is_looked_up_again(store: CredentialStore, authenticator: Authenticator) -> None:
     minted = await make_key(store)
     assert await authenticator.key(shown(minted.secret))
-    assert await store.revoke_key(minted.credential_id)
+    assert await store.revoke(Key, minted.credential_id)
     await asyncio.sleep(MAX_AGE_SECONDS + 0.05)
     with pytest.raises(Unauthenticated):
         await authenticator.key(shown(minted.secret))

@@ -319,7 +319,7 @@ async def test_what_a_vanished_operator_began_is_completed_and_audited(
 ) -> None:
     begun, gone, released = asyncio.Event(), asyncio.Event(), asyncio.Event()
     rpc = f"Create{noun.title()}"
-    create, serve = getattr(CredentialStore, f"create_{noun}"), getattr(AdminService, rpc)
+    create, serve = CredentialStore.create, getattr(AdminService, rpc)
 
     async def held(*arguments: Any) -> Any:
         begun.set()
@@ -332,7 +332,7 @@ async def test_what_a_vanished_operator_began_is_completed_and_audited(
         finally:
             gone.set()
 
-    monkeypatch.setattr(CredentialStore, f"create_{noun}", held)
+    monkeypatch.setattr(CredentialStore, "create", held)
     monkeypatch.setattr(AdminService, rpc, served)
     async with keyed_on(redis_url) as keyed:
         with structlog.testing.capture_logs() as lines:

@@ -1,13 +1,14 @@
 """Stands before every call: what each service asks of its callers, and who the caller then is."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Final
 
 import structlog
 
 from kakeya_router.access import audit, callers, join_permits
 from kakeya_router.access.authentication import Authenticator
-from kakeya_router.access.callers import ANYBODY, Caller
+from kakeya_router.access.callers import ANYBODY
 from kakeya_router.store.access.rights import Scope
 from kakeya_shared.errors.tree import KakeyaError, PermissionDenied
 from kakeya_shared.rpc.tracing import Metadata
@@ -19,11 +20,15 @@ _JOINING: Final = frozenset({"kakeya.worker.v1.RegistryService"})
 """Services that ask for a join token."""
 
 
+@dataclass(frozen=True, slots=True)
 class AccessGuard:
-    """A `rpc_boundary.Guard`: lets in who shows the right secret. What no table names is open to nobody."""
+    """A `rpc_boundary.Guard`: before a call comes to its service, it has to show a secret that is good for the service.
 
-    def __init__(self, authenticator: Authenticator) -> None:
-        self._authenticator = authenticator
+    Who that is, or what a worker's token permits, is the running task's from then on: see `callers`, `join_permits`.
+    What no table names is open to nobody. Without `--auth keys` there is no guard.
+    """
+
+    _authenticator: Authenticator
 
     async def __call__(self, method: str, metadata: Metadata) -> Mapping[str, str]:
         """Makes the caller, or the permit, that of the running call; returns its name, for spans.
@@ -58,8 +63,7 @@ class AccessGuard:
             if scope is Scope.ADMIN:
                 audit.refused(caller, method, error)
             raise
-        callers.enter(await self._with_quota(caller) if scope is Scope.SESSIONS else caller)
+        if scope is Scope.SESSIONS:
+            caller = replace(caller, quota=await self._authenticator.quota(caller.tenant))
+        callers.enter(caller)
         return {"tenant": caller.tenant, "key_id": caller.key_id}
-
-    async def _with_quota(self, caller: Caller) -> Caller:
-        return Caller(caller.tenant, caller.key_id, await self._authenticator.quota(caller.tenant))

@@ -6,7 +6,7 @@ Lines have the event "audit" and never a secret: of credentials they carry the i
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import structlog
 
@@ -60,11 +60,4 @@ def refused(caller: Caller, method: str, error: KakeyaError) -> None:
 
 
 def _write(caller: Caller, entry: Entry, outcome: str) -> None:
-    _log.info(
-        "audit",
-        action=entry.action,
-        subject=entry.subject,
-        outcome=outcome,
-        actor_tenant=caller.tenant,
-        actor_key_id=caller.key_id,
-    )
+    _log.info("audit", **asdict(entry), outcome=outcome, actor_tenant=caller.tenant, actor_key_id=caller.key_id)

@@ -6,6 +6,7 @@ import math
 import secrets
 import time
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from pydantic import SecretStr
 
@@ -14,11 +15,12 @@ from kakeya_router.access.join_permits import Permit
 from kakeya_router.access.lookup_cache import MAX_AGE_SECONDS, LookupCache
 from kakeya_router.store.access import credentials
 from kakeya_router.store.access.credential_records import Credential, Key, Token
-from kakeya_router.store.access.credential_store import CredentialStore, Found
-from kakeya_router.store.access.credentials import Kind
+from kakeya_router.store.access.credential_store import CredentialStore
 from kakeya_router.store.access.rights import Quota, Scope
 from kakeya_shared.errors.tree import Unauthenticated
 from kakeya_shared.rpc.tracing import Metadata
+
+C = TypeVar("C", bound=Credential)
 
 METADATA_KEY = "authorization"
 
@@ -40,15 +42,11 @@ _NO_DIGEST = "0" * 64
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
+class _Held(Generic[C]):
     """A credential of the store; `expires_at` by this process's monotonic clock."""
 
-    record: Credential
+    record: C
     expires_at: float
-
-    @property
-    def is_good(self) -> bool:
-        return time.monotonic() < self.expires_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +59,11 @@ class _Recognised:
 
 
 class Authenticator:
-    """Knows callers by their secrets, which it compares in a time that says nothing about where two differ.
+    """Knows callers and workers by their secrets, for `AccessGuard`.
 
-    Expiry goes by Redis's clock, the one that all routers share: with each look-up comes Redis's time, and the rest of
-    the lifetime is counted here.
+    Secrets are compared in a time that says nothing about where two differ. What the store says is kept for a moment,
+    and so is who showed a good key, since each call shows one. Expiry goes by Redis's clock, the one that all routers
+    share: with each look-up comes Redis's time, and the rest of the lifetime is counted here.
 
     Args:
         default_quota: of tenants that have none of their own.
@@ -83,10 +82,10 @@ class Authenticator:
         self._default_quota = default_quota
         self._admin_digest = _digest_of(admin_key)
         self._join_digest = _digest_of(join_token)
-        self._keys = LookupCache(self._look_up_key, max_age_seconds=_KEY_AGE_SECONDS)
+        self._keys = LookupCache(lambda name: self._look_up(Key, name), max_age_seconds=_KEY_AGE_SECONDS)
         self._recognised: dict[bytes, _Recognised] = {}
         self._marking_key = secrets.token_bytes()
-        self._tokens = LookupCache(self._look_up_token)
+        self._tokens = LookupCache(lambda name: self._look_up(Token, name))
         self._quotas = LookupCache(store.quota)
 
     async def key(self, metadata: Metadata) -> tuple[Caller, frozenset[Scope]]:
@@ -97,7 +96,8 @@ class Authenticator:
             StoreUnavailable
         """
         secret = _bearer(metadata)
-        mark = self._mark(secret)
+        # It says nothing of the secret, and nobody can foresee it.
+        mark = hashlib.blake2b(secret.encode(), digest_size=32, key=self._marking_key).digest()
         known = self._recognised.get(mark)
         if known is None or time.monotonic() >= known.until:
             known = await self._recognise(secret)
@@ -112,8 +112,8 @@ class Authenticator:
         digest = credentials.digest(secret)
         if hmac.compare_digest(digest, self._join_digest):
             return CONFIGURED_PERMIT
-        held = await self._held(self._tokens, Kind.TOKEN, secret, digest)
-        if held is None or not isinstance(held.record, Token):
+        held = await self._held(self._tokens, Token, secret, digest)
+        if held is None:
             raise Unauthenticated("no join token, or one that is unknown, revoked or expired")
         token = held.record
         return Permit(token.credential_id, token.pool, token.worker_id, token.model)
@@ -128,35 +128,26 @@ class Authenticator:
         digest = credentials.digest(secret)
         if hmac.compare_digest(digest, self._admin_digest):
             return _Recognised(OPERATOR, _ALL_SCOPES, until)
-        held = await self._held(self._keys, Kind.KEY, secret, digest)
-        if held is None or not isinstance(held.record, Key):
+        held = await self._held(self._keys, Key, secret, digest)
+        if held is None:
             raise Unauthenticated("no key, or one that is unknown, revoked or expired")
         key = held.record
         return _Recognised(Caller(key.tenant, key.credential_id), key.scopes, min(until, held.expires_at))
 
-    def _mark(self, secret: str) -> bytes:
-        """What a secret is remembered by: it says nothing of the secret, and nobody can foresee it."""
-        return hashlib.blake2b(secret.encode(), digest_size=32, key=self._marking_key).digest()
-
-    async def _held(self, cache: LookupCache[_Held], kind: Kind, secret: str, digest: str) -> _Held | None:
+    async def _held(self, cache: LookupCache[_Held[C]], of: type[C], secret: str, digest: str) -> _Held[C] | None:
         """The credential whose secret, with this digest, this is; None where there is none that is good."""
-        credential_id = credentials.id_of(kind, secret)
+        credential_id = credentials.id_of(of.kind, secret)
         held = await cache.get(credential_id) if credential_id is not None else None
-        same = hmac.compare_digest(digest, held.record.digest if held is not None else _NO_DIGEST)
-        return held if held is not None and same and held.is_good else None
+        is_same = hmac.compare_digest(digest, held.record.digest if held is not None else _NO_DIGEST)
+        return held if held is not None and is_same and time.monotonic() < held.expires_at else None
 
-    async def _look_up_key(self, key_id: str) -> _Held | None:
-        found = await self._store.find(Kind.KEY, key_id)
-        return _held(Key.from_hash(found.values), found) if found is not None else None
-
-    async def _look_up_token(self, token_id: str) -> _Held | None:
-        found = await self._store.find(Kind.TOKEN, token_id)
-        return _held(Token.from_hash(found.values), found) if found is not None else None
-
-
-def _held(record: Credential, found: Found) -> _Held:
-    left_ms = record.expires_ms - found.now_ms
-    return _Held(record, time.monotonic() + left_ms / 1000 if record.expires_ms else math.inf)
+    async def _look_up(self, of: type[C], credential_id: str) -> _Held[C] | None:
+        found = await self._store.find(of, credential_id)
+        if found is None:
+            return None
+        record, now_ms = found
+        left_seconds = (record.expires_ms - now_ms) / 1000 if record.expires_ms else math.inf
+        return _Held(record, time.monotonic() + left_seconds)
 
 
 def _digest_of(secret: SecretStr | None) -> str:

@@ -32,16 +32,10 @@ def enter(permit: Permit) -> None:
     _current.set(permit)
 
 
-def check(pool: str, worker_id: str) -> None:
-    """Raises PermissionDenied where the rpc's token is not for this pool or this worker."""
+def check(pool: str, worker_id: str, model: str | None = None) -> None:
+    """Raises PermissionDenied where the rpc's token is not for this pool, this worker or, if it is told, this model."""
     permit = _current.get()
-    if permit.pool not in ("", pool):
-        raise PermissionDenied("this join token is for another pool")
-    if permit.worker_id not in ("", worker_id):
-        raise PermissionDenied("this join token is for another worker")
-
-
-def check_model(model: str) -> None:
-    """Raises PermissionDenied where the rpc's token is not for this model."""
-    if _current.get().model not in ("", model):
-        raise PermissionDenied("this join token is for another model")
+    asked = (("pool", permit.pool, pool), ("worker", permit.worker_id, worker_id), ("model", permit.model, model))
+    for what, only, named in asked:
+        if named is not None and only not in ("", named):
+            raise PermissionDenied(f"this join token is for another {what}")

@@ -9,6 +9,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from contextlib import nullcontext
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Generic, NamedTuple, TypeVar
 
 from kakeya_shared.process.detached_tasks import DetachedTasks
@@ -28,6 +29,7 @@ class _Entry(NamedTuple, Generic[V]):
     until: float
 
 
+@dataclass(eq=False)
 class LookupCache(Generic[V]):
     """Remembers what `look_up` answered, None as well; errors are not kept.
 
@@ -36,29 +38,22 @@ class LookupCache(Generic[V]):
         clock: in seconds.
     """
 
-    def __init__(
-        self,
-        look_up: Callable[[str], Awaitable[V | None]],
-        *,
-        max_age_seconds: float = MAX_AGE_SECONDS,
-        max_entries: int = _MAX_ENTRIES,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._look_up = look_up
-        self._max_age_seconds = max_age_seconds
-        self._max_entries = max_entries
-        self._clock = clock
-        # Apart, so that guesses displace each other and nobody who is known.
-        self._known: OrderedDict[str, _Entry[V]] = OrderedDict()
-        self._unknown: OrderedDict[str, _Entry[V]] = OrderedDict()
-        self._flights: dict[str, asyncio.Task[V | None]] = {}
-        self._strangers = asyncio.Semaphore(_MAX_STRANGERS)
-        self._tasks = DetachedTasks()
+    _look_up: Callable[[str], Awaitable[V | None]]
+    _: KW_ONLY
+    max_age_seconds: float = MAX_AGE_SECONDS
+    max_entries: int = _MAX_ENTRIES
+    clock: Callable[[], float] = time.monotonic
+    # Apart, so that guesses displace each other and nobody who is known.
+    _known: OrderedDict[str, _Entry[V]] = field(default_factory=OrderedDict, init=False)
+    _unknown: OrderedDict[str, _Entry[V]] = field(default_factory=OrderedDict, init=False)
+    _flights: dict[str, asyncio.Task[V | None]] = field(default_factory=dict, init=False)
+    _strangers: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_MAX_STRANGERS), init=False)
+    _tasks: DetachedTasks = field(default_factory=DetachedTasks, init=False)
 
     async def get(self, name: str) -> V | None:
         """The answer, at most `max_age_seconds` old; raises as `look_up`."""
         entry = self._known.get(name) or self._unknown.get(name)
-        if entry is not None and self._clock() < entry.until:
+        if entry is not None and self.clock() < entry.until:
             return entry.value
         flight = self._flights.get(name)
         if flight is None:
@@ -68,9 +63,9 @@ class LookupCache(Generic[V]):
 
     async def _fetch(self, name: str) -> V | None:
         async with nullcontext() if name in self._known else self._strangers:
-            begun = self._clock()
+            begun = self.clock()
             value = await self._look_up(name)
-        self._remember(name, _Entry(value, begun + self._max_age_seconds))
+        self._remember(name, _Entry(value, begun + self.max_age_seconds))
         return value
 
     def _landed(self, name: str, flight: asyncio.Task[V | None]) -> None:
@@ -83,5 +78,5 @@ class LookupCache(Generic[V]):
         other.pop(name, None)
         shelf[name] = entry
         shelf.move_to_end(name)
-        if len(shelf) > self._max_entries:
+        if len(shelf) > self.max_entries:
             shelf.popitem(last=False)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from kakeya_router.store.access.credential_records import QuotaRecord
+from kakeya_router.store.access.credential_records import Key
 from kakeya_router.store.access.credential_store import CredentialStore
 from kakeya_router.store.access.rights import Quota
 from kakeya_router.store.fleet.worker_store import WorkerStore
@@ -23,34 +23,35 @@ class Tenant:
     usage: Mapping[str, TenantUsage]
 
 
+@dataclass(frozen=True, slots=True)
 class Tenants:
-    """All methods raise StoreUnavailable.
+    """Tenants as the operators' service lists them and changes their quotas; no record of a tenant is needed.
+
+    There are those that have keys, quotas of their own, or something in use; what they use is read off the ledger of
+    each pool. All methods raise StoreUnavailable.
 
     Args:
         default_quota: of tenants that have none of their own.
     """
 
-    def __init__(
-        self, credentials: CredentialStore, sessions: SessionLists, workers: WorkerStore, default_quota: Quota
-    ) -> None:
-        self._credentials = credentials
-        self._sessions = sessions
-        self._workers = workers
-        self._default_quota = default_quota
+    _credentials: CredentialStore
+    _sessions: SessionLists
+    _workers: WorkerStore
+    _default_quota: Quota
 
     async def all(self) -> list[Tenant]:
-        """Those that have keys, quotas of their own, or something in use; by name."""
+        """By name."""
         usage = await self._usage()
-        known = {key.tenant for key in await self._credentials.keys()}
+        known = {key.tenant for key in await self._credentials.all(Key)}
         known.update(await self._credentials.tenants_with_quota(), *usage.values())
         names = sorted(known)
         quotas = await self._credentials.quotas(names)
         return [self._tenant(name, own, usage) for name, own in zip(names, quotas, strict=True)]
 
-    async def set_quota(self, name: str, quota: QuotaRecord | None) -> Tenant:
+    async def set_quota(self, name: str, quota: Quota | None) -> Tenant:
         """None: the defaults again. Other routers follow within a second."""
         await self._credentials.set_quota(name, quota)
-        return self._tenant(name, quota.quota if quota is not None else None, await self._usage())
+        return self._tenant(name, quota, await self._usage())
 
     async def _usage(self) -> Usage:
         return {pool: await self._sessions.usage(pool) for pool in await self._workers.pools()}

@@ -1,5 +1,7 @@
 """kakeya.admin.v1.AdminService: for operators. Who may call it is `access_guard`'s to say."""
 
+from dataclasses import dataclass
+
 import grpc
 
 from kakeya_router.access import audit, callers
@@ -8,6 +10,7 @@ from kakeya_router.api import admin_messages
 from kakeya_router.api.session_pages import SessionPages
 from kakeya_router.contract import admin_requests
 from kakeya_router.sessions.sessions import Sessions
+from kakeya_router.store.access.credential_records import Key, Token
 from kakeya_router.store.access.credential_store import CredentialStore
 from kakeya_router.store.access.credentials import Kind, mint
 from kakeya_router.store.fleet.worker_store import WorkerStore
@@ -19,27 +22,20 @@ from kakeya_stubs.admin.v1 import admin_pb2_grpc
 SERVICE = pb.DESCRIPTOR.services_by_name["AdminService"].full_name
 
 
+@dataclass(eq=False)
 class AdminService(admin_pb2_grpc.AdminServiceServicer):
-    """What changes something is audited; lists, which dashboards poll, are not.
+    """Serves operators: keys, tokens, quotas, everybody's sessions, workers.
 
-    A change and its line are completed although the client is gone: what has come to Redis may be done.
+    What changes something is audited; lists, which dashboards poll, are not. A change and its line are completed
+    although the client is gone: what has come to Redis may be done.
     """
 
-    def __init__(
-        self,
-        credentials: CredentialStore,
-        tenants: Tenants,
-        pages: SessionPages,
-        sessions: Sessions,
-        workers: WorkerStore,
-        tasks: DetachedTasks,
-    ) -> None:
-        self._credentials = credentials
-        self._tenants = tenants
-        self._pages = pages
-        self._sessions = sessions
-        self._workers = workers
-        self._tasks = tasks
+    _credentials: CredentialStore
+    _tenants: Tenants
+    _pages: SessionPages
+    _sessions: Sessions
+    _workers: WorkerStore
+    _tasks: DetachedTasks
 
     def register(self, server: grpc.aio.Server) -> None:
         admin_pb2_grpc.add_AdminServiceServicer_to_server(self, server)
@@ -48,9 +44,8 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         return await self._tasks.complete(self._create_key(request))
 
     async def ListKeys(self, request: pb.ListKeysRequest, context: Context) -> pb.ListKeysResponse:
-        if request.tenant:
-            admin_requests.check_tenant(request.tenant)
-        keys = await self._credentials.keys()
+        admin_requests.check(request)
+        keys = await self._credentials.all(Key)
         return pb.ListKeysResponse(keys=[admin_messages.key(key) for key in keys if request.tenant in ("", key.tenant)])
 
     async def RevokeKey(self, request: pb.RevokeKeyRequest, context: Context) -> pb.RevokeKeyResponse:
@@ -60,7 +55,7 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         return await self._tasks.complete(self._create_token(request))
 
     async def ListTokens(self, request: pb.ListTokensRequest, context: Context) -> pb.ListTokensResponse:
-        return pb.ListTokensResponse(tokens=map(admin_messages.token, await self._credentials.tokens()))
+        return pb.ListTokensResponse(tokens=map(admin_messages.token, await self._credentials.all(Token)))
 
     async def RevokeToken(self, request: pb.RevokeTokenRequest, context: Context) -> pb.RevokeTokenResponse:
         return await self._tasks.complete(self._revoke_token(request))
@@ -72,7 +67,7 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         return pb.ListTenantsResponse(tenants=map(admin_messages.tenant, await self._tenants.all()))
 
     async def ListSessions(self, request: pb.ListSessionsRequest, context: Context) -> pb.ListSessionsResponse:
-        admin_requests.check_list_sessions(request)
+        admin_requests.check(request)
         page, next_token = await self._pages.page(request.pool, request.page_token, request.page_size)
         return pb.ListSessionsResponse(
             sessions=[
@@ -96,12 +91,13 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
 
     async def _create_key(self, request: pb.CreateKeyRequest) -> pb.CreateKeyResponse:
         with audit.action("key.create") as entry:
-            admin_requests.check_key(request)
+            admin_requests.check_tenant(request.tenant)
+            admin_requests.check(request)
             lifetime_ms = admin_requests.lifetime_ms(request)
             while True:
                 minted = mint(Kind.KEY)
                 entry.subject = f"key:{minted.credential_id} tenant:{request.tenant}"
-                key = await self._credentials.create_key(admin_requests.key(request, minted), lifetime_ms)
+                key = await self._credentials.create(admin_requests.key(request, minted), lifetime_ms)
                 if key is not None:  # else somebody has this id: one try in a few million with 10,000 keys
                     return pb.CreateKeyResponse(key=admin_messages.key(key), secret=minted.secret)
 
@@ -109,7 +105,7 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         with audit.action("key.revoke") as entry:
             admin_requests.check_credential_id(request.key_id)
             entry.subject = f"key:{request.key_id}"
-            key = await self._credentials.revoke_key(request.key_id)
+            key = await self._credentials.revoke(Key, request.key_id)
             if key is None:
                 raise admin_requests.credential_not_found()
             entry.subject += f" tenant:{key.tenant}"
@@ -117,12 +113,12 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
 
     async def _create_token(self, request: pb.CreateTokenRequest) -> pb.CreateTokenResponse:
         with audit.action("token.create") as entry:
-            admin_requests.check_token(request)
+            admin_requests.check(request)
             lifetime_ms = admin_requests.lifetime_ms(request)
             while True:
                 minted = mint(Kind.TOKEN)
                 entry.subject = f"token:{minted.credential_id}"
-                token = await self._credentials.create_token(admin_requests.token(request, minted), lifetime_ms)
+                token = await self._credentials.create(admin_requests.token(request, minted), lifetime_ms)
                 if token is not None:  # as above
                     return pb.CreateTokenResponse(token=admin_messages.token(token), secret=minted.secret)
 
@@ -130,7 +126,7 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         with audit.action("token.revoke") as entry:
             admin_requests.check_credential_id(request.token_id)
             entry.subject = f"token:{request.token_id}"
-            token = await self._credentials.revoke_token(request.token_id)
+            token = await self._credentials.revoke(Token, request.token_id)
             if token is None:
                 raise admin_requests.credential_not_found()
         return pb.RevokeTokenResponse(token=admin_messages.token(token))
@@ -151,11 +147,10 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
 
     async def _drain_worker(self, request: pb.DrainWorkerRequest) -> pb.DrainWorkerResponse:
         with audit.action("worker.undrain" if request.undo else "worker.drain") as entry:
-            admin_requests.check_drain(request)
+            admin_requests.check(request)
             entry.subject = f"worker:{request.worker_id}"
             worker = admin_requests.named_worker(request, await self._workers.all_workers())
             entry.subject += f" pool:{worker.pool}"
             await self._workers.mark_draining(worker, draining=not request.undo)
-            now = await self._workers.workers(worker.pool)
-            marked = admin_requests.named_worker(request, now)
+            marked = admin_requests.named_worker(request, await self._workers.workers(worker.pool))
         return pb.DrainWorkerResponse(worker=admin_messages.worker(marked, await self._workers.now_ms()))

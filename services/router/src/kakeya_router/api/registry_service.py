@@ -1,15 +1,15 @@
 """kakeya.worker.v1.RegistryService: workers join, beat and leave."""
 
+from dataclasses import KW_ONLY, dataclass
+
 import grpc
 import structlog
 
 from kakeya_router.access import join_permits
 from kakeya_router.contract import validation, worker_claims
-from kakeya_router.snapshots.snapshotting import Snapshotting
-from kakeya_router.store.fleet.worker_store import Lane, WorkerStore
+from kakeya_router.snapshots.snapshot_files import SnapshotFiles
+from kakeya_router.store.fleet.worker_store import WorkerStore
 from kakeya_router.store.outcomes import JoinWorker
-from kakeya_router.store.session_record import ranges_text
-from kakeya_router.store.worker_record import WorkerRecord
 from kakeya_router.workers.worker_sweep import WorkerSweep
 from kakeya_shared.errors.tree import IncompatibleContract, UnknownIncarnation
 from kakeya_shared.rpc.rpc_boundary import Context
@@ -25,34 +25,29 @@ _INTEROPERABLE = frozenset({CONTRACT_VERSION})
 _log = structlog.get_logger()
 
 
+@dataclass(eq=False)
 class RegistryService(registry_pb2_grpc.RegistryServiceServicer):
-    """Each call is checked against the join token that came with it, where the router asks for one."""
+    """Serves workers: they join, beat, ask which files of snapshots nobody needs, and leave.
 
-    def __init__(
-        self,
-        store: WorkerStore,
-        sweep: WorkerSweep,
-        snapshotting: Snapshotting,
-        *,
-        heartbeat_interval_seconds: float,
-        worker_lease_seconds: float,
-    ) -> None:
-        self._store = store
-        self._sweep = sweep
-        self._snapshotting = snapshotting
-        self._heartbeat_interval_seconds = heartbeat_interval_seconds
-        self._worker_lease_seconds = worker_lease_seconds
+    What a worker says is checked by itself, and then against the join token that came with it, where the router asks
+    for one. Heartbeats are its lease: a worker that misses them for so long is lost to all routers.
+    """
+
+    _store: WorkerStore
+    _sweep: WorkerSweep
+    _files: SnapshotFiles
+    _: KW_ONLY
+    heartbeat_interval_seconds: float
+    worker_lease_seconds: float
 
     def register(self, server: grpc.aio.Server) -> None:
         registry_pb2_grpc.add_RegistryServiceServicer_to_server(self, server)
 
     async def Join(self, request: pb.JoinRequest, context: Context) -> pb.JoinResponse:
         _check_contract(request.contract_version)
-        worker_claims.check_join(request)
-        join_permits.check(request.pool, request.worker_id)
+        worker = worker_claims.joined(request)
         # Sessions look for their model in all pools: a worker that named another one here would be given those of it.
-        join_permits.check_model(request.model)
-        worker = _record(request)
+        join_permits.check(worker.pool, worker.worker_id, worker.model)
         for other in await self._store.workers(worker.pool):
             if other.model != worker.model:
                 raise validation.invalid("model", f"the pool {worker.pool!r} serves {other.model!r}")
@@ -63,13 +58,13 @@ class RegistryService(registry_pb2_grpc.RegistryServiceServicer):
         _log.info("worker joined", worker_id=worker.worker_id, incarnation=worker.incarnation, outcome=outcome)
         return pb.JoinResponse(
             contract_version=CONTRACT_VERSION,
-            heartbeat_interval_seconds=self._heartbeat_interval_seconds,
-            lease_seconds=self._worker_lease_seconds,
+            heartbeat_interval_seconds=self.heartbeat_interval_seconds,
+            lease_seconds=self.worker_lease_seconds,
             router_addresses=await self._store.routers(),
         )
 
     async def Heartbeat(self, request: pb.HeartbeatRequest, context: Context) -> pb.HeartbeatResponse:
-        worker_claims.check_heartbeat(request)
+        lanes = worker_claims.lanes(request)
         join_permits.check(request.pool, request.worker_id)
         pool, worker_id, incarnation = request.pool, request.worker_id, request.incarnation
         if not await self._store.heartbeat(
@@ -81,11 +76,9 @@ class RegistryService(registry_pb2_grpc.RegistryServiceServicer):
             leaving=request.draining,
         ):
             raise UnknownIncarnation("not registered, or lost in the meantime; join again")
-        lanes = [_lane(report) for report in request.lanes if worker_claims.may_be_leased(report)]
-        orphans: list[Lane | pb.LaneReport] = [
-            report for report in request.lanes if not worker_claims.may_be_leased(report)
-        ]
-        orphans += await self._store.report_lanes(pool, worker_id, incarnation, lanes)
+        orphans = [lane for lane in lanes if not worker_claims.may_be_leased(lane)]
+        leased = [lane for lane in lanes if worker_claims.may_be_leased(lane)]
+        orphans += await self._store.report_lanes(pool, worker_id, incarnation, leased)
         return pb.HeartbeatResponse(
             orphans=[pb.OrphanLane(session_id=o.session_id, epoch=o.epoch) for o in orphans if request.complete],
             router_addresses=await self._store.routers(),
@@ -94,10 +87,10 @@ class RegistryService(registry_pb2_grpc.RegistryServiceServicer):
     async def SweepSnapshots(self, request: pb.SweepSnapshotsRequest, context: Context) -> pb.SweepSnapshotsResponse:
         worker_claims.check_sweep(request)
         join_permits.check(request.pool, request.worker_id)
-        return pb.SweepSnapshotsResponse(orphans=await self._snapshotting.orphans(request.pool, request.names))
+        return pb.SweepSnapshotsResponse(orphans=await self._files.orphans(request.pool, request.names))
 
     async def Leave(self, request: pb.LeaveRequest, context: Context) -> pb.LeaveResponse:
-        worker_claims.check_leave(request)
+        worker_claims.check_identity(request)
         join_permits.check(request.pool, request.worker_id)
         if await self._store.drop(request.pool, request.worker_id, request.incarnation, lapsed_only=False):
             _log.info("worker left", worker_id=request.worker_id, incarnation=request.incarnation)
@@ -111,37 +104,3 @@ def _check_contract(version: int) -> None:
             f"contract version {version}; this router speaks {CONTRACT_VERSION}",
             metadata={"contract_version": str(CONTRACT_VERSION)},
         )
-
-
-def _lane(report: pb.LaneReport) -> Lane:
-    retained = ranges_text(range(part.start, part.end) for part in report.retained)
-    return Lane(
-        report.session_id, report.epoch, report.history_length, report.kv_live_bytes, retained, report.num_rewinds
-    )
-
-
-def _record(request: pb.JoinRequest) -> WorkerRecord:
-    return WorkerRecord(
-        worker_id=request.worker_id,
-        incarnation=request.incarnation,
-        pool=request.pool,
-        model=request.model,
-        address=request.address,
-        backend=request.backend,
-        dtype=request.dtype,
-        slab_bytes=request.slab_bytes,
-        lane_bytes=request.lane_bytes,
-        num_lanes=request.num_lanes,
-        sink=request.sink,
-        window=request.window,
-        kv_bytes_per_token=request.kv_bytes_per_token,
-        vocab_size=request.vocab_size,
-        num_threads=request.num_threads,
-        weights=request.weights,
-        fingerprint=request.fingerprint,
-        exact=request.exact,
-        tokenizer_digest=request.tokenizer_digest,
-        model_digest=request.model_digest,
-        snapshot_store=request.snapshot_store,
-        prefill_tokens_per_second=round(request.prefill_tokens_per_second),
-    )

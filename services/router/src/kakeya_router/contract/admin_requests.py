@@ -4,10 +4,11 @@ import re
 from collections.abc import Iterable
 
 from kakeya_router.contract import validation, worker_claims
+from kakeya_router.contract.same_names import same_named
 from kakeya_router.store.access import credentials
-from kakeya_router.store.access.credential_records import Key, QuotaRecord, Token
+from kakeya_router.store.access.credential_records import Key, Token
 from kakeya_router.store.access.credentials import Minted
-from kakeya_router.store.access.rights import Scope
+from kakeya_router.store.access.rights import Quota, Scope
 from kakeya_router.store.worker_record import WorkerRecord
 from kakeya_shared.contract import labels
 from kakeya_shared.errors.tree import CredentialNotFound
@@ -16,49 +17,34 @@ from kakeya_stubs.admin.v1 import admin_pb2 as pb
 MAX_LABEL_BYTES = 256
 # What never expires says so by leaving it unset.
 MAX_EXPIRY_SECONDS = 100 * 365 * 86_400
-# Scripts compare quotas as doubles.
-MAX_QUOTA = 1 << 53
 
 _TENANT = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+_TEXTS = {"worker_id": worker_claims.MAX_WORKER_ID_BYTES, "model": labels.MAX_MODEL_BYTES, "label": MAX_LABEL_BYTES}
 _SCOPES = {pb.SCOPE_SESSIONS: Scope.SESSIONS, pb.SCOPE_ADMIN: Scope.ADMIN}
 
 
-def check_key(request: pb.CreateKeyRequest) -> None:
-    """Raises InvalidField."""
-    check_tenant(request.tenant)
-    validation.check_text("label", request.label, MAX_LABEL_BYTES)
-    if not set(request.scopes) <= _SCOPES.keys():
+def check(
+    request: pb.CreateKeyRequest
+    | pb.CreateTokenRequest
+    | pb.DrainWorkerRequest
+    | pb.ListKeysRequest
+    | pb.ListSessionsRequest,
+) -> None:
+    """Raises InvalidField: a name, label or scope in it is none; those that are left out are not asked for."""
+    given = {field.name: value for field, value in request.ListFields()}
+    if "tenant" in given:
+        check_tenant(given["tenant"])
+    if "pool" in given:
+        worker_claims.check_pool(given["pool"])
+    validation.check_texts(request, {field: most for field, most in _TEXTS.items() if field in given})
+    if not set(given.get("scopes", ())) <= _SCOPES.keys():
         raise validation.invalid("scopes", "there is no such scope")
-
-
-def check_token(request: pb.CreateTokenRequest) -> None:
-    """Raises InvalidField."""
-    if request.pool:
-        worker_claims.check_pool(request.pool)
-    validation.check_text("worker_id", request.worker_id, worker_claims.MAX_WORKER_ID_BYTES)
-    validation.check_text("model", request.model, labels.MAX_MODEL_BYTES)
-    validation.check_text("label", request.label, MAX_LABEL_BYTES)
 
 
 def check_tenant(tenant: str) -> None:
     """Raises InvalidField."""
     if not _TENANT.fullmatch(tenant):
         raise validation.invalid("tenant", f"must match {_TENANT.pattern}")
-
-
-def check_list_sessions(request: pb.ListSessionsRequest) -> None:
-    """Raises InvalidField."""
-    if request.tenant:
-        check_tenant(request.tenant)
-    if request.pool:
-        worker_claims.check_pool(request.pool)
-
-
-def check_drain(request: pb.DrainWorkerRequest) -> None:
-    """Raises InvalidField."""
-    validation.check_text("worker_id", request.worker_id, worker_claims.MAX_WORKER_ID_BYTES)
-    if request.pool:
-        worker_claims.check_pool(request.pool)
 
 
 def named_worker(request: pb.DrainWorkerRequest, workers: Iterable[WorkerRecord]) -> WorkerRecord:
@@ -85,31 +71,20 @@ def credential_not_found() -> CredentialNotFound:
 
 def key(request: pb.CreateKeyRequest, minted: Minted) -> Key:
     """The key that is asked for, without its times."""
+    scopes = {_SCOPES[scope] for scope in request.scopes} or {Scope.SESSIONS}
     return Key(
         credential_id=minted.credential_id,
         digest=minted.digest,
+        scope_names=",".join(sorted(scope.value for scope in scopes)),
         tenant=request.tenant,
-        scope_names=_scope_names(request),
         label=request.label,
     )
 
 
 def token(request: pb.CreateTokenRequest, minted: Minted) -> Token:
     """As `key`."""
-    return Token(
-        credential_id=minted.credential_id,
-        digest=minted.digest,
-        pool=request.pool,
-        worker_id=request.worker_id,
-        model=request.model,
-        label=request.label,
-    )
-
-
-def _scope_names(request: pb.CreateKeyRequest) -> str:
-    """As a `Key` has them."""
-    scopes = {_SCOPES[scope] for scope in request.scopes} or {Scope.SESSIONS}
-    return ",".join(sorted(scope.value for scope in scopes))
+    named = same_named(request, Token.__dataclass_fields__)
+    return Token(credential_id=minted.credential_id, digest=minted.digest, **named)
 
 
 def lifetime_ms(request: pb.CreateKeyRequest | pb.CreateTokenRequest) -> int:
@@ -121,16 +96,11 @@ def lifetime_ms(request: pb.CreateKeyRequest | pb.CreateTokenRequest) -> int:
     return request.expires_in_seconds * 1000
 
 
-def quota(request: pb.SetQuotaRequest) -> QuotaRecord | None:
+def quota(request: pb.SetQuotaRequest) -> Quota | None:
     """None: the router's defaults. Raises InvalidField."""
     if not request.HasField("quota"):
         return None
-    asked = request.quota
-    largest = max(asked.max_sessions, asked.max_reserved_bytes, asked.tokens_per_minute)
-    if largest > MAX_QUOTA:
-        raise validation.invalid("quota", f"each limit must be at most {MAX_QUOTA}")
-    return QuotaRecord(
-        max_sessions=asked.max_sessions,
-        max_reserved_bytes=asked.max_reserved_bytes,
-        tokens_per_minute=asked.tokens_per_minute,
-    )
+    limits = same_named(request.quota, Quota.__dataclass_fields__)
+    if max(limits.values()) > validation.MAX_COUNT:
+        raise validation.invalid("quota", f"each limit must be at most {validation.MAX_COUNT}")
+    return Quota(**limits)

@@ -1,6 +1,6 @@
 """What several requests are checked for before they touch anything, and what the operator allows of one."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from kakeya_shared.contract import labels
@@ -12,6 +12,8 @@ from kakeya_shared.errors.tree import (
     TokenOutOfVocabulary,
 )
 
+# Redis counts in 64-bit integers, and its scripts in doubles, which are exact up to here.
+MAX_COUNT = 1 << 53
 # SHA-256 in hex takes half of it.
 MAX_FINGERPRINT_BYTES = 128
 
@@ -24,6 +26,19 @@ def check_text(field: str, text: str, max_bytes: int) -> None:
     """Raises InvalidField: longer than that in UTF-8, or not one line of printable text."""
     if flaw := labels.flaw(text, max_bytes):
         raise invalid(field, flaw)
+
+
+def check_texts(request: object, max_bytes: Mapping[str, int]) -> None:
+    """As `check_text`, of fields by their names."""
+    for field, most in max_bytes.items():
+        check_text(field, getattr(request, field), most)
+
+
+def check_numbers(request: object, largest: Mapping[str, int]) -> None:
+    """Raises InvalidField: of fields by their names, one has a larger number."""
+    for field, most in largest.items():
+        if getattr(request, field) > most:
+            raise invalid(field, f"must be at most {most}")
 
 
 def check_vocabulary(field: str, token_ids: Iterable[int], vocab_size: int) -> None:

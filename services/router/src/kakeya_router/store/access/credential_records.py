@@ -1,9 +1,11 @@
-"""What the hashes of keys, join tokens and quotas in Redis say."""
+"""What the hashes of keys and join tokens in Redis say."""
 
 import functools
 from dataclasses import dataclass
+from typing import ClassVar
 
-from kakeya_router.store.access.rights import Quota, Scope
+from kakeya_router.store.access.credentials import Kind
+from kakeya_router.store.access.rights import Scope
 from kakeya_router.store.session_record import Hash
 
 
@@ -17,6 +19,7 @@ class Credential(Hash):
         created_ms, expires_ms: Redis time; expires_ms 0 is never.
     """
 
+    kind: ClassVar[Kind]
     credential_id: str
     digest: str
     label: str = ""
@@ -28,6 +31,7 @@ class Credential(Hash):
 class Key(Credential):
     """A key of a tenant; `scope_names` are separated by commas, those of a newer router's own are ignored."""
 
+    kind = Kind.KEY
     tenant: str
     scope_names: str
 
@@ -40,22 +44,10 @@ class Key(Credential):
 class Token(Credential):
     """A join token; `pool`, `worker_id` and `model` are the only ones that it admits, empty: any."""
 
+    kind = Kind.TOKEN
     pool: str = ""
     worker_id: str = ""
     model: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QuotaRecord(Hash):
-    """A tenant's own quota."""
-
-    max_sessions: int = 0
-    max_reserved_bytes: int = 0
-    tokens_per_minute: int = 0
-
-    @property
-    def quota(self) -> Quota:
-        return Quota(self.max_sessions, self.max_reserved_bytes, self.tokens_per_minute)
 
 
 # Each call asks for them.

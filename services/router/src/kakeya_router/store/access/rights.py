@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from kakeya_router.store.session_record import Hash
+
 
 class Scope(StrEnum):
     """What a key is good for; `kakeya.admin.v1.Scope`."""
@@ -12,7 +14,7 @@ class Scope(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Quota:
+class Quota(Hash):
     """What a tenant may use in each pool; 0 is no limit."""
 
     max_sessions: int = 0
