@@ -21,7 +21,7 @@ class Pool:
 
     def stays(self, key: str) -> bool:
         inside = f"kakeya:{{{self.name}}}:"
-        standing = ("kakeya:pools", "kakeya:routers", f"{inside}workers", f"{inside}ticket")
+        standing = ("kakeya:schema", "kakeya:pools", "kakeya:routers", f"{inside}workers", f"{inside}ticket")
         return key in standing or key.startswith(f"{inside}worker:")
 
 

@@ -171,7 +171,7 @@ class Stack:
         return {
             key
             for key in await self.keys()
-            if ":worker" not in key and not key.startswith(("kakeya:pools", "kakeya:routers"))
+            if ":worker" not in key and not key.startswith(("kakeya:pools", "kakeya:routers", "kakeya:schema"))
         }
 
 

@@ -7,6 +7,7 @@ from typing import cast
 import structlog
 
 from kakeya_router.health import StoreWatch
+from kakeya_router.store.connection import RedisConnection
 from kakeya_router.store.fleet.worker_store import WorkerStore
 
 
@@ -21,13 +22,19 @@ class Redis:
             raise RuntimeError("a bug")
         return []
 
+    async def claim_layout(self) -> None:
+        pass
+
     async def eviction_policy(self) -> str:
         return ""
 
 
 async def test_a_look_that_fails_is_not_the_last() -> None:
     told: asyncio.Queue[bool] = asyncio.Queue()
-    watch = StoreWatch(cast(WorkerStore, Redis()), "here:1", told.put, interval_seconds=0.001)
+    redis = Redis()
+    watch = StoreWatch(
+        cast(RedisConnection, redis), cast(WorkerStore, redis), "here:1", told.put, interval_seconds=0.001
+    )
     with structlog.testing.capture_logs() as lines:
         watching = asyncio.create_task(watch.run())
         assert await asyncio.wait_for(told.get(), 30)

@@ -5,6 +5,7 @@ from dataclasses import KW_ONLY, dataclass, field
 
 import structlog
 
+from kakeya_router.store.connection import RedisConnection, UnknownLayout
 from kakeya_router.store.fleet.worker_store import WorkerStore
 from kakeya_shared.errors.tree import StoreUnavailable
 from kakeya_shared.process.endured_loop import endured_loop
@@ -21,12 +22,13 @@ class StoreWatch:
         set_serving: told of each change.
     """
 
+    _redis: RedisConnection
     _store: WorkerStore
     _address: str
     _set_serving: Callable[[bool], Awaitable[None]]
     _: KW_ONLY
     interval_seconds: float
-    _serving: bool | None = field(default=None, init=False)
+    _told: str | None = field(default=None, init=False)
 
     async def run(self) -> None:
         """Watches until it is cancelled."""
@@ -34,29 +36,31 @@ class StoreWatch:
 
     async def _look(self) -> None:
         trouble = await self._trouble()
-        serving = not trouble
-        if serving == self._serving:
+        if trouble == self._told:
             return
-        await self._set_serving(serving)
-        self._serving = serving
-        if serving:
-            _log.info("Redis answers; serving")
-        else:
+        await self._set_serving(not trouble)
+        self._told = trouble
+        if trouble:
             _log.warning("not serving", reason=trouble)
+        else:
+            _log.info("Redis answers; serving")
 
     async def _trouble(self) -> str:
         """Why Redis cannot be used; "" where it can."""
+        is_new = self._told != ""
         try:
+            if is_new:
+                await self._redis.claim_layout()
             await self._store.announce_router(self._address)
-            if not self._serving:
+            if is_new:
                 await self._look_at_policy()
-        except StoreUnavailable as error:
-            return error.message
+        except (StoreUnavailable, UnknownLayout) as error:
+            return str(error)
         return ""
 
     async def _look_at_policy(self) -> None:
         """Raises StoreUnavailable."""
-        policy = await self._store.eviction_policy()
+        policy = await self._redis.eviction_policy()
         if policy:
             _log.warning(
                 "Redis drops keys when its memory is full, and with them sessions; set maxmemory-policy noeviction",

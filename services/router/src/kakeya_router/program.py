@@ -11,6 +11,7 @@ import structlog
 from kakeya_router.api import admin_service, registry_service, runtime_service
 from kakeya_router.health import StoreWatch
 from kakeya_router.settings import RouterSettings
+from kakeya_router.store.connection import UnknownLayout
 from kakeya_router.wiring import Parts
 from kakeya_shared.errors.tree import StoreUnavailable
 from kakeya_shared.plugins import PluginError
@@ -48,7 +49,7 @@ class Router:
         return self._server.address
 
     async def __aenter__(self) -> Self:
-        """Raises StartError: the address is taken, or the TLS files cannot be used."""
+        """Raises StartError: the address is taken, the TLS files are of no use, or Redis has data of a newer layout."""
         parts = self._parts
         self._server = RpcServer(
             self._settings.bind,
@@ -60,12 +61,15 @@ class Router:
         for service in (parts.runtime_service, parts.registry_service, parts.admin_service):
             service.register(self._server.grpc_server)
         try:
+            with suppress(StoreUnavailable):  # once Redis answers, `StoreWatch` looks
+                await parts.base.redis.claim_layout()
             await self._server.__aenter__()
-        except BindError as error:
+        except (UnknownLayout, BindError) as error:
             await parts.base.redis.aclose()
             raise StartError(str(error)) from error
         self._advertised = self._settings.advertise or _reachable(self.address)
         watch = StoreWatch(
+            parts.base.redis,
             parts.base.stores.workers,
             self._advertised,
             self._server.set_serving,

@@ -298,4 +298,4 @@ async def test_leaving_twice_is_harmless_and_an_empty_pool_is_forgotten(
 
 
 async def _only_routers(stack: Stack) -> bool:
-    return await stack.keys() == {"kakeya:routers"}
+    return await stack.keys() == {"kakeya:routers", "kakeya:schema"}

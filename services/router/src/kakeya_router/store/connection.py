@@ -13,6 +13,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.client import NEVER_DECODE
 
+from kakeya_router.store.keys import LAYOUT, SCHEMA
 from kakeya_router.store.scripts import Script, script_of, scripts
 from kakeya_shared.errors.tree import StoreUnavailable
 from kakeya_shared.process.detached_tasks import DetachedTasks
@@ -45,6 +46,10 @@ _NO_DATABASE = re.compile("DB index is out of range|invalid DB index")
 # lacks nodes. A script's error carries the code in its text, an error of a plain command in its type.
 _NO_WRITES = (exceptions.ReadOnlyError, exceptions.OutOfMemoryError, exceptions.ClusterDownError)
 _NO_WRITES_CODES = re.compile(r"\b(READONLY|MISCONF|OOM|NOREPLICAS|MASTERDOWN|CLUSTERDOWN)\b")
+
+
+class UnknownLayout(Exception):
+    """The data in Redis is not for this router."""
 
 
 class RedisConnection:
@@ -94,6 +99,23 @@ class RedisConnection:
     async def now_ms(self) -> int:
         """Redis's clock, the only one that leases go by. Raises StoreUnavailable."""
         return time_ms(await self.call(lambda redis: redis.time()))
+
+    async def claim_layout(self) -> None:
+        """Says which layout the data has, where nobody has said it.
+
+        Raises:
+            UnknownLayout: it is another one, which a newer router has written.
+            StoreUnavailable: see `call`.
+        """
+        try:
+            _, found = await self.commands([("SET", SCHEMA, LAYOUT, "NX"), ("GET", SCHEMA)])
+        except exceptions.ResponseError as error:  # it is no text
+            found = str(error)
+        if not (str(found).isdecimal() and int(found) <= LAYOUT):
+            raise UnknownLayout(
+                f"this router knows no layout of data but {LAYOUT}, and {SCHEMA} in Redis is {found!r}; "
+                "run a newer router, or see --redis"
+            )
 
     async def eviction_policy(self) -> str:
         """By which Redis drops keys where its memory is full; empty: it drops none, or does not say.

@@ -1,11 +1,19 @@
 """The names of all keys in Redis.
 
-Keys of one pool share the hash tag `{pool}`, so that every script touches one slot of a Redis Cluster. Only
-the two lists that span pools are untagged.
+Keys of one pool share the hash tag `{pool}`, so that every script touches one slot of a Redis Cluster. Only the layout
+and the two lists that span pools are untagged.
 """
 
 import re
 import secrets
+
+LAYOUT = 1
+"""The layout of the data in Redis as this router writes it: which keys there are, and what stands in them. It rises
+where routers of the version before could not work on the data.
+"""
+
+SCHEMA = "kakeya:schema"
+"""String: the layout that the data has; a router writes it where it is missing."""
 
 POOLS = "kakeya:pools"
 """Set: names of the pools that have workers or sessions."""

@@ -90,10 +90,6 @@ class WorkerStore:
         addresses: list[str] = await self._redis.call(lambda redis: redis.zrange(ROUTERS, 0, -1))
         return addresses
 
-    async def eviction_policy(self) -> str:
-        """See `RedisConnection.eviction_policy`."""
-        return await self._redis.eviction_policy()
-
     async def pools(self) -> list[str]:
         return sorted(await self._redis.call(lambda redis: redis.smembers(POOLS)))
 
