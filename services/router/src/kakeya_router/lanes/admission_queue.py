@@ -95,16 +95,6 @@ class AdmissionQueue:
         if refused and not waiter.queued_in:
             raise refused[0]
 
-    async def enter_again(self, waiter: Waiter) -> None:
-        """Queues where it was displaced. Raises as `enter`."""
-        pools, waiter.displaced = waiter.displaced, set()
-        await self.enter(waiter, pools)
-
-    async def enter_anew(self, waiter: Waiter) -> None:
-        """Queues where it stood, for what it wants by now; others have the turns that it had. Raises as `enter`."""
-        await self.step_out(waiter)
-        await self.enter(waiter, waiter.wanted.pools)
-
     async def step_out(self, waiter: Waiter) -> None:
         """Leaves its queues, maybe for a while: it keeps its tickets."""
         for pool in sorted(waiter.queued_in):

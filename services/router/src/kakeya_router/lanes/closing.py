@@ -69,7 +69,7 @@ class Closing:
                 _log.info("worker did not close the lane", session_id=claimed.session_id, error=repr(error))
         try:
             await self._store.delete(claimed, claim, final_length)
-        except StoreUnavailable:  # it may be deleted, and nobody would know its files then
+        except StoreUnavailable:  # it may be deleted, and no record would name its files then
             self._tasks.start(persist(lambda: self._forget(claimed, claim, final_length)))
             raise
         self._tasks.start(self._snapshotting.tidy(claimed))

@@ -30,12 +30,11 @@ _OFFER_SECONDS = 2 * _TRANSFER_SECONDS + 10.0
 _PAUSE_SECONDS = 5.0
 
 
-class Move(Enum):
-    """What became of a try to move a session."""
+class Unmoved(Enum):
+    """Why a session is where it was."""
 
-    MOVED = auto()
     KEPT = auto()
-    """It is where it was, and to be tried again: it is in use, or can go nowhere else now."""
+    """To be tried again: it is in use, or can go nowhere else now."""
     NOWHERE = auto()
     """It is not worth it, or no worker takes it; if it is parked, it can be resumed."""
 
@@ -57,39 +56,19 @@ class Moving:
     _tasks: DetachedTasks
     _paused_until: dict[str, float] = field(default_factory=dict, init=False)  # by session
 
-    async def move(self, record: SessionRecord) -> Move:
-        """Gives the session a lane on another worker; raises StoreUnavailable."""
-        others = await self._others(record)
-        if not others:
-            return Move.NOWHERE
-        if self._paused_until.get(record.session_id, 0.0) > time.monotonic():
-            return Move.KEPT
-        outcome = await self._to_first(others, record)
-        if isinstance(outcome, SessionRecord):
-            return Move.MOVED
-        # Parked, it could be resumed from its journal only: no other worker reads its snapshots.
-        return Move.KEPT if record.journal_start else outcome
-
-    async def move_in_operation(self, record: SessionRecord, claim: str) -> SessionRecord | None:
-        """Gives a session a lane on another worker while an operation has it, which its own worker has not begun.
+    async def move(self, record: SessionRecord, claim: str = "") -> SessionRecord | Unmoved:
+        """Gives the session a lane on another worker, the first that takes it; returns the session as it is there.
 
         Args:
-            claim: of the operation.
-
-        Returns:
-            None: it is where it was.
+            claim: of the operation that has the session, and that its own worker has not begun; empty: none has.
 
         Raises:
             StoreUnavailable
         """
-        outcome = await self._to_first(await self._others(record), record, claim)
-        return outcome if isinstance(outcome, SessionRecord) else None
-
-    async def _to_first(
-        self, workers: Sequence[WorkerRecord], record: SessionRecord, claim: str = ""
-    ) -> SessionRecord | Move:
-        """Where the session is then, on the first of the workers that takes it; else KEPT or NOWHERE."""
-        for worker in placement.order_for(record.fingerprint, self._placement, workers):
+        others = await self._others(record)
+        if others and not claim and self._paused_until.get(record.session_id, 0.0) > time.monotonic():
+            return Unmoved.KEPT
+        for worker in placement.order_for(record.fingerprint, self._placement, others):
             try:
                 moved = await self._tasks.complete(self._move_to(worker, record, claim))
             except StoreUnavailable:
@@ -98,8 +77,9 @@ class Moving:
                 _log.info("a session was not moved", session_id=record.session_id, error=repr(error))
                 self._pause(record.session_id)
             else:
-                return moved or Move.KEPT
-        return Move.NOWHERE
+                return moved or Unmoved.KEPT
+        # Parked, it could be resumed from its journal only: no other worker reads its snapshots.
+        return Unmoved.KEPT if others and record.journal_start else Unmoved.NOWHERE
 
     async def _others(self, record: SessionRecord) -> Sequence[WorkerRecord]:
         """Workers that could hold it and do not read its snapshots; none where one does: to park it costs less."""

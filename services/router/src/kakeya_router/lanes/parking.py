@@ -19,7 +19,7 @@ from kakeya_shared.process.detached_tasks import DetachedTasks
 
 _log = structlog.get_logger()
 
-# Somebody waits for the lane.
+# A waiter may need the lane.
 _WRITE_SECONDS = 5.0
 # A store that does not work is not tried for each session of a worker.
 _MISTRUST_SECONDS = 1.0

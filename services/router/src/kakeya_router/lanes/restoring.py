@@ -25,7 +25,7 @@ class Restored:
         opened: the lane, which the rest of the journal is to be prefilled into; None: there is none.
         unusable: snapshots that could not be read, or do not make the history.
         is_damaged: what was read, and the journal, do not make it.
-        is_puzzling: a lane had another length than its snapshots say: what that worker holds is anybody's guess.
+        is_puzzling: a lane had another length than its snapshots say: what that worker holds is not known.
     """
 
     opened: Opened | None
@@ -35,7 +35,7 @@ class Restored:
 
 
 async def restored(workers: WorkerClients, record: SessionRecord, past: Past, snapshot_store: str) -> Restored:
-    """Opens the lane of a record, for a session that comes back or one that begins with another's history.
+    """Opens the lane of a record, for a session that is resumed or a fork that begins with another's history.
 
     Args:
         past: the history that it is to have.

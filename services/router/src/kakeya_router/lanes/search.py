@@ -106,7 +106,7 @@ class Search:
 
         Raises:
             InvalidField: no worker can hold it.
-            NoWorker, NoCapacity: no worker has taken it, and it does not wait.
+            NoWorker, NoCapacity: no worker takes it, and it does not wait.
             QueueFull, QueueTimedOut, QuotaExceeded, Draining, StoreUnavailable, and what the seeker raises
         """
         waiter = Waiter(wanted, reserved_bytes)
@@ -140,11 +140,13 @@ class Search:
     async def _look_again(self, seeker: Seeker[T], waiter: Waiter) -> None:
         """Where it has lost its place, or wants another worker by now, it queues again."""
         if waiter.displaced:
-            await self._queue.enter_again(waiter)
+            pools, waiter.displaced = waiter.displaced, set()
+            await self._queue.enter(waiter, pools)
         before = waiter.wanted
         waiter.wanted = now = await seeker.renewed(before, is_stranded=waiter.stranded)
         if (now.incarnation, now.snapshot_store) != (before.incarnation, before.snapshot_store):
-            await self._queue.enter_anew(waiter)
+            await self._queue.step_out(waiter)  # others have the turns that it had
+            await self._queue.enter(waiter, now.pools)
 
     async def _try_all(
         self, seeker: Seeker[T], waiter: Waiter, workers: Sequence[WorkerRecord]
@@ -185,7 +187,7 @@ class Search:
         return lane
 
     async def _is_back(self, waiter: Waiter, worker: WorkerRecord, refused: Refused) -> bool:
-        """Takes note; whether it was the first, and is back at its place in the queue now."""
+        """Writes it down; whether it had left the queue, and is back at its place now."""
         if refused.has_left or refused.is_overtaken:
             waiter.turns.clear()  # of before it was overtaken: no room is to be made for it now
         if isinstance(refused.error, InvalidField):

@@ -112,10 +112,10 @@ class Recovery:
 
     async def _is_carried(self, operation: Operation) -> bool:
         """Whether the session has a lane elsewhere now, which is a copy: what its lane has nobody may have else."""
-        moved = await self._moving.move_in_operation(operation.record, operation.claim)
-        if moved is not None:
+        moved = await self._moving.move(operation.record, operation.claim)
+        if isinstance(moved, SessionRecord):
             operation.lies_at(moved)
-        return moved is not None
+        return isinstance(moved, SessionRecord)
 
     async def _found(self, operation: Operation, seconds: float, *, has_begun: bool) -> list[int] | None:
         """Asks the worker for its lane, and takes over what that holds; None: it is not there, or not to be trusted."""

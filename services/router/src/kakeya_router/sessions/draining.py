@@ -6,7 +6,7 @@ from functools import partial
 
 import structlog
 
-from kakeya_router.lanes.moving import Move, Moving
+from kakeya_router.lanes.moving import Moving, Unmoved
 from kakeya_router.sessions.park_requests import ParkRequests
 from kakeya_router.store.fleet.worker_store import WorkerStore
 from kakeya_router.store.session_record import SessionRecord
@@ -25,10 +25,10 @@ _log = structlog.get_logger()
 
 @dataclass(eq=False, slots=True)
 class Drainer:
-    """Looks for draining workers, and takes their idle sessions off them.
+    """Looks for workers that drain, and parks or moves their idle sessions.
 
     A session is parked where other workers read its snapshots; else it is moved to another worker, where there is one.
-    Each router runs one; of several that take the same session away, one does it. Started by `Router`.
+    Each router runs one; of several that park or move the same session, one does it. Started by `Router`.
 
     Attributes:
         interval_seconds: between two looks at the workers.
@@ -58,38 +58,38 @@ class Drainer:
         self._left = {worker.incarnation: self._left.get(worker.incarnation, set()) for worker in draining}
         for worker in draining:
             if worker.incarnation not in self._running:  # one that hangs holds up no other
-                task = self._running[worker.incarnation] = asyncio.create_task(self._take_idle(worker))
+                task = self._running[worker.incarnation] = asyncio.create_task(self._drain_worker(worker))
                 unheard(task)
                 task.add_done_callback(partial(self._ended, worker.incarnation))
 
     def _ended(self, incarnation: str, _task: asyncio.Task[None]) -> None:
         del self._running[incarnation]
 
-    async def _take_idle(self, worker: WorkerRecord) -> None:
-        """Takes away what is idle now; the next pass does it again."""
+    async def _drain_worker(self, worker: WorkerRecord) -> None:
+        """Has what is idle now leave; the next pass does it again."""
         slots = asyncio.Semaphore(_NUM_AT_ONCE)
         while records := await self._session_store.idle_of(worker.pool, worker.incarnation, _BATCH):
-            taking = (self._take_away(record, slots) for record in records)
-            taken = await asyncio.gather(*taking, return_exceptions=True)  # all of them have ended then
-            for error in taken:
+            leaving = (self._leaves(record, slots) for record in records)
+            left = await asyncio.gather(*leaving, return_exceptions=True)  # all of them have ended then
+            for error in left:
                 if isinstance(error, BaseException):
                     raise error
-            if not any(taken):
+            if not any(left):
                 return  # what is left cannot go anywhere, or is in use again
 
-    async def _take_away(self, record: SessionRecord, slots: asyncio.Semaphore) -> bool:
+    async def _leaves(self, record: SessionRecord, slots: asyncio.Semaphore) -> bool:
         async with slots:
             try:
                 moved = await self._moving.move(record)
-                if moved is not Move.NOWHERE:
-                    return moved is Move.MOVED
+                if moved is not Unmoved.NOWHERE:
+                    return moved is not Unmoved.KEPT
                 return (await self._requests.park(record, only_off=record.incarnation)).freed_bytes > 0
             except StoreUnavailable:
                 raise
             except SnapshotStoreUnavailable as error:
                 self._report(record, error)
             except (WorkerError, KakeyaError) as error:
-                _log.debug("a session was not taken away", session_id=record.session_id, error=repr(error))
+                _log.debug("a session stays on a worker that drains", session_id=record.session_id, error=repr(error))
         return False
 
     def _report(self, record: SessionRecord, error: SnapshotStoreUnavailable) -> None:
@@ -98,7 +98,7 @@ class Drainer:
         if record.session_id not in reported:
             reported.add(record.session_id)
             _log.warning(
-                "a session cannot be taken off a worker that drains",
+                "a session cannot leave a worker that drains",
                 session_id=record.session_id,
                 worker_id=record.worker_id,
                 error=error.message,

@@ -1,4 +1,4 @@
-"""Parking a session because somebody asks for it: its client, or a worker that drains."""
+"""Parking a session on request: of its client, or since its worker drains."""
 
 from dataclasses import dataclass
 
