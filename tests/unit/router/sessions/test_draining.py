@@ -210,7 +210,7 @@ async def test_what_cannot_be_parked_stays_and_is_reported_once(stack: Stack) ->
         num_passes = await _passes(stack, 3)
     assert num_passes >= 3
     assert set(worker.lanes) == {session_id}
-    events = [line for line in logs if "cannot be taken off" in line["event"]]
+    events = [line for line in logs if "cannot leave a worker" in line["event"]]
     assert [line["session_id"] for line in events] in ([session_id], [session_id] * 2)  # once for each drain
     assert await turns(client, session_id) == 10
 
