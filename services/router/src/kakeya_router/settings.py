@@ -1,7 +1,7 @@
 """What `kakeya router` can be told."""
 
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, SecretStr, model_validator
 
@@ -30,6 +30,16 @@ def _secret(given: SecretStr) -> SecretStr:
 _Secret = Annotated[SecretStr, AfterValidator(_secret)]
 
 
+def _seconds(default: float, help: str, *, reason: str, **limits: float) -> Any:
+    """A time; without other limits it is not nothing."""
+    return setting(default, help, unit="seconds", reason=reason, **limits or {"gt": 0})
+
+
+def _limit(help: str, *, unit: str, reason: str) -> Any:
+    """There is none unless an operator sets one."""
+    return setting(0, f"{help}; 0: no limit", unit=unit, reason=reason, ge=0)
+
+
 class RouterSettings(RpcServerSettings):
     """Session router: serves sessions, keeps their state in Redis, places them on workers."""
 
@@ -43,13 +53,11 @@ class RouterSettings(RpcServerSettings):
         unit="URL",
         reason="a Redis on this host",
     )
-    redis_timeout_seconds: float = setting(
+    redis_timeout_seconds: float = _seconds(
         TIMEOUT_SECONDS,
         "how long Redis may take to answer, or to take a connection; what is silent for longer is down, and calls are "
         "refused",
-        unit="seconds",
         reason="a busy machine whose disk syncs each write, or that begins a TLS connection, takes a second at times",
-        gt=0,
     )
     redis_directory: Path | None = setting(
         None,
@@ -90,10 +98,9 @@ class RouterSettings(RpcServerSettings):
         "evict-idle parks it until its next call, if a snapshot store or the journal has its history",
         reason="short bursts go unnoticed, and nobody loses a session",
     )
-    queue_seconds: float = setting(
+    queue_seconds: float = _seconds(
         30.0,
         "how long a new session waits for a lane; 0: for ever",
-        unit="seconds",
         reason="as long as a person waits, and half of the time-out of our clients",
         ge=0,
     )
@@ -104,58 +111,46 @@ class RouterSettings(RpcServerSettings):
         reason="each costs a few KB here; more would not get in within the time that they wait",
         ge=1,
     )
-    close_idle_after_seconds: float = setting(
+    close_idle_after_seconds: float = _seconds(
         30.0,
         "with --admission close-idle or evict-idle: how long a session must have been idle",
-        unit="seconds",
         reason="a person's pause between two turns is mostly shorter",
         ge=0,
     )
-    tenant_max_sessions: int = setting(
-        0,
-        "most sessions of a tenant in a pool, unless it has a quota of its own; 0: no limit",
+    tenant_max_sessions: int = _limit(
+        "most sessions of a tenant in a pool, unless it has a quota of its own",
         unit="sessions",
         reason="the lanes are the limit, and the queue shares them fairly",
-        ge=0,
     )
-    tenant_max_bytes: int = setting(
-        0,
-        "most reserved bytes of a tenant in a pool, unless it has a quota of its own; 0: no limit",
+    tenant_max_bytes: int = _limit(
+        "most reserved bytes of a tenant in a pool, unless it has a quota of its own",
         unit="bytes",
         reason="as above",
-        ge=0,
     )
-    tenant_tokens_per_minute: int = setting(
-        0,
+    tenant_tokens_per_minute: int = _limit(
         "most tokens of a tenant in a pool, appended, generated and prefilled anew for forks, unless it has a quota of "
-        "its own; 0: no limit",
+        "its own",
         unit="tokens",
         reason="workers share their time fairly among tenants",
-        ge=0,
     )
-    key_max_sessions: int = setting(
-        0, "most sessions of a key in a pool; 0: no limit", unit="sessions", reason="its tenant's quota holds", ge=0
+    key_max_sessions: int = _limit(
+        "most sessions of a key in a pool", unit="sessions", reason="its tenant's quota holds"
     )
-    session_ttl_seconds: int = setting(
+    session_ttl_seconds: int = _seconds(
         1800,
         "how long a session may be idle, unless it asks for another time",
-        unit="seconds",
         reason="a person's pause in a conversation",
         ge=1,
     )
-    reap_interval_seconds: float = setting(
+    reap_interval_seconds: float = _seconds(
         1.0,
         "between two passes of the reaper",
-        unit="seconds",
         reason="freed lanes are missed within seconds, a pass costs a few commands",
-        gt=0,
     )
-    operation_lease_seconds: float = setting(
+    operation_lease_seconds: float = _seconds(
         5.0,
         "how long a vanished router's operation keeps its session busy",
-        unit="seconds",
         reason="longer than any pause of a healthy router, short for a person who waits",
-        gt=0,
     )
     journal_tokens: int = setting(
         262_144,
@@ -166,31 +161,25 @@ class RouterSettings(RpcServerSettings):
         reason="four appends of the largest size; a MiB for the few sessions that are so long",
         ge=1,
     )
-    heartbeat_interval_seconds: float = setting(
+    heartbeat_interval_seconds: float = _seconds(
         1.0,
         "how often workers report",
-        unit="seconds",
         reason="five chances within the default lease, a few hundred bytes each",
-        gt=0,
     )
-    worker_lease_seconds: float = setting(
+    worker_lease_seconds: float = _seconds(
         5.0,
         "without a heartbeat for so long a worker is lost",
-        unit="seconds",
         reason="five missed heartbeats are no accident",
-        gt=0,
     )
-    lost_retention_seconds: float = setting(
+    lost_retention_seconds: float = _seconds(
         30.0,
         "how long the sessions of a lost worker answer WORKER_LOST before they are unknown",
-        unit="seconds",
         reason="every client that is at work asks again within that time",
         ge=0,
     )
-    parked_ttl_seconds: int = setting(
+    parked_ttl_seconds: int = _seconds(
         86_400,
         "how long a session without a lane, such as one whose worker was lost, is kept for its next call",
-        unit="seconds",
         reason="a day: it costs no memory of a worker",
         ge=1,
     )
@@ -202,12 +191,10 @@ class RouterSettings(RpcServerSettings):
         ge=1,
         le=4,
     )
-    recovery_seconds: float = setting(
+    recovery_seconds: float = _seconds(
         2.0,
         "a session is also written when prefilling anew what came since the last time would take so long",
-        unit="seconds",
         reason="the pause that a client notices when a worker is lost",
-        gt=0,
     )
     max_append_tokens: int = setting(
         65536,
@@ -224,8 +211,8 @@ class RouterSettings(RpcServerSettings):
         reason="longer than any answer that somebody reads; what needs more goes on with another call",
         ge=1,
     )
-    max_history_tokens: int = setting(
-        0, "the longest history of a session; 0: no limit", unit="tokens", reason="memory does not grow with it", ge=0
+    max_history_tokens: int = _limit(
+        "the longest history of a session", unit="tokens", reason="memory does not grow with it"
     )
     max_label_bytes: int = setting(
         256, "the longest client_label", unit="bytes", reason="a line of an operator's list", ge=0, le=4096
@@ -255,10 +242,9 @@ class RouterSettings(RpcServerSettings):
     log_level: Literal["debug", "info", "warning", "error"] = setting(
         "info", "the least level that is logged", reason="one line for each session's begin and end"
     )
-    shutdown_grace_seconds: float = setting(
+    shutdown_grace_seconds: float = _seconds(
         10.0,
         "how long running calls may go on after SIGTERM",
-        unit="seconds",
         reason="most turns end within it, and supervisors wait for 10 s or more",
         ge=0,
     )
@@ -279,21 +265,15 @@ class RouterSettings(RpcServerSettings):
         return self
 
     @model_validator(mode="after")
-    def _quotas_need_keys(self) -> Self:
+    def _without_keys(self) -> Self:
+        if self.auth == "keys":
+            return self
         flags = ("tenant_max_sessions", "tenant_max_bytes", "tenant_tokens_per_minute", "key_max_sessions")
         ignored = [f"--{flag.replace('_', '-')}" for flag in flags if getattr(self, flag)]
-        if self.auth == "none" and ignored:
+        if ignored:
             raise ValueError(f"{', '.join(ignored)}: without --auth keys nobody has a tenant or a key")
-        return self
-
-    @model_validator(mode="after")
-    def _secrets_are_asked_for(self) -> Self:
         # Whoever sets one believes the door is shut.
-        if self.auth == "none" and (self.admin_key is not None or self.join_token is not None):
+        if self.admin_key is not None or self.join_token is not None:
             raise ValueError("--admin-key and --join-token need --auth keys: without it nobody is asked for them")
-        return self
-
-    @model_validator(mode="after")
-    def _let_nobody_in_unnoticed(self) -> Self:
-        self.refuse_open_bind("keys are not asked for (--auth keys)" if self.auth == "none" else "")
+        self.refuse_open_bind("keys are not asked for (--auth keys)")
         return self

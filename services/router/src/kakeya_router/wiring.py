@@ -13,6 +13,7 @@ from kakeya_router.api.models import Models
 from kakeya_router.api.registry_service import RegistryService
 from kakeya_router.api.runtime_service import RuntimeService
 from kakeya_router.api.session_pages import SessionPages
+from kakeya_router.contract.same_names import same_named
 from kakeya_router.contract.validation import RequestLimits
 from kakeya_router.lanes.admission_queue import LEASE_SECONDS, AdmissionQueue
 from kakeya_router.lanes.closing import LANE_LEASE_SECONDS, Closing
@@ -155,12 +156,7 @@ class Work:
         self.retention = TimesToLive(
             lost_ms=round(settings.lost_retention_seconds * 1000), parked_ms=settings.parked_ttl_seconds * 1000
         )
-        self.limits = RequestLimits(
-            max_append_tokens=settings.max_append_tokens,
-            max_generate_tokens=settings.max_generate_tokens,
-            max_history_tokens=settings.max_history_tokens,
-            max_label_bytes=settings.max_label_bytes,
-        )
+        self.limits = RequestLimits(**same_named(settings, RequestLimits.__dataclass_fields__))
         recovery = Recovery(stores.journals, workers, lanes.resuming, lanes.moving, tasks)
         operations = Operations(
             stores.operations,

@@ -24,11 +24,8 @@ def key(record: Key) -> pb.Key:
 
 def token(record: Token) -> pb.Token:
     return pb.Token(
+        **same_named(record, pb.Token.DESCRIPTOR.fields_by_name),
         token_id=record.credential_id,
-        pool=record.pool,
-        worker_id=record.worker_id,
-        model=record.model,
-        label=record.label,
         created_at=record.created_ms / 1000,
         expires_at=record.expires_ms / 1000,
     )

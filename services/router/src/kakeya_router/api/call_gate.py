@@ -3,7 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from kakeya_router.access import callers
@@ -18,7 +18,10 @@ _LEAVE_SECONDS = 1.0
 
 
 class CallGate:
-    """Who waits inside, say for a lane, counts as well.
+    """Counts the calls inside: there are not too many at once, and a router that drains waits for the last one.
+
+    `RuntimeService` holds each of its calls here; one that waits inside, say for a lane, counts as well. Counts are
+    kept by tenant, so that one of them cannot use up all.
 
     Args:
         max_calls: that are inside at once; 0: no limit.
@@ -72,11 +75,9 @@ class CallGate:
         await self._is_left_within(_LEAVE_SECONDS)  # gRPC cancels what is left
 
     async def _is_left_within(self, seconds: float) -> bool:
-        try:
+        with suppress(TimeoutError):
             await asyncio.wait_for(self._empty.wait(), seconds)
-        except TimeoutError:
-            return False
-        return True
+        return self._empty.is_set()
 
     def _check_limits(self, tenant: str) -> None:
         if 0 < self._max_calls <= self._num_inside.total():

@@ -44,7 +44,11 @@ class RegistryService(registry_pb2_grpc.RegistryServiceServicer):
         registry_pb2_grpc.add_RegistryServiceServicer_to_server(self, server)
 
     async def Join(self, request: pb.JoinRequest, context: Context) -> pb.JoinResponse:
-        _check_contract(request.contract_version)
+        if request.contract_version not in _INTEROPERABLE:
+            raise IncompatibleContract(
+                f"contract version {request.contract_version}; this router speaks {CONTRACT_VERSION}",
+                metadata={"contract_version": str(CONTRACT_VERSION)},
+            )
         worker = worker_claims.joined(request)
         # Sessions look for their model in all pools: a worker that named another one here would be given those of it.
         join_permits.check(worker.pool, worker.worker_id, worker.model)
@@ -95,12 +99,3 @@ class RegistryService(registry_pb2_grpc.RegistryServiceServicer):
         if await self._store.drop(request.pool, request.worker_id, request.incarnation, lapsed_only=False):
             _log.info("worker left", worker_id=request.worker_id, incarnation=request.incarnation)
         return pb.LeaveResponse()
-
-
-def _check_contract(version: int) -> None:
-    """Raises IncompatibleContract."""
-    if version not in _INTEROPERABLE:
-        raise IncompatibleContract(
-            f"contract version {version}; this router speaks {CONTRACT_VERSION}",
-            metadata={"contract_version": str(CONTRACT_VERSION)},
-        )

@@ -5,7 +5,6 @@ import re
 import secrets
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
 
 import structlog
 
@@ -72,11 +71,20 @@ class SnapshotFiles:
         if length and snapshot_plan.newest_length(record, store) >= length:
             return True
         start = snapshot_plan.next_start(snapshot_plan.own(record, store), length, record.sink + record.window)
-        new, seen = await self.write(record, start), dict[str, str]()
-        settle = partial(self._kept_or_removed, record, new, worker, seen)
+        new = await self.write(record, start)
+        # The session's files before; kept from one attempt to the next, since an answer may be lost.
+        seen: dict[str, str] = {}
+
+        async def settle() -> bool:
+            if await self._is_kept(record, new, worker, seen):
+                await self._remove(record.pool, seen)  # perhaps from the store of a worker that the session has left
+                return True
+            await self.delete([new.name], [worker])
+            return False
+
         try:
             return await settle()
-        except StoreUnavailable:
+        except StoreUnavailable:  # nobody knows whether it is kept, and no file was removed
             self._tasks.start(persist(settle))
             raise
 
@@ -129,28 +137,15 @@ class SnapshotFiles:
         records = await self._store.records(pool, sorted(set(session_ids)))
         return {each.name for record in records for each in snapshot_plan.of(record)}
 
-    async def _kept_or_removed(
-        self, begun: SessionRecord, new: StoredSnapshot, worker: WorkerRecord, seen: dict[str, str]
-    ) -> bool:
-        """Whether a file has become one of the session's, which was as `begun` says before it was taken. Then those
-        that it replaces are removed, perhaps from the store of a worker that the session has left; else it is.
-
-        Args:
-            seen: the session's files before; kept from one attempt to the next, since an answer may be lost.
-
-        Raises:
-            StoreUnavailable: that is not known, and no file was removed.
-        """
-        if not await self._is_kept(begun, new, worker, seen):
-            await self.delete([new.name], [worker])
-            return False
-        await self._remove(begun.pool, seen)
-        return True
-
     async def _is_kept(
         self, begun: SessionRecord, new: StoredSnapshot, worker: WorkerRecord, seen: dict[str, str]
     ) -> bool:
-        """Whether the session has a snapshot more; it is not where that is not wanted any more."""
+        """Whether a file has become one of the session's, which was as `begun` says before it was written; it has not
+        where that is not wanted any more.
+
+        Args:
+            seen: takes in the files that the session has before; see `write_now`.
+        """
         for _ in range(_NUM_ATTEMPTS):
             record = await self._store.get(begun.session_id)
             if record is None or record.epoch != begun.epoch:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import grpc
 import structlog
@@ -52,7 +52,10 @@ class Acknowledgements:
     async def _run(self) -> None:
         while True:
             await self._any.wait()
-            await self._batch_or_pause()
+            # Not wait_for: up to Python 3.11 it swallows a cancellation that comes together with the event.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_BATCH_SECONDS):
+                    await self._batch.wait()
             try:
                 await self._acknowledge()
             except grpc.aio.AioRpcError as error:
@@ -60,14 +63,6 @@ class Acknowledgements:
                 if error.code() in _FINAL:
                     return
                 await asyncio.sleep(_BATCH_SECONDS)
-
-    async def _batch_or_pause(self) -> None:
-        try:
-            # Not wait_for: up to Python 3.11 it swallows a cancellation that comes together with the event.
-            async with asyncio.timeout(_BATCH_SECONDS):
-                await self._batch.wait()
-        except TimeoutError:
-            return
 
     async def _acknowledge(self) -> None:
         num_tokens = self._num_sent = self._num_passed_on

@@ -1,6 +1,7 @@
 """The ledgers are counted anew: Redis may have evicted sessions that they count, or been set back."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import structlog
 
@@ -11,16 +12,16 @@ _log = structlog.get_logger()
 _Differences = Mapping[str, Mapping[str, tuple[int, int]]]
 
 
+@dataclass(eq=False)
 class LedgerAudit:
-    """Corrects what the ledgers of workers and tenants say.
+    """Corrects what the ledgers of workers and tenants say; the reaper has it done in each tenth pass.
 
     Sessions come and go while they are counted: only what was found twice in a row, with the same numbers, and is still
     so when it is corrected, is taken for an error. It costs a look at each session with a lane, some at a time.
     """
 
-    def __init__(self, store: WorkerStore) -> None:
-        self._store = store
-        self._found: dict[str, _Differences] = {}  # by pool, the last time
+    _store: WorkerStore
+    _found: dict[str, _Differences] = field(default_factory=dict, init=False)  # by pool, the last time
 
     async def audit(self, pool: str) -> None:
         """Raises StoreUnavailable."""

@@ -9,7 +9,11 @@ GROUP = "kakeya.placement"
 
 
 class Placement(Protocol):
-    """A plugin is a class without arguments that does this."""
+    """Orders the workers that could take a session; the router tries them in turn until one does.
+
+    `Search` asks for new sessions and those that come back, `Moving` for those of a worker that is emptied. It is asked
+    for an order and not for one worker, since the first may be full by then. A plugin is a class without arguments.
+    """
 
     def order(self, workers: Sequence[WorkerRecord]) -> list[WorkerRecord]:
         """The workers in the order in which they should be tried.

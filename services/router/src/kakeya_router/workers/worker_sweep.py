@@ -1,5 +1,7 @@
 """What is left to do when a worker is gone: its sessions are parked, or LOST, a batch at a time."""
 
+from dataclasses import dataclass
+
 import structlog
 
 from kakeya_router.store.fleet.worker_store import WorkerStore
@@ -12,17 +14,20 @@ _BATCH = 128
 _log = structlog.get_logger()
 
 
+@dataclass(frozen=True, slots=True)
 class WorkerSweep:
-    """Several routers may sweep the same incarnation at once.
+    """Parks the sessions of a worker that is gone, or marks them LOST where nothing has their history.
+
+    An incarnation that was dropped stays on a list in Redis until this is done, so that no router's end leaves any
+    behind; several may sweep the same one at once. The reaper calls it, and a worker that joins again waits for it.
 
     Args:
         retention: of sessions whose lane is gone.
     """
 
-    def __init__(self, sessions: SessionLists, workers: WorkerStore, retention: TimesToLive) -> None:
-        self._sessions = sessions
-        self._workers = workers
-        self._retention = retention
+    _sessions: SessionLists
+    _workers: WorkerStore
+    _retention: TimesToLive
 
     async def sweep(self, pool: str, incarnation: str) -> None:
         """Marks all sessions of a lost incarnation; raises StoreUnavailable."""
