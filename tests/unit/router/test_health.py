@@ -9,17 +9,18 @@ import structlog
 from kakeya_router.health import StoreWatch
 from kakeya_router.store.connection import RedisConnection
 from kakeya_router.store.fleet.worker_store import WorkerStore
+from kakeya_shared.errors.tree import StoreUnavailable
 
 
 class Redis:
-    """Stumbles over something that nobody foresaw, and then answers."""
+    """Raises what it is given, one at each look, and then answers."""
 
-    num_asked = 0
+    def __init__(self, *errors: Exception) -> None:
+        self._errors = list(errors)
 
     async def announce_router(self, _address: str) -> list[str]:
-        self.num_asked += 1
-        if self.num_asked == 1:
-            raise RuntimeError("a bug")
+        if self._errors:
+            raise self._errors.pop(0)
         return []
 
     async def claim_layout(self) -> None:
@@ -29,16 +30,29 @@ class Redis:
         return ""
 
 
-async def test_a_look_that_fails_is_not_the_last() -> None:
+async def watched(redis: Redis, num_told: int) -> tuple[list[bool], list[str]]:
+    """What a watch tells, so many times, and what it logs meanwhile."""
     told: asyncio.Queue[bool] = asyncio.Queue()
-    redis = Redis()
     watch = StoreWatch(
         cast(RedisConnection, redis), cast(WorkerStore, redis), "here:1", told.put, interval_seconds=0.001
     )
     with structlog.testing.capture_logs() as lines:
         watching = asyncio.create_task(watch.run())
-        assert await asyncio.wait_for(told.get(), 30)
+        serving = [await asyncio.wait_for(told.get(), 30) for _ in range(num_told)]
         watching.cancel()
         with suppress(asyncio.CancelledError):
             await watching
-    assert [line["event"] for line in lines] == ["watching Redis has failed and goes on", "Redis answers; serving"]
+    return serving, [line["event"] for line in lines]
+
+
+async def test_a_look_that_fails_is_not_the_last() -> None:
+    serving, lines = await watched(Redis(RuntimeError("a bug")), 1)
+    assert serving == [True]
+    assert lines == ["watching Redis has failed and goes on", "Redis answers; serving"]
+
+
+async def test_while_redis_is_away_the_router_does_not_serve() -> None:
+    away = StoreUnavailable("Redis does not answer")
+    serving, lines = await watched(Redis(away, away), 2)
+    assert serving == [False, True]
+    assert lines == ["not serving", "Redis answers; serving"]

@@ -10,6 +10,7 @@ from kakeya_router.operations.operation import Operation
 from kakeya_router.operations.operations import Operations
 from kakeya_router.store.connection import RedisConnection
 from kakeya_router.store.sessions.journal_store import JournalStore
+from kakeya_router.store.sessions.operation_store import OperationStore
 from kakeya_router.workers.fleet import Fleet
 from kakeya_shared.errors.tree import (
     InvariantViolated,
@@ -121,6 +122,34 @@ async def test_a_rewind_that_is_settled_late_stops_nobody_else(
     worker.flowing.set()
     assert [first.token_id, *await token_ids(call)] == expected(4, 54)
     assert worker.calls["Generate"] == 1
+
+
+async def test_a_client_that_goes_while_its_append_is_written_through(
+    stack: Stack, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await stack.worker(client)
+    session_id = await client.session()
+    asked, left, answers = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    end_operation, ended = OperationStore.end_operation, Operation.ended
+
+    async def slow(*arguments: Any, **more: Any) -> Any:
+        asked.set()
+        await answers.wait()
+        return await end_operation(*arguments, **more)
+
+    async def seen(operation: Operation) -> bool:
+        left.set()
+        return await ended(operation)
+
+    monkeypatch.setattr(OperationStore, "end_operation", slow)
+    monkeypatch.setattr(Operation, "ended", seen)
+    call = client.runtime.AppendTokens(api.AppendTokensRequest(session_id=session_id, token_ids=[1, 2]))
+    await asked.wait()
+    call.cancel()
+    await left.wait()
+    answers.set()
+    await eventually(lambda: is_free(stack, session_id))
+    assert (await client.append(session_id, [3])).history_length == 3
 
 
 async def test_a_refusal_whose_session_cannot_be_freed_at_once(stack: Stack, client: Client, lose: Lose) -> None:
