@@ -6,9 +6,11 @@ from typing import Any
 import pytest
 
 from kakeya_router.store.connection import RedisConnection
+from kakeya_router.store.sessions.journal_store import JournalStore
+from kakeya_router.store.sessions.lane_store import LaneStore
 from kakeya_router.store.sessions.queue_store import QueueStore
 from kakeya_router.store.sessions.session_changes import INTERRUPTED, UNLIMITED
-from kakeya_shared.errors.tree import NoCapacity, QueueFull, QueueTimedOut
+from kakeya_shared.errors.tree import NoCapacity, QueueFull, QueueTimedOut, SessionClosed
 from kakeya_stubs.v1 import runtime_pb2 as api
 from tests.unit.router.fake_worker import FakeWorker, SnapshotFiles
 from tests.unit.router.lanes.test_queue import KEYS, QUEUE, line, place, stand, waiting
@@ -46,6 +48,23 @@ async def coming_back(stack: Stack, client: Client, session_id: str) -> "asyncio
     task = asyncio.create_task(client.append(session_id, [3]))
     await stand(stack, number + 1)
     return task
+
+
+@pytest.mark.parametrize(("store", "method"), [(LaneStore, "seat"), (JournalStore, "past")])
+async def test_a_session_that_is_closed_while_it_is_resumed(
+    client: Client, parked: str, monkeypatch: pytest.MonkeyPatch, store: type[Any], method: str
+) -> None:
+    called = getattr(store, method)
+
+    async def late(*arguments: Any, **more: Any) -> Any:
+        monkeypatch.setattr(store, method, called)
+        await client.close(parked)
+        return await called(*arguments, **more)
+
+    monkeypatch.setattr(store, method, late)
+    with pytest.raises(SessionClosed):
+        await client.append(parked, [3])
+    assert await client.session()  # nobody holds the only lane
 
 
 async def test_who_came_before_has_the_lane_before(
