@@ -173,6 +173,10 @@ class RedisConnection:
         # None say nothing of whether Redis answers.
         return await self._calls.complete(self._guarded(self._execute(some))) if some else []
 
+    async def hash(self, name: str) -> dict[str, str]:
+        """Empty where there is none. Raises StoreUnavailable."""
+        return await self.call(lambda redis: redis.hgetall(name))
+
     async def hashes(self, names: Sequence[str]) -> list[dict[str, str]]:
         """Each hash, empty where there is none; some at a time, so that nobody waits for all.
 

@@ -6,6 +6,8 @@ and the two lists that span pools are untagged.
 
 import re
 import secrets
+from collections.abc import Sequence
+from functools import lru_cache
 
 LAYOUT = 1
 """The layout of the data in Redis as this router writes it: which keys there are, and what stands in them. It rises
@@ -107,3 +109,25 @@ class PoolKeys:
         lives until it has.
         """
         return f"{self._prefix}spent:{tenant}"
+
+
+@lru_cache(maxsize=1024)
+def of_session(
+    pool: str, session_id: str, worker_id: str, incarnation: str, tenant: str, request_id: str
+) -> Sequence[str]:
+    """The KEYS of every script on a session, in the order in which prelude/session.lua names them."""
+    keys = PoolKeys(pool)
+    return (
+        keys.session(session_id),
+        keys.operation(session_id),
+        keys.worker(worker_id),
+        keys.sessions(incarnation),
+        keys.expiry,
+        keys.request(tenant, request_id),
+        keys.usage,
+        keys.queue,
+        keys.waiters,
+        keys.idle,
+        keys.tokens(tenant),
+        keys.journal(session_id),
+    )

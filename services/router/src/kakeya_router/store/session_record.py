@@ -1,12 +1,11 @@
 """What the hash of a session in Redis says, and how hashes are read."""
 
-import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from typing import Any, Self
 
-from kakeya_router.store.keys import PoolKeys
+from kakeya_router.store.keys import of_session
 
 UNSET = -1
 """Of a number that the client left to the worker."""
@@ -241,21 +240,7 @@ class SessionRecord(Hash):
             history_length=self.journal_length,
         )
 
-    @functools.cached_property
-    def keys(self) -> list[str]:
-        """The KEYS of every script on a session, in the order in which prelude/session.lua names them."""
-        pool = PoolKeys(self.pool)
-        return [
-            pool.session(self.session_id),
-            pool.operation(self.session_id),
-            pool.worker(self.worker_id),
-            pool.sessions(self.incarnation),
-            pool.expiry,
-            pool.request(self.tenant, self.request_id),
-            pool.usage,
-            pool.queue,
-            pool.waiters,
-            pool.idle,
-            pool.tokens(self.tenant),
-            pool.journal(self.session_id),
-        ]
+    @property
+    def keys(self) -> Sequence[str]:
+        """The KEYS of every script on a session."""
+        return of_session(self.pool, self.session_id, self.worker_id, self.incarnation, self.tenant, self.request_id)

@@ -201,7 +201,7 @@ class WorkerStore:
     async def ledgers(self, pool: str) -> "Ledgers":
         """What the ledgers of a pool say, and what its sessions come to; the two of different moments."""
         keys = PoolKeys(pool)
-        workers, usage = await self.workers(pool), await self._redis.call(lambda redis: redis.hgetall(keys.usage))
+        workers, usage = await self.workers(pool), await self._redis.hash(keys.usage)
         incarnations = {worker.incarnation: worker for worker in workers}
         said, counted = {keys.usage: Counter(_counts(usage))}, defaultdict[str, Counter[str]](Counter)
         for worker in workers:

@@ -89,10 +89,7 @@ class SessionStore:
 
     async def get(self, session_id: str) -> SessionRecord | None:
         pool = pool_of(session_id)
-        if pool is None:
-            return None
-        key = PoolKeys(pool).session(session_id)
-        values = await self._redis.call(lambda redis: redis.hgetall(key))
+        values = await self._redis.hash(PoolKeys(pool).session(session_id)) if pool else None
         return SessionRecord.from_hash(values) if values else None
 
     async def records(self, pool: str, session_ids: Sequence[str]) -> list[SessionRecord]:
