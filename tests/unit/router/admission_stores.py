@@ -107,11 +107,11 @@ class Stores:
         )
         return await (queue or self.queue).enter("p", place, limits, returning=returning)
 
-    async def turns(self, *worker_ids: str) -> dict[str, tuple[str, bool]]:
-        found = await self.queue.turns("p", worker_ids or ("w",))
+    async def first(self, *worker_ids: str) -> dict[str, tuple[str, bool]]:
+        found = await self.queue.first_waiters("p", worker_ids or ("w",))
         return {turn.worker_id: (turn.waiter_id, turn.has_room) for turn in found}
 
-    async def line(self) -> list[str]:
+    async def waiting(self) -> list[str]:
         """Ids of the waiters, tenant by tenant."""
         members = await self.redis.call(lambda redis: redis.zrange(KEYS.queue, 0, -1))
         return [member.split("|")[2] for member in members]

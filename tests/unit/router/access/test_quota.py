@@ -78,7 +78,7 @@ async def test_a_reservation_beyond_a_quota_is_refused(stores: Stores, limits: L
     assert (refused.outcome, refused.quota) == ("quota", ExceededQuota(quota, limit))
     entry = await stores.enter("w", "a", key_id="k", limits=limits)
     assert (entry.outcome, entry.quota) == ("quota", refused.quota)
-    assert await stores.line() == []
+    assert await stores.waiting() == []
     assert (await stores.reserve("other", "b", key_id="l", limits=limits)).outcome == "reserved"
 
 
@@ -94,7 +94,7 @@ async def test_a_waiter_over_its_quota_is_out_of_the_line(stores: Stores) -> Non
     await stores.enter("v", "b")
     limits = Limits(max_sessions=1)
     assert (await stores.reserve("two", "a", waiter_id="w", limits=limits)).outcome == "quota"
-    assert await stores.line() == ["v"]
+    assert await stores.waiting() == ["v"]
 
 
 async def _churn(stores: Stores, store: SessionStores, draw: random.Random) -> None:
@@ -118,9 +118,9 @@ async def _churn(stores: Stores, store: SessionStores, draw: random.Random) -> N
         case "lose":
             await stores.sessions.lose(record, "run", RETENTION, 3, (4,))
         case "move":
-            unseated = (await stores.sessions.unseat(record, "run")).record
-            if unseated is not None:
-                await stores.sessions.seat(unseated, "run", worker_record(draw.choice("wv"), 40), "")
+            laneless = (await stores.sessions.lose_lane(record, "run")).record
+            if laneless is not None:
+                await stores.sessions.resume(laneless, "run", worker_record(draw.choice("wv"), 40), "")
         case "claim":
             await stores.sessions.begin_close(record, "close", Cause.REQUEST)
 

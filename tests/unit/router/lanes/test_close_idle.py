@@ -66,7 +66,7 @@ async def test_only_open_sessions_without_an_operation_are_idle(stores: Stores) 
     assert await idle_ids(stores) == []
     moved = await stores.sessions.begin_operation(one, "run", GENERATE)
     assert moved.outcome == "moved"
-    assert (await stores.sessions.begin_operation(moved.record, "run", GENERATE)).outcome == "homeless"
+    assert (await stores.sessions.begin_operation(moved.record, "run", GENERATE)).outcome == "parked"
     assert await stores.sessions.release_operation(moved.record, "run") == "released"
     assert await idle_ids(stores) == []
     four, five = await stores.opened("four"), await stores.opened("five")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from kakeya_router.store.outcomes import EnterLine
+from kakeya_router.store.outcomes import EnterQueue
 from kakeya_router.store.session_record import SessionRecord
 from kakeya_router.store.sessions.queue_store import QueueStore, Renewal
 from kakeya_router.store.sessions.session_changes import INTERRUPTED
@@ -33,12 +33,12 @@ async def test_a_newcomer_passes_nobody_who_could_go(stores: Stores) -> None:
 async def test_only_the_first_in_line_goes(stores: Stores) -> None:
     for name in ("a", "b", "c"):
         await stores.enter(name)
-    assert await stores.turns() == {"w": ("a", True)}
+    assert await stores.first() == {"w": ("a", True)}
     assert (await stores.reserve("one", waiter_id="b")).outcome == "wait"
     assert (await stores.reserve("one", waiter_id="stranger")).outcome == "wait"
     assert (await stores.reserve("one", waiter_id="a")).outcome == "reserved"
-    assert await stores.line() == ["b", "c"]
-    assert await stores.turns() == {"w": ("b", True)}
+    assert await stores.waiting() == ["b", "c"]
+    assert await stores.first() == {"w": ("b", True)}
     await stores.queue.leave("p", "b")
     await stores.queue.leave("p", "b")
     assert (await stores.reserve("two", waiter_id="c")).outcome == "reserved"
@@ -48,17 +48,17 @@ async def test_only_the_first_in_line_goes(stores: Stores) -> None:
 async def test_a_full_worker_is_told_apart(stores: Stores) -> None:
     records = [await stores.opened(name) for name in ("one", "two")]
     await stores.enter("a")
-    assert await stores.turns() == {"w": ("a", False)}
+    assert await stores.first() == {"w": ("a", False)}
     assert (await stores.reserve("three", waiter_id="a")).outcome == "full"
     await stores.close(records[0])
-    assert await stores.turns() == {"w": ("a", True)}
+    assert await stores.first() == {"w": ("a", True)}
 
 
 async def test_between_tenants_who_holds_less_comes_first(stores: Stores) -> None:
     await stores.opened("held", "rich")
     for waiter_id, tenant in (("r1", "rich"), ("p1", "poor"), ("q1", "quiet"), ("p2", "poor")):
         await stores.enter(waiter_id, tenant)
-    assert await stores.turns() == {"w": ("p1", True)}  # poor and quiet hold nothing, and p1 is older
+    assert await stores.first() == {"w": ("p1", True)}  # poor and quiet hold nothing, and p1 is older
     assert (await stores.reserve("newcomer", "rich")).outcome == "wait"
     assert (await stores.reserve("newcomer", "other")).outcome == "wait"  # it holds nothing too, and came later
     await stores.queue.leave("p", "p1")
@@ -72,21 +72,21 @@ async def test_interrupted_operations_come_first_the_oldest_before_all(stores: S
     await stores.enter("poor", "poor")
     for name in ("old", "young"):
         await stores.enter(name, INTERRUPTED)
-    assert await stores.turns() == {"w": ("old", True)}
+    assert await stores.first() == {"w": ("old", True)}
     usage = await stores.sessions.usage("p")
     assert {tenant: used.num_waiting for tenant, used in usage.items()} == {"poor": 1, "rich": 0}
     await stores.queue.leave("p", "old")
-    assert await stores.turns() == {"w": ("young", True)}
+    assert await stores.first() == {"w": ("young", True)}
     await stores.queue.leave("p", "young")
-    assert await stores.turns() == {"w": ("poor", True)}
+    assert await stores.first() == {"w": ("poor", True)}
 
 
 async def test_interrupted_operations_never_make_way(stores: Stores) -> None:
     short = QueueStore(stores.redis, lease_seconds=60.0, queue_length=4)
     for number in range(4):
         await stores.enter(f"interrupted-{number}", INTERRUPTED, queue=short)
-    assert (await stores.enter("poor", "poor", queue=short)).outcome is EnterLine.FULL
-    assert await stores.line() == [f"interrupted-{number}" for number in range(4)]
+    assert (await stores.enter("poor", "poor", queue=short)).outcome is EnterQueue.FULL
+    assert await stores.waiting() == [f"interrupted-{number}" for number in range(4)]
 
 
 async def test_tenants_with_similar_names_have_lines_of_their_own(stores: Stores) -> None:
@@ -97,9 +97,9 @@ async def test_tenants_with_similar_names_have_lines_of_their_own(stores: Stores
     usage = await stores.sessions.usage("p")
     assert {tenant: used.num_waiting for tenant, used in usage.items()} == dict.fromkeys(tenants, 3)
     for waiter_id, _ in waiters:
-        assert await stores.turns() == {"w": (waiter_id, True)}
+        assert await stores.first() == {"w": (waiter_id, True)}
         await stores.queue.leave("p", waiter_id)
-    assert await stores.turns() == {}
+    assert await stores.first() == {}
 
 
 async def test_each_worker_has_a_first_of_its_own(stores: Stores) -> None:
@@ -107,8 +107,8 @@ async def test_each_worker_has_a_first_of_its_own(stores: Stores) -> None:
     await stores.enter("only-v", fingerprint="vv")
     await stores.enter("not-v", refused=("i-v",))
     await stores.enter("any")
-    assert await stores.turns("w", "v") == {"w": ("not-v", True), "v": ("only-v", True)}
-    assert await stores.turns("gone") == {}
+    assert await stores.first("w", "v") == {"w": ("not-v", True), "v": ("only-v", True)}
+    assert await stores.first("gone") == {}
     assert (await stores.reserve("one", waiter_id="any")).outcome == "wait"
     await stores.queue.leave("p", "not-v")
     assert (await stores.reserve("one", waiter_id="any")).outcome == "reserved"
@@ -120,13 +120,13 @@ async def test_lapsed_waiters_are_passed_over_and_forgotten(stores: Stores) -> N
         await stores.enter(name, queue=vanished)
     await stores.enter("alive")
     await stores.enter("ghost-3", queue=vanished)
-    assert await stores.turns() == {"w": ("alive", True)}
-    assert await stores.line() == ["alive", "ghost-3"]
+    assert await stores.first() == {"w": ("alive", True)}
+    assert await stores.waiting() == ["alive", "ghost-3"]
     assert await stores.queue.renew("p", [("ghost-1", "", ""), ("alive", "", "")]) == Renewal(["ghost-1"], [], [])
     await stores.queue.leave("p", "alive")
     await stores.enter("rich-ghost", "rich", queue=vanished)
     await stores.queue.forget_lapsed("p")
-    assert await stores.line() == []
+    assert await stores.waiting() == []
 
 
 async def test_who_comes_back_stands_where_it_stood(stores: Stores) -> None:
@@ -135,8 +135,8 @@ async def test_who_comes_back_stands_where_it_stood(stores: Stores) -> None:
     assert (await stores.reserve("one", waiter_id="a")).outcome == "reserved"
     again = await stores.enter("a", ticket=first.ticket, refused=("i-w",), returning=True)
     assert again.ticket == first.ticket
-    assert await stores.line() == ["a", "b"]
-    assert await stores.turns() == {"w": ("b", True)}  # its worker is not for it
+    assert await stores.waiting() == ["a", "b"]
+    assert await stores.first() == {"w": ("b", True)}  # its worker is not for it
 
 
 async def test_a_line_that_was_empty_does_not_forget_who_came_first(stores: Stores) -> None:
@@ -144,7 +144,7 @@ async def test_a_line_that_was_empty_does_not_forget_who_came_first(stores: Stor
     await stores.queue.leave("p", "a")
     await stores.enter("b")
     await stores.enter("a", ticket=first.ticket, returning=True)
-    assert await stores.line() == ["a", "b"]
+    assert await stores.waiting() == ["a", "b"]
 
 
 async def test_the_longest_gives_way_in_a_full_queue(stores: Stores) -> None:
@@ -154,10 +154,10 @@ async def test_the_longest_gives_way_in_a_full_queue(stores: Stores) -> None:
     await stores.enter("m0", "modest", queue=short)
     assert (await stores.enter("g3", "greedy", queue=short)).outcome == "full"
     assert (await stores.enter("m1", "modest", queue=short)).outcome == "waiting"  # 1 against 3
-    assert await stores.line() == ["g0", "g1", "m0", "m1"]
+    assert await stores.waiting() == ["g0", "g1", "m0", "m1"]
     assert (await stores.enter("m2", "modest", queue=short)).outcome == "full"  # 2 against 2
     assert (await stores.enter("n0", "new", queue=short)).outcome == "waiting"
-    assert len(await stores.line()) == 4
+    assert len(await stores.waiting()) == 4
     assert (await stores.enter("o0", "other", queue=short)).outcome == "waiting"
     assert (await stores.enter("p0", "more", queue=short)).outcome == "full"  # everybody has one
     assert (await stores.enter("g0", "greedy", queue=short)).outcome == "waiting"  # it stands there already
@@ -169,7 +169,7 @@ async def test_lapsed_waiters_give_way_first(stores: Stores) -> None:
     await stores.enter("a", queue=short)
     await stores.enter("ghost", queue=QueueStore(stores.redis, lease_seconds=-1, queue_length=2))
     assert (await stores.enter("b", queue=short)).outcome == "waiting"
-    assert await stores.line() == ["a", "b"]
+    assert await stores.waiting() == ["a", "b"]
 
 
 async def test_giving_back_and_leaving_are_announced_while_somebody_waits(stores: Stores) -> None:
@@ -235,7 +235,7 @@ async def _closed_loop(stores: Stores, tenants: list[Tenant], num_lanes: int, nu
         await stores.enter(f"{number}", tenant.name)
 
     async def admit(now: int) -> None:
-        while turn := (await stores.turns()).get("w"):
+        while turn := (await stores.first()).get("w"):
             waiter_id, has_room = turn
             if not has_room:
                 return
@@ -281,7 +281,7 @@ async def test_a_waiter_whose_request_was_answered_is_out_of_the_line(stores: St
     assert (await stores.reserve("one", waiter_id="a", request_id="r")).outcome == "reserved"
     assert await stores.queue.renew("p", [("b", "", "r")]) == Renewal([], ["b"], [])
     assert (await stores.reserve("two", waiter_id="b", request_id="r")).outcome == "duplicate"
-    assert await stores.line() == []
+    assert await stores.waiting() == []
 
 
 async def _num_commands(stores: Stores) -> int:
@@ -299,7 +299,7 @@ async def test_a_long_line_is_read_in_few_commands(stores: Stores) -> None:
     assert (await stores.enter("late", "a", queue=short)).outcome == "full"  # this one looks for lapsed ones
     before = await _num_commands(stores)
     assert (await stores.reserve("one", "zz", worker_id="v")).outcome == "reserved"
-    assert await stores.turns("w", "v") == {}
+    assert await stores.first("w", "v") == {}
     assert (await stores.enter("late", "a", queue=short)).outcome == "full"
     assert await _num_commands(stores) - before < 100
 
@@ -319,15 +319,15 @@ async def test_all_that_have_lapsed_are_found_in_a_long_line(stores: Stores) -> 
         await stores.enter(f"ghost{number}", "a", queue=vanished)
         await stores.enter(f"alive{number}", "b")
     await stores.queue.forget_lapsed("p")
-    assert len(await stores.line()) == 200
-    assert await stores.turns() == {"w": ("alive0", True)}
+    assert len(await stores.waiting()) == 200
+    assert await stores.first() == {"w": ("alive0", True)}
     await stores.enter("ghost", "b", queue=vanished)
     await stores.queue.forget_lapsed("p")
-    assert len(await stores.line()) == 201  # it looks once a second
+    assert len(await stores.waiting()) == 201  # it looks once a second
     for number in range(200):
         await stores.queue.leave("p", f"alive{number}")
-    assert await stores.turns() == {}
-    assert await stores.line() == []
+    assert await stores.first() == {}
+    assert await stores.waiting() == []
 
 
 async def test_after_an_outage_nobody_is_taken_for_lapsed(stores: Stores) -> None:
@@ -342,12 +342,12 @@ async def test_after_an_outage_nobody_is_taken_for_lapsed(stores: Stores) -> Non
     )
     await stores.enter("old", queue=graceful)
     assert (await stores.enter("new", queue=graceful)).outcome == "full"
-    assert [turn.waiter_id for turn in await graceful.turns("p", ["w"])] == ["old"]
+    assert [turn.waiter_id for turn in await graceful.first_waiters("p", ["w"])] == ["old"]
     assert (await sessions.reserve(session_record("one"), "op")).outcome == "wait"
     await graceful.forget_lapsed("p")
-    assert await stores.line() == ["old"]
+    assert await stores.waiting() == ["old"]
     assert (await stores.reserve("one")).outcome == "reserved"  # who knows of no outage
-    assert await stores.line() == []
+    assert await stores.waiting() == []
 
 
 async def test_who_made_way_is_told_apart_from_who_lapsed(stores: Stores) -> None:
@@ -362,5 +362,5 @@ async def test_who_made_way_is_told_apart_from_who_lapsed(stores: Stores) -> Non
 
 async def test_a_waiter_of_another_model_is_passed_by(stores: Stores) -> None:
     await stores.enter("other", model="n")
-    assert await stores.turns() == {}
+    assert await stores.first() == {}
     assert (await stores.reserve("one")).outcome == "reserved"

@@ -16,7 +16,7 @@ from kakeya_router.snapshots import snapshot_files as snapshot_files_module
 from kakeya_router.snapshots.snapshotting import Snapshotting
 from kakeya_router.store.connection import RedisConnection
 from kakeya_router.store.fleet.worker_store import WorkerStore
-from kakeya_router.store.outcomes import SeatSession
+from kakeya_router.store.outcomes import ResumeSession
 from kakeya_router.store.session_record import SessionRecord, State
 from kakeya_router.store.sessions.lane_store import LaneStore
 from kakeya_router.store.sessions.session_store import Answer
@@ -261,25 +261,25 @@ async def test_a_worker_whose_seat_is_taken_meanwhile_is_passed_over(
     await client.append(session_id, [1, 2])
     workers = [*pair, third]
     worker, _ = holder(workers, session_id)
-    seat = LaneStore.seat
+    resume = LaneStore.resume
     replies: list[tuple[str, str]] = []
 
     async def raced(
         store: LaneStore, record: SessionRecord, claim: str, candidate: WorkerRecord, waiter_id: str
-    ) -> Answer[SeatSession]:
+    ) -> Answer[ResumeSession]:
         """Somebody is faster with the first."""
         if not replies:
             taken = {"reserved_bytes": candidate.slab_bytes} if outcome == "full" else {"incarnation": "a newer one"}
             await stack.redis.hset(f"kakeya:{{tiny}}:worker:{candidate.worker_id}", mapping=taken)
-        reply = await seat(store, record, claim, candidate, waiter_id)
+        reply = await resume(store, record, claim, candidate, waiter_id)
         replies.append((candidate.worker_id, reply.outcome))
         return reply
 
-    monkeypatch.setattr(LaneStore, "seat", raced)
+    monkeypatch.setattr(LaneStore, "resume", raced)
     await die(worker)
     assert (await client.append(session_id, [3])).history_length == 3
     (passed_over, first), (taken, second) = replies
-    assert (first, second) == (outcome, "seated")
+    assert (first, second) == (outcome, "resumed")
     calls = {each.worker_id: each.calls["OpenSession"] for each in workers if each is not worker}
     assert calls == {passed_over: 0, taken: 1}
 
@@ -290,16 +290,16 @@ async def test_workers_that_have_all_left_since_they_were_listed_are_not_full(
     session_id = await written_session(stack, client)
     worker, _ = holder(pair, session_id)
     await stack.worker(client, "worker-c", files=SnapshotFiles("another store"))
-    seat = LaneStore.seat
+    resume = LaneStore.resume
 
-    async def late(store: LaneStore, *args: Any) -> Answer[SeatSession]:
+    async def late(store: LaneStore, *args: Any) -> Answer[ResumeSession]:
         """They have started anew meanwhile, without the store that they had."""
         anew = {"incarnation": "a newer one", "snapshot_store": "another store"}
         for each in pair:
             await stack.redis.hset(f"kakeya:{{tiny}}:worker:{each.worker_id}", mapping=anew)
-        return await seat(store, *args)
+        return await resume(store, *args)
 
-    monkeypatch.setattr(LaneStore, "seat", late)
+    monkeypatch.setattr(LaneStore, "resume", late)
     await die(worker)
     with pytest.raises(NoWorker, match="reads its snapshots"):  # but who does may come back
         await client.append(session_id, [1])

@@ -548,7 +548,7 @@ async def test_a_question_that_redis_does_not_answer_is_asked_again(
 
     await stack.worker(patient, num_lanes=1)
     held = await patient.session()
-    monkeypatch.setattr(QueueStore, "turns", unanswered)
+    monkeypatch.setattr(QueueStore, "first_waiters", unanswered)
     call = await waiting(stack, patient)
     await asked.wait()
     await patient.close(held)
@@ -563,7 +563,7 @@ async def test_a_router_that_shuts_down_lets_nobody_wait(redis_url: str) -> None
         with pytest.raises(Draining):
             async with queue.waiting(Waiter(Wanted(ANYBODY, "m", {"p"}), 100)):
                 raise AssertionError("it waits")
-        assert await stores.line() == []
+        assert await stores.waiting() == []
 
 
 async def test_one_request_that_waits_for_several_pools_makes_one_session(stack: Stack, patient: Client) -> None:
@@ -658,7 +658,7 @@ async def test_what_a_waiter_has_begun_to_enter_it_leaves_again(redis_url: str) 
         await asyncio.gather(call, return_exceptions=True)
         answered.set()
         await tasks.drain(5)
-        assert await stores.line() == []
+        assert await stores.waiting() == []
 
 
 async def test_who_finds_one_of_two_lines_full_waits_in_the_other(stack: Stack) -> None:

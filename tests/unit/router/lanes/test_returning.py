@@ -96,7 +96,7 @@ async def test_who_comes_later_has_it_later(
     assert set(worker.lanes) == {opened}
 
 
-async def test_a_free_lane_is_left_to_whose_turn_it_is(
+async def test_a_free_lane_is_left_to_first_waiters_it_is(
     stack: Stack, client: Client, worker: FakeWorker, parked: str, redis_url: str
 ) -> None:
     """He may be another router's, which has not come to it yet."""

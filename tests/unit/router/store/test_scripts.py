@@ -11,7 +11,7 @@ from kakeya_router.snapshots.past import Past
 from kakeya_router.store.connection import RedisConnection
 from kakeya_router.store.fleet.worker_store import Lane, WorkerStore
 from kakeya_router.store.keys import PoolKeys
-from kakeya_router.store.outcomes import BeginOperation, ParkSession, SeatSession, UnseatSession, UseSource
+from kakeya_router.store.outcomes import BeginOperation, LoseLane, ParkSession, ResumeSession, UseSource
 from kakeya_router.store.session_record import UNSET, SessionRecord, State
 from kakeya_router.store.sessions.session_changes import Cause, Intent, LaneAtRest, TimesToLive
 from kakeya_router.store.sessions.session_lists import TenantUsage
@@ -136,12 +136,12 @@ async def forget(sessions: SessionStores, record: SessionRecord = SESSION) -> No
     assert (await sessions.end_operation(record, "forget", LaneAtRest(3, 30, "0-3", 3))).outcome == "ended"
 
 
-def seated(reply: Answer[SeatSession]) -> SessionRecord:
-    assert reply.outcome == "seated"
+def resumed(reply: Answer[ResumeSession]) -> SessionRecord:
+    assert reply.outcome == "resumed"
     return reply.record
 
 
-def parked(reply: Answer[UnseatSession]) -> SessionRecord:
+def parked(reply: Answer[LoseLane]) -> SessionRecord:
     assert reply.outcome == "parked"
     return reply.record
 
@@ -563,7 +563,7 @@ async def test_a_journal_that_was_evicted_begins_where_the_history_ends(
     record = await fields(sessions)
     assert (record.journal_start, record.journal_length, record.is_recoverable) == (5, 7, False)
     assert record.digest_at(5) == before.digest_at(5) is not None
-    assert (await sessions.unseat(record, "a")).outcome == "lost"
+    assert (await sessions.lose_lane(record, "a")).outcome == "lost"
 
 
 async def test_renew_opening(sessions: SessionStores, connection: RedisConnection, hasty: SessionStores) -> None:
@@ -624,7 +624,7 @@ async def test_begin_operation(sessions: SessionStores, hasty: SessionStores, wo
     assert (await sessions.begin_operation(other, "g", GENERATE)).outcome == "lost"
 
 
-async def test_a_session_whose_lane_is_gone_begins_homeless_where_it_can_be_had_again(
+async def test_a_session_whose_lane_is_gone_begins_parked_where_it_can_be_resumed(
     sessions: SessionStores, hasty: SessionStores, workers: WorkerStore, connection: RedisConnection
 ) -> None:
     await opened(sessions)
@@ -632,7 +632,7 @@ async def test_a_session_whose_lane_is_gone_begins_homeless_where_it_can_be_had_
     idle_since_ms = (await fields(sessions)).idle_since_ms
     await workers.drop("p", "w", "i", lapsed_only=False)
     reply = await sessions.begin_operation(SESSION, "a", APPEND)
-    assert (reply.outcome, reply.record) == ("homeless", await fields(sessions))
+    assert (reply.outcome, reply.record) == ("parked", await fields(sessions))
     assert reply.record.state is State.OPEN
     assert (await sessions.begin_operation(SESSION, "b", APPEND)).outcome == "busy"
     assert await sessions.renew_operation(SESSION, "a") == "renewed"
@@ -645,24 +645,24 @@ async def test_a_session_whose_lane_is_gone_begins_homeless_where_it_can_be_had_
     assert await sessions.begin_operation(SESSION, "c", APPEND) == Answer(BeginOperation.MOVED, record)
     reply = await sessions.begin_operation(record, "c", APPEND)
     begun = replace(record, operation_number=3, operation_id="c", operation_start=record.journal_length)
-    assert (reply.outcome, reply.record) == ("homeless", begun)
+    assert (reply.outcome, reply.record) == ("parked", begun)
     assert (await sessions.begin_operation(record, "d", APPEND)).outcome == "busy"
     assert await sessions.release_operation(record, "c") == "released"
     assert await score(connection, KEYS.idle) is None  # it has no lane that somebody could want
     assert await score(connection, KEYS.expiry) == kept_until  # for longer than its own time-out
     assert record.idle_since_ms >= idle_since_ms
-    assert (await hasty.begin_operation(record, "e", APPEND)).outcome == "homeless"
+    assert (await hasty.begin_operation(record, "e", APPEND)).outcome == "parked"
     assert (await sessions.begin_operation(record, "f", APPEND)).outcome == "recover"
 
 
-async def test_a_session_that_is_in_snapshots_begins_homeless_though_its_journal_was_trimmed(
+async def test_a_session_that_is_in_snapshots_begins_parked_though_its_journal_was_trimmed(
     sessions: SessionStores, workers: WorkerStore
 ) -> None:
     record = await opened(sessions)
     await forget(sessions)
     await sessions.set_snapshots(record, (SNAPSHOT,), 0, "store", 0)
     await workers.drop("p", "w", "i", lapsed_only=False)
-    assert (await sessions.begin_operation(SESSION, "a", GENERATE)).outcome == "homeless"
+    assert (await sessions.begin_operation(SESSION, "a", GENERATE)).outcome == "parked"
 
 
 async def test_who_takes_an_operation_over_has_a_claim_of_its_own(
@@ -947,17 +947,17 @@ async def test_retract_journal(sessions: SessionStores, connection: RedisConnect
     assert not await connection.call(lambda redis: redis.exists(KEYS.journal("p.one")))
 
 
-async def test_unseat_session(sessions: SessionStores, workers: WorkerStore, connection: RedisConnection) -> None:
+async def test_lose_lane(sessions: SessionStores, workers: WorkerStore, connection: RedisConnection) -> None:
     owned = replace(SESSION, tenant="a", key_id="k")
     await opened(sessions, owned)
-    assert (await sessions.unseat(owned, "a")).outcome == "gone"
+    assert (await sessions.lose_lane(owned, "a")).outcome == "gone"
     await sessions.begin_operation(owned, "a", GENERATE)
     before = await fields(sessions)
     await sessions.extend_journal(owned, "a", 0, [1, 2], 100)
     await workers.report_lanes("p", "w", "i", [Lane(SESSION.session_id, 1, 3, 30, "0-3")])
-    assert (await sessions.unseat(owned, "b")).outcome == "gone"
+    assert (await sessions.lose_lane(owned, "b")).outcome == "gone"
     assert await ledger(workers) == (100, 30, 1)
-    record = parked(await sessions.unseat(owned, "a"))
+    record = parked(await sessions.lose_lane(owned, "a"))
     assert record == await fields(sessions)
     assert record == replace(
         before,
@@ -975,50 +975,50 @@ async def test_unseat_session(sessions: SessionStores, workers: WorkerStore, con
     assert await connection.call(lambda redis: redis.hgetall(KEYS.usage)) == {}
     assert await sessions.of_incarnation("p", "i", 10) == []
     assert await sessions.renew_operation(record, "a") == "renewed"
-    assert parked(await sessions.unseat(record, "a")) == record
+    assert parked(await sessions.lose_lane(record, "a")) == record
     assert await ledger(workers) == (0, 0, 0)
 
 
-async def test_what_a_session_lacks_in_its_journal_must_be_in_a_snapshot_to_unseat_it(
+async def test_what_a_session_lacks_in_its_journal_must_be_in_a_snapshot_to_park_it(
     sessions: SessionStores, workers: WorkerStore
 ) -> None:
     await opened(sessions)
     await forget(sessions)
     await sessions.begin_operation(SESSION, "a", GENERATE)
     before = await fields(sessions)
-    assert (await sessions.unseat(SESSION, "a")).outcome == "lost"
+    assert (await sessions.lose_lane(SESSION, "a")).outcome == "lost"
     assert await fields(sessions) == before
     assert await ledger(workers) == (100, 30, 1)
     assert await sessions.set_snapshots(before, (SNAPSHOT,), 0, "store", 0) == "set"
-    record = parked(await sessions.unseat(SESSION, "a"))
+    record = parked(await sessions.lose_lane(SESSION, "a"))
     assert (record.journal_start, record.history_length, record.snapshot_store) == (1, 3, "store")
     assert await ledger(workers) == (0, 0, 0)
 
 
-async def test_seat_session(sessions: SessionStores, workers: WorkerStore, connection: RedisConnection) -> None:
-    async def seat(record: SessionRecord, claim: str = "a", worker: WorkerRecord = OTHER_WORKER) -> str:
-        return (await sessions.seat(record, claim, worker, "")).outcome
+async def test_resume_session(sessions: SessionStores, workers: WorkerStore, connection: RedisConnection) -> None:
+    async def resume(record: SessionRecord, claim: str = "a", worker: WorkerRecord = OTHER_WORKER) -> str:
+        return (await sessions.resume(record, claim, worker, "")).outcome
 
     owned = await opened(sessions, replace(SESSION, tenant="a", key_id="k"))
     await sessions.begin_operation(owned, "a", GENERATE)
     await sessions.extend_journal(owned, "a", 0, [1, 2], 100)
     await workers.report_lanes("p", "w", "i", [Lane(SESSION.session_id, 1, 2, 20, "0-2")])
-    assert await seat(owned) == "gone"  # it has a lane
-    unseated = parked(await sessions.unseat(owned, "a"))
-    assert await seat(unseated) == "away"
+    assert await resume(owned) == "gone"  # it has a lane
+    laneless = parked(await sessions.lose_lane(owned, "a"))
+    assert await resume(laneless) == "away"
     await workers.join(OTHER_WORKER)
-    assert await seat(unseated, worker=replace(OTHER_WORKER, incarnation="old")) == "away"
-    assert await seat(unseated, "b") == "gone"
+    assert await resume(laneless, worker=replace(OTHER_WORKER, incarnation="old")) == "away"
+    assert await resume(laneless, "b") == "gone"
     blocking = replace(SESSION, session_id="p.two", worker_id="v", incarnation="j", reserved_bytes=131)
     await opened(sessions, blocking)
-    assert await seat(unseated) == "full"
-    assert await fields(sessions) == unseated
+    assert await resume(laneless) == "full"
+    assert await fields(sessions) == laneless
     assert await ledger(workers, "v") == (131, 0, 1)
     await sessions.begin_close(blocking, "close", Cause.REQUEST)
     await sessions.delete(blocking, "close", 0)
     await opened(sessions, replace(blocking, reserved_bytes=130))
     await connection.call(lambda redis: redis.zadd(KEYS.expiry, {"p.one": 1}))
-    record = seated(await sessions.seat(unseated, "a", OTHER_WORKER, ""))
+    record = resumed(await sessions.resume(laneless, "a", OTHER_WORKER, ""))
     assert record == await fields(sessions)
     assert 0 < (await score(connection, KEYS.expiry) or 0) - await connection.now_ms() <= record.ttl_ms
     assert (record.state, record.reserved_bytes) == (State.OPEN, 70)
@@ -1030,7 +1030,7 @@ async def test_seat_session(sessions: SessionStores, workers: WorkerStore, conne
     assert (await sessions.usage("p"))["a"] == TenantUsage(1, 70, 0)
     assert await connection.call(lambda redis: redis.hget(KEYS.usage, "key:k|sessions")) == "1"
     assert "p.one" in [found.session_id for found in await sessions.of_incarnation("p", "j", 10)]
-    assert await seat(unseated) == "gone"  # it has a lane
+    assert await resume(laneless) == "gone"  # it has a lane
     assert await ledger(workers, "v") == (200, 0, 2)
 
 
@@ -1041,7 +1041,7 @@ async def test_a_session_goes_on_with_its_new_lane_and_not_with_the_one_before(
     before = await opened(sessions)
     await sessions.begin_operation(before, "a", GENERATE)
     await sessions.extend_journal(before, "a", 0, [1, 2], 100)
-    record = seated(await sessions.seat(parked(await sessions.unseat(before, "a")), "a", OTHER_WORKER, ""))
+    record = resumed(await sessions.resume(parked(await sessions.lose_lane(before, "a")), "a", OTHER_WORKER, ""))
     late = Lane(SESSION.session_id, 1, 2, 20, "0-2")
     assert await workers.report_lanes("p", "w", "i", [late]) == [late]
     assert (await sessions.extend_journal(before, "a", 2, [3], 100)).outcome == "gone"
@@ -1241,7 +1241,7 @@ async def test_a_session_that_finds_no_other_lane_is_parked_once_more(
     await opened(sessions)
     await sessions.begin_operation(SESSION, "a", GENERATE)
     await sessions.extend_journal(SESSION, "a", 0, [1, 2], 100)
-    record = parked(await sessions.unseat(SESSION, "a"))
+    record = parked(await sessions.lose_lane(SESSION, "a"))
     assert await sessions.lose(record, "b", RETENTION, 2, ()) == "gone"
     assert await sessions.lose(record, "a", RETENTION, 2, [3]) == "parked"
     assert await journaled(connection) == [1, 2, 3]
@@ -1543,9 +1543,9 @@ async def test_a_parked_session_gives_its_lane_back_and_stays_as_idle_as_it_was(
     )
     record = await fields(sessions)
     again = await park(sessions, record=record)
-    assert (again.outcome, again.record) == ("homeless", record)
+    assert (again.outcome, again.record) == ("no_lane", record)
     assert await score(connection, KEYS.expiry) == kept_until
-    assert (await sessions.begin_operation(record, "a", GENERATE)).outcome == "homeless"
+    assert (await sessions.begin_operation(record, "a", GENERATE)).outcome == "parked"
     assert (await park(sessions, record=record)).outcome == "busy"
 
 
@@ -1604,10 +1604,10 @@ async def test_parking_one_whose_worker_is_gone(
         assert (await hasty.extend_journal(SESSION, "a", 3, [4], 100)).outcome == "extended"
     await workers.drop("p", "w", "i", lapsed_only=False)
     reply = await park(sessions)
-    assert (reply.outcome, reply.record) == ("homeless", reply.record)
+    assert (reply.outcome, reply.record) == ("no_lane", reply.record)
     record = await fields(sessions)
     assert (record.state, record.history_length) == (State.PARKED, 4 if left_behind else 3)
-    assert (await sessions.begin_operation(record, "b", GENERATE)).outcome == "homeless"
+    assert (await sessions.begin_operation(record, "b", GENERATE)).outcome == "parked"
     other = replace(SESSION, session_id="p.two", incarnation="new")
     await workers.join(replace(WORKER, incarnation="new"))
     await opened(sessions, other)
@@ -1665,13 +1665,13 @@ async def test_a_draining_worker_gets_no_session(sessions: SessionStores, worker
         (marked,) = await workers.workers("p")
         assert (marked.draining, marked.has_room, marked.leaving) == (True, False, by_heartbeat)
         assert (await sessions.reserve(other, "create")).outcome == "full"
-        assert (await sessions.seat(record, "a", worker, "")).outcome == "away"
+        assert (await sessions.resume(record, "a", worker, "")).outcome == "away"
         if not by_heartbeat:  # what an operator wants is nothing that a heartbeat changes
             await workers.heartbeat("p", "w", "i", kv_live_bytes=0, rss_bytes=0)
             assert (await sessions.reserve(other, "create")).outcome == "full"
         await mark(False)
     assert (await sessions.reserve(other, "create")).outcome == "reserved"
-    assert (await sessions.seat(record, "a", worker, "")).outcome == "seated"
+    assert (await sessions.resume(record, "a", worker, "")).outcome == "resumed"
 
 
 async def test_only_an_incarnation_that_is_registered_drains(workers: WorkerStore) -> None:

@@ -13,7 +13,7 @@ from kakeya_router.contract import refusals
 from kakeya_router.lanes.idle_lanes import IdleLanes
 from kakeya_router.lanes.waiter import Waiter
 from kakeya_router.store.fleet.worker_store import WorkerStore
-from kakeya_router.store.outcomes import EnterLine
+from kakeya_router.store.outcomes import EnterQueue
 from kakeya_router.store.sessions.queue_store import Entry, FirstWaiter, QueueStore
 from kakeya_shared.errors.tree import KakeyaError, StoreUnavailable
 from kakeya_shared.process.detached_tasks import DetachedTasks, unheard
@@ -86,7 +86,7 @@ class AdmissionQueue:
             place = waiter.place(pool)
             is_returning = place.ticket != "" or waiter.wanted.is_interrupted
             entry = await self._store.enter(pool, place, waiter.wanted.limits, returning=is_returning)
-            if entry.outcome is EnterLine.WAITING:
+            if entry.outcome is EnterQueue.WAITING:
                 waiter.tickets[pool] = entry.ticket
                 waiter.queued_in.add(pool)
                 self._ask_soon(pool)
@@ -188,7 +188,7 @@ class AdmissionQueue:
             while pool in self._to_ask:
                 self._to_ask.discard(pool)
                 workers = await self._worker_store.workers(pool)
-                self._tell(pool, await self._store.turns(pool, [worker.worker_id for worker in workers]))
+                self._tell(pool, await self._store.first_waiters(pool, [worker.worker_id for worker in workers]))
         except StoreUnavailable as error:
             _log.info("the queue waits for Redis", error=error.message)
         finally:
@@ -221,6 +221,6 @@ async def _make_room(waiter: Waiter, idle_lanes: IdleLanes, turns: Mapping[str, 
 
 
 def _refusal(entry: Entry, caller: Caller) -> KakeyaError:
-    if entry.outcome is EnterLine.FULL:
+    if entry.outcome is EnterQueue.FULL:
         return refusals.queue_full()
     return refusals.quota_exceeded(entry.quota, caller.tenant, caller.key_id)

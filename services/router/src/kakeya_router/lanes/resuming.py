@@ -14,7 +14,7 @@ from kakeya_router.lanes.search import Refused, Search
 from kakeya_router.lanes.wanted import Wanted
 from kakeya_router.snapshots import past
 from kakeya_router.snapshots.past import Past
-from kakeya_router.store.outcomes import SeatSession, UnseatSession
+from kakeya_router.store.outcomes import LoseLane, ResumeSession
 from kakeya_router.store.session_record import LaneState, SessionRecord
 from kakeya_router.store.sessions import stored_snapshots
 from kakeya_router.store.sessions.journal_store import JournalStore
@@ -48,10 +48,10 @@ class Resuming:
 
     async def lose_lane(self, record: SessionRecord, claim: str) -> SessionRecord:
         """Parks a session whose lane is gone; raises WorkerLost, Taken or StoreUnavailable."""
-        answer = await self._store.unseat(record, claim)
-        if answer.outcome is UnseatSession.PARKED:
+        answer = await self._store.lose_lane(record, claim)
+        if answer.outcome is LoseLane.PARKED:
             return answer.record
-        raise refusals.lost() if answer.outcome is UnseatSession.LOST else Taken
+        raise refusals.lost() if answer.outcome is LoseLane.LOST else Taken
 
     async def resume(self, record: SessionRecord, claim: str, left: str = "", *, is_interrupted: bool) -> Resumed:
         """Opens a lane for a parked session, with the newest snapshot that can be read, and says what it holds.
@@ -82,17 +82,17 @@ class Resuming:
 
     async def reserve(self, record: SessionRecord, claim: str, worker: WorkerRecord, waiter_id: str) -> SessionRecord:
         """Reserves a lane there; raises Refused, Taken or StoreUnavailable."""
-        answer = await self._store.seat(record, claim, worker, waiter_id)
+        answer = await self._store.resume(record, claim, worker, waiter_id)
         match answer.outcome:
-            case SeatSession.SEATED:
+            case ResumeSession.RESUMED:
                 return answer.record
-            case SeatSession.GONE:
+            case ResumeSession.GONE:
                 raise Taken
-            case SeatSession.FULL | SeatSession.AWAY | SeatSession.WAIT:
+            case ResumeSession.FULL | ResumeSession.AWAY | ResumeSession.WAIT:
                 raise Refused(
                     candidates.no_capacity(),
-                    is_overtaken=answer.outcome is SeatSession.WAIT,
-                    is_away=answer.outcome is SeatSession.AWAY,
+                    is_overtaken=answer.outcome is ResumeSession.WAIT,
+                    is_away=answer.outcome is ResumeSession.AWAY,
                 )
             case never:
                 assert_never(never)

@@ -126,11 +126,11 @@ class Operations:
             journal = Journal(
                 self._store, record, operation.claim, self._snapshotting.journal_tokens, self._on_written(operation)
             )
-            operation.answered(record, journal, is_parked=outcome is BeginOperation.HOMELESS)
+            operation.answered(record, journal, is_parked=outcome is BeginOperation.PARKED)
             match outcome:
                 case BeginOperation.MOVED:
                     continue
-                case BeginOperation.BEGUN | BeginOperation.HOMELESS:
+                case BeginOperation.BEGUN | BeginOperation.PARKED:
                     return
                 case BeginOperation.RECOVER:
                     await self._take_over(operation)

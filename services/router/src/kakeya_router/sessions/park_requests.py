@@ -73,7 +73,7 @@ class ParkRequests:
             case ParkSession.PARKED:
                 freed_bytes = before.reserved_bytes
                 _log.info("session parked", session_id=before.session_id, worker_id=before.worker_id)
-            case ParkSession.HOMELESS:
+            case ParkSession.NO_LANE:
                 pass
             case refused:
                 raise refusals.refusal(refused, before)

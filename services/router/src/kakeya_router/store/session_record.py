@@ -96,7 +96,7 @@ class SessionRecord(Hash):
         exact, fingerprint: the worker's; once it has gone on under another fingerprint, `exact` is False for good.
         model_digest: of the model; empty: not known.
         ephemeral: it is closed when its first Generate has ended, and has no snapshots.
-        inexact_resume: it may be had again under another fingerprint of the model.
+        inexact_resume: it may be resumed under another fingerprint of the model.
         history_length: what the worker has committed, as it last said; `kv_live_bytes` and `retained` with it.
         journal_length: tokens of the history, of which the lane may lack the last: they are journaled first.
         journal_start: history index of the first token that the journal still holds.
@@ -216,7 +216,7 @@ class SessionRecord(Hash):
 
     @property
     def is_recoverable(self) -> bool:
-        """Whether it can be had again when its lane is gone."""
+        """Whether it can be resumed when its lane is gone."""
         return self.journal_start == 0 or bool(self.snapshots or self.inherited)
 
     @property

@@ -22,7 +22,7 @@ class WorkerRecord(Hash):
         rss_bytes: resident memory of its process at its last heartbeat; 0: not known.
         heartbeat_ms: Redis time of the last heartbeat.
         leaving: it shuts down, as its last heartbeat said.
-        drain_asked: an operator wants it emptied.
+        drain_asked: an operator wants it drained.
     """
 
     worker_id: str
@@ -58,7 +58,7 @@ class WorkerRecord(Hash):
 
     @property
     def draining(self) -> bool:
-        """Whether it is being emptied: it is given no session then."""
+        """Whether it is drained: it is given no session then."""
         return self.leaving or self.drain_asked
 
     @property

@@ -140,7 +140,7 @@ class WorkerStore:
         return True
 
     async def mark_draining(self, worker: WorkerRecord, *, draining: bool) -> bool:
-        """Has an incarnation emptied, or no more; False when it is not registered."""
+        """Has an incarnation drained, or no more; False when it is not registered."""
         keys = PoolKeys(worker.pool)
         outcome, _ = await self._redis.outcome(
             DrainWorker,

@@ -47,7 +47,7 @@ class CreationStore(SessionStore):
         """Reserves a lane for a new session; see reserve_session.lua.
 
         Args:
-            waiter_id: of who stands in the line.
+            waiter_id: of who waits in the queue.
             source: that it branches off from.
             length: of the history that it begins with then.
             needed: what the source must have (`Past.needed`); empty: whatever that has.
@@ -112,7 +112,7 @@ class CreationStore(SessionStore):
 
         Args:
             boundary: where it has to end.
-            is_reachable: whether it can be had there without its lane; None: with its lane.
+            is_reachable: whether it is reachable there without its lane; None: with its lane.
         """
         return await self._answer(
             UseSource,

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from kakeya_router.store.connection import in_ms
 from kakeya_router.store.keys import PoolKeys
-from kakeya_router.store.outcomes import MoveSession, OfferLane, ParkSession, SeatSession, UnseatSession, WithdrawLane
+from kakeya_router.store.outcomes import LoseLane, MoveSession, OfferLane, ParkSession, ResumeSession, WithdrawLane
 from kakeya_router.store.session_record import SessionRecord
 from kakeya_router.store.sessions.session_store import Answer, SessionStore
 from kakeya_router.store.sessions.stored_snapshots import Snapshots, text
@@ -22,39 +22,39 @@ class Offer:
 class LaneStore(SessionStore):
     """Gives sessions lanes and takes them."""
 
-    async def unseat(self, record: SessionRecord, claim: str) -> Answer[UnseatSession]:
+    async def lose_lane(self, record: SessionRecord, claim: str) -> Answer[LoseLane]:
         """Parks a session whose lane is gone, while the operation goes on; its fingerprint, and whether it is exact,
         become as the record says.
         """
         return await self._answer(
-            UnseatSession,
+            LoseLane,
             record,
             claim=claim,
             fingerprint=record.fingerprint,
             exact=record.exact,
         )
 
-    async def seat(
+    async def resume(
         self, record: SessionRecord, claim: str, worker: WorkerRecord, waiter_id: str
-    ) -> Answer[SeatSession]:
+    ) -> Answer[ResumeSession]:
         """Reserves a lane for a parked session; the answer's record has it.
 
         Args:
             waiter_id: that in the queue; empty: it does not stand there; INTERRUPTED: likewise, of an operation.
         """
-        seated = worker.holding(record)
+        resumed = worker.holding(record)
         return await self._answer(
-            SeatSession,
-            seated,
+            ResumeSession,
+            resumed,
             claim=claim,
-            worker_id=seated.worker_id,
-            incarnation=seated.incarnation,
-            address=seated.address,
-            lane_bytes=seated.reserved_bytes,
+            worker_id=resumed.worker_id,
+            incarnation=resumed.incarnation,
+            address=resumed.address,
+            lane_bytes=resumed.reserved_bytes,
             waiter_id=waiter_id,
             may_clear=self._may_clear(),
-            fingerprint=seated.fingerprint,
-            exact=seated.exact,
+            fingerprint=resumed.fingerprint,
+            exact=resumed.exact,
         )
 
     async def offer_lane(self, record: SessionRecord, lease_seconds: float, claim: str = "") -> Offer:

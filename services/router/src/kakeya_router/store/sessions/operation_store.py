@@ -118,7 +118,7 @@ class OperationStore(SessionStore):
         """Ends an operation whose lane is gone; `token_ids`, from the history index `start` on, are in the history.
 
         Args:
-            for_good: it is known that the session cannot be had again.
+            for_good: it is known that the session cannot be resumed.
         """
         return await self._outcome(
             LoseSession,

@@ -1,4 +1,4 @@
-"""The line of CreateSession calls that wait for a lane, one a pool, in Redis."""
+"""The queue of sessions that wait for a lane, one a pool, in Redis."""
 
 import json
 from collections.abc import Collection, Sequence
@@ -6,14 +6,14 @@ from dataclasses import KW_ONLY, dataclass
 
 from kakeya_router.store.connection import RedisConnection, in_ms
 from kakeya_router.store.keys import PoolKeys
-from kakeya_router.store.outcomes import EnterLine
+from kakeya_router.store.outcomes import EnterQueue
 from kakeya_router.store.sessions.session_changes import Limits
 from kakeya_router.store.sessions.session_store import NO_QUOTA, ExceededQuota
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Who stands in a line, and what it waits for.
+    """Who waits in a queue, and for what.
 
     Attributes:
         waiter_id: unguessable, so that two routers never make the same.
@@ -24,7 +24,7 @@ class Place:
         snapshot_store: the one that its worker has to read; empty: none.
         refused: incarnations that cannot hold the session.
         reserved_bytes: of the lane.
-        ticket: from an earlier time in this line; empty: at its end.
+        ticket: from an earlier time in this queue; empty: it comes last.
     """
 
     waiter_id: str
@@ -42,7 +42,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class FirstWaiter:
-    """Who is first in the line at a worker, and whether the worker has a free lane."""
+    """Who is first in the queue at a worker, and whether the worker has a free lane."""
 
     worker_id: str
     waiter_id: str
@@ -51,9 +51,9 @@ class FirstWaiter:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What came of lining up: a ticket with WAITING, a quota with QUOTA."""
+    """What came of entering the queue: a ticket with WAITING, a quota with QUOTA."""
 
-    outcome: EnterLine
+    outcome: EnterQueue
     ticket: str = ""
     quota: ExceededQuota = NO_QUOTA
 
@@ -63,7 +63,7 @@ class Renewal:
     """Ids of waiters that have something to learn.
 
     Attributes:
-        displaced: are not in the line any more, as their lease lapsed.
+        displaced: are not in the queue any more, as their lease lapsed.
         answered: their request was answered elsewhere.
         evicted: made way for others in a full queue.
     """
@@ -78,8 +78,8 @@ class QueueStore:
     """All methods raise StoreUnavailable.
 
     Attributes:
-        lease_seconds: how long a waiter stays in the line without a renewal.
-        queue_length: how many may stand in the line of a pool.
+        lease_seconds: how long a waiter stays in the queue without a renewal.
+        queue_length: how many may wait in the queue of a pool.
         grace_seconds: after an outage of Redis no waiter is removed for so long; its router could not renew it.
     """
 
@@ -90,7 +90,7 @@ class QueueStore:
     grace_seconds: float = 0
 
     async def enter(self, pool: str, place: Place, limits: Limits, *, returning: bool = False) -> Entry:
-        """Lines up; who is `returning` from a worker that did not take it finds room in any case."""
+        """Enters the queue; who is `returning` from a worker that did not take it finds room in any case."""
         keys = PoolKeys(pool)
         wants = json.dumps(
             {
@@ -103,7 +103,7 @@ class QueueStore:
             }
         )
         outcome, rest = await self._redis.outcome(
-            EnterLine,
+            EnterQueue,
             [keys.queue, keys.waiters, keys.usage, keys.evicted],
             waiter_id=place.waiter_id,
             tenant=place.tenant,
@@ -116,11 +116,11 @@ class QueueStore:
             reserved_bytes=place.reserved_bytes,
             **limits._asdict(),
         )
-        return Entry(outcome, quota=ExceededQuota(*rest)) if outcome is EnterLine.QUOTA else Entry(outcome, *rest)
+        return Entry(outcome, quota=ExceededQuota(*rest)) if outcome is EnterQueue.QUOTA else Entry(outcome, *rest)
 
     async def leave(self, pool: str, waiter_id: str) -> None:
         keys = PoolKeys(pool)
-        await self._redis.script("leave_line", [keys.queue, keys.waiters], waiter_id=waiter_id)
+        await self._redis.script("leave_queue", [keys.queue, keys.waiters], waiter_id=waiter_id)
 
     async def renew(self, pool: str, requests: Sequence[tuple[str, str, str]]) -> Renewal:
         """Renews waiters, each with its tenant and its request id."""
@@ -140,17 +140,17 @@ class QueueStore:
         return dict(zip(session_ids, found, strict=True))
 
     async def forget_lapsed(self, pool: str) -> None:
-        """Takes the waiters of vanished routers out of the line, also when nobody else looks there."""
+        """Takes the waiters of vanished routers out of the queue, also when nobody else looks there."""
         if not self._may_clear():
             return
         keys = PoolKeys(pool)
         await self._redis.script("forget_waiters", [keys.queue, keys.waiters])
 
-    async def turns(self, pool: str, worker_ids: Sequence[str]) -> list[FirstWaiter]:
-        """Who is first in the line at each of these workers, where somebody is."""
+    async def first_waiters(self, pool: str, worker_ids: Sequence[str]) -> list[FirstWaiter]:
+        """Who is first in the queue at each of these workers, where somebody is."""
         keys = PoolKeys(pool)
         found = await self._redis.script(
-            "whose_turn",
+            "first_waiters",
             [keys.queue, keys.waiters, keys.usage, *map(keys.worker, worker_ids)],
             may_clear=self._may_clear(),
         )

@@ -30,7 +30,7 @@ UNLIMITED = Limits()
 
 
 class TimesToLive(NamedTuple):
-    """How long a session without a lane is kept: one that cannot be had again, and one that can."""
+    """How long a session without a lane is kept: one that cannot be resumed, and one that can."""
 
     lost_ms: int
     parked_ms: int

@@ -32,7 +32,7 @@ class SessionPage:
 
 @dataclass(frozen=True, slots=True)
 class TenantUsage:
-    """What a tenant uses in a pool: lanes, their bytes, and calls in the line."""
+    """What a tenant uses in a pool: lanes, their bytes, and calls in the queue."""
 
     num_sessions: int = 0
     reserved_bytes: int = 0

@@ -1,7 +1,7 @@
--- Has an incarnation emptied, or no more; what it says itself in heartbeats is another mark.
+-- Has an incarnation drained, or no more; what it says itself in heartbeats is another mark.
 -- key worker, queue
 -- arg incarnation
--- arg drain_asked: 1: it is to be emptied
+-- arg drain_asked: 1: it is to be drained
 -- out marked
 -- out unknown: not registered, or not any more
 if redis.call('HGET', key.worker, 'incarnation') ~= arg.incarnation then

@@ -11,7 +11,7 @@
 -- arg snapshots, snapshot_store: the list of its snapshots there (see stored_snapshots.py), and the store that they are
 --     in; '': it keeps those that it has
 -- out moved {record}
--- out full, away: as in seat_session.lua
+-- out full, away: as in resume_session.lua
 -- out changed: it was used, moved or closed since, or the offer has lapsed, or the copy is of another length
 local record = redis.call('HMGET', key.session,
   'state', 'epoch', 'offered_epoch', 'offered_until_ms', 'operation_number', 'history_length', 'journal_length')

@@ -8,7 +8,7 @@
 -- arg idle_ms, wanted_by: only if it has been idle for so long, and gives way to this tenant (see may_give_way); '':
 --     however short
 -- out parked {record}: as it was before
--- out homeless {record}: likewise; it had no lane any more
+-- out no_lane {record}: likewise; it had none any more
 -- out left: an operation was left behind by its router: what its worker has committed is not known yet
 -- out unrecoverable: what its journal lacks is in no snapshot
 -- out kept: it does not give way
@@ -28,8 +28,8 @@ end
 if record[2] ~= arg.epoch then
   return {'changed'}
 end
-local homeless = redis.call('HGET', key.worker, 'incarnation') ~= record[3]
-if state == 'lost' or (homeless and not is_recoverable()) then
+local is_gone = redis.call('HGET', key.worker, 'incarnation') ~= record[3]
+if state == 'lost' or (is_gone and not is_recoverable()) then
   return {'lost'}
 end
 local now = now_ms()
@@ -38,13 +38,13 @@ if lease_until and (arg.may_take_over == '0' or tonumber(lease_until) > now) the
   return {'busy'}
 end
 if state == 'parked' then
-  return {'homeless', before}
+  return {'no_lane', before}
 end
-if lease_until and not homeless then
+if lease_until and not is_gone then
   return {'left'}
 end
 if not record[6] or not is_recoverable()
-  or (not homeless and arg.by_journal == '1' and tonumber(record[7] or 0) > 0) then
+  or (not is_gone and arg.by_journal == '1' and tonumber(record[7] or 0) > 0) then
   return {'unrecoverable'}
 end
 if arg.idle_ms ~= '' and not may_give_way(now) then
@@ -54,4 +54,4 @@ charge(record[6], now)
 redis.call('DEL', key.operation)
 park()
 redis.call('ZADD', key.expiry, math.max(now + arg.parked_ms, record[5] + record[4]), arg.session_id)
-return {homeless and 'homeless' or 'parked', before}
+return {is_gone and 'no_lane' or 'parked', before}

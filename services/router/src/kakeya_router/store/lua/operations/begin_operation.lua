@@ -10,7 +10,7 @@
 -- arg may_begin: 0: it is of a Generate that has begun
 -- arg incarnation: as the caller knows it, whose worker is in the keys
 -- out begun {record}
--- out homeless {record}: begun, too: it has no lane any more, but can be had again
+-- out parked {record}: begun, too: it has no lane any more, and can be resumed
 -- out recover {record}: an operation was left behind by its router: taken over under this claim, to be ended with what
 --     the worker has committed
 -- out moved {record}: it is on another worker than the keys say, and nothing is changed
@@ -33,8 +33,8 @@ end
 if record[2] ~= arg.incarnation then
   return {'moved', redis.call('HGETALL', key.session)}
 end
-local homeless = redis.call('HGET', key.worker, 'incarnation') ~= record[2]
-if state == 'lost' or (homeless and not is_recoverable()) then
+local is_gone = redis.call('HGET', key.worker, 'incarnation') ~= record[2]
+if state == 'lost' or (is_gone and not is_recoverable()) then
   return {'lost'}
 end
 local now = now_ms()
@@ -83,4 +83,4 @@ redis.call('HSET', key.operation,
 if arg.num_tokens ~= '0' then
   redis.call('HSET', key.operation, 'append_end', start_length + arg.num_tokens, 'append_digest', arg.digest)
 end
-return {homeless and 'homeless' or 'begun', redis.call('HGETALL', key.session)}
+return {is_gone and 'parked' or 'begun', redis.call('HGETALL', key.session)}

@@ -1,11 +1,11 @@
--- Takes a session off a lane that is gone: it is PARKED where it can be had again, else LOST, and its record answers
+-- Takes a session off a lane that is gone: it is PARKED where it can be resumed, else LOST, and its record answers
 -- until its retention ends.
 -- of a session
 -- arg claim: '' in a sweep: the incarnation is gone
 -- arg lost_ms, parked_ms: how long it is kept then
 -- arg start, tokens: what was generated and is not journaled yet, as extend_journal.lua takes it
 -- arg incarnation: in a sweep, that is gone
--- arg for_good: 1: it is known that it cannot be had again
+-- arg for_good: 1: it is known that it cannot be resumed
 -- out lost
 -- out parked
 -- out gone: closed, being closed, failed, lost or parked before, or taken over

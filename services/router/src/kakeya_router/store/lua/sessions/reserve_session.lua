@@ -11,14 +11,14 @@
 -- arg tokens_per_minute: what the tenant may use, charged when it is open or given up; 0: no limit, or it has no
 --     prefill
 -- arg length: of the history that a fork begins with
--- arg needed: what its source must have to be had there (see past.py); '': whatever it has, since the lane is copied
+-- arg needed: what its source must have for that (see past.py); '': whatever it has, since the lane is copied
 -- arg record...: field, value, ... of the session
 -- out reserved
 -- out duplicate: the request id was answered before; a waiter left the queue
 -- out quota {name, limit, retry_ms}: it would exceed this quota, or has used up its tokens for so long; a waiter left
 --     the queue
--- out full: the worker has not the bytes, or is being emptied
--- out wait: somebody else has the turn at this worker
+-- out full: the worker has not the bytes, or is drained
+-- out wait: somebody else comes first at this worker
 -- out gone: the incarnation is not alive
 -- out changed: the source of the fork does not have that any more
 -- What a fork has of its source at a length: the start of its journal and the tokens in it, snapshots and their store;

@@ -3,14 +3,14 @@
 -- of a session
 -- arg may_take_over: 0: a lapsed lease still counts
 -- arg boundary: '': wherever it ends
--- arg of_history: 1: it is wanted at that boundary and can be had there without its lane, which may be busy or gone; 0:
---     it is wanted like that and cannot be had; '': with its lane
+-- arg of_history: 1: it is wanted at that boundary and is reachable there without its lane, which may be busy or gone;
+--     0: it is wanted like that and is not reachable; '': with its lane
 -- arg incarnation: as the caller knows it, whose worker is in the keys
 -- out present {record}
 -- out left: an operation was left behind by its router, or did not come to its end, or its lane is gone: what its
 --     worker has committed is not known yet, or not all of its history
 -- out moved {record}: it is on another worker than the keys say
--- out elsewhere {record}: it ends at another length than the boundary, or cannot be had there
+-- out elsewhere {record}: it ends at another length than the boundary, or is not reachable there
 -- out empty: it has no history
 -- out failed {record}
 -- out missing, lost, busy
@@ -25,8 +25,8 @@ end
 if record[2] ~= arg.incarnation then
   return {'moved', redis.call('HGETALL', key.session)}
 end
-local homeless = redis.call('HGET', key.worker, 'incarnation') ~= record[2]
-if state == 'lost' or (homeless and not is_recoverable()) then
+local is_gone = redis.call('HGET', key.worker, 'incarnation') ~= record[2]
+if state == 'lost' or (is_gone and not is_recoverable()) then
   return {'lost'}
 end
 local now = now_ms()
@@ -47,7 +47,7 @@ if lease_until then
   return {(arg.may_take_over == '0' or tonumber(lease_until) > now) and 'busy' or 'left'}
 end
 local history_length = record[4]
-if homeless or history_length ~= record[5] then
+if is_gone or history_length ~= record[5] then
   return {'left'}
 end
 if arg.boundary ~= '' and arg.boundary ~= history_length then

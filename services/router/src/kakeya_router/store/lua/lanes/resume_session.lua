@@ -6,10 +6,10 @@
 -- arg waiter_id: '': not in the queue, '!': likewise, of an interrupted operation
 -- arg may_clear: 0: a waiter whose lease has lapsed still counts
 -- arg fingerprint, exact: of the worker, and whether the session is exact there (1 or 0)
--- out seated {record}: under a new epoch
+-- out resumed {record}: under a new epoch
 -- out full: the worker has not the bytes
--- out away: the incarnation is not alive, or is being emptied
--- out wait: somebody else has the turn at this worker
+-- out away: the incarnation is not alive, or is drained
+-- out wait: somebody else comes first at this worker
 -- out gone: closed, lost or taken over
 if not holds() or redis.call('HGET', key.session, 'state') ~= 'parked' then
   return {'gone'}
@@ -28,4 +28,4 @@ redis.call('HSET', key.session, 'epoch', next_epoch(), 'state', 'open', 'worker_
 take_lane(key.worker, key.sessions, arg.lane_bytes)
 redis.call('ZADD', key.expiry, now_ms() + redis.call('HGET', key.session, 'ttl_ms'), arg.session_id)
 leave_queue()
-return {'seated', redis.call('HGETALL', key.session)}
+return {'resumed', redis.call('HGETALL', key.session)}
