@@ -1,4 +1,4 @@
-"""Resumes sessions: one whose lane is gone gets another one, in the middle of an operation on it."""
+"""Resumes sessions: one without a lane, parked or lost with its worker, gets another, for the operation on it."""
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, replace

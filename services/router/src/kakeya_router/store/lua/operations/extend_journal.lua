@@ -9,7 +9,7 @@
 if not holds() or redis.call('HGET', key.session, 'epoch') ~= arg.epoch then
   return {'gone'}
 end
-local length, digest = extend_journal()
+local length, digest = extend_journal()  -- of prelude/journal.lua
 if not length then
   return {'gone'}
 end
