@@ -71,7 +71,7 @@ class Appending:
         except BaseException as error:
             if not is_broken(operation, error):
                 raise
-            await self._recovery.regain(operation, error)
+            await self._recovery.recover(operation, error)
         lane = operation.record.lane
         if lane.history_length < end:
             raise HistoryFull("the tokens do not fit, and the session refuses to forget")

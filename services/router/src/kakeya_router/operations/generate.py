@@ -119,7 +119,7 @@ class _Stream:
         self.done: Done
 
     async def tokens(self) -> AsyncGenerator[Token, None]:
-        """Tokens until the worker is done; raises as `Recovery.regain`, and what the worker raises."""
+        """Tokens until the worker is done; raises as `Recovery.recover`, and what the worker raises."""
         while True:
             try:
                 async with aclosing(self._from_worker()) as tokens:
@@ -130,7 +130,7 @@ class _Stream:
                 if not is_broken(self._operation, error):
                     raise
                 self._has_moved = True
-                missed = await self._recovery.regain(self._operation, error)
+                missed = await self._recovery.recover(self._operation, error)
             self._produced += missed
             for token_id in missed:
                 yield Token(token_id)

@@ -107,7 +107,7 @@ class Operations:
     async def mend(self, record: SessionRecord, intent: Intent) -> None:
         """Sees to a session whose lane a worker says is not as on record; raises as `running`."""
         async with self.running(record, intent) as operation:
-            await self._recovery.regain(operation)
+            await self._recovery.recover(operation)
 
     async def finish(self, operation: Operation, lane: LaneState) -> None:
         """Writes through what the worker committed and frees the session; raises as `running`."""

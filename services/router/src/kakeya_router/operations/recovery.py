@@ -56,7 +56,7 @@ class Recovery:
     What is begun here is completed although the caller is cancelled; see `Operation.complete`.
 
     Every method raises, beside what it names:
-        WorkerLost: the session cannot be had again.
+        WorkerLost: the session cannot be resumed.
         NoWorker, NoCapacity: no worker has a lane for it.
         Taken, StoreUnavailable
     """
@@ -71,11 +71,11 @@ class Recovery:
         """Finds a lane for a session that has none, and has it hold what an append did not come to prefill."""
         if operation.is_parked:
             is_interrupted = operation.kind == "fork" or operation.goes_on
-            await operation.complete(self._rehouse(operation, is_interrupted=is_interrupted))
+            await operation.complete(self._resume(operation, is_interrupted=is_interrupted))
         elif operation.record.history_length < operation.journal.length:
-            await self.regain(operation)
+            await self.recover(operation)
 
-    async def regain(self, operation: Operation, error: BaseException | None = None) -> list[int]:
+    async def recover(self, operation: Operation, error: BaseException | None = None) -> list[int]:
         """Asks for the session's lane, and finds another one where that does not hold its history.
 
         Args:
@@ -84,15 +84,15 @@ class Recovery:
         Returns:
             What its Generate has produced beyond what the client has seen.
         """
-        return await operation.complete(self._regain(operation, error))
+        return await operation.complete(self._recover(operation, error))
 
     async def leave(self, operation: Operation, parked: SessionRecord) -> None:
         """Gives a session that the store has parked another lane, with all of its history as it is now."""
         self._tasks.start(self._workers.close_lane(operation.record))
         operation.rewound(parked)
-        await self._rehouse(operation, is_interrupted=True)
+        await self._resume(operation, is_interrupted=True)
 
-    async def _regain(self, operation: Operation, error: BaseException | None) -> list[int]:
+    async def _recover(self, operation: Operation, error: BaseException | None) -> list[int]:
         await operation.journal.flush()
         # A worker that shuts down still has the lane, and does nothing with it any more but to let others copy it.
         is_leaving = isinstance(error, Draining)
@@ -101,16 +101,16 @@ class Recovery:
         has_begun = error is not None and not isinstance(error, HistoryLengthMismatch)
         produced = None if is_leaving else await self._found(operation, seconds, has_begun=has_begun)
         try:
-            if produced is not None or (is_leaving and await self._is_carried(operation)):
+            if produced is not None or (is_leaving and await self._has_moved(operation)):
                 await self._catch_up(operation)
                 return produced or []
         except BaseException as broken:
             if not is_broken(operation, broken):
                 raise
-        await self._rehouse(operation, is_interrupted=True)
+        await self._resume(operation, is_interrupted=True)
         return produced or []
 
-    async def _is_carried(self, operation: Operation) -> bool:
+    async def _has_moved(self, operation: Operation) -> bool:
         """Whether the session has a lane elsewhere now, which is a copy: what its lane has nobody may have else."""
         moved = await self._moving.move(operation.record, operation.claim)
         if isinstance(moved, SessionRecord):
@@ -156,12 +156,12 @@ class Recovery:
         record, journaled, digest = found
         return Past(record, operation.journal.length, journaled, digest)
 
-    async def _rehouse(self, operation: Operation, *, is_interrupted: bool) -> None:
-        """Moves the session to a lane that it does not have yet."""
+    async def _resume(self, operation: Operation, *, is_interrupted: bool) -> None:
+        """Gives the session a lane that it does not have yet, and has that hold its history."""
         operation.calls_worker()
         while True:
             try:
-                await self._move(operation, is_interrupted=is_interrupted)
+                await self._resume_once(operation, is_interrupted=is_interrupted)
                 await self._catch_up(operation)
             except BaseException as error:
                 if not is_broken(operation, error):
@@ -169,7 +169,7 @@ class Recovery:
             else:
                 return
 
-    async def _move(self, operation: Operation, *, is_interrupted: bool) -> None:
+    async def _resume_once(self, operation: Operation, *, is_interrupted: bool) -> None:
         record, left = operation.record, operation.record.incarnation
         if record.state is not State.PARKED:
             operation.lies_at(await self._resuming.lose_lane(record, operation.claim))
@@ -197,7 +197,7 @@ class Recovery:
                 raise LaneGone("the journal does not reach back to what the session's lane holds")
             try:
                 await operation.prefill(self._workers.at(record.address), token_ids)
-            except HistoryFull as error:  # whoever appended them was told, or has gone
+            except HistoryFull as error:  # their client was told, or has gone
                 fitting = record.history_length + int(error.metadata.get("room", 0))
                 await self.retract(operation, min(fitting, _last_append(operation)))
 
