@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from kakeya_router.lanes import parking
+from kakeya_router.snapshots.snapshotting import FEWEST_TOKENS, Mark
 from kakeya_router.store import persistence
 from kakeya_router.store.connection import RedisConnection
 from kakeya_router.store.session_record import SessionRecord
@@ -91,6 +92,20 @@ async def test_a_turn_is_written_although_redis_does_not_answer_for_once(
     await desk.tasks.drain(60)
     assert (answers, desk.worker.calls["WriteSnapshot"]) == ([], 1)
     assert await only_its_own(desk.stack, files, desk.session_id)
+
+
+async def test_who_asks_is_told_before_which_length_nothing_is_due(desk: Desk) -> None:
+    record, mark = await desk.record(), Mark()
+    desk.snapshotting.consider(record, 5, is_turn=False, mark=mark)
+    due_length = mark.due_length
+    assert due_length >= FEWEST_TOKENS
+    for length, num_written in ((due_length - 1, 0), (due_length, 1)):
+        desk.worker.lanes[desk.session_id].token_ids = list(range(length))
+        await desk.change(journal_length=length)
+        desk.snapshotting.consider(record, length, is_turn=False, mark=mark)
+        await desk.tasks.drain(60)
+        assert desk.worker.calls["WriteSnapshot"] == num_written
+    assert mark.due_length == 2 * due_length
 
 
 @pytest.mark.parametrize("is_run", [True, False], ids=["the answer is lost", "it is not run"])
