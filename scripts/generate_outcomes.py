@@ -4,15 +4,25 @@ python scripts/generate_outcomes.py services/router/src/kakeya_router/store/outc
 """
 
 import sys
+import textwrap
 from pathlib import Path
 
-from kakeya_router.store.scripts import scripts
+from kakeya_router.store.scripts import Script, scripts
 
-HEADER = '''"""What the Lua scripts answer, as their headers say; generated from them (make outcomes)."""
+_HEADER = '''"""What the Lua scripts answer, as their headers say; generated from them (make outcomes)."""
 
 from enum import StrEnum
 
 '''
+_ALTERNATIVE = '''
+# fmt: off
+Alternative = (
+{}
+)
+# fmt: on
+"""Of the scripts with two: what they were asked for is done, or not."""
+'''
+_COLUMNS = 120
 
 
 def outcomes_module() -> str:
@@ -21,9 +31,15 @@ def outcomes_module() -> str:
         f'{name} = StrEnum("{name}", "{" ".join(script.outcomes).upper()}")\n'
         for script in scripts().values()
         if script.outcomes
-        for name in (script.name.title().replace("_", ""),)
+        for name in (_class(script),)
     ]
-    return HEADER + "".join(lines)
+    of_two = [_class(script) for script in scripts().values() if len(script.outcomes) == 2]
+    union = textwrap.fill(" | ".join(of_two), _COLUMNS, initial_indent="    ", subsequent_indent="    ")
+    return _HEADER + "".join(lines) + _ALTERNATIVE.format(union)
+
+
+def _class(script: Script) -> str:
+    return script.name.title().replace("_", "")
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""What holds inside the router: an operation changes itself, and protobuf stays at the doors."""
+"""What holds inside the router: an operation changes itself, protobuf stays at the doors, no outcome is passed over."""
 
 import ast
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from pathlib import Path
 
 from tests.house.exceptions import ASSIGNED_NOT_YET, PROTOBUF_NOT_YET
@@ -77,6 +77,43 @@ def protobuf_imports(module: ast.Module) -> list[int]:
     return lines
 
 
+def half_seen_outcomes(outcomes: Set[str], module: ast.Module) -> list[str]:
+    """Classes of outcomes of which a module asks for some, where none of its types names them all.
+
+    What names all: a `match` whose last case hands on what is left, to `assert_never` or to who takes only that; and a
+    Literal. So with another outcome in a script's header the types of the module are wrong.
+    """
+    asked, seen = set[str](), set[str]()
+    for node in ast.walk(module):
+        match node:
+            case ast.Compare():
+                asked |= _classes(node)
+            case ast.Match(cases=cases):
+                asked |= _classes(*cases)
+                seen |= _classes(*cases) if _hands_on(cases[-1]) else set()
+            case ast.Subscript(value=ast.Name(id="Literal")):
+                seen |= _classes(node)
+    return sorted((asked - seen) & outcomes)
+
+
+def _hands_on(last: ast.match_case) -> bool:
+    """Whether it is for all that is left, and calls something with it."""
+    name = last.pattern.name if isinstance(last.pattern, ast.MatchAs) and last.pattern.pattern is None else None
+    calls = [node for node in ast.walk(last) if isinstance(node, ast.Call)]
+    return name is not None and any(name in _names(call) for call in calls)
+
+
+def _names(node: ast.AST) -> set[str]:
+    return {each.id for each in ast.walk(node) if isinstance(each, ast.Name)}
+
+
+def _classes(*nodes: ast.AST) -> set[str]:
+    """That members are taken of; of a case as its pattern says."""
+    patterns = [node.pattern if isinstance(node, ast.match_case) else node for node in nodes]
+    attributes = [each.value for node in patterns for each in ast.walk(node) if isinstance(each, ast.Attribute)]
+    return {each.id for each in attributes if isinstance(each, ast.Name)}
+
+
 def _operation() -> tuple[Path, ast.ClassDef]:
     """The router's class of that name, and its file."""
     (found,) = (
@@ -143,3 +180,32 @@ from kakeya_shared import labels
 from kakeya_stubs.worker.v1.verifier_pb2 import LaneState
 """
     assert protobuf_imports(ast.parse(source)) == [3, 4, 6]
+
+
+def _outcomes() -> set[str]:
+    module = parsed(ROUTER / "store" / "outcomes.py")
+    return {_name(node.targets[0]) for node in module.body if isinstance(node, ast.Assign)}
+
+
+def test_another_outcome_of_a_script_is_an_error_of_types_for_who_asks_about_it() -> None:
+    stores = {"queue_store.py"}  # hands them on
+    callers = [file for file in files(ROUTER, ".py") if file.name not in stores]
+    assert {"EndOperation", "FailSession"} <= _outcomes()
+    assert {named(each): found for each in callers if (found := half_seen_outcomes(_outcomes(), parsed(each)))} == {}
+
+
+def test_outcomes_of_which_only_some_are_seen_are_found() -> None:
+    source = """
+if outcome is A.ONE or outcome in (B.ONE, B.TWO): pass
+match outcome:
+    case C.ONE | C.TWO: pass
+    case never: assert_never(never)
+match outcome:
+    case D.ONE: pass
+    case other: pass
+match outcome:
+    case E.ONE: pass
+rest: Literal[B.ONE, B.TWO] = outcome
+if outcome == C.ONE or outcome != F.ONE: pass
+"""
+    assert half_seen_outcomes({*"ABCDE"}, ast.parse(source)) == ["A", "D", "E"]

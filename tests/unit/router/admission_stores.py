@@ -83,7 +83,7 @@ class Stores:
 
     async def close(self, record: SessionRecord, history_length: int = 0) -> None:
         assert (await self.sessions.begin_close(record, "close", Cause.ABANDON)).outcome == "claimed"
-        assert await self.sessions.delete(record, "close", history_length) == "deleted"
+        assert await self.sessions.delete(record, "close", history_length)
 
     async def enter(
         self,

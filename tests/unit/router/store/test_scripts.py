@@ -321,7 +321,7 @@ async def test_a_fork_whose_source_is_closed_meanwhile_is_not_opened(
     await sessions.reserve(FORK, "create", source=source, length=7)
     await sessions.begin_close(source, "close", Cause.REQUEST)
     if is_deleted:
-        assert await sessions.delete(source, "close", 7) == "deleted"
+        assert await sessions.delete(source, "close", 7)
     reply = await sessions.mark_open(FORK, "create", 1, 4, history_length=7, kv_live_bytes=50, source=source)
     assert reply.outcome == "gone"
     await sessions.begin_close(FORK, "abandon", Cause.ABANDON)
@@ -361,7 +361,7 @@ async def test_an_inheritance_is_given_back(sessions: SessionStores, connection:
     assert await heirs(connection) == ["p/one-1-0|p.two"]
     await sessions.begin_close(record, "close", Cause.REQUEST)
     assert len(await heirs(connection)) == 1
-    assert await sessions.delete(record, "close", 3) == "deleted"
+    assert await sessions.delete(record, "close", 3)
     assert not await heirs(connection)
     assert (await fields(sessions)).snapshots == text(LISTED)
 
@@ -636,7 +636,7 @@ async def test_a_session_whose_lane_is_gone_begins_parked_where_it_can_be_resume
     assert reply.record.state is State.OPEN
     assert (await sessions.begin_operation(SESSION, "b", APPEND)).outcome == "busy"
     assert await sessions.renew_operation(SESSION, "a") == "renewed"
-    assert await sessions.release_operation(SESSION, "a") == "released"
+    assert await sessions.release_operation(SESSION, "a")
     assert await sessions.lose_all([SESSION], RETENTION) == ["parked"]
     record = await fields(sessions)
     kept_until = await score(connection, KEYS.expiry)
@@ -647,7 +647,7 @@ async def test_a_session_whose_lane_is_gone_begins_parked_where_it_can_be_resume
     begun = replace(record, operation_number=3, operation_id="c", operation_start=record.journal_length)
     assert (reply.outcome, reply.record) == ("parked", begun)
     assert (await sessions.begin_operation(record, "d", APPEND)).outcome == "busy"
-    assert await sessions.release_operation(record, "c") == "released"
+    assert await sessions.release_operation(record, "c")
     assert await score(connection, KEYS.idle) is None  # it has no lane that somebody could want
     assert await score(connection, KEYS.expiry) == kept_until  # for longer than its own time-out
     assert record.idle_since_ms >= idle_since_ms
@@ -718,7 +718,7 @@ async def test_the_latest_operation_can_be_gone_on_with(sessions: SessionStores,
         assert await latest() == ("a", 2, 7)
         operation = await connection.call(lambda redis: redis.hgetall(KEYS.operation("p.one")))
         assert (operation["op_id"], operation["claim"], operation["start_length"]) == ("a", f"r{number}", "5")
-        assert await sessions.release_operation(SESSION, f"r{number}") == "released"
+        assert await sessions.release_operation(SESSION, f"r{number}")
     assert (await sessions.begin_operation(SESSION, "f", Intent("fork", {}))).outcome == "begun"
     assert await latest() == ("a", 2, 7)
     await sessions.release_operation(SESSION, "f")
@@ -921,28 +921,28 @@ async def test_the_oldest_tokens_leave_a_journal_that_is_too_long(
 
 
 async def test_retract_journal(sessions: SessionStores, connection: RedisConnection) -> None:
-    async def retract(claim: str, length: int, epoch: int = 1) -> str:
+    async def retract(claim: str, length: int, epoch: int = 1) -> bool:
         return await sessions.retract(replace(SESSION, epoch=epoch), claim, length)
 
     await opened(sessions)
     await run(sessions, 2)
-    assert await retract("a", 1) == "gone"
+    assert not await retract("a", 1)
     await sessions.begin_operation(SESSION, "a", APPEND)
     await sessions.extend_journal(SESSION, "a", 2, [3, 4, 5], 4)
     before = await fields(sessions)
     assert (before.journal_start, before.journal_length, before.append_end) == (1, 5, 5)
-    assert await retract("b", 3) == "gone"
-    assert await retract("a", 3, epoch=2) == "gone"
+    assert not await retract("b", 3)
+    assert not await retract("a", 3, epoch=2)
     assert (await fields(sessions), await journaled(connection)) == (before, [2, 3, 4, 5])
     for _ in range(2):
-        assert await retract("a", 2) == "retracted"
+        assert await retract("a", 2)
         record = await fields(sessions)
         assert (record.journal_start, record.journal_length, record.append_end) == (1, 2, -1)
         assert await journaled(connection) == [2]
     assert (await sessions.extend_journal(SESSION, "a", 2, [6, 7, 8], 100)).length == 5
     assert await journaled(connection) == [2, 6, 7, 8]
     assert (await fields(sessions)).append_end == 5
-    assert await retract("a", 1) == "retracted"
+    assert await retract("a", 1)
     assert ((await fields(sessions)).journal_start, (await fields(sessions)).journal_length) == (1, 1)
     assert not await connection.call(lambda redis: redis.exists(KEYS.journal("p.one")))
 
@@ -1045,7 +1045,7 @@ async def test_a_session_goes_on_with_its_new_lane_and_not_with_the_one_before(
     late = Lane(SESSION.session_id, 1, 2, 20, "0-2")
     assert await workers.report_lanes("p", "w", "i", [late]) == [late]
     assert (await sessions.extend_journal(before, "a", 2, [3], 100)).outcome == "gone"
-    assert await sessions.retract(before, "a", 0) == "gone"
+    assert not await sessions.retract(before, "a", 0)
     assert (await sessions.end_operation(before, "a", LaneAtRest(2, 20, "0-2", 2))).outcome == "gone"
     assert await sessions.set_snapshots(before, (SNAPSHOT,), 0, "store", 0) == "gone"
     assert (await sessions.extend_journal(record, "a", 2, [3], 100)).outcome == "extended"
@@ -1138,11 +1138,11 @@ async def test_a_parked_session_gets_the_snapshot_that_was_being_written(
 
 async def test_release_operation(sessions: SessionStores, connection: RedisConnection) -> None:
     before = await opened(sessions)
-    assert await sessions.release_operation(SESSION, "a") == "gone"
+    assert not await sessions.release_operation(SESSION, "a")
     await asyncio.sleep(0.01)  # so that the begin's time is another
     await sessions.begin_operation(SESSION, "a", GENERATE)
-    assert await sessions.release_operation(SESSION, "b") == "gone"
-    assert await sessions.release_operation(SESSION, "a") == "released"
+    assert not await sessions.release_operation(SESSION, "b")
+    assert await sessions.release_operation(SESSION, "a")
     assert await fields(sessions) == replace(before, operation_number=1)
     expires_at = await connection.call(lambda redis: redis.zscore(KEYS.expiry, SESSION.session_id))
     assert expires_at == before.idle_since_ms + before.ttl_ms
@@ -1330,11 +1330,11 @@ async def test_abandon_takes_a_session_that_is_still_being_opened(sessions: Sess
 async def test_delete_session(sessions: SessionStores, workers: WorkerStore, connection: RedisConnection) -> None:
     await opened(sessions)
     await run(sessions, 3)
-    assert await sessions.delete(SESSION, "close", 0) == "gone"
+    assert not await sessions.delete(SESSION, "close", 0)
     await sessions.begin_close(SESSION, "close", Cause.REQUEST)
-    assert await sessions.delete(SESSION, "other", 0) == "gone"
-    assert await sessions.delete(SESSION, "close", 0) == "deleted"
-    assert await sessions.delete(SESSION, "close", 0) == "gone"
+    assert not await sessions.delete(SESSION, "other", 0)
+    assert await sessions.delete(SESSION, "close", 0)
+    assert not await sessions.delete(SESSION, "close", 0)
     assert await ledger(workers) == (0, 0, 0)
     keys = await connection.call(lambda redis: redis.keys("*"))
     assert set(keys) == {"kakeya:pools", KEYS.workers, KEYS.worker("w")}
@@ -1356,7 +1356,7 @@ async def test_a_parked_session_is_closed_without_a_lane(
         claimed = (await sessions.begin_close(record, "close", Cause.REQUEST)).record
         assert claimed is not None
         assert (claimed.state, claimed.holds_lane) == (State.PARKED, False)
-        assert await sessions.delete(claimed, "close", 3) == "deleted"
+        assert await sessions.delete(claimed, "close", 3)
         assert await ledger(workers) == (100, 0, 1)
     await sessions.begin_close(third, "close", Cause.REQUEST)
     await sessions.delete(third, "close", 0)

@@ -1,6 +1,7 @@
 """kakeya.worker.v1.RegistryService: workers join, beat and leave."""
 
 from dataclasses import KW_ONLY, dataclass
+from typing import Literal
 
 import grpc
 import structlog
@@ -55,11 +56,10 @@ class RegistryService(registry_pb2_grpc.RegistryServiceServicer):
         for other in await self._store.workers(worker.pool):
             if other.model != worker.model:
                 raise validation.invalid("model", f"the pool {worker.pool!r} serves {other.model!r}")
-        outcome = await self._store.join(worker)
-        while outcome is JoinWorker.SWEEPING:
+        while (outcome := await self._store.join(worker)) is JoinWorker.SWEEPING:
             await self._sweep.sweep(worker.pool, worker.incarnation)
-            outcome = await self._store.join(worker)
-        _log.info("worker joined", worker_id=worker.worker_id, incarnation=worker.incarnation, outcome=outcome)
+        joined: Literal[JoinWorker.JOINED, JoinWorker.REPLACED, JoinWorker.RENEWED] = outcome
+        _log.info("worker joined", worker_id=worker.worker_id, incarnation=worker.incarnation, outcome=joined)
         return pb.JoinResponse(
             contract_version=CONTRACT_VERSION,
             heartbeat_interval_seconds=self.heartbeat_interval_seconds,

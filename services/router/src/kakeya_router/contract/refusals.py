@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Iterable
-from typing import Literal
+from typing import Literal, assert_never
 
 from kakeya_router.store.outcomes import BeginOperation, ParkSession, UseSource
 from kakeya_router.store.session_record import SessionRecord, State
@@ -149,10 +149,14 @@ def overtaken(record: SessionRecord | None) -> KakeyaError:
 
 def refusal(outcome: Refused, record: SessionRecord) -> KakeyaError:
     """Why a session cannot be had, as a script says."""
-    if outcome in (BeginOperation.BUSY, ParkSession.BUSY, UseSource.BUSY):
-        return busy()
-    if outcome in (BeginOperation.FAILED, ParkSession.FAILED, UseSource.FAILED):
-        return failed_before(record)
-    if outcome in (BeginOperation.LOST, ParkSession.LOST, UseSource.LOST):
-        return lost()
-    return not_found()
+    match outcome:
+        case BeginOperation.BUSY | ParkSession.BUSY | UseSource.BUSY:
+            return busy()
+        case BeginOperation.FAILED | ParkSession.FAILED | UseSource.FAILED:
+            return failed_before(record)
+        case BeginOperation.LOST | ParkSession.LOST | UseSource.LOST:
+            return lost()
+        case BeginOperation.MISSING | ParkSession.MISSING | UseSource.MISSING:
+            return not_found()
+        case never:
+            assert_never(never)

@@ -5,16 +5,16 @@ from collections import defaultdict
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import KW_ONLY, dataclass, field
+from typing import assert_never
 
 import structlog
 
-from kakeya_router.access.callers import Caller
 from kakeya_router.contract import refusals
 from kakeya_router.lanes.idle_lanes import IdleLanes
 from kakeya_router.lanes.waiter import Waiter
 from kakeya_router.store.fleet.worker_store import WorkerStore
 from kakeya_router.store.outcomes import EnterQueue
-from kakeya_router.store.sessions.queue_store import Entry, FirstWaiter, QueueStore
+from kakeya_router.store.sessions.queue_store import FirstWaiter, QueueStore
 from kakeya_shared.errors.tree import KakeyaError, StoreUnavailable
 from kakeya_shared.process.detached_tasks import DetachedTasks, unheard
 from kakeya_shared.process.endured_loop import endured_loop
@@ -82,16 +82,22 @@ class AdmissionQueue:
 
     async def _enter(self, waiter: Waiter, pools: Iterable[str]) -> None:
         refused: list[KakeyaError] = []
+        caller = waiter.wanted.caller
         for pool in sorted(pools):
             place = waiter.place(pool)
             is_returning = place.ticket != "" or waiter.wanted.is_interrupted
             entry = await self._store.enter(pool, place, waiter.wanted.limits, returning=is_returning)
-            if entry.outcome is EnterQueue.WAITING:
-                waiter.tickets[pool] = entry.ticket
-                waiter.queued_in.add(pool)
-                self._ask_soon(pool)
-            else:
-                refused.append(_refusal(entry, waiter.wanted.caller))
+            match entry.outcome:
+                case EnterQueue.WAITING:
+                    waiter.tickets[pool] = entry.ticket
+                    waiter.queued_in.add(pool)
+                    self._ask_soon(pool)
+                case EnterQueue.FULL:
+                    refused.append(refusals.queue_full())
+                case EnterQueue.QUOTA:
+                    refused.append(refusals.quota_exceeded(entry.quota, caller.tenant, caller.key_id))
+                case never:
+                    assert_never(never)
         if refused and not waiter.queued_in:
             raise refused[0]
 
@@ -218,9 +224,3 @@ async def _make_room(waiter: Waiter, idle_lanes: IdleLanes, turns: Mapping[str, 
     if await idle_lanes.make_room(waiter.wanted.caller.tenant, turns, spared=waiter.wanted.source_id):
         waiter.paused = dict.fromkeys(waiter.paused, 0.0)  # what a worker said before that is of no account
         waiter.wake()
-
-
-def _refusal(entry: Entry, caller: Caller) -> KakeyaError:
-    if entry.outcome is EnterQueue.FULL:
-        return refusals.queue_full()
-    return refusals.quota_exceeded(entry.quota, caller.tenant, caller.key_id)

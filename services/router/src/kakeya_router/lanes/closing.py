@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import structlog
 
 from kakeya_router.snapshots.snapshotting import Snapshotting
-from kakeya_router.store.outcomes import BeginClose
+from kakeya_router.store.done import is_done
 from kakeya_router.store.persistence import persist
 from kakeya_router.store.session_record import SessionRecord
 from kakeya_router.store.sessions.closing_store import ClosingStore
@@ -51,7 +51,7 @@ class Closing:
         """
         claim = secrets.token_hex(8)
         answer = await self._store.begin_close(record, claim, cause, idle_ms=idle_ms, wanted_by=wanted_by)
-        return await self.finish(answer.record, claim) if answer.outcome is BeginClose.CLAIMED else None
+        return await self.finish(answer.record, claim) if is_done(answer.outcome) else None
 
     async def finish(self, claimed: SessionRecord, claim: str) -> int:
         """Closes the lane of a session that is claimed for good, and forgets it; returns the final history length.

@@ -8,7 +8,7 @@ import structlog
 
 from kakeya_router.lanes.closing import Closing
 from kakeya_router.lanes.parking import Parking
-from kakeya_router.store.outcomes import ParkSession
+from kakeya_router.store.done import is_done
 from kakeya_router.store.session_record import SessionRecord
 from kakeya_router.store.sessions.session_changes import Cause
 from kakeya_router.store.sessions.session_lists import SessionLists, TenantUsage
@@ -61,7 +61,7 @@ class IdleLanes:
             is_free, what = closed is not None, "closed"
         else:
             answer = await self.parking.park(record, idle_ms=idle_ms, wanted_by=tenant)
-            is_free, what = answer.outcome is ParkSession.PARKED, "parked"
+            is_free, what = is_done(answer.outcome), "parked"
         if is_free:
             _log.info(f"idle session {what} for its lane", session_id=record.session_id, wanted_by=tenant)
         return is_free

@@ -9,8 +9,8 @@ from enum import Enum, auto
 import structlog
 
 from kakeya_router.snapshots.snapshotting import Snapshotting
+from kakeya_router.store.done import is_done
 from kakeya_router.store.fleet.worker_store import WorkerStore
-from kakeya_router.store.outcomes import MoveSession, OfferLane
 from kakeya_router.store.session_record import SessionRecord
 from kakeya_router.store.sessions.lane_store import LaneStore
 from kakeya_router.store.sessions.stored_snapshots import StoredSnapshot
@@ -101,7 +101,7 @@ class Moving:
     async def _move_to(self, worker: WorkerRecord, record: SessionRecord, claim: str) -> SessionRecord | None:
         """Where it is then, None: where it was; raises WorkerError or KakeyaError: this worker has not taken it."""
         offer = await self._store.offer_lane(record, _OFFER_SECONDS, claim)
-        if offer.outcome is not OfferLane.OFFERED:
+        if not is_done(offer.outcome):
             return None
         there = replace(worker.holding(record), epoch=offer.epoch)
         try:
@@ -135,7 +135,7 @@ class Moving:
         there = there.with_lane(lane)
         new = await self._written(there, worker)
         answer = await self._store.move(record, there, claim, (new,) if new else (), worker.snapshot_store)
-        if answer.outcome is MoveSession.MOVED:
+        if is_done(answer.outcome):
             return answer.record
         if new is not None:
             await self._snapshotting.delete([new.name], [worker])

@@ -7,6 +7,7 @@ from dataclasses import KW_ONLY, dataclass, field
 import structlog
 
 from kakeya_router.snapshots.snapshotting import Snapshotting
+from kakeya_router.store.done import is_done
 from kakeya_router.store.outcomes import ParkSession
 from kakeya_router.store.session_record import SessionRecord
 from kakeya_router.store.sessions.lane_store import LaneStore
@@ -64,7 +65,7 @@ class Parking:
         answer = await self._store.park(
             record, parked_ms, by_journal=not is_written, idle_ms=idle_ms, wanted_by=wanted_by
         )
-        if answer.outcome is ParkSession.PARKED:
+        if is_done(answer.outcome):
             await self._workers.close_lane(record)
         return answer
 

@@ -49,9 +49,15 @@ class Resuming:
     async def lose_lane(self, record: SessionRecord, claim: str) -> SessionRecord:
         """Parks a session whose lane is gone; raises WorkerLost, Taken or StoreUnavailable."""
         answer = await self._store.lose_lane(record, claim)
-        if answer.outcome is LoseLane.PARKED:
-            return answer.record
-        raise refusals.lost() if answer.outcome is LoseLane.LOST else Taken
+        match answer.outcome:
+            case LoseLane.PARKED:
+                return answer.record
+            case LoseLane.LOST:
+                raise refusals.lost()
+            case LoseLane.GONE:
+                raise Taken
+            case never:
+                assert_never(never)
 
     async def resume(self, record: SessionRecord, claim: str, left: str = "", *, is_interrupted: bool) -> Resumed:
         """Opens a lane for a parked session, with the newest snapshot that can be read, and says what it holds.

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 import structlog
 
-from kakeya_router.store.outcomes import ExtendJournal
+from kakeya_router.store.done import is_done
 from kakeya_router.store.session_record import SessionRecord
 from kakeya_router.store.sessions.operation_store import OperationStore
 from kakeya_router.store.sessions.session_store import Taken
@@ -57,7 +57,7 @@ class Journal:
     async def write(self, token_ids: Sequence[int]) -> None:
         """Adds tokens to the history; raises Taken or StoreUnavailable."""
         end = await self._store.extend_journal(self.record, self._claim, self.length, token_ids, self._max_tokens)
-        if end.outcome is ExtendJournal.GONE:
+        if not is_done(end.outcome):
             raise Taken
         self.length += len(token_ids)
         self.digest = int(end.digest, 16) if end.digest and end.length == self.length else None

@@ -11,14 +11,14 @@ import structlog
 
 from kakeya_router.access import callers
 from kakeya_router.contract import refusals
-from kakeya_router.contract.refusals import HistoryLost
 from kakeya_router.lanes.closing import Closing
 from kakeya_router.operations.journal import Journal
 from kakeya_router.operations.operation import Operation
 from kakeya_router.operations.recovery import Recovery
 from kakeya_router.operations.settling import Settling
 from kakeya_router.snapshots.snapshotting import Mark, Snapshotting
-from kakeya_router.store.outcomes import BeginOperation, EndOperation, RenewOperation
+from kakeya_router.store.done import is_done
+from kakeya_router.store.outcomes import BeginOperation, EndOperation
 from kakeya_router.store.persistence import persist
 from kakeya_router.store.session_record import LaneState, SessionRecord, State
 from kakeya_router.store.sessions.operation_store import OperationStore
@@ -173,7 +173,7 @@ class Operations:
                     outcome = await self._store.renew_operation(operation.record, operation.claim)
             except (StoreUnavailable, TimeoutError):
                 continue  # while Redis is away nobody can take the session over
-            if outcome is RenewOperation.GONE:
+            if not is_done(outcome):
                 operation.call.cancel()
                 return
             # The next renewal would be too late: what a long prefill has done so far is not lost with its worker, since
@@ -219,7 +219,7 @@ class Operations:
             return None
         if isinstance(error, InvariantViolated):
             return await self._settling.fail(operation, _invariant(error))
-        if isinstance(error, HistoryLost):
+        if isinstance(error, refusals.HistoryLost):
             return await self._settling.lose(operation, for_good=True)
         if record.state is State.PARKED:
             return await self._settling.lose(operation)

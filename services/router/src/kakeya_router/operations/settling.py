@@ -8,7 +8,8 @@ import structlog
 from kakeya_router.contract import refusals
 from kakeya_router.lanes.closing import Closing
 from kakeya_router.operations.operation import Operation
-from kakeya_router.store.outcomes import FailSession, LoseSession
+from kakeya_router.store.done import is_done
+from kakeya_router.store.outcomes import LoseSession
 from kakeya_router.store.sessions.operation_store import OperationStore
 from kakeya_router.store.sessions.session_changes import Cause, TimesToLive
 from kakeya_router.workers.worker_clients import WorkerClients
@@ -41,7 +42,7 @@ class Settling:
     async def fail(self, operation: Operation, invariant: str) -> KakeyaError:
         """Its lane does not hold what it must: it is freed, and the session of no use any more."""
         record = operation.record
-        if await self._store.fail(record, operation.claim, invariant) is FailSession.GONE:
+        if not is_done(await self._store.fail(record, operation.claim, invariant)):
             return await self.overtaken(operation)
         _log.error("session failed", session_id=record.session_id, op_id=operation.op_id, invariant=invariant)
         self._tasks.start(self._workers.close_lane(record))

@@ -18,7 +18,8 @@ from kakeya_router.lanes.wanted import Wanted
 from kakeya_router.sessions.past_lanes import PastLanes
 from kakeya_router.sessions.sources import Sources
 from kakeya_router.snapshots.past import Past
-from kakeya_router.store.outcomes import MarkOpen, RenewOpening, ReserveSession
+from kakeya_router.store.done import is_done
+from kakeya_router.store.outcomes import ReserveSession
 from kakeya_router.store.persistence import persist
 from kakeya_router.store.session_record import SessionRecord, State
 from kakeya_router.store.sessions.creation_store import CreationStore
@@ -159,7 +160,7 @@ class Opening:
             retained=lane.retained,
             source=source if begin is None else None,
         )
-        if opened.outcome is MarkOpen.GONE:
+        if not is_done(opened.outcome):
             raise await self._unreachable(source)
         return opened.record
 
@@ -202,7 +203,7 @@ class Opening:
                 outcome = await self._store.renew_opening(attempt.record, attempt.claim)
             except StoreUnavailable:
                 continue
-            if outcome is RenewOpening.GONE:
+            if not is_done(outcome):
                 attempt.running.cancel()
                 return
 

@@ -4,7 +4,7 @@ import asyncio
 from collections import Counter
 from dataclasses import dataclass, field
 
-from kakeya_router.store.outcomes import ShareSession
+from kakeya_router.store.done import is_done
 from kakeya_router.store.session_record import SessionRecord, State
 from kakeya_router.store.sessions.creation_store import CreationStore
 from kakeya_shared.process.detached_tasks import DetachedTasks
@@ -44,7 +44,7 @@ class Sharing:
         pause_seconds = _FIRST_POLL_SECONDS
         while True:
             answer = await self._store.share(record)
-            if answer.outcome is ShareSession.MISSING:
+            if not is_done(answer.outcome):
                 return None
             if answer.record.state is not State.OPENING:
                 return answer.record

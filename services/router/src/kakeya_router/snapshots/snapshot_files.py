@@ -5,6 +5,7 @@ import re
 import secrets
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from typing import assert_never
 
 import structlog
 
@@ -169,9 +170,16 @@ class SnapshotFiles:
                 begun.num_rewinds,
                 tuple(each for each in kept if each in inherited),
             )
-            if outcome is SetSnapshots.UNLIKE:
-                _log.warning("a lane holds another history than its session", session_id=begun.session_id)
-            if outcome not in (SetSnapshots.AHEAD, SetSnapshots.CHANGED):
-                return outcome is SetSnapshots.SET
-            await asyncio.sleep(_AHEAD_SECONDS)
+            match outcome:
+                case SetSnapshots.SET:
+                    return True
+                case SetSnapshots.UNLIKE:
+                    _log.warning("a lane holds another history than its session", session_id=begun.session_id)
+                    return False
+                case SetSnapshots.GONE:
+                    return False
+                case SetSnapshots.AHEAD | SetSnapshots.CHANGED:
+                    await asyncio.sleep(_AHEAD_SECONDS)
+                case never:
+                    assert_never(never)
         return False

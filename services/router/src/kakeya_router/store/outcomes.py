@@ -31,3 +31,11 @@ SetSnapshots = StrEnum("SetSnapshots", "SET AHEAD UNLIKE CHANGED GONE")
 ShareSession = StrEnum("ShareSession", "SHARED MISSING")
 UseSource = StrEnum("UseSource", "PRESENT LEFT MOVED ELSEWHERE EMPTY FAILED MISSING LOST BUSY")
 WithdrawLane = StrEnum("WithdrawLane", "WITHDRAWN GONE")
+
+# fmt: off
+Alternative = (
+    DeleteSession | DrainWorker | DropWorker | ExtendJournal | FailSession | Heartbeat | MarkOpen | ReleaseOperation |
+    RenewOpening | RenewOperation | RetractJournal | ShareSession | WithdrawLane
+)
+# fmt: on
+"""Of the scripts with two: what they were asked for is done, or not."""

@@ -1,6 +1,7 @@
 """What is left to do when a worker is gone: its sessions are parked, or LOST, a batch at a time."""
 
 from dataclasses import dataclass
+from typing import assert_never
 
 import structlog
 
@@ -34,8 +35,13 @@ class WorkerSweep:
         while records := await self._sessions.of_incarnation(pool, incarnation, _BATCH):
             outcomes = await self._sessions.lose_all(records, self._retention)
             for record, outcome in zip(records, outcomes, strict=True):
-                if outcome in (LoseSession.LOST, LoseSession.PARKED):
-                    _log.info(f"session {outcome}", session_id=record.session_id, worker_id=record.worker_id)
-            if LoseSession.ALIVE in outcomes:
-                return  # somebody else's sweep is over and the incarnation has joined again: these are its own
+                match outcome:
+                    case LoseSession.LOST | LoseSession.PARKED:
+                        _log.info(f"session {outcome}", session_id=record.session_id, worker_id=record.worker_id)
+                    case LoseSession.ALIVE:
+                        return  # somebody else's sweep is over and the incarnation has joined again: these are its own
+                    case LoseSession.GONE | LoseSession.BUSY:
+                        pass
+                    case never:
+                        assert_never(never)
         await self._workers.swept(pool, incarnation)

@@ -3,9 +3,10 @@
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from kakeya_router.store.connection import RedisConnection, in_ms
+from kakeya_router.store.done import is_done
 from kakeya_router.store.keys import POOLS, ROUTERS, PoolKeys
 from kakeya_router.store.outcomes import DrainWorker, DropWorker, Heartbeat, JoinWorker, ReportLane
 from kakeya_router.store.worker_record import WorkerRecord
@@ -133,7 +134,7 @@ class WorkerStore:
             rss_bytes=rss_bytes,
             leaving=leaving,
         )
-        if outcome is Heartbeat.UNKNOWN:
+        if not is_done(outcome):
             return False
         # The reaper may have forgotten the pool while this worker was about to join it.
         await self._redis.call(lambda redis: redis.sadd(POOLS, pool))
@@ -148,7 +149,7 @@ class WorkerStore:
             incarnation=worker.incarnation,
             drain_asked=draining,
         )
-        return outcome is DrainWorker.MARKED
+        return is_done(outcome)
 
     async def report_lanes(self, pool: str, worker_id: str, incarnation: str, lanes: Sequence[Lane]) -> list[Lane]:
         """Takes over what the worker says of its lanes; returns those that no lease covers."""
@@ -164,7 +165,7 @@ class WorkerStore:
                 for session_id, lane in ((lane.session_id, lane) for lane in lanes)
             ),
         )
-        return [lane for lane, outcome in zip(lanes, outcomes, strict=True) if outcome is ReportLane.ORPHAN]
+        return [lane for lane, outcome in zip(lanes, outcomes, strict=True) if not _has_lease(outcome)]
 
     async def drop(self, pool: str, worker_id: str, incarnation: str, *, lapsed_only: bool) -> bool:
         """Forgets an incarnation; its sessions are left to the sweep."""
@@ -176,7 +177,7 @@ class WorkerStore:
             incarnation=incarnation,
             lapsed_only=lapsed_only,
         )
-        return outcome is DropWorker.DROPPED
+        return is_done(outcome)
 
     async def lapsed(self, pool: str, limit: int) -> list[WorkerRecord]:
         """Incarnations whose lease has lapsed."""
@@ -242,6 +243,10 @@ class WorkerStore:
     async def _records(self, keys: PoolKeys, worker_ids: Sequence[str]) -> list[WorkerRecord]:
         found = await self._redis.hashes([keys.worker(worker_id) for worker_id in worker_ids])
         return [WorkerRecord.from_hash(values) for values in found if values]
+
+
+def _has_lease(outcome: Literal[ReportLane.UPDATED, ReportLane.KEPT, ReportLane.ORPHAN]) -> bool:
+    return outcome is not ReportLane.ORPHAN
 
 
 def _counts(fields: Mapping[str, str]) -> dict[str, int]:

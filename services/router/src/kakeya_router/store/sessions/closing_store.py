@@ -1,6 +1,7 @@
 """Sessions that end."""
 
 from kakeya_router.store.connection import in_ms
+from kakeya_router.store.done import is_done
 from kakeya_router.store.keys import PoolKeys, pool_of
 from kakeya_router.store.outcomes import BeginClose, DeleteSession
 from kakeya_router.store.session_record import SessionRecord
@@ -29,10 +30,10 @@ class ClosingStore(SessionStore):
             wanted_by=wanted_by,
         )
 
-    async def delete(self, record: SessionRecord, claim: str, history_length: int) -> DeleteSession:
-        """`history_length` is the final one."""
+    async def delete(self, record: SessionRecord, claim: str, history_length: int) -> bool:
+        """`history_length` is the final one; False: another router has claimed it since."""
         keys = PoolKeys(record.pool)
-        return await self._outcome(
+        outcome = await self._outcome(
             DeleteSession,
             record,
             (keys.closed(record.session_id), keys.heirs),
@@ -40,6 +41,7 @@ class ClosingStore(SessionStore):
             history_length=history_length,
             closed_ms=_CLOSED_TTL_MS,
         )
+        return is_done(outcome)
 
     async def closed(self, session_id: str) -> tuple[int, str] | None:
         """Final history length and tenant of a session that lived for one answer, for a minute; None: not known."""

@@ -1,5 +1,6 @@
 """The histories of sessions: what is added to one, read from it and taken back."""
 
+from kakeya_router.store.done import is_done
 from kakeya_router.store.keys import PoolKeys
 from kakeya_router.store.outcomes import RetractJournal, RewindSession
 from kakeya_router.store.session_record import SessionRecord
@@ -10,9 +11,11 @@ from kakeya_router.store.sessions.stored_snapshots import Snapshots, text
 class JournalStore(SessionStore):
     """Reads journals and takes histories back; `OperationStore` adds to them."""
 
-    async def retract(self, record: SessionRecord, claim: str, length: int) -> RetractJournal:
-        """Takes the last tokens out of the history again, down to a length; see retract_journal.lua."""
-        return await self._outcome(RetractJournal, record, claim=claim, epoch=record.epoch, journal_length=length)
+    async def retract(self, record: SessionRecord, claim: str, length: int) -> bool:
+        """Takes the last tokens out of the history again, down to a length; False: see retract_journal.lua."""
+        return is_done(
+            await self._outcome(RetractJournal, record, claim=claim, epoch=record.epoch, journal_length=length)
+        )
 
     async def past(self, record: SessionRecord, length: int) -> tuple[SessionRecord, bytes, int | None] | None:
         """A session, the packed tokens before a length that its journal holds, and the digest of its history there, all

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from kakeya_router.store.connection import in_ms
+from kakeya_router.store.done import is_done
 from kakeya_router.store.keys import PoolKeys
 from kakeya_router.store.outcomes import LoseLane, MoveSession, OfferLane, ParkSession, ResumeSession, WithdrawLane
 from kakeya_router.store.session_record import SessionRecord
@@ -64,9 +65,9 @@ class LaneStore(SessionStore):
         )
         return Offer(outcome, *map(int, epoch))
 
-    async def withdraw_lane(self, record: SessionRecord, epoch: int) -> WithdrawLane:
-        """Ends such an offer."""
-        return await self._outcome(WithdrawLane, record, epoch=epoch)
+    async def withdraw_lane(self, record: SessionRecord, epoch: int) -> bool:
+        """Ends such an offer; False: there is none."""
+        return is_done(await self._outcome(WithdrawLane, record, epoch=epoch))
 
     async def move(
         self,

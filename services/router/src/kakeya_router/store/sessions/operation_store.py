@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from kakeya_router.store.connection import in_ms
+from kakeya_router.store.done import is_done
 from kakeya_router.store.outcomes import (
     BeginOperation,
     EndOperation,
@@ -98,8 +99,9 @@ class OperationStore(SessionStore):
             digest=digest_text(end.history_digest),
         )
 
-    async def release_operation(self, record: SessionRecord, claim: str) -> ReleaseOperation:
-        return await self._outcome(ReleaseOperation, record, claim=claim)
+    async def release_operation(self, record: SessionRecord, claim: str) -> bool:
+        """Ends one that changed nothing; False: it is not its router's any more."""
+        return is_done(await self._outcome(ReleaseOperation, record, claim=claim))
 
     async def fail(self, record: SessionRecord, claim: str, invariant: str) -> FailSession:
         """`invariant` is "inv1" or "inv2"."""
