@@ -50,7 +50,7 @@ async def coming_back(stack: Stack, client: Client, session_id: str) -> "asyncio
     return task
 
 
-@pytest.mark.parametrize(("store", "method"), [(LaneStore, "seat"), (JournalStore, "past")])
+@pytest.mark.parametrize(("store", "method"), [(LaneStore, "resume"), (JournalStore, "past")])
 async def test_a_session_that_is_closed_while_it_is_resumed(
     client: Client, parked: str, monkeypatch: pytest.MonkeyPatch, store: type[Any], method: str
 ) -> None:
