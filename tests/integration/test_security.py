@@ -14,6 +14,7 @@ from google.protobuf.message import Message
 import kakeya
 from kakeya_router.store.access.credentials import Kind, id_of, mint
 from kakeya_router.store.keys import new_session_id
+from kakeya_router.store.session_record import PoolName
 from kakeya_stubs.admin.v1 import admin_pb2, admin_pb2_grpc
 from kakeya_stubs.v1 import runtime_pb2, runtime_pb2_grpc
 from kakeya_stubs.worker.v1 import registry_pb2, registry_pb2_grpc
@@ -106,7 +107,7 @@ def test_every_rpc_refuses_foreign_sessions_as_unknown_ones(secured: Secured) ->
     session_id = secured.session(owner)
     for method in ON_A_SESSION:
         call = getattr(secured.public, method.name)
-        for asked in (session_id, new_session_id("demo"), "", "\0", "x" * 100_000):
+        for asked in (session_id, new_session_id(PoolName("demo")), "", "\0", "x" * 100_000):
             request = getattr(runtime_pb2, method.input_type.name)(session_id=asked, **FIELDS.get(method.name, {}))
             assert secured.refusal(call, request, stranger) == NOT_FOUND, (method.name, asked[:100])
     with kakeya.Client(secured.runtime.address, api_key=owner) as client:

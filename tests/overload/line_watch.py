@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from kakeya_router.store.keys import PoolKeys
+from kakeya_router.store.session_record import PoolName, SessionId
 
 _LINE = re.compile(rb'^\+[\d.]+ \[\d+ (?P<source>[^\]]+)\] (?P<words>".*)$')
 _WORD = re.compile(r'"((?:[^"\\]|\\.)*)"')
@@ -46,8 +47,8 @@ class LineWatch:
     def __init__(self, url: str, pool: str) -> None:
         parts = urlsplit(url)
         self._host, self._port = parts.hostname or "127.0.0.1", parts.port or 6379
-        keys = PoolKeys(pool)
-        self._queue, self._usage, self._session = keys.queue, keys.usage, keys.session("")
+        keys = PoolKeys(PoolName(pool))
+        self._queue, self._usage, self._session = keys.queue, keys.usage, keys.session(SessionId(""))
         self._line: set[str] = set()
         self._bytes: defaultdict[str, int] = defaultdict(int)
         self._before: dict[str, int] = {}

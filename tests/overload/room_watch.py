@@ -7,6 +7,7 @@ from collections.abc import Callable
 import redis.asyncio
 
 from kakeya_router.store.keys import PoolKeys
+from kakeya_router.store.session_record import PoolName, WorkerId
 
 _SAMPLE_SECONDS = 0.05
 
@@ -20,7 +21,7 @@ class RoomWatch:
 
     def __init__(self, url: str, pool: str, num_admitted: Callable[[], int]) -> None:
         self._redis = redis.asyncio.Redis.from_url(url, decode_responses=True, protocol=2)
-        self._keys = PoolKeys(pool)
+        self._keys = PoolKeys(PoolName(pool))
         self._num_admitted = num_admitted
         self.longest_line = 0
         self.longest_missed_seconds = 0.0
@@ -31,7 +32,9 @@ class RoomWatch:
         missed_since: float | None = None
         admitted = -1
         async with self._redis:
-            workers = [self._keys.worker(str(name)) for name in await self._redis.zrange(self._keys.workers, 0, -1)]
+            workers = [
+                self._keys.worker(WorkerId(str(name))) for name in await self._redis.zrange(self._keys.workers, 0, -1)
+            ]
             while True:
                 line, free = await self._sample(workers)
                 now = time.monotonic()

@@ -10,22 +10,34 @@ from kakeya_router.store.connection import RedisConnection
 from kakeya_router.store.fleet.worker_store import WorkerStore
 from kakeya_router.store.keys import PoolKeys
 from kakeya_router.store.outcomes import ReserveSession
-from kakeya_router.store.session_record import UNSET, SessionRecord, State
+from kakeya_router.store.session_record import (
+    UNSET,
+    Claim,
+    Epoch,
+    Incarnation,
+    PoolName,
+    SessionId,
+    SessionRecord,
+    State,
+    WorkerId,
+)
 from kakeya_router.store.sessions.queue_store import Entry, Place, QueueStore
 from kakeya_router.store.sessions.session_changes import UNLIMITED, Cause, Limits
 from kakeya_router.store.sessions.session_store import Answer
 from kakeya_router.store.worker_record import WorkerRecord
 from tests.unit.router.session_stores import SessionStores
 
-KEYS = PoolKeys("p")
+POOL = PoolName("p")
+OP = Claim("op")
+KEYS = PoolKeys(POOL)
 LANE_BYTES = 100
 
 
 def worker_record(worker_id: str = "w", num_lanes: int = 2, **fields: Any) -> WorkerRecord:
     record = WorkerRecord(
-        worker_id=worker_id,
-        incarnation=f"i-{worker_id}",
-        pool="p",
+        worker_id=WorkerId(worker_id),
+        incarnation=Incarnation(f"i-{worker_id}"),
+        pool=POOL,
         model="m",
         address="127.0.0.1:1",
         backend="fake",
@@ -44,14 +56,14 @@ def worker_record(worker_id: str = "w", num_lanes: int = 2, **fields: Any) -> Wo
 
 def session_record(name: str, tenant: str = "", worker_id: str = "w", **fields: Any) -> SessionRecord:
     record = SessionRecord(
-        session_id=f"p.{name}",
-        pool="p",
+        session_id=SessionId(f"p.{name}"),
+        pool=POOL,
         state=State.OPENING,
         model="m",
-        worker_id=worker_id,
-        incarnation=f"i-{worker_id}",
+        worker_id=WorkerId(worker_id),
+        incarnation=Incarnation(f"i-{worker_id}"),
         address="127.0.0.1:1",
-        epoch=1,
+        epoch=Epoch(1),
         sink=UNSET,
         window=UNSET,
         vocab_size=100,
@@ -74,16 +86,16 @@ class Stores:
     async def reserve(
         self, name: str, tenant: str = "", *, waiter_id: str = "", limits: Limits = UNLIMITED, **fields: Any
     ) -> Answer[ReserveSession]:
-        return await self.sessions.reserve(session_record(name, tenant, **fields), "op", limits, waiter_id)
+        return await self.sessions.reserve(session_record(name, tenant, **fields), OP, limits, waiter_id)
 
     async def opened(self, name: str, tenant: str = "", *, waiter_id: str = "", **fields: Any) -> SessionRecord:
         assert (await self.reserve(name, tenant, waiter_id=waiter_id, **fields)).outcome == "reserved"
-        reply = await self.sessions.mark_open(session_record(name, tenant, **fields), "op", 1, 4)
+        reply = await self.sessions.mark_open(session_record(name, tenant, **fields), OP, 1, 4)
         return reply.record
 
     async def close(self, record: SessionRecord, history_length: int = 0) -> None:
-        assert (await self.sessions.begin_close(record, "close", Cause.ABANDON)).outcome == "claimed"
-        assert await self.sessions.delete(record, "close", history_length)
+        assert (await self.sessions.begin_close(record, Claim("close"), Cause.ABANDON)).outcome == "claimed"
+        assert await self.sessions.delete(record, Claim("close"), history_length)
 
     async def enter(
         self,
@@ -105,10 +117,10 @@ class Stores:
             LANE_BYTES,
             fields.get("ticket", ""),
         )
-        return await (queue or self.queue).enter("p", place, limits, returning=returning)
+        return await (queue or self.queue).enter(POOL, place, limits, returning=returning)
 
     async def first(self, *worker_ids: str) -> dict[str, tuple[str, bool]]:
-        found = await self.queue.first_waiters("p", worker_ids or ("w",))
+        found = await self.queue.first_waiters(POOL, [WorkerId(each) for each in worker_ids or ("w",)])
         return {turn.worker_id: (turn.waiter_id, turn.has_room) for turn in found}
 
     async def waiting(self) -> list[str]:
@@ -123,7 +135,7 @@ class Stores:
     async def true_usage(self) -> dict[str, int]:
         """The sums over the session records."""
         sums: Counter[str] = Counter()
-        for record in (await self.sessions.page("p", 0, 1000)).records:
+        for record in (await self.sessions.page(POOL, 0, 1000)).records:
             if record.holds_lane:
                 sums[f"{record.tenant}|sessions"] += 1
                 sums[f"{record.tenant}|bytes"] += record.reserved_bytes

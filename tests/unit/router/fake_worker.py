@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Self
 import grpc
 
 from kakeya_router.contract.generates import Done, GenerateRequest, Sampling, Token
-from kakeya_router.store.session_record import SessionRecord, State
+from kakeya_router.store.session_record import Epoch, Incarnation, PoolName, SessionId, SessionRecord, State, WorkerId
 from kakeya_router.workers.worker_client import RunningCall, WorkerClient
 from kakeya_shared.contract.history_digest import EMPTY_HISTORY, extended_digest
 from kakeya_shared.errors.tree import (
@@ -554,14 +554,14 @@ def generate(
 ) -> AsyncGenerator[Token | Done, None]:
     """What a worker answers to a Generate under the first lease of a session."""
     record = SessionRecord(
-        session_id=session_id,
-        pool="tiny",
+        session_id=SessionId(session_id),
+        pool=PoolName("tiny"),
         state=State.OPEN,
         model="tiny",
-        worker_id="w",
-        incarnation="i",
+        worker_id=WorkerId("w"),
+        incarnation=Incarnation("i"),
         address="",
-        epoch=1,
+        epoch=Epoch(1),
         sink=SINK,
         window=WINDOW,
         vocab_size=VOCAB_SIZE,
@@ -569,6 +569,6 @@ def generate(
         ttl_ms=1000,
         history_length=history_length,
     )
-    request = GenerateRequest(session_id, max_tokens, Sampling(seed=1))
+    request = GenerateRequest(SessionId(session_id), max_tokens, Sampling(seed=1))
     message = request.message(record, max_tokens=max_tokens, produced=produced)
     return client.generate(record, message, timeout, RunningCall(), lambda: journaled_length)

@@ -12,7 +12,17 @@ from kakeya_router.settings import RouterSettings
 from kakeya_router.store import persistence
 from kakeya_router.store.connection import plain
 from kakeya_router.store.keys import PoolKeys, new_session_id, pool_of
-from kakeya_router.store.session_record import Overflow, SessionRecord, State, parse_ranges, ranges_text
+from kakeya_router.store.session_record import (
+    Incarnation,
+    Overflow,
+    PoolName,
+    SessionId,
+    SessionRecord,
+    State,
+    WorkerId,
+    parse_ranges,
+    ranges_text,
+)
 from kakeya_router.workers import placement
 from kakeya_router.workers.worker_client import RunningCall
 from kakeya_shared import plugins
@@ -21,9 +31,9 @@ from kakeya_shared.process.service_process import StartError
 from tests.unit.router.store.test_scripts import SESSION, WORKER
 
 WORKERS = [
-    replace(WORKER, worker_id="c", reserved_bytes=0),
-    replace(WORKER, worker_id="b", reserved_bytes=100),
-    replace(WORKER, worker_id="a", reserved_bytes=0),
+    replace(WORKER, worker_id=WorkerId("c"), reserved_bytes=0),
+    replace(WORKER, worker_id=WorkerId("b"), reserved_bytes=100),
+    replace(WORKER, worker_id=WorkerId("a"), reserved_bytes=0),
 ]
 
 
@@ -44,16 +54,30 @@ def test_an_unknown_placement_is_a_start_error() -> None:
 
 
 def test_session_ids_carry_their_pool_and_are_all_different() -> None:
-    ids = {new_session_id("qwen3-0-6b") for _ in range(100)}
+    ids = {new_session_id(PoolName("qwen3-0-6b")) for _ in range(100)}
     assert len(ids) == 100
     assert {pool_of(session_id) for session_id in ids} == {"qwen3-0-6b"}
     assert all(len(session_id.partition(".")[2]) == 22 for session_id in ids)
 
 
 def test_all_keys_of_a_pool_share_one_hash_tag() -> None:
-    keys = PoolKeys("p")
-    names = [keys.workers, keys.lost, keys.expiry, keys.worker("x"), keys.sessions("x"), keys.session("x")]
-    names += [keys.operation("x"), keys.request("x", "y"), keys.usage, keys.tokens("x"), keys.queue, keys.waiters]
+    keys = PoolKeys(PoolName("p"))
+    names = [
+        keys.workers,
+        keys.lost,
+        keys.expiry,
+        keys.worker(WorkerId("x")),
+        keys.sessions(Incarnation("x")),
+        keys.session(SessionId("x")),
+    ]
+    names += [
+        keys.operation(SessionId("x")),
+        keys.request("x", "y"),
+        keys.usage,
+        keys.tokens("x"),
+        keys.queue,
+        keys.waiters,
+    ]
     for name in [*names, keys.idle, keys.evicted]:
         assert name.startswith("kakeya:{p}:")
 

@@ -9,6 +9,7 @@ import pytest
 from google.protobuf.message import Message
 
 from kakeya_router.store.keys import new_session_id
+from kakeya_router.store.session_record import PoolName
 from kakeya_shared.errors.tree import SessionNotFound
 from kakeya_stubs.admin.v1 import admin_pb2
 from kakeya_stubs.v1 import runtime_pb2 as api
@@ -67,7 +68,7 @@ async def test_a_foreign_session_answers_as_one_that_never_was(keyed: Keyed, wor
     session_id = await owner.session()
     await owner.append(session_id, [5])
     before, calls = await _everything(keyed.stack), dict(worker.calls)
-    unknown = await _refusal(stranger, method, new_session_id("tiny"))
+    unknown = await _refusal(stranger, method, new_session_id(PoolName("tiny")))
     foreign = await _refusal(stranger, method, session_id)
     assert foreign == unknown
     assert foreign[:2] == (grpc.StatusCode.NOT_FOUND, "no such session: unknown, closed or expired")
@@ -79,7 +80,7 @@ async def test_a_foreign_session_answers_as_one_that_never_was(keyed: Keyed, wor
 @pytest.mark.parametrize("method", ON_A_SESSION, ids=lambda method: method.name)
 async def test_ids_that_no_router_issues_answer_the_same(keyed: Keyed, worker: FakeWorker, method: Any) -> None:
     client = await keyed.tenant("acme")
-    unknown = await _refusal(client, method, new_session_id("tiny"))
+    unknown = await _refusal(client, method, new_session_id(PoolName("tiny")))
     session_id = await client.session()
     hostile = [
         "",
@@ -118,7 +119,7 @@ async def test_guessed_ids_and_near_misses_all_answer_the_same(keyed: Keyed, wor
     for guess in range(1000):
         at = dice.randrange(len("tiny."), len(session_id))
         near = session_id[:at] + dice.choice(alphabet) + session_id[at + 1 :]
-        other = new_session_id("tiny") if guess % 2 else near
+        other = new_session_id(PoolName("tiny")) if guess % 2 else near
         assert await _refusal(stranger, info, other) == unknown
 
 

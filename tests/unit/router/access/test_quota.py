@@ -10,7 +10,7 @@ import pytest
 
 from kakeya_router.settings import RouterSettings
 from kakeya_router.store.connection import plain
-from kakeya_router.store.session_record import SessionRecord, State
+from kakeya_router.store.session_record import Claim, Incarnation, PoolName, SessionId, SessionRecord, State
 from kakeya_router.store.sessions.session_changes import Cause, Intent, LaneAtRest, Limits, TimesToLive
 from kakeya_router.store.sessions.session_lists import TenantUsage
 from kakeya_router.store.sessions.session_store import ExceededQuota
@@ -19,6 +19,8 @@ from kakeya_shared.errors.tree import QuotaExceeded
 from tests.unit.router.admission_stores import (
     KEYS,
     LANE_BYTES,
+    OP,
+    POOL,
     Stores,
     session_record,
     stores_on,
@@ -27,9 +29,11 @@ from tests.unit.router.admission_stores import (
 from tests.unit.router.fake_worker import LANE_BYTES as FAKE_LANE_BYTES
 from tests.unit.router.keyed import Keyed, keyed_on
 from tests.unit.router.lanes.test_queue import stand
-from tests.unit.router.session_stores import SessionStores
+from tests.unit.router.session_stores import SessionStores, identity
 from tests.unit.router.stack import eventually
 
+ONE = SessionId("p.one")
+RUN, CLOSE = Claim("run"), Claim("close")
 GENERATE = Intent("generate", {"max_tokens": 3})
 RETENTION = TimesToLive(lost_ms=1000, parked_ms=3_600_000)
 MINUTE_MS = 60_000
@@ -54,7 +58,7 @@ async def test_usage_is_counted_by_tenant_and_key(stores: Stores) -> None:
         "|sessions": 1,
         "|bytes": 100,
     }
-    assert await stores.sessions.usage("p") == {
+    assert await stores.sessions.usage(POOL) == {
         "": TenantUsage(1, 100, 0),
         "a": TenantUsage(2, 200, 0),
         "b": TenantUsage(0, 0, 1),
@@ -101,56 +105,56 @@ async def _churn(stores: Stores, store: SessionStores, draw: random.Random) -> N
     """One session of somebody's, to an end of its own."""
     tenant = draw.choice(["", "a", "b"])
     record = session_record(f"{draw.random()}", tenant, draw.choice("wv"), key_id=tenant and f"key-{tenant}")
-    if (await store.reserve(record, "op")).outcome != "reserved":
+    if (await store.reserve(record, OP)).outcome != "reserved":
         return
-    await stores.sessions.mark_open(record, "op", 1, 4)
+    await stores.sessions.mark_open(record, OP, 1, 4)
     if draw.random() < 0.5:
-        await stores.sessions.begin_operation(record, "run", GENERATE)
+        await stores.sessions.begin_operation(record, RUN, GENERATE)
         # One that has forgotten a token is lost with its lane, else it is parked.
-        await stores.sessions.extend_journal(record, "run", 0, (1, 2, 3), draw.choice([2, 3]))
+        await stores.sessions.extend_journal(record, RUN, 0, (1, 2, 3), draw.choice([2, 3]))
     match draw.choice(["stay", "close", "fail", "lose", "lose", "move", "claim"]):
         case "close":
-            await stores.sessions.begin_close(record, "close", Cause.REQUEST)
-            await stores.sessions.delete(record, "close", 3)
-            await stores.sessions.delete(record, "close", 3)
+            await stores.sessions.begin_close(record, CLOSE, Cause.REQUEST)
+            await stores.sessions.delete(record, CLOSE, 3)
+            await stores.sessions.delete(record, CLOSE, 3)
         case "fail":
-            await stores.sessions.fail(record, "run", "inv1")
+            await stores.sessions.fail(record, RUN, "inv1")
         case "lose":
-            await stores.sessions.lose(record, "run", RETENTION, 3, (4,))
+            await stores.sessions.lose(record, RUN, RETENTION, 3, (4,))
         case "move":
-            laneless = (await stores.sessions.lose_lane(record, "run")).record
+            laneless = (await stores.sessions.lose_lane(record, RUN)).record
             if laneless is not None:
-                await stores.sessions.resume(laneless, "run", worker_record(draw.choice("wv"), 40), "")
+                await stores.sessions.resume(laneless, RUN, worker_record(draw.choice("wv"), 40), "")
         case "claim":
-            await stores.sessions.begin_close(record, "close", Cause.REQUEST)
+            await stores.sessions.begin_close(record, CLOSE, Cause.REQUEST)
 
 
 async def _expected(stores: Stores, worker_id: str) -> int:
-    records = (await stores.sessions.page("p", 0, 1000)).records
+    records = (await stores.sessions.page(POOL, 0, 1000)).records
     return sum(record.reserved_bytes for record in records if record.worker_id == worker_id)
 
 
 async def test_after_any_churn_usage_is_the_sum_over_the_sessions(stores: Stores) -> None:
     await stores.workers.join(worker_record("v", 40))
-    await stores.workers.drop("p", "w", "i-w", lapsed_only=False)
-    await stores.workers.swept("p", "i-w")
+    await stores.workers.drop(identity("w", "i-w"), lapsed_only=False)
+    await stores.workers.swept(POOL, Incarnation("i-w"))
     await stores.workers.join(worker_record("w", 40))
     draw = random.Random(3)
     for _ in range(10):
         await asyncio.gather(*(_churn(stores, stores.sessions, random.Random(draw.random())) for _ in range(12)))
         assert await stores.kept_usage() == await stores.true_usage()
-        for worker in await stores.workers.workers("p"):
+        for worker in await stores.workers.workers(POOL):
             assert worker.reserved_bytes == await _expected(stores, worker.worker_id)
-    await stores.workers.drop("p", "w", "i-w", lapsed_only=False)
-    await WorkerSweep(stores.sessions, stores.workers, RETENTION).sweep("p", "i-w")
+    await stores.workers.drop(identity("w", "i-w"), lapsed_only=False)
+    await WorkerSweep(stores.sessions, stores.workers, RETENTION).sweep(POOL, Incarnation("i-w"))
     assert await stores.kept_usage() == await stores.true_usage()
-    records = (await stores.sessions.page("p", 0, 1000)).records
+    records = (await stores.sessions.page(POOL, 0, 1000)).records
     assert {record.state for record in records} >= {State.OPEN, State.PARKED, State.LOST, State.FAILED, State.CLOSING}
     assert any(record.epoch > 1 and record.holds_lane for record in records)
     for record in records:
-        await stores.sessions.begin_close(record, "end", Cause.ABANDON)
-        await stores.sessions.delete(record, "end", 0)
-        await stores.sessions.delete(record, "close", 0)  # those that were being closed
+        await stores.sessions.begin_close(record, Claim("end"), Cause.ABANDON)
+        await stores.sessions.delete(record, Claim("end"), 0)
+        await stores.sessions.delete(record, CLOSE, 0)  # those that were being closed
     assert await stores.kept_usage() == {}
 
 
@@ -175,11 +179,11 @@ def _grown(record: SessionRecord, num_tokens: int) -> LaneAtRest:
 
 async def _run(stores: Stores, name: str, num_tokens: int, rate: int) -> str:
     """One operation that makes the history grow."""
-    record = await stores.sessions.get(f"p.{name}")
+    record = await stores.sessions.get(SessionId(f"p.{name}"))
     assert record is not None
-    reply = await stores.sessions.begin_operation(record, "run", GENERATE, rate)
+    reply = await stores.sessions.begin_operation(record, RUN, GENERATE, rate)
     if reply.outcome == "begun":
-        assert (await stores.sessions.end_operation(record, "run", _grown(record, num_tokens))).outcome == "ended"
+        assert (await stores.sessions.end_operation(record, RUN, _grown(record, num_tokens))).outcome == "ended"
     return reply.outcome
 
 
@@ -200,19 +204,19 @@ async def test_tokens_are_charged_when_an_operation_ends_and_come_back_at_the_ra
     spent = await _spent(stores)
     assert spent is not None
     assert 1390 < spent <= 1400
-    record = await stores.sessions.get("p.one")
+    record = await stores.sessions.get(ONE)
     assert record is not None
-    reply = await stores.sessions.begin_operation(record, "run", GENERATE, rate)
+    reply = await stores.sessions.begin_operation(record, RUN, GENERATE, rate)
     assert reply.outcome == "quota"
     retry_ms = reply.quota.retry_ms or 0
     assert reply.quota == ExceededQuota("tokens_per_minute", "600", retry_ms)
     assert 79_000 < retry_ms <= 80_001  # 800 too many
     await _turn_back(stores, retry_ms - 1000)
-    assert (await stores.sessions.begin_operation(record, "run", GENERATE, rate)).outcome == "quota"
+    assert (await stores.sessions.begin_operation(record, RUN, GENERATE, rate)).outcome == "quota"
     await _turn_back(stores, 1000)
-    assert (await stores.sessions.begin_operation(record, "run", GENERATE, rate)).outcome == "begun"
+    assert (await stores.sessions.begin_operation(record, RUN, GENERATE, rate)).outcome == "begun"
     other = await stores.opened("three", "b")
-    assert (await stores.sessions.begin_operation(other, "run", GENERATE, rate)).outcome == "begun"
+    assert (await stores.sessions.begin_operation(other, RUN, GENERATE, rate)).outcome == "begun"
 
 
 async def test_the_retry_is_exact(stores: Stores) -> None:
@@ -224,7 +228,7 @@ async def test_the_retry_is_exact(stores: Stores) -> None:
     assert bucket is not None
     at_ms = bucket[1]
     before_ms = await stores.redis.now_ms()
-    retry_ms = (await stores.sessions.begin_operation(record, "run", GENERATE, rate)).quota.retry_ms or 0
+    retry_ms = (await stores.sessions.begin_operation(record, RUN, GENERATE, rate)).quota.retry_ms or 0
     assert before_ms <= at_ms + 10_000 + 1 - retry_ms <= await stores.redis.now_ms()
 
 
@@ -239,7 +243,7 @@ async def test_a_bucket_holds_a_minute_and_is_forgotten_when_it_is_full(stores: 
     spent = await _spent(stores)
     assert spent is not None
     assert spent <= 6000  # no more than a minute was saved up
-    record = await stores.sessions.get("p.one")
+    record = await stores.sessions.get(ONE)
     assert record is not None
     await _turn_back(stores, 2)
     assert await _run(stores, "one", 1, rate) == "begun"
@@ -249,18 +253,18 @@ async def test_over_a_long_time_the_rate_holds(stores: Stores) -> None:
     rate, used, elapsed_ms = 600, 0, 0
     await stores.opened("one", "a")
     draw = random.Random(5)
-    record = await stores.sessions.get("p.one")
+    record = await stores.sessions.get(ONE)
     assert record is not None
     for _ in range(100):
         num_tokens = draw.randrange(1, 300)
-        reply = await stores.sessions.begin_operation(record, "run", GENERATE, rate)
+        reply = await stores.sessions.begin_operation(record, RUN, GENERATE, rate)
         if reply.outcome == "quota":
             await _turn_back(stores, reply.quota.retry_ms or 0)
             elapsed_ms += reply.quota.retry_ms or 0
             continue
         used += num_tokens
         end = _grown(reply.record, num_tokens)
-        assert (await stores.sessions.end_operation(record, "run", end)).outcome == "ended"
+        assert (await stores.sessions.end_operation(record, RUN, end)).outcome == "ended"
     assert used > 5 * rate
     assert abs(used - rate * elapsed_ms / MINUTE_MS - rate) <= 300 + 60  # one operation's debt, and the test's own time
 
@@ -268,10 +272,10 @@ async def test_over_a_long_time_the_rate_holds(stores: Stores) -> None:
 async def test_an_operation_that_is_taken_over_is_charged_once(stores: Stores) -> None:
     hasty = SessionStores(stores.redis, "vanished", operation_lease_seconds=-1, lane_lease_seconds=-1, grace_seconds=0)
     record = await stores.opened("one", "a")
-    assert (await hasty.begin_operation(record, "lost", GENERATE, 600)).outcome == "begun"
-    assert (await stores.sessions.begin_operation(record, "mine", GENERATE, 600)).outcome == "recover"
-    assert (await hasty.end_operation(record, "lost", _grown(record, 100))).outcome == "gone"
-    assert (await stores.sessions.end_operation(record, "mine", _grown(record, 100))).outcome == "ended"
+    assert (await hasty.begin_operation(record, Claim("lost"), GENERATE, 600)).outcome == "begun"
+    assert (await stores.sessions.begin_operation(record, Claim("mine"), GENERATE, 600)).outcome == "recover"
+    assert (await hasty.end_operation(record, Claim("lost"), _grown(record, 100))).outcome == "gone"
+    assert (await stores.sessions.end_operation(record, Claim("mine"), _grown(record, 100))).outcome == "ended"
     spent = await _spent(stores)
     assert spent is not None
     assert 99 < spent <= 100
@@ -283,9 +287,9 @@ async def test_an_operation_is_taken_over_also_when_the_tokens_are_used_up(store
     hasty = SessionStores(stores.redis, "vanished", operation_lease_seconds=-1, lane_lease_seconds=-1, grace_seconds=0)
     record = await stores.opened("one", "a")
     await stores.opened("two", "a")
-    assert (await hasty.begin_operation(record, "lost", GENERATE, 600)).outcome == "begun"
+    assert (await hasty.begin_operation(record, Claim("lost"), GENERATE, 600)).outcome == "begun"
     assert await _run(stores, "two", 700, 600) == "begun"
-    assert (await stores.sessions.begin_operation(record, "mine", GENERATE, 600)).outcome == "recover"
+    assert (await stores.sessions.begin_operation(record, Claim("mine"), GENERATE, 600)).outcome == "recover"
 
 
 @pytest.mark.parametrize("end", ["opened", "given up"])
@@ -293,26 +297,26 @@ async def test_a_new_session_is_charged_for_its_prefill(stores: Stores, end: str
     """Also one whose client leaves in the middle, for what its lane has by then."""
     record = session_record("one", "a")
     tokens: dict[str, Any] = {"start_length": 30, "tokens_per_minute": 600}
-    assert (await stores.sessions.reserve(record, "op", **tokens)).outcome == "reserved"
+    assert (await stores.sessions.reserve(record, OP, **tokens)).outcome == "reserved"
     if end == "opened":
-        assert (await stores.sessions.mark_open(record, "op", 1, 4, history_length=730)).outcome == "open"
+        assert (await stores.sessions.mark_open(record, OP, 1, 4, history_length=730)).outcome == "open"
     else:
         await stores.close(record, 730)
     assert await _spent(stores) == 700
-    refused = await stores.sessions.reserve(session_record("two", "a"), "op", **tokens)
+    refused = await stores.sessions.reserve(session_record("two", "a"), OP, **tokens)
     assert (refused.outcome, refused.quota.name, refused.quota.limit) == ("quota", "tokens_per_minute", "600")
     assert 9_000 < (refused.quota.retry_ms or 0) <= 10_001
     assert (await stores.reserve("two", "a")).outcome == "reserved"  # without a prefill
-    assert (await stores.sessions.reserve(session_record("three", "b"), "op", **tokens)).outcome == "reserved"
+    assert (await stores.sessions.reserve(session_record("three", "b"), OP, **tokens)).outcome == "reserved"
 
 
 async def test_tokens_that_were_journaled_on_the_way_are_charged_once(stores: Stores) -> None:
     record = await stores.opened("one", "a")
-    await stores.sessions.begin_operation(record, "run", GENERATE, 600)
-    await stores.sessions.extend_journal(record, "run", 0, range(70), 1000)
+    await stores.sessions.begin_operation(record, RUN, GENERATE, 600)
+    await stores.sessions.extend_journal(record, RUN, 0, range(70), 1000)
     assert await _spent(stores) is None
     end = LaneAtRest(90, 0, "", 60, range(60, 100))  # the lane has not come to the last ten
-    assert (await stores.sessions.end_operation(record, "run", end)).outcome == "ended"
+    assert (await stores.sessions.end_operation(record, RUN, end)).outcome == "ended"
     spent = await _spent(stores)
     assert spent is not None
     assert 99 < spent <= 100
@@ -323,25 +327,25 @@ async def test_tokens_that_were_journaled_on_the_way_are_charged_once(stores: St
 @pytest.mark.parametrize("end", ["close", "reclaim", "fail", "lose", "sweep"])
 async def test_an_operation_that_does_not_end_well_is_charged_too(stores: Stores, end: str) -> None:
     record = await stores.opened("one", "a")
-    await stores.sessions.begin_operation(record, "run", GENERATE, 600)
-    await stores.sessions.extend_journal(record, "run", 0, range(40), 1000)
-    await stores.redis.call(lambda redis: redis.hset(KEYS.session("p.one"), "history_length", 60))
+    await stores.sessions.begin_operation(record, RUN, GENERATE, 600)
+    await stores.sessions.extend_journal(record, RUN, 0, range(40), 1000)
+    await stores.redis.call(lambda redis: redis.hset(KEYS.session(ONE), "history_length", 60))
     if end in ("close", "reclaim"):
-        await stores.sessions.begin_close(record, "close", Cause.REQUEST)
+        await stores.sessions.begin_close(record, CLOSE, Cause.REQUEST)
         if end == "reclaim":
             await stores.redis.call(lambda redis: redis.zadd(KEYS.expiry, {"p.one": 1}))
-            await stores.redis.call(lambda redis: redis.hset(KEYS.operation("p.one"), "lease_until_ms", 1))
-            assert (await stores.sessions.begin_close(record, "close", Cause.EXPIRY)).outcome == "claimed"
-        assert await stores.sessions.delete(record, "close", 60)
+            await stores.redis.call(lambda redis: redis.hset(KEYS.operation(ONE), "lease_until_ms", 1))
+            assert (await stores.sessions.begin_close(record, CLOSE, Cause.EXPIRY)).outcome == "claimed"
+        assert await stores.sessions.delete(record, CLOSE, 60)
     elif end == "fail":
-        await stores.sessions.extend_journal(record, "run", 40, range(40, 60), 1000)
-        await stores.sessions.fail(record, "run", "inv1")
+        await stores.sessions.extend_journal(record, RUN, 40, range(40, 60), 1000)
+        await stores.sessions.fail(record, RUN, "inv1")
     elif end == "lose":
-        assert await stores.sessions.lose(record, "run", RETENTION, 40, range(40, 60)) == "parked"
+        assert await stores.sessions.lose(record, RUN, RETENTION, 40, range(40, 60)) == "parked"
     else:
-        await stores.sessions.extend_journal(record, "run", 40, range(40, 60), 1000)
-        await stores.redis.call(lambda redis: redis.hset(KEYS.operation("p.one"), "lease_until_ms", 1))
-        await stores.workers.drop("p", "w", "i-w", lapsed_only=False)
+        await stores.sessions.extend_journal(record, RUN, 40, range(40, 60), 1000)
+        await stores.redis.call(lambda redis: redis.hset(KEYS.operation(ONE), "lease_until_ms", 1))
+        await stores.workers.drop(identity("w", "i-w"), lapsed_only=False)
         assert await stores.sessions.lose_all([record], RETENTION) == ["parked"]
     spent = await _spent(stores)
     assert spent is not None
@@ -357,38 +361,40 @@ async def test_without_a_quota_nothing_is_charged(stores: Stores) -> None:
 
 async def test_lanes_that_an_older_router_reserved_are_counted_for_nobody(stores: Stores) -> None:
     record = await stores.opened("one", "a")
-    await stores.redis.call(lambda redis: redis.hdel(KEYS.session("p.one"), "tenant", "key_id"))
+    await stores.redis.call(lambda redis: redis.hdel(KEYS.session(ONE), "tenant", "key_id"))
     await stores.redis.call(lambda redis: redis.delete(KEYS.usage))
     await stores.close(record)
     assert await stores.kept_usage() == {}
-    (worker,) = await stores.workers.workers("p")
+    (worker,) = await stores.workers.workers(POOL)
     assert worker.reserved_bytes == 0
 
 
 async def test_a_page_has_the_busy_ones_and_the_time(stores: Stores) -> None:
     busy, idle = await stores.opened("busy", "a"), await stores.opened("idle", "b")
-    await stores.sessions.begin_operation(busy, "run", GENERATE)
-    page = await stores.sessions.page("p", 0, 10)
+    await stores.sessions.begin_operation(busy, RUN, GENERATE)
+    page = await stores.sessions.page(POOL, 0, 10)
     assert {record.session_id: record.tenant for record in page.records} == {"p.busy": "a", "p.idle": "b"}
     assert (page.busy, page.next_cursor) == ({"p.busy"}, 0)
     assert page.now_ms >= idle.idle_since_ms
-    empty = await stores.sessions.page("nowhere", 0, 10)
+    empty = await stores.sessions.page(PoolName("nowhere"), 0, 10)
     assert (empty.records, empty.next_cursor) == ([], 0)
 
 
 async def _on_record(stores: Stores, record: SessionRecord) -> None:
-    await stores.redis.call(lambda redis: redis.hset(record.keys[0], items=[*map(plain, record.to_pairs())]))
+    await stores.redis.call(
+        lambda redis: redis.hset(KEYS.session(record.session_id), items=[*map(plain, record.to_pairs())])
+    )
     await stores.redis.call(lambda redis: redis.zadd(KEYS.expiry, {record.session_id: 1}))
 
 
 async def test_pages_have_every_session(stores: Stores) -> None:
-    names = {f"p.{number}" for number in range(300)}
+    names = {SessionId(f"p.{number}") for number in range(300)}
     for name in names:
         await _on_record(stores, replace(session_record("x"), session_id=name))
     found: set[str] = set()
     cursor, num_pages = 0, 0
     while num_pages == 0 or cursor:
-        page = await stores.sessions.page("p", cursor, 20)
+        page = await stores.sessions.page(POOL, cursor, 20)
         found.update(record.session_id for record in page.records)
         cursor, num_pages = page.next_cursor, num_pages + 1
     assert found == names

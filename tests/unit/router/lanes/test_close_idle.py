@@ -10,7 +10,7 @@ from kakeya_router.lanes.closing import Closing
 from kakeya_router.lanes.idle_lanes import IdleLanes
 from kakeya_router.snapshots.snapshotting import Snapshotting
 from kakeya_router.store.outcomes import ReserveSession
-from kakeya_router.store.session_record import SessionRecord
+from kakeya_router.store.session_record import Claim, PoolName, SessionId, SessionRecord, WorkerId
 from kakeya_router.store.sessions.creation_store import CreationStore
 from kakeya_router.store.sessions.session_changes import Cause, Intent, LaneAtRest, TimesToLive
 from kakeya_router.store.sessions.session_store import Answer
@@ -18,13 +18,15 @@ from kakeya_router.workers.fleet import Fleet
 from kakeya_router.workers.worker_clients import WorkerClients
 from kakeya_shared.errors.tree import QueueTimedOut, SessionNotFound
 from kakeya_shared.process.detached_tasks import DetachedTasks
-from tests.unit.router.admission_stores import KEYS, Stores, stores_on, worker_record
+from tests.unit.router.admission_stores import KEYS, POOL, Stores, stores_on, worker_record
 from tests.unit.router.fake_worker import FakeWorker
 from tests.unit.router.keyed import keyed_on
 from tests.unit.router.lanes.test_queue import waiting
+from tests.unit.router.session_stores import identity
 from tests.unit.router.stack import Client, Stack, begin_ahead, eventually
 
 CLOSE_IDLE: dict[str, Any] = {"admission": "close-idle", "close_idle_after_seconds": 0.0}
+RUN = Claim("run")
 GENERATE = Intent("generate", {})
 RETENTION = TimesToLive(lost_ms=1000, parked_ms=3_600_000)
 IDLE = "kakeya:{tiny}:idle"
@@ -50,40 +52,42 @@ async def age(stores: Stores, name: str, seconds: int) -> None:
 async def test_only_open_sessions_without_an_operation_are_idle(stores: Stores) -> None:
     await stores.reserve("one")
     assert await idle_ids(stores) == []
-    await stores.close((await stores.sessions.page("p", 0, 10)).records[0])
+    await stores.close((await stores.sessions.page(POOL, 0, 10)).records[0])
     one, two, three = [await stores.opened(name) for name in ("one", "two", "three")]
     assert set(await idle_ids(stores)) == {"p.one", "p.two", "p.three"}
     for record in (one, two, three):
-        await stores.sessions.begin_operation(record, "run", GENERATE)
+        await stores.sessions.begin_operation(record, RUN, GENERATE)
     assert await idle_ids(stores) == []
-    await stores.sessions.end_operation(one, "run", LaneAtRest(3, 30, "0-3", 0, [1, 2, 3]))
-    await stores.sessions.release_operation(two, "run")
-    await stores.sessions.fail(three, "run", "inv1")
+    await stores.sessions.end_operation(one, RUN, LaneAtRest(3, 30, "0-3", 0, [1, 2, 3]))
+    await stores.sessions.release_operation(two, RUN)
+    await stores.sessions.fail(three, RUN, "inv1")
     assert await idle_ids(stores) == ["p.two", "p.one"]  # a release changes nothing
-    await stores.sessions.begin_operation(one, "run", GENERATE)
-    assert await stores.sessions.lose(one, "run", RETENTION, 3, []) == "parked"
+    await stores.sessions.begin_operation(one, RUN, GENERATE)
+    assert await stores.sessions.lose(one, RUN, RETENTION, 3, []) == "parked"
     await stores.close(two)
     assert await idle_ids(stores) == []
-    moved = await stores.sessions.begin_operation(one, "run", GENERATE)
+    moved = await stores.sessions.begin_operation(one, RUN, GENERATE)
     assert moved.outcome == "moved"
-    assert (await stores.sessions.begin_operation(moved.record, "run", GENERATE)).outcome == "parked"
-    assert await stores.sessions.release_operation(moved.record, "run")
+    assert (await stores.sessions.begin_operation(moved.record, RUN, GENERATE)).outcome == "parked"
+    assert await stores.sessions.release_operation(moved.record, RUN)
     assert await idle_ids(stores) == []
     four, five = await stores.opened("four"), await stores.opened("five")
-    await stores.sessions.begin_operation(five, "run", GENERATE)
-    await stores.sessions.extend_journal(five, "run", 0, [1, 2, 3], 2)
-    await stores.sessions.end_operation(five, "run", LaneAtRest(3, 30, "0-3", 3))
+    await stores.sessions.begin_operation(five, RUN, GENERATE)
+    await stores.sessions.extend_journal(five, RUN, 0, [1, 2, 3], 2)
+    await stores.sessions.end_operation(five, RUN, LaneAtRest(3, 30, "0-3", 3))
     assert set(await idle_ids(stores)) == {"p.four", "p.five"}
-    await stores.workers.drop("p", "w", "i-w", lapsed_only=False)
+    await stores.workers.drop(identity("w", "i-w"), lapsed_only=False)
     assert await stores.sessions.lose_all([four, five], RETENTION) == ["parked", "lost"]
     assert await idle_ids(stores) == []
 
 
 async def test_the_claim_is_checked_again_in_redis(stores: Stores) -> None:
     async def claim(name: str, wanted_by: str, idle_ms: int = 30_000) -> str:
-        record = await stores.sessions.get(f"p.{name}")
+        record = await stores.sessions.get(SessionId(f"p.{name}"))
         assert record is not None
-        reply = await stores.sessions.begin_close(record, "idle", Cause.IDLE, idle_ms=idle_ms, wanted_by=wanted_by)
+        reply = await stores.sessions.begin_close(
+            record, Claim("idle"), Cause.IDLE, idle_ms=idle_ms, wanted_by=wanted_by
+        )
         return reply.outcome
 
     for name, tenant in (("r1", "rich"), ("r2", "rich"), ("r3", "rich"), ("p1", "poor")):
@@ -91,23 +95,23 @@ async def test_the_claim_is_checked_again_in_redis(stores: Stores) -> None:
         await age(stores, name, 20)
     assert await claim("r1", "poor") == "kept"  # not for so long
     await age(stores, "r1", 20)
-    busy, second = await stores.sessions.get("p.r1"), await stores.sessions.get("p.r2")
+    busy, second = await stores.sessions.get(SessionId("p.r1")), await stores.sessions.get(SessionId("p.r2"))
     assert busy is not None
     assert second is not None
-    await stores.sessions.begin_operation(busy, "run", GENERATE)
+    await stores.sessions.begin_operation(busy, RUN, GENERATE)
     assert await claim("r1", "poor") == "kept"
-    await stores.sessions.release_operation(busy, "run")
+    await stores.sessions.release_operation(busy, RUN)
     await age(stores, "r1", 40)
     assert await claim("p1", "rich", 0) == "kept"  # nobody takes from who has less
     assert await claim("r1", "poor") == "claimed"
     assert await claim("r1", "poor") == "kept"
-    assert await stores.sessions.delete(busy, "idle", 0)
+    assert await stores.sessions.delete(busy, Claim("idle"), 0)
     assert await claim("r2", "poor", 0) == "kept"  # one lane more: the poor would be the rich then
     await stores.redis.call(lambda redis: redis.zadd(KEYS.idle, {"p.r2": 1}))
-    await stores.sessions.begin_operation(second, "run", GENERATE)
+    await stores.sessions.begin_operation(second, RUN, GENERATE)
     await stores.redis.call(lambda redis: redis.zadd(KEYS.idle, {"p.r2": 1}))  # as an older router leaves it
     assert await claim("r2", "rich", 0) == "kept"
-    await stores.sessions.release_operation(second, "run")
+    await stores.sessions.release_operation(second, RUN)
     assert await claim("r2", "rich", 0) == "claimed"  # its own
     assert await claim("p1", "new", 0) == "kept"
     assert await claim("p1", "poor", 0) == "claimed"
@@ -262,7 +266,7 @@ async def test_a_session_that_is_used_at_the_last_moment_is_kept(stores: Stores)
     class Late(Closing):
         async def close(self, record: SessionRecord, cause: Cause, **fields: Any) -> int | None:
             if record.session_id == "p.one":
-                await stores.sessions.begin_operation(record, "run", GENERATE)
+                await stores.sessions.begin_operation(record, RUN, GENERATE)
             return await super().close(record, cause, **fields)
 
     workers, tasks = WorkerClients(), DetachedTasks()
@@ -273,9 +277,11 @@ async def test_a_session_that_is_used_at_the_last_moment_is_kept(stores: Stores)
     closing = Late(stores.sessions, workers, snapshotting, tasks)
     idle_lanes = IdleLanes(stores.sessions, closing, tasks, idle_seconds=0)
     await stores.opened("one")
-    assert not await idle_lanes.make_room("", {"p": {"w"}})
+    assert not await idle_lanes.make_room("", {POOL: {WorkerId("w")}}, SessionId(""))
     await stores.opened("two")
-    assert not await idle_lanes.make_room("", {"p": {"v"}, "other": {"w"}})
-    assert await idle_lanes.make_room("", {"p": {"w"}})
-    assert [record.session_id for record in (await stores.sessions.page("p", 0, 10)).records] == ["p.one"]
+    assert not await idle_lanes.make_room(
+        "", {POOL: {WorkerId("v")}, PoolName("other"): {WorkerId("w")}}, SessionId("")
+    )
+    assert await idle_lanes.make_room("", {POOL: {WorkerId("w")}}, SessionId(""))
+    assert [record.session_id for record in (await stores.sessions.page(POOL, 0, 10)).records] == ["p.one"]
     await workers.aclose()

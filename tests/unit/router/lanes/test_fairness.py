@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 import pytest
 
 from kakeya_router.store.outcomes import EnterQueue
-from kakeya_router.store.session_record import SessionRecord
+from kakeya_router.store.session_record import Incarnation, SessionRecord, WorkerId
 from kakeya_router.store.sessions.queue_store import QueueStore, Renewal
 from kakeya_router.store.sessions.session_changes import INTERRUPTED
-from tests.unit.router.admission_stores import KEYS, Stores, session_record, stores_on, worker_record
-from tests.unit.router.session_stores import SessionStores
+from tests.unit.router.admission_stores import KEYS, OP, POOL, Stores, session_record, stores_on, worker_record
+from tests.unit.router.session_stores import SessionStores, identity
 
 
 @pytest.fixture
@@ -39,8 +39,8 @@ async def test_only_the_first_in_line_goes(stores: Stores) -> None:
     assert (await stores.reserve("one", waiter_id="a")).outcome == "reserved"
     assert await stores.waiting() == ["b", "c"]
     assert await stores.first() == {"w": ("b", True)}
-    await stores.queue.leave("p", "b")
-    await stores.queue.leave("p", "b")
+    await stores.queue.leave(POOL, "b")
+    await stores.queue.leave(POOL, "b")
     assert (await stores.reserve("two", waiter_id="c")).outcome == "reserved"
     assert not await stores.redis.call(lambda redis: redis.exists(KEYS.queue, KEYS.waiters))
 
@@ -61,9 +61,9 @@ async def test_between_tenants_who_holds_less_comes_first(stores: Stores) -> Non
     assert await stores.first() == {"w": ("p1", True)}  # poor and quiet hold nothing, and p1 is older
     assert (await stores.reserve("newcomer", "rich")).outcome == "wait"
     assert (await stores.reserve("newcomer", "other")).outcome == "wait"  # it holds nothing too, and came later
-    await stores.queue.leave("p", "p1")
-    await stores.queue.leave("p", "q1")
-    await stores.queue.leave("p", "p2")
+    await stores.queue.leave(POOL, "p1")
+    await stores.queue.leave(POOL, "q1")
+    await stores.queue.leave(POOL, "p2")
     assert (await stores.reserve("newcomer", "other")).outcome == "reserved"  # before the rich one who waits
 
 
@@ -73,11 +73,11 @@ async def test_interrupted_operations_come_first_the_oldest_before_all(stores: S
     for name in ("old", "young"):
         await stores.enter(name, INTERRUPTED)
     assert await stores.first() == {"w": ("old", True)}
-    usage = await stores.sessions.usage("p")
+    usage = await stores.sessions.usage(POOL)
     assert {tenant: used.num_waiting for tenant, used in usage.items()} == {"poor": 1, "rich": 0}
-    await stores.queue.leave("p", "old")
+    await stores.queue.leave(POOL, "old")
     assert await stores.first() == {"w": ("young", True)}
-    await stores.queue.leave("p", "young")
+    await stores.queue.leave(POOL, "young")
     assert await stores.first() == {"w": ("poor", True)}
 
 
@@ -94,11 +94,11 @@ async def test_tenants_with_similar_names_have_lines_of_their_own(stores: Stores
     waiters = [(f"{tenant}:{number}", tenant) for number in range(3) for tenant in tenants]
     for waiter_id, tenant in waiters:
         await stores.enter(waiter_id, tenant)
-    usage = await stores.sessions.usage("p")
+    usage = await stores.sessions.usage(POOL)
     assert {tenant: used.num_waiting for tenant, used in usage.items()} == dict.fromkeys(tenants, 3)
     for waiter_id, _ in waiters:
         assert await stores.first() == {"w": (waiter_id, True)}
-        await stores.queue.leave("p", waiter_id)
+        await stores.queue.leave(POOL, waiter_id)
     assert await stores.first() == {}
 
 
@@ -110,7 +110,7 @@ async def test_each_worker_has_a_first_of_its_own(stores: Stores) -> None:
     assert await stores.first("w", "v") == {"w": ("not-v", True), "v": ("only-v", True)}
     assert await stores.first("gone") == {}
     assert (await stores.reserve("one", waiter_id="any")).outcome == "wait"
-    await stores.queue.leave("p", "not-v")
+    await stores.queue.leave(POOL, "not-v")
     assert (await stores.reserve("one", waiter_id="any")).outcome == "reserved"
 
 
@@ -122,10 +122,10 @@ async def test_lapsed_waiters_are_passed_over_and_forgotten(stores: Stores) -> N
     await stores.enter("ghost-3", queue=vanished)
     assert await stores.first() == {"w": ("alive", True)}
     assert await stores.waiting() == ["alive", "ghost-3"]
-    assert await stores.queue.renew("p", [("ghost-1", "", ""), ("alive", "", "")]) == Renewal(["ghost-1"], [], [])
-    await stores.queue.leave("p", "alive")
+    assert await stores.queue.renew(POOL, [("ghost-1", "", ""), ("alive", "", "")]) == Renewal(["ghost-1"], [], [])
+    await stores.queue.leave(POOL, "alive")
     await stores.enter("rich-ghost", "rich", queue=vanished)
-    await stores.queue.forget_lapsed("p")
+    await stores.queue.forget_lapsed(POOL)
     assert await stores.waiting() == []
 
 
@@ -141,7 +141,7 @@ async def test_who_comes_back_stands_where_it_stood(stores: Stores) -> None:
 
 async def test_a_line_that_was_empty_does_not_forget_who_came_first(stores: Stores) -> None:
     first = await stores.enter("a")
-    await stores.queue.leave("p", "a")
+    await stores.queue.leave(POOL, "a")
     await stores.enter("b")
     await stores.enter("a", ticket=first.ticket, returning=True)
     assert await stores.waiting() == ["a", "b"]
@@ -196,7 +196,7 @@ async def test_giving_back_and_leaving_are_announced_while_somebody_waits(stores
     await stores.enter("b")
     await stores.close(record)
     await said("p")
-    await stores.queue.leave("p", "a")
+    await stores.queue.leave(POOL, "a")
     await said("p")
     await stores.workers.join(worker_record("v"))
     await said("p")
@@ -256,14 +256,14 @@ async def _closed_loop(stores: Stores, tenants: list[Tenant], num_lanes: int, nu
     for _, record in held:
         await stores.close(record)
     for waiter_id in waiting:
-        await stores.queue.leave("p", waiter_id)
+        await stores.queue.leave(POOL, waiter_id)
     assert await stores.kept_usage() == {}
 
 
 async def test_ten_times_as_many_clients_take_nothing_from_others(stores: Stores) -> None:
     num_lanes, num_releases, num_clients = 4, 150, 4
-    await stores.workers.drop("p", "w", "i-w", lapsed_only=False)
-    await stores.workers.swept("p", "i-w")
+    await stores.workers.drop(identity("w", "i-w"), lapsed_only=False)
+    await stores.workers.swept(POOL, Incarnation("i-w"))
     await stores.workers.join(worker_record("w", num_lanes))
     alone, twin = Tenant("modest", num_clients), Tenant("greedy", num_clients)
     await _closed_loop(stores, [twin, alone], num_lanes, num_releases)
@@ -279,7 +279,7 @@ async def test_a_waiter_whose_request_was_answered_is_out_of_the_line(stores: St
     await stores.enter("a")
     await stores.enter("b")
     assert (await stores.reserve("one", waiter_id="a", request_id="r")).outcome == "reserved"
-    assert await stores.queue.renew("p", [("b", "", "r")]) == Renewal([], ["b"], [])
+    assert await stores.queue.renew(POOL, [("b", "", "r")]) == Renewal([], ["b"], [])
     assert (await stores.reserve("two", waiter_id="b", request_id="r")).outcome == "duplicate"
     assert await stores.waiting() == []
 
@@ -318,14 +318,14 @@ async def test_all_that_have_lapsed_are_found_in_a_long_line(stores: Stores) -> 
     for number in range(200):
         await stores.enter(f"ghost{number}", "a", queue=vanished)
         await stores.enter(f"alive{number}", "b")
-    await stores.queue.forget_lapsed("p")
+    await stores.queue.forget_lapsed(POOL)
     assert len(await stores.waiting()) == 200
     assert await stores.first() == {"w": ("alive0", True)}
     await stores.enter("ghost", "b", queue=vanished)
-    await stores.queue.forget_lapsed("p")
+    await stores.queue.forget_lapsed(POOL)
     assert len(await stores.waiting()) == 201  # it looks once a second
     for number in range(200):
-        await stores.queue.leave("p", f"alive{number}")
+        await stores.queue.leave(POOL, f"alive{number}")
     assert await stores.first() == {}
     assert await stores.waiting() == []
 
@@ -342,9 +342,9 @@ async def test_after_an_outage_nobody_is_taken_for_lapsed(stores: Stores) -> Non
     )
     await stores.enter("old", queue=graceful)
     assert (await stores.enter("new", queue=graceful)).outcome == "full"
-    assert [turn.waiter_id for turn in await graceful.first_waiters("p", ["w"])] == ["old"]
-    assert (await sessions.reserve(session_record("one"), "op")).outcome == "wait"
-    await graceful.forget_lapsed("p")
+    assert [turn.waiter_id for turn in await graceful.first_waiters(POOL, [WorkerId("w")])] == ["old"]
+    assert (await sessions.reserve(session_record("one"), OP)).outcome == "wait"
+    await graceful.forget_lapsed(POOL)
     assert await stores.waiting() == ["old"]
     assert (await stores.reserve("one")).outcome == "reserved"  # who knows of no outage
     assert await stores.waiting() == []
@@ -356,8 +356,8 @@ async def test_who_made_way_is_told_apart_from_who_lapsed(stores: Stores) -> Non
         await stores.enter(waiter_id, "greedy", queue=short)
     await stores.enter("m0", "modest", queue=short)
     requests = [(waiter_id, "", "") for waiter_id in ("g0", "g1", "unknown")]
-    assert await stores.queue.renew("p", requests) == Renewal(["unknown"], [], ["g1"])
-    assert await stores.queue.renew("p", requests) == Renewal(["g1", "unknown"], [], [])
+    assert await stores.queue.renew(POOL, requests) == Renewal(["unknown"], [], ["g1"])
+    assert await stores.queue.renew(POOL, requests) == Renewal(["g1", "unknown"], [], [])
 
 
 async def test_a_waiter_of_another_model_is_passed_by(stores: Stores) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from kakeya_router.store.connection import RedisConnection
 from kakeya_router.store.fleet.worker_store import WorkerStore
-from kakeya_router.store.session_record import SessionRecord
+from kakeya_router.store.session_record import Incarnation, SessionRecord
 from kakeya_router.workers.fleet import Fleet
 from kakeya_shared.errors.tree import NoWorker, QueueTimedOut, SnapshotRefused
 from kakeya_stubs.v1 import runtime_pb2 as api
@@ -171,7 +171,7 @@ async def test_who_reads_its_snapshots_may_be_of_another_fingerprint(stack: Stac
     try:
         async with asyncio.timeout(30):
             await fleet.look()
-            while fleet.worker(worker.incarnation) is not None:
+            while fleet.worker(Incarnation(worker.incarnation)) is not None:
                 await asyncio.sleep(0.05)
                 await fleet.look()
     finally:

@@ -17,7 +17,7 @@ from kakeya_router.snapshots.snapshotting import Snapshotting
 from kakeya_router.store.connection import RedisConnection
 from kakeya_router.store.fleet.worker_store import WorkerStore
 from kakeya_router.store.outcomes import ResumeSession
-from kakeya_router.store.session_record import SessionRecord, State
+from kakeya_router.store.session_record import Claim, Incarnation, SessionId, SessionRecord, State, WorkerId
 from kakeya_router.store.sessions.lane_store import LaneStore
 from kakeya_router.store.sessions.session_store import Answer
 from kakeya_router.store.worker_record import WorkerRecord
@@ -265,7 +265,7 @@ async def test_a_worker_whose_seat_is_taken_meanwhile_is_passed_over(
     replies: list[tuple[str, str]] = []
 
     async def raced(
-        store: LaneStore, record: SessionRecord, claim: str, candidate: WorkerRecord, waiter_id: str
+        store: LaneStore, record: SessionRecord, claim: Claim, candidate: WorkerRecord, waiter_id: str
     ) -> Answer[ResumeSession]:
         """Somebody is faster with the first."""
         if not replies:
@@ -409,12 +409,12 @@ class Desk:
 
     @property
     def seen(self) -> WorkerRecord:
-        worker = self.fleet.worker(self.worker.incarnation)
+        worker = self.fleet.worker(Incarnation(self.worker.incarnation))
         assert worker is not None
         return worker
 
     async def record(self) -> SessionRecord:
-        record = await self.store.get(self.session_id)
+        record = await self.store.get(SessionId(self.session_id))
         assert record is not None
         return record
 
@@ -541,7 +541,7 @@ async def test_files_that_one_worker_does_not_remove_are_removed_by_another(desk
     assert await desk.snapshotting.write_now(await desk.record(), desk.seen)
     async with FakeWorker("worker-b", files=files) as other:
         desk.worker.failures["DeleteSnapshots"] = [A_BUG]
-        workers = [desk.seen, replace(desk.seen, worker_id="worker-b", address=other.address), desk.seen]
+        workers = [desk.seen, replace(desk.seen, worker_id=WorkerId("worker-b"), address=other.address), desk.seen]
         await desk.snapshotting.delete(list(files.contents), workers)
         assert files.contents == {}
         assert (desk.worker.calls["DeleteSnapshots"], other.calls["DeleteSnapshots"]) == (1, 1)

@@ -15,6 +15,7 @@ from kakeya_router.lanes.waiter import Waiter
 from kakeya_router.lanes.wanted import Wanted
 from kakeya_router.store.connection import RedisConnection
 from kakeya_router.store.keys import PoolKeys
+from kakeya_router.store.session_record import PoolName
 from kakeya_router.store.sessions.queue_store import Entry, Place, QueueStore
 from kakeya_router.store.sessions.session_changes import UNLIMITED
 from kakeya_shared.errors.tree import (
@@ -35,16 +36,17 @@ from tests.unit.router.keyed import keyed_on
 from tests.unit.router.stack import Client, Stack, answer, eventually, stack_on
 
 QUEUE: dict[str, Any] = {"admission": "queue", "queue_seconds": 30}
-KEYS = PoolKeys("tiny")
+TINY = PoolName("tiny")
+KEYS = PoolKeys(TINY)
 
 
-async def line(stack: Stack, pool: str = "tiny") -> list[str]:
+async def line(stack: Stack, pool: PoolName = TINY) -> list[str]:
     """Who stands in it, in the order of the sorted set."""
     members: list[str] = await stack.redis.zrange(PoolKeys(pool).queue, 0, -1)
     return members
 
 
-async def stand(stack: Stack, number: int, pool: str = "tiny") -> None:
+async def stand(stack: Stack, number: int, pool: PoolName = TINY) -> None:
     async def is_so() -> bool:
         return len(await line(stack, pool)) == number
 
@@ -163,7 +165,7 @@ async def test_a_vanished_routers_waiters_hold_the_line_up_until_their_lease_lap
 ) -> None:
     await stack.worker(patient, num_lanes=1)
     held = await patient.session()
-    assert (await store.enter("tiny", place("ghost"), UNLIMITED)).outcome == "waiting"
+    assert (await store.enter(TINY, place("ghost"), UNLIMITED)).outcome == "waiting"
     call = await waiting(stack, patient)
     await patient.close(held)
     assert len(await line(stack)) == 2  # it is the ghost's turn
@@ -211,7 +213,7 @@ async def test_lapsed_waiters_do_not_fill_the_queue(stack: Stack, store: QueueSt
     client = await stack.router(**QUEUE, queue_length=1)
     await stack.worker(client, num_lanes=1)
     held = await client.session()
-    await store.enter("tiny", place("ghost"), UNLIMITED)
+    await store.enter(TINY, place("ghost"), UNLIMITED)
     with pytest.raises(QueueFull):
         await client.create()
     call = asyncio.create_task(_let_in(client))
@@ -327,7 +329,7 @@ async def test_a_worker_that_somebody_else_is_first_at_is_passed_by(
 ) -> None:
     await stack.worker(patient, "worker-a", num_lanes=2, fingerprint="aa")
     held = await patient.session()
-    await store.enter("tiny", place("wants-b", fingerprint="bb"), UNLIMITED)
+    await store.enter(TINY, place("wants-b", fingerprint="bb"), UNLIMITED)
     await stack.redis.hset(KEYS.waiters, "wants-b|lease_until_ms", 10**14)
     await stack.worker(patient, "worker-b", num_lanes=8, fingerprint="bb")
     await patient.session()  # worker-b has more room, and is not for who comes now
@@ -398,7 +400,7 @@ async def test_who_lost_its_place_by_accident_has_it_again(stack: Stack, patient
     first, second = await waiting(stack, patient), await waiting(stack, patient)
     before = await line(stack)
     for member in before:
-        await store.leave("tiny", member.split("|")[2])
+        await store.leave(TINY, member.split("|")[2])
     await stand(stack, 2)
     assert await line(stack) == before
     await patient.close(held)
@@ -412,7 +414,7 @@ async def test_a_model_of_two_pools_is_waited_for_in_both(stack: Stack, patient:
     held = [await patient.session(), await patient.session()]
     first, second = asyncio.create_task(patient.session()), asyncio.create_task(patient.session())
     await stand(stack, 2)
-    await stand(stack, 2, "other")
+    await stand(stack, 2, PoolName("other"))
     for session_id in held:
         await patient.close(session_id)
     for call in (first, second):
@@ -561,7 +563,7 @@ async def test_a_router_that_shuts_down_lets_nobody_wait(redis_url: str) -> None
         queue = AdmissionQueue(stores.queue, stores.workers, DetachedTasks(), rooms=no_rooms, idle_lanes=None)
         queue.close()
         with pytest.raises(Draining):
-            async with queue.waiting(Waiter(Wanted(ANYBODY, "m", {"p"}), 100)):
+            async with queue.waiting(Waiter(Wanted(ANYBODY, "m", {PoolName("p")}), 100)):
                 raise AssertionError("it waits")
         assert await stores.waiting() == []
 
@@ -576,7 +578,7 @@ async def test_one_request_that_waits_for_several_pools_makes_one_session(stack:
         held = [await patient.session(), await patient.session()]
         calls = [asyncio.create_task(client.session(request_id=f"once-{step}")) for client in routers]
         await stand(stack, 2)
-        await stand(stack, 2, "other")
+        await stand(stack, 2, PoolName("other"))
         await asyncio.gather(*map(patient.close, held))
         (session_id,) = set(await asyncio.gather(*calls))
         await eventually(partial(_only, workers, session_id))
@@ -645,13 +647,13 @@ async def test_what_a_waiter_has_begun_to_enter_it_leaves_again(redis_url: str) 
     async def return_and_leave() -> None:
         async with queue.waiting(waiter):
             await queue.step_out(waiter)
-            await queue.enter(waiter, ["p"])
+            await queue.enter(waiter, [PoolName("p")])
 
     entered, answered, tasks = asyncio.Event(), asyncio.Event(), DetachedTasks()
     async with stores_on(redis_url) as stores:
         store = Slow(stores.redis, lease_seconds=60, queue_length=10)
         queue = AdmissionQueue(store, stores.workers, tasks, rooms=no_rooms, idle_lanes=None)
-        waiter = Waiter(Wanted(ANYBODY, "m", {"p"}), 100)
+        waiter = Waiter(Wanted(ANYBODY, "m", {PoolName("p")}), 100)
         call = asyncio.create_task(return_and_leave())
         await entered.wait()
         call.cancel()
@@ -669,7 +671,7 @@ async def test_who_finds_one_of_two_lines_full_waits_in_the_other(stack: Stack) 
     await stack.worker(client, "worker-b", num_lanes=1, pool="other")
     held = await client.session()
     second = asyncio.create_task(client.session())
-    await stand(stack, 1, "other")
+    await stand(stack, 1, PoolName("other"))
     with pytest.raises(QueueFull):  # now both are
         await client.session()
     await client.close(held)

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from kakeya_router.store.connection import RedisConnection
+from kakeya_router.store.session_record import PoolName
 from kakeya_router.store.sessions.journal_store import JournalStore
 from kakeya_router.store.sessions.lane_store import LaneStore
 from kakeya_router.store.sessions.queue_store import QueueStore
@@ -102,13 +103,13 @@ async def test_a_free_lane_is_left_to_first_waiters_it_is(
     """He may be another router's, which has not come to it yet."""
     connection = RedisConnection(redis_url)
     others = QueueStore(connection, lease_seconds=60.0, queue_length=100)
-    assert (await others.enter("tiny", place("before"), UNLIMITED)).outcome == "waiting"
+    assert (await others.enter(PoolName("tiny"), place("before"), UNLIMITED)).outcome == "waiting"
     back = await coming_back(stack, client, parked)
-    assert (await others.enter("tiny", place("after"), UNLIMITED)).outcome == "waiting"
+    assert (await others.enter(PoolName("tiny"), place("after"), UNLIMITED)).outcome == "waiting"
     await asyncio.sleep(1.2)  # it has looked at least once more
     assert not back.done()
     assert not worker.lanes
-    await others.leave("tiny", "before")
+    await others.leave(PoolName("tiny"), "before")
     assert (await back).history_length == 3
     await connection.aclose()
 

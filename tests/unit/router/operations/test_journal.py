@@ -16,7 +16,16 @@ from kakeya_router.operations.journal import Journal
 from kakeya_router.operations.operation import Operation
 from kakeya_router.operations.recovery import is_broken
 from kakeya_router.store.outcomes import ExtendJournal
-from kakeya_router.store.session_record import SessionRecord, State
+from kakeya_router.store.session_record import (
+    Claim,
+    Epoch,
+    Incarnation,
+    PoolName,
+    SessionId,
+    SessionRecord,
+    State,
+    WorkerId,
+)
 from kakeya_router.store.sessions.operation_store import JournalEnd, OperationStore
 from kakeya_router.store.sessions.session_changes import Intent
 from kakeya_router.store.sessions.session_store import BYTES_PER_TOKEN, Taken, pack, unpack
@@ -24,14 +33,14 @@ from kakeya_shared.errors.tree import OperationStopped, StoreUnavailable
 from kakeya_shared.process.detached_tasks import DetachedTasks
 
 RECORD = SessionRecord(
-    session_id="p.one",
-    pool="p",
+    session_id=SessionId("p.one"),
+    pool=PoolName("p"),
     state=State.OPEN,
     model="m",
-    worker_id="w",
-    incarnation="i",
+    worker_id=WorkerId("w"),
+    incarnation=Incarnation("i"),
     address="127.0.0.1:1",
-    epoch=1,
+    epoch=Epoch(1),
     sink=1,
     window=4,
     vocab_size=100,
@@ -39,7 +48,7 @@ RECORD = SessionRecord(
     ttl_ms=60_000,
     journal_length=7,
 )
-CLAIM = "claim"
+CLAIM = Claim("claim")
 MAX_TOKENS = 1000
 GROUP = tuple(range(16))
 NEVER_SECONDS = 3600.0
@@ -294,7 +303,7 @@ async def test_tokens_are_written_under_the_lease_that_the_session_has_now(writt
     store = ScriptedStore("extended", "gone")
     journal = journal_on(store, written)
     await journal.write([1, 2, 3])
-    journal.record = replace(RECORD, epoch=2)
+    journal.record = replace(RECORD, epoch=Epoch(2))
     with pytest.raises(Taken):
         await journal.write([4])
     await journal.write([5, 6])

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from kakeya_router.sessions import opening, past_lanes
-from kakeya_router.store.session_record import SessionRecord
+from kakeya_router.store.session_record import Claim, SessionId, SessionRecord
 from kakeya_router.store.sessions.creation_store import CreationStore
 from kakeya_router.store.sessions.journal_store import JournalStore
 from kakeya_router.store.sessions.session_store import SessionStore, pack
@@ -454,7 +454,7 @@ async def test_a_source_that_goes_on_meanwhile(
     stale = SessionRecord.from_hash(await record_of(stack, source))
     await client.append(source, [1])
 
-    async def get(store: SessionStores, session_id: str) -> Any:
+    async def get(store: SessionStores, session_id: SessionId) -> Any:
         return stale if session_id == source else await before(store, session_id)
 
     before = SessionStore.get
@@ -589,7 +589,7 @@ async def _appends(worker: FakeWorker, times: int) -> bool:
 async def test_a_long_prefill_keeps_its_lane(
     stack: Stack, client: Client, worker: FakeWorker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def renew(store: SessionStores, record: SessionRecord, claim: str) -> Any:
+    async def renew(store: SessionStores, record: SessionRecord, claim: Claim) -> Any:
         monkeypatch.setattr(CreationStore, "renew_opening", before)
         raise StoreUnavailable("for once")
 

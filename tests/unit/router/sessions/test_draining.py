@@ -8,7 +8,7 @@ import pytest
 import structlog
 
 from kakeya_router.sessions.park_requests import Parked, ParkRequests
-from kakeya_router.store.session_record import SessionRecord
+from kakeya_router.store.session_record import Incarnation, PoolName, SessionId, SessionRecord
 from kakeya_router.store.sessions.lane_store import LaneStore
 from kakeya_router.store.sessions.session_lists import SessionLists
 from kakeya_shared.errors.tree import (
@@ -162,10 +162,10 @@ async def test_who_moved_while_the_sessions_were_listed_stays_where_it_is(
     assert generated(await client.generate(session_id, 3)) == expected(30, 33)
     num_passes = 0
 
-    async def listed_before(lists: SessionLists, pool: str, _incarnation: str, _limit: int) -> list[SessionRecord]:
+    async def listed_before(lists: SessionLists, pool: PoolName, _incarnation: str, _limit: int) -> list[SessionRecord]:
         nonlocal num_passes
         num_passes += 1
-        return await lists.records(pool, [session_id])
+        return await lists.records(pool, [SessionId(session_id)])
 
     monkeypatch.setattr(SessionLists, "of_incarnation", listed_before)
     while num_passes < 4:  # the first three have ended then
@@ -181,7 +181,7 @@ async def test_who_moves_just_before_it_is_parked_stays_where_it_is(
     passes = asyncio.Semaphore(0)
     park = ParkRequests.park
 
-    async def late(requests: ParkRequests, record: SessionRecord, **options: str) -> Parked:
+    async def late(requests: ParkRequests, record: SessionRecord, **options: Incarnation) -> Parked:
         await park(requests, record, **options)  # as another router does
         assert generated(await client.generate(session_id, 3)) == expected(30, 33)
         parked = await park(requests, record, **options)

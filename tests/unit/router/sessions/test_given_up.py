@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from kakeya_router.store.keys import PoolKeys
+from kakeya_router.store.session_record import PoolName
 from kakeya_shared.errors.tree import InvalidField
 from kakeya_stubs.v1 import runtime_pb2 as api
 from tests.unit.router.fake_worker import FakeWorker
@@ -12,7 +13,7 @@ from tests.unit.router.keyed import Keyed
 from tests.unit.router.stack import Client, Stack, answer, eventually
 
 _TTL_MS = 600_000
-ONCE = PoolKeys("tiny").request("", "once")
+ONCE = PoolKeys(PoolName("tiny")).request("", "once")
 
 
 async def give_up(client: Client, request_id: str = "once", **fields: str) -> int:
@@ -101,7 +102,7 @@ async def test_one_that_waits_in_the_queue(stack: Stack) -> None:
     waiting = asyncio.create_task(client.session(request_id="once"))
 
     async def stands() -> bool:
-        return bool(await stack.redis.zcard(PoolKeys("tiny").queue))
+        return bool(await stack.redis.zcard(PoolKeys(PoolName("tiny")).queue))
 
     await eventually(stands)
     assert await give_up(client) == 0

@@ -7,7 +7,7 @@ import pytest
 
 from kakeya_router.sessions.sharing import Sharing
 from kakeya_router.store.outcomes import ShareSession
-from kakeya_router.store.session_record import SessionRecord
+from kakeya_router.store.session_record import Claim, SessionRecord
 from kakeya_router.store.sessions.session_store import Answer
 from kakeya_shared.process.detached_tasks import DetachedTasks
 from tests.unit.router.admission_stores import Stores, session_record, stores_on, worker_record
@@ -43,7 +43,7 @@ async def test_a_session_is_polled_once_however_many_wait(stores: Stores, store:
     await stores.reserve("one")
     calls = [asyncio.create_task(sharing.opened(record)) for _ in range(100)]
     await eventually(lambda: polled(3))
-    await stores.sessions.mark_open(record, "op", 1, 4)
+    await stores.sessions.mark_open(record, Claim("op"), 1, 4)
     found = await asyncio.gather(*calls)
     assert {shared.session_id for shared in found if shared is not None} == {"p.one"}
     assert store.num_polls <= 5

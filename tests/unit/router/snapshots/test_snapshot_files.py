@@ -11,7 +11,7 @@ from kakeya_router.lanes import parking
 from kakeya_router.snapshots.snapshotting import FEWEST_TOKENS, Mark
 from kakeya_router.store import persistence
 from kakeya_router.store.connection import RedisConnection
-from kakeya_router.store.session_record import SessionRecord
+from kakeya_router.store.session_record import SessionId, SessionRecord
 from kakeya_router.store.sessions import stored_snapshots
 from kakeya_router.store.sessions.journal_store import JournalStore
 from kakeya_shared.errors.tree import KakeyaError, StoreUnavailable
@@ -80,7 +80,7 @@ async def test_a_turn_is_written_although_redis_does_not_answer_for_once(
     await desk.change(boundaries="5")
     record, get, answers = await desk.record(), desk.store.get, [False, True, True, False]
 
-    async def failing(session_id: str) -> SessionRecord | None:
+    async def failing(session_id: SessionId) -> SessionRecord | None:
         if answers and not answers.pop(0):
             raise StoreUnavailable("Redis does not answer", retry_after_seconds=0.1)
         return await get(session_id)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from kakeya_router.contract import refusals
 from kakeya_router.store.access.rights import NO_LIMIT, Quota
 from kakeya_router.store.keys import pool_of
-from kakeya_router.store.session_record import SessionRecord
+from kakeya_router.store.session_record import SessionId, SessionRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +39,11 @@ def enter(caller: Caller) -> None:
     _current.set(caller)
 
 
-def check_issued(session_id: str) -> None:
+def check_issued(session_id: str) -> SessionId:
     """Raises SessionNotFound: no router issues such ids. Redis is not asked, and nothing is written down of it."""
     if pool_of(session_id) is None:
         raise refusals.not_found()
+    return SessionId(session_id)
 
 
 def callers_own(record: SessionRecord | None) -> SessionRecord:

@@ -140,9 +140,9 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
 
     async def _close_session(self, request: pb.CloseSessionRequest) -> pb.CloseSessionResponse:
         with audit.action("session.close") as entry:
-            callers.check_issued(request.session_id)
-            entry.subject = f"session:{request.session_id}"
-            final_length = await self._sessions.close(request.session_id)
+            session_id = callers.check_issued(request.session_id)
+            entry.subject = f"session:{session_id}"
+            final_length = await self._sessions.close(session_id)
         return pb.CloseSessionResponse(final_history_length=final_length)
 
     async def _drain_worker(self, request: pb.DrainWorkerRequest) -> pb.DrainWorkerResponse:

@@ -68,34 +68,29 @@ class RegistryService(registry_pb2_grpc.RegistryServiceServicer):
         )
 
     async def Heartbeat(self, request: pb.HeartbeatRequest, context: Context) -> pb.HeartbeatResponse:
-        lanes = worker_claims.lanes(request)
-        join_permits.check(request.pool, request.worker_id)
-        pool, worker_id, incarnation = request.pool, request.worker_id, request.incarnation
+        identity, lanes = worker_claims.identity(request), worker_claims.lanes(request)
+        join_permits.check(identity.pool, identity.worker_id)
         if not await self._store.heartbeat(
-            pool,
-            worker_id,
-            incarnation,
-            kv_live_bytes=request.kv_live_bytes,
-            rss_bytes=request.rss_bytes,
-            leaving=request.draining,
+            identity, kv_live_bytes=request.kv_live_bytes, rss_bytes=request.rss_bytes, leaving=request.draining
         ):
             raise UnknownIncarnation("not registered, or lost in the meantime; join again")
         orphans = [lane for lane in lanes if not worker_claims.may_be_leased(lane)]
         leased = [lane for lane in lanes if worker_claims.may_be_leased(lane)]
-        orphans += await self._store.report_lanes(pool, worker_id, incarnation, leased)
+        orphans += await self._store.report_lanes(identity, leased)
         return pb.HeartbeatResponse(
             orphans=[pb.OrphanLane(session_id=o.session_id, epoch=o.epoch) for o in orphans if request.complete],
             router_addresses=await self._store.routers(),
         )
 
     async def SweepSnapshots(self, request: pb.SweepSnapshotsRequest, context: Context) -> pb.SweepSnapshotsResponse:
+        identity = worker_claims.identity(request)
         worker_claims.check_sweep(request)
-        join_permits.check(request.pool, request.worker_id)
-        return pb.SweepSnapshotsResponse(orphans=await self._files.orphans(request.pool, request.names))
+        join_permits.check(identity.pool, identity.worker_id)
+        return pb.SweepSnapshotsResponse(orphans=await self._files.orphans(identity.pool, request.names))
 
     async def Leave(self, request: pb.LeaveRequest, context: Context) -> pb.LeaveResponse:
-        worker_claims.check_identity(request)
-        join_permits.check(request.pool, request.worker_id)
-        if await self._store.drop(request.pool, request.worker_id, request.incarnation, lapsed_only=False):
-            _log.info("worker left", worker_id=request.worker_id, incarnation=request.incarnation)
+        identity = worker_claims.identity(request)
+        join_permits.check(identity.pool, identity.worker_id)
+        if await self._store.drop(identity, lapsed_only=False):
+            _log.info("worker left", worker_id=identity.worker_id, incarnation=identity.incarnation)
         return pb.LeaveResponse()

@@ -88,9 +88,9 @@ class RuntimeService(runtime_pb2_grpc.RuntimeServiceServicer):
             if request_id := creates.given_up(request):
                 final_length = await self._sessions.give_up(request_id)
             else:
-                callers.check_issued(request.session_id)
-                _observe(request.session_id)
-                final_length = await self._sessions.close(request.session_id, own=True)
+                session_id = callers.check_issued(request.session_id)
+                _observe(session_id)
+                final_length = await self._sessions.close(session_id, own=True)
         tracing.annotate(history_length=final_length)
         return api.CloseSessionResponse(final_history_length=final_length)
 
@@ -136,15 +136,15 @@ class RuntimeService(runtime_pb2_grpc.RuntimeServiceServicer):
             retained=lanes.retained(record.retained),
         )
 
-    async def _session(self, session_id: str) -> SessionRecord:
+    async def _session(self, asked: str) -> SessionRecord:
         """The caller's session; raises SessionNotFound, StoreUnavailable."""
-        callers.check_issued(session_id)
+        session_id = callers.check_issued(asked)
         _observe(session_id)
         return callers.callers_own(await self._store.get(session_id))
 
-    async def _glance(self, session_id: str) -> Glance:
+    async def _glance(self, asked: str) -> Glance:
         """As `_session`, without touching it."""
-        callers.check_issued(session_id)
+        session_id = callers.check_issued(asked)
         _observe(session_id)
         glance = await self._store.glance(session_id)
         if glance is None:

@@ -6,7 +6,7 @@ from typing import Self
 
 from kakeya_router.contract import lanes
 from kakeya_router.contract.validation import RequestLimits
-from kakeya_router.store.session_record import LaneState
+from kakeya_router.store.session_record import LaneState, SessionId
 from kakeya_router.store.sessions.session_changes import Intent
 from kakeya_router.store.sessions.session_store import pack
 from kakeya_stubs.v1 import runtime_pb2 as api
@@ -17,7 +17,7 @@ from kakeya_stubs.worker.v1 import verifier_pb2 as worker_api
 class AppendRequest:
     """Tokens that are to be added to a history; `intent` tells a repeated append from another one."""
 
-    session_id: str
+    session_id: SessionId
     token_ids: tuple[int, ...]
     expected_history_length: int | None
     intent: Intent
@@ -30,7 +30,7 @@ class AppendRequest:
         expected = message.expected_history_length if message.HasField("expected_history_length") else None
         digest = hashlib.sha256(pack(token_ids)).hexdigest()
         intent = Intent("append", {"num_tokens": len(token_ids)}, len(token_ids), digest)
-        return cls(message.session_id, token_ids, expected, intent)
+        return cls(SessionId(message.session_id), token_ids, expected, intent)
 
 
 @dataclass(frozen=True, slots=True)

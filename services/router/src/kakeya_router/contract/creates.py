@@ -4,7 +4,7 @@ import hashlib
 from dataclasses import dataclass
 
 from kakeya_router.contract.validation import MAX_FINGERPRINT_BYTES, RequestLimits, check_text, invalid
-from kakeya_router.store.session_record import Overflow
+from kakeya_router.store.session_record import Overflow, SessionId
 from kakeya_shared.contract import labels
 from kakeya_stubs.v1 import runtime_pb2 as pb
 
@@ -26,7 +26,7 @@ _OVERFLOW = {
 class ForkPoint:
     """Where a session branches off from another; no boundary: at that one's end."""
 
-    session_id: str
+    session_id: SessionId
     boundary: int | None = None
 
 
@@ -81,7 +81,7 @@ def create(message: pb.CreateSessionRequest, limits: RequestLimits) -> CreateReq
         pin=message.pin if message.HasField("pin") else None,
         on_overflow=_OVERFLOW[message.on_overflow],
         ttl_seconds=message.ttl_seconds if message.HasField("ttl_seconds") else None,
-        fork_from=ForkPoint(source.session_id, source.boundary if source.HasField("boundary") else None)
+        fork_from=ForkPoint(SessionId(source.session_id), source.boundary if source.HasField("boundary") else None)
         if message.HasField("fork_from")
         else None,
         inexact_resume=message.inexact_resume,

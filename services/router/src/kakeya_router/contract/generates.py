@@ -9,7 +9,7 @@ from typing import Self, assert_never
 from kakeya_router.contract import lanes
 from kakeya_router.contract.creates import MAX_REQUEST_ID_BYTES
 from kakeya_router.contract.validation import RequestLimits, check_text, check_vocabulary, invalid
-from kakeya_router.store.session_record import LaneState, SessionRecord
+from kakeya_router.store.session_record import LaneState, SessionId, SessionRecord
 from kakeya_router.store.sessions.session_changes import Intent
 from kakeya_shared.contract.generation_limits import (
     MAX_LOGIT_BIASES,
@@ -53,7 +53,7 @@ class GenerateRequest:
         resume_token_ids: what the client has of it.
     """
 
-    session_id: str
+    session_id: SessionId
     max_tokens: int
     sampling: Sampling
     stop_token_sequences: tuple[tuple[int, ...], ...] = ()
@@ -68,7 +68,7 @@ class GenerateRequest:
         _check(message)
         limits.check_generate(message.max_tokens)
         return cls(
-            message.session_id,
+            SessionId(message.session_id),
             message.max_tokens,
             _sampling(message),
             tuple(tuple(sequence.token_ids) for sequence in message.stop_token_sequences),

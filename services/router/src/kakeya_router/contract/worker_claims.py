@@ -6,7 +6,7 @@ Sums over all lanes of a worker must be numbers that Redis counts in, as well.
 from kakeya_router.contract import validation
 from kakeya_router.contract.same_names import same_named
 from kakeya_router.contract.validation import MAX_COUNT
-from kakeya_router.store.fleet.worker_store import Lane
+from kakeya_router.store.fleet.worker_store import Identity, Lane
 from kakeya_router.store.keys import POOL_NAME, pool_of
 from kakeya_router.store.session_record import ranges_text
 from kakeya_router.store.worker_record import WorkerRecord
@@ -33,7 +33,7 @@ _LARGEST |= {"lane_bytes": MAX_LANE_BYTES}
 
 def joined(request: pb.JoinRequest) -> WorkerRecord:
     """The worker as it says that it is; raises InvalidField."""
-    check_identity(request)
+    identity(request)
     _check_names(request, _NAMES)
     validation.check_texts(request, _NOTES)
     for field in _SIZES:
@@ -53,8 +53,7 @@ def joined(request: pb.JoinRequest) -> WorkerRecord:
 
 
 def lanes(request: pb.HeartbeatRequest) -> list[Lane]:
-    """What a worker says of its lanes; raises InvalidField, also for what it says of itself."""
-    check_identity(request)
+    """What a worker says of its lanes; raises InvalidField."""
     validation.check_numbers(request, {"kv_live_bytes": MAX_COUNT, "rss_bytes": MAX_COUNT})
     _check_length("lanes", len(request.lanes), MAX_LANES)
     return [_lane(report) for report in request.lanes]
@@ -70,16 +69,16 @@ def may_be_leased(lane: Lane) -> bool:
 
 def check_sweep(request: pb.SweepSnapshotsRequest) -> None:
     """Raises InvalidField."""
-    check_identity(request)
     _check_length("names", len(request.names), MAX_SWEPT_NAMES)
 
 
-def check_identity(
+def identity(
     request: pb.JoinRequest | pb.HeartbeatRequest | pb.SweepSnapshotsRequest | pb.LeaveRequest,
-) -> None:
-    """Raises InvalidField."""
+) -> Identity:
+    """Who asks; raises InvalidField."""
     check_pool(request.pool)
     _check_names(request, _IDENTITY)
+    return Identity(**same_named(request, Identity._fields))
 
 
 def check_pool(pool: str) -> None:

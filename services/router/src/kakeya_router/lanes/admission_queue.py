@@ -14,6 +14,7 @@ from kakeya_router.lanes.idle_lanes import IdleLanes
 from kakeya_router.lanes.waiter import Waiter
 from kakeya_router.store.fleet.worker_store import WorkerStore
 from kakeya_router.store.outcomes import EnterQueue
+from kakeya_router.store.session_record import PoolName, WorkerId
 from kakeya_router.store.sessions.queue_store import FirstWaiter, QueueStore
 from kakeya_shared.errors.tree import KakeyaError, StoreUnavailable
 from kakeya_shared.process.detached_tasks import DetachedTasks, unheard
@@ -49,8 +50,8 @@ class AdmissionQueue:
     rooms: Callable[[], AsyncGenerator[str, None]]
     idle_lanes: IdleLanes | None
     _waiters: dict[str, Waiter] = field(default_factory=dict, init=False)
-    _asking: set[str] = field(default_factory=set, init=False)
-    _to_ask: set[str] = field(default_factory=set, init=False)
+    _asking: set[PoolName] = field(default_factory=set, init=False)
+    _to_ask: set[PoolName] = field(default_factory=set, init=False)
     _closed: bool = field(default=False, init=False)
 
     @asynccontextmanager
@@ -73,14 +74,14 @@ class AdmissionQueue:
                 waiter.making_room.cancel()
             self._tasks.start(self._leave(waiter))
 
-    async def enter(self, waiter: Waiter, pools: Iterable[str]) -> None:
+    async def enter(self, waiter: Waiter, pools: Iterable[PoolName]) -> None:
         """Queues where it stood, also where the queue is full, and else at the end; raises as `waiting` when it stands
         in no queue then.
         """
         waiter.entering = self._tasks.start(self._enter(waiter, pools))
         await asyncio.shield(waiter.entering)
 
-    async def _enter(self, waiter: Waiter, pools: Iterable[str]) -> None:
+    async def _enter(self, waiter: Waiter, pools: Iterable[PoolName]) -> None:
         refused: list[KakeyaError] = []
         caller = waiter.wanted.caller
         for pool in sorted(pools):
@@ -137,14 +138,14 @@ class AdmissionQueue:
     async def _hear(self) -> None:
         async with aclosing(self.rooms()) as rooms:
             async for pool in rooms:
-                for each in [pool] if pool else self._pools():
+                for each in [PoolName(pool)] if pool else self._pools():
                     self._ask_soon(each)
 
-    def _pools(self) -> set[str]:
+    def _pools(self) -> set[PoolName]:
         return {pool for waiter in self._waiters.values() for pool in waiter.queued_in}
 
     async def _renew(self) -> None:
-        by_pool: defaultdict[str, list[Waiter]] = defaultdict(list)
+        by_pool: defaultdict[PoolName, list[Waiter]] = defaultdict(list)
         for waiter in self._waiters.values():
             for pool in waiter.queued_in:
                 by_pool[pool].append(waiter)
@@ -155,7 +156,7 @@ class AdmissionQueue:
                 await self._wake_stranded(pool, forks)
             self._ask_soon(pool)
 
-    async def _renew_some(self, pool: str, waiters: Sequence[Waiter]) -> None:
+    async def _renew_some(self, pool: PoolName, waiters: Sequence[Waiter]) -> None:
         renewal = await self._store.renew(
             pool, [(w.waiter_id, w.wanted.caller.tenant, w.wanted.request.request_id) for w in waiters]
         )
@@ -171,7 +172,7 @@ class AdmissionQueue:
                 waiter.answered = True
                 waiter.wake()
 
-    async def _wake_stranded(self, pool: str, forks: Sequence[Waiter]) -> None:
+    async def _wake_stranded(self, pool: PoolName, forks: Sequence[Waiter]) -> None:
         """No turn comes at a worker that takes no sessions, and none is of use at one that the source has left."""
         taking = {worker.incarnation for worker in await self._worker_store.workers(pool) if not worker.draining}
         lanes = await self._store.incarnations(pool, {waiter.wanted.source_id for waiter in forks})
@@ -180,7 +181,7 @@ class AdmissionQueue:
             if waiter.stranded:
                 waiter.wake()
 
-    def _ask_soon(self, pool: str) -> None:
+    def _ask_soon(self, pool: PoolName) -> None:
         """Asks who is the first; one question a pool at a time, and one more if there was a reason meanwhile."""
         if pool not in self._pools():
             return
@@ -189,7 +190,7 @@ class AdmissionQueue:
             self._asking.add(pool)
             self._tasks.start(self._ask(pool))
 
-    async def _ask(self, pool: str) -> None:
+    async def _ask(self, pool: PoolName) -> None:
         try:
             while pool in self._to_ask:
                 self._to_ask.discard(pool)
@@ -200,7 +201,7 @@ class AdmissionQueue:
         finally:
             self._asking.discard(pool)
 
-    def _tell(self, pool: str, turns: Iterable[FirstWaiter]) -> None:
+    def _tell(self, pool: PoolName, turns: Iterable[FirstWaiter]) -> None:
         for waiter in self._waiters.values():
             waiter.turns.pop(pool, None)
         for turn in turns:
@@ -220,7 +221,7 @@ class AdmissionQueue:
             _log.info("a waiter's lease lapses", error=error.message)
 
 
-async def _make_room(waiter: Waiter, idle_lanes: IdleLanes, turns: Mapping[str, Collection[str]]) -> None:
+async def _make_room(waiter: Waiter, idle_lanes: IdleLanes, turns: Mapping[PoolName, Collection[WorkerId]]) -> None:
     if await idle_lanes.make_room(waiter.wanted.caller.tenant, turns, spared=waiter.wanted.source_id):
         waiter.paused = dict.fromkeys(waiter.paused, 0.0)  # what a worker said before that is of no account
         waiter.wake()

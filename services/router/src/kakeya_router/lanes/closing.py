@@ -8,7 +8,7 @@ import structlog
 from kakeya_router.snapshots.snapshotting import Snapshotting
 from kakeya_router.store.done import is_done
 from kakeya_router.store.persistence import persist
-from kakeya_router.store.session_record import SessionRecord
+from kakeya_router.store.session_record import Claim, SessionRecord
 from kakeya_router.store.sessions.closing_store import ClosingStore
 from kakeya_router.store.sessions.session_changes import Cause
 from kakeya_router.workers.worker_clients import WorkerClients
@@ -49,11 +49,11 @@ class Closing:
         Raises:
             StoreUnavailable
         """
-        claim = secrets.token_hex(8)
+        claim = Claim(secrets.token_hex(8))
         answer = await self._store.begin_close(record, claim, cause, idle_ms=idle_ms, wanted_by=wanted_by)
         return await self.finish(answer.record, claim) if is_done(answer.outcome) else None
 
-    async def finish(self, claimed: SessionRecord, claim: str) -> int:
+    async def finish(self, claimed: SessionRecord, claim: Claim) -> int:
         """Closes the lane of a session that is claimed for good, and forgets it; returns the final history length.
 
         Raises:
@@ -75,6 +75,6 @@ class Closing:
         self._tasks.start(self._snapshotting.tidy(claimed))
         return final_length
 
-    async def _forget(self, claimed: SessionRecord, claim: str, final_length: int) -> None:
+    async def _forget(self, claimed: SessionRecord, claim: Claim, final_length: int) -> None:
         await self._store.delete(claimed, claim, final_length)
         await self._snapshotting.tidy(claimed)

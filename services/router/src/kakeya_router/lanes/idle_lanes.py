@@ -9,7 +9,7 @@ import structlog
 from kakeya_router.lanes.closing import Closing
 from kakeya_router.lanes.parking import Parking
 from kakeya_router.store.done import is_done
-from kakeya_router.store.session_record import SessionRecord
+from kakeya_router.store.session_record import PoolName, SessionId, SessionRecord, WorkerId
 from kakeya_router.store.sessions.session_changes import Cause
 from kakeya_router.store.sessions.session_lists import SessionLists, TenantUsage
 from kakeya_shared.process.detached_tasks import DetachedTasks
@@ -38,7 +38,7 @@ class IdleLanes:
     idle_seconds: float
     parking: Parking | None = None
 
-    async def make_room(self, tenant: str, turns: Mapping[str, Collection[str]], *, spared: str = "") -> bool:
+    async def make_room(self, tenant: str, turns: Mapping[PoolName, Collection[WorkerId]], spared: SessionId) -> bool:
         """Frees the lane of the session that has been idle for longest and may go; whether there was one.
 
         It is the tenant's own, or of a tenant that holds two lanes more at least.
@@ -71,7 +71,7 @@ class IdleLanes:
         return round(self.idle_seconds * 1000)
 
     async def _longest_idle(
-        self, tenant: str, turns: Mapping[str, Collection[str]], spared: str
+        self, tenant: str, turns: Mapping[PoolName, Collection[WorkerId]], spared: SessionId
     ) -> AsyncGenerator[SessionRecord, None]:
         """Of those that may go in all pools, the longest idle first."""
         pools = [self._of_pool(pool, worker_ids, tenant, spared) for pool, worker_ids in turns.items()]
@@ -84,7 +84,7 @@ class IdleLanes:
                 firsts.append((following, pool))
 
     async def _of_pool(
-        self, pool: str, worker_ids: Collection[str], tenant: str, spared: str
+        self, pool: PoolName, worker_ids: Collection[WorkerId], tenant: str, spared: SessionId
     ) -> AsyncIterator[SessionRecord]:
         """Of those that may go in a pool, the longest idle first."""
         usage = await self._store.usage(pool)

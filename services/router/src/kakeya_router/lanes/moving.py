@@ -11,7 +11,7 @@ import structlog
 from kakeya_router.snapshots.snapshotting import Snapshotting
 from kakeya_router.store.done import is_done
 from kakeya_router.store.fleet.worker_store import WorkerStore
-from kakeya_router.store.session_record import SessionRecord
+from kakeya_router.store.session_record import Claim, SessionId, SessionRecord
 from kakeya_router.store.sessions.lane_store import LaneStore
 from kakeya_router.store.sessions.stored_snapshots import StoredSnapshot
 from kakeya_router.store.worker_record import WorkerRecord
@@ -54,13 +54,13 @@ class Moving:
     _placement: Placement
     _snapshotting: Snapshotting
     _tasks: DetachedTasks
-    _paused_until: dict[str, float] = field(default_factory=dict, init=False)  # by session
+    _paused_until: dict[SessionId, float] = field(default_factory=dict, init=False)  # by session
 
-    async def move(self, record: SessionRecord, claim: str = "") -> SessionRecord | Unmoved:
+    async def move(self, record: SessionRecord, claim: Claim | None = None) -> SessionRecord | Unmoved:
         """Gives the session a lane on another worker, the first that takes it; returns the session as it is there.
 
         Args:
-            claim: of the operation that has the session, and that its own worker has not begun; empty: none has.
+            claim: of the operation that has the session, and that its own worker has not begun; None: none has.
 
         Raises:
             StoreUnavailable
@@ -92,13 +92,13 @@ class Moving:
             return ()
         return others
 
-    def _pause(self, session_id: str) -> None:
+    def _pause(self, session_id: SessionId) -> None:
         """What was refused is copied again only after a while."""
         now = time.monotonic()
         self._paused_until = {each: until for each, until in self._paused_until.items() if until > now}
         self._paused_until[session_id] = now + _PAUSE_SECONDS
 
-    async def _move_to(self, worker: WorkerRecord, record: SessionRecord, claim: str) -> SessionRecord | None:
+    async def _move_to(self, worker: WorkerRecord, record: SessionRecord, claim: Claim | None) -> SessionRecord | None:
         """Where it is then, None: where it was; raises WorkerError or KakeyaError: this worker has not taken it."""
         offer = await self._store.offer_lane(record, _OFFER_SECONDS, claim)
         if not is_done(offer.outcome):
@@ -125,7 +125,7 @@ class Moving:
         await self._store.withdraw_lane(record, there.epoch)
 
     async def _exchange(
-        self, record: SessionRecord, there: SessionRecord, worker: WorkerRecord, claim: str
+        self, record: SessionRecord, there: SessionRecord, worker: WorkerRecord, claim: Claim | None
     ) -> SessionRecord | None:
         async with aclosing(self._workers.at(record.address).read_lane(record, _TRANSFER_SECONDS)) as parts:
             lane = await self._workers.at(there.address).write_lane(there, parts, _TRANSFER_SECONDS)

@@ -9,7 +9,7 @@ import structlog
 from kakeya_router.snapshots.snapshotting import Snapshotting
 from kakeya_router.store.done import is_done
 from kakeya_router.store.outcomes import ParkSession
-from kakeya_router.store.session_record import SessionRecord
+from kakeya_router.store.session_record import Incarnation, SessionRecord
 from kakeya_router.store.sessions.lane_store import LaneStore
 from kakeya_router.store.sessions.session_store import Answer
 from kakeya_router.workers.fleet import Fleet
@@ -44,7 +44,7 @@ class Parking:
     _tasks: DetachedTasks
     _: KW_ONLY
     parked_seconds: float
-    _mistrusted_until: dict[str, float] = field(default_factory=dict, init=False)  # stores, by incarnation
+    _mistrusted_until: dict[Incarnation, float] = field(default_factory=dict, init=False)  # stores, by incarnation
 
     async def park(
         self, record: SessionRecord, *, idle_ms: int | None = None, wanted_by: str = ""

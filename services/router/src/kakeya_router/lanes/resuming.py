@@ -15,7 +15,7 @@ from kakeya_router.lanes.wanted import Wanted
 from kakeya_router.snapshots import past
 from kakeya_router.snapshots.past import Past
 from kakeya_router.store.outcomes import LoseLane, ResumeSession
-from kakeya_router.store.session_record import LaneState, SessionRecord
+from kakeya_router.store.session_record import Claim, Incarnation, LaneState, SessionRecord
 from kakeya_router.store.sessions import stored_snapshots
 from kakeya_router.store.sessions.journal_store import JournalStore
 from kakeya_router.store.sessions.lane_store import LaneStore
@@ -46,7 +46,7 @@ class Resuming:
     _workers: WorkerClients
     _search: Search
 
-    async def lose_lane(self, record: SessionRecord, claim: str) -> SessionRecord:
+    async def lose_lane(self, record: SessionRecord, claim: Claim) -> SessionRecord:
         """Parks a session whose lane is gone; raises WorkerLost, Taken or StoreUnavailable."""
         answer = await self._store.lose_lane(record, claim)
         match answer.outcome:
@@ -59,7 +59,7 @@ class Resuming:
             case never:
                 assert_never(never)
 
-    async def resume(self, record: SessionRecord, claim: str, left: str = "", *, is_interrupted: bool) -> Resumed:
+    async def resume(self, record: SessionRecord, claim: Claim, left: Incarnation, *, is_interrupted: bool) -> Resumed:
         """Opens a lane for a parked session, with the newest snapshot that can be read, and says what it holds.
 
         Args:
@@ -86,7 +86,7 @@ class Resuming:
         found = await self._search.lane(returning, wanted, record.reserved_bytes, left=left)
         return cast(Resumed, found)  # nobody else answers the request of a session that is there
 
-    async def reserve(self, record: SessionRecord, claim: str, worker: WorkerRecord, waiter_id: str) -> SessionRecord:
+    async def reserve(self, record: SessionRecord, claim: Claim, worker: WorkerRecord, waiter_id: str) -> SessionRecord:
         """Reserves a lane there; raises Refused, Taken or StoreUnavailable."""
         answer = await self._store.resume(record, claim, worker, waiter_id)
         match answer.outcome:
@@ -139,7 +139,7 @@ class _Returning:
 
     _resuming: Resuming
     _record: SessionRecord
-    _claim: str
+    _claim: Claim
 
     def none_able(self, wanted: Wanted, workers: Sequence[WorkerRecord]) -> KakeyaError:
         """Raises WorkerLost: its history is nowhere."""

@@ -14,6 +14,7 @@ from kakeya_router.lanes.admission_queue import TICK_SECONDS, AdmissionQueue
 from kakeya_router.lanes.waiter import Waiter
 from kakeya_router.lanes.wanted import Wanted
 from kakeya_router.store.fleet.worker_store import WorkerStore
+from kakeya_router.store.session_record import Incarnation, PoolName
 from kakeya_router.store.worker_record import WorkerRecord
 from kakeya_router.workers import placement
 from kakeya_router.workers.placement import Placement
@@ -89,7 +90,7 @@ class Search:
         reserved_bytes: int,
         *,
         workers: Sequence[WorkerRecord] | None = None,
-        left: str = "",
+        left: Incarnation = Incarnation(""),
     ) -> T | None:
         """Finds the session a lane, at once or when it is the first in the queue.
 
@@ -161,7 +162,7 @@ class Search:
                 _check_possible(waiter, able)
             now, num_away = asyncio.get_running_loop().time(), 0
             full = {worker.incarnation: candidates.no_capacity() for worker in able if not worker.has_room}
-            said: dict[str, KakeyaError] = {**full, **waiter.refused}
+            said: dict[Incarnation, KakeyaError] = {**full, **waiter.refused}
             untried = [worker for worker in able if waiter.may_try(worker.incarnation, now)]
             order = placement.order_for(wanted.fingerprint, self._placement, untried)
             for worker in sorted(order, key=lambda worker: worker.incarnation in waiter.paused):
@@ -201,7 +202,7 @@ class Search:
         waiter.wake()
         return True
 
-    async def _workers(self, pools: Collection[str]) -> list[WorkerRecord]:
+    async def _workers(self, pools: Collection[PoolName]) -> list[WorkerRecord]:
         return [worker for pool in sorted(pools) for worker in await self._worker_store.workers(pool)]
 
     async def _too_late(self, seeker: Seeker[T], waiter: Waiter) -> KakeyaError:

@@ -5,6 +5,7 @@ import secrets
 from dataclasses import dataclass, field
 
 from kakeya_router.lanes.wanted import Wanted
+from kakeya_router.store.session_record import Incarnation, PoolName, WorkerId
 from kakeya_router.store.sessions.queue_store import Place
 from kakeya_router.store.sessions.session_changes import INTERRUPTED
 from kakeya_shared.errors.tree import InvalidField, KakeyaError
@@ -34,20 +35,20 @@ class Waiter:
     wanted: Wanted
     reserved_bytes: int
     waiter_id: str = field(default_factory=lambda: secrets.token_hex(8), init=False)
-    refused: dict[str, InvalidField] = field(default_factory=dict, init=False)
-    paused: dict[str, float] = field(default_factory=dict, init=False)
-    tickets: dict[str, str] = field(default_factory=dict, init=False)
-    queued_in: set[str] = field(default_factory=set, init=False)
-    turns: dict[str, set[str]] = field(default_factory=dict, init=False)
+    refused: dict[Incarnation, InvalidField] = field(default_factory=dict, init=False)
+    paused: dict[Incarnation, float] = field(default_factory=dict, init=False)
+    tickets: dict[PoolName, str] = field(default_factory=dict, init=False)
+    queued_in: set[PoolName] = field(default_factory=set, init=False)
+    turns: dict[PoolName, set[WorkerId]] = field(default_factory=dict, init=False)
     answered: bool = field(default=False, init=False)
-    displaced: set[str] = field(default_factory=set, init=False)
+    displaced: set[PoolName] = field(default_factory=set, init=False)
     stranded: bool = field(default=False, init=False)
     awake: asyncio.Event = field(default_factory=asyncio.Event, init=False)
     entering: asyncio.Task[None] | None = field(default=None, init=False)
     making_room: asyncio.Task[None] | None = field(default=None, init=False)
     _error: KakeyaError | None = field(default=None, init=False)
 
-    def place(self, pool: str) -> Place:
+    def place(self, pool: PoolName) -> Place:
         wanted = self.wanted
         return Place(
             self.waiter_id,
@@ -70,7 +71,7 @@ class Waiter:
             return self.waiter_id
         return INTERRUPTED if self.wanted.is_interrupted else ""
 
-    def may_try(self, incarnation: str, now: float) -> bool:
+    def may_try(self, incarnation: Incarnation, now: float) -> bool:
         return incarnation not in self.refused and self.paused.get(incarnation, 0.0) <= now
 
     def wake(self, error: KakeyaError | None = None) -> None:

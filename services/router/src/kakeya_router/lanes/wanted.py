@@ -7,7 +7,7 @@ from kakeya_router.access.callers import Caller
 from kakeya_router.contract.creates import CreateRequest
 from kakeya_router.snapshots import past, snapshot_plan
 from kakeya_router.store.keys import new_session_id
-from kakeya_router.store.session_record import UNSET, Overflow, SessionRecord, State
+from kakeya_router.store.session_record import UNSET, Incarnation, Overflow, PoolName, SessionId, SessionRecord, State
 from kakeya_router.store.sessions.session_changes import UNLIMITED, Limits
 from kakeya_router.store.worker_record import WorkerRecord
 
@@ -31,7 +31,7 @@ class Wanted:
 
     caller: Caller
     model: str
-    pools: Collection[str]
+    pools: Collection[PoolName]
     limits: Limits = UNLIMITED
     request: CreateRequest = field(default_factory=CreateRequest)
     source: SessionRecord | None = None
@@ -56,14 +56,14 @@ class Wanted:
         return bool(snapshot_plan.chains(readable, source.journal_start, self.earlier))
 
     @property
-    def source_id(self) -> str:
+    def source_id(self) -> SessionId:
         """Empty: it begins empty."""
-        return "" if self.source is None else self.source.session_id
+        return SessionId("") if self.source is None else self.source.session_id
 
     @property
-    def incarnation(self) -> str:
+    def incarnation(self) -> Incarnation:
         """The only one that can take it; empty: others may."""
-        return self.source.incarnation if self.source is not None and self.earlier is None else ""
+        return self.source.incarnation if self.source is not None and self.earlier is None else Incarnation("")
 
     @property
     def fingerprint(self) -> str:
@@ -100,7 +100,6 @@ class Wanted:
             worker_id=worker.worker_id,
             incarnation=worker.incarnation,
             address=worker.address,
-            epoch=1,
             sink=_or_unset(request.sink),
             window=_or_unset(request.window),
             pin=_or_unset(request.pin),

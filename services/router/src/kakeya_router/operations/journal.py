@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import structlog
 
 from kakeya_router.store.done import is_done
-from kakeya_router.store.session_record import SessionRecord
+from kakeya_router.store.session_record import Claim, SessionRecord
 from kakeya_router.store.sessions.operation_store import OperationStore
 from kakeya_router.store.sessions.session_store import Taken
 from kakeya_shared.errors.tree import StoreUnavailable
@@ -38,7 +38,7 @@ class Journal:
         self,
         store: OperationStore,
         record: SessionRecord,
-        claim: str,
+        claim: Claim,
         max_tokens: int,
         on_written: Callable[[int], None],
     ) -> None:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from kakeya_router.contract.appends import Appended
 from kakeya_router.operations.journal import Journal
-from kakeya_router.store.session_record import LaneState, SessionRecord
+from kakeya_router.store.session_record import Claim, LaneState, SessionRecord
 from kakeya_router.store.sessions.session_changes import Intent
 from kakeya_router.workers.worker_client import RunningCall, WorkerClient
 from kakeya_shared.errors.tree import KakeyaError
@@ -42,7 +42,7 @@ class Operation:
         self.record = record
         self.kind = intent.kind
         self.tokens_per_minute = tokens_per_minute
-        self.claim = secrets.token_hex(8)
+        self.claim = Claim(secrets.token_hex(8))
         self.goes_on = bool(intent.op_id)
         self.op_id = intent.op_id or self.claim
         self.is_answering = False

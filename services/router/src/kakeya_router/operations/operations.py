@@ -20,7 +20,7 @@ from kakeya_router.snapshots.snapshotting import Mark, Snapshotting
 from kakeya_router.store.done import is_done
 from kakeya_router.store.outcomes import BeginOperation, EndOperation
 from kakeya_router.store.persistence import persist
-from kakeya_router.store.session_record import LaneState, SessionRecord, State
+from kakeya_router.store.session_record import Incarnation, LaneState, SessionRecord, State
 from kakeya_router.store.sessions.operation_store import OperationStore
 from kakeya_router.store.sessions.session_changes import Intent, LaneAtRest
 from kakeya_router.store.sessions.session_store import Taken
@@ -56,7 +56,7 @@ class Operations:
     lease_seconds: float
     _running: set[Operation] = field(default_factory=set, init=False)
 
-    def see_workers(self, incarnations: frozenset[str]) -> None:
+    def see_workers(self, incarnations: frozenset[Incarnation]) -> None:
         """Ends the calls to workers that are gone, which may hang otherwise; told which are alive."""
         for operation in self._running:
             if operation.record.incarnation and operation.record.incarnation not in incarnations:

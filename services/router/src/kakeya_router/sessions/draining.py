@@ -9,7 +9,7 @@ import structlog
 from kakeya_router.lanes.moving import Moving, Unmoved
 from kakeya_router.sessions.park_requests import ParkRequests
 from kakeya_router.store.fleet.worker_store import WorkerStore
-from kakeya_router.store.session_record import SessionRecord
+from kakeya_router.store.session_record import Incarnation, SessionId, SessionRecord
 from kakeya_router.store.sessions.session_lists import SessionLists
 from kakeya_router.store.worker_record import WorkerRecord
 from kakeya_router.workers.worker_errors import WorkerError
@@ -40,8 +40,8 @@ class Drainer:
     _moving: Moving
     _: KW_ONLY
     interval_seconds: float
-    _running: dict[str, asyncio.Task[None]] = field(default_factory=dict, init=False)  # by incarnation
-    _left: dict[str, set[str]] = field(default_factory=dict, init=False)  # sessions that stay, by incarnation
+    _running: dict[Incarnation, asyncio.Task[None]] = field(default_factory=dict, init=False)
+    _left: dict[Incarnation, set[SessionId]] = field(default_factory=dict, init=False)  # sessions that stay
 
     async def run(self) -> None:
         """Drains until it is cancelled."""
@@ -62,7 +62,7 @@ class Drainer:
                 unheard(task)
                 task.add_done_callback(partial(self._ended, worker.incarnation))
 
-    def _ended(self, incarnation: str, _task: asyncio.Task[None]) -> None:
+    def _ended(self, incarnation: Incarnation, _task: asyncio.Task[None]) -> None:
         del self._running[incarnation]
 
     async def _drain_worker(self, worker: WorkerRecord) -> None:

@@ -21,7 +21,7 @@ from kakeya_router.snapshots.past import Past
 from kakeya_router.store.done import is_done
 from kakeya_router.store.outcomes import ReserveSession
 from kakeya_router.store.persistence import persist
-from kakeya_router.store.session_record import SessionRecord, State
+from kakeya_router.store.session_record import Claim, SessionRecord, State
 from kakeya_router.store.sessions.creation_store import CreationStore
 from kakeya_router.store.sessions.session_changes import Cause
 from kakeya_router.store.worker_record import WorkerRecord
@@ -67,7 +67,7 @@ class Attempt:
     worker: WorkerRecord
     waiter_id: str
     when_reserved: Callable[[], Awaitable[None]]
-    claim: str = field(default_factory=lambda: secrets.token_hex(8), init=False)
+    claim: Claim = field(default_factory=lambda: Claim(secrets.token_hex(8)), init=False)
     running: RunningCall = field(default_factory=RunningCall, init=False)
     outcome: ReserveSession | None = field(default=None, init=False)
 

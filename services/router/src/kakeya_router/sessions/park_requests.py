@@ -8,7 +8,7 @@ from kakeya_router.contract import refusals
 from kakeya_router.lanes.parking import Parking
 from kakeya_router.operations.operations import Operations
 from kakeya_router.store.outcomes import ParkSession
-from kakeya_router.store.session_record import SessionRecord
+from kakeya_router.store.session_record import Incarnation, SessionRecord
 from kakeya_router.store.sessions.session_changes import Intent
 from kakeya_router.store.sessions.session_store import SessionStore
 from kakeya_shared.process.detached_tasks import DetachedTasks
@@ -38,7 +38,7 @@ class ParkRequests:
     _parking: Parking
     _tasks: DetachedTasks
 
-    async def park(self, record: SessionRecord, *, only_off: str = "") -> Parked:
+    async def park(self, record: SessionRecord, *, only_off: Incarnation = Incarnation("")) -> Parked:
         """Parks a session, also where the caller leaves meanwhile.
 
         Args:
@@ -53,7 +53,7 @@ class ParkRequests:
         """
         return await self._tasks.complete(self._park(record, only_off))
 
-    async def _park(self, record: SessionRecord, only_off: str) -> Parked:
+    async def _park(self, record: SessionRecord, only_off: Incarnation) -> Parked:
         answer = await self._parking.park(record)
         while answer.outcome in (ParkSession.LEFT, ParkSession.CHANGED):
             if answer.outcome is ParkSession.LEFT:

@@ -6,7 +6,8 @@ import structlog
 
 from kakeya_router.sessions.sessions import Sessions
 from kakeya_router.store.connection import RedisConnection
-from kakeya_router.store.fleet.worker_store import WorkerStore
+from kakeya_router.store.fleet.worker_store import Identity, WorkerStore
+from kakeya_router.store.session_record import PoolName
 from kakeya_router.store.sessions.queue_store import QueueStore
 from kakeya_router.store.sessions.session_lists import SessionLists
 from kakeya_router.workers.fleet import Fleet
@@ -81,10 +82,10 @@ class Reaper:
         # Asked again after each answer: one that was long in coming may show leases as lapsed.
         return self._redis.answers_for(self.grace_seconds)
 
-    async def _drop_lapsed_workers(self, pool: str) -> None:
+    async def _drop_lapsed_workers(self, pool: PoolName) -> None:
         for worker in await self._worker_store.lapsed(pool, _BATCH):
             if not self._may_reap:
                 return
-            if await self._worker_store.drop(pool, worker.worker_id, worker.incarnation, lapsed_only=True):
+            if await self._worker_store.drop(Identity(pool, worker.worker_id, worker.incarnation), lapsed_only=True):
                 _log.info("worker lost", worker_id=worker.worker_id, incarnation=worker.incarnation)
                 await self._fleet.look()  # so that a call that waits for it hears it at once

@@ -18,7 +18,7 @@ from kakeya_router.sessions.sharing import Sharing
 from kakeya_router.sessions.sources import Sources
 from kakeya_router.store.fleet.worker_store import WorkerStore
 from kakeya_router.store.keys import pool_of
-from kakeya_router.store.session_record import SessionRecord, State
+from kakeya_router.store.session_record import PoolName, SessionId, SessionRecord, State
 from kakeya_router.store.sessions.closing_store import ClosingStore
 from kakeya_router.store.sessions.creation_store import GIVEN_UP, CreationStore
 from kakeya_router.store.sessions.session_changes import Cause, Limits
@@ -99,7 +99,7 @@ class Sessions:
             if record is not None:
                 return record
 
-    async def close(self, session_id: str, *, own: bool = False) -> int:
+    async def close(self, session_id: SessionId, *, own: bool = False) -> int:
         """Closes a session, also in the middle of an operation, or one that closed itself a moment ago.
 
         Returns the final history length.
@@ -120,7 +120,7 @@ class Sessions:
         _log.info("session closed", session_id=session_id, history_length=length)
         return length
 
-    async def _closed_itself(self, session_id: str, *, own: bool) -> int:
+    async def _closed_itself(self, session_id: SessionId, *, own: bool) -> int:
         """Waits until a session that lived for one answer has given its lane back; raises as `close`."""
         while True:
             record = await self._store.get(session_id)
@@ -157,7 +157,7 @@ class Sessions:
         if await self._closing.close(record, Cause.EXPIRY) is not None:
             _log.info("session expired", session_id=record.session_id, state=record.state.value)
 
-    async def _earlier(self, request: CreateRequest, pools: Collection[str]) -> SessionRecord | None:
+    async def _earlier(self, request: CreateRequest, pools: Collection[PoolName]) -> SessionRecord | None:
         """The session that the caller's earlier request with the same request_id made, once it is open; None: there is
         none, or it never will be.
 

@@ -5,7 +5,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from kakeya_router.store.done import is_done
-from kakeya_router.store.session_record import SessionRecord, State
+from kakeya_router.store.session_record import SessionId, SessionRecord, State
 from kakeya_router.store.sessions.creation_store import CreationStore
 from kakeya_shared.process.detached_tasks import DetachedTasks
 
@@ -22,8 +22,8 @@ class Sharing:
 
     _store: CreationStore
     _tasks: DetachedTasks
-    _polls: dict[str, asyncio.Task[SessionRecord | None]] = field(default_factory=dict, init=False)
-    _num_waiting: Counter[str] = field(default_factory=Counter, init=False)
+    _polls: dict[SessionId, asyncio.Task[SessionRecord | None]] = field(default_factory=dict, init=False)
+    _num_waiting: Counter[SessionId] = field(default_factory=Counter, init=False)
 
     async def opened(self, record: SessionRecord) -> SessionRecord | None:
         """The record of the session once it is open; None when it never will be. Raises StoreUnavailable."""

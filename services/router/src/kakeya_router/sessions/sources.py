@@ -9,7 +9,7 @@ from kakeya_router.lanes.wanted import Wanted
 from kakeya_router.operations.operations import Operations
 from kakeya_router.snapshots import past
 from kakeya_router.store.outcomes import UseSource
-from kakeya_router.store.session_record import SessionRecord, State
+from kakeya_router.store.session_record import Epoch, Incarnation, SessionRecord, State
 from kakeya_router.store.sessions.creation_store import CreationStore
 from kakeya_router.store.sessions.session_changes import Intent
 from kakeya_router.store.sessions.session_store import Answer
@@ -103,7 +103,7 @@ class Sources:
             record = answer.record
 
 
-def _lease(record: SessionRecord) -> tuple[State, str, int, int]:
+def _lease(record: SessionRecord) -> tuple[State, Incarnation, Epoch, int]:
     """Changes with whatever happens on a session or to its lane."""
     return record.state, record.incarnation, record.epoch, record.operation_number
 

@@ -13,7 +13,7 @@ from kakeya_router.snapshots import snapshot_plan
 from kakeya_router.store.keys import pool_of
 from kakeya_router.store.outcomes import SetSnapshots
 from kakeya_router.store.persistence import persist
-from kakeya_router.store.session_record import SessionRecord
+from kakeya_router.store.session_record import PoolName, SessionId, SessionRecord
 from kakeya_router.store.sessions import stored_snapshots
 from kakeya_router.store.sessions.snapshot_lists import SnapshotLists
 from kakeya_router.store.sessions.stored_snapshots import StoredSnapshot
@@ -37,10 +37,10 @@ _NUM_ATTEMPTS = 100
 _NAME = re.compile(r"(?P<pool>[^/]+)/(?P<session>[^/]+)-\d+-\d+-[0-9a-f]{8}-\d+\.safetensors(\.[0-9a-f]{16}\.part)?")
 
 
-def _owner(pool: str, name: str) -> str:
-    """The session that a file belongs to; empty: none of the pool's."""
+def _owner(pool: PoolName, name: str) -> SessionId | None:
+    """The session that a file belongs to; None: none of the pool's."""
     match = _NAME.fullmatch(name)
-    return match["session"] if match and match["pool"] == pool and pool_of(match["session"]) == pool else ""
+    return SessionId(match["session"]) if match and match["pool"] == pool == pool_of(match["session"]) else None
 
 
 def _files(record: SessionRecord) -> dict[str, str]:
@@ -103,7 +103,7 @@ class SnapshotFiles:
         """Removes what a session had and needs no more, if no other session needs it."""
         await persist(lambda: self._remove(record.pool, _files(record)))
 
-    async def orphans(self, pool: str, names: Iterable[str]) -> list[str]:
+    async def orphans(self, pool: PoolName, names: Iterable[str]) -> list[str]:
         """Those of the files that belong to a session of the pool, as their names say, and that no session needs.
 
         Raises StoreUnavailable.
@@ -126,14 +126,14 @@ class SnapshotFiles:
             else:
                 return
 
-    async def _remove(self, pool: str, files: Mapping[str, str]) -> None:
+    async def _remove(self, pool: PoolName, files: Mapping[str, str]) -> None:
         """Those of the files, of which the stores are known, that no session needs; raises StoreUnavailable."""
         orphans = await self.orphans(pool, files) if files else []
         for store in sorted({files[name] for name in orphans}):
             names = [name for name in orphans if files[name] == store]
             await self.delete(names, self._fleet.with_store(pool, store))
 
-    async def _named(self, pool: str, session_ids: Iterable[str]) -> set[str]:
+    async def _named(self, pool: PoolName, session_ids: Iterable[SessionId]) -> set[str]:
         """The files that these sessions name."""
         records = await self._store.records(pool, sorted(set(session_ids)))
         return {each.name for record in records for each in snapshot_plan.of(record)}

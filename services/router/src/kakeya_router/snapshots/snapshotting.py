@@ -8,7 +8,7 @@ from kakeya_router.contract import refusals
 from kakeya_router.snapshots import snapshot_plan
 from kakeya_router.snapshots.snapshot_files import SnapshotFiles
 from kakeya_router.store.persistence import persist
-from kakeya_router.store.session_record import SessionRecord, State
+from kakeya_router.store.session_record import Incarnation, SessionId, SessionRecord, State
 from kakeya_router.store.worker_record import WorkerRecord
 from kakeya_router.workers.worker_errors import WorkerError
 from kakeya_shared.errors.tree import KakeyaError
@@ -52,8 +52,8 @@ class Snapshotting(SnapshotFiles):
     turns: int
     recovery_seconds: float
     journal_tokens: int
-    _writing: dict[str, bool] = field(default_factory=dict, init=False)  # by session; has a turn ended meanwhile?
-    _troubled: set[str] = field(default_factory=set, init=False)
+    _writing: dict[SessionId, bool] = field(default_factory=dict, init=False)  # by session; has a turn ended meanwhile?
+    _troubled: set[Incarnation] = field(default_factory=set, init=False)
 
     def consider(self, record: SessionRecord, journal_length: int, *, is_turn: bool, mark: Mark | None = None) -> None:
         """Writes a snapshot if it is time for one.
@@ -95,7 +95,7 @@ class Snapshotting(SnapshotFiles):
         num_tokens = round(self.recovery_seconds * worker.prefill_tokens_per_second) or _TOKENS
         return min(max(num_tokens, FEWEST_TOKENS), _MOST_TOKENS)
 
-    async def _write(self, session_id: str, worker: WorkerRecord, mark: Mark) -> None:
+    async def _write(self, session_id: SessionId, worker: WorkerRecord, mark: Mark) -> None:
         try:
             await persist(lambda: self._write_if_due(session_id, worker, mark))
         except (WorkerError, KakeyaError) as error:
@@ -108,7 +108,7 @@ class Snapshotting(SnapshotFiles):
         if turn_has_ended:
             await persist(lambda: self._consider_anew(session_id, is_turn=True))
 
-    async def _write_if_due(self, session_id: str, worker: WorkerRecord, mark: Mark) -> None:
+    async def _write_if_due(self, session_id: SessionId, worker: WorkerRecord, mark: Mark) -> None:
         record = await self._store.get(session_id)
         if record is not None and record.state is State.OPEN and record.incarnation == worker.incarnation:
             newest_length = snapshot_plan.newest_length(record, worker.snapshot_store)
@@ -123,7 +123,7 @@ class Snapshotting(SnapshotFiles):
                 await self.write_now(record, worker)
         self._troubled.discard(worker.incarnation)
 
-    async def _consider_anew(self, session_id: str, *, is_turn: bool) -> None:
+    async def _consider_anew(self, session_id: SessionId, *, is_turn: bool) -> None:
         """With the session and its worker as they are now: it may have moved, or its worker has joined just now."""
         record = await self._store.get(session_id)
         if record is not None and await self._fleet.looked_up(record.incarnation) is not None:

@@ -9,6 +9,8 @@ import secrets
 from collections.abc import Sequence
 from functools import lru_cache
 
+from kakeya_router.store.session_record import Incarnation, PoolName, SessionId, SessionRecord, WorkerId
+
 LAYOUT = 1
 """The layout of the data in Redis as this router writes it: which keys there are, and what stands in them. It rises
 where routers of the version before could not work on the data.
@@ -33,21 +35,21 @@ POOL_NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
 _SESSION_ID = re.compile(rf"(?P<pool>{POOL_NAME.pattern})\.[A-Za-z0-9_-]+")
 
 
-def new_session_id(pool: str) -> str:
+def new_session_id(pool: PoolName) -> SessionId:
     """An id that carries its pool and cannot be guessed: 128 random bits."""
-    return f"{pool}.{secrets.token_urlsafe(16)}"
+    return SessionId(f"{pool}.{secrets.token_urlsafe(16)}")
 
 
-def pool_of(session_id: str) -> str | None:
+def pool_of(session_id: str) -> PoolName | None:
     """The pool that an id carries, or None where no router ever issued such an id."""
     match = _SESSION_ID.fullmatch(session_id) if len(session_id) <= MAX_SESSION_ID_LENGTH else None
-    return match["pool"] if match else None
+    return PoolName(match["pool"]) if match else None
 
 
 class PoolKeys:
     """The keys of one pool."""
 
-    def __init__(self, pool: str) -> None:
+    def __init__(self, pool: PoolName) -> None:
         self._prefix = prefix = f"kakeya:{{{pool}}}:"
         self.workers = f"{prefix}workers"
         """Sorted set: worker ids by the end of their lease in milliseconds."""
@@ -74,27 +76,27 @@ class PoolKeys:
         self.idle = f"{prefix}idle"
         """Sorted set: ids of the open sessions without an operation by the time of their last one's end."""
 
-    def worker(self, worker_id: str) -> str:
+    def worker(self, worker_id: WorkerId) -> str:
         """Hash: a `WorkerRecord`."""
         return f"{self._prefix}worker:{worker_id}"
 
-    def sessions(self, incarnation: str) -> str:
+    def sessions(self, incarnation: Incarnation) -> str:
         """Set: ids of the sessions whose lanes the incarnation holds."""
         return f"{self._prefix}sessions:{incarnation}"
 
-    def session(self, session_id: str) -> str:
+    def session(self, session_id: SessionId) -> str:
         """Hash: a `SessionRecord`."""
         return f"{self._prefix}session:{session_id}"
 
-    def journal(self, session_id: str) -> str:
+    def journal(self, session_id: SessionId) -> str:
         """String: the last tokens of the session's history, 4 bytes each, little-endian; see `SessionRecord`."""
         return f"{self._prefix}journal:{session_id}"
 
-    def operation(self, session_id: str) -> str:
+    def operation(self, session_id: SessionId) -> str:
         """Hash: the session's running operation; that it exists is the session's busy flag."""
         return f"{self._prefix}op:{session_id}"
 
-    def closed(self, session_id: str) -> str:
+    def closed(self, session_id: SessionId) -> str:
         """String: "LENGTH TENANT" of a session that lived for one answer; lives a minute from its end."""
         return f"{self._prefix}closed:{session_id}"
 
@@ -111,11 +113,15 @@ class PoolKeys:
         return f"{self._prefix}spent:{tenant}"
 
 
-@lru_cache(maxsize=1024)
-def of_session(
-    pool: str, session_id: str, worker_id: str, incarnation: str, tenant: str, request_id: str
-) -> Sequence[str]:
+def keys_of(record: SessionRecord) -> Sequence[str]:
     """The KEYS of every script on a session, in the order in which prelude/session.lua names them."""
+    return _keys(record.pool, record.session_id, record.worker_id, record.incarnation, record.tenant, record.request_id)
+
+
+@lru_cache(maxsize=1024)
+def _keys(
+    pool: PoolName, session_id: SessionId, worker_id: WorkerId, incarnation: Incarnation, tenant: str, request_id: str
+) -> Sequence[str]:
     keys = PoolKeys(pool)
     return (
         keys.session(session_id),

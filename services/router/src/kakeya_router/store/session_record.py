@@ -1,11 +1,19 @@
-"""What the hash of a session in Redis says, and how hashes are read."""
+"""What the hash of a session in Redis says, the types of its ids, and how hashes are read."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
-from typing import Any, Self
+from typing import Any, NewType, Self
 
-from kakeya_router.store.keys import of_session
+SessionId = NewType("SessionId", str)
+PoolName = NewType("PoolName", str)
+WorkerId = NewType("WorkerId", str)
+Incarnation = NewType("Incarnation", str)
+"""Of a worker: one life of its process."""
+Epoch = NewType("Epoch", int)
+"""Of a lane's lease."""
+Claim = NewType("Claim", str)
+"""Proves whose a session is: an operation's, an opening's or a closing's."""
 
 UNSET = -1
 """Of a number that the client left to the worker."""
@@ -30,7 +38,7 @@ class Overflow(StrEnum):
 
 
 class Hash:
-    """A dataclass of str, int, bool and StrEnum fields that is kept as one Redis hash."""
+    """A dataclass of str, int, NewType of these, bool and StrEnum fields that is kept as one Redis hash."""
 
     @classmethod
     def from_hash(cls, values: Mapping[str, str]) -> Self:
@@ -49,7 +57,7 @@ class Hash:
 
 
 def _parsed(kind: Any, text: str) -> Any:
-    return text == "1" if kind is bool else kind(text)
+    return text == "1" if kind is bool else getattr(kind, "__supertype__", kind)(text)  # a NewType converts nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,14 +131,14 @@ class SessionRecord(Hash):
         shared: another CreateSession with the same request_id was answered with this session.
     """
 
-    session_id: str
-    pool: str
+    session_id: SessionId
+    pool: PoolName
     state: State
     model: str
-    worker_id: str
-    incarnation: str
+    worker_id: WorkerId
+    incarnation: Incarnation
     address: str
-    epoch: int
+    epoch: Epoch = Epoch(1)
     sink: int
     window: int
     vocab_size: int
@@ -233,14 +241,9 @@ class SessionRecord(Hash):
         return replace(
             self,
             state=State.PARKED if self.is_recoverable and self.state is State.OPEN else State.LOST,
-            worker_id="",
+            worker_id=WorkerId(""),
             reserved_bytes=0,
             kv_live_bytes=0,
             retained="",
             history_length=self.journal_length,
         )
-
-    @property
-    def keys(self) -> Sequence[str]:
-        """The KEYS of every script on a session."""
-        return of_session(self.pool, self.session_id, self.worker_id, self.incarnation, self.tenant, self.request_id)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from kakeya_router.store.session_record import Hash, SessionRecord
+from kakeya_router.store.session_record import Hash, Incarnation, PoolName, SessionRecord, WorkerId
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,9 +25,9 @@ class WorkerRecord(Hash):
         drain_asked: an operator wants it drained.
     """
 
-    worker_id: str
-    incarnation: str
-    pool: str
+    worker_id: WorkerId
+    incarnation: Incarnation
+    pool: PoolName
     model: str
     address: str
     backend: str

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 
 from kakeya_router.store.fleet.worker_store import WorkerStore
-from kakeya_router.store.session_record import SessionRecord
+from kakeya_router.store.session_record import Incarnation, PoolName, SessionRecord
 from kakeya_router.store.worker_record import WorkerRecord
 from kakeya_shared.errors.tree import StoreUnavailable
 from kakeya_shared.process.endured_loop import endured_loop
@@ -25,20 +25,20 @@ class Fleet:
     on_addresses: Callable[[frozenset[str]], None] = lambda addresses: None
     _: KW_ONLY
     interval_seconds: float
-    on_look: Callable[[frozenset[str]], None] = lambda incarnations: None
-    _by_incarnation: dict[str, WorkerRecord] = field(default_factory=dict, init=False)
+    on_look: Callable[[frozenset[Incarnation]], None] = lambda incarnations: None
+    _by_incarnation: dict[Incarnation, WorkerRecord] = field(default_factory=dict, init=False)
 
-    def worker(self, incarnation: str) -> WorkerRecord | None:
+    def worker(self, incarnation: Incarnation) -> WorkerRecord | None:
         """None where there is none, or a new one that was not seen yet."""
         return self._by_incarnation.get(incarnation)
 
-    async def looked_up(self, incarnation: str) -> WorkerRecord | None:
+    async def looked_up(self, incarnation: Incarnation) -> WorkerRecord | None:
         """None where there is none; raises StoreUnavailable."""
         if incarnation not in self._by_incarnation:
             await self.look()
         return self.worker(incarnation)
 
-    def with_store(self, pool: str, snapshot_store: str) -> Sequence[WorkerRecord]:
+    def with_store(self, pool: PoolName, snapshot_store: str) -> Sequence[WorkerRecord]:
         """Workers of a pool that read this snapshot store."""
         return [
             worker

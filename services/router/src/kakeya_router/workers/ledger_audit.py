@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import structlog
 
 from kakeya_router.store.fleet.worker_store import WorkerStore
+from kakeya_router.store.session_record import PoolName
 
 _log = structlog.get_logger()
 
@@ -21,9 +22,9 @@ class LedgerAudit:
     """
 
     _store: WorkerStore
-    _found: dict[str, _Differences] = field(default_factory=dict, init=False)  # by pool, the last time
+    _found: dict[PoolName, _Differences] = field(default_factory=dict, init=False)  # by pool, the last time
 
-    async def audit(self, pool: str) -> None:
+    async def audit(self, pool: PoolName) -> None:
         """Raises StoreUnavailable."""
         before, found = self._found.get(pool, {}), (await self._store.ledgers(pool)).differences()
         self._found[pool] = found

@@ -7,6 +7,7 @@ import structlog
 
 from kakeya_router.store.fleet.worker_store import WorkerStore
 from kakeya_router.store.outcomes import LoseSession
+from kakeya_router.store.session_record import Incarnation, PoolName
 from kakeya_router.store.sessions.session_changes import TimesToLive
 from kakeya_router.store.sessions.session_lists import SessionLists
 
@@ -30,7 +31,7 @@ class WorkerSweep:
     _workers: WorkerStore
     _retention: TimesToLive
 
-    async def sweep(self, pool: str, incarnation: str) -> None:
+    async def sweep(self, pool: PoolName, incarnation: Incarnation) -> None:
         """Marks all sessions of a lost incarnation; raises StoreUnavailable."""
         while records := await self._sessions.of_incarnation(pool, incarnation, _BATCH):
             outcomes = await self._sessions.lose_all(records, self._retention)

@@ -9,6 +9,7 @@ from kakeya_router.store.connection import RedisConnection, in_ms
 from kakeya_router.store.done import is_done
 from kakeya_router.store.keys import POOLS, ROUTERS, PoolKeys
 from kakeya_router.store.outcomes import DrainWorker, DropWorker, Heartbeat, JoinWorker, ReportLane
+from kakeya_router.store.session_record import Epoch, Incarnation, PoolName, SessionId, WorkerId
 from kakeya_router.store.worker_record import WorkerRecord
 
 _SESSIONS_AT_ONCE = 256
@@ -16,11 +17,19 @@ _SESSIONS_AT_ONCE = 256
 _OF_HELD = ("state", "incarnation", "reserved_bytes", "kv_live_bytes", "tenant", "key_id")
 
 
+class Identity(NamedTuple):
+    """Of an incarnation of a worker."""
+
+    pool: PoolName
+    worker_id: WorkerId
+    incarnation: Incarnation
+
+
 class Lane(NamedTuple):
     """What a worker says of one lane; `retained` as in a `SessionRecord`, `num_rewinds` its `lane_rewinds`."""
 
-    session_id: str
-    epoch: int
+    session_id: SessionId
+    epoch: Epoch
     history_length: int
     kv_live_bytes: int
     retained: str
@@ -91,10 +100,10 @@ class WorkerStore:
         addresses: list[str] = await self._redis.call(lambda redis: redis.zrange(ROUTERS, 0, -1))
         return addresses
 
-    async def pools(self) -> list[str]:
+    async def pools(self) -> list[PoolName]:
         return sorted(await self._redis.call(lambda redis: redis.smembers(POOLS)))
 
-    async def workers(self, pool: str) -> list[WorkerRecord]:
+    async def workers(self, pool: PoolName) -> list[WorkerRecord]:
         """The registered incarnations of a pool, by worker id."""
         keys = PoolKeys(pool)
         worker_ids = sorted(await self._redis.call(lambda redis: redis.zrange(keys.workers, 0, -1)))
@@ -119,16 +128,14 @@ class WorkerStore:
         )
         return outcome
 
-    async def heartbeat(
-        self, pool: str, worker_id: str, incarnation: str, *, kv_live_bytes: int, rss_bytes: int, leaving: bool = False
-    ) -> bool:
+    async def heartbeat(self, of: Identity, *, kv_live_bytes: int, rss_bytes: int, leaving: bool = False) -> bool:
         """Renews the lease, takes over what the worker says of itself; False when the incarnation is not registered."""
-        keys = PoolKeys(pool)
+        keys = PoolKeys(of.pool)
         outcome, _ = await self._redis.outcome(
             Heartbeat,
-            [keys.worker(worker_id), keys.workers],
-            worker_id=worker_id,
-            incarnation=incarnation,
+            [keys.worker(of.worker_id), keys.workers],
+            worker_id=of.worker_id,
+            incarnation=of.incarnation,
             lease_ms=in_ms(self.worker_lease_seconds),
             kv_live_bytes=kv_live_bytes,
             rss_bytes=rss_bytes,
@@ -137,7 +144,7 @@ class WorkerStore:
         if not is_done(outcome):
             return False
         # The reaper may have forgotten the pool while this worker was about to join it.
-        await self._redis.call(lambda redis: redis.sadd(POOLS, pool))
+        await self._redis.call(lambda redis: redis.sadd(POOLS, of.pool))
         return True
 
     async def mark_draining(self, worker: WorkerRecord, *, draining: bool) -> bool:
@@ -151,55 +158,55 @@ class WorkerStore:
         )
         return is_done(outcome)
 
-    async def report_lanes(self, pool: str, worker_id: str, incarnation: str, lanes: Sequence[Lane]) -> list[Lane]:
+    async def report_lanes(self, of: Identity, lanes: Sequence[Lane]) -> list[Lane]:
         """Takes over what the worker says of its lanes; returns those that no lease covers."""
-        keys = PoolKeys(pool)
-        worker, sessions = keys.worker(worker_id), keys.sessions(incarnation)
+        keys = PoolKeys(of.pool)
+        worker, sessions = keys.worker(of.worker_id), keys.sessions(of.incarnation)
         outcomes = await self._redis.outcomes(
             ReportLane,
             (
                 (
                     [keys.session(session_id), worker, keys.operation(session_id), sessions, keys.expiry, keys.idle],
-                    {"incarnation": incarnation} | lane._asdict(),
+                    {"incarnation": of.incarnation} | lane._asdict(),
                 )
                 for session_id, lane in ((lane.session_id, lane) for lane in lanes)
             ),
         )
         return [lane for lane, outcome in zip(lanes, outcomes, strict=True) if not _has_lease(outcome)]
 
-    async def drop(self, pool: str, worker_id: str, incarnation: str, *, lapsed_only: bool) -> bool:
+    async def drop(self, of: Identity, *, lapsed_only: bool) -> bool:
         """Forgets an incarnation; its sessions are left to the sweep."""
-        keys = PoolKeys(pool)
+        keys = PoolKeys(of.pool)
         outcome, _ = await self._redis.outcome(
             DropWorker,
-            [keys.worker(worker_id), keys.workers, keys.lost],
-            worker_id=worker_id,
-            incarnation=incarnation,
+            [keys.worker(of.worker_id), keys.workers, keys.lost],
+            worker_id=of.worker_id,
+            incarnation=of.incarnation,
             lapsed_only=lapsed_only,
         )
         return is_done(outcome)
 
-    async def lapsed(self, pool: str, limit: int) -> list[WorkerRecord]:
+    async def lapsed(self, pool: PoolName, limit: int) -> list[WorkerRecord]:
         """Incarnations whose lease has lapsed."""
         keys, now_ms = PoolKeys(pool), await self.now_ms()
         ids = await self._redis.call(lambda redis: redis.zrangebyscore(keys.workers, "-inf", now_ms, 0, limit))
         return await self._records(keys, ids)
 
-    async def lost(self, pool: str) -> list[str]:
+    async def lost(self, pool: PoolName) -> list[Incarnation]:
         """Incarnations that are gone while some of their sessions may not be marked LOST yet."""
         return sorted(await self._redis.call(lambda redis: redis.smembers(PoolKeys(pool).lost)))
 
-    async def swept(self, pool: str, incarnation: str) -> None:
+    async def swept(self, pool: PoolName, incarnation: Incarnation) -> None:
         """All sessions of a lost incarnation are marked."""
         await self._redis.call(lambda redis: redis.srem(PoolKeys(pool).lost, incarnation))
 
-    async def forget_empty_pool(self, pool: str) -> None:
+    async def forget_empty_pool(self, pool: PoolName) -> None:
         """Takes a pool without workers, sessions and waiters off the list of pools."""
         keys = PoolKeys(pool)
         if not await self._redis.call(lambda redis: redis.exists(keys.workers, keys.lost, keys.expiry, keys.queue)):
             await self._redis.call(lambda redis: redis.srem(POOLS, pool))
 
-    async def ledgers(self, pool: str) -> "Ledgers":
+    async def ledgers(self, pool: PoolName) -> "Ledgers":
         """What the ledgers of a pool say, and what its sessions come to; the two of different moments."""
         keys = PoolKeys(pool)
         workers, usage = await self.workers(pool), await self._redis.hash(keys.usage)
@@ -219,7 +226,7 @@ class WorkerStore:
                 counted[keys.usage].update(held.of_tenant)
         return Ledgers(said, counted)
 
-    async def _held(self, keys: PoolKeys, incarnation: str) -> list["_Held"]:
+    async def _held(self, keys: PoolKeys, incarnation: Incarnation) -> list["_Held"]:
         """Lanes of an incarnation; sessions that Redis has evicted leave its list."""
         key = keys.sessions(incarnation)
         session_ids = sorted(await self._redis.call(lambda redis: redis.smembers(key)))
@@ -240,7 +247,7 @@ class WorkerStore:
         )
         return corrected
 
-    async def _records(self, keys: PoolKeys, worker_ids: Sequence[str]) -> list[WorkerRecord]:
+    async def _records(self, keys: PoolKeys, worker_ids: Sequence[WorkerId]) -> list[WorkerRecord]:
         found = await self._redis.hashes([keys.worker(worker_id) for worker_id in worker_ids])
         return [WorkerRecord.from_hash(values) for values in found if values]
 

@@ -4,7 +4,7 @@ from kakeya_router.store.connection import in_ms
 from kakeya_router.store.done import is_done
 from kakeya_router.store.keys import PoolKeys, pool_of
 from kakeya_router.store.outcomes import BeginClose, DeleteSession
-from kakeya_router.store.session_record import SessionRecord
+from kakeya_router.store.session_record import Claim, PoolName, SessionId, SessionRecord
 from kakeya_router.store.sessions.session_changes import Cause
 from kakeya_router.store.sessions.session_store import Answer, SessionStore
 
@@ -16,7 +16,7 @@ class ClosingStore(SessionStore):
     """Closes sessions."""
 
     async def begin_close(
-        self, record: SessionRecord, claim: str, cause: Cause, *, idle_ms: int = 0, wanted_by: str = ""
+        self, record: SessionRecord, claim: Claim, cause: Cause, *, idle_ms: int = 0, wanted_by: str = ""
     ) -> Answer[BeginClose]:
         """The last two are of Cause.IDLE: how long it must have been idle, and the tenant that wants its lane."""
         return await self._answer(
@@ -30,7 +30,7 @@ class ClosingStore(SessionStore):
             wanted_by=wanted_by,
         )
 
-    async def delete(self, record: SessionRecord, claim: str, history_length: int) -> bool:
+    async def delete(self, record: SessionRecord, claim: Claim, history_length: int) -> bool:
         """`history_length` is the final one; False: another router has claimed it since."""
         keys = PoolKeys(record.pool)
         outcome = await self._outcome(
@@ -43,9 +43,9 @@ class ClosingStore(SessionStore):
         )
         return is_done(outcome)
 
-    async def closed(self, session_id: str) -> tuple[int, str] | None:
+    async def closed(self, session_id: SessionId) -> tuple[int, str] | None:
         """Final history length and tenant of a session that lived for one answer, for a minute; None: not known."""
-        key = PoolKeys(pool_of(session_id) or "").closed(session_id)
+        key = PoolKeys(pool_of(session_id) or PoolName("")).closed(session_id)
         found = await self._redis.call(lambda redis: redis.get(key))
         if not found:
             return None

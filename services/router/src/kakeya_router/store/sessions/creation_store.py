@@ -3,7 +3,7 @@
 from kakeya_router.store.connection import in_ms
 from kakeya_router.store.keys import PoolKeys
 from kakeya_router.store.outcomes import MarkOpen, RenewOpening, ReserveSession, ShareSession, UseSource
-from kakeya_router.store.session_record import SessionRecord
+from kakeya_router.store.session_record import Claim, PoolName, SessionId, SessionRecord
 from kakeya_router.store.sessions.session_changes import UNLIMITED, Limits
 from kakeya_router.store.sessions.session_store import Answer, SessionStore
 
@@ -15,26 +15,26 @@ GIVEN_UP = "-"
 class CreationStore(SessionStore):
     """Makes sessions."""
 
-    async def give_up_request(self, pool: str, tenant: str, request_id: str) -> str:
+    async def give_up_request(self, pool: PoolName, tenant: str, request_id: str) -> SessionId:
         """From now on the tenant's CreateSession with this request id opens nothing in the pool; see
         give_up_request.lua. Answers with the session that it has made, empty: none.
         """
         key = PoolKeys(pool).request(tenant, request_id)
-        made: str = await self._redis.script("give_up_request", [key], request_ttl_ms=_REQUEST_TTL_MS)
+        made: SessionId = await self._redis.script("give_up_request", [key], request_ttl_ms=_REQUEST_TTL_MS)
         return made
 
-    async def of_request(self, pool: str, tenant: str, request_id: str) -> str | None:
+    async def of_request(self, pool: PoolName, tenant: str, request_id: str) -> SessionId | None:
         """The session that the tenant's earlier CreateSession with this request id made; GIVEN_UP and that, where it
         was given up.
         """
         key = PoolKeys(pool).request(tenant, request_id)
-        found: str | None = await self._redis.call(lambda redis: redis.get(key))
+        found: SessionId | None = await self._redis.call(lambda redis: redis.get(key))
         return found
 
     async def reserve(
         self,
         record: SessionRecord,
-        claim: str,
+        claim: Claim,
         limits: Limits = UNLIMITED,
         waiter_id: str = "",
         *,
@@ -75,7 +75,7 @@ class CreationStore(SessionStore):
     async def mark_open(
         self,
         record: SessionRecord,
-        claim: str,
+        claim: Claim,
         sink: int,
         window: int,
         *,
@@ -102,7 +102,7 @@ class CreationStore(SessionStore):
             num_rewinds=None if source is None else source.num_rewinds,
         )
 
-    async def renew_opening(self, record: SessionRecord, claim: str) -> RenewOpening:
+    async def renew_opening(self, record: SessionRecord, claim: Claim) -> RenewOpening:
         return await self._outcome(RenewOpening, record, claim=claim, lease_ms=in_ms(self._holder.lane_lease_seconds))
 
     async def use_source(

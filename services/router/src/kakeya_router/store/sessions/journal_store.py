@@ -1,9 +1,9 @@
 """The histories of sessions: what is added to one, read from it and taken back."""
 
 from kakeya_router.store.done import is_done
-from kakeya_router.store.keys import PoolKeys
+from kakeya_router.store.keys import PoolKeys, keys_of
 from kakeya_router.store.outcomes import RetractJournal, RewindSession
-from kakeya_router.store.session_record import SessionRecord
+from kakeya_router.store.session_record import Claim, SessionRecord
 from kakeya_router.store.sessions.session_store import BYTES_PER_TOKEN, Answer, SessionStore, digest_text, unpack
 from kakeya_router.store.sessions.stored_snapshots import Snapshots, text
 
@@ -11,7 +11,7 @@ from kakeya_router.store.sessions.stored_snapshots import Snapshots, text
 class JournalStore(SessionStore):
     """Reads journals and takes histories back; `OperationStore` adds to them."""
 
-    async def retract(self, record: SessionRecord, claim: str, length: int) -> bool:
+    async def retract(self, record: SessionRecord, claim: Claim, length: int) -> bool:
         """Takes the last tokens out of the history again, down to a length; False: see retract_journal.lua."""
         return is_done(
             await self._outcome(RetractJournal, record, claim=claim, epoch=record.epoch, journal_length=length)
@@ -22,7 +22,7 @@ class JournalStore(SessionStore):
         as of one moment. None: that is not known; of all three: it is gone.
         """
         flat, tokens, digest = await self._redis.script_bytes(
-            "read_past", record.keys, session_id=record.session_id, length=length
+            "read_past", keys_of(record), session_id=record.session_id, length=length
         )
         if not flat:
             return None
@@ -46,7 +46,7 @@ class JournalStore(SessionStore):
     async def rewind(
         self,
         record: SessionRecord,
-        claim: str,
+        claim: Claim,
         length: int,
         snapshots: Snapshots,
         snapshot_store: str,

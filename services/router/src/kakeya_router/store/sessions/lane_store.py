@@ -6,7 +6,7 @@ from kakeya_router.store.connection import in_ms
 from kakeya_router.store.done import is_done
 from kakeya_router.store.keys import PoolKeys
 from kakeya_router.store.outcomes import LoseLane, MoveSession, OfferLane, ParkSession, ResumeSession, WithdrawLane
-from kakeya_router.store.session_record import SessionRecord
+from kakeya_router.store.session_record import Claim, Epoch, SessionRecord
 from kakeya_router.store.sessions.session_store import Answer, SessionStore
 from kakeya_router.store.sessions.stored_snapshots import Snapshots, text
 from kakeya_router.store.worker_record import WorkerRecord
@@ -17,13 +17,13 @@ class Offer:
     """The epoch under which a lane may be opened elsewhere."""
 
     outcome: OfferLane
-    epoch: int = 0
+    epoch: Epoch = Epoch(0)
 
 
 class LaneStore(SessionStore):
     """Gives sessions lanes and takes them."""
 
-    async def lose_lane(self, record: SessionRecord, claim: str) -> Answer[LoseLane]:
+    async def lose_lane(self, record: SessionRecord, claim: Claim) -> Answer[LoseLane]:
         """Parks a session whose lane is gone, while the operation goes on; its fingerprint, and whether it is exact,
         become as the record says.
         """
@@ -36,7 +36,7 @@ class LaneStore(SessionStore):
         )
 
     async def resume(
-        self, record: SessionRecord, claim: str, worker: WorkerRecord, waiter_id: str
+        self, record: SessionRecord, claim: Claim, worker: WorkerRecord, waiter_id: str
     ) -> Answer[ResumeSession]:
         """Reserves a lane for a parked session; the answer's record has it.
 
@@ -58,14 +58,14 @@ class LaneStore(SessionStore):
             exact=resumed.exact,
         )
 
-    async def offer_lane(self, record: SessionRecord, lease_seconds: float, claim: str = "") -> Offer:
+    async def offer_lane(self, record: SessionRecord, lease_seconds: float, claim: Claim | None = None) -> Offer:
         """Names an epoch for a lane elsewhere; see offer_lane.lua."""
         outcome, epoch = await self._run(
             OfferLane, record, epoch=record.epoch, lease_ms=in_ms(lease_seconds), claim=claim
         )
-        return Offer(outcome, *map(int, epoch))
+        return Offer(outcome, *map(Epoch, map(int, epoch)))
 
-    async def withdraw_lane(self, record: SessionRecord, epoch: int) -> bool:
+    async def withdraw_lane(self, record: SessionRecord, epoch: Epoch) -> bool:
         """Ends such an offer; False: there is none."""
         return is_done(await self._outcome(WithdrawLane, record, epoch=epoch))
 
@@ -73,7 +73,7 @@ class LaneStore(SessionStore):
         self,
         record: SessionRecord,
         there: SessionRecord,
-        claim: str = "",
+        claim: Claim | None = None,
         snapshots: Snapshots = (),
         snapshot_store: str = "",
     ) -> Answer[MoveSession]:
@@ -82,7 +82,7 @@ class LaneStore(SessionStore):
         Args:
             record: as it was before it was copied.
             there: with the other lane, of as many bytes as it says.
-            claim: of the operation that runs on it and moves it; empty: none does.
+            claim: of the operation that runs on it and moves it; None: none does.
             snapshots: that replace those that it has, in that store; none: it keeps these.
         """
         keys = PoolKeys(record.pool)

@@ -15,7 +15,7 @@ from kakeya_router.store.outcomes import (
     ReleaseOperation,
     RenewOperation,
 )
-from kakeya_router.store.session_record import SessionRecord
+from kakeya_router.store.session_record import Claim, SessionRecord
 from kakeya_router.store.sessions.session_changes import Intent, LaneAtRest, TimesToLive
 from kakeya_router.store.sessions.session_store import Answer, SessionStore, digest_text, pack
 
@@ -33,7 +33,7 @@ class OperationStore(SessionStore):
     """Begins and ends operations."""
 
     async def begin_operation(
-        self, record: SessionRecord, claim: str, intent: Intent, tokens_per_minute: int = 0
+        self, record: SessionRecord, claim: Claim, intent: Intent, tokens_per_minute: int = 0
     ) -> Answer[BeginOperation]:
         """The answer's record is as of the begin; `tokens_per_minute` is the tenant's quota, 0 for none."""
         return await self._answer(
@@ -54,13 +54,13 @@ class OperationStore(SessionStore):
             incarnation=record.incarnation,
         )
 
-    async def renew_operation(self, record: SessionRecord, claim: str) -> RenewOperation:
+    async def renew_operation(self, record: SessionRecord, claim: Claim) -> RenewOperation:
         return await self._outcome(
             RenewOperation, record, claim=claim, lease_ms=in_ms(self._holder.operation_lease_seconds)
         )
 
     async def extend_journal(
-        self, record: SessionRecord, claim: str, start: int, token_ids: Sequence[int], max_tokens: int
+        self, record: SessionRecord, claim: Claim, start: int, token_ids: Sequence[int], max_tokens: int
     ) -> JournalEnd:
         """Adds tokens to the history, of which the first has the index `start`; see extend_journal.lua.
 
@@ -79,7 +79,7 @@ class OperationStore(SessionStore):
         return JournalEnd(outcome, *end)
 
     async def end_operation(
-        self, record: SessionRecord, claim: str, end: LaneAtRest, *, closes: bool = False
+        self, record: SessionRecord, claim: Claim, end: LaneAtRest, *, closes: bool = False
     ) -> Answer[EndOperation]:
         """`closes`: a session that lives for one answer ends with this one, and is claimed as `begin_close` does."""
         return await self._answer(
@@ -99,18 +99,18 @@ class OperationStore(SessionStore):
             digest=digest_text(end.history_digest),
         )
 
-    async def release_operation(self, record: SessionRecord, claim: str) -> bool:
+    async def release_operation(self, record: SessionRecord, claim: Claim) -> bool:
         """Ends one that changed nothing; False: it is not its router's any more."""
         return is_done(await self._outcome(ReleaseOperation, record, claim=claim))
 
-    async def fail(self, record: SessionRecord, claim: str, invariant: str) -> FailSession:
+    async def fail(self, record: SessionRecord, claim: Claim, invariant: str) -> FailSession:
         """`invariant` is "inv1" or "inv2"."""
         return await self._outcome(FailSession, record, claim=claim, counter=f"{invariant}_violations")
 
     async def lose(
         self,
         record: SessionRecord,
-        claim: str,
+        claim: Claim,
         retention: TimesToLive,
         start: int,
         token_ids: Sequence[int],

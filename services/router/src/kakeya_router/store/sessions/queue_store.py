@@ -7,6 +7,7 @@ from dataclasses import KW_ONLY, dataclass
 from kakeya_router.store.connection import RedisConnection, in_ms
 from kakeya_router.store.keys import PoolKeys
 from kakeya_router.store.outcomes import EnterQueue
+from kakeya_router.store.session_record import Incarnation, PoolName, SessionId, WorkerId
 from kakeya_router.store.sessions.session_changes import Limits
 from kakeya_router.store.sessions.session_store import NO_QUOTA, ExceededQuota
 
@@ -32,10 +33,10 @@ class Place:
     key_id: str
     model: str
     fingerprint: str
-    refused: Sequence[str]
+    refused: Sequence[Incarnation]
     reserved_bytes: int
     ticket: str = ""
-    incarnation: str = ""
+    incarnation: Incarnation = Incarnation("")
     snapshot_store: str = ""
     model_digest: str = ""
 
@@ -44,7 +45,7 @@ class Place:
 class FirstWaiter:
     """Who is first in the queue at a worker, and whether the worker has a free lane."""
 
-    worker_id: str
+    worker_id: WorkerId
     waiter_id: str
     has_room: bool
 
@@ -89,7 +90,7 @@ class QueueStore:
     queue_length: int
     grace_seconds: float = 0
 
-    async def enter(self, pool: str, place: Place, limits: Limits, *, returning: bool = False) -> Entry:
+    async def enter(self, pool: PoolName, place: Place, limits: Limits, *, returning: bool = False) -> Entry:
         """Enters the queue; who is `returning` from a worker that did not take it finds room in any case."""
         keys = PoolKeys(pool)
         wants = json.dumps(
@@ -118,11 +119,11 @@ class QueueStore:
         )
         return Entry(outcome, quota=ExceededQuota(*rest)) if outcome is EnterQueue.QUOTA else Entry(outcome, *rest)
 
-    async def leave(self, pool: str, waiter_id: str) -> None:
+    async def leave(self, pool: PoolName, waiter_id: str) -> None:
         keys = PoolKeys(pool)
         await self._redis.script("leave_queue", [keys.queue, keys.waiters], waiter_id=waiter_id)
 
-    async def renew(self, pool: str, requests: Sequence[tuple[str, str, str]]) -> Renewal:
+    async def renew(self, pool: PoolName, requests: Sequence[tuple[str, str, str]]) -> Renewal:
         """Renews waiters, each with its tenant and its request id."""
         keys = PoolKeys(pool)
         found = await self._redis.script(
@@ -133,20 +134,20 @@ class QueueStore:
         )
         return Renewal(*found)
 
-    async def incarnations(self, pool: str, session_ids: Collection[str]) -> dict[str, str | None]:
+    async def incarnations(self, pool: PoolName, ids: Collection[SessionId]) -> dict[SessionId, Incarnation | None]:
         """On which workers sessions have their lanes, by id; empty: they have none. None: there is no such session."""
         keys = PoolKeys(pool)
-        found = await self._redis.commands(("HGET", keys.session(each), "incarnation") for each in session_ids)
-        return dict(zip(session_ids, found, strict=True))
+        found = await self._redis.commands(("HGET", keys.session(each), "incarnation") for each in ids)
+        return dict(zip(ids, found, strict=True))
 
-    async def forget_lapsed(self, pool: str) -> None:
+    async def forget_lapsed(self, pool: PoolName) -> None:
         """Takes the waiters of vanished routers out of the queue, also when nobody else looks there."""
         if not self._may_clear():
             return
         keys = PoolKeys(pool)
         await self._redis.script("forget_waiters", [keys.queue, keys.waiters])
 
-    async def first_waiters(self, pool: str, worker_ids: Sequence[str]) -> list[FirstWaiter]:
+    async def first_waiters(self, pool: PoolName, worker_ids: Sequence[WorkerId]) -> list[FirstWaiter]:
         """Who is first in the queue at each of these workers, where somebody is."""
         keys = PoolKeys(pool)
         found = await self._redis.script(

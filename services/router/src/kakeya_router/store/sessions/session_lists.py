@@ -5,9 +5,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from kakeya_router.store.connection import time_ms
-from kakeya_router.store.keys import PoolKeys
+from kakeya_router.store.keys import PoolKeys, keys_of
 from kakeya_router.store.outcomes import LoseSession
-from kakeya_router.store.session_record import SessionRecord, State
+from kakeya_router.store.session_record import Incarnation, PoolName, SessionId, SessionRecord, State
 from kakeya_router.store.sessions.session_changes import INTERRUPTED, TimesToLive
 from kakeya_router.store.sessions.session_store import SessionStore
 
@@ -24,8 +24,8 @@ class SessionPage:
     """
 
     records: list[SessionRecord]
-    busy: set[str]
-    alive: set[str]
+    busy: set[SessionId]
+    alive: set[SessionId]
     now_ms: int
     next_cursor: int
 
@@ -42,7 +42,7 @@ class TenantUsage:
 class SessionLists(SessionStore):
     """Reads many sessions at once, and takes those of a lost worker off their lanes."""
 
-    async def expired(self, pool: str, limit: int) -> list[SessionRecord]:
+    async def expired(self, pool: PoolName, limit: int) -> list[SessionRecord]:
         """Sessions whose time has come, longest overdue first."""
         expiry = PoolKeys(pool).expiry
         now_ms = await self._redis.now_ms()
@@ -51,7 +51,7 @@ class SessionLists(SessionStore):
         await self._forget_all(pool, {*ids}.difference(record.session_id for record in records))
         return records
 
-    async def _forget_all(self, pool: str, session_ids: Collection[str]) -> None:
+    async def _forget_all(self, pool: PoolName, session_ids: Collection[SessionId]) -> None:
         """What Redis has left of sessions whose records it has evicted."""
         keys = PoolKeys(pool)
         await self._redis.commands(
@@ -64,14 +64,14 @@ class SessionLists(SessionStore):
             )
         )
 
-    async def idle(self, pool: str, idle_ms: int, start: int, limit: int) -> list[SessionRecord]:
+    async def idle(self, pool: PoolName, idle_ms: int, start: int, limit: int) -> list[SessionRecord]:
         """Sessions that have been idle for so long, the longest first, from the `start`th on."""
         key = PoolKeys(pool).idle
         until_ms = await self._redis.now_ms() - idle_ms
         ids = await self._redis.call(lambda redis: redis.zrangebyscore(key, "-inf", until_ms, start, limit))
         return await self.records(pool, ids)
 
-    async def page(self, pool: str, cursor: int, limit: int) -> SessionPage:
+    async def page(self, pool: PoolName, cursor: int, limit: int) -> SessionPage:
         """Some of a pool's sessions; the first page has cursor 0.
 
         Who was there from the first page to the last comes once at least. `limit` is what Redis aims at: a page
@@ -83,7 +83,7 @@ class SessionLists(SessionStore):
         busy, now_ms = await self._busy(pool, records)
         return SessionPage(records, busy, await self._alive(pool, records), now_ms, int(next_cursor))
 
-    async def usage(self, pool: str) -> dict[str, TenantUsage]:
+    async def usage(self, pool: PoolName) -> dict[str, TenantUsage]:
         """By tenant; "" is who calls without a key."""
         keys = PoolKeys(pool)
         fields, members = await self._redis.commands([("HGETALL", keys.usage), ("ZRANGE", keys.queue, 0, -1)])
@@ -97,12 +97,12 @@ class SessionLists(SessionStore):
             for tenant in sorted(held | set(waiting))
         }
 
-    async def of_incarnation(self, pool: str, incarnation: str, limit: int) -> list[SessionRecord]:
+    async def of_incarnation(self, pool: PoolName, incarnation: Incarnation, limit: int) -> list[SessionRecord]:
         """Some of the sessions whose lanes an incarnation holds, or held."""
         key = PoolKeys(pool).sessions(incarnation)
         return await self.records(pool, await self._redis.call(lambda redis: redis.srandmember(key, limit)))
 
-    async def idle_of(self, pool: str, incarnation: str, limit: int) -> list[SessionRecord]:
+    async def idle_of(self, pool: PoolName, incarnation: Incarnation, limit: int) -> list[SessionRecord]:
         """Of some of the sessions on an incarnation's lanes, those that are open and on which no operation runs."""
         records = [  # one can have moved between its listing and its reading
             record
@@ -118,12 +118,12 @@ class SessionLists(SessionStore):
         return await self._redis.outcomes(
             LoseSession,
             (
-                (record.keys, for_all | {"session_id": record.session_id, "incarnation": record.incarnation})
+                (keys_of(record), for_all | {"session_id": record.session_id, "incarnation": record.incarnation})
                 for record in records
             ),
         )
 
-    async def _busy(self, pool: str, records: Sequence[SessionRecord]) -> tuple[set[str], int]:
+    async def _busy(self, pool: PoolName, records: Sequence[SessionRecord]) -> tuple[set[SessionId], int]:
         """Ids of those with a running operation, and the Redis time."""
         keys = PoolKeys(pool)
         time, *leases = await self._redis.commands(
@@ -137,7 +137,7 @@ class SessionLists(SessionStore):
         }
         return busy, now_ms
 
-    async def _alive(self, pool: str, records: Sequence[SessionRecord]) -> set[str]:
+    async def _alive(self, pool: PoolName, records: Sequence[SessionRecord]) -> set[SessionId]:
         """Ids of those whose worker is registered as they know it."""
         keys, worker_ids = PoolKeys(pool), sorted({record.worker_id for record in records})
         found = await self._redis.commands(("HGET", keys.worker(each), "incarnation") for each in worker_ids)

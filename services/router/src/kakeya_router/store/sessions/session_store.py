@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any, Generic
 
 from kakeya_router.store.connection import Argument, OutcomeT, RedisConnection, time_ms
-from kakeya_router.store.keys import PoolKeys, pool_of
-from kakeya_router.store.session_record import SessionRecord
+from kakeya_router.store.keys import PoolKeys, keys_of, pool_of
+from kakeya_router.store.session_record import PoolName, SessionId, SessionRecord
 from kakeya_shared.process.detached_tasks import Outcome
 
 BYTES_PER_TOKEN = 4
@@ -87,17 +87,17 @@ class SessionStore:
     _redis: RedisConnection
     _holder: Holder
 
-    async def get(self, session_id: str) -> SessionRecord | None:
+    async def get(self, session_id: SessionId) -> SessionRecord | None:
         pool = pool_of(session_id)
         values = await self._redis.hash(PoolKeys(pool).session(session_id)) if pool else None
         return SessionRecord.from_hash(values) if values else None
 
-    async def records(self, pool: str, session_ids: Sequence[str]) -> list[SessionRecord]:
+    async def records(self, pool: PoolName, session_ids: Sequence[SessionId]) -> list[SessionRecord]:
         """Those of the sessions that there are."""
         found = await self._redis.hashes([PoolKeys(pool).session(session_id) for session_id in session_ids])
         return [SessionRecord.from_hash(values) for values in found if values]
 
-    async def glance(self, session_id: str) -> Glance | None:
+    async def glance(self, session_id: SessionId) -> Glance | None:
         record = await self.get(session_id)
         if record is None:
             return None
@@ -144,7 +144,7 @@ class SessionStore:
         **arguments: Argument | Sequence[Argument],
     ) -> tuple[OutcomeT, list[Any]]:
         """Runs a script of a session."""
-        return await self._redis.outcome(of, [*record.keys, *more_keys], session_id=record.session_id, **arguments)
+        return await self._redis.outcome(of, [*keys_of(record), *more_keys], session_id=record.session_id, **arguments)
 
     def _may_take_over(self) -> bool:
         return self._redis.answers_for(self._holder.grace_seconds)

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from kakeya_router.store.keys import PoolKeys
 from kakeya_router.store.outcomes import SetSnapshots
-from kakeya_router.store.session_record import SessionRecord
+from kakeya_router.store.session_record import PoolName, SessionId, SessionRecord
 from kakeya_router.store.sessions.session_store import SessionStore, digest_text
 from kakeya_router.store.sessions.stored_snapshots import Snapshots, text
 
@@ -43,7 +43,7 @@ class SnapshotLists(SessionStore):
             digest=digest_text(snapshots[-1].history_digest if snapshots else None),
         )
 
-    async def heirs(self, pool: str, files: Sequence[str]) -> dict[str, str]:
+    async def heirs(self, pool: PoolName, files: Sequence[str]) -> dict[str, SessionId]:
         """Of each file that sessions have inherited, one of these; the others are not looked for."""
         key = PoolKeys(pool).heirs
         found = await self._redis.commands(
@@ -52,7 +52,7 @@ class SnapshotLists(SessionStore):
         )
         return dict(member.split("|") for members in found for member in members)
 
-    async def forget_heirs(self, pool: str, heirs: Mapping[str, str]) -> None:
+    async def forget_heirs(self, pool: PoolName, heirs: Mapping[str, SessionId]) -> None:
         """Those that an older router has closed, which knew nothing of them."""
         if heirs:
             members = [f"{file}|{session_id}" for file, session_id in heirs.items()]
