@@ -1,5 +1,6 @@
 """RewindSession: the last tokens of a history are taken back as if they had never been."""
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -8,6 +9,8 @@ import pytest
 from kakeya_router.operations.operation import Operation
 from kakeya_router.sessions.rewinding import Rewinding
 from kakeya_router.store.session_record import LaneState
+from kakeya_router.store.sessions import stored_snapshots
+from kakeya_router.store.sessions.operation_store import OperationStore
 from kakeya_shared.errors.tree import (
     BoundaryNotReachable,
     HistoryLengthMismatch,
@@ -274,6 +277,43 @@ async def test_a_lane_that_cannot_go_back_after_all_is_given_up(stack: Stack, cl
     pair.of(session_id).failures["Rewind"] = [BoundaryNotReachable("not in this lane")]
     assert (await client.rewind(session_id, 8)).history_length == 8
     assert pair.of(session_id).lanes[session_id].token_ids == [*range(6), *expected(6, 8)]
+
+
+async def test_an_answer_can_be_taken_back_after_an_operation_that_changed_nothing(
+    stack: Stack, files: SnapshotFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Although a snapshot was kept while that ran, which was the latest then."""
+    client = await stack.router(recovery_seconds=0.5)
+    worker = await stack.worker(client, files=files)
+    worker.prefill_tokens_per_second = 100.0
+    worker.incarnation += "-fast"
+    await client.join(worker)
+    session_id = await client.session()
+    await turn(stack, client, session_id, 30, 5)
+    question = (await client.append(session_id, range(7))).history_length
+    call = client.generating(session_id, 1_000_000)
+    async for _ in call:
+        if len(stored_snapshots.parse((await record_of(stack, session_id))["snapshots"])) > 1:
+            break
+    worker.writing.clear()  # the one that comes with the turn's end
+    call.cancel()
+    length = await eventually(lambda: free_length(client, session_id))
+    holding, lets_go = asyncio.Event(), asyncio.Event()
+    release = OperationStore.release_operation
+
+    async def late(*arguments: Any) -> Any:
+        holding.set()
+        await lets_go.wait()
+        return await release(*arguments)
+
+    monkeypatch.setattr(OperationStore, "release_operation", late)
+    nothing = asyncio.create_task(client.append(session_id, []))
+    await holding.wait()
+    worker.writing.set()
+    await eventually(lambda: has_snapshot(stack, session_id, length))
+    lets_go.set()
+    await nothing
+    assert (await client.rewind(session_id, question)).history_length == question
 
 
 async def test_an_answer_can_be_taken_back_however_long_it_was(stack: Stack, files: SnapshotFiles) -> None:

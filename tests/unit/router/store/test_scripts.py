@@ -677,9 +677,9 @@ async def test_a_session_whose_lane_is_gone_begins_parked_where_it_can_be_resume
 async def test_a_session_that_is_in_snapshots_begins_parked_though_its_journal_was_trimmed(
     sessions: SessionStores, workers: WorkerStore
 ) -> None:
-    record = await opened(sessions)
+    await opened(sessions)
     await forget(sessions)
-    await sessions.set_snapshots(record, (SNAPSHOT,), 0, "store", 0)
+    await sessions.set_snapshots(await fields(sessions), (SNAPSHOT,), 0, "store", 0)
     await workers.drop(identity("w", "i"), lapsed_only=False)
     assert (await sessions.begin_operation(SESSION, A, GENERATE)).outcome == "parked"
 
@@ -1111,7 +1111,8 @@ async def test_set_snapshots(sessions: SessionStores, connection: RedisConnectio
     assert first == replace(record, snapshots=text((SNAPSHOT,)), snapshot_store="store")
     assert await put(SNAPSHOT, before=record) == "changed"
     await run(sessions, 1)
-    assert await put(SNAPSHOT, later, before=first) == "set"
+    assert await put(SNAPSHOT, later, before=first) == "changed"
+    assert await put(SNAPSHOT, later, before=await fields(sessions)) == "set"
     second = await fields(sessions)
     assert second.snapshots == text((SNAPSHOT, later))
     assert await put(before=first) == "changed"
@@ -1157,7 +1158,7 @@ async def test_a_parked_session_gets_the_snapshot_that_was_being_written(
     await run(sessions, 4)
     await workers.drop(identity("w", "i"), lapsed_only=False)
     assert await sessions.lose_all([SESSION], RETENTION) == ["parked"]
-    assert await sessions.set_snapshots(SESSION, (SNAPSHOT,), 0, "store", 0) == "set"
+    assert await sessions.set_snapshots(await fields(sessions), (SNAPSHOT,), 0, "store", 0) == "set"
     assert (await fields(sessions)).snapshots == text((SNAPSHOT,))
 
 

@@ -158,7 +158,9 @@ class SnapshotFiles:
             if before and before[-1].length >= new.length:
                 return False
             seen.update(_files(record))
-            wanted = [*record.turn_boundaries, record.operation_start]  # who has an answer may want another one
+            # Who has an answer may want another one.
+            answers = (record.operation_start, await self._store.previous_start(record))
+            wanted = [*record.turn_boundaries, *answers]
             kept = snapshot_plan.kept((*inherited, *before, new), wanted)
             if new not in kept:
                 return False  # what it follows was removed meanwhile

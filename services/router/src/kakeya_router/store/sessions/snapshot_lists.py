@@ -1,5 +1,6 @@
 """Which snapshots sessions have, and which they have inherited."""
 
+import json
 from collections.abc import Mapping, Sequence
 
 from kakeya_router.store.keys import PoolKeys
@@ -38,10 +39,18 @@ class SnapshotLists(SessionStore):
             journal_start=journal_start,
             snapshot_store=snapshot_store,
             num_rewinds=num_rewinds,
+            operation_number=record.operation_number,
+            operation_start=record.operation_start,
             known_inherited=record.inherited,
             inherited=text(inherited),
             digest=digest_text(snapshots[-1].history_digest if snapshots else None),
         )
+
+    async def previous_start(self, record: SessionRecord) -> int:
+        """Where the operation before the running one began: it is the latest again if that changes nothing. 0: none."""
+        key = PoolKeys(record.pool).operation(record.session_id)
+        before = await self._redis.call(lambda redis: redis.hget(key, "before"))
+        return int(json.loads(before)[1]) if before else 0
 
     async def heirs(self, pool: PoolName, files: Sequence[str]) -> dict[str, SessionId]:
         """Of each file that sessions have inherited, one of these; the others are not looked for."""

@@ -8,20 +8,22 @@
 -- arg journal_start: the one to be
 -- arg snapshot_store: that they are in
 -- arg num_rewinds: when the newest was begun
+-- arg operation_number, operation_start: as the caller knows them, who has asked what the operation before needs
 -- arg known_inherited, inherited: the list of those inherited as the caller knows it, and the part of it that it keeps
 -- arg digest: of the history that the newest holds; '': not known
 -- out set
 -- out ahead: that length is not journaled yet
 -- out unlike: the newest holds another history than the session has, as where Redis was set back
--- out changed: a list is another one
+-- out changed: a list is another one, or an operation has begun or changed nothing after all
 -- out gone: closed, under another lease, or rewound since
 local record = redis.call('HMGET', key.session,
-  'state', 'epoch', 'snapshots', 'journal_length', 'operation_start', 'num_rewinds', 'inherited')
+  'state', 'epoch', 'snapshots', 'journal_length', 'operation_start', 'num_rewinds', 'inherited', 'operation_number')
 if (record[1] ~= 'open' and record[1] ~= 'parked') or record[2] ~= arg.epoch
   or (record[6] or '0') ~= arg.num_rewinds then
   return 'gone'
 end
-if (record[3] or '') ~= arg.known or (record[7] or '') ~= arg.known_inherited then
+if (record[3] or '') ~= arg.known or (record[7] or '') ~= arg.known_inherited
+  or (record[8] or '0') ~= arg.operation_number or (record[5] or '0') ~= arg.operation_start then
   return 'changed'
 end
 if tonumber(arg.length) > tonumber(record[4]) then
