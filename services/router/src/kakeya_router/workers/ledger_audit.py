@@ -26,7 +26,7 @@ class LedgerAudit:
 
     async def audit(self, pool: PoolName) -> None:
         """Raises StoreUnavailable."""
-        before, found = self._found.get(pool, {}), (await self._store.ledgers(pool)).differences()
+        before, found = self._found.get(pool, {}), await self._store.ledger_errors(pool)
         self._found[pool] = found
         for key, differences in found.items():
             again = {name: each for name, each in differences.items() if before.get(key, {}).get(name) == each}

@@ -1,7 +1,7 @@
 """Workers, their ledgers, and the list of routers in Redis."""
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -13,6 +13,8 @@ from kakeya_router.store.session_record import Epoch, Incarnation, PoolName, Ses
 from kakeya_router.store.worker_record import WorkerRecord
 
 _SESSIONS_AT_ONCE = 256
+# In a worker's ledger.
+_COUNTS = ("reserved_bytes", "num_sessions", "kv_live_bytes")
 # Of a session: whether it is there, and what its lane counts for.
 _OF_HELD = ("state", "incarnation", "reserved_bytes", "kv_live_bytes", "tenant", "key_id")
 
@@ -34,44 +36,6 @@ class Lane(NamedTuple):
     kv_live_bytes: int
     retained: str
     num_rewinds: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Ledgers:
-    """Counts by name of each key that has some: what it says, and what the sessions with a lane come to."""
-
-    said: Mapping[str, Mapping[str, int]]
-    counted: Mapping[str, Mapping[str, int]]
-
-    def differences(self) -> dict[str, dict[str, tuple[int, int]]]:
-        """By key and name, what it says and what it should."""
-        return {
-            key: {
-                name: (said.get(name, 0), counted.get(name, 0))
-                for name in {*said, *counted}
-                if said.get(name, 0) != counted.get(name, 0)
-            }
-            for key, said in self.said.items()
-            for counted in (self.counted.get(key, {}),)
-        }
-
-
-class _Held:
-    """What one lane counts for."""
-
-    def __init__(self, reserved_bytes: str, kv_live_bytes: str, tenant: str | None, key_id: str | None) -> None:
-        num_bytes = int(reserved_bytes)
-        num_lanes = int(num_bytes > 0)
-        self.of_worker = {
-            "reserved_bytes": num_bytes,
-            "num_sessions": num_lanes,
-            "kv_live_bytes": int(kv_live_bytes or 0),
-        }
-        self.of_tenant: dict[str, int] = {}
-        if tenant is not None and num_lanes:  # else an older router reserved the lane, and counted it for nobody
-            self.of_tenant = {f"{tenant}|sessions": num_lanes, f"{tenant}|bytes": num_bytes}
-            if key_id:
-                self.of_tenant[f"key:{key_id}|sessions"] = num_lanes
 
 
 @dataclass(eq=False)
@@ -206,38 +170,37 @@ class WorkerStore:
         if not await self._redis.call(lambda redis: redis.exists(keys.workers, keys.lost, keys.expiry, keys.queue)):
             await self._redis.call(lambda redis: redis.srem(POOLS, pool))
 
-    async def ledgers(self, pool: PoolName) -> "Ledgers":
-        """What the ledgers of a pool say, and what its sessions come to; the two of different moments."""
+    async def ledger_errors(self, pool: PoolName) -> dict[str, dict[str, tuple[int, int]]]:
+        """Counts in the ledgers of a pool that are not what its sessions with a lane come to, by key and name: what
+        each says, and what it should. The two are of different moments.
+        """
         keys = PoolKeys(pool)
-        workers, usage = await self.workers(pool), await self._redis.hash(keys.usage)
-        incarnations = {worker.incarnation: worker for worker in workers}
-        said, counted = {keys.usage: Counter(_counts(usage))}, defaultdict[str, Counter[str]](Counter)
-        for worker in workers:
-            said[keys.worker(worker.worker_id)] = Counter(
-                reserved_bytes=worker.reserved_bytes,
-                num_sessions=worker.num_sessions,
-                kv_live_bytes=worker.kv_live_bytes,
-            )
-        for incarnation in (*incarnations, *await self.lost(pool)):
-            for held in await self._held(keys, incarnation):
-                holder = incarnations.get(incarnation)
-                if holder is not None:
-                    counted[keys.worker(holder.worker_id)].update(held.of_worker)
-                counted[keys.usage].update(held.of_tenant)
-        return Ledgers(said, counted)
+        usage = await self._redis.hash(keys.usage)
+        said = {keys.usage: Counter({name: int(count) for name, count in usage.items()})}
+        ledgers = {}
+        for worker in await self.workers(pool):
+            ledgers[worker.incarnation] = ledger = keys.worker(worker.worker_id)
+            said[ledger] = Counter({name: getattr(worker, name) for name in _COUNTS})
+        counted = defaultdict[str, Counter[str]](Counter)
+        for incarnation in (*ledgers, *await self.lost(pool)):
+            for fields in await self._held(keys, incarnation):
+                _count(counted[ledgers.get(incarnation, "")], counted[keys.usage], *fields)
+        return {key: _differences(each, counted[key]) for key, each in said.items()}
 
-    async def _held(self, keys: PoolKeys, incarnation: Incarnation) -> list["_Held"]:
-        """Lanes of an incarnation; sessions that Redis has evicted leave its list."""
+    async def _held(self, keys: PoolKeys, incarnation: Incarnation) -> list[list[str]]:
+        """What the lanes of an incarnation count for, as `_count` takes it; sessions that Redis has evicted leave its
+        list.
+        """
         key = keys.sessions(incarnation)
         session_ids = sorted(await self._redis.call(lambda redis: redis.smembers(key)))
         found = []
         for start in range(0, len(session_ids), _SESSIONS_AT_ONCE):
             batch = session_ids[start : start + _SESSIONS_AT_ONCE]
-            fields = await self._redis.commands(("HMGET", keys.session(each), *_OF_HELD) for each in batch)
-            gone = [session_id for session_id, (state, *_) in zip(batch, fields, strict=True) if state is None]
+            records = await self._redis.commands(("HMGET", keys.session(each), *_OF_HELD) for each in batch)
+            gone = [session_id for session_id, (state, *_) in zip(batch, records, strict=True) if state is None]
             if gone:
                 await self._redis.commands([("SREM", key, *gone)])
-            found += [_Held(*each) for _, each_incarnation, *each in fields if each_incarnation == incarnation]
+            found += [fields for _, its_incarnation, *fields in records if its_incarnation == incarnation]
         return found
 
     async def correct(self, key: str, changes: Sequence[tuple[str, int, int]]) -> list[str]:
@@ -256,5 +219,24 @@ def _has_lease(outcome: Literal[ReportLane.UPDATED, ReportLane.KEPT, ReportLane.
     return outcome is not ReportLane.ORPHAN
 
 
-def _counts(fields: Mapping[str, str]) -> dict[str, int]:
-    return {name: int(count) for name, count in fields.items()}
+def _count(
+    worker: Counter[str],
+    usage: Counter[str],
+    reserved_bytes: str,
+    kv_live_bytes: str | None,
+    tenant: str | None,
+    key_id: str | None,
+) -> None:
+    """Adds a lane to the counts of its worker, and of its tenant and key."""
+    num_bytes = int(reserved_bytes)
+    num_lanes = int(num_bytes > 0)
+    worker.update(reserved_bytes=num_bytes, num_sessions=num_lanes, kv_live_bytes=int(kv_live_bytes or 0))
+    if tenant is not None and num_lanes:  # else an older router reserved the lane, and counted it for nobody
+        usage.update({f"{tenant}|sessions": num_lanes, f"{tenant}|bytes": num_bytes})
+        if key_id:
+            usage[f"key:{key_id}|sessions"] += num_lanes
+
+
+def _differences(said: Counter[str], counted: Counter[str]) -> dict[str, tuple[int, int]]:
+    names = said.keys() | counted.keys()
+    return {name: (said[name], counted[name]) for name in names if said[name] != counted[name]}
