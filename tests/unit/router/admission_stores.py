@@ -135,7 +135,7 @@ class Stores:
     async def true_usage(self) -> dict[str, int]:
         """The sums over the session records."""
         sums: Counter[str] = Counter()
-        for record in (await self.sessions.page(POOL, 0, 1000)).records:
+        for record in await self.sessions.all_of(POOL):
             if record.holds_lane:
                 sums[f"{record.tenant}|sessions"] += 1
                 sums[f"{record.tenant}|bytes"] += record.reserved_bytes

@@ -10,8 +10,8 @@ import pytest
 
 from kakeya_router.settings import RouterSettings
 from kakeya_router.store.connection import plain
-from kakeya_router.store.session_record import Claim, Incarnation, PoolName, SessionId, SessionRecord, State
-from kakeya_router.store.sessions.session_changes import Cause, Intent, LaneAtRest, Limits, TimesToLive
+from kakeya_router.store.session_record import Claim, Incarnation, LaneState, PoolName, SessionId, SessionRecord, State
+from kakeya_router.store.sessions.session_changes import Cause, Intent, Limits, TimesToLive
 from kakeya_router.store.sessions.session_lists import TenantUsage
 from kakeya_router.store.sessions.session_store import ExceededQuota
 from kakeya_router.workers.worker_sweep import WorkerSweep
@@ -29,7 +29,7 @@ from tests.unit.router.admission_stores import (
 from tests.unit.router.fake_worker import LANE_BYTES as FAKE_LANE_BYTES
 from tests.unit.router.keyed import Keyed, keyed_on
 from tests.unit.router.lanes.test_queue import stand
-from tests.unit.router.session_stores import SessionStores, identity
+from tests.unit.router.session_stores import LaneAtRest, SessionStores, identity
 from tests.unit.router.stack import eventually
 
 ONE = SessionId("p.one")
@@ -130,7 +130,7 @@ async def _churn(stores: Stores, store: SessionStores, draw: random.Random) -> N
 
 
 async def _expected(stores: Stores, worker_id: str) -> int:
-    records = (await stores.sessions.page(POOL, 0, 1000)).records
+    records = await stores.sessions.all_of(POOL)
     return sum(record.reserved_bytes for record in records if record.worker_id == worker_id)
 
 
@@ -148,7 +148,7 @@ async def test_after_any_churn_usage_is_the_sum_over_the_sessions(stores: Stores
     await stores.workers.drop(identity("w", "i-w"), lapsed_only=False)
     await WorkerSweep(stores.sessions, stores.workers, RETENTION).sweep(POOL, Incarnation("i-w"))
     assert await stores.kept_usage() == await stores.true_usage()
-    records = (await stores.sessions.page(POOL, 0, 1000)).records
+    records = await stores.sessions.all_of(POOL)
     assert {record.state for record in records} >= {State.OPEN, State.PARKED, State.LOST, State.FAILED, State.CLOSING}
     assert any(record.epoch > 1 and record.holds_lane for record in records)
     for record in records:
@@ -183,7 +183,7 @@ async def _run(stores: Stores, name: str, num_tokens: int, rate: int) -> str:
     assert record is not None
     reply = await stores.sessions.begin_operation(record, RUN, GENERATE, rate)
     if reply.outcome == "begun":
-        assert (await stores.sessions.end_operation(record, RUN, _grown(record, num_tokens))).outcome == "ended"
+        assert (await stores.sessions.end(record, RUN, _grown(record, num_tokens))).outcome == "ended"
     return reply.outcome
 
 
@@ -264,7 +264,7 @@ async def test_over_a_long_time_the_rate_holds(stores: Stores) -> None:
             continue
         used += num_tokens
         end = _grown(reply.record, num_tokens)
-        assert (await stores.sessions.end_operation(record, RUN, end)).outcome == "ended"
+        assert (await stores.sessions.end(record, RUN, end)).outcome == "ended"
     assert used > 5 * rate
     assert abs(used - rate * elapsed_ms / MINUTE_MS - rate) <= 300 + 60  # one operation's debt, and the test's own time
 
@@ -274,8 +274,8 @@ async def test_an_operation_that_is_taken_over_is_charged_once(stores: Stores) -
     record = await stores.opened("one", "a")
     assert (await hasty.begin_operation(record, Claim("lost"), GENERATE, 600)).outcome == "begun"
     assert (await stores.sessions.begin_operation(record, Claim("mine"), GENERATE, 600)).outcome == "recover"
-    assert (await hasty.end_operation(record, Claim("lost"), _grown(record, 100))).outcome == "gone"
-    assert (await stores.sessions.end_operation(record, Claim("mine"), _grown(record, 100))).outcome == "ended"
+    assert (await hasty.end(record, Claim("lost"), _grown(record, 100))).outcome == "gone"
+    assert (await stores.sessions.end(record, Claim("mine"), _grown(record, 100))).outcome == "ended"
     spent = await _spent(stores)
     assert spent is not None
     assert 99 < spent <= 100
@@ -299,7 +299,7 @@ async def test_a_new_session_is_charged_for_its_prefill(stores: Stores, end: str
     tokens: dict[str, Any] = {"start_length": 30, "tokens_per_minute": 600}
     assert (await stores.sessions.reserve(record, OP, **tokens)).outcome == "reserved"
     if end == "opened":
-        assert (await stores.sessions.mark_open(record, OP, 1, 4, history_length=730)).outcome == "open"
+        assert (await stores.sessions.mark_open(record, OP, 1, 4, LaneState(730))).outcome == "open"
     else:
         await stores.close(record, 730)
     assert await _spent(stores) == 700
@@ -316,7 +316,7 @@ async def test_tokens_that_were_journaled_on_the_way_are_charged_once(stores: St
     await stores.sessions.extend_journal(record, RUN, 0, range(70), 1000)
     assert await _spent(stores) is None
     end = LaneAtRest(90, 0, "", 60, range(60, 100))  # the lane has not come to the last ten
-    assert (await stores.sessions.end_operation(record, RUN, end)).outcome == "ended"
+    assert (await stores.sessions.end(record, RUN, end)).outcome == "ended"
     spent = await _spent(stores)
     assert spent is not None
     assert 99 < spent <= 100
@@ -372,12 +372,12 @@ async def test_lanes_that_an_older_router_reserved_are_counted_for_nobody(stores
 async def test_a_page_has_the_busy_ones_and_the_time(stores: Stores) -> None:
     busy, idle = await stores.opened("busy", "a"), await stores.opened("idle", "b")
     await stores.sessions.begin_operation(busy, RUN, GENERATE)
-    page = await stores.sessions.page(POOL, 0, 10)
-    assert {record.session_id: record.tenant for record in page.records} == {"p.busy": "a", "p.idle": "b"}
-    assert (page.busy, page.next_cursor) == ({"p.busy"}, 0)
-    assert page.now_ms >= idle.idle_since_ms
-    empty = await stores.sessions.page(PoolName("nowhere"), 0, 10)
-    assert (empty.records, empty.next_cursor) == ([], 0)
+    page, next_cursor = await stores.sessions.page(POOL, 0, 10)
+    seen = {glance.record.session_id: (glance.record.tenant, glance.busy, glance.alive) for glance in page}
+    assert seen == {"p.busy": ("a", True, True), "p.idle": ("b", False, True)}
+    assert next_cursor == 0
+    assert all(glance.now_ms >= idle.idle_since_ms for glance in page)
+    assert await stores.sessions.page(PoolName("nowhere"), 0, 10) == ([], 0)
 
 
 async def _on_record(stores: Stores, record: SessionRecord) -> None:
@@ -394,9 +394,9 @@ async def test_pages_have_every_session(stores: Stores) -> None:
     found: set[str] = set()
     cursor, num_pages = 0, 0
     while num_pages == 0 or cursor:
-        page = await stores.sessions.page(POOL, cursor, 20)
-        found.update(record.session_id for record in page.records)
-        cursor, num_pages = page.next_cursor, num_pages + 1
+        page, cursor = await stores.sessions.page(POOL, cursor, 20)
+        found.update(glance.record.session_id for glance in page)
+        num_pages += 1
     assert found == names
     assert num_pages > 5
 

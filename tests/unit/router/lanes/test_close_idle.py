@@ -12,7 +12,7 @@ from kakeya_router.snapshots.snapshotting import Snapshotting
 from kakeya_router.store.outcomes import ReserveSession
 from kakeya_router.store.session_record import Claim, PoolName, SessionId, SessionRecord, WorkerId
 from kakeya_router.store.sessions.creation_store import CreationStore
-from kakeya_router.store.sessions.session_changes import Cause, Intent, LaneAtRest, TimesToLive
+from kakeya_router.store.sessions.session_changes import Cause, Intent, TimesToLive
 from kakeya_router.store.sessions.session_store import Answer
 from kakeya_router.workers.fleet import Fleet
 from kakeya_router.workers.worker_clients import WorkerClients
@@ -22,7 +22,7 @@ from tests.unit.router.admission_stores import KEYS, POOL, Stores, stores_on, wo
 from tests.unit.router.fake_worker import FakeWorker
 from tests.unit.router.keyed import keyed_on
 from tests.unit.router.lanes.test_queue import waiting
-from tests.unit.router.session_stores import identity
+from tests.unit.router.session_stores import LaneAtRest, identity
 from tests.unit.router.stack import Client, Stack, begin_ahead, eventually
 
 CLOSE_IDLE: dict[str, Any] = {"admission": "close-idle", "close_idle_after_seconds": 0.0}
@@ -52,13 +52,13 @@ async def age(stores: Stores, name: str, seconds: int) -> None:
 async def test_only_open_sessions_without_an_operation_are_idle(stores: Stores) -> None:
     await stores.reserve("one")
     assert await idle_ids(stores) == []
-    await stores.close((await stores.sessions.page(POOL, 0, 10)).records[0])
+    await stores.close((await stores.sessions.all_of(POOL))[0])
     one, two, three = [await stores.opened(name) for name in ("one", "two", "three")]
     assert set(await idle_ids(stores)) == {"p.one", "p.two", "p.three"}
     for record in (one, two, three):
         await stores.sessions.begin_operation(record, RUN, GENERATE)
     assert await idle_ids(stores) == []
-    await stores.sessions.end_operation(one, RUN, LaneAtRest(3, 30, "0-3", 0, [1, 2, 3]))
+    await stores.sessions.end(one, RUN, LaneAtRest(3, 30, "0-3", 0, [1, 2, 3]))
     await stores.sessions.release_operation(two, RUN)
     await stores.sessions.fail(three, RUN, "inv1")
     assert await idle_ids(stores) == ["p.two", "p.one"]  # a release changes nothing
@@ -74,7 +74,7 @@ async def test_only_open_sessions_without_an_operation_are_idle(stores: Stores) 
     four, five = await stores.opened("four"), await stores.opened("five")
     await stores.sessions.begin_operation(five, RUN, GENERATE)
     await stores.sessions.extend_journal(five, RUN, 0, [1, 2, 3], 2)
-    await stores.sessions.end_operation(five, RUN, LaneAtRest(3, 30, "0-3", 3))
+    await stores.sessions.end(five, RUN, LaneAtRest(3, 30, "0-3", 3))
     assert set(await idle_ids(stores)) == {"p.four", "p.five"}
     await stores.workers.drop(identity("w", "i-w"), lapsed_only=False)
     assert await stores.sessions.lose_all([four, five], RETENTION) == ["parked", "lost"]
@@ -283,5 +283,5 @@ async def test_a_session_that_is_used_at_the_last_moment_is_kept(stores: Stores)
         "", {POOL: {WorkerId("v")}, PoolName("other"): {WorkerId("w")}}, SessionId("")
     )
     assert await idle_lanes.make_room("", {POOL: {WorkerId("w")}}, SessionId(""))
-    assert [record.session_id for record in (await stores.sessions.page(POOL, 0, 10)).records] == ["p.one"]
+    assert [record.session_id for record in await stores.sessions.all_of(POOL)] == ["p.one"]
     await workers.aclose()

@@ -17,13 +17,14 @@ from kakeya_router.store.session_record import (
     Claim,
     Epoch,
     Incarnation,
+    LaneState,
     PoolName,
     SessionId,
     SessionRecord,
     State,
     WorkerId,
 )
-from kakeya_router.store.sessions.session_changes import Cause, Intent, LaneAtRest, TimesToLive
+from kakeya_router.store.sessions.session_changes import Cause, Intent, TimesToLive
 from kakeya_router.store.sessions.session_lists import TenantUsage
 from kakeya_router.store.sessions.session_store import Answer, pack, unpack
 from kakeya_router.store.sessions.stored_snapshots import Snapshots, StoredSnapshot, parse, text
@@ -31,7 +32,7 @@ from kakeya_router.store.worker_record import WorkerRecord
 from kakeya_router.workers.worker_sweep import WorkerSweep
 from kakeya_shared.contract.history_digest import EMPTY_HISTORY, extended_digest
 from kakeya_shared.errors.tree import StoreUnavailable
-from tests.unit.router.session_stores import SessionStores, identity
+from tests.unit.router.session_stores import LaneAtRest, SessionStores, identity
 
 POOL = PoolName("p")
 TWO, THREE = SessionId("p.two"), SessionId("p.three")
@@ -143,14 +144,14 @@ async def run(sessions: SessionStores, num_tokens: int, intent: Intent = GENERAT
     reply = await sessions.begin_operation(SESSION, Claim("run"), intent)
     start = reply.record.journal_length
     end = LaneAtRest(start + num_tokens, 0, "", start, range(start + 1, start + num_tokens + 1))
-    assert (await sessions.end_operation(SESSION, Claim("run"), end)).outcome == "ended"
+    assert (await sessions.end(SESSION, Claim("run"), end)).outcome == "ended"
 
 
 async def forget(sessions: SessionStores, record: SessionRecord = SESSION) -> None:
     """An operation after which a part of the history is nowhere but in its lane."""
     await sessions.begin_operation(record, Claim("forget"), GENERATE)
     assert (await sessions.extend_journal(record, Claim("forget"), 0, [1, 2, 3], 2)).outcome == "extended"
-    assert (await sessions.end_operation(record, Claim("forget"), LaneAtRest(3, 30, "0-3", 3))).outcome == "ended"
+    assert (await sessions.end(record, Claim("forget"), LaneAtRest(3, 30, "0-3", 3))).outcome == "ended"
 
 
 def resumed(reply: Answer[ResumeSession]) -> SessionRecord:
@@ -199,7 +200,7 @@ async def test_mark_open(sessions: SessionStores, workers: WorkerStore) -> None:
 
 async def test_mark_open_of_a_fork(sessions: SessionStores, workers: WorkerStore) -> None:
     await sessions.reserve(SESSION, CREATE)
-    opened = await sessions.mark_open(SESSION, CREATE, 1, 4, history_length=9, kv_live_bytes=50, retained="0-1,5-9")
+    opened = await sessions.mark_open(SESSION, CREATE, 1, 4, LaneState(9, 50, "0-1,5-9"))
     assert (opened.record.history_length, opened.record.kv_live_bytes) == (9, 50)
     assert opened.record.retained_ranges == [range(1), range(5, 9)]
     assert await ledger(workers) == (100, 50, 1)
@@ -223,7 +224,7 @@ async def source_of(sessions: SessionStores, start: int, end: int, listed: Snaps
     source = await opened(sessions)
     await sessions.begin_operation(source, A, GENERATE)
     await sessions.extend_journal(source, A, 0, range(1, end + 1), end - start)
-    await sessions.end_operation(source, A, LaneAtRest(end, 0, "", end))
+    await sessions.end(source, A, LaneAtRest(end, 0, "", end))
     await sessions.set_snapshots(await fields(sessions), listed, 0, "store", 0)
     return await fields(sessions)
 
@@ -247,9 +248,7 @@ async def test_a_fork_has_what_its_sources_journal_still_holds(
     assert (source.journal_start, source.journal_length) == (start, end)
     assert (await sessions.reserve(FORK, CREATE, source=source, length=5)).outcome == "reserved"
     assert await journaled(connection, TWO) == tokens
-    reply = await sessions.mark_open(
-        FORK, CREATE, 1, 4, history_length=5, kv_live_bytes=50, retained="0-5", source=source
-    )
+    reply = await sessions.mark_open(FORK, CREATE, 1, 4, LaneState(5, 50, "0-5"), source)
     assert reply.record == await fields(sessions, TWO)
     assert (reply.record.journal_start, reply.record.journal_length) == (forked_start, 5)
     assert (reply.record.history_length, reply.record.kv_live_bytes, reply.record.retained) == (5, 50, "0-5")
@@ -341,7 +340,7 @@ async def test_a_fork_whose_source_is_closed_meanwhile_is_not_opened(
     await sessions.begin_close(source, CLOSE, Cause.REQUEST)
     if is_deleted:
         assert await sessions.delete(source, CLOSE, 7)
-    reply = await sessions.mark_open(FORK, CREATE, 1, 4, history_length=7, kv_live_bytes=50, source=source)
+    reply = await sessions.mark_open(FORK, CREATE, 1, 4, LaneState(7, 50), source)
     assert reply.outcome == "gone"
     await sessions.begin_close(FORK, Claim("abandon"), Cause.ABANDON)
     await sessions.delete(FORK, Claim("abandon"), 0)
@@ -356,7 +355,7 @@ async def test_a_fork_whose_source_was_taken_back_meanwhile_is_not_opened(sessio
     await sessions.begin_operation(source, A, Intent("rewind", {}))
     await sessions.rewind(source, A, 2, (), "", 1)
     await sessions.extend_journal(source, A, 2, [7, 7, 7], 100)
-    reply = await sessions.mark_open(FORK, CREATE, 1, 4, history_length=5, kv_live_bytes=50, source=source)
+    reply = await sessions.mark_open(FORK, CREATE, 1, 4, LaneState(5, 50), source)
     assert reply.outcome == "gone"
 
 
@@ -364,7 +363,7 @@ async def test_an_inheritance_is_given_back(sessions: SessionStores, connection:
     """With the list that replaces it, with a rewind, and with the end of the session."""
     source = await source_of(sessions, 5, 7, LISTED)
     await sessions.reserve(FORK, CREATE, source=source, length=7)
-    await sessions.mark_open(FORK, CREATE, 1, 4, history_length=7, source=source)
+    await sessions.mark_open(FORK, CREATE, 1, 4, LaneState(7), source)
     fork, own = await fields(sessions, TWO), replace(SNAPSHOT, name="p/two-1-0", length=7)
     assert await sessions.set_snapshots(replace(fork, inherited=""), (own,), 0, "store", 0) == "changed"
     assert len(await heirs(connection)) == 3
@@ -405,7 +404,7 @@ async def test_use_source(sessions: SessionStores, hasty: SessionStores, workers
     await sessions.mark_open(SESSION, CREATE, 1, 4)
     assert await use() == "empty"
     await sessions.begin_operation(SESSION, Claim("first"), APPEND)
-    await sessions.end_operation(SESSION, Claim("first"), LaneAtRest(9, 50, "", 0, range(9)))
+    await sessions.end(SESSION, Claim("first"), LaneAtRest(9, 50, "", 0, range(9)))
     record = await fields(sessions)
     await asyncio.sleep(0.01)
     assert (await sessions.use_source(SESSION, 8)) == Answer(UseSource.ELSEWHERE, record)
@@ -436,7 +435,7 @@ async def test_a_source_whose_lane_has_not_all_of_its_history_is_left(
     await opened(sessions)
     await sessions.begin_operation(SESSION, A, APPEND)
     await sessions.extend_journal(SESSION, A, 0, [1, 2, 3], 100)
-    await sessions.end_operation(SESSION, A, LaneAtRest(2, 20, "0-2", 3))
+    await sessions.end(SESSION, A, LaneAtRest(2, 20, "0-2", 3))
     behind = await fields(sessions)
     assert (behind.history_length, behind.journal_length) == (2, 3)
     for boundary in (None, 2, 3):
@@ -563,7 +562,7 @@ async def test_an_older_router_that_takes_a_history_back_leaves_no_digest(
     # It is known again from what the lane says.
     digest = extended_digest(EMPTY_HISTORY, range(20))
     end = LaneAtRest(20, 0, "", 20, history_digest=digest)
-    assert (await sessions.end_operation(SESSION, A, end)).outcome == "ended"
+    assert (await sessions.end(SESSION, A, end)).outcome == "ended"
     assert (await fields(sessions)).digest_at(20) == digest
 
 
@@ -627,7 +626,7 @@ async def test_begin_operation(sessions: SessionStores, hasty: SessionStores, wo
     assert await begin(hasty, A) == "begun"
     assert await begin(sessions, B) == "recover"
     assert await begin(sessions, C) == "busy"
-    assert (await sessions.end_operation(SESSION, B, LaneAtRest(3, 30, "0-3", 0, [1, 2, 3]))).outcome == "ended"
+    assert (await sessions.end(SESSION, B, LaneAtRest(3, 30, "0-3", 0, [1, 2, 3]))).outcome == "ended"
     assert (await fields(sessions)).append_end == 3
     assert await begin(sessions, Claim("d")) == "begun"
     await sessions.fail(SESSION, Claim("d"), "inv1")
@@ -728,7 +727,7 @@ async def test_the_latest_operation_can_be_gone_on_with(sessions: SessionStores,
     await run(sessions, 2, APPEND)
     await sessions.begin_operation(SESSION, A, replace(GENERATE, seed=7))
     assert await latest() == ("a", 2, 7)
-    await sessions.end_operation(SESSION, A, LaneAtRest(5, 50, "0-5", 2, [3, 4, 5]))
+    await sessions.end(SESSION, A, LaneAtRest(5, 50, "0-5", 2, [3, 4, 5]))
     before = await fields(sessions)
     assert await go_on(Claim("r"), "run") == "unknown"
     assert await fields(sessions) == before
@@ -762,7 +761,7 @@ async def test_who_goes_on_with_a_running_operation_takes_it_over_at_once(
         await patient.begin_operation(SESSION, B, replace(GENERATE, op_id="a", may_begin=False))
     ).outcome == "recover"
     assert (await sessions.extend_journal(SESSION, A, 1, [2], 100)).outcome == "gone"
-    assert (await sessions.end_operation(SESSION, B, LaneAtRest(2, 20, "0-2", 1, [2]))).outcome == "ended"
+    assert (await sessions.end(SESSION, B, LaneAtRest(2, 20, "0-2", 1, [2]))).outcome == "ended"
     assert (
         await sessions.begin_operation(SESSION, B, replace(GENERATE, op_id="a", may_begin=False))
     ).outcome == "begun"
@@ -775,7 +774,7 @@ async def test_who_goes_on_with_a_running_operation_takes_it_over_at_once(
 async def test_an_operation_is_gone_on_with_although_the_tokens_are_used_up(sessions: SessionStores) -> None:
     await opened(sessions)
     await sessions.begin_operation(SESSION, A, GENERATE, 1)
-    await sessions.end_operation(SESSION, A, LaneAtRest(9, 90, "0-9", 0, range(9)))
+    await sessions.end(SESSION, A, LaneAtRest(9, 90, "0-9", 0, range(9)))
     assert (await sessions.begin_operation(SESSION, B, GENERATE, 1)).outcome == "quota"
     assert (
         await sessions.begin_operation(SESSION, B, replace(GENERATE, op_id="a", may_begin=False), 1)
@@ -794,11 +793,11 @@ async def test_renew_operation(sessions: SessionStores, hasty: SessionStores, co
 async def test_end_operation(sessions: SessionStores, workers: WorkerStore, connection: RedisConnection) -> None:
     await opened(sessions)
     at_three = LaneAtRest(3, 30, "0-3", 0, [1, 2, 3])
-    assert (await sessions.end_operation(SESSION, A, at_three)).outcome == "gone"
+    assert (await sessions.end(SESSION, A, at_three)).outcome == "gone"
     await sessions.begin_operation(SESSION, A, APPEND)
-    assert (await sessions.end_operation(replace(SESSION, epoch=Epoch(2)), A, at_three)).outcome == "gone"
+    assert (await sessions.end(replace(SESSION, epoch=Epoch(2)), A, at_three)).outcome == "gone"
     assert await journaled(connection) == []
-    assert (await sessions.end_operation(SESSION, A, at_three)).outcome == "ended"
+    assert (await sessions.end(SESSION, A, at_three)).outcome == "ended"
     record = await fields(sessions)
     assert (record.history_length, record.kv_live_bytes, record.retained) == (3, 30, "0-3")
     assert (record.journal_start, record.journal_length) == (0, 3)
@@ -806,10 +805,10 @@ async def test_end_operation(sessions: SessionStores, workers: WorkerStore, conn
     assert await ledger(workers) == (100, 30, 1)
     await sessions.begin_operation(SESSION, B, APPEND)
     before = await fields(sessions)
-    assert (await sessions.end_operation(SESSION, B, LaneAtRest(2, 20, "0-2", 3, [4]))).outcome == "regressed"
+    assert (await sessions.end(SESSION, B, LaneAtRest(2, 20, "0-2", 3, [4]))).outcome == "regressed"
     assert (await fields(sessions), await journaled(connection)) == (before, [1, 2, 3])
     at_seven = LaneAtRest(7, 50, "0-1,3-7", 3, [4, 5, 6, 7])
-    assert (await sessions.end_operation(SESSION, B, at_seven)).outcome == "ended"
+    assert (await sessions.end(SESSION, B, at_seven)).outcome == "ended"
     assert await journaled(connection) == [1, 2, 3, 4, 5, 6, 7]
     record = await fields(sessions)
     assert (record.append_end, record.retained, record.num_dropped_tokens) == (3, "0-1,3-7", 2)
@@ -820,7 +819,7 @@ async def test_a_lane_with_tokens_that_nobody_knows_ends_no_operation(
     sessions: SessionStores, connection: RedisConnection
 ) -> None:
     async def end(end: LaneAtRest) -> str:
-        return (await sessions.end_operation(SESSION, A, end)).outcome
+        return (await sessions.end(SESSION, A, end)).outcome
 
     await opened(sessions)
     await sessions.begin_operation(SESSION, A, GENERATE)
@@ -842,7 +841,7 @@ async def test_the_end_of_an_operation_journals_what_is_not_journaled_yet(
     await opened(sessions)
     await sessions.begin_operation(SESSION, A, GENERATE)
     await sessions.extend_journal(SESSION, A, 0, [1, 2], 100)
-    assert (await sessions.end_operation(SESSION, A, LaneAtRest(2, 20, "0-2", 1, [2, 3]))).outcome == "ended"
+    assert (await sessions.end(SESSION, A, LaneAtRest(2, 20, "0-2", 1, [2, 3]))).outcome == "ended"
     record = await fields(sessions)
     assert (record.history_length, record.journal_length, record.kv_live_bytes) == (2, 3, 20)
     assert await journaled(connection) == [1, 2, 3]
@@ -908,7 +907,7 @@ async def test_an_append_is_remembered_with_its_last_token(sessions: SessionStor
     assert await append() == (4, 7, "digest")
     await sessions.extend_journal(SESSION, A, 6, [7], 1)
     assert await append() == (4, 7, "digest")
-    await sessions.end_operation(SESSION, A, LaneAtRest(7, 0, "", 7))
+    await sessions.end(SESSION, A, LaneAtRest(7, 0, "", 7))
     await run(sessions, 1)
     assert await append() == (4, 7, "digest")
     await sessions.begin_operation(SESSION, B, replace(APPEND, digest="another"))
@@ -1069,10 +1068,10 @@ async def test_a_session_goes_on_with_its_new_lane_and_not_with_the_one_before(
     assert await workers.report_lanes(identity("w", "i"), [late]) == [late]
     assert (await sessions.extend_journal(before, A, 2, [3], 100)).outcome == "gone"
     assert not await sessions.retract(before, A, 0)
-    assert (await sessions.end_operation(before, A, LaneAtRest(2, 20, "0-2", 2))).outcome == "gone"
+    assert (await sessions.end(before, A, LaneAtRest(2, 20, "0-2", 2))).outcome == "gone"
     assert await sessions.set_snapshots(before, (SNAPSHOT,), 0, "store", 0) == "gone"
     assert (await sessions.extend_journal(record, A, 2, [3], 100)).outcome == "extended"
-    assert (await sessions.end_operation(record, A, LaneAtRest(3, 30, "0-3", 3))).outcome == "ended"
+    assert (await sessions.end(record, A, LaneAtRest(3, 30, "0-3", 3))).outcome == "ended"
     assert await ledger(workers, "v") == (70, 30, 1)
     assert await ledger(workers) == (0, 0, 0)
     assert (await sessions.begin_operation(record, B, GENERATE)).outcome == "begun"
@@ -1494,7 +1493,7 @@ async def test_an_operation_may_end_without_knowing_what_was_journaled(
     await opened(sessions)
     await sessions.begin_operation(SESSION, A, APPEND)
     await sessions.extend_journal(SESSION, A, 0, [1, 2, 3], 100)
-    assert (await sessions.end_operation(SESSION, A, LaneAtRest(0, 0, "", 0))).outcome == "ended"
+    assert (await sessions.end(SESSION, A, LaneAtRest(0, 0, "", 0))).outcome == "ended"
     record = await fields(sessions)
     assert (record.history_length, record.journal_length) == (0, 3)
     assert await journaled(connection) == [1, 2, 3]
@@ -1540,7 +1539,7 @@ async def test_a_lane_behind_its_history_is_only_taken_where_a_rewind_began(sess
     await run(sessions, 4)
     for kind, outcome in (("append", "regressed"), ("rewind", "unknown")):
         await sessions.begin_operation(SESSION, A, Intent(kind, {}))
-        assert (await sessions.end_operation(SESSION, A, LaneAtRest(3, 30, "0-3", 4))).outcome == outcome
+        assert (await sessions.end(SESSION, A, LaneAtRest(3, 30, "0-3", 4))).outcome == outcome
         await sessions.release_operation(SESSION, A)
 
 
@@ -1602,7 +1601,7 @@ async def test_what_cannot_be_parked(sessions: SessionStores, hasty: SessionStor
     assert (await park(careful)).outcome == "busy"
     assert (await park(sessions)).outcome == "left"
     await sessions.begin_operation(SESSION, B, GENERATE)
-    await sessions.end_operation(SESSION, B, LaneAtRest(0, 0, "", 0))
+    await sessions.end(SESSION, B, LaneAtRest(0, 0, "", 0))
     await forget(sessions)
     assert (await park(sessions)).outcome == "unrecoverable"
     assert (await park(sessions, by_journal=False)).outcome == "unrecoverable"

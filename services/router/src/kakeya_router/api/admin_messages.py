@@ -4,7 +4,7 @@ from kakeya_router.access.tenants import Tenant
 from kakeya_router.contract.same_names import same_named
 from kakeya_router.store.access.credential_records import Key, Token
 from kakeya_router.store.access.rights import Scope
-from kakeya_router.store.session_record import SessionRecord
+from kakeya_router.store.sessions.session_store import Glance
 from kakeya_router.store.worker_record import WorkerRecord
 from kakeya_stubs.admin.v1 import admin_pb2 as pb
 
@@ -48,12 +48,12 @@ def tenant(tenant: Tenant) -> pb.Tenant:
     )
 
 
-def session(record: SessionRecord, *, busy: bool, now_ms: int) -> pb.Session:
+def session(glance: Glance) -> pb.Session:
     return pb.Session(
-        **same_named(record, pb.Session.DESCRIPTOR.fields_by_name),
-        client_label=record.label,
-        idle_seconds=0.0 if busy else max(0, now_ms - record.idle_since_ms) / 1000,
-        busy=busy,
+        **same_named(glance.record, pb.Session.DESCRIPTOR.fields_by_name),
+        client_label=glance.record.label,
+        idle_seconds=glance.idle_seconds,
+        busy=glance.busy,
     )
 
 

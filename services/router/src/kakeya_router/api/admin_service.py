@@ -70,11 +70,7 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
         admin_requests.check(request)
         page, next_token = await self._pages.page(request.pool, request.page_token, request.page_size)
         return pb.ListSessionsResponse(
-            sessions=[
-                admin_messages.session(record, busy=record.session_id in page.busy, now_ms=page.now_ms)
-                for record in page.records
-                if request.tenant in ("", record.tenant)
-            ],
+            sessions=[admin_messages.session(each) for each in page if request.tenant in ("", each.record.tenant)],
             next_page_token=next_token,
         )
 

@@ -99,7 +99,7 @@ class RuntimeService(runtime_pb2_grpc.RuntimeServiceServicer):
             glance = await self._glance(request.session_id)
         if glance.record.state is State.CLOSING:
             raise refusals.not_found()
-        record = session_messages.seen(glance.record, alive=glance.alive)
+        record = session_messages.seen(glance)
         if record.state is State.LOST:
             raise refusals.lost()
         tracing.annotate(history_length=record.history_length, kv_live_bytes=record.kv_live_bytes)
@@ -108,10 +108,9 @@ class RuntimeService(runtime_pb2_grpc.RuntimeServiceServicer):
     async def ListSessions(self, request: api.ListSessionsRequest, context: Context) -> api.ListSessionsResponse:
         with self._gate.inside():
             page, next_token = await self._pages.page("", request.page_token, request.page_size)
-        own = [each for each in page.records if callers.is_callers(each) and each.state is not State.CLOSING]
-        return api.ListSessionsResponse(
-            sessions=[session_messages.listed(record, page) for record in own], next_page_token=next_token
-        )
+        records = ((each, each.record) for each in page)
+        own = [each for each, record in records if callers.is_callers(record) and record.state is not State.CLOSING]
+        return api.ListSessionsResponse(sessions=map(session_messages.listed, own), next_page_token=next_token)
 
     async def ParkSession(self, request: api.ParkSessionRequest, context: Context) -> api.ParkSessionResponse:
         with self._gate.inside():

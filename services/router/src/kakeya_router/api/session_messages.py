@@ -2,7 +2,6 @@
 
 from kakeya_router.contract import lanes
 from kakeya_router.store.session_record import SessionRecord, State
-from kakeya_router.store.sessions.session_lists import SessionPage
 from kakeya_router.store.sessions.session_store import Glance
 from kakeya_stubs.v1 import runtime_pb2 as api
 
@@ -32,9 +31,9 @@ def created(record: SessionRecord) -> api.CreateSessionResponse:
     )
 
 
-def seen(record: SessionRecord, *, alive: bool) -> SessionRecord:
-    """As it is where its worker is gone, if that is not on record yet."""
-    return record.without_lane() if record.holds_lane and not alive else record
+def seen(glance: Glance) -> SessionRecord:
+    """The session as it is where its worker is gone, if that is not on record yet."""
+    return glance.record.without_lane() if glance.record.holds_lane and not glance.alive else glance.record
 
 
 def info(record: SessionRecord, glance: Glance) -> api.GetSessionInfoResponse:
@@ -59,9 +58,8 @@ def info(record: SessionRecord, glance: Glance) -> api.GetSessionInfoResponse:
     )
 
 
-def listed(record: SessionRecord, page: SessionPage) -> api.Session:
-    record = seen(record, alive=record.session_id in page.alive)
-    is_busy = record.session_id in page.busy
+def listed(glance: Glance) -> api.Session:
+    record = seen(glance)
     return api.Session(
         session_id=record.session_id,
         client_label=record.label,
@@ -70,7 +68,7 @@ def listed(record: SessionRecord, page: SessionPage) -> api.Session:
         history_length=_history_length(record),
         kv_live_bytes=record.kv_live_bytes,
         reserved_bytes=record.reserved_bytes,
-        idle_seconds=0.0 if is_busy else max(0, page.now_ms - record.idle_since_ms) / 1000,
+        idle_seconds=glance.idle_seconds,
     )
 
 

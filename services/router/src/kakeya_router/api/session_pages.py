@@ -5,7 +5,8 @@ from collections.abc import Sequence
 
 from kakeya_router.contract import validation
 from kakeya_router.store.fleet.worker_store import WorkerStore
-from kakeya_router.store.sessions.session_lists import SessionLists, SessionPage
+from kakeya_router.store.sessions.session_lists import SessionLists
+from kakeya_router.store.sessions.session_store import Glance
 
 # "POOL.CURSOR": where the next page goes on; names of pools have no dot, cursors are Redis's 64-bit numbers.
 _TOKEN = re.compile(r"(?P<pool>[a-z0-9][a-z0-9-]{0,62})\.(?P<cursor>[0-9]{1,19})")
@@ -19,7 +20,7 @@ class SessionPages:
         self._sessions = sessions
         self._workers = workers
 
-    async def page(self, pool: str, token: str, size: int) -> tuple[SessionPage, str]:
+    async def page(self, pool: str, token: str, size: int) -> tuple[list[Glance], str]:
         """One look at one pool, and the token of the next; "": this was the last.
 
         Args:
@@ -37,9 +38,9 @@ class SessionPages:
         # A pool may have gone since the last page; then the next one is begun.
         pools = [name for name in await self._workers.pools() if name >= at and pool in ("", name)]
         if not pools:
-            return SessionPage([], set(), set(), now_ms=0, next_cursor=0), ""
-        page = await self._sessions.page(pools[0], cursor if pools[0] == at else 0, size or _DEFAULT_SIZE)
-        return page, _next_token(pools, page.next_cursor)
+            return [], ""
+        page, following = await self._sessions.page(pools[0], cursor if pools[0] == at else 0, size or _DEFAULT_SIZE)
+        return page, _next_token(pools, following)
 
 
 def _place(token: str) -> tuple[str, int]:

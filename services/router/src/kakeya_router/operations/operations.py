@@ -22,7 +22,7 @@ from kakeya_router.store.outcomes import BeginOperation, EndOperation
 from kakeya_router.store.persistence import persist
 from kakeya_router.store.session_record import Incarnation, LaneState, SessionRecord, State
 from kakeya_router.store.sessions.operation_store import OperationStore
-from kakeya_router.store.sessions.session_changes import Intent, LaneAtRest
+from kakeya_router.store.sessions.session_changes import Intent
 from kakeya_router.store.sessions.session_store import Taken
 from kakeya_router.workers.worker_clients import WorkerClients
 from kakeya_router.workers.worker_errors import WorkerError
@@ -251,17 +251,8 @@ class Operations:
         journal = operation.journal
         # Of equal tokens, those that the client has seen and those that the worker has committed: all of both.
         token_ids = max(tuple(journal.pending), tuple(generated), key=len)
-        at_rest = LaneAtRest(
-            lane.history_length,
-            lane.kv_live_bytes,
-            lane.retained,
-            journal.length,
-            token_ids,
-            lane.num_rewinds,
-            lane.history_digest,
-        )
         answer = await self._store.end_operation(
-            operation.record, operation.claim, at_rest, closes=operation.is_answering
+            operation.record, operation.claim, lane, journal.length, token_ids, closes=operation.is_answering
         )
         match answer.outcome:
             case EndOperation.ENDED:

@@ -149,17 +149,8 @@ class Opening:
             await asyncio.sleep(random.uniform(0, _GIVE_WAY_SECONDS))
             return None
         answer = await (self._open_lane(record, source) if begin is None else self._open_past_lane(attempt, begin))
-        lane = answer.lane
-        opened = await self._store.mark_open(
-            record,
-            attempt.claim,
-            answer.sink,
-            answer.window,
-            history_length=lane.history_length,
-            kv_live_bytes=lane.kv_live_bytes,
-            retained=lane.retained,
-            source=source if begin is None else None,
-        )
+        copied = source if begin is None else None
+        opened = await self._store.mark_open(record, attempt.claim, answer.sink, answer.window, answer.lane, copied)
         if not is_done(opened.outcome):
             raise await self._unreachable(source)
         return opened.record

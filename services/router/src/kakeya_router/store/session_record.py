@@ -82,6 +82,9 @@ class LaneState:
         return self.history_length - sum(map(len, parse_ranges(self.retained)))
 
 
+EMPTY_LANE = LaneState()
+
+
 def parse_ranges(retained: str) -> list[range]:
     """The ranges of a history that a text names."""
     return [range(*map(int, part.split("-"))) for part in retained.split(",") if part]

@@ -3,7 +3,7 @@
 from kakeya_router.store.connection import in_ms
 from kakeya_router.store.keys import PoolKeys
 from kakeya_router.store.outcomes import MarkOpen, RenewOpening, ReserveSession, ShareSession, UseSource
-from kakeya_router.store.session_record import Claim, PoolName, SessionId, SessionRecord
+from kakeya_router.store.session_record import EMPTY_LANE, Claim, LaneState, PoolName, SessionId, SessionRecord
 from kakeya_router.store.sessions.session_changes import UNLIMITED, Limits
 from kakeya_router.store.sessions.session_store import Answer, SessionStore
 
@@ -78,10 +78,7 @@ class CreationStore(SessionStore):
         claim: Claim,
         sink: int,
         window: int,
-        *,
-        history_length: int = 0,
-        kv_live_bytes: int = 0,
-        retained: str = "",
+        lane: LaneState = EMPTY_LANE,
         source: SessionRecord | None = None,
     ) -> Answer[MarkOpen]:
         """With what the worker chose, and what its lane holds; the answer's record is the open session's.
@@ -96,9 +93,9 @@ class CreationStore(SessionStore):
             claim=claim,
             sink=sink,
             window=window,
-            history_length=history_length,
-            kv_live_bytes=kv_live_bytes,
-            retained=retained,
+            history_length=lane.history_length,
+            kv_live_bytes=lane.kv_live_bytes,
+            retained=lane.retained,
             num_rewinds=None if source is None else source.num_rewinds,
         )
 

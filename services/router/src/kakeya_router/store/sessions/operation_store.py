@@ -15,8 +15,8 @@ from kakeya_router.store.outcomes import (
     ReleaseOperation,
     RenewOperation,
 )
-from kakeya_router.store.session_record import Claim, SessionRecord
-from kakeya_router.store.sessions.session_changes import Intent, LaneAtRest, TimesToLive
+from kakeya_router.store.session_record import Claim, LaneState, SessionRecord
+from kakeya_router.store.sessions.session_changes import Intent, TimesToLive
 from kakeya_router.store.sessions.session_store import Answer, SessionStore, digest_text, pack
 
 
@@ -79,24 +79,36 @@ class OperationStore(SessionStore):
         return JournalEnd(outcome, *end)
 
     async def end_operation(
-        self, record: SessionRecord, claim: Claim, end: LaneAtRest, *, closes: bool = False
+        self,
+        record: SessionRecord,
+        claim: Claim,
+        lane: LaneState,
+        start: int,
+        token_ids: Sequence[int] = (),
+        *,
+        closes: bool = False,
     ) -> Answer[EndOperation]:
-        """`closes`: a session that lives for one answer ends with this one, and is claimed as `begin_close` does."""
+        """Ends one, with what the worker holds then.
+
+        Args:
+            start: history length up to which everything is journaled; `token_ids` are those after it.
+            closes: a session that lives for one answer ends with this one, and is claimed as `begin_close` does.
+        """
         return await self._answer(
             EndOperation,
             record,
             claim=claim,
             epoch=record.epoch,
-            history_length=end.history_length,
-            kv_live_bytes=end.kv_live_bytes,
-            retained=end.retained,
-            start=end.journal_length,
-            tokens=pack(end.token_ids),
+            history_length=lane.history_length,
+            kv_live_bytes=lane.kv_live_bytes,
+            retained=lane.retained,
+            start=start,
+            tokens=pack(token_ids),
             closes=closes,
             router=self._holder.router_id,
             lease_ms=in_ms(self._holder.lane_lease_seconds),
-            num_rewinds=end.num_rewinds,
-            digest=digest_text(end.history_digest),
+            num_rewinds=lane.num_rewinds,
+            digest=digest_text(lane.history_digest),
         )
 
     async def release_operation(self, record: SessionRecord, claim: Claim) -> bool:

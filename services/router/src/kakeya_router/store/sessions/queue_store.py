@@ -11,6 +11,9 @@ from kakeya_router.store.session_record import Incarnation, PoolName, SessionId,
 from kakeya_router.store.sessions.session_changes import Limits
 from kakeya_router.store.sessions.session_store import NO_QUOTA, ExceededQuota
 
+# Of a `Place`, as enter_queue.lua takes it.
+_WANTS = ("model", "fingerprint", "model_digest", "incarnation", "snapshot_store", "refused")
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -93,16 +96,6 @@ class QueueStore:
     async def enter(self, pool: PoolName, place: Place, limits: Limits, *, returning: bool = False) -> Entry:
         """Enters the queue; who is `returning` from a worker that did not take it finds room in any case."""
         keys = PoolKeys(pool)
-        wants = json.dumps(
-            {
-                "model": place.model,
-                "fingerprint": place.fingerprint,
-                "model_digest": place.model_digest,
-                "incarnation": place.incarnation,
-                "snapshot_store": place.snapshot_store,
-                "refused": list(place.refused),
-            }
-        )
         outcome, rest = await self._redis.outcome(
             EnterQueue,
             [keys.queue, keys.waiters, keys.usage, keys.evicted],
@@ -112,7 +105,7 @@ class QueueStore:
             ticket=place.ticket,
             lease_ms=in_ms(self.lease_seconds),
             queue_length=0 if returning else self.queue_length,
-            wants=wants,
+            wants=json.dumps({name: getattr(place, name) for name in _WANTS}),
             may_clear=self._may_clear(),
             reserved_bytes=place.reserved_bytes,
             **limits._asdict(),

@@ -1,6 +1,6 @@
 """What the store of sessions is told of a change."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -34,27 +34,6 @@ class TimesToLive(NamedTuple):
 
     lost_ms: int
     parked_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class LaneAtRest:
-    """What the worker holds when an operation has ended.
-
-    Attributes:
-        retained: as in the record.
-        journal_length: history length up to which everything is journaled.
-        token_ids: those after it.
-        num_rewinds: how often the lane was taken back.
-        history_digest: of what it holds; None: not known.
-    """
-
-    history_length: int
-    kv_live_bytes: int
-    retained: str
-    journal_length: int
-    token_ids: Sequence[int] = ()
-    num_rewinds: int = 0
-    history_digest: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

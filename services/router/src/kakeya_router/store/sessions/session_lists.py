@@ -4,30 +4,11 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-from kakeya_router.store.connection import time_ms
 from kakeya_router.store.keys import PoolKeys, keys_of
 from kakeya_router.store.outcomes import LoseSession
 from kakeya_router.store.session_record import Incarnation, PoolName, SessionId, SessionRecord, State
 from kakeya_router.store.sessions.session_changes import INTERRUPTED, TimesToLive
-from kakeya_router.store.sessions.session_store import SessionStore
-
-
-@dataclass(frozen=True, slots=True)
-class SessionPage:
-    """Some sessions of a pool, in no order.
-
-    Attributes:
-        busy: ids of those with a running operation.
-        alive: ids of those whose lane's worker is there.
-        now_ms: Redis time, for their idle times.
-        next_cursor: where the next page begins; 0: this was the last.
-    """
-
-    records: list[SessionRecord]
-    busy: set[SessionId]
-    alive: set[SessionId]
-    now_ms: int
-    next_cursor: int
+from kakeya_router.store.sessions.session_store import Glance, SessionStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,17 +52,17 @@ class SessionLists(SessionStore):
         ids = await self._redis.call(lambda redis: redis.zrangebyscore(key, "-inf", until_ms, start, limit))
         return await self.records(pool, ids)
 
-    async def page(self, pool: PoolName, cursor: int, limit: int) -> SessionPage:
-        """Some of a pool's sessions; the first page has cursor 0.
+    async def page(self, pool: PoolName, cursor: int, limit: int) -> tuple[list[Glance], int]:
+        """Some of a pool's sessions, in no order, and where the next page begins; 0: this was the last, or is to be the
+        first.
 
         Who was there from the first page to the last comes once at least. `limit` is what Redis aims at: a page
         can hold fewer, and up to some hundred more.
         """
-        keys = PoolKeys(pool)
-        next_cursor, found = await self._redis.call(lambda redis: redis.zscan(keys.expiry, cursor, count=limit))
+        expiry = PoolKeys(pool).expiry
+        next_cursor, found = await self._redis.call(lambda redis: redis.zscan(expiry, cursor, count=limit))
         records = await self.records(pool, [session_id for session_id, _ in found])
-        busy, now_ms = await self._busy(pool, records)
-        return SessionPage(records, busy, await self._alive(pool, records), now_ms, int(next_cursor))
+        return await self._glances(pool, records), int(next_cursor)
 
     async def usage(self, pool: PoolName) -> dict[str, TenantUsage]:
         """By tenant; "" is who calls without a key."""
@@ -109,8 +90,7 @@ class SessionLists(SessionStore):
             for record in await self.of_incarnation(pool, incarnation, limit)
             if record.state is State.OPEN and record.incarnation == incarnation
         ]
-        busy, _ = await self._busy(pool, records)
-        return [record for record in records if record.session_id not in busy]
+        return [glance.record for glance in await self._glances(pool, records) if not glance.busy]
 
     async def lose_all(self, records: Sequence[SessionRecord], retention: TimesToLive) -> list[LoseSession]:
         """Takes sessions off the lanes of a gone incarnation; returns each one's outcome, see lose_session.lua."""
@@ -122,24 +102,3 @@ class SessionLists(SessionStore):
                 for record in records
             ),
         )
-
-    async def _busy(self, pool: PoolName, records: Sequence[SessionRecord]) -> tuple[set[SessionId], int]:
-        """Ids of those with a running operation, and the Redis time."""
-        keys = PoolKeys(pool)
-        time, *leases = await self._redis.commands(
-            [("TIME",), *(("HGET", keys.operation(record.session_id), "lease_until_ms") for record in records)]
-        )
-        now_ms = time_ms(time)
-        busy = {
-            record.session_id
-            for record, lease_until_ms in zip(records, leases, strict=True)
-            if lease_until_ms is not None and int(lease_until_ms) > now_ms
-        }
-        return busy, now_ms
-
-    async def _alive(self, pool: PoolName, records: Sequence[SessionRecord]) -> set[SessionId]:
-        """Ids of those whose worker is registered as they know it."""
-        keys, worker_ids = PoolKeys(pool), sorted({record.worker_id for record in records})
-        found = await self._redis.commands(("HGET", keys.worker(each), "incarnation") for each in worker_ids)
-        incarnations = set(found)
-        return {record.session_id for record in records if record.incarnation in incarnations}

@@ -71,13 +71,18 @@ class Glance:
     Attributes:
         alive: whether the incarnation that holds its lane is registered.
         busy: whether an operation runs.
-        idle_seconds: since the last operation ended; 0 while one runs.
+        now_ms: Redis time.
     """
 
     record: SessionRecord
     alive: bool
     busy: bool
-    idle_seconds: float
+    now_ms: int
+
+    @property
+    def idle_seconds(self) -> float:
+        """Since the last operation ended; 0 while one runs."""
+        return 0.0 if self.busy else max(0, self.now_ms - self.record.idle_since_ms) / 1000
 
 
 @dataclass(eq=False)
@@ -99,20 +104,23 @@ class SessionStore:
 
     async def glance(self, session_id: SessionId) -> Glance | None:
         record = await self.get(session_id)
-        if record is None:
-            return None
-        keys = PoolKeys(record.pool)
-        incarnation, lease_until_ms, time = await self._redis.commands(
+        return (await self._glances(record.pool, [record]))[0] if record else None
+
+    async def _glances(self, pool: PoolName, records: Sequence[SessionRecord]) -> list[Glance]:
+        """Looks at sessions of a pool without touching them."""
+        keys, worker_ids = PoolKeys(pool), sorted({record.worker_id for record in records})
+        time, *found = await self._redis.commands(
             [
-                ("HGET", keys.worker(record.worker_id), "incarnation"),
-                ("HGET", keys.operation(session_id), "lease_until_ms"),
                 ("TIME",),
+                *(("HGET", keys.worker(worker_id), "incarnation") for worker_id in worker_ids),
+                *(("HGET", keys.operation(record.session_id), "lease_until_ms") for record in records),
             ]
         )
-        now_ms = time_ms(time)
-        busy = lease_until_ms is not None and int(lease_until_ms) > now_ms
-        idle_seconds = 0.0 if busy else max(0, now_ms - record.idle_since_ms) / 1000
-        return Glance(record, incarnation == record.incarnation, busy, idle_seconds)
+        now_ms, incarnations, leases = time_ms(time), {*found[: len(worker_ids)]}, found[len(worker_ids) :]
+        return [
+            Glance(record, record.incarnation in incarnations, int(lease_until_ms or 0) > now_ms, now_ms)
+            for record, lease_until_ms in zip(records, leases, strict=True)
+        ]
 
     async def _outcome(
         self, of: type[OutcomeT], record: SessionRecord, more_keys: Sequence[str] = (), /, **arguments: Argument
