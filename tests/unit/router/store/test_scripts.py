@@ -23,6 +23,7 @@ from kakeya_router.store.session_record import (
     SessionRecord,
     State,
     WorkerId,
+    parse_ranges,
 )
 from kakeya_router.store.sessions.session_changes import Cause, Intent, TimesToLive
 from kakeya_router.store.sessions.session_lists import TenantUsage
@@ -202,7 +203,7 @@ async def test_mark_open_of_a_fork(sessions: SessionStores, workers: WorkerStore
     await sessions.reserve(SESSION, CREATE)
     opened = await sessions.mark_open(SESSION, CREATE, 1, 4, LaneState(9, 50, "0-1,5-9"))
     assert (opened.record.history_length, opened.record.kv_live_bytes) == (9, 50)
-    assert opened.record.retained_ranges == [range(1), range(5, 9)]
+    assert parse_ranges(opened.record.retained) == [range(1), range(5, 9)]
     assert await ledger(workers) == (100, 50, 1)
 
 
@@ -811,7 +812,7 @@ async def test_end_operation(sessions: SessionStores, workers: WorkerStore, conn
     assert (await sessions.end(SESSION, B, at_seven)).outcome == "ended"
     assert await journaled(connection) == [1, 2, 3, 4, 5, 6, 7]
     record = await fields(sessions)
-    assert (record.append_end, record.retained, record.num_dropped_tokens) == (3, "0-1,3-7", 2)
+    assert (record.append_end, record.retained, record.lane.num_dropped_tokens) == (3, "0-1,3-7", 2)
     assert await ledger(workers) == (100, 50, 1)
 
 

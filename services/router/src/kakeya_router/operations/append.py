@@ -75,5 +75,5 @@ class Appending:
         lane = operation.record.lane
         if lane.history_length < end:
             raise HistoryFull("the tokens do not fit, and the session refuses to forget")
-        num_evicted = lane.num_dropped_tokens - before.num_dropped_tokens
+        num_evicted = lane.num_dropped_tokens - before.lane.num_dropped_tokens
         return Appended(lane, time.monotonic() - started, num_evicted)

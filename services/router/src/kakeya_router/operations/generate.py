@@ -158,7 +158,7 @@ class _Stream:
         if not self._has_moved:
             return done
         began = self._began
-        num_dropped = began.num_dropped_at_start if self._is_under_way else began.num_dropped_tokens
+        num_dropped = began.num_dropped_at_start if self._is_under_way else began.lane.num_dropped_tokens
         return replace(
             done,
             total_duration_seconds=time.monotonic() - self._started,
@@ -169,7 +169,7 @@ class _Stream:
 def _truncated(record: SessionRecord, *, is_under_way: bool) -> Truncated | None:
     """What was forgotten when the operation began; `is_under_way`: its lane has taken in more since."""
     if not is_under_way:
-        dropped = record.num_dropped_tokens
+        dropped = record.lane.num_dropped_tokens
         return Truncated(dropped, record.retained) if dropped else None
     if not record.num_dropped_at_start:
         return None

@@ -78,7 +78,7 @@ class Rewinding:
 
     async def _taken_back(self, operation: Operation, length: int) -> LaneState:
         await self._fleet.looked_up(operation.record.incarnation)  # it may have joined just now
-        if operation.record.num_dropped_tokens == 0 and await self._in_its_lane(operation, length):
+        if operation.record.lane.num_dropped_tokens == 0 and await self._in_its_lane(operation, length):
             return operation.record.lane
         operation.calls_worker()
         parked = await self._committed(operation, length, None)

@@ -190,15 +190,6 @@ class SessionRecord(Hash):
         return [int(token_id) for token_id in self.eos.split(",") if token_id]
 
     @property
-    def retained_ranges(self) -> list[range]:
-        return parse_ranges(self.retained)
-
-    @property
-    def num_dropped_tokens(self) -> int:
-        """Tokens of the history that are not kept."""
-        return self.lane.num_dropped_tokens
-
-    @property
     def lane(self) -> LaneState:
         """What the worker has committed, as it last said."""
         return LaneState(self.history_length, self.kv_live_bytes, self.retained)
