@@ -28,6 +28,12 @@ def _drop_answer(task: asyncio.Task[Any]) -> None:
         _log.error("detached work failed", exc_info=error)
 
 
+def is_cancelled() -> bool:
+    """Whether the running task itself was told to end, as opposed to what it waits for."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
 class DetachedTasks:
     """Keeps what must be completed although the client is gone: a cancelled call cancels none of these."""
 

@@ -7,7 +7,16 @@ from kakeya_router.access.callers import Caller
 from kakeya_router.contract.creates import CreateRequest
 from kakeya_router.snapshots import past, snapshot_plan
 from kakeya_router.store.keys import new_session_id
-from kakeya_router.store.session_record import UNSET, Incarnation, Overflow, PoolName, SessionId, SessionRecord, State
+from kakeya_router.store.session_record import (
+    UNSET,
+    Epoch,
+    Incarnation,
+    Overflow,
+    PoolName,
+    SessionId,
+    SessionRecord,
+    State,
+)
 from kakeya_router.store.sessions.session_changes import UNLIMITED, Limits
 from kakeya_router.store.worker_record import WorkerRecord
 
@@ -98,6 +107,7 @@ class Wanted:
             state=State.OPENING,
             model=worker.model,
             worker_id=worker.worker_id,
+            epoch=Epoch(1),
             incarnation=worker.incarnation,
             address=worker.address,
             sink=_or_unset(request.sink),

@@ -16,7 +16,7 @@ from kakeya_router.operations.journal import Journal
 from kakeya_router.operations.operation import Operation
 from kakeya_router.operations.recovery import Recovery
 from kakeya_router.operations.settling import Settling
-from kakeya_router.snapshots.snapshotting import Mark, Snapshotting
+from kakeya_router.snapshots.snapshotting import FEWEST_TOKENS, Mark, Snapshotting
 from kakeya_router.store.done import is_done
 from kakeya_router.store.outcomes import BeginOperation, EndOperation
 from kakeya_router.store.persistence import persist
@@ -27,7 +27,7 @@ from kakeya_router.store.sessions.session_store import Taken
 from kakeya_router.workers.worker_clients import WorkerClients
 from kakeya_router.workers.worker_errors import WorkerError
 from kakeya_shared.errors.tree import Draining, InvariantViolated, KakeyaError, StoreUnavailable
-from kakeya_shared.process.detached_tasks import DetachedTasks, unheard
+from kakeya_shared.process.detached_tasks import DetachedTasks, is_cancelled, unheard
 from kakeya_shared.rpc import rpc_boundary
 
 _log = structlog.get_logger()
@@ -146,7 +146,12 @@ class Operations:
 
     def _on_written(self, operation: Operation) -> Callable[[int], None]:
         mark = Mark()
-        return lambda length: self._snapshotting.consider(operation.record, length, is_turn=False, mark=mark)
+
+        def written(length: int) -> None:
+            if length >= mark.due_length:
+                self._snapshotting.consider(operation.record, length, is_turn=False, mark=mark)
+
+        return written
 
     async def _take_over(self, operation: Operation) -> None:
         """Ends the operation of a router that vanished with what its worker has committed."""
@@ -218,7 +223,7 @@ class Operations:
             await self._store.release_operation(record, operation.claim)
             return None
         if isinstance(error, InvariantViolated):
-            return await self._settling.fail(operation, _invariant(error))
+            return await self._settling.fail(operation, error)
         if isinstance(error, refusals.HistoryLost):
             return await self._settling.lose(operation, for_good=True)
         if record.state is State.PARKED:
@@ -226,7 +231,7 @@ class Operations:
         try:
             stopped = await self._workers.at(record.address).stop(record, operation.journal.length, _STOP_SECONDS)
         except InvariantViolated as violated:
-            return await self._settling.fail(operation, _invariant(violated))
+            return await self._settling.fail(operation, violated)
         except (WorkerError, KakeyaError) as stop_error:
             # Without the truth about its lane the session cannot go on.
             _log.warning("worker does not stop", session_id=record.session_id, error=repr(stop_error))
@@ -256,15 +261,15 @@ class Operations:
         )
         match answer.outcome:
             case EndOperation.ENDED:
-                self._snapshotting.consider(
-                    operation.record, journal.length + len(token_ids), is_turn=operation.kind == "generate"
-                )
+                is_turn, length = operation.kind == "generate", journal.length + len(token_ids)
+                if is_turn or length - operation.record.journal_start >= FEWEST_TOKENS:
+                    self._snapshotting.consider(operation.record, length, is_turn=is_turn)
             case EndOperation.CLOSING:
                 operation.close(self._closing.finish(answer.record, operation.claim))
             case EndOperation.GONE:
                 return await self._settling.overtaken(operation)
             case EndOperation.REGRESSED:
-                return await self._settling.fail(operation, "inv2")
+                return await self._settling.fail(operation, refusals.failed("inv2"))
             case EndOperation.UNKNOWN | EndOperation.UNLIKE:
                 _log.error("a lane does not hold its session's history", session_id=operation.record.session_id)
                 return await self._settling.lose(operation) or (refusals.unconfirmed() if is_answered else None)
@@ -274,10 +279,6 @@ class Operations:
         return None
 
 
-def _invariant(violated: InvariantViolated) -> str:
-    return violated.metadata.get("invariant", "inv1")
-
-
 def _can_go_on(error: BaseException | None) -> bool:
     """Whether the client of a Generate that ended so may go on with it, here or at another router."""
     return isinstance(error, StoreUnavailable | Taken) or isinstance(rpc_boundary.why_cancelled(error), Draining)
@@ -285,7 +286,4 @@ def _can_go_on(error: BaseException | None) -> bool:
 
 def _client_is_gone(error: BaseException) -> bool:
     """Whether this call itself was cancelled, as opposed to the worker's call."""
-    if isinstance(error, GeneratorExit):
-        return True
-    task = asyncio.current_task()
-    return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
+    return isinstance(error, GeneratorExit) or (isinstance(error, asyncio.CancelledError) and is_cancelled())

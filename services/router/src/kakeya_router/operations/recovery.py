@@ -25,7 +25,7 @@ from kakeya_shared.errors.tree import (
     OperationStopped,
     SessionClosed,
 )
-from kakeya_shared.process.detached_tasks import DetachedTasks
+from kakeya_shared.process.detached_tasks import DetachedTasks, is_cancelled
 from kakeya_shared.settings.service import LONGEST_APPEND_TOKENS
 
 _log = structlog.get_logger()
@@ -39,9 +39,7 @@ _CONFIRM_SECONDS = 5.0
 def is_broken(operation: Operation, error: BaseException) -> bool:
     """Whether a call failed since its worker or the session's lane is gone, and not for another reason."""
     if isinstance(error, asyncio.CancelledError):
-        task = asyncio.current_task()
-        client_is_gone = task is not None and task.cancelling() > 0
-        return operation.call.worker_lost and not operation.call.cancelled and not client_is_gone
+        return operation.call.worker_lost and not operation.call.cancelled and not is_cancelled()
     if isinstance(error, OperationStopped):  # by a router that had the operation before, and is late
         return error.metadata.get("cause") != "unread"
     # A lane that was closed although its session was not: its worker had to give all of them up. One with another

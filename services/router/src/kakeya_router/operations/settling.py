@@ -13,7 +13,7 @@ from kakeya_router.store.outcomes import LoseSession
 from kakeya_router.store.sessions.operation_store import OperationStore
 from kakeya_router.store.sessions.session_changes import Cause, TimesToLive
 from kakeya_router.workers.worker_clients import WorkerClients
-from kakeya_shared.errors.tree import KakeyaError
+from kakeya_shared.errors.tree import InvariantViolated, KakeyaError
 from kakeya_shared.process.detached_tasks import DetachedTasks
 
 _log = structlog.get_logger()
@@ -39,9 +39,9 @@ class Settling:
         operation.is_over()
         return error
 
-    async def fail(self, operation: Operation, invariant: str) -> KakeyaError:
+    async def fail(self, operation: Operation, violated: InvariantViolated) -> KakeyaError:
         """Its lane does not hold what it must: it is freed, and the session of no use any more."""
-        record = operation.record
+        record, invariant = operation.record, violated.metadata.get("invariant", "inv1")
         if not is_done(await self._store.fail(record, operation.claim, invariant)):
             return await self.overtaken(operation)
         _log.error("session failed", session_id=record.session_id, op_id=operation.op_id, invariant=invariant)

@@ -76,12 +76,12 @@ class Snapshotting(SnapshotFiles):
                 self._writing[record.session_id] = False
                 self._tasks.start(self._write(record.session_id, worker, mark))
 
-    def check_room(self, record: SessionRecord, num_tokens: int) -> None:
+    async def check_room(self, record: SessionRecord, num_tokens: int) -> None:
         """Raises SnapshotStoreUnavailable: the journal is full, since the store has taken nothing for long.
 
         A Generate that was let in is not ended by it.
         """
-        worker = self._fleet.worker(record.incarnation)
+        worker = await self._fleet.looked_up(record.incarnation)
         if worker is None or not worker.saves(record):
             return
         # Between the two newest snapshots there are no more.

@@ -141,7 +141,7 @@ class SessionRecord(Hash):
     worker_id: WorkerId
     incarnation: Incarnation
     address: str
-    epoch: Epoch = Epoch(1)
+    epoch: Epoch
     sink: int
     window: int
     vocab_size: int

@@ -17,6 +17,7 @@ from kakeya_router.store.session_record import UNSET, LaneState, Overflow, Sessi
 from kakeya_router.store.sessions.stored_snapshots import StoredSnapshot
 from kakeya_router.workers import worker_errors
 from kakeya_router.workers.acknowledgements import Acknowledgements
+from kakeya_shared.process.detached_tasks import is_cancelled
 from kakeya_shared.rpc import tracing
 from kakeya_shared.rpc.tls import open_channel
 from kakeya_stubs.worker.v1 import verifier_pb2 as pb
@@ -227,8 +228,7 @@ class WorkerClient:
             try:
                 return await call
             except asyncio.CancelledError:
-                task = asyncio.current_task()
-                if task is None or task.cancelling():
+                if is_cancelled():
                     raise
                 raise worker_errors.WorkerUnreachable("the worker was lost before it answered") from None
             finally:
