@@ -9,6 +9,7 @@ import grpc
 import pytest
 from structlog.testing import capture_logs
 
+from kakeya_router.store.fleet.worker_store import WorkerStore
 from kakeya_router.store.sessions.session_store import pack
 from kakeya_shared.errors.tree import (
     Draining,
@@ -389,6 +390,28 @@ async def test_a_worker_that_cannot_read_a_sessions_snapshots_is_passed_over(
     able = await stack.worker(client, "worker-d", files=files)
     assert (await client.append(session_id, [1], expected_history_length=105)).history_length == 106
     assert session_id in able.lanes
+
+
+async def test_a_worker_that_goes_while_it_is_tried_is_not_taken_for_a_full_one(
+    stack: Stack, client: Client, pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session_id = await written_session(stack, client)
+    await client.park(session_id)
+    silent, leaving = pair.workers
+    await silent.vanish()
+    workers = WorkerStore.workers
+
+    async def before_it_leaves(*arguments: Any) -> Any:
+        monkeypatch.setattr(WorkerStore, "workers", workers)
+        listed = await workers(*arguments)
+        leaving.stop_beating()
+        identity = {"pool": leaving.pool, "worker_id": leaving.worker_id, "incarnation": leaving.incarnation}
+        await answer(client.registry.Leave(registry_pb2.LeaveRequest(**identity)))
+        return listed
+
+    monkeypatch.setattr(WorkerStore, "workers", before_it_leaves)
+    with pytest.raises(NoWorker, match="answers"):
+        await client.append(session_id, [1])
 
 
 async def cannot_be_read(client: Client, session_id: str) -> bool:

@@ -169,8 +169,10 @@ class Search:
                 try:
                     return await self._open_lane(seeker, waiter, worker)
                 except Refused as refused:
-                    said[worker.incarnation] = refused.error
-                    num_away += refused.is_away
+                    if refused.is_away:  # which says nothing of the room that there is
+                        num_away += 1
+                    else:
+                        said[worker.incarnation] = refused.error
                     if await self._is_back(waiter, worker, refused):
                         return refused.error
             if not order or num_away < len(order):
