@@ -306,9 +306,7 @@ async def test_a_failed_source(client: Client, worker: FakeWorker) -> None:
 @pytest.mark.parametrize(
     ("failure", "kind"),
     [
-        (SessionNotFound("no lane"), NoWorker),  # the next attempt finds it where it is by then
         (OperationRunning("busy"), OperationRunning),
-        (HistoryLengthMismatch("another length"), NoWorker),
         (NoCapacity("no lane"), NoCapacity),
         (RuntimeError("a bug"), NoWorker),
     ],
@@ -323,6 +321,42 @@ async def test_a_source_that_changes_meanwhile_leaves_nothing(
     await only(stack, client, source)
     assert list(worker.lanes) == [source]
     assert (await client.create(request_id="once", **fork_of(source))).history_length == 10
+
+
+@pytest.mark.parametrize("failure", [SessionNotFound("no lane"), HistoryLengthMismatch("another length")])
+async def test_a_source_that_is_elsewhere_by_then_is_looked_at_again(
+    client: Client, worker: FakeWorker, failure: Exception
+) -> None:
+    source = await prepared(client)
+    worker.failures["OpenSession"] = [failure]
+    assert (await client.create(**fork_of(source))).history_length == 10
+    assert worker.calls["OpenSession"] == 3
+
+
+async def test_a_source_that_is_never_as_on_record_is_given_up(
+    stack: Stack, client: Client, worker: FakeWorker
+) -> None:
+    source = await prepared(client)
+    worker.failures["OpenSession"] = [HistoryLengthMismatch("another length")] * 50
+    with pytest.raises(NoWorker, match="changes each time"):
+        await client.create(**fork_of(source))
+    await only(stack, client, source)
+    worker.failures["OpenSession"] = []
+    assert (await client.create(**fork_of(source))).history_length == 10
+
+
+async def test_a_source_that_goes_on_while_a_lane_is_reserved_is_copied_as_it_is_then(
+    client: Client, worker: FakeWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, reserve = await prepared(client), CreationStore.reserve
+
+    async def late(*arguments: Any, **more: Any) -> Any:
+        monkeypatch.setattr(CreationStore, "reserve", reserve)
+        await client.append(source, [1])
+        return await reserve(*arguments, **more)
+
+    monkeypatch.setattr(CreationStore, "reserve", late)
+    assert (await client.create(**fork_of(source))).history_length == 11
 
 
 class ForgettingWorker(FakeWorker):

@@ -12,6 +12,10 @@ _RETRY_AFTER_SECONDS = 1.0
 _NUM_LISTED = 8
 
 
+class SourceChanged(NoWorker):
+    """The source of a fork has gone on, was parked or moved since it was looked at: another look finds it."""
+
+
 def of_model(workers: Sequence[WorkerRecord], model: str) -> list[WorkerRecord]:
     """The workers that serve a model; without a name, the only one that is served.
 
@@ -56,6 +60,11 @@ def no_capacity() -> NoCapacity:
 
 def unreachable() -> NoWorker:
     return NoWorker("no worker that serves the model answers", retry_after_seconds=_RETRY_AFTER_SECONDS)
+
+
+def source_changed() -> SourceChanged:
+    message = "the session that is branched off from changes each time that a worker is about to copy it"
+    return SourceChanged(message, retry_after_seconds=_RETRY_AFTER_SECONDS)
 
 
 def cannot_fork() -> InvalidField:

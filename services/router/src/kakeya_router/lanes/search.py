@@ -11,6 +11,7 @@ from typing import Protocol, TypeVar
 from kakeya_router.contract import refusals
 from kakeya_router.lanes import candidates
 from kakeya_router.lanes.admission_queue import TICK_SECONDS, AdmissionQueue
+from kakeya_router.lanes.candidates import SourceChanged
 from kakeya_router.lanes.waiter import Waiter
 from kakeya_router.lanes.wanted import Wanted
 from kakeya_router.store.fleet.worker_store import WorkerStore
@@ -22,6 +23,9 @@ from kakeya_shared.errors.tree import InvalidField, KakeyaError, NoCapacity
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
+
+# At a source that changes whenever a fork of it is about to be made; each look that finds it busy says so.
+_MOST_LOOKS = 5
 
 
 @dataclass(eq=False)
@@ -113,6 +117,11 @@ class Search:
         waiter = Waiter(wanted, reserved_bytes)
         waiter.paused[left] = 0.0
         found = await self._try_all(seeker, waiter, workers or await self._workers(wanted.pools))
+        for _ in range(_MOST_LOOKS):
+            if not isinstance(found, SourceChanged):
+                break
+            waiter.wanted = await seeker.renewed(waiter.wanted, is_stranded=False)
+            found = await self._try_all(seeker, waiter, await self._workers(wanted.pools))
         if not isinstance(found, KakeyaError):
             return found
         if self.wait_seconds == 0 or not (wanted.is_patient or isinstance(found, NoCapacity)):
@@ -195,7 +204,7 @@ class Search:
             waiter.turns.clear()  # of before it was overtaken: no room is to be made for it now
         if isinstance(refused.error, InvalidField):
             waiter.refused[worker.incarnation] = refused.error
-        elif refused.has_left:
+        elif refused.has_left and not isinstance(refused.error, SourceChanged):
             # Not worth another try at once, and then after all others.
             waiter.paused[worker.incarnation] = asyncio.get_running_loop().time() + TICK_SECONDS
         if not (refused.has_left and waiter.tickets):

@@ -152,7 +152,7 @@ class Opening:
         copied = source if begin is None else None
         opened = await self._store.mark_open(record, attempt.claim, answer.sink, answer.window, answer.lane, copied)
         if not is_done(opened.outcome):
-            raise await self._unreachable(source)
+            raise await self._changed(source)
         return opened.record
 
     async def _open_lane(self, record: SessionRecord, source: SessionRecord | None) -> Opened:
@@ -163,7 +163,7 @@ class Opening:
             if source is None or not isinstance(error, LaneGone | HistoryLengthMismatch):
                 raise candidates.unreachable() from error
             await self._sources.mend(source)
-            raise await self._unreachable(source) from error
+            raise await self._changed(source) from error
         if source is not None and answer.lane.history_length != source.history_length:
             raise candidates.cannot_fork()
         return answer
@@ -180,11 +180,13 @@ class Opening:
         finally:
             renewal.cancel()
 
-    async def _unreachable(self, source: SessionRecord | None) -> KakeyaError:
-        """Where the source has only gone on, was parked or moved, the next attempt finds it."""
-        record = None if source is None else await self._store.get(source.session_id)
-        is_closed = source is not None and (record is None or record.state not in (State.OPEN, State.PARKED))
-        return refusals.not_found() if is_closed else candidates.unreachable()
+    async def _changed(self, source: SessionRecord | None) -> KakeyaError:
+        """Something has become of the source, or, without one, of the session that was being opened."""
+        if source is None:
+            return candidates.unreachable()
+        record = await self._store.get(source.session_id)
+        is_there = record is not None and record.state in (State.OPEN, State.PARKED)
+        return candidates.source_changed() if is_there else refusals.not_found()
 
     async def _renew(self, attempt: Attempt) -> None:
         """A prefill may take longer than opening a lane."""
@@ -229,7 +231,7 @@ class Opening:
                     return begin
                 case ReserveSession.CHANGED:
                     if begin is None:
-                        raise await self._unreachable(source)
+                        raise await self._changed(source)
                 case ReserveSession.QUOTA:
                     raise refusals.quota_exceeded(answer.quota, record.tenant, record.key_id)
                 case ReserveSession.FULL | ReserveSession.WAIT:
