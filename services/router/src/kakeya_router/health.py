@@ -20,6 +20,8 @@ class StoreWatch:
     Args:
         address: where this router is reached.
         set_serving: told of each change.
+
+    What ends the service is told once, however its text goes on to change.
     """
 
     _redis: RedisConnection
@@ -28,7 +30,7 @@ class StoreWatch:
     _set_serving: Callable[[bool], Awaitable[None]]
     _: KW_ONLY
     interval_seconds: float
-    _told: str | None = field(default=None, init=False)
+    _told: type[Exception | None] | None = field(default=None, init=False)  # NoneType: that Redis answers
 
     async def run(self) -> None:
         """Watches until it is cancelled."""
@@ -36,18 +38,18 @@ class StoreWatch:
 
     async def _look(self) -> None:
         trouble = await self._trouble()
-        if trouble == self._told:
+        if self._told is type(trouble):
             return
-        await self._set_serving(not trouble)
-        self._told = trouble
-        if trouble:
-            _log.warning("not serving", reason=trouble)
-        else:
+        await self._set_serving(trouble is None)
+        self._told = type(trouble)
+        if trouble is None:
             _log.info("Redis answers; serving")
+        else:
+            _log.warning("not serving", reason=str(trouble))
 
-    async def _trouble(self) -> str:
-        """Why Redis cannot be used; "" where it can."""
-        is_new = self._told != ""
+    async def _trouble(self) -> Exception | None:
+        """Why Redis cannot be used; None: it can."""
+        is_new = self._told is not type(None)
         try:
             if is_new:
                 await self._redis.claim_layout()
@@ -55,8 +57,8 @@ class StoreWatch:
             if is_new:
                 await self._look_at_policy()
         except (StoreUnavailable, UnknownLayout) as error:
-            return str(error)
-        return ""
+            return error
+        return None
 
     async def _look_at_policy(self) -> None:
         """Raises StoreUnavailable."""

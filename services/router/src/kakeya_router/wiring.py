@@ -153,7 +153,7 @@ class Work:
 
     def __init__(self, settings: RouterSettings, base: Base, lanes: Lanes) -> None:
         stores, workers, snapshotting, tasks = base.stores, base.workers, base.snapshotting, base.tasks
-        self.retention = TimesToLive(
+        self.times_to_live = TimesToLive(
             lost_ms=round(settings.lost_retention_seconds * 1000), parked_ms=settings.parked_ttl_seconds * 1000
         )
         self.limits = RequestLimits(**same_named(settings, RequestLimits.__dataclass_fields__))
@@ -164,7 +164,7 @@ class Work:
             tasks,
             recovery,
             snapshotting,
-            Settling(stores.operations, workers, lanes.closing, tasks, self.retention),
+            Settling(stores.operations, workers, lanes.closing, tasks, self.times_to_live),
             lanes.closing,
             lease_seconds=settings.operation_lease_seconds,
         )
@@ -203,7 +203,7 @@ class Parts:
         lanes = Lanes(settings, base)
         work = Work(settings, base, lanes)
         self.queue = lanes.queue
-        sweep = WorkerSweep(stores.lists, stores.workers, work.retention)
+        sweep = WorkerSweep(stores.lists, stores.workers, work.times_to_live)
         self.reaper = Reaper(
             base.redis,
             stores.lists,

@@ -364,3 +364,22 @@ async def test_a_waiter_of_another_model_is_passed_by(stores: Stores) -> None:
     await stores.enter("other", model="n")
     assert await stores.first() == {}
     assert (await stores.reserve("one")).outcome == "reserved"
+
+
+async def test_a_place_without_its_waiter_holds_up_nobody(stores: Stores) -> None:
+    """As where a waiter that made way in a full queue came back before its router had heard of that."""
+    for ticket in ("0000000000000001", "0000000000000002"):
+        await stores.redis.call(lambda redis, ticket=ticket: redis.zadd(KEYS.queue, {f"|{ticket}|ghost": 0}))
+    assert (await stores.enter("one")).outcome == "waiting"
+    assert await stores.first("w") == {"w": ("one", True)}
+    await stores.opened("next", waiter_id="one")
+    assert await stores.waiting() == []
+
+
+async def test_who_enters_again_has_one_place(stores: Stores) -> None:
+    ticket = (await stores.enter("one")).ticket
+    await stores.redis.call(lambda redis: redis.zadd(KEYS.evicted, {"one": 1}))
+    assert (await stores.enter("one")).ticket > ticket
+    assert await stores.waiting() == ["one"]
+    renewal = await stores.queue.renew(POOL, [("one", "", "")])
+    assert (renewal.displaced, renewal.evicted) == ([], [])

@@ -16,6 +16,7 @@ from kakeya_router.settings import RouterSettings
 from kakeya_router.store.connection import RedisConnection
 from kakeya_router.store.fleet.worker_store import WorkerStore
 from kakeya_router.store.keys import LAYOUT, SCHEMA
+from kakeya_shared.errors.tree import StoreUnavailable
 from kakeya_shared.process.service_process import EXIT_CONFIG, StartError
 from tests.unit.router.stack import Stack
 
@@ -73,17 +74,45 @@ def test_it_is_said_in_one_line(redis_url: str, capfd: pytest.CaptureFixture[str
 async def test_who_has_started_before_redis_looks_when_it_answers(redis_url: str) -> None:
     connection, told = RedisConnection(redis_url), asyncio.Queue[bool]()
     store = WorkerStore(connection, worker_lease_seconds=60)
-    await connection.call(lambda redis: redis.set(SCHEMA, 2))
+    another = redis.asyncio.Redis.from_url(redis_url, protocol=2)
+    await another.set(SCHEMA, 2)
     watch = StoreWatch(connection, store, "here:1", told.put, interval_seconds=0.001)
     with structlog.testing.capture_logs() as lines:
         watching = asyncio.create_task(watch.run())
         assert not await asyncio.wait_for(told.get(), 30)
-        assert await store.routers() == []
-        await connection.call(lambda redis: redis.delete(SCHEMA))
+        with pytest.raises(StoreUnavailable, match="run a newer router"):
+            await store.routers()
+        assert await another.keys() == [SCHEMA.encode()]
+        await another.delete(SCHEMA)
         assert await asyncio.wait_for(told.get(), 30)
+        assert await store.routers() == ["here:1"]
         watching.cancel()
         with suppress(asyncio.CancelledError):
             await watching
     assert [line["event"] for line in lines] == ["not serving", "Redis answers; serving"]
     assert "kakeya:schema in Redis is '2'" in lines[0]["reason"]
+    await connection.aclose()
+    await another.aclose()
+
+
+async def test_as_long_as_it_does_not_know_the_layout_it_does_nothing(
+    redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connection, execute = RedisConnection(redis_url), RedisConnection._execute
+
+    async def away(*_: Any) -> Any:
+        raise redis.ConnectionError("away")
+
+    monkeypatch.setattr(RedisConnection, "_execute", away)
+    with pytest.raises(StoreUnavailable):
+        await connection.claim_layout()
+    with pytest.raises(StoreUnavailable):
+        await connection.now_ms()
+    monkeypatch.setattr(RedisConnection, "_execute", execute)
+    await connection.claim_layout()
+    assert await connection.now_ms()
+    monkeypatch.setattr(RedisConnection, "_execute", away)
+    with pytest.raises(StoreUnavailable):
+        await connection.claim_layout()
+    assert await connection.now_ms()  # it knew it before
     await connection.aclose()

@@ -5,5 +5,5 @@ from typing import Any
 
 
 def same_named(source: object, names: Iterable[str]) -> dict[str, Any]:
-    """Of a record or a message, by name, what another one has too, whose fields have these names."""
+    """The fields of a record or message that have one of these names, by name."""
     return {name: getattr(source, name) for name in names if hasattr(source, name)}

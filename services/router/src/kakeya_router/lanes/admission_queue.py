@@ -131,15 +131,16 @@ class AdmissionQueue:
 
     async def listen(self) -> None:
         """Looks who is the first when some router says that there is room, until it is cancelled."""
-        await endured_loop(
-            "the queue's subscription", self._hear, interval_seconds=TICK_SECONDS, put_off_by=(StoreUnavailable,)
-        )
+        await endured_loop("the queue's subscription", self._hear, interval_seconds=TICK_SECONDS, put_off_by=())
 
     async def _hear(self) -> None:
-        async with aclosing(self.rooms()) as rooms:
-            async for pool in rooms:
-                for each in [PoolName(pool)] if pool else self._pools():
-                    self._ask_soon(each)
+        try:
+            async with aclosing(self.rooms()) as rooms:
+                async for pool in rooms:
+                    for each in [PoolName(pool)] if pool else self._pools():
+                        self._ask_soon(each)
+        except StoreUnavailable as error:  # after hours, say: that is told each time
+            _log.info("the queue's subscription broke off", error=error.message)
 
     def _pools(self) -> set[PoolName]:
         return {pool for waiter in self._waiters.values() for pool in waiter.queued_in}

@@ -29,7 +29,7 @@ class Closing:
     """Closes sessions: claimed in Redis, then the worker's lane is closed, then the record and its files are deleted.
 
     Whatever fails in the middle, another router or the reaper ends it: the claim lapses. Called by `Sessions` for a
-    request or an expiry, by `Opening` for an attempt that failed, by `Settling` for ephemeral sessions, by `IdleLanes`.
+    request or an expiry, by `Opening` for an attempt that failed, by `Operations`, by `IdleLanes`.
     """
 
     _store: ClosingStore

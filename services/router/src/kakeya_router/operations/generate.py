@@ -115,7 +115,7 @@ class _Stream:
     def __post_init__(self) -> None:
         self._started = time.monotonic()
         self._began = self._operation.record
-        self._has_moved = self._is_under_way = bool(self._produced)
+        self._is_in_parts = self._is_under_way = bool(self._produced)
         self.done: Done
 
     async def tokens(self) -> AsyncGenerator[Token, None]:
@@ -129,7 +129,7 @@ class _Stream:
             except BaseException as error:
                 if not is_broken(self._operation, error):
                     raise
-                self._has_moved = True
+                self._is_in_parts = True
                 missed = await self._recovery.recover(self._operation, error)
             self._produced += missed
             for token_id in missed:
@@ -155,7 +155,7 @@ class _Stream:
 
     def _whole(self, done: Done) -> Done:
         """With what other workers had a part in."""
-        if not self._has_moved:
+        if not self._is_in_parts:
             return done
         began = self._began
         num_dropped = began.num_dropped_at_start if self._is_under_way else began.lane.num_dropped_tokens

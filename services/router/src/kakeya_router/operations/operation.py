@@ -110,14 +110,15 @@ class Operation:
 
     async def append(self, token_ids: Sequence[int]) -> None:
         """Adds tokens to the history; they come to the lane by `prefill`. Raises Taken or StoreUnavailable."""
-        self.at_worker, start = True, self.journal.length
+        self.calls_worker()
+        start = self.journal.length
         await self.journal.write(token_ids)
         self.append_start = start
 
     async def prefill(self, worker: WorkerClient, token_ids: Sequence[int]) -> Appended:
         """Brings the lane what is in the journal; raises HistoryFull, and what the worker raises."""
         answer = await worker.append(self.record, token_ids, self.call)
-        self.record = self.record.with_lane(answer.lane)
+        self.committed(answer.lane)
         return answer
 
     def retracted(self, length: int) -> None:

@@ -89,7 +89,7 @@ class Operations:
         self._running.add(operation)
         try:
             if operation.is_parked or operation.record.history_length < operation.journal.length:
-                await self._recovery.make_ready(operation)
+                await self._recovery.begin(operation)
             yield operation
         except BaseException as error:
             if _can_go_on(error):
@@ -98,7 +98,7 @@ class Operations:
                 self._tasks.start(self._leave(operation, renewal, error))
                 raise
             instead = await self._leave(operation, renewal, error)
-            if instead is None:
+            if instead is None or instead is error:
                 raise
             raise instead from error
         else:
@@ -193,8 +193,8 @@ class Operations:
     async def _leave(
         self, operation: Operation, renewal: "asyncio.Task[None]", error: BaseException | None
     ) -> KakeyaError | None:
-        """Settles what is left of it, where Redis does not answer later and not while the client waits; then lets go of
-        it, also where nobody waits for that any more. Returns what has become of the session if it is not well.
+        """Settles what is left of it, and lets go of it; where Redis does not answer, the first is done later, and the
+        client does not wait. Returns what has become of the session if it is not well.
         """
         unavailable = error if isinstance(error, StoreUnavailable) else None
         try:
@@ -262,7 +262,7 @@ class Operations:
         match answer.outcome:
             case EndOperation.ENDED:
                 is_turn, length = operation.kind == "generate", journal.length + len(token_ids)
-                if is_turn or length - operation.record.journal_start >= FEWEST_TOKENS:
+                if is_turn or operation.record.journal_start or length >= FEWEST_TOKENS:
                     self._snapshotting.consider(operation.record, length, is_turn=is_turn)
             case EndOperation.CLOSING:
                 operation.close(self._closing.finish(answer.record, operation.claim))

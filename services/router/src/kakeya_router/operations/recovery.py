@@ -65,12 +65,12 @@ class Recovery:
     _moving: Moving
     _tasks: DetachedTasks
 
-    async def make_ready(self, operation: Operation) -> None:
-        """Finds a lane for a session that has none, and has it hold what an append did not come to prefill."""
+    async def begin(self, operation: Operation) -> None:
+        """Finds a lane for a session that has none; else has its lane hold what an append did not come to prefill."""
         if operation.is_parked:
             is_interrupted = operation.kind == "fork" or operation.goes_on
             await operation.complete(self._resume(operation, is_interrupted=is_interrupted))
-        elif operation.record.history_length < operation.journal.length:
+        else:
             await self.recover(operation)
 
     async def recover(self, operation: Operation, error: BaseException | None = None) -> list[int]:

@@ -24,14 +24,14 @@ class Settling:
     """Called by `Operations` at the end; each method ends the operation and returns what its client should know.
 
     Attributes:
-        lifetimes: of sessions whose lane is gone.
+        times_to_live: of sessions whose lane is gone.
     """
 
     _store: OperationStore
     _workers: WorkerClients
     _closing: Closing
     _tasks: DetachedTasks
-    lifetimes: TimesToLive
+    times_to_live: TimesToLive
 
     async def overtaken(self, operation: Operation) -> KakeyaError:
         """Somebody else has taken the session."""
@@ -61,7 +61,7 @@ class Settling:
         journal = operation.journal
         record = await self._store.get(operation.record.session_id) or operation.record
         outcome = await self._store.lose(
-            record, operation.claim, self.lifetimes, journal.length, journal.pending, for_good=for_good
+            record, operation.claim, self.times_to_live, journal.length, journal.pending, for_good=for_good
         )
         error = None
         match outcome:

@@ -16,7 +16,7 @@ from kakeya_shared.errors.tree import KakeyaError
 _log = structlog.get_logger()
 
 FEWEST_TOKENS = 32
-"""In the middle of a turn fewer are never written: where the journal holds fewer, nothing needs to be considered."""
+"""In the middle of a turn fewer are never written: a history that is shorter needs not be considered."""
 
 _MOST_TOKENS = 4096
 # Where a worker does not know how fast it prefills.

@@ -81,6 +81,8 @@ class RedisConnection:
         self._scripts = scripts()
         self._directory = directory
         self._answers_since: float | None = None
+        self._knows_layout = False
+        self._refused = ""
         self._calls = DetachedTasks()
 
     async def aclose(self) -> None:
@@ -94,28 +96,37 @@ class RedisConnection:
         Raises:
             StoreUnavailable: Redis does not answer, or cannot take writes now.
         """
-        return await self._calls.complete(self._guarded(command(self._redis)))
+        return await self._calls.complete(self._guarded(lambda: command(self._redis)))
 
     async def now_ms(self) -> int:
         """Redis's clock, the only one that leases go by. Raises StoreUnavailable."""
         return time_ms(await self.call(lambda redis: redis.time()))
 
     async def claim_layout(self) -> None:
-        """Says which layout the data has, where nobody has said it.
+        """Says which layout the data has, where nobody has said it. Where it has failed, every other call is refused
+        with StoreUnavailable until it succeeds, unless it has succeeded before and Redis only does not answer.
 
         Raises:
             UnknownLayout: it is another one, which a newer router has written.
             StoreUnavailable: see `call`.
         """
+        asked = self._execute([("SET", SCHEMA, LAYOUT, "NX"), ("GET", SCHEMA)])
         try:
-            _, found = await self.commands([("SET", SCHEMA, LAYOUT, "NX"), ("GET", SCHEMA)])
+            _, found = await self._calls.complete(self._answered(asked))
         except exceptions.ResponseError as error:  # it is no text
             found = str(error)
-        if not (str(found).isdecimal() and int(found) <= LAYOUT):
-            raise UnknownLayout(
-                f"this router knows no layout of data but {LAYOUT}, and {SCHEMA} in Redis is {found!r}; "
-                "run a newer router, or see --redis"
-            )
+        except StoreUnavailable as error:
+            self._refused = "" if self._knows_layout else error.message
+            raise
+        self._knows_layout = str(found).isdecimal() and int(found) <= LAYOUT
+        self._refused = (
+            ""
+            if self._knows_layout
+            else f"this router knows no layout of data but {LAYOUT}, and {SCHEMA} in Redis is {found!r}; "
+            "run a newer router, or see --redis"
+        )
+        if self._refused:
+            raise UnknownLayout(self._refused)
 
     async def eviction_policy(self) -> str:
         """By which Redis drops keys where its memory is full; empty: it drops none, or does not say.
@@ -128,11 +139,13 @@ class RedisConnection:
 
     async def script(self, name: str, keys: Sequence[str], /, **arguments: Argument | Sequence[Argument]) -> Any:
         """Runs the script `name`.lua; raises StoreUnavailable."""
-        return await self._calls.complete(self._guarded(self._evaluate(name, keys, arguments)))
+        return await self._calls.complete(self._guarded(lambda: self._evaluate(name, keys, arguments)))
 
     async def script_bytes(self, name: str, keys: Sequence[str], /, **arguments: Argument) -> Any:
         """As `script`; every text of the answer comes as bytes."""
-        return await self._calls.complete(self._guarded(self._evaluate(name, keys, arguments, **{NEVER_DECODE: True})))
+        return await self._calls.complete(
+            self._guarded(lambda: self._evaluate(name, keys, arguments, **{NEVER_DECODE: True}))
+        )
 
     async def outcome(
         self, of: type[OutcomeT], keys: Sequence[str], /, **arguments: Argument | Sequence[Argument]
@@ -171,7 +184,7 @@ class RedisConnection:
         """Sends commands in one round trip; not atomic. Raises StoreUnavailable."""
         some = [*commands]
         # None say nothing of whether Redis answers.
-        return await self._calls.complete(self._guarded(self._execute(some))) if some else []
+        return await self._calls.complete(self._guarded(lambda: self._execute(some))) if some else []
 
     async def hash(self, name: str) -> dict[str, str]:
         """Empty where there is none. Raises StoreUnavailable."""
@@ -205,7 +218,12 @@ class RedisConnection:
                 pipe.execute_command(*command)
             return await pipe.execute()
 
-    async def _guarded(self, answer: Awaitable[T]) -> T:
+    async def _guarded(self, ask: Callable[[], Awaitable[T]]) -> T:
+        if self._refused:
+            raise StoreUnavailable(self._refused, retry_after_seconds=_RETRY_AFTER_SECONDS)
+        return await self._answered(ask())
+
+    async def _answered(self, answer: Awaitable[T]) -> T:
         asked = time.monotonic()
         try:
             result = await answer

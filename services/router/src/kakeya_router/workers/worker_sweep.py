@@ -24,17 +24,17 @@ class WorkerSweep:
     behind; several may sweep the same one at once. The reaper calls it, and a worker that joins again waits for it.
 
     Args:
-        retention: of sessions whose lane is gone.
+        times_to_live: of sessions whose lane is gone.
     """
 
     _sessions: SessionLists
     _workers: WorkerStore
-    _retention: TimesToLive
+    _times_to_live: TimesToLive
 
     async def sweep(self, pool: PoolName, incarnation: Incarnation) -> None:
         """Marks all sessions of a lost incarnation; raises StoreUnavailable."""
         while records := await self._sessions.of_incarnation(pool, incarnation, _BATCH):
-            outcomes = await self._sessions.lose_all(records, self._retention)
+            outcomes = await self._sessions.lose_all(records, self._times_to_live)
             for record, outcome in zip(records, outcomes, strict=True):
                 match outcome:
                     case LoseSession.LOST | LoseSession.PARKED:

@@ -92,9 +92,9 @@ class SessionLists(SessionStore):
         ]
         return [glance.record for glance in await self._glances(pool, records) if not glance.busy]
 
-    async def lose_all(self, records: Sequence[SessionRecord], retention: TimesToLive) -> list[LoseSession]:
+    async def lose_all(self, records: Sequence[SessionRecord], times_to_live: TimesToLive) -> list[LoseSession]:
         """Takes sessions off the lanes of a gone incarnation; returns each one's outcome, see lose_session.lua."""
-        for_all = {"claim": "", "start": 0, "tokens": "", "for_good": False, **retention._asdict()}
+        for_all = {"claim": "", "start": 0, "tokens": "", "for_good": False, **times_to_live._asdict()}
         return await self._redis.outcomes(
             LoseSession,
             (

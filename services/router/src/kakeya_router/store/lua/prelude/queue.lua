@@ -65,7 +65,7 @@ local function purge(now)
     local lapsed, members, ids, leases, _ = {}, nil, nil, nil, nil
     members, _, ids, leases, bound = read_waiters(bound, '|lease_until_ms')
     for i, lease_until in ipairs(leases) do
-      if tonumber(lease_until) <= now then
+      if tonumber(lease_until or 0) <= now then  -- one without fields is nobody's place
         lapsed[#lapsed + 1] = {member = members[i], id = ids[i]}
       end
     end
@@ -138,7 +138,7 @@ local function first_in_queue(workers, now, other)
     firsts[i] = false
   end
   local function has_lapsed(id)
-    return arg.may_clear == '1' and tonumber(redis.call('HGET', key.waiters, id .. '|lease_until_ms')) <= now
+    return arg.may_clear == '1' and tonumber(redis.call('HGET', key.waiters, id .. '|lease_until_ms') or 0) <= now
   end
   -- Whether it counts: where it cannot be the first, nobody asks for its lease.
   local function look_at(candidate, wants)
@@ -168,7 +168,9 @@ local function first_in_queue(workers, now, other)
           num_done = #workers  -- none of its waiters comes before
         end
       end
-      if num_done < #workers and not seen[wants[i]] then
+      if not wants[i] then
+        lapsed[#lapsed + 1] = {member = member, id = ids[i]}
+      elseif num_done < #workers and not seen[wants[i]] then
         local ticket = string.sub(member, #tenant + 2, #tenant + 17)
         if look_at({held[tenant], ticket, ids[i]}, wants[i]) then
           seen[wants[i]] = true  -- the next that wants the same comes after it everywhere

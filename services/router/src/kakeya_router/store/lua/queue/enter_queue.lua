@@ -62,6 +62,11 @@ if ticket == '' then
   redis.call('HSET', key.waiters, 'last_ticket', ticket)
 end
 local place = arg.tenant .. '|' .. ticket .. '|' .. arg.waiter_id
+local former = redis.call('HGET', key.waiters, arg.waiter_id .. '|member')
+if former and former ~= place then
+  redis.call('ZREM', key.queue, former)
+end
+redis.call('ZREM', key.evicted, arg.waiter_id)  -- it is told of by its answer
 redis.call('ZADD', key.queue, 0, place)
 redis.call('HSET', key.waiters, arg.waiter_id .. '|member', place, arg.waiter_id .. '|wants', arg.wants,
   arg.waiter_id .. '|lease_until_ms', now + arg.lease_ms)
