@@ -368,8 +368,8 @@ async def test_a_waiter_of_another_model_is_passed_by(stores: Stores) -> None:
 
 async def test_a_place_without_its_waiter_holds_up_nobody(stores: Stores) -> None:
     """As where a waiter that made way in a full queue came back before its router had heard of that."""
-    for ticket in ("0000000000000001", "0000000000000002"):
-        await stores.redis.call(lambda redis, ticket=ticket: redis.zadd(KEYS.queue, {f"|{ticket}|ghost": 0}))
+    ghosts = {f"|{number:016}|ghost": 0 for number in (1, 2)}
+    await stores.redis.call(lambda redis: redis.zadd(KEYS.queue, ghosts))
     assert (await stores.enter("one")).outcome == "waiting"
     assert await stores.first("w") == {"w": ("one", True)}
     await stores.opened("next", waiter_id="one")
