@@ -8,7 +8,7 @@ from pathlib import Path
 from tests.redis_server import LocalRedis, redis_on
 from tests.small_disk import SmallDisk, small_disk
 
-_MEBIBYTES = 128
+_MEBIBYTES = 256
 _END_SECONDS = 30.0
 
 
