@@ -24,7 +24,7 @@ _log = structlog.get_logger()
 
 # After the grace the rest is cancelled; what it committed is still to be written through.
 _SETTLE_SECONDS = 2.0
-_HEARD_SECONDS = 0.1
+_HEARD_SECONDS = 1.0
 
 
 class Router:
@@ -99,7 +99,8 @@ class Router:
 
 
 async def _end(loop: "asyncio.Task[None]") -> None:
-    # More than once: redis-py swallows a cancellation that meets a time-out of its own.
+    # More than once: redis-py swallows a cancellation that meets a time-out of its own. Not soon: another one would
+    # leave a connection open that is about to be closed.
     while not loop.done():
         loop.cancel()
         await asyncio.wait([loop], timeout=_HEARD_SECONDS)
