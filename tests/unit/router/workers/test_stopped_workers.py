@@ -67,7 +67,8 @@ async def other(stack: Stack, client: Client, standing: Standing) -> FakeWorker:
 async def test_a_session_is_opened_elsewhere(client: Client, standing: Standing, other: FakeWorker) -> None:
     standing.stand()
     session_id = await client.session()
-    assert (standing.calls["asked"], list(other.lanes)) == (2, [session_id])  # to open it, and to close it again
+    assert standing.calls["asked"] in (1, 2)  # to open it, and, while it counts as alive, to close it again
+    assert list(other.lanes) == [session_id]
 
 
 async def test_a_session_is_resumed_elsewhere(client: Client, standing: Standing, other: FakeWorker) -> None:

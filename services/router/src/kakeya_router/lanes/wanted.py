@@ -59,10 +59,8 @@ class Wanted:
             return worker.model == self.model and self.fingerprint in ("", worker.fingerprint)
         if worker.pool != source.pool or not worker.continues(self.fingerprint, self.model_digest):
             return False
-        if self.request.fork_from is not None:  # by the same rule as in the queue
+        if self.request.fork_from is not None or self.earlier is None:  # by the same rule as in the queue
             return worker.model == self.model and self.snapshot_store in ("", worker.snapshot_store)
-        if self.earlier is None:
-            return True
         readable = snapshot_plan.in_store(source, worker.snapshot_store)
         return bool(snapshot_plan.chains(readable, source.journal_start, self.earlier))
 

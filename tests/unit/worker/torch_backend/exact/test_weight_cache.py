@@ -344,9 +344,10 @@ class _Worker:
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
 
     def says(self) -> str:
-        """Its next line of output."""
+        """Its next line of output, but for those that tell of long work how far it is."""
         assert self.process.stdout is not None
-        return self.process.stdout.readline().strip()
+        line = self.process.stdout.readline().strip()
+        return self.says() if "converting weights" in line else line
 
     def go_on(self) -> None:
         assert self.process.stdin is not None
