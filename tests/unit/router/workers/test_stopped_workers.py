@@ -40,6 +40,7 @@ class Standing(FakeWorker):
 
     async def OpenSession(self, request: Any, context: Any) -> Any:
         self.calls["asked"] += 1
+        self.calls["asked to open"] += 1
         await self.going.wait()
         return await super().OpenSession(request, context)
 
@@ -67,8 +68,8 @@ async def other(stack: Stack, client: Client, standing: Standing) -> FakeWorker:
 async def test_a_session_is_opened_elsewhere(client: Client, standing: Standing, other: FakeWorker) -> None:
     standing.stand()
     session_id = await client.session()
-    assert standing.calls["asked"] in (1, 2)  # to open it, and, while it counts as alive, to close it again
-    assert list(other.lanes) == [session_id]
+    # That it is asked to close it again, too, may be given up before it hears of it: it is gone by then.
+    assert (standing.calls["asked to open"], list(other.lanes)) == (1, [session_id])
 
 
 async def test_a_session_is_resumed_elsewhere(client: Client, standing: Standing, other: FakeWorker) -> None:
