@@ -279,10 +279,8 @@ async def test_a_lane_that_cannot_go_back_after_all_is_given_up(stack: Stack, cl
     assert pair.of(session_id).lanes[session_id].token_ids == [*range(6), *expected(6, 8)]
 
 
-async def test_an_answer_can_be_taken_back_after_an_operation_that_changed_nothing(
-    stack: Stack, files: SnapshotFiles, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Although a snapshot was kept while that ran, which was the latest then."""
+async def asked_again(stack: Stack, files: SnapshotFiles) -> tuple[Client, FakeWorker, str, int]:
+    """A session in its second turn, of which each 50 tokens are written, and the length at which its answer begins."""
     client = await stack.router(recovery_seconds=0.5)
     worker = await stack.worker(client, files=files)
     worker.prefill_tokens_per_second = 100.0
@@ -290,7 +288,14 @@ async def test_an_answer_can_be_taken_back_after_an_operation_that_changed_nothi
     await client.join(worker)
     session_id = await client.session()
     await turn(stack, client, session_id, 30, 5)
-    question = (await client.append(session_id, range(7))).history_length
+    return client, worker, session_id, (await client.append(session_id, range(7))).history_length
+
+
+async def test_an_answer_can_be_taken_back_after_an_operation_that_changed_nothing(
+    stack: Stack, files: SnapshotFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Although a snapshot was kept while that ran, which was the latest then."""
+    client, worker, session_id, question = await asked_again(stack, files)
     call = client.generating(session_id, 1_000_000)
     async for _ in call:
         if len(stored_snapshots.parse((await record_of(stack, session_id))["snapshots"])) > 1:
@@ -318,14 +323,7 @@ async def test_an_answer_can_be_taken_back_after_an_operation_that_changed_nothi
 
 async def test_an_answer_can_be_taken_back_however_long_it_was(stack: Stack, files: SnapshotFiles) -> None:
     """Although snapshots of its middle have made the journal of its beginning superfluous for everything else."""
-    client = await stack.router(recovery_seconds=0.5)
-    worker = await stack.worker(client, files=files)
-    worker.prefill_tokens_per_second = 100.0
-    worker.incarnation += "-fast"
-    await client.join(worker)
-    session_id = await client.session()
-    await turn(stack, client, session_id, 30, 5)
-    question = (await client.append(session_id, range(7))).history_length
+    client, worker, session_id, question = await asked_again(stack, files)
     call = client.generating(session_id, 1_000_000)
     async for _ in call:
         if worker.calls["WriteSnapshot"] > 3:

@@ -130,7 +130,7 @@ async def journaled(connection: RedisConnection, session_id: SessionId = SESSION
     return unpack(await connection.read_bytes(KEYS.journal(session_id), 0, 1 << 20))
 
 
-async def change(connection: RedisConnection, **values: int) -> None:
+async def change(connection: RedisConnection, **values: str | int) -> None:
     """As an older router would."""
     await connection.call(lambda redis: redis.hset(KEYS.session(SESSION.session_id), mapping=values))
 
@@ -309,12 +309,14 @@ async def test_a_fork_at_an_earlier_length_is_reserved_only_with_what_was_read(
 ) -> None:
     source = await source_of(sessions, 2, 7, LISTED)
     needed = Past(source, 5, b"").needed
-    for change in ({"snapshots": ""}, {"inherited": text(LISTED)}, {"num_rewinds": 1}, {"journal_start": 3}):
-        before = {field: getattr(source, field) for field in change}
-        await connection.call(lambda redis: redis.hset(KEYS.session(SESSION.session_id), mapping=change))  # noqa: B023
+    changes: list[dict[str, str | int]]
+    changes = [{"snapshots": ""}, {"inherited": text(LISTED)}, {"num_rewinds": 1}, {"journal_start": 3}]
+    for fields_then in changes:
+        before = {field: getattr(source, field) for field in fields_then}
+        await change(connection, **fields_then)
         reply = await sessions.reserve(FORK, CREATE, source=source, length=5, needed=needed)
         assert reply.outcome == "changed"
-        await connection.call(lambda redis: redis.hset(KEYS.session(SESSION.session_id), mapping=before))  # noqa: B023
+        await change(connection, **before)
     assert await sessions.get(TWO) is None
     assert await ledger(workers) == (100, 0, 1)
     assert (await sessions.reserve(FORK, CREATE, source=source, length=5, needed=needed)).outcome == "reserved"
@@ -532,13 +534,12 @@ async def test_the_digests_of_a_history_are_those_of_its_tokens_whatever_is_done
                 start = max(start, length - 3)
                 await sessions.extend_journal(SESSION, A, len(history), [], len(history) - start)
             case "old extends":
-                await connection.call(lambda redis: redis.append(KEYS.journal(SESSION.session_id), pack(new)))  # noqa: B023
+                await connection.commands([("APPEND", KEYS.journal(SESSION.session_id), pack(new))])
                 history += new
                 await change(connection, journal_length=len(history))
             case "old trims":
                 start = max(start, length - 3)
-                rest = pack(history[start:])
-                await connection.call(lambda redis: redis.set(KEYS.journal(SESSION.session_id), rest))  # noqa: B023
+                await connection.commands([("SET", KEYS.journal(SESSION.session_id), pack(history[start:]))])
                 await change(connection, journal_start=start)
         found = await sessions.past(SESSION, len(history))
         assert found is not None

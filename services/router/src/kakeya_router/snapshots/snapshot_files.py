@@ -184,4 +184,5 @@ class SnapshotFiles:
                     await asyncio.sleep(_AHEAD_SECONDS)
                 case never:
                     assert_never(never)
+        _log.info("a snapshot is given up: its session changes all the time", session_id=begun.session_id)
         return False

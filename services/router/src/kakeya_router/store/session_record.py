@@ -53,7 +53,7 @@ class Hash:
 
     def to_pairs(self) -> list[Any]:
         """The reverse of `from_pairs`, as scripts take it."""
-        return [each for f in fields(self) for each in (f.name, getattr(self, f.name))]  # type: ignore[arg-type]  # as above
+        return [each for f in fields(self) for each in (f.name, getattr(self, f.name))]  # type: ignore[arg-type]  # subclasses are dataclasses
 
 
 def _parsed(kind: Any, text: str) -> Any:
