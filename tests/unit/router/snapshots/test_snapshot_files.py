@@ -94,11 +94,11 @@ async def test_a_turn_is_written_although_redis_does_not_answer_for_once(
     assert await only_its_own(desk.stack, files, desk.session_id)
 
 
-async def test_who_asks_is_told_before_which_length_nothing_is_due(desk: Desk) -> None:
+async def test_in_the_middle_of_a_turn_nothing_is_written_before_it_is_due(desk: Desk) -> None:
     record, mark = await desk.record(), Mark()
-    desk.snapshotting.consider(record, 5, is_turn=False, mark=mark)
+    desk.snapshotting.consider(record, FEWEST_TOKENS, is_turn=False, mark=mark)
     due_length = mark.due_length
-    assert due_length >= FEWEST_TOKENS
+    assert due_length > FEWEST_TOKENS
     for length, num_written in ((due_length - 1, 0), (due_length, 1)):
         desk.worker.lanes[desk.session_id].token_ids = list(range(length))
         await desk.change(journal_length=length)

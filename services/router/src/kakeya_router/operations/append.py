@@ -45,8 +45,7 @@ class Appending:
             if not num_tokens:
                 return Appended(record.lane)
             self._limits.check_room(record.history_length, num_tokens)
-            if record.journal_length - record.journal_start + num_tokens > self._snapshotting.journal_tokens:
-                await self._snapshotting.check_room(record, num_tokens)
+            await self._snapshotting.check_room(record, num_tokens)
             answer = await self.add(operation, request.token_ids)
             await self._operations.finish(operation, answer.lane)
         return answer

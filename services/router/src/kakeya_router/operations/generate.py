@@ -60,7 +60,7 @@ class Generating:
             yield Begun(operation.op_id)
             is_under_way = operation.journal.length > record.operation_start or request.resume_token_ids
             produced = await self._produced(operation, request) if is_under_way else []
-            if not produced and record.journal_length - record.journal_start > self._snapshotting.journal_tokens:
+            if not produced:
                 await self._snapshotting.check_room(record, 0)
             if not request.resume_token_ids and (truncated := _truncated(record, is_under_way=bool(produced))):
                 yield truncated

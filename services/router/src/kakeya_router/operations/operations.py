@@ -16,7 +16,7 @@ from kakeya_router.operations.journal import Journal
 from kakeya_router.operations.operation import Operation
 from kakeya_router.operations.recovery import Recovery
 from kakeya_router.operations.settling import Settling
-from kakeya_router.snapshots.snapshotting import FEWEST_TOKENS, Mark, Snapshotting
+from kakeya_router.snapshots.snapshotting import Mark, Snapshotting
 from kakeya_router.store.done import is_done
 from kakeya_router.store.outcomes import BeginOperation, EndOperation
 from kakeya_router.store.persistence import persist
@@ -146,12 +146,7 @@ class Operations:
 
     def _on_written(self, operation: Operation) -> Callable[[int], None]:
         mark = Mark()
-
-        def written(length: int) -> None:
-            if length >= mark.due_length:
-                self._snapshotting.consider(operation.record, length, is_turn=False, mark=mark)
-
-        return written
+        return lambda length: self._snapshotting.consider(operation.record, length, is_turn=False, mark=mark)
 
     async def _take_over(self, operation: Operation) -> None:
         """Ends the operation of a router that vanished with what its worker has committed."""
@@ -261,9 +256,9 @@ class Operations:
         )
         match answer.outcome:
             case EndOperation.ENDED:
-                is_turn, length = operation.kind == "generate", journal.length + len(token_ids)
-                if is_turn or operation.record.journal_start or length >= FEWEST_TOKENS:
-                    self._snapshotting.consider(operation.record, length, is_turn=is_turn)
+                self._snapshotting.consider(
+                    operation.record, journal.length + len(token_ids), is_turn=operation.kind == "generate"
+                )
             case EndOperation.CLOSING:
                 operation.close(self._closing.finish(answer.record, operation.claim))
             case EndOperation.GONE:

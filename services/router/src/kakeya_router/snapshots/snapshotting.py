@@ -15,12 +15,10 @@ from kakeya_shared.errors.tree import KakeyaError
 
 _log = structlog.get_logger()
 
-FEWEST_TOKENS = 32
-"""In the middle of a turn fewer are never written: a history that is shorter needs not be considered."""
-
-_MOST_TOKENS = 4096
 # Where a worker does not know how fast it prefills.
 _TOKENS = 256
+# In the middle of a turn fewer are never written.
+FEWEST_TOKENS, _MOST_TOKENS = 32, 4096
 
 
 @dataclass(slots=True)
@@ -28,7 +26,7 @@ class Mark:
     """How far the snapshots of an operation have come, which its record, of when it began, does not say.
 
     Attributes:
-        due_length: before its history is that long, nothing needs to be considered.
+        due_length: before its history is that long, nothing is to be written.
     """
 
     due_length: int = 0
@@ -44,8 +42,7 @@ class Snapshotting(SnapshotFiles):
     Attributes:
         turns: write one after so many turns.
         recovery_seconds: and whenever prefilling what came since the last would take longer than that.
-        journal_tokens: how much of a history may be in the journal and in no snapshot; where the journal is shorter,
-            there is room without asking.
+        journal_tokens: how much of a history may be in the journal and in no snapshot.
     """
 
     _: KW_ONLY
@@ -64,6 +61,8 @@ class Snapshotting(SnapshotFiles):
             is_turn: a turn has ended.
             mark: of an operation that goes on.
         """
+        if not is_turn and not record.journal_start and journal_length < FEWEST_TOKENS:
+            return
         worker, mark = self._fleet.worker(record.incarnation), mark or Mark()
         if worker is None:
             self._tasks.start(persist(lambda: self._consider_anew(record.session_id, is_turn=is_turn)))
@@ -81,6 +80,8 @@ class Snapshotting(SnapshotFiles):
 
         A Generate that was let in is not ended by it.
         """
+        if record.journal_length - record.journal_start + num_tokens <= self.journal_tokens:
+            return
         worker = await self._fleet.looked_up(record.incarnation)
         if worker is None or not worker.saves(record):
             return
