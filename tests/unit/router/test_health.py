@@ -52,7 +52,7 @@ async def test_a_look_that_fails_is_not_the_last() -> None:
 
 
 async def test_while_redis_is_away_the_router_does_not_serve() -> None:
-    away = StoreUnavailable("Redis does not answer")
-    serving, lines = await watched(Redis(away, away), 2)
+    away = [StoreUnavailable(f"Redis does not answer: {number} MiB are free") for number in (2, 1)]
+    serving, lines = await watched(Redis(*away), 2)
     assert serving == [False, True]
     assert lines == ["not serving", "Redis answers; serving"]

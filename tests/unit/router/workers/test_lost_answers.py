@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from kakeya_router.operations.append import Appending
 from kakeya_router.operations.operation import Operation
 from kakeya_router.operations.operations import Operations
 from kakeya_router.store.connection import RedisConnection
@@ -150,6 +151,30 @@ async def test_a_client_that_goes_while_its_append_is_written_through(
     answers.set()
     await eventually(lambda: is_free(stack, session_id))
     assert (await client.append(session_id, [3])).history_length == 3
+
+
+async def test_what_kept_redis_from_answering_stays_the_cause(
+    stack: Stack, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await stack.worker(client)
+    session_id = await client.session()
+    append, raised = Appending.append, list[Exception]()
+
+    async def silent(*_: Any) -> Any:
+        raise StoreUnavailable("silent", retry_after_seconds=0.1) from OSError("refused")
+
+    async def watched(*arguments: Any) -> Any:
+        try:
+            return await append(*arguments)
+        except StoreUnavailable as error:
+            raised.append(error)
+            raise
+
+    monkeypatch.setattr(Appending, "add", silent)
+    monkeypatch.setattr(Appending, "append", watched)
+    with pytest.raises(StoreUnavailable):
+        await client.append(session_id, [1])
+    assert [type(error.__cause__) for error in raised] == [OSError]
 
 
 async def test_a_refusal_whose_session_cannot_be_freed_at_once(stack: Stack, client: Client, lose: Lose) -> None:
