@@ -17,7 +17,7 @@ from kakeya_router.store.session_record import PoolName, SessionId
 
 _LINE = re.compile(rb'^\+[\d.]+ \[\d+ (?P<source>[^\]]+)\] (?P<words>".*)$')
 _WORD = re.compile(r'"((?:[^"\\]|\\.)*)"')
-_CHANGES = (b'"ZADD"', b'"ZREM"', b'"HINCRBY"', b'"HSET"')
+_CHANGES = (b'"ZADD"', b'"ZREM"', b'"HINCRBY"', b'"HSET"', b'"HDEL"')
 _MAX_SHOWN = 10
 
 
@@ -76,33 +76,46 @@ class LineWatch:
 
     async def _read(self) -> None:
         while line := await self._reader.readline():
-            match = _LINE.match(line.rstrip())
-            if match is None:
-                continue
-            if match["source"] != b"lua":
-                self._end_block()
-            elif match["words"].startswith(_CHANGES):
-                self._follow(_WORD.findall(match["words"].decode(errors="replace")))
+            self.hear(line)
+
+    def hear(self, line: bytes) -> None:
+        """One line of MONITOR."""
+        match = _LINE.match(line.rstrip())
+        if match is None:
+            return
+        if match["source"] != b"lua":
+            self._end_block()
+        elif match["words"].startswith(_CHANGES):
+            self._follow(_WORD.findall(match["words"].decode(errors="replace")))
 
     def _follow(self, words: list[str]) -> None:
         match words:
-            case ["ZADD", self._queue, _, member]:
-                self._line.add(member)
-            case ["ZREM", self._queue, member]:
-                self._line.discard(member)
-                self._block.left.append(member)
-            case ["HINCRBY", self._usage, name, amount] if name.endswith("|bytes"):
-                self._hold(name.removesuffix("|bytes"), int(amount))
+            case ["ZADD", self._queue, *scores_and_members]:
+                self._line.update(scores_and_members[1::2])
+            case ["ZREM", self._queue, *members]:  # of one that leaves, or of all whose leases have lapsed
+                self._line.difference_update(members)
+                self._block.left += members
+            case ["HINCRBY", self._usage, name, amount]:
+                self._use(name, self._bytes.get(_tenant(name), 0) + int(amount))
+            case ["HSET", self._usage, *names_and_values]:  # as the ledger is repaired
+                for name, value in zip(names_and_values[::2], names_and_values[1::2], strict=True):
+                    self._use(name, int(value))
+            case ["HDEL", self._usage, *names]:  # of those that came to zero, or below it
+                for name in names:
+                    self._use(name, 0)
             case ["HSET", key, "session_id", *rest] if key.startswith(self._session):
                 tenant = rest[rest.index("tenant") + 1]
                 self._block = Block(tenant)
                 self._before = dict(self._bytes)
 
-    def _hold(self, tenant: str, amount: int) -> None:
-        now = time.monotonic()
+    def _use(self, name: str, amount: int) -> None:
+        """A field of what tenants use has this value now."""
+        if not name.endswith("|bytes"):
+            return
+        tenant, now = _tenant(name), time.monotonic()
         self.byte_seconds[tenant] += self._bytes[tenant] * (now - self._since[tenant])
         self._since[tenant] = now
-        self._bytes[tenant] += amount
+        self._bytes[tenant] = amount
 
     def _end_block(self) -> None:
         block, self._block = self._block, Block()
