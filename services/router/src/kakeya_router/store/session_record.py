@@ -1,8 +1,9 @@
 """What the hash of a session in Redis says, the types of its ids, and how hashes are read."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
+from functools import cache
 from typing import Any, NewType, Self
 
 SessionId = NewType("SessionId", str)
@@ -43,7 +44,7 @@ class Hash:
     @classmethod
     def from_hash(cls, values: Mapping[str, str]) -> Self:
         """Reads a hash; a missing field keeps its default, unknown ones are a newer router's and are ignored."""
-        return cls(**{f.name: _parsed(f.type, values[f.name]) for f in fields(cls) if f.name in values})  # type: ignore[arg-type]  # subclasses are dataclasses
+        return cls(**{name: read(values[name]) for name, read in _readers(cls).items() if name in values})  # type: ignore[arg-type]  # any class is hashable
 
     @classmethod
     def from_pairs(cls, flat: Iterable[str]) -> Self:
@@ -56,8 +57,18 @@ class Hash:
         return [each for f in fields(self) for each in (f.name, getattr(self, f.name))]  # type: ignore[arg-type]  # subclasses are dataclasses
 
 
-def _parsed(kind: Any, text: str) -> Any:
-    return text == "1" if kind is bool else getattr(kind, "__supertype__", kind)(text)  # a NewType converts nothing
+@cache
+def _readers(record: Any) -> dict[str, Callable[[str], Any]]:
+    """What makes a field's value of its text, by the field's name; every call reads records."""
+    return {field.name: _reader(field.type) for field in fields(record)}
+
+
+def _reader(kind: Any) -> Callable[[str], Any]:
+    return _is_true if kind is bool else getattr(kind, "__supertype__", kind)  # a NewType converts nothing
+
+
+def _is_true(text: str) -> bool:
+    return text == "1"
 
 
 @dataclass(frozen=True, slots=True)
