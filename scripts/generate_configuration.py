@@ -10,7 +10,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from kakeya_http_shim.settings import HttpSettings
-from kakeya_local.settings import UpSettings
+from kakeya_local.settings import DemoSettings, UpSettings
 from kakeya_router.settings import RouterSettings
 from kakeya_shared.settings.service import ServiceSettings
 from kakeya_worker.settings import WorkerSettings
@@ -26,6 +26,7 @@ SERVICES: dict[str, type[ServiceSettings]] = {
     "kakeya worker": WorkerSettings,
     "kakeya http": HttpSettings,
     "kakeya up": UpSettings,
+    "kakeya demo": DemoSettings,
 }
 
 

@@ -3,7 +3,7 @@
     python -m tests.benchmarks.compare_rivals [--turns 200] [--new-tokens 100] [--checkpoint DIR] [--output DIR]
                                               [--json FILE]
 
-All serve one model of random weights, which rival_checkpoint.py makes, with two threads, one at a time:
+All serve one model of random weights, which rivals/checkpoint.py makes, with two threads, one at a time:
 
     kakeya           a router and a worker: int8, 4 sinks and a window of 1,020 tokens; over gRPC
     http shim        the same worker behind `kakeya http`, which opens a session for each request: at the marks only
@@ -11,7 +11,7 @@ All serve one model of random weights, which rival_checkpoint.py makes, with two
     llama.cpp        Q8_0 and its prompt cache, with a context that has room for the whole conversation
     llama.cpp, full  the same with a context of --context tokens: its client drops half of them when it is full
 
-See llama_cpp_server.py for how that is run best. Exits as the bench does: with 1 unless transformers takes at least 20
+See llama_server.py for how that is run best. Exits as the bench does: with 1 unless transformers takes at least 20
 times as long as Kakeya for the first token of the last turn.
 """
 
@@ -27,14 +27,13 @@ from pathlib import Path
 from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerFast
 
-from kakeya.bench.compare import command
-from tests.benchmarks import llama_cpp_server, rival_checkpoint
-from tests.benchmarks.llama_cpp_environment import LlamaCppFailed
-from tests.benchmarks.llama_cpp_server import llama_server
-from tests.benchmarks.logged_command import say
-from tests.benchmarks.rival_checkpoint import SHAPE, RivalCheckpoint
-from tests.benchmarks.rival_process import RivalFailed
-from tests.benchmarks.transformers_server import transformers_server
+from kakeya_bench.compare import command
+from kakeya_bench.rivals import checkpoint as checkpoints
+from kakeya_bench.rivals import llama_server as llama
+from kakeya_bench.rivals.checkpoint import SMALL, Checkpoint
+from kakeya_bench.rivals.command import RivalFailed, say
+from kakeya_bench.rivals.llama_server import llama_server
+from kakeya_bench.rivals.transformers_server import transformers_server
 from tests.integration.processes import SINK, Runtime, runtime
 
 MODEL = "random-qwen3"
@@ -58,8 +57,8 @@ _FIELDS = {
 
 
 def played(asked: argparse.Namespace, directory: Path) -> int:
-    """Starts everybody, plays, and returns the bench's exit status. Raises LlamaCppFailed, RivalFailed."""
-    checkpoint = made_checkpoint(asked.checkpoint or directory / "checkpoint")
+    """Starts everybody, plays, and returns the bench's exit status. Raises RivalFailed."""
+    checkpoint = checkpoints.kept(asked.checkpoint or directory / "checkpoint", SMALL)
     status = FAILED
     try:
         with ExitStack() as stack:
@@ -73,7 +72,7 @@ def played(asked: argparse.Namespace, directory: Path) -> int:
     return status
 
 
-def started(stack: ExitStack, asked: argparse.Namespace, kakeya: Runtime, checkpoint: RivalCheckpoint) -> list[str]:
+def started(stack: ExitStack, asked: argparse.Namespace, kakeya: Runtime, checkpoint: Checkpoint) -> list[str]:
     """The rivals, as the bench's flag takes them."""
     shim = kakeya.shims[0]
     rivals = [f"{SHIM}=http://{shim.address}/v1,every=mark,kv={SINK + WINDOW},pid={shim.process.pid}"]
@@ -112,17 +111,8 @@ def rounded_up(num_tokens: int) -> int:
     return -(-num_tokens // 256) * 256
 
 
-def made_checkpoint(directory: Path) -> RivalCheckpoint:
-    """The one that is there, else a new one."""
-    found = RivalCheckpoint(directory, directory / "Q8_0.gguf")
-    if found.gguf.is_file():
-        return found
-    say(f"making the model in {directory}")
-    return rival_checkpoint.make(directory)
-
-
 @contextmanager
-def served(checkpoint: RivalCheckpoint, directory: Path) -> Iterator[Runtime]:
+def served(checkpoint: Checkpoint, directory: Path) -> Iterator[Runtime]:
     """A router, a worker and a shim."""
     with runtime(checkpoint.directory, directory, num_workers=0) as made:
         made.start_worker(
@@ -137,7 +127,7 @@ def served(checkpoint: RivalCheckpoint, directory: Path) -> Iterator[Runtime]:
 
 def saved_tokenizer(directory: Path) -> Path:
     """One word for each id, so that each token of an answer is a text at once."""
-    words = {f"<{token_id}>": token_id for token_id in range(SHAPE["vocab_size"])}
+    words = {f"<{token_id}>": token_id for token_id in range(SMALL["vocab_size"])}
     PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.WordLevel(words, unk_token="<0>"))).save_pretrained(
         directory
     )
@@ -158,15 +148,15 @@ def main() -> int:
     )
     parser.add_argument("--json", type=Path, help="where to write the report's JSON, too")
     asked = parser.parse_args()
-    if num_conversation_tokens(asked) > SHAPE["max_position_embeddings"]:
+    if num_conversation_tokens(asked) > SMALL["max_position_embeddings"]:
         parser.error(
-            f"the rivals' model has {SHAPE['max_position_embeddings']:,} positions, fewer than these turns take"
+            f"the rivals' model has {SMALL['max_position_embeddings']:,} positions, fewer than these turns take"
         )
     try:
-        llama_cpp_server.prepare()
+        llama.prepare()
         with tempfile.TemporaryDirectory(prefix="kakeya-compare-") as directory:
             status = played(asked, Path(directory))
-    except (LlamaCppFailed, RivalFailed) as error:
+    except RivalFailed as error:
         print(f"cannot compare: {error}", file=sys.stderr)
         return FAILED
     if asked.json:

@@ -3,9 +3,8 @@
     python -m tests.benchmarks.mlx_bench [--rounds N] [--turns N] [--json FILE]
 
 Greedy decoding of one session beside mlx-lm's `generate_step`, of four in one step beside its `BatchGenerator`; four
-bits, as mlx-lm quantizes. Kakeya is stepped as its engine steps it: logits, the choice on the host, a forward pass.
-Every session stays inside its window in these, so that both do the same work. Then a session of many turns, whose
-window is full early.
+bits, as mlx-lm quantizes. Every session stays inside its window in these, so that both do the same work. Then a session
+of many turns, whose window is full early.
 
 Exits with 1 when Kakeya's decoding is slower than 0.95 times mlx-lm's, or the last quarter of the turns slower than
 the first by more than 5 %.
@@ -16,8 +15,8 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +25,14 @@ import numpy as np
 from mlx_lm.generate import BatchGenerator, generate_step
 from mlx_lm.utils import load_model, quantize_model, save_config, save_model
 
-from kakeya_worker.engine.lanes.lane import Lane
+from kakeya_bench.engine.stepping import Lanes
+from kakeya_bench.report import console
+from kakeya_bench.report.blocks import Section, Table
+from kakeya_bench.rivals.checkpoint import save_random_qwen3
+from kakeya_bench.statistics import intervals
+from kakeya_bench.statistics.distribution import median
 from kakeya_worker.engine.seams.geometry import LaneGeometry
-from kakeya_worker.engine.seams.retention import SessionOptions, sink_window
 from kakeya_worker.mlx_backend import MlxVerifier
-from tests.benchmarks.interval import interval_of_median
-from tests.checkpoints import save_random_qwen3
 
 SHAPE: dict[str, Any] = {
     "vocab_size": 4096,
@@ -55,8 +56,8 @@ MOST_DRIFT = 1.05  # seconds of a turn, the last quarter's against the first's
 class Run:
     """Seconds until the first token is there, and of a step after it."""
 
-    prefill_seconds: float
-    step_seconds: float
+    prefill: float
+    decode: float
 
 
 @dataclass
@@ -67,18 +68,23 @@ class Pair:
     kakeya: list[Run] = field(default_factory=list)
     mlx_lm: list[Run] = field(default_factory=list)
 
-    def ratios(self, name: str) -> "np.ndarray[Any, Any]":
-        """mlx-lm's seconds in a round as a multiple of Kakeya's: the tokens a second of Kakeya against mlx-lm's."""
-        pairs = zip(self.mlx_lm, self.kakeya, strict=True)
-        return np.array([getattr(theirs, name) / getattr(ours, name) for theirs, ours in pairs])
-
-    @property
-    def is_good(self) -> bool:
-        return float(np.median(self.ratios("step_seconds"))) >= LEAST_RATIO
+    def document(self) -> dict[str, Any]:
+        """Tokens a second of both, and Kakeya's against mlx-lm's: the median over rounds, and its interval."""
+        found: dict[str, Any] = {"num_sessions": self.num_sessions, "rounds": len(self.kakeya)}
+        for kind, num_tokens in (("prefill", NUM_PROMPT * self.num_sessions), ("decode", self.num_sessions)):
+            ours, theirs = ([getattr(run, kind) for run in runs] for runs in (self.kakeya, self.mlx_lm))
+            ratio, *interval = astuple(intervals.of_median(list(np.divide(theirs, ours))))
+            found[kind] = {
+                "kakeya_tokens_per_second": num_tokens / median(ours),
+                "mlx_lm_tokens_per_second": num_tokens / median(theirs),
+                "ratio": ratio,
+                "interval": interval,
+            }
+        return found
 
 
 class Kakeya:
-    """A verifier and a lane for each session."""
+    """A verifier that is stepped as its engine steps it: logits, the choice on the host, a forward pass."""
 
     def __init__(self, model: Path) -> None:
         self._verifier = MlxVerifier(str(model), weights="auto", kv_dtype="auto", num_threads=1, cache_directory=None)
@@ -86,40 +92,31 @@ class Kakeya:
 
     def run(self, prompts: list[list[int]]) -> Run:
         """Sessions that begin anew."""
-        lanes = [self._lane(index) for index in range(len(prompts))]
+        lanes = Lanes(self._verifier, GEOMETRY, len(prompts))
         began = time.perf_counter()
         for start in range(0, NUM_PROMPT, GEOMETRY.chunk):
-            self._step(lanes, [prompt[start : start + GEOMETRY.chunk] for prompt in prompts])
-        chosen = self._choose(lanes)
+            lanes.forward([prompt[start : start + GEOMETRY.chunk] for prompt in prompts])
+        chosen = self._choose(len(prompts))
         prefilled = time.perf_counter()
         for _ in range(NUM_DECODED - 1):
-            self._step(lanes, chosen)
-            chosen = self._choose(lanes)
+            lanes.forward(chosen)
+            chosen = self._choose(len(prompts))
         return Run(prefilled - began, (time.perf_counter() - prefilled) / (NUM_DECODED - 1))
 
     def turns(self, num_turns: int) -> "np.ndarray[Any, Any]":
         """Seconds of each turn of one session; [turns]."""
-        lane, chance, seconds = self._lane(0), np.random.default_rng(0), []
+        lanes, chance, seconds = Lanes(self._verifier, GEOMETRY, 1), np.random.default_rng(0), []
         for _ in range(num_turns):
             tokens = chance.integers(SHAPE["vocab_size"], size=NUM_APPENDED).tolist()
             began = time.perf_counter()
-            self._step([lane], [tokens])
+            lanes.forward([tokens])
             for _ in range(NUM_ANSWERED):
-                self._step([lane], self._choose([lane]))
+                lanes.forward(self._choose(1))
             seconds.append(time.perf_counter() - began)
         return np.array(seconds)
 
-    def _lane(self, index: int) -> Lane:
-        return Lane(GEOMETRY, index, sink_window(SessionOptions(), GEOMETRY))
-
-    def _step(self, lanes: list[Lane], tokens: list[list[int]]) -> None:
-        rows = [lane.row(tuple(brought)) for lane, brought in zip(lanes, tokens, strict=True)]
-        self._verifier.forward(rows)
-        for lane, row in zip(lanes, rows, strict=True):
-            lane.commit(row)
-
-    def _choose(self, lanes: list[Lane]) -> list[list[int]]:
-        logits = self._verifier.logits([lane.index for lane in lanes])
+    def _choose(self, num_sessions: int) -> list[list[int]]:
+        logits = self._verifier.logits(list(range(num_sessions)))
         return [[token] for token in logits.argmax(axis=-1).tolist()]
 
 
@@ -170,12 +167,10 @@ def compare(kakeya: Kakeya, mlx_lm: MlxLm, num_rounds: int) -> list[Pair]:
     for number in range(1 + num_rounds):
         for pair in pairs:
             prompts = chance.integers(SHAPE["vocab_size"], size=(pair.num_sessions, NUM_PROMPT)).tolist()
-            sides: list[tuple[Callable[[list[list[int]]], Run], list[Run]]]
-            sides = [(kakeya.run, pair.kakeya), (mlx_lm.run, pair.mlx_lm)]
-            for run, runs in sides if number % 2 else reversed(sides):
-                measured = run(prompts)
+            for is_ours in (True, False) if number % 2 else (False, True):
+                measured = (kakeya if is_ours else mlx_lm).run(prompts)
                 if number:
-                    runs.append(measured)
+                    (pair.kakeya if is_ours else pair.mlx_lm).append(measured)
     return pairs
 
 
@@ -186,50 +181,21 @@ def drift(seconds: "np.ndarray[Any, Any]") -> float:
     return float(np.median(full[-quarter:]) / np.median(full[:quarter]))
 
 
-def as_json(pairs: list[Pair], drifted: float, num_turns: int) -> dict[str, Any]:
-    """What was measured, and what it was judged by."""
-    return {
-        "model": SHAPE,
-        "weights": "4bit",
-        "least_ratio": LEAST_RATIO,
-        "most_drift": MOST_DRIFT,
-        "sessions": [_figures(pair) for pair in pairs],
-        "turns": num_turns,
-        "drift": drifted,
-    }
-
-
-def _figures(pair: Pair) -> dict[str, Any]:
-    figures: dict[str, Any] = {"num_sessions": pair.num_sessions, "rounds": len(pair.kakeya)}
-    for kind, name, tokens in (("prefill", "prefill_seconds", NUM_PROMPT), ("decode", "step_seconds", 1)):
-        ratios = pair.ratios(name)
-        figures[kind] = {
-            "kakeya_tokens_per_second": _speed(pair.kakeya, name, tokens * pair.num_sessions),
-            "mlx_lm_tokens_per_second": _speed(pair.mlx_lm, name, tokens * pair.num_sessions),
-            "ratio": float(np.median(ratios)),
-            "interval": interval_of_median(ratios),
-        }
-    return figures
-
-
-def _speed(runs: list[Run], name: str, num_tokens: int) -> float:
-    return num_tokens / float(np.median([getattr(run, name) for run in runs]))
-
-
-def report(pairs: list[Pair], drifted: float, num_turns: int) -> bool:
+def report(found: Mapping[str, Any]) -> bool:
     """Prints a table and the verdict; whether all bounds were kept."""
-    for pair in pairs:
-        figures = _figures(pair)
-        for kind in ("prefill", "decode"):
-            of = figures[kind]
-            print(
-                f"{pair.num_sessions} sessions  {kind:8} Kakeya {of['kakeya_tokens_per_second']:7.1f} tokens/s  "
-                f"mlx-lm {of['mlx_lm_tokens_per_second']:7.1f}  ratio {of['ratio']:.3f} "
-                f"[{of['interval'][0]:.3f}, {of['interval'][1]:.3f}]"
-            )
-    is_good = all(pair.is_good for pair in pairs) and drifted <= MOST_DRIFT
-    print(f"{num_turns} turns: the last quarter's take {drifted:.3f} times the first's (bound: {MOST_DRIFT:g})")
-    print(f"decoding at least {LEAST_RATIO:g} times as fast as mlx-lm, and flat: {'kept' if is_good else 'BROKEN'}")
+    rows = [
+        [f"{kind} of {of['num_sessions']}", *of[kind].values()]
+        for of in found["sessions"]
+        for kind in ("prefill", "decode")
+    ]
+    is_fast = all(of["decode"]["ratio"] >= LEAST_RATIO for of in found["sessions"])
+    is_good = is_fast and found["drift"] <= MOST_DRIFT
+    verdict = (
+        f"Decoding at least {LEAST_RATIO:g} times as fast as mlx-lm; of {found['turns']} turns the last quarter's in "
+        f"at most {MOST_DRIFT:g} times the first's, which was {found['drift']:.3f}: {'kept' if is_good else 'BROKEN'}"
+    )
+    table = Table(["", "Kakeya tokens/s", "mlx-lm tokens/s", "ratio", "95 % interval"], rows)
+    console.print_sections("The MLX backend beside mlx-lm", [Section("", [table, verdict])])
     return is_good
 
 
@@ -242,12 +208,18 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as directory:
         model = make_checkpoint(Path(directory))
         kakeya = Kakeya(model)
-        pairs = compare(kakeya, MlxLm(model), arguments.rounds)
-        drifted = drift(kakeya.turns(arguments.turns))
-    is_good = report(pairs, drifted, arguments.turns)
+        found = {
+            "model": SHAPE,
+            "weights": "4bit",
+            "least_ratio": LEAST_RATIO,
+            "most_drift": MOST_DRIFT,
+            "sessions": [pair.document() for pair in compare(kakeya, MlxLm(model), arguments.rounds)],
+            "turns": arguments.turns,
+            "drift": drift(kakeya.turns(arguments.turns)),
+        }
     if arguments.json:
-        arguments.json.write_text(json.dumps(as_json(pairs, drifted, arguments.turns), indent=2) + "\n")
-    return 0 if is_good else 1
+        arguments.json.write_text(json.dumps(found, indent=2) + "\n")
+    return 0 if report(found) else 1
 
 
 if __name__ == "__main__":

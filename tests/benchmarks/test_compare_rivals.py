@@ -3,8 +3,8 @@
 import argparse
 from pathlib import Path
 
-from kakeya.bench.compare import options
 from kakeya.text.chat_tokenizer import ChatTokenizer
+from kakeya_bench.compare.settings import CompareSettings
 from tests.benchmarks import compare_rivals
 from tests.benchmarks.compare_rivals import FULL_LLAMA, LLAMA, SHIM, TRANSFORMERS
 
@@ -12,11 +12,11 @@ from tests.benchmarks.compare_rivals import FULL_LLAMA, LLAMA, SHIM, TRANSFORMER
 def test_each_rival_is_asked_in_its_own_way() -> None:
     asked = argparse.Namespace(turns=200, new_tokens=100, output=Path("out"), at_least=20.0)
     rivals = [f"{name}=http://127.0.0.1:1/v1" for name in (SHIM, TRANSFORMERS, LLAMA, FULL_LLAMA)]
-    parsed = options.parse(compare_rivals.flags(asked, "127.0.0.1:2", rivals, Path("model")), {})
-    assert (parsed.num_turns, parsed.num_new_tokens, parsed.max_tokens) == (200, 100, 16)
+    parsed = CompareSettings.parse(compare_rivals.flags(asked, "127.0.0.1:2", rivals, Path("model")))
+    assert (parsed.turns, parsed.new_tokens, parsed.max_tokens) == (200, 100, 16)
     assert parsed.marks == (1, 10, 50, 200)
-    assert parsed.claims == {TRANSFORMERS: 20.0}
-    assert all(rival.fields for rival in parsed.rivals)
+    assert parsed.at_least == {TRANSFORMERS: 20.0}
+    assert all(rival.fields for rival in parsed.rival)
 
 
 def test_contexts_have_room_for_the_conversation() -> None:

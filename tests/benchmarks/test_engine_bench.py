@@ -1,22 +1,24 @@
-"""`make bench-engine`: its arithmetic, its processes, and a run on a tiny model."""
+"""`make bench-engine`: its arithmetic, its report, and a run on a tiny model."""
 
 import json
-import sys
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from kakeya.bench.verdict import Outcome, exit_status
-from tests.benchmarks import engine_bench, engine_figures, engine_process, engine_report
-from tests.benchmarks.engine_case import DECODE, PREFILL, Case
-from tests.benchmarks.engine_checkpoint import EngineCheckpoint
-from tests.benchmarks.engine_contestants import BFLOAT16, INT8, LLAMA, READ, TRANSFORMERS
-from tests.benchmarks.engine_figures import FLOOR, LEAST, MOST
-from tests.benchmarks.engine_plan import Plan
-from tests.benchmarks.engine_process import ContestantFailed
-from tests.benchmarks.engine_rounds import burst_length, order
-from tests.benchmarks.llama_cpp_environment import BINDING
-from tests.benchmarks.qwen3_session import SHAPE
+from kakeya_bench.engine import contestants, figures, memory_read, page, report, run
+from kakeya_bench.engine.contestants import BFLOAT16, INT8, LLAMA, READ, TRANSFORMERS
+from kakeya_bench.engine.figures import FLOOR, LEAST, MOST
+from kakeya_bench.engine.plan import DECODE, PREFILL, SHAPE, Case, Plan
+from kakeya_bench.engine.rounds import burst_length, measured, order
+from kakeya_bench.engine.run import Run
+from kakeya_bench.engine.settings import EngineSettings
+from kakeya_bench.report import console
+from kakeya_bench.report.verdict import Outcome, exit_status
+from kakeya_bench.rivals import llama_cpp
+from kakeya_bench.rivals.checkpoint import save_random_qwen3
+from kakeya_bench.statistics import intervals
 
 TINY = Plan(
     shape={"max_position_embeddings": 1024},
@@ -26,6 +28,7 @@ TINY = Plan(
     num_rounds=2,
     burst_seconds=0.01,
 )
+ENGINES = [INT8, BFLOAT16, TRANSFORMERS, LLAMA]
 
 
 def test_a_session_without_a_window_ends_with_as_many_keys() -> None:
@@ -37,30 +40,29 @@ def test_a_session_without_a_window_ends_with_as_many_keys() -> None:
 
 def test_every_bound_speaks_of_a_case_that_is_measured() -> None:
     plan = Plan()
-    names = [case.name for window in plan.windows for case in plan.cases(window)]
-    assert set(LEAST) <= set(names)
+    assert set(LEAST) <= {case.name for window in plan.windows for case in plan.cases(window)}
 
 
 def test_a_ratio_is_taken_within_each_round() -> None:
     """The machine is slow for both in the second round, and ten times as fast for one of them in the third."""
     seconds = {"decode_1": {LLAMA: [[2.0], [20.0], [0.2]], INT8: [[1.0], [10.0], [1.0]], READ: [[0.8], [8.0], [0.8]]}}
-    found = engine_figures.llama_ratios(seconds)["decode_1"]
-    assert found.estimate == 2.0
-    assert 0.2 <= found.low < 2.0 == found.high
-    assert engine_figures.floor_ratio(seconds, "decode_1").estimate == 1.25
+    found = figures.ratios(seconds, "decode_1")
+    assert found["decode_1"].estimate == 2.0
+    assert 0.2 <= found["decode_1"].low < 2.0 == found["decode_1"].high
+    assert found[FLOOR].estimate == 1.25
 
 
 def test_a_burst_counts_with_its_median() -> None:
     seconds = {"prefill_64": {INT8: [[1.0, 3.0, 50.0], [2.0, 2.0, 2.0], [9.0]]}}
-    assert engine_figures.rounds(seconds, "prefill_64", INT8) == [3.0, 2.0, 9.0]
-    assert engine_figures.typical(seconds, "prefill_64", INT8) == 3.0
+    assert figures.rounds(seconds, "prefill_64", INT8) == [3.0, 2.0, 9.0]
+    assert figures.typical(seconds, "prefill_64", INT8) == 3.0
 
 
 def test_bounds_are_least_speeds_and_a_most_for_the_floor() -> None:
-    kept = {name: engine_figures.ratio([bound], [1.0]) for name, bound in {**LEAST, **MOST}.items()}
-    assert exit_status(engine_figures.verdicts(kept)) == 0
-    missed = {**kept, "decode_8": engine_figures.ratio([2.4], [1.0]), FLOOR: engine_figures.ratio([1.3], [1.0])}
-    verdicts = engine_figures.verdicts(missed)
+    kept = {name: intervals.of_median([bound]) for name, bound in {**LEAST, **MOST}.items()}
+    assert exit_status(figures.verdicts(kept)) == 0
+    missed = {**kept, "decode_8": intervals.of_median([2.4]), FLOOR: intervals.of_median([1.3])}
+    verdicts = figures.verdicts(missed)
     assert {verdict.gate for verdict in verdicts if verdict.outcome is Outcome.FAILED} == {"decode_8", FLOOR}
     assert exit_status(verdicts) == 1
 
@@ -73,54 +75,108 @@ def test_a_burst_lasts_about_as_long_whatever_is_measured() -> None:
 
 
 def test_nobody_always_comes_after_the_same_one() -> None:
-    names = [INT8, BFLOAT16, TRANSFORMERS, LLAMA]
-    rounds = [order(names, number) for number in range(4)]
-    assert all(sorted(each) == sorted(names) for each in rounds)
-    for name in names:
+    rounds = [order(ENGINES, number) for number in range(4)]
+    assert all(sorted(each) == sorted(ENGINES) for each in rounds)
+    for name in ENGINES:
         assert len({each.index(name) for each in rounds}) > 1
         assert len({each[each.index(name) - 1] for each in rounds}) > 1
 
 
-def test_a_decode_step_reads_every_matrix_once(tmp_path: Path) -> None:
+def test_a_decode_step_reads_every_matrix_once() -> None:
     """28 layers of 15,728,640 weights, and the head, which is the embedding."""
-    (tmp_path / "config.json").write_text(json.dumps(SHAPE))
-    weight_bytes = EngineCheckpoint(tmp_path, tmp_path / "Q8_0.gguf").int8_weight_bytes
-    assert weight_bytes == 28 * 15_728_640 + 151_936 * 1024 == 595_984_384
+    assert memory_read.int8_weight_bytes(SHAPE) == 28 * 15_728_640 + 151_936 * 1024 == 595_984_384
 
 
-def test_says_why_a_contestant_failed() -> None:
-    with engine_process.running(sys.executable, "tests.benchmarks.engine_memory_read") as process:
-        with pytest.raises(ContestantFailed, match=r"(?s)failed to load.*nowhere\.so"):
-            process.ask("load", library="nowhere.so", num_bytes=64, num_threads=1)
-        with pytest.raises(ContestantFailed, match="no command"):
-            process.ask("dance")
+def test_each_flag_has_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KAKEYA_BENCH_ROUNDS", "3")
+    asked = EngineSettings.parse(["--json", "engine.json"])
+    assert (asked.rounds, asked.output, asked.json_file) == (3, Path("build/engine"), Path("engine.json"))
+    assert EngineSettings.parse(["--rounds", "2"]).rounds == 2
 
 
-def test_says_that_a_contestant_ended() -> None:
-    with (
-        engine_process.running(sys.executable, "tests.benchmarks.no_such_contestant") as process,
-        pytest.raises(ContestantFailed, match=r"(?s)status 1.*no_such_contestant"),
+def _played(plan: Plan, directory: Path) -> Run:
+    """A run in which everybody takes a second for everything, and llama.cpp three."""
+    engines = contestants.engines(directory, directory / "Q8_0.gguf", plan, directory, directory)
+    reader = contestants.Entrant(READ, "memory_read", {})
+    cases = [case for window in plan.windows for case in plan.cases(window)]
+    settings = {"flash_attention": True, "unified": True, "ubatch": 512, "repacked": True}
+    tried = [{**settings, "seconds": 2.0}, {**settings, "flash_attention": False, "seconds": 1.0}]
+    opened: dict[str, Any] = {name: {"history_tokens": 500} for name in ENGINES}
+    opened[LLAMA] = {"settings": {case.name: settings for case in cases}, "tried": {case.name: tried for case in cases}}
+    memory = {"peak_rss_bytes": 2 << 30, "peak_anonymous_bytes": None}
+    loads = {name: {"seconds": 5.0, "version": "1", "system": "CPU", "repacks": False, **memory} for name in ENGINES}
+    took = {name: [[3.0 if name == LLAMA else 1.0]] for name in ENGINES}
+    return Run(
+        plan,
+        {entrant.name: entrant for entrant in engines},
+        reader,
+        cold=loads,
+        cached={**loads, READ: {"num_bytes": 1000}},
+        opened=dict.fromkeys(plan.windows, opened),
+        seconds={case.name: {**took, READ: [[0.9]]} for case in cases},
+        large_chunk={"prefill_64": {INT8: [[0.5]], BFLOAT16: [[0.7]]}},
+        serving=dict.fromkeys(ENGINES, memory),
+    )
+
+
+def test_a_report_says_and_shows_what_was_found(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    document = json.loads(json.dumps(report.document(_played(Plan(), tmp_path)), allow_nan=False))
+    assert document["ratios"] == {**dict.fromkeys(LEAST, 3.0), FLOOR: pytest.approx(1 / 0.9)}
+    assert document["floor"]["bytes_per_second"] == pytest.approx(1000 / 0.9)
+    assert document["cases"][0]["context"]["others"] == {"tokens_before": 63, "keys": [64, 64]}
+    drawn = page.files(document)
+    assert sorted(drawn) == ["decode.png", "engine.html", "prefill.png"]
+    assert drawn["decode.png"].startswith(b"\x89PNG")
+    said = drawn["engine.html"].decode()
+    for words in (
+        "3.00 (95 %: 3.00 to 3.00)",
+        "at least 2.5",
+        "decode 8, window 2,048",
+        "2.00 GiB",
+        "ubatch 512",
     ):
-        process.ask("load")
+        assert words in said
+    console.print_sections(*page.summary(document))
+    assert "passed" in capsys.readouterr().out
 
 
 @pytest.mark.heavy
-@pytest.mark.skipif(not BINDING.is_ready, reason="llama.cpp is not built here; `make bench-engine` builds it")
+@pytest.mark.timeout(600)
+def test_measures_everybody_but_llama_cpp(tmp_path: Path) -> None:
+    checkpoint = save_random_qwen3(tmp_path / "model", **TINY.shape)
+    entrants = contestants.engines(checkpoint, checkpoint, TINY, tmp_path / "cache", tmp_path)[:-1]
+    shape = json.loads((checkpoint / "config.json").read_text())
+    reader = memory_read.entrant(shape, TINY, tmp_path)
+    cases = TINY.cases(64)
+    with ExitStack() as stack:
+        loaded = {each.name: stack.enter_context(each.running()) for each in (*entrants, reader)}
+        assert all(contestant.load()["peak_rss_bytes"] > 1 << 20 for contestant in loaded.values())
+        for entrant in entrants:
+            loaded[entrant.name].open(cases)
+        seconds = measured(dict.fromkeys(cases, loaded), 2, 0.01)
+        assert loaded[INT8].serving_memory(cases[0], 1)["peak_anonymous_bytes"] > 1 << 20
+    assert [*seconds] == ["decode_1", "decode_3", "prefill_64", "prefill_256"]
+    for by_name in seconds.values():
+        assert [*by_name] == [INT8, BFLOAT16, TRANSFORMERS, READ]
+        assert min(min(burst) for rounds in by_name.values() for burst in rounds) > 0.0
+
+
+@pytest.mark.heavy
+@pytest.mark.skipif(not llama_cpp.BINDING.is_ready, reason="llama.cpp is not built; `make bench-engine` builds it")
+@pytest.mark.timeout(600)
 def test_measures_everybody_in_every_case(tmp_path: Path) -> None:
     """Without what it says about time: other tests may be running beside it, and the model is a tiny one."""
-    run = engine_bench.played(TINY, tmp_path)
-    document = json.loads(json.dumps(engine_report.document(run), allow_nan=False))
+    played = run.played(TINY, tmp_path)
+    document = json.loads(json.dumps(report.document(played), allow_nan=False))
     names = ["decode_1", "decode_3", "prefill_64", "prefill_256"]
     assert [case["name"] for case in document["cases"]] == [*names, *(f"{name}_w256" for name in names)]
     for case in document["cases"]:
-        assert list(case["seconds"]) == [INT8, BFLOAT16, TRANSFORMERS, LLAMA]
+        assert list(case["seconds"]) == ENGINES
         assert min(min(rounds) for rounds in case["rounds"].values()) > 0.0
         assert {len(rounds) for rounds in case["rounds"].values()} == {TINY.num_rounds}
         assert case["context"]["kakeya"]["tokens_before_at_least"] > case["window"]
         assert document["sessions"][str(case["window"])][LLAMA]["settings"][case["name"]]
     assert set(document["ratios"]) == {"decode_1", "prefill_256", FLOOR}
     assert min(document["ratios"].values()) > 0.0
-    assert set(document["loading"]) == set(document["memory"]) - {"case"} == set(run.engines)
-    drawn = engine_bench.files(document)
-    assert drawn["engine.png"].startswith(b"\x89PNG")
-    assert f"| {LLAMA} |" in drawn["engine.md"].decode()
+    assert set(document["loading"]) == set(document["memory"]) - {"case"} == set(ENGINES)
+    assert page.files(document)["engine.html"]

@@ -19,6 +19,7 @@ from tokenizers import Tokenizer, models
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText, PreTrainedTokenizerFast
 
 from kakeya.text.chat_tokenizer import ChatTokenizer
+from kakeya_bench.rivals.checkpoint import TINY, random_model
 from kakeya_worker.engine.lanes.lane import Lane
 from kakeya_worker.engine.seams.geometry import LaneGeometry
 from kakeya_worker.engine.seams.retention import SessionOptions, sink_window
@@ -27,7 +28,7 @@ from kakeya_worker.mlx_backend import MlxVerifier
 from kakeya_worker.models import families
 from kakeya_worker.models.language_part import _WRAPPERS, config_of
 from kakeya_worker.torch_backend import TorchVerifier
-from tests.checkpoints import SHAPE, random_model, save_random_vision, save_vision
+from tests.checkpoints import save_random_vision, save_vision
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3", "smollm3")
 PROMPT = list(range(7, 37))
@@ -143,7 +144,7 @@ HEADS = {
 
 
 def save(directory: Path, family: str, head: Head, wrapper: str | None = None) -> Path:
-    shape = {**SHAPE, "tie_word_embeddings": head.is_tied}
+    shape = {**TINY, "tie_word_embeddings": head.is_tied}
     if wrapper is None:
         random_model(family, **shape).save_pretrained(directory)
     else:
@@ -364,7 +365,7 @@ def save_ends(directory: Path, ends: Ends, answer: Sequence[int]) -> int | None:
     if ends.generation != "no file":
         (directory / "generation_config.json").write_text(json.dumps({"eos_token_id": tokens(ends.generation)}))
     own = tokens(ends.tokenizer)
-    words = Tokenizer(models.WordLevel({f"w{id_}": id_ for id_ in range(SHAPE["vocab_size"])}, unk_token="w0"))
+    words = Tokenizer(models.WordLevel({f"w{id_}": id_ for id_ in range(TINY["vocab_size"])}, unk_token="w0"))
     marks = {} if own is None else {"eos_token": f"w{own}"}
     PreTrainedTokenizerFast(tokenizer_object=words, **marks).save_pretrained(directory)
     return own

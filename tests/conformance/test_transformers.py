@@ -11,7 +11,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from kakeya.bench.kv_bytes import kv_bytes_per_token, read_config
+from kakeya.kv_bytes import kv_bytes_per_token, read_config
 from kakeya_worker.engine.lanes.lane import Lane
 from kakeya_worker.engine.seams.geometry import LaneGeometry
 from kakeya_worker.engine.seams.retention import SessionOptions, sink_window

@@ -66,7 +66,7 @@ def test_links_lead_somewhere() -> None:
 
 
 def test_files_that_are_named_are_there() -> None:
-    folders = ("models", "ops", "proto", "scripts", "sdks", "services", "shared", "tests")
+    folders = ("bench", "models", "ops", "proto", "scripts", "sdks", "services", "shared", "tests")
     known = [
         str(file.relative_to(ROOT))
         for folder in folders

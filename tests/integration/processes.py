@@ -63,7 +63,11 @@ class Process:
 
 @dataclass
 class Runtime:
-    """What a test drives. Use `runtime` to make one."""
+    """What a test drives. Use `runtime` to make one.
+
+    Attributes:
+        python: where its services are installed.
+    """
 
     redis: RedisServer
     model: Path
@@ -73,6 +77,7 @@ class Runtime:
     workers: list[Process] = field(default_factory=list)
     shims: list[Process] = field(default_factory=list)
     credentials: grpc.ChannelCredentials | None = None  # of a runtime over TLS
+    python: str = sys.executable
     _num_started: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -139,7 +144,7 @@ class Runtime:
         log = self.directory / f"{kind}-{number}.log"
         with log.open("wb") as output:
             process = subprocess.Popen(
-                [sys.executable, "-m", *arguments], stdout=output, stderr=output, env={**os.environ, **self.environment}
+                [self.python, "-m", *arguments], stdout=output, stderr=output, env={**os.environ, **self.environment}
             )
         return Process(process, address, log)
 

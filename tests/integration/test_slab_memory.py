@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.checkpoints import save_random_qwen3
+from kakeya_bench.rivals.checkpoint import save_random_qwen3
 
 SMALL, LARGE = 64 << 20, 4 << 30
 

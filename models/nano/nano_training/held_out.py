@@ -17,11 +17,11 @@ from typing import Any, Final
 from tokenizers import Tokenizer
 
 import kakeya_nano
+from kakeya_bench.quality.material.script import Script, answer
+from kakeya_bench.quality.measure.stage import Stage
+from kakeya_bench.statistics.share import NONE, Share
 from kakeya_worker.engine.seams.geometry import LaneGeometry
 from kakeya_worker.engine.seams.retention import SessionOptions, sink_window
-from kakeya_worker.quality.script import Script, answer
-from kakeya_worker.quality.share import NONE, Share
-from kakeya_worker.quality.stage import Stage
 from kakeya_worker.torch_backend import TorchVerifier
 from nano_training.agreement import bucket_of
 from nano_training.corpus import Encoder, seeded

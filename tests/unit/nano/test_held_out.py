@@ -7,8 +7,8 @@ import pytest
 from tokenizers import Tokenizer
 
 import kakeya_nano
-from kakeya_worker.quality.script import Feed
-from kakeya_worker.quality.share import NONE, Share
+from kakeya_bench.quality.material.script import Feed
+from kakeya_bench.statistics.share import NONE, Share
 from nano_training.corpus import Encoder
 from nano_training.dialogues.message import Exchange, exchange
 from nano_training.held_out import MAX_ANSWER_TOKENS, Answer, conversation, is_kept, shares

@@ -8,7 +8,7 @@ import pytest
 from tokenizers import Tokenizer
 
 import kakeya_nano
-from kakeya_worker.quality.share import NONE, Share
+from kakeya_bench.statistics.share import NONE, Share
 from nano_training.held_out import FLOORS, MIN_ANSWERS, is_kept, play, shares
 from nano_training.shape import model_config
 from nano_training.tokenizer import CHAT_TEMPLATE, end_of_turn

@@ -1,8 +1,9 @@
 """What `kakeya http` can be told."""
 
+from collections.abc import Mapping, Sequence
 from datetime import date
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, model_validator
 from pydantic_settings import NoDecode
@@ -40,6 +41,29 @@ class HttpSettings(ListenerSettings):
 
     model_config = ServiceSettings.configured(command="http")
 
+    GROUPS: ClassVar[Mapping[str, str]] = {
+        "the router": "router router_ca router_cert router_key router_wait_s",
+        "addresses": "bind allowed_hosts cors_origins",
+        "models and texts": "tokenizer served_model_name reasoning",
+        "sessions": "on_overflow session_ttl_seconds",
+        "admission": "admission max_in_flight queue_length queue_max_wait_s",
+        "limits of requests": (
+            "default_max_tokens max_choices max_prompt_tokens max_append_tokens max_body_bytes max_held_bytes"
+        ),
+        "connections": (
+            "head_timeout_seconds send_timeout_seconds "
+            "keep_alive_comment_seconds connection_idle_seconds max_connections"
+        ),
+        "deprecation": "deprecated_since sunset successor",
+        "the process": "log_level shutdown_grace_seconds",
+    }
+    EXAMPLES: ClassVar[Sequence[str]] = (
+        "kakeya http",
+        "kakeya http --router router.example.org:50051 --router-ca ca.pem --bind 0.0.0.0:8000 --tls-cert "
+        "http.pem --tls-key http.key",
+        "kakeya http --tokenizer Qwen3-0.6B=~/models/Qwen3-0.6B",
+    )
+
     router: Address = setting(
         "127.0.0.1:50051", "the router", unit="HOST:PORT", reason="where a router on this host listens by default"
     )
@@ -47,7 +71,7 @@ class HttpSettings(ListenerSettings):
         None,
         "certificate authorities of the router, in PEM: calls to it use TLS",
         unit="file",
-        reason="none: plaintext",
+        reason="none, plaintext",
     )
     router_cert: Path | None = setting(
         None, "certificate to show the router, where it asks for one, in PEM", unit="file", reason="none"
@@ -61,18 +85,21 @@ class HttpSettings(ListenerSettings):
     )
     allowed_hosts: Names = setting(
         (),
-        "names that requests may give this server (the Host header), separated by commas; `*`: any",
-        reason="on loopback its names, so that a web page cannot come in by a name of its own; elsewhere any",
+        "names that requests may give this server (the Host header), separated by commas. `*` is any",
+        reason="on loopback its names, and elsewhere any, so that a web page cannot come in by a name of its own",
+        metavar="HOST",
     )
     tokenizer: _Pairs = setting(
         (),
         "MODEL=DIR_OR_HUB_ID, the tokenizer and chat template of a served model; once for each, or separated by commas",
         reason="that of the installed model of the same name",
+        metavar="[MODEL=]DIR",
     )
     served_model_name: _Pairs = setting(
         (),
         "ALIAS=MODEL, another name for a served model; once for each, or separated by commas",
         reason="the runtime's own names",
+        metavar="NAME",
     )
     reasoning: Literal["auto", "off"] = setting(
         "auto",
@@ -81,7 +108,7 @@ class HttpSettings(ListenerSettings):
     )
     on_overflow: Literal["evict", "refuse"] = setting(
         "evict",
-        "what happens when a conversation outgrows its session: the oldest tokens behind the system prompt are "
+        "what happens when a conversation outgrows its session. The oldest tokens behind the system prompt are "
         "forgotten, or the request is refused; a request may say otherwise",
         reason="the answer says what was forgotten",
     )
@@ -128,14 +155,14 @@ class HttpSettings(ListenerSettings):
     )
     queue_max_wait_s: float = setting(
         30.0,
-        "how long a request waits for that; 0: for ever",
+        "how long a request waits for that. 0 is for ever",
         unit="seconds",
         reason="as long as a person waits",
         ge=0,
     )
     router_wait_s: float = setting(
         60.0,
-        "how long the opening of a session may take, the router's own queue included; 0: for ever",
+        "how long the opening of a session may take, the router's own queue included. 0 is for ever",
         unit="seconds",
         reason="twice the router's queue",
         ge=0,
@@ -181,8 +208,9 @@ class HttpSettings(ListenerSettings):
     max_connections: int = setting(4096, "connections at once", unit="connections", reason="some 20 KB each", ge=1)
     cors_origins: _Origins = setting(
         (),
-        "origins whose web pages may use this API, separated by commas; `*`: all",
-        reason="none: no page of another origin may",
+        "origins whose web pages may use this API, separated by commas. `*` is all",
+        reason="none, no page of another origin may",
+        metavar="ORIGIN",
     )
     deprecated_since: date | None = setting(
         None,

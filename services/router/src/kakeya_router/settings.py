@@ -1,7 +1,8 @@
 """What `kakeya router` can be told."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, SecretStr, model_validator
 
@@ -15,8 +16,7 @@ from kakeya_shared.settings.service import (
     setting,
 )
 
-# What is shorter may be a word that somebody guesses.
-_MIN_SECRET_LETTERS = 24
+_MIN_SECRET_LETTERS = 24  # what is shorter may be a word that somebody guesses
 
 
 def _secret(given: SecretStr) -> SecretStr:
@@ -30,25 +30,40 @@ def _secret(given: SecretStr) -> SecretStr:
 _Secret = Annotated[SecretStr, AfterValidator(_secret)]
 
 
-def _seconds(default: float, help: str, *, reason: str, **limits: float) -> Any:
+def _seconds(default: float, help: str, *, reason: str, **limits: Any) -> Any:
     """A time; without other limits it is not nothing."""
     return setting(default, help, unit="seconds", reason=reason, **limits or {"gt": 0})
 
 
 def _limit(help: str, *, unit: str, reason: str) -> Any:
     """There is none unless an operator sets one."""
-    return setting(0, f"{help}; 0: no limit", unit=unit, reason=reason, ge=0)
+    return setting(0, f"{help}. 0 is no limit", unit=unit, reason=reason, ge=0)
 
 
 class RouterSettings(RpcServerSettings):
     """Session router: serves sessions, keeps their state in Redis, places them on workers."""
 
     model_config = ServiceSettings.configured(command="router")
-
+    GROUPS: ClassVar[Mapping[str, str]] = {
+        "Redis": "redis redis_timeout_seconds redis_directory",
+        "addresses and keys": "bind advertise auth admin_key join_token",
+        "admission": "admission queue_seconds queue_length close_idle_after_seconds placement default_model",
+        "quotas": "tenant_max_sessions tenant_max_bytes tenant_tokens_per_minute key_max_sessions",
+        "sessions": "session_ttl_seconds parked_ttl_seconds snapshot_turns reap_interval_seconds",
+        "workers": "heartbeat_interval_seconds worker_lease_seconds worker_ca",
+        "recovery": "operation_lease_seconds journal_tokens recovery_seconds lost_retention_seconds",
+        "limits of requests": "max_append_tokens max_generate_tokens max_history_tokens max_label_bytes",
+        "limits of calls": "max_calls max_calls_per_tenant",
+        "the process": "log_level shutdown_grace_seconds",
+    }
+    EXAMPLES: ClassVar[Sequence[str]] = (
+        "kakeya router --bind 0.0.0.0:50051 --tls-cert router.pem --tls-key router.key --auth keys",
+        "kakeya router --redis rediss://redis.example.org --admission evict-idle",
+    )
     redis: CheckedRedisUrl = setting(
         "redis://127.0.0.1:6379/0",
-        "the one Redis server that holds all state: redis://[[USER]:PASSWORD@]HOST[:PORT][/DB], rediss:// for TLS, or "
-        "unix://[[USER]:PASSWORD@]/PATH; put it into the variable where it has a password, since flags are seen by "
+        "the one Redis server that holds all state, as redis://[[USER]:PASSWORD@]HOST[:PORT][/DB], rediss:// for TLS, "
+        "or unix://[[USER]:PASSWORD@]/PATH. Put it into the variable where it has a password, since flags are seen by "
         "everybody on the host",
         unit="URL",
         reason="a Redis on this host",
@@ -64,7 +79,7 @@ class RouterSettings(RpcServerSettings):
         "where Redis keeps its data, if that is on this host: calls are refused with the reason where Redis is away "
         "since that disk is full",
         unit="directory",
-        reason="none: Redis is elsewhere, or its errors say enough",
+        reason="none, Redis is elsewhere, or its errors say enough",
     )
     bind: Address = setting(
         "127.0.0.1:50051", "where to listen", unit="HOST:PORT", reason="this host only; 50051 is gRPC's usual port"
@@ -84,23 +99,25 @@ class RouterSettings(RpcServerSettings):
         "seen by everybody on the host",
         reason="none",
     )
-    join_token: _Secret | None = setting(None, "a token beside those in Redis that admits any worker", reason="none")
+    join_token: _Secret | None = setting(
+        None, "a token beside those in Redis that admits any worker", reason="none", metavar="TOKEN"
+    )
     worker_ca: Path | None = setting(
         None,
         "certificate authorities of the workers, in PEM: calls to workers use TLS and present --tls-cert",
         unit="file",
-        reason="none: plaintext to workers",
+        reason="none, plaintext to workers",
     )
     admission: Literal["queue", "reject", "close-idle", "evict-idle"] = setting(
         "queue",
-        "what happens to a new session when every lane is taken: it waits, is refused, or takes the lane of the "
-        "session that has been idle for longest, and waits where there is none; close-idle closes that session, "
-        "evict-idle parks it until its next call, if a snapshot store or the journal has its history",
+        "what happens to a new session when every lane is taken. It waits (queue), is refused (reject), or takes the "
+        "lane of the session that has been idle for longest. close-idle closes that session. evict-idle parks it until "
+        "its next call, if a snapshot store or the journal has its history",
         reason="short bursts go unnoticed, and nobody loses a session",
     )
     queue_seconds: float = _seconds(
         30.0,
-        "how long a new session waits for a lane; 0: for ever",
+        "how long a new session waits for a lane. 0 is for ever",
         reason="as long as a person waits, and half of the time-out of our clients",
         ge=0,
     )
@@ -154,9 +171,9 @@ class RouterSettings(RpcServerSettings):
     )
     journal_tokens: int = setting(
         262_144,
-        "how much of a session's history may be in the journal in Redis and in no snapshot; beyond it a session is "
-        "refused where its workers have a snapshot store, and can be lost where they have none; at least one append "
-        "of the largest size",
+        "how much of a session's history may be in the journal in Redis and in no snapshot. Beyond it a session is "
+        "refused where its workers have a snapshot store, and can be lost where they have none. It holds at least one "
+        "append of the largest size",
         unit="tokens",
         reason="four appends of the largest size; a MiB for the few sessions that are so long",
         ge=1,
@@ -235,9 +252,13 @@ class RouterSettings(RpcServerSettings):
         "least-loaded",
         "plugin that chooses the worker of a new session",
         reason="spreads sessions, so that each has the most of its worker",
+        metavar="NAME",
     )
     default_model: str = setting(
-        "", "model of a session that names none", reason="the only one that is served, if it is the only one"
+        "",
+        "model of a session that names none",
+        reason="the only one that is served, if it is the only one",
+        metavar="MODEL",
     )
     log_level: Literal["debug", "info", "warning", "error"] = setting(
         "info", "the least level that is logged", reason="one line for each session's begin and end"

@@ -2,8 +2,9 @@
 
 import os
 import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, SecretStr, model_validator
 
@@ -34,15 +35,31 @@ class WorkerSettings(RpcServerSettings):
 
     model_config = ServiceSettings.configured(command="worker")
 
-    model: str = setting(
-        help="the model: a directory with config.json and safetensors, an installed model (kakeya-nano), or a hub id"
+    GROUPS: ClassVar[Mapping[str, str]] = {
+        "the model": "model backend weights kv_dtype kernel cache_dir served_model_name",
+        "lanes": "retention sink window lanes slab_bytes",
+        "steps": "chunk_tokens step_tokens step_milliseconds threads",
+        "snapshots": "snapshots snapshot_sweep_seconds",
+        "routers": "bind advertise join token token_file router_ca worker_id pool",
+        "the process": "log_level shutdown_grace_seconds",
+    }
+    EXAMPLES: ClassVar[Sequence[str]] = (
+        "kakeya worker --model kakeya-nano --join 127.0.0.1:50051",
+        "kakeya worker --model ~/models/Qwen3-0.6B --window 2048 --snapshots s3://bucket/kakeya --join "
+        "router.example.org:50051 --token-file join.token",
+        "kakeya worker --model mlx-community/Qwen3-0.6B-4bit --backend mlx",
     )
-    backend: str = setting("torch", "verifier backend plugin", reason="the one that runs on every CPU")
+
+    model: str = setting(
+        help="the model: a directory with config.json and safetensors, an installed model (kakeya-nano), or a hub id",
+        metavar="MODEL",
+    )
+    backend: str = setting("torch", "verifier backend plugin", reason="the one that runs on every CPU", metavar="NAME")
     weights: Literal[
         "auto", "float32", "bfloat16", "int8", "2bit", "3bit", "4bit", "5bit", "6bit", "8bit", "mxfp4", "mxfp8", "nvfp4"
     ] = setting(
         "auto",
-        "mode of the weights: int8 of torch alone; from 2bit on, of checkpoints that mlx-lm quantized so, on MLX",
+        "mode of the weights. int8 is torch's alone. 2bit and more are for what mlx-lm quantized so, on MLX",
         reason="int8, the exact mode, where torch's CPU multiplies int8 exactly; else what the checkpoint has",
     )
     kv_dtype: Literal["auto", "float32", "bfloat16"] = setting(
@@ -57,14 +74,15 @@ class WorkerSettings(RpcServerSettings):
         None,
         "where int8 weights are kept between runs",
         unit="directory",
-        reason="$XDG_CACHE_HOME/kakeya: converting takes longer than loading",
+        reason="$XDG_CACHE_HOME/kakeya, since converting takes longer than loading",
     )
     snapshots: str = setting(
         "",
         "where snapshots of sessions are kept: a directory, or a URL for fsspec (s3://BUCKET/FOLDER), the same for all "
         "workers of a pool",
         unit="directory or URL",
-        reason="none: a session lives as long as its worker",
+        reason="none, a session lives as long as its worker",
+        metavar="DIR|URL",
     )
     snapshot_sweep_seconds: float = setting(
         300.0,
@@ -77,6 +95,7 @@ class WorkerSettings(RpcServerSettings):
         "sink-window",
         "retention policy plugin, one for all workers of a pool",
         reason="memory is bounded, a session has no end",
+        metavar="NAME",
     )
     sink: int = setting(4, "sink slots of a lane", unit="tokens", reason="StreamingLLM's four suffice", ge=0)
     window: int | None = setting(
@@ -103,7 +122,7 @@ class WorkerSettings(RpcServerSettings):
         "how long a step may take in which sessions generate beside prefills: these are cut short, to a fifth of the "
         "step at the least",
         unit="milliseconds",
-        reason="twice what those who generate take alone: each kind has half of the time",
+        reason="twice what those who generate take alone, so that each kind has half of the time",
         gt=0,
     )
     threads: int = setting(
@@ -123,13 +142,14 @@ class WorkerSettings(RpcServerSettings):
         reason="what --bind took, with the host name for 0.0.0.0",
     )
     join: Annotated[str, AfterValidator(_addresses)] = setting(
-        "", "routers to join, the first that answers", unit="HOST:PORT,...", reason="none: serve alone"
+        "", "routers to join, the first that answers", unit="HOST:PORT,...", reason="none, serve alone"
     )
     token: SecretStr | None = setting(
         None,
         "join token (`kakeya tokens create`), where the routers ask for one; put it into the variable or a file, since "
         "flags are seen by everybody on the host",
         reason="none",
+        metavar="TOKEN",
     )
     token_file: Path | None = setting(
         None, "file with the join token; read again at each call", unit="file", reason="none"
@@ -138,16 +158,21 @@ class WorkerSettings(RpcServerSettings):
         None,
         "certificate authorities of the routers, in PEM: calls to routers use TLS and present --tls-cert",
         unit="file",
-        reason="none: plaintext to routers",
+        reason="none, plaintext to routers",
     )
     worker_id: str | None = setting(
-        None, "stable name of this worker", reason="host name and port", min_length=1, max_length=128
+        None, "stable name of this worker", reason="host name and port", min_length=1, max_length=128, metavar="NAME"
     )
     served_model_name: str | None = setting(
-        None, "the model's name for clients", reason="the last part of --model", min_length=1, max_length=256
+        None,
+        "the model's name for clients",
+        reason="the last part of --model",
+        min_length=1,
+        max_length=256,
+        metavar="NAME",
     )
     pool: Annotated[str, AfterValidator(_pool)] | None = setting(
-        None, "pool of workers to serve in", reason="made of the model's name"
+        None, "pool of workers to serve in", reason="made of the model's name", metavar="NAME"
     )
     shutdown_grace_seconds: float = setting(
         5.0,

@@ -5,12 +5,14 @@ docs/configuration.md is generated from the classes (`make docs`).
 """
 
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 from pydantic import BeforeValidator, Field, PrivateAttr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, CliApp, NoDecode, SettingsConfigDict
 
+from kakeya_shared.settings import flag_help
 from kakeya_shared.settings.addresses import Address, HostPort, is_loopback
 
 EXIT_USAGE = 2
@@ -23,7 +25,16 @@ def append_bytes(num_tokens: int) -> int:
     return 5 * num_tokens + 4096
 
 
-def setting(default: Any = ..., help: str = "", *, unit: str = "", reason: str = "", **limits: Any) -> Any:
+def setting(
+    default: Any = ...,
+    help: str = "",
+    *,
+    unit: str = "",
+    reason: str = "",
+    metavar: str = "",
+    group: str = "",
+    **limits: Any,
+) -> Any:
     """A field of `ServiceSettings`.
 
     Args:
@@ -31,13 +42,15 @@ def setting(default: Any = ..., help: str = "", *, unit: str = "", reason: str =
         help: what it is for.
         unit: of the value, e.g. "seconds", "bytes".
         reason: why the default is what it is.
+        metavar: what is typed for the value, e.g. "HOST:PORT".
+        group: the heading of the help under which the flag stands.
         limits: pydantic's constraints (`gt`, `ge`, `le`, ...).
     """
     description = help + (f" [{unit}]" if unit else "") + (f". Default: {reason}" if reason else "")
     return Field(
         default,
         description=description,
-        json_schema_extra={"help": help, "unit": unit, "reason": reason},
+        json_schema_extra={"help": help, "unit": unit, "reason": reason, "metavar": metavar, "group": group},
         **limits,
     )
 
@@ -52,7 +65,15 @@ Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(split)]
 
 
 class ServiceSettings(BaseSettings):
-    """Base of a service's settings. A flag wins over its variable, a variable over the default."""
+    """Base of a command's settings. A flag wins over its variable, a variable over the default.
+
+    Attributes:
+        GROUPS: headings of the help, and the names of the settings that stand below each.
+        EXAMPLES: command lines for the end of the help.
+    """
+
+    GROUPS: ClassVar[Mapping[str, str]] = {}
+    EXAMPLES: ClassVar[Sequence[str]] = ()
 
     @classmethod
     def configured(cls, *, command: str) -> SettingsConfigDict:
@@ -71,7 +92,7 @@ class ServiceSettings(BaseSettings):
     def parse(cls, argv: list[str]) -> Self:
         """Reads flags and environment; on a bad value prints one line a field and exits with status 2."""
         try:
-            return CliApp.run(cls, cli_args=_whole(argv))
+            return CliApp.run(cls, cli_args=_whole(argv), cli_settings_source=flag_help.source(cls))
         except ValidationError as error:
             for problem in error.errors():
                 print(f"{cls._program()}: error: {cls._place(problem['loc'])}: {problem['msg']}", file=sys.stderr)
@@ -102,20 +123,23 @@ def _whole(argv: list[str]) -> list[str]:
 class ListenerSettings(ServiceSettings):
     """Base of the settings of a service that listens: who may reach it, and TLS. Subclasses have a field `bind`."""
 
+    GROUPS: ClassVar[Mapping[str, str]] = {
+        "who may connect": "insecure tls_cert tls_key tls_client_ca",
+    }
     insecure: bool = setting(
         False,
         "listen outside loopback although anybody who reaches the port may use the service",
         reason="that must be somebody's decision, not an oversight",
     )
     tls_cert: Path | None = setting(
-        None, "certificate chain in PEM; read again when the file changes", unit="file", reason="none: plaintext"
+        None, "certificate chain in PEM; read again when the file changes", unit="file", reason="none, plaintext"
     )
     tls_key: Path | None = setting(None, "private key of --tls-cert in PEM", unit="file", reason="none")
     tls_client_ca: Path | None = setting(
         None,
         "certificate authorities in PEM: clients must present a certificate of theirs (mTLS)",
         unit="file",
-        reason="none: clients need no certificate",
+        reason="none, clients need no certificate",
     )
     if TYPE_CHECKING:
         bind: Address
@@ -153,6 +177,12 @@ class ListenerSettings(ServiceSettings):
 class RpcServerSettings(ListenerSettings):
     """Base of the settings of a service that listens for gRPC: what its server puts up with."""
 
+    GROUPS: ClassVar[Mapping[str, str]] = {
+        "limits of the server": (
+            "max_message_bytes max_metadata_bytes max_concurrent_streams "
+            "keepalive_seconds keepalive_timeout_seconds max_connection_idle_seconds"
+        ),
+    }
     max_message_bytes: int = setting(
         16 << 20,
         "the largest request",

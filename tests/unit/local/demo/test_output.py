@@ -210,4 +210,4 @@ def test_senseless_sizes_are_refused(flags: list[str], capsys: pytest.CaptureFix
     with pytest.raises(SystemExit) as refused:
         demo_command.main(flags)
     assert refused.value.code == 2
-    assert f"argument {flags[0]}: " in capsys.readouterr().err
+    assert f"error: {flags[0]} (KAKEYA_DEMO_" in capsys.readouterr().err

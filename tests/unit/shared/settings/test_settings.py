@@ -84,7 +84,7 @@ def test_help_says_unit_and_reason(capsys: pytest.CaptureFixture[str]) -> None:
         ToySettings.parse(["--help"])
     assert caught.value.code == 0
     printed = " ".join(capsys.readouterr().out.split())
-    assert "of a lease [seconds]. Default: long enough (default: 5.0)" in printed
+    assert "--lease-seconds SECONDS of a lease. Default 5 seconds (long enough) [KAKEYA_TOY_LEASE_SECONDS]" in printed
 
 
 class ToyListenerSettings(ListenerSettings):

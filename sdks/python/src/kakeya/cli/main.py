@@ -7,6 +7,17 @@ from kakeya.cli.commands import commands
 from kakeya.cli.commands.menu import EXIT_FAILURE, Menu
 from kakeya.cli.output import streams
 
+REQUIREMENTS = {
+    "bench": "kakeya-bench",
+    "demo": "kakeya-local",
+    "doctor": "kakeya-local",
+    "health": "kakeya-shared",
+    "http": "kakeya-http-shim",
+    "router": "kakeya-router",
+    "up": "kakeya-local",
+    "worker": "kakeya-worker[torch]",
+}
+"""Which distribution brings a command that is not the SDK's own."""
 EXIT_INTERRUPTED = 130  # 128 + SIGINT, as shells say it
 
 
@@ -47,4 +58,5 @@ def _run(argv: list[str]) -> int:
         about="LLM runtime with sessions on the server and bounded KV.",
         closing="`kakeya COMMAND --help` describes a command, `kakeya --version` says the version.",
         entries=commands.find(),
+        requirements=REQUIREMENTS,
     ).run(argv)

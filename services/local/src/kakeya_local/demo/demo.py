@@ -12,8 +12,8 @@ from pathlib import Path
 from rich.console import Console
 
 from kakeya import AsyncClient, AsyncSession, KakeyaError, MissingExtra
-from kakeya.bench.kv_bytes import ConfigError, kv_bytes_per_token, read_config
 from kakeya.cli.output.table import printable
+from kakeya.kv_bytes import ConfigError, kv_bytes_per_token, read_config
 from kakeya.text.chat_tokenizer import ChatTokenizer, TokenizerError
 from kakeya_local.demo.conversation import Conversation
 from kakeya_local.demo.http_conversation import hold_again, left_sessions

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
-from kakeya.bench.kv_bytes import kv_live_bytes
+from kakeya.kv_bytes import kv_live_bytes
 from kakeya_local.demo.http_report import HttpReport
 from kakeya_local.demo.turn import Turn
 from kakeya_shared.process.whole_file import replacing

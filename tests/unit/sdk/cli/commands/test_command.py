@@ -64,6 +64,7 @@ def test_help_command_passes_help_on(capsys: pytest.CaptureFixture[str]) -> None
     [
         ("gret", "kakeya: unknown command 'gret'; did you mean 'greet'?\n"),
         ("xyzzy", "kakeya: unknown command 'xyzzy'; `kakeya --help` lists the commands\n"),
+        ("worker", "kakeya: 'worker' is not installed; install it with: pip install 'kakeya-worker[torch]'\n"),
         ("--verbose", "kakeya: unknown option '--verbose'; `kakeya --help` lists the commands\n"),
     ],
 )

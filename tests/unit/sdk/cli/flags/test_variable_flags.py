@@ -129,11 +129,11 @@ def test_a_parser_may_be_used_again() -> None:
 
 def test_help_shows_percent_signs_defaults_and_variables() -> None:
     text = " ".join(_parser(PRE_NAME="50 %s").format_help().split())
-    assert "--num-turns N turns, 100 % of them (default: 9; variable: PRE_NUM_TURNS)" in text
-    assert "--rate RATE a second (variable: PRE_RATE)" in text
-    assert "--plain 100 % plain (variables: PRE_PLAIN, NO_COLOR)" in text
-    assert "--quick in a hurry (variable: PRE_QUICK)" in text
-    assert "leave it out, 100 %; may be repeated (variable: PRE_SKIP, with commas)" in text
+    assert "--num-turns N turns, 100 % of them. Default 9 [PRE_NUM_TURNS]" in text
+    assert "--rate RATE a second [PRE_RATE]" in text
+    assert "--plain 100 % plain [PRE_PLAIN, NO_COLOR]" in text
+    assert "--quick in a hurry [PRE_QUICK]" in text
+    assert "leave it out, 100 %; may be repeated, in the variable with commas [PRE_SKIP]" in text
 
 
 def test_help_is_shown_whatever_the_variables_say(capsys: pytest.CaptureFixture[str]) -> None:

@@ -33,7 +33,7 @@ def _create_flags(parser: ArgumentParser) -> None:
         action="extend",
         nargs="+",
         choices=_SCOPES,
-        help="what it is good for: sessions, admin (these commands), or both (default: sessions)",
+        help="what it is good for: sessions, admin (these commands), or both. Default sessions",
     )
     new_secret.add_flags(parser)
 

@@ -3,7 +3,7 @@
 import difflib
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint
 
 from kakeya.cli.commands import commands
@@ -22,6 +22,7 @@ class Menu:
         about: a sentence for the help.
         closing: the help's last line.
         entries: by name.
+        requirements: what brings an entry where it is not installed, by the entry's name.
     """
 
     prog: str
@@ -30,6 +31,7 @@ class Menu:
     about: str
     closing: str
     entries: Mapping[str, EntryPoint]
+    requirements: Mapping[str, str] = field(default_factory=dict)
 
     def run(self, argv: list[str]) -> int:
         """Runs the command that is named first and returns its exit status."""
@@ -69,6 +71,8 @@ class Menu:
         )
 
     def _unknown(self, name: str) -> str:
+        if name in self.requirements:
+            return f"{name!r} is not installed; install it with: pip install '{self.requirements[name]}'"
         close = difflib.get_close_matches(name, list(self.entries), n=1)
         cure = f"did you mean {close[0]!r}?" if close else f"`{self.prog} --help` lists the {self.kinds}"
         kind = "option" if name.startswith("-") else self.kind

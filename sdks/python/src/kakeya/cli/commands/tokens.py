@@ -27,9 +27,9 @@ def main(argv: list[str]) -> int:
 
 
 def _create_flags(parser: ArgumentParser) -> None:
-    parser.add_argument("--pool", default="", metavar="NAME", help="the only pool that it admits to (default: any)")
-    parser.add_argument("--worker-id", default="", metavar="ID", help="the only worker that it admits (default: any)")
-    parser.add_argument("--model", default="", metavar="NAME", help="the only model that it admits (default: any)")
+    parser.add_argument("--pool", default="", metavar="NAME", help="the only pool that it admits to. Default any")
+    parser.add_argument("--worker-id", default="", metavar="ID", help="the only worker that it admits. Default any")
+    parser.add_argument("--model", default="", metavar="NAME", help="the only model that it admits. Default any")
     new_secret.add_flags(parser)
 
 

@@ -32,14 +32,14 @@ def parser(summary: str, environment: Mapping[str, str] = os.environ) -> argpars
     flag(
         "tokenizer",
         None,
-        "directory, installed model or Hub id of the tokenizer; else $KAKEYA_TOKENIZER, else the installed model of "
+        "directory, installed model or Hub id of the tokenizer, else $KAKEYA_TOKENIZER, else the installed model of "
         "the name that is served",
         metavar="DIR",
     )
-    flag("system", None, "system prompt, before the first turn; it is pinned: never forgotten", metavar="TEXT")
+    flag("system", None, "system prompt, before the first turn; it is pinned and never forgotten", metavar="TEXT")
     flags.switch("no-pin", "let the system prompt be forgotten like everything else")
     flag("max-tokens", 512, "most tokens of an answer", type=whole_number(1), metavar="N")
-    flag("temperature", None, "0 or unset: greedy", type=float, metavar="T")
+    flag("temperature", None, "0 or unset is greedy", type=float, metavar="T")
     flag("top-p", None, "keep the most probable tokens up to this mass", type=float, metavar="P")
     flag("top-k", None, "keep this many tokens", type=whole_number(1), metavar="K")
     flag("min-p", None, "keep tokens at least this many times as likely as the likeliest", type=float, metavar="P")

@@ -5,6 +5,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Protocol
 
 import grpc
 
@@ -15,10 +16,20 @@ from kakeya.cli.output.table import printable
 
 DEFAULT_ADDRESS = "localhost:50051"
 _TLS_HELP = {
-    "tls-ca": "certificate authorities of the router, in PEM: the connection uses TLS",
+    "tls-ca": "certificate authorities of the router, in PEM, for a connection by TLS",
     "tls-cert": "certificate chain to present to the router, in PEM",
     "tls-key": "private key of --tls-cert, in PEM",
 }
+
+
+class ConnectionFlags(Protocol):
+    """What `add` adds, given as attributes."""
+
+    address: str
+    api_key_file: Path | None
+    tls_ca: Path | None
+    tls_cert: Path | None
+    tls_key: Path | None
 
 
 class BadConnectionFlag(Exception):
@@ -43,25 +54,26 @@ def add(
         "--address",
         default=address,
         metavar="HOST:PORT",
-        help=f"the router (default: {DEFAULT_ADDRESS}; variable: {', '.join(address_variables)})",
+        help=f"the router. Default {DEFAULT_ADDRESS} [{', '.join(address_variables)}]",
     )
     parser.add_argument(
         "--api-key-file",
         type=Path,
         metavar="FILE",
-        help=f"file with the key, where the router asks for one (else the variable {_api_key.VARIABLE}; there is no "
-        "flag for the key itself, since flags are seen by everybody on the host)",
+        help=f"file with the key, where the router asks for one. Default: the variable {_api_key.VARIABLE}. There is "
+        "no flag for the key itself, because all users of the host see flags",
     )
     for name, says in _TLS_HELP.items():
         variable = "KAKEYA_" + name.upper().replace("-", "_")
         default = environment.get(variable) or None
-        parser.add_argument(
-            f"--{name}", type=Path, default=default, metavar="FILE", help=f"{says} (variable: {variable})"
-        )
+        parser.add_argument(f"--{name}", type=Path, default=default, metavar="FILE", help=f"{says} [{variable}]")
 
 
 def read(
-    flags: Namespace, environment: Mapping[str, str] = os.environ, *, default_address: str = DEFAULT_ADDRESS
+    flags: Namespace | ConnectionFlags,
+    environment: Mapping[str, str] = os.environ,
+    *,
+    default_address: str = DEFAULT_ADDRESS,
 ) -> Connection:
     """The connection that the flags describe; warns where the key can be read on the way. Raises BadConnectionFlag."""
     address = flags.address or default_address
@@ -92,7 +104,7 @@ def _key(file: Path | None, environment: Mapping[str, str]) -> str:
     return secret
 
 
-def _credentials(flags: Namespace) -> grpc.ChannelCredentials | None:
+def _credentials(flags: Namespace | ConnectionFlags) -> grpc.ChannelCredentials | None:
     if flags.tls_ca is None and flags.tls_cert is None and flags.tls_key is None:
         return None
     if (flags.tls_cert is None) != (flags.tls_key is None):

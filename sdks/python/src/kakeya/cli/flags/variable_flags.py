@@ -34,25 +34,24 @@ class VariableFlags:
     ) -> None:
         """A flag with a value. What `options` are, argparse says; a variable is held to type and choices, too."""
         variable = self._variable(name)
-        says = "" if default is None else f"default: {default}; "
+        says = "" if default is None else f". Default {default}"
         self._parser.add_argument(
             f"--{name}",
             default=self._text(variable) or default,
             type=_reader(type, choices),
             choices=choices,
-            help=_literal(f"{help} ({says}variable: {variable})"),
+            help=_literal(f"{help}{says} [{variable}]"),
             **options,
         )
 
     def switch(self, name: str, help: str, *further_variables: str) -> None:
         """A flag without a value, off unless a variable is set."""
         variables = (self._variable(name), *further_variables)
-        kind = "variable" if len(variables) == 1 else "variables"
         self._parser.add_argument(
             f"--{name}",
             action="store_true",
             default=any(self._environment.get(variable) for variable in variables),
-            help=_literal(f"{help} ({kind}: {', '.join(variables)})"),
+            help=_literal(f"{help} [{', '.join(variables)}]"),
         )
 
     def add_repeated(self, name: str, help: str, *, choices: Sequence[str]) -> None:
@@ -64,7 +63,7 @@ class VariableFlags:
             default=self._text(variable) or [],
             type=_list_reader(choices),
             choices=choices,
-            help=_literal(f"{help}; may be repeated (variable: {variable}, with commas)"),
+            help=_literal(f"{help}; may be repeated, in the variable with commas [{variable}]"),
         )
 
     def _variable(self, name: str) -> str:

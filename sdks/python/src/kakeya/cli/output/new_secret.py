@@ -15,7 +15,7 @@ def add_flags(parser: ArgumentParser) -> None:
     """Flags of what makes one."""
     parser.add_argument("--label", default="", metavar="TEXT", help="free text for lists, at most 256 bytes")
     parser.add_argument(
-        "--expires-in", type=duration.parse, metavar="TIME", help="e.g. 12h or 30d (default: it does not expire)"
+        "--expires-in", type=duration.parse, metavar="TIME", help="e.g. 12h or 30d. By default it does not expire"
     )
     parser.add_argument("--json", action="store_true", help="print one JSON document with the secret in it")
 

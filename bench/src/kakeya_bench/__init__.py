@@ -1,0 +1,1 @@
+"""The benches behind `kakeya bench`: what a runtime and a model do, measured, judged and drawn."""

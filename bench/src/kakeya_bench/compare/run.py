@@ -1,0 +1,126 @@
+"""A run of the bench: opens the session, plays the conversation round by round, keeps a report on disk."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from rich.console import Console
+
+from kakeya.cli.flags import tokenizer_choice
+from kakeya.kv_bytes import ConfigError
+from kakeya_bench.compare.players import Player, RivalPlayer, RuntimePlayer
+from kakeya_bench.compare.report import RIVAL_DTYPE, Report
+from kakeya_bench.compare.rival import RUNTIME
+from kakeya_bench.compare.settings import CompareSettings
+from kakeya_bench.compare.turn import PlayedTurn, Said, Script
+from kakeya_bench.conversation import clock, facts, interruption
+from kakeya_bench.conversation.dialogue import closed_in_the_end
+from kakeya_bench.conversation.runtime import connected
+from kakeya_bench.report import files, progress
+from kakeya_bench.report.progress import Progress
+
+JSON_NAME = "compare.json"
+MAX_ERRORS_IN_A_ROW = 3
+
+
+async def run(settings: CompareSettings, console: Console) -> tuple[Report, int | None]:
+    """Plays all turns, or those until a signal comes.
+
+    Returns:
+        The report in its last state, which is not on disk yet; and the exit status where a signal came.
+
+    Raises:
+        KakeyaError: the session cannot be opened.
+        TokenizerError: it is not known which model is meant.
+        ConfigError: the config.json that is named cannot be used.
+        NotWritable: the report has no place.
+    """
+
+    def tell(why: str) -> None:
+        console.print(f"a session was not closed and will expire: {why}", markup=False, soft_wrap=True)
+
+    async with connected(settings) as (client, workers):
+        model = tokenizer_choice.model_to_answer(await client.list_models(), settings.model)
+        rival_kv = facts.bytes_per_token(model.name, RIVAL_DTYPE, settings.config)
+        if settings.config and rival_kv[0] is None:
+            raise ConfigError(rival_kv[1])
+        script = Script(settings, model.vocab_size)
+        runtime = RuntimePlayer(client, script, workers)
+        rivals = [RivalPlayer(each, settings, kv_bytes_per_token=rival_kv[0]) for each in settings.rival]
+        async with closed_in_the_end([runtime.dialogue], tell):
+            session = await runtime.dialogue.open()
+            known = await facts.learn(session, workers, config=settings.config, beside=None, kv_dtype=None)
+            report = Report(settings, known, rival_kv)
+            files.write_json(settings.directory / JSON_NAME, report.document())
+            with progress.shown(console, "compare") as shown, interruption.heeded() as heeded:
+                if await heeded.cuts_short(Rounds([runtime, *rivals], report, shown).play(script)):
+                    report.state = "interrupted"
+    return report, heeded.exit_status
+
+
+@dataclass
+class Rounds:
+    """In each of them everybody plays the same turn, one at a time.
+
+    Attributes:
+        players: the runtime is the first.
+        report: grows, and is written now and then: what is on disk outlives kill -9.
+    """
+
+    players: list[Player]
+    report: Report
+    shown: Progress
+    _errors_in_a_row: Counter[str] = field(default_factory=Counter)
+    _written: float = field(default_factory=lambda: clock.now())
+
+    async def play(self, script: Script) -> None:
+        """All turns, or those until the runtime fails too often. Raises KakeyaError, NotWritable."""
+        self.shown.show(0.0, "warming up")
+        others = script.prompts(1)  # since reading files and starting threads should be part of no turn
+        for _ in range(self.report.settings.warm_up_turns):
+            new_tokens = others.next_turn(None)
+            for player in self.players:
+                await player.warm_up(new_tokens)
+        for player in self.players:
+            self.report.rss_before[player.name] = await player.rss_bytes()
+        start = clock.now()
+        for said in script.turns():
+            await self._round(said, start)
+            if RUNTIME in self.report.left_out:
+                self.report.state = "given_up"
+                return
+        self.report.state = "complete"
+
+    async def _round(self, said: Said, start: float) -> None:
+        for player in self.players:
+            player.hear(said)
+        playing = [player for player in self.players if player.plays(said.index)]
+        first = (said.index - 1) % len(playing)  # another one in each round, so that no place is anybody's own
+        for place, player in enumerate([*playing[first:], *playing[:first]]):
+            share = (said.index - 1 + place / len(playing)) / self.report.settings.turns
+            self.shown.show(share, f"turn {said.index}: {player.name}, {_last(self.report.turns)}")
+            self._note(await player.play(said, place, start))
+        runtime_answer = self.players[0].answer or said.stand_in
+        for player in self.players:
+            player.settle(said, runtime_answer)
+        self.players = [player for player in self.players if player.name not in self.report.left_out]
+
+    def _note(self, turn: PlayedTurn) -> None:
+        self.report.turns.append(turn)
+        self._errors_in_a_row[turn.player] = self._errors_in_a_row[turn.player] + 1 if turn.error else 0
+        if self._errors_in_a_row[turn.player] == MAX_ERRORS_IN_A_ROW:
+            self.report.left_out[turn.player] = turn.index
+        # Between two turns, where it is nobody's time.
+        if clock.now() - self._written >= self.report.settings.checkpoint_s:
+            files.write_json(self.report.settings.directory / JSON_NAME, self.report.document())
+            self._written = clock.now()
+
+
+def _last(turns: Sequence[PlayedTurn]) -> str:
+    if not turns:
+        return "the first"
+    last = turns[-1]
+    if last.error is not None:
+        return f"after {last.player}, which failed: {last.error}"
+    first_token = last.time_to_first_token_seconds
+    return f"after {last.player}" + (f": first token in {first_token:.2f} s" if first_token is not None else "")

@@ -1,0 +1,1 @@
+"""`python -m kakeya_bench.engine`: the worker's engine beside transformers and llama.cpp, each stepped directly."""

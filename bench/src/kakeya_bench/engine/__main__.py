@@ -1,0 +1,38 @@
+"""The command: measures, says what was found, writes it down."""
+
+import shutil
+import sys
+from dataclasses import replace
+
+from kakeya_bench.engine.settings import EngineSettings
+
+
+def main(argv: list[str]) -> int:
+    """Runs the bench and returns its exit status."""
+    settings = EngineSettings.parse(argv)
+    # Not before: `--help` must not wait for what measures and draws.
+    from kakeya_bench.engine import page, report
+    from kakeya_bench.engine.plan import Plan
+    from kakeya_bench.engine.run import played
+    from kakeya_bench.report import console, files
+    from kakeya_bench.report.verdict import EXIT_UNDECIDED, exit_status
+    from kakeya_bench.rivals.command import RivalFailed
+    from kakeya_bench.rivals.environment import BENCH
+
+    written = settings.output / page.JSON_NAME
+    try:
+        files.prepare(settings.output)
+        run = played(replace(Plan(), num_rounds=settings.rounds), BENCH / "engine")
+        document = report.document(run)
+        files.write_all(written, document, page.files)
+    except (RivalFailed, files.NotWritable) as error:
+        print(f"cannot measure: {error}", file=sys.stderr)
+        return EXIT_UNDECIDED
+    if settings.json_file:
+        shutil.copy(written, settings.json_file)
+    console.print_sections(*page.summary(document))
+    return exit_status(report.judged(run)[1])
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

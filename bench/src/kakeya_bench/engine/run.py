@@ -1,0 +1,130 @@
+"""One run, from cold loads to the memory of full sessions."""
+
+import hashlib
+import json
+import os
+import shutil
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from kakeya_bench.engine import contestants, memory_read
+from kakeya_bench.engine.contestants import BFLOAT16, INT8, LLAMA, READ, Contestant, Entrant, cold_load
+from kakeya_bench.engine.plan import PREFILL, Case, Plan
+from kakeya_bench.engine.rounds import Seconds, measured
+from kakeya_bench.rivals import llama_cpp
+from kakeya_bench.rivals.command import say
+
+_NUM_LARGE_CHUNK_ROUNDS = 3
+_NUM_SERVING_STEPS = 3
+
+
+@dataclass
+class Run:
+    """What is done, and what was found.
+
+    Attributes:
+        engines: with the model, by name; they are found in each of the following.
+        reader: of memory.
+        cold, cached: loads.
+        opened: what a contestant said of its sessions, by window.
+        seconds: of all bursts.
+        large_chunk: of Kakeya's prefills in other chunks.
+        serving: memory of the largest sessions.
+        load_average: of the system before, when it ought to be idle.
+    """
+
+    plan: Plan
+    engines: dict[str, Entrant]
+    reader: Entrant
+    cold: dict[str, Any] = field(default_factory=dict)
+    cached: dict[str, Any] = field(default_factory=dict)
+    opened: dict[int, dict[str, Any]] = field(default_factory=dict)
+    seconds: Seconds = field(default_factory=dict)
+    large_chunk: Seconds = field(default_factory=dict)
+    serving: dict[str, Any] = field(default_factory=dict)
+    load_average: float = field(default_factory=lambda: os.getloadavg()[0])
+    duration_seconds: float = 0.0
+
+    def play(self) -> None:
+        """Measures everything. Raises CallFailed."""
+        began = time.monotonic()
+        for name, entrant in self.engines.items():
+            say(f"loading {name}, cold")
+            self.cold[name] = cold_load(entrant)
+        with ExitStack() as stack:
+            loaded = {name: self._loaded(stack, entrant) for name, entrant in self.engines.items()}
+            reader = self._loaded(stack, self.reader)
+            for window in self.plan.windows:
+                self._measure(loaded, reader, self.plan.cases(window))
+            self._measure_large_chunk({name: loaded[name] for name in (INT8, BFLOAT16)})
+        for name, entrant in self.engines.items():
+            say(f"looking at the memory of {name}")
+            self.serving[name] = self._serving(entrant)
+        self.duration_seconds = time.monotonic() - began
+
+    def _loaded(self, stack: ExitStack, entrant: Entrant) -> Contestant:
+        """Until the stack ends."""
+        say(f"loading {entrant.name}")
+        contestant = stack.enter_context(entrant.running())
+        self.cached[entrant.name] = contestant.load()
+        return contestant
+
+    def _measure(self, loaded: dict[str, Contestant], reader: Contestant, cases: Sequence[Case]) -> None:
+        """The cases of one window."""
+        window = cases[0].window
+        self.opened[window] = {}
+        for name, contestant in loaded.items():
+            say(f"window {window}: filling sessions of {name}")
+            self.opened[window][name] = contestant.open(cases)
+        everybody = {case: {**loaded, READ: reader} if case == self.plan.floor_case else loaded for case in cases}
+        self.seconds |= measured(everybody, self.plan.num_rounds, self.plan.burst_seconds)
+
+    def _measure_large_chunk(self, kakeya: dict[str, Contestant]) -> None:
+        say(f"prefill in chunks of {self.plan.large_chunk}")
+        cases = [case for case in self.plan.cases(min(self.plan.windows)) if case.kind == PREFILL]
+        for contestant in kakeya.values():
+            contestant.open(cases, chunk=self.plan.large_chunk)
+        self.large_chunk = measured(dict.fromkeys(cases, kakeya), _NUM_LARGE_CHUNK_ROUNDS, self.plan.burst_seconds)
+
+    def _serving(self, entrant: Entrant) -> dict[str, Any]:
+        """The memory of a process that decodes full sessions; what it took to fill them is not in it."""
+        case = self.plan.largest
+        found = self.opened[case.window][entrant.name]
+        best = {"settings": {case.name: found["settings"][case.name]}} if entrant.name == LLAMA else {}
+        with entrant.running() as contestant:
+            contestant.load()
+            contestant.open([case], **best)
+            return contestant.serving_memory(case, _NUM_SERVING_STEPS)
+
+
+def played(plan: Plan, kept: Path) -> Run:
+    """A run that is over.
+
+    Args:
+        kept: where the weights stay between runs, on a disk: int8 weights are kept beside them during one.
+
+    Raises:
+        RivalFailed: a contestant could not be built, or did not do what it was told.
+    """
+    from kakeya_bench.rivals import checkpoint  # it brings torch
+
+    llama_cpp.prepare()
+    name = hashlib.sha256(json.dumps(plan.shape, sort_keys=True).encode()).hexdigest()[:12]
+    model = checkpoint.kept(kept / name, plan.shape, "bfloat16")
+    directory = kept / "run"
+    shutil.rmtree(directory, ignore_errors=True)  # of a run that was killed
+    directory.mkdir(parents=True)
+    try:
+        engines = contestants.engines(
+            model.directory, model.gguf, plan, directory / "cache", llama_cpp.BINDING.packages
+        )
+        reader = memory_read.entrant(json.loads((model.directory / "config.json").read_text()), plan, directory)
+        run = Run(plan, {entrant.name: entrant for entrant in engines}, reader)
+        run.play()
+    finally:
+        shutil.rmtree(directory)
+    return run

@@ -1,0 +1,1 @@
+"""What sessions are fed: facts, fillers, dialogues and texts, as scripts."""

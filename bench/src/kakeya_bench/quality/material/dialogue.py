@@ -1,0 +1,138 @@
+"""Dialogues in which facts are told and asked for.
+
+Recall against distance has one fact, told early, asked again and again at growing distances; each question is taken
+back before the next one, so that no answer stands in the way; a session may take back a chunk. Multi-turn recall has
+several facts, told over the first turns, asked one after another, the answers staying.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from random import Random
+
+from kakeya_bench.quality.material import facts
+from kakeya_bench.quality.material.chat_template import ChatTemplate
+from kakeya_bench.quality.material.facts import Fact
+from kakeya_bench.quality.material.fillers import GREETING
+from kakeya_bench.quality.material.script import Feed, Outcome, Script, Tokens, answer
+from kakeya_bench.quality.material.transcript import Transcript
+from kakeya_bench.quality.plan import ANSWER_TOKENS
+
+SYSTEM = "You are a helpful assistant."
+FEWEST_FACTS, MOST_FACTS = 3, 6  # of multi-turn recall
+_TOKENS_A_FACT = 52  # of a dialogue, so that a short one has fewer: a telling with its answer, and as much again
+
+
+@dataclass(frozen=True)
+class Question:
+    """One question for a fact.
+
+    Attributes:
+        target: the distance that is asked for, as close below it as fillers fit; 0 where it is as it comes.
+        told_at: history index of the first token of the message that tells the fact; 0 of a system message.
+        told_until: that of the first token after that message.
+        before: what follows in the history before the question.
+        tokens: the question.
+    """
+
+    value: str
+    target: int
+    told_at: int
+    told_until: int
+    before: Tokens
+    tokens: Tokens
+
+
+@dataclass(frozen=True)
+class Dialogue:
+    """Questions in their order.
+
+    Attributes:
+        num_system_tokens: what a pin has to cover.
+        keeps_answers: each question follows the answer before it, which else is taken back with its question.
+    """
+
+    questions: tuple[Question, ...]
+    num_system_tokens: int
+    keeps_answers: bool = False
+
+    @property
+    def longest_probe(self) -> int:
+        """Tokens that a session must be able to take back."""
+        return max((len(question.tokens) for question in self.questions), default=0) + ANSWER_TOKENS
+
+    def script(self, template: ChatTemplate, furthest: int) -> Script[list[Outcome]]:
+        """Asks each question up to a distance."""
+        length, unfed, outcomes = 0, Tokens(), []  # of the history that stays; what is fed with the next question
+        for question in self.questions:
+            if question.target > furthest:
+                break
+            if question.before:
+                yield Feed(question.before, length, wants_logits=False)
+                length += len(question.before)
+            prompt = (*unfed, *question.tokens)
+            said = yield from answer(prompt, template.eos_token_ids)
+            asked_at = length + len(prompt) - 1
+            recalled = facts.stands_in(question.value, template.decode(said))
+            first, last = asked_at - question.told_at, asked_at - (question.told_until - 1)
+            outcomes.append(Outcome(question.target, first, last, recalled, said))
+            if self.keeps_answers:
+                length = asked_at + len(said)  # but for the last token
+                is_ended = said[-1] in template.eos_token_ids
+                unfed = said[-1:] if is_ended else (*said[-1:], *template.end_of_answer)
+        return outcomes
+
+
+def one_fact(template: ChatTemplate, random: Random, targets: Sequence[int], *, in_system: bool = False) -> Dialogue:
+    """Draws a fact and writes its dialogue, with a question for each target that is not too near to be one.
+
+    Args:
+        targets: distances in tokens, ascending.
+        in_system: the system message tells the fact, not the user.
+    """
+    fact = facts.draw(random)
+    system = f"{SYSTEM} {fact.noted}" if in_system else None
+    transcript = Transcript(template, random, forbidden=(fact.value,), system=system)
+    transcript.say(GREETING)
+    told_at, told_until = 0, transcript.num_system_tokens
+    if not in_system:
+        told_at = len(transcript)
+        told_until = told_at + len(transcript.question(fact.told))
+        transcript.say(fact.telling)
+    questions: list[Question] = []
+    fed = 0
+    for target in targets:
+        tokens = transcript.question(random.choice(fact.asked))
+        at_most = told_at + target + 1 - len(tokens)
+        transcript.fill(until=at_most)
+        if fed < len(transcript) <= at_most:  # else too near to be asked, or just where the question before was
+            before = tuple(transcript.tokens[fed:])
+            questions.append(Question(fact.value, target, told_at, told_until, before, tokens))
+            fed = len(transcript)
+    return Dialogue(tuple(questions), transcript.num_system_tokens)
+
+
+def several_facts(template: ChatTemplate, random: Random, length: int) -> Dialogue:
+    """Tells facts over the first half, fillers between them where they fit, and fills up to a length in tokens."""
+    known: list[Fact] = []
+    for _ in range(num_facts(length)):
+        known.append(facts.draw(random, known))
+    transcript = Transcript(template, random, forbidden=[fact.value for fact in known])
+    questions = []
+    transcript.say(GREETING)
+    for number, fact in enumerate(known, 1):
+        told_at = len(transcript)
+        told_until = told_at + len(transcript.question(fact.told))
+        asked = template.question(random.choice(fact.asked))
+        questions.append(Question(fact.value, 0, told_at, told_until, (), asked))
+        transcript.say(fact.telling)
+        transcript.fill(until=length * number // (2 * len(known)))
+    transcript.fill(until=length)
+    random.shuffle(questions)
+    questions[0] = replace(questions[0], before=tuple(transcript.tokens))
+    return Dialogue(tuple(questions), transcript.num_system_tokens, keeps_answers=True)
+
+
+def num_facts(length: int) -> int:
+    """So many facts a dialogue of so many tokens holds; none where they would be too few to be mixed up."""
+    fitting = length // _TOKENS_A_FACT
+    return 0 if fitting < FEWEST_FACTS else min(MOST_FACTS, fitting)

@@ -1,0 +1,1 @@
+"""What is measured: scripts, played on a verifier."""

@@ -1,0 +1,1 @@
+"""What was found: the document, and the card, the page and the pictures that are made of it."""

@@ -1,0 +1,140 @@
+"""What a report says and shows: a summary for the terminal, a card and a page with pictures for everything.
+
+Models carry the card with them, which is Markdown.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from kakeya_bench.quality import floors
+from kakeya_bench.quality.plan import middle
+from kakeya_bench.quality.result import pictures
+from kakeya_bench.report import blocks, markdown, page
+from kakeya_bench.report.blocks import Figure, Section, Table
+from kakeya_bench.report.quantities import Precise, Share
+from kakeya_bench.statistics.share import told
+
+JSON_NAME = "quality.json"
+_OVER = ("value", "of_answers")
+_FACTS = {("user", False): "the user tells", ("system", False): "the system message", ("system", True): "pinned"}
+_Document = Mapping[str, Any]
+
+
+def summary(document: _Document) -> tuple[str, list[Section]]:
+    """What is printed at the end of a run."""
+    return _title(document), [*_tables(document), *_findings(document)]
+
+
+def files(document: _Document) -> dict[str, bytes]:
+    """The card, the page and the pictures by their names; the same document gives the same bytes."""
+    figures, title, verdicts = _figures(document), _title(document), _verdicts(document)
+    model = {name: value for name, value in document["model"].items() if name != "modes"}
+    sections = [
+        *_findings(document),
+        Section("Pictures", figures),
+        *_tables(document),
+        blocks.facts("Model", model | document["model"]["modes"]),
+        blocks.facts("Settings", document["settings"]),
+        blocks.facts("Run", {name: document[name] for name in ("made_at", "seconds")} | document["environment"]),
+    ]
+    badges = [blocks.worst(verdicts)] if verdicts else []
+    return {
+        "card.md": markdown.markdown(title, sections),
+        "report.html": page.page(title, badges, sections, json_name=JSON_NAME),
+        **{f"{each.picture.name}.png": each.picture.png for each in figures},
+    }
+
+
+def _title(document: _Document) -> str:
+    return f"{document['model']['name']}: what a bounded cache costs"
+
+
+def _verdicts(document: _Document) -> dict[str, dict[str, Any]]:
+    return {verdict.gate: verdict.document() for verdict in floors.verdicts(document)}
+
+
+def _findings(document: _Document) -> Iterator[Section]:
+    yield Section("What follows", document["conclusions"])
+    if verdicts := _verdicts(document):
+        yield Section("Floors", [blocks.gates(verdicts)])
+
+
+def _figures(document: _Document) -> list[Figure]:
+    return [
+        Figure(
+            pictures.recall(document),
+            "Recall against the distance of the question from what it asks for",
+            "Solid: the most sinks; dashed: fewer in the same memory; dash-dotted: the system message is pinned. "
+            "Shaded: Wilson's 95 % interval. Dotted: S + W.",
+        ),
+        Figure(
+            pictures.perplexity(document),
+            "Perplexity by the position in the text",
+            "Left of its S + W a session sees everything; full attention does everywhere.",
+        ),
+    ]
+
+
+def _tables(document: _Document) -> Iterator[Section]:
+    settings = document["settings"]
+    whole = settings["weights"] if settings["full"] else settings["weights"][:1]
+    says = (
+        f"Measured whole: {', '.join(whole)}. Other modes, and unless with --full facts in the system message and "
+        f"recall with fewer sinks, only at the middle window: {middle(settings['windows'])}. Worst: of the distances "
+        f"at which at least {settings['enough']} were asked; others stand in brackets. Shares: Wilson's 95 % interval."
+    )
+    yield Section("Recall against distance", [says, _recall(document["recall"], settings["enough"])])
+    if document["multi_turn"]:
+        rows = [
+            [*_sessions(each), told(each["in_sight"]), told(each["out_of_sight"])] for each in document["multi_turn"]
+        ]
+        yield Section("Multi-turn recall", [Table(["several facts", "S+W", "in sight", "out of sight"], rows)])
+    yield Section("Perplexity by position", [_perplexity(document["perplexity"])])
+    if document["left_out"]:
+        yield Section("Left out", document["left_out"])
+
+
+def _recall(recalls: list[_Document], enough: int) -> Table:
+    """A row a configuration, a column a distance; in brackets where too little was asked to judge it."""
+    targets = sorted({at["target"] for each in recalls for at in each["by_distance"]})
+    rows: list[list[object]] = []
+    for each in recalls:
+        by_target = {
+            at["target"]: Share(at["share"]) if at["num"] >= enough else f"({at['share']:.1%})"
+            for at in each["by_distance"]
+        }
+        worst = (None if share is None else Share(share) for share in (each["lowest_inside"], each["lowest_beyond"]))
+        rows.append(
+            [
+                *_sessions(each), _FACTS[each["told_by"], each["pinned"]], told(each["inside"]), *worst,
+                each["falls_at"], *map(by_target.get, targets),
+            ]
+        )  # fmt: skip
+    by_distance = [f"≤ {target}" for target in targets]
+    columns = ["one fact", "S+W", "that", "recall in sight", "worst in sight", "worst beyond", "falls at", *by_distance]
+    return Table(columns, rows, on_page=by_distance)
+
+
+def _perplexity(perplexities: list[_Document]) -> Table:
+    rows = [
+        [
+            *_sessions(each),
+            f"{bucket['start']:,} to {bucket['stop']:,}",
+            "past the wrap" if bucket["start"] else "inside",
+            bucket["num_tokens"],
+            *(_number(over and over[key]) for over in (bucket, bucket["full_attention"]) for key in _OVER),
+        ]
+        for each in perplexities
+        for bucket in each["buckets"]
+    ]
+    columns = ["text", "S+W", "positions", "", "tokens", "perplexity", "of answers", "full", "full, of answers"]
+    return Table(columns, rows)
+
+
+def _sessions(each: _Document) -> list[object]:
+    """What a row is about, and S + W."""
+    return [f"{each['weights']} {each['policy']} S={each['sink']} W={each['window']}", each["sink"] + each["window"]]
+
+
+def _number(value: float | None) -> Precise | None:
+    return None if value is None else Precise(value)

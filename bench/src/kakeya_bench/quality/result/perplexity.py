@@ -1,0 +1,82 @@
+"""Perplexity by position, as it stands in a report: inside the window, and past the wrap.
+
+The token at history index p + 1 is predicted from position p: -log of its probability given tokens 0..p under the law.
+Perplexity is exp of the mean over positions (and texts). Position p lies inside where p < S + W: it sees everything.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from kakeya_bench.quality.material.text import Losses, Text
+from kakeya_bench.quality.plan import Configuration
+
+NUM_INTERVALS = 18  # of a curve over the whole text
+
+
+def perplexity(
+    configuration: Configuration, texts: Sequence[Text], losses: Sequence[Losses], reference: Sequence[Losses]
+) -> dict[str, Any]:
+    """Perplexity in one configuration, beside that of the reference: full attention, as far as its positions go."""
+    num_positions, num_known = max(map(len, losses)), max(map(len, reference))
+    buckets = [
+        between(texts, losses, start, stop)
+        | {"full_attention": between(texts, reference, start, stop) if stop <= num_known else None}
+        for start, stop in bounds(configuration.capacity, num_positions)
+    ]
+    return {
+        **asdict(configuration),
+        "buckets": buckets,
+        "past_the_wrap": between(texts, losses, min(configuration.capacity, num_positions), num_positions),
+        "whole": between(texts, losses, 0, num_positions),
+        "curve": curve(texts, losses),
+    }
+
+
+def curve(texts: Sequence[Text], losses: Sequence[Losses]) -> list[dict[str, Any]]:
+    """By intervals of the whole text, the same in all configurations, as far as there are losses."""
+    num_known = max(map(len, losses))
+    whole = intervals(max(len(text.tokens) for text in texts) - 1)
+    return [between(texts, losses, start, stop) for start, stop in whole if stop <= num_known]
+
+
+def between(texts: Sequence[Text], losses: Sequence[Losses], start: int, stop: int) -> dict[str, Any]:
+    """Perplexity over positions start..stop-1: over all tokens predicted there, and over those of the assistant."""
+    taken = [of_text[start:stop] for of_text in losses]
+    is_answer = [
+        np.array(text.is_answer[start + 1 : start + 1 + len(some)], dtype=np.bool_)
+        for text, some in zip(texts, taken, strict=True)
+    ]
+    everything = np.concatenate(taken)
+    of_answers = everything[np.concatenate(is_answer)]
+    return {
+        "start": start,
+        "stop": stop,
+        "num_tokens": len(everything),
+        "value": _exp_mean(everything),
+        "num_answer_tokens": len(of_answers),
+        "of_answers": _exp_mean(of_answers),
+    }
+
+
+def bounds(capacity: int, num_positions: int) -> Iterator[tuple[int, int]]:
+    """[0, S+W), then doubling: [S+W, 2(S+W)), [2(S+W), 4(S+W)), ..., cut at the number of positions."""
+    start, stop = 0, capacity
+    while start < num_positions:
+        yield start, min(stop, num_positions)
+        start, stop = stop, 2 * stop
+
+
+def intervals(num_positions: int) -> list[tuple[int, int]]:
+    """Of equal length, but for rounding."""
+    edges = [round(index * num_positions / NUM_INTERVALS) for index in range(NUM_INTERVALS + 1)]
+    return [(start, stop) for start, stop in pairwise(edges) if start < stop]
+
+
+def _exp_mean(losses: Losses) -> float | None:
+    """None of nothing, and where a broken model's logits are no numbers."""
+    value = float(np.exp(losses.mean())) if len(losses) else np.nan
+    return value if np.isfinite(value) else None

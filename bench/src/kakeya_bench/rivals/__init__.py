@@ -1,0 +1,1 @@
+"""What engines are measured beside: llama.cpp and transformers, built, started and stopped here."""

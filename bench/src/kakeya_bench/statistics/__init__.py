@@ -1,0 +1,1 @@
+"""Order statistics and confidence intervals of what was measured."""

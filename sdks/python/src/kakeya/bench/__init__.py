@@ -1,1 +1,0 @@
-"""The benches of the SDK: `kakeya bench session`, `compare` and `load`. They need the extra [bench]."""

@@ -1,0 +1,81 @@
+"""A worker without a model, in a process of its own: its tokens cost next to nothing.
+
+python -m tests.benchmarks.calls.worker_without_model [--chat] ROUTER ...
+
+It joins at the first router, and reports to all of them in turn. With --chat it says that it serves kakeya-nano: its
+tokens go round in 800 of that model's, none of which ends an answer.
+"""
+
+import asyncio
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import AsyncExitStack, contextmanager
+from itertools import cycle
+from typing import Any
+
+import grpc
+
+from kakeya_shared import installed_models
+from kakeya_shared.contract.tokenizer_digest import tokenizer_digest
+from kakeya_stubs.worker.v1 import registry_pb2_grpc
+from tests.integration.processes import Runtime
+from tests.unit.router.fake_worker import FakeWorker
+
+CHAT = "--chat"
+CHAT_MODEL = "kakeya-nano"
+_CHAT_VOCAB_SIZE = 2048
+_NUM_LANES = 64
+_HEARTBEAT_SECONDS = 1.0
+
+
+@contextmanager
+def joining(runtimes: Sequence[Runtime], *flags: str) -> Iterator[None]:
+    """The process; it has joined the first of these, and all know it."""
+    addresses = [each.address for each in runtimes]
+    module = "tests.benchmarks.calls.worker_without_model"
+    process = subprocess.Popen([sys.executable, "-m", module, *flags, *addresses])
+    try:
+        for each in runtimes:
+            each.wait_for_workers(1)
+        yield
+    finally:
+        process.terminate()
+        process.wait(timeout=20)
+
+
+class InTurn:
+    """RegistryService of several routers: each heartbeat goes to the next."""
+
+    def __init__(self, registries: Sequence[Any]) -> None:
+        self._registries = cycle(registries)
+
+    def Heartbeat(self, *arguments: Any, **options: Any) -> Any:
+        return next(self._registries).Heartbeat(*arguments, **options)
+
+
+def _chat_worker() -> FakeWorker:
+    digest = tokenizer_digest(installed_models.directory(CHAT_MODEL))
+    return FakeWorker(num_lanes=8, window=1_000, pool=CHAT_MODEL, model=CHAT_MODEL, tokenizer_digest=digest)
+
+
+async def main(arguments: Sequence[str]) -> None:
+    is_chat, routers = CHAT in arguments, [each for each in arguments if each != CHAT]
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    async with AsyncExitStack() as stack:
+        worker = await stack.enter_async_context(_chat_worker() if is_chat else FakeWorker(num_lanes=_NUM_LANES))
+        channels = [await stack.enter_async_context(grpc.aio.insecure_channel(router)) for router in routers]
+        registries = [registry_pb2_grpc.RegistryServiceStub(channel) for channel in channels]
+        request = worker.join_request()
+        if is_chat:
+            request.vocab_size = _CHAT_VOCAB_SIZE
+        await registries[0].Join(request)
+        worker.keep_beating(InTurn(registries), _HEARTBEAT_SECONDS / len(registries))
+        await stop.wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1:]))

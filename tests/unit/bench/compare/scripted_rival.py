@@ -1,0 +1,139 @@
+"""A server of completions for tests: real sockets, with faults on request.
+
+Its model counts as that of the scripted runtime does: the next token is the last one plus one.
+"""
+
+import json
+import ssl
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from tests.unit.sdk.scripted_runtime import VOCAB_SIZE
+
+Answering = Callable[["Exchange"], None]
+A_TOKEN = b'data: {"choices": [{"text": "a", "finish_reason": null}]}\n\n'
+DONE = b"data: [DONE]\n\n"
+
+
+class Exchange(BaseHTTPRequestHandler):
+    """One request, and what is answered to it."""
+
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    server: "ScriptedRival"
+
+    def do_POST(self) -> None:
+        self.body = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        self.server.requests.append((self.path, {name.lower(): value for name, value in self.headers.items()}))
+        self.server.bodies.append(self.body)
+        self.server.on_request()
+        (self.server.answering.popleft() if self.server.answering else self.server.usual)(self)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Nobody reads it."""
+
+    def begin(self, status: int = 200) -> None:
+        self.send_response(status)
+        self.send_header("content-type", "text/event-stream")
+        self.send_header("transfer-encoding", "chunked")
+        self.end_headers()
+
+    def piece(self, data: bytes) -> None:
+        self.wfile.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
+        self.wfile.flush()
+
+    def break_off(self) -> None:
+        """The connection is gone, in the midst of what was said."""
+        self.close_connection = True
+
+    def stall(self) -> None:
+        """Says nothing any more until the client has gone."""
+        self.server.has_seen_it_go.append(self.connection.recv(1) == b"")
+
+    def answer(self, *pieces: bytes, status: int = 200) -> None:
+        """A whole one."""
+        self.begin(status)
+        for piece in pieces:
+            self.piece(piece)
+        self.piece(b"")
+
+    def tokens(self) -> list[int]:
+        """What the model says."""
+        last = self.body["prompt"][-1]
+        return [(last + 1 + number) % VOCAB_SIZE for number in range(self.body["max_tokens"])]
+
+
+def event(document: Any) -> bytes:
+    return b"data: " + json.dumps(document).encode() + b"\n\n"
+
+
+def says_ids(exchange: Exchange) -> None:
+    """As vLLM does."""
+    tokens = exchange.tokens()
+    choices = [{"text": f"{token_id} ", "token_ids": [token_id], "finish_reason": None} for token_id in tokens]
+    last = {"choices": [], "usage": {"completion_tokens": len(tokens)}}
+    exchange.answer(*(event({"choices": [choice]}) for choice in choices), event(last), DONE)
+
+
+def says_texts(exchange: Exchange) -> None:
+    """Only what OpenAI's API has."""
+    exchange.answer(*[A_TOKEN] * exchange.body["max_tokens"], DONE)
+
+
+def refuses(status: int, body: bytes) -> Answering:
+    return lambda exchange: exchange.answer(body, status=status)
+
+
+class ScriptedRival(ThreadingHTTPServer):
+    """Serves until it is stopped.
+
+    Attributes:
+        bodies, requests: what came, in order: documents; paths and headers.
+        answering: what becomes of the next requests.
+        usual: what becomes of the others.
+        on_request: called before each is answered.
+        accepted_at: when the last connection was there, before anything was said over it, by time.perf_counter.
+        has_seen_it_go: of each answer that stalled, whether its client has left.
+    """
+
+    daemon_threads = False  # they are waited for: none of them outlives its test
+
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
+        super().__init__(("127.0.0.1", 0), Exchange)
+        if tls is not None:
+            self.socket = tls.wrap_socket(self.socket, server_side=True)
+        self.bodies: list[dict[str, Any]] = []
+        self.requests: list[tuple[str, dict[str, str]]] = []
+        self.answering: deque[Answering] = deque()
+        self.usual: Answering = says_ids
+        self.on_request: Callable[[], None] = lambda: None
+        self.accepted_at = 0.0
+        self.has_seen_it_go: list[bool] = []
+        self.port = self.server_address[1]
+        self.url = f"http://127.0.0.1:{self.port}/v1"
+
+    def get_request(self) -> Any:
+        self.accepted_at = time.perf_counter()
+        return super().get_request()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that leaves early is what some tests are about."""
+
+    @property
+    def prompts(self) -> list[list[int]]:
+        return [body["prompt"] for body in self.bodies]
+
+
+@contextmanager
+def scripted_rival(tls: ssl.SSLContext | None = None) -> Iterator[ScriptedRival]:
+    with ScriptedRival(tls) as rival:
+        serving = threading.Thread(target=rival.serve_forever, kwargs={"poll_interval": 0.01})
+        serving.start()
+        yield rival
+        rival.shutdown()
+        serving.join()

@@ -1,0 +1,90 @@
+"""What tests of benches share beside their fixtures."""
+
+import asyncio
+import io
+import json
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import pytest
+from rich.console import Console
+
+from kakeya_bench.conversation.command import Report
+from kakeya_bench.conversation.settings import BenchSettings, RuntimeSettings
+from kakeya_bench.report import files
+from kakeya_bench.report.verdict import exit_status
+from tests.unit.sdk.scripted_runtime import ScriptedRuntime
+
+S = TypeVar("S", bound=RuntimeSettings)
+
+CONFIG = {
+    "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2, "hidden_size": 64,
+}  # fmt: skip
+"""Of a model whose KV in float32 is 4 x 2 x 16 x 4 x 2 = 1,024 bytes a token."""
+RSS_BYTES = 300 << 20
+SHORT = ("--random-tokens", "3", "--max-tokens", "2")
+"""Turns that take little time: three random ids, an answer of two."""
+
+
+class PlainSettings(BenchSettings):
+    """Of a bench that has none of its own."""
+
+    model_config = BenchSettings.configured(command="plain")
+
+
+class Outcome(NamedTuple):
+    """What a run of a bench left behind.
+
+    Attributes:
+        out, err: what it said.
+        document: its report; empty where there is none.
+    """
+
+    status: int
+    out: str
+    err: str
+    document: dict[str, Any]
+
+    @property
+    def turns(self) -> list[dict[str, Any]]:
+        """As the document has them."""
+        turns: list[dict[str, Any]] = self.document["turns"]
+        return turns
+
+    def gate(self, name: str) -> dict[str, Any]:
+        """What one gate said."""
+        said: dict[str, Any] = self.document["gates"][name]
+        return said
+
+
+Play = Callable[..., Outcome]
+"""Runs a bench with these flags beside those that name the scripted runtime, and returns what came of it."""
+
+
+def played(settings: S, run: Callable[[S, Console], Coroutine[Any, Any, tuple[Report, int | None]]]) -> Outcome:
+    """What a command runs, without the command: no files but the checkpoints are written, nothing is drawn."""
+    files.prepare(settings.directory)
+    said = io.StringIO()
+    report, interrupted = asyncio.run(run(settings, Console(file=said, width=200)))
+    status = exit_status(report.verdicts()) if interrupted is None else interrupted
+    return Outcome(status, "", said.getvalue(), json.loads(json.dumps(report.document(), allow_nan=False)))
+
+
+def typed(
+    main: Callable[[list[str]], int], argv: list[str], report: Path, capsys: pytest.CaptureFixture[str]
+) -> Outcome:
+    """What a command does. `report` is where its document is found afterwards."""
+    try:
+        status = main(argv)
+    except SystemExit as refusal:  # of a flag that makes no sense
+        assert isinstance(refusal.code, int)
+        status = refusal.code
+    said = capsys.readouterr()
+    return Outcome(status, said.out, said.err, json.loads(report.read_text()) if report.exists() else {})
+
+
+def appended(runtime: ScriptedRuntime, session_id: str | None = None) -> list[list[int]]:
+    """The ids of each append, to one session or to all."""
+    requests = runtime.requests["AppendTokens"]
+    return [list(request.token_ids) for request in requests if session_id in (None, request.session_id)]

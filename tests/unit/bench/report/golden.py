@@ -1,0 +1,18 @@
+"""One page of each report, as it is meant to be: drawing is tested by that."""
+
+import os
+import re
+from pathlib import Path
+
+
+def differs(page: bytes, golden: Path, *pictures: str) -> bool:
+    """Whether a page is another one than that in a file, with the names of its pictures in place of their data.
+
+    WRITE_GOLDEN=1 in the environment of pytest writes the file anew; what has changed is then for `git diff` to say.
+    """
+    names = iter(pictures)
+    shown = re.sub(r'(?<=src=")data:image/svg\+xml;base64,[^"]*', lambda _: next(names), page.decode())
+    if os.environ.get("WRITE_GOLDEN"):
+        golden.parent.mkdir(exist_ok=True)
+        golden.write_text(shown)
+    return shown != golden.read_text() or next(names, "") != ""

@@ -1,0 +1,90 @@
+"""Flags and variables of `kakeya bench session`; those that all benches have are tested with them."""
+
+from pathlib import Path
+
+import pytest
+
+from kakeya_bench.session.settings import SessionSettings
+
+VARIABLES = {
+    "SESSIONS": "2", "TURNS": "40", "DURATION_S": "60", "TURN_SPACING_S": "0.5", "WARM_UP_TURNS": "0",
+    "CONFIG": "config.json", "KV_DTYPE": "bfloat16", "EXACT": "1", "SKIP_GATE": "prefill_bounded, rss_bounded",
+    "CHECKPOINT_S": "2", "OUTPUT": "report",
+}  # fmt: skip
+
+
+def parse(monkeypatch: pytest.MonkeyPatch, *argv: str, **variables: str) -> SessionSettings:
+    with monkeypatch.context() as patch:
+        for name, value in variables.items():
+            patch.setenv(f"KAKEYA_BENCH_{name}", value)
+        return SessionSettings.parse([*argv])
+
+
+def length(asked: SessionSettings) -> tuple[int | None, float | None, float | None]:
+    return asked.turns, asked.duration_s, asked.turn_spacing_s
+
+
+def test_what_is_not_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = parse(monkeypatch)
+    assert (asked.sessions, length(asked), asked.warm_up_turns) == (1, (120, None, None), 5)
+    assert (asked.config, asked.kv_dtype, asked.checkpoint_s) == (None, None, 30.0)
+    assert asked.skipped == ("exact",)
+
+
+def test_every_flag_has_a_variable_and_wins_over_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = parse(monkeypatch, **VARIABLES)
+    assert (asked.sessions, length(asked), asked.warm_up_turns) == (2, (40, 60.0, 0.5), 0)
+    assert (asked.config, asked.kv_dtype, asked.checkpoint_s) == (Path("config.json"), "bfloat16", 2.0)
+    assert (asked.skipped, asked.directory) == (("rss_bounded", "prefill_bounded"), Path("report"))
+    asked = parse(monkeypatch, "--turns", "3", "--skip-gate", "errors", "--skip-gate", "kv_bounded", **VARIABLES)
+    assert (asked.turns, asked.sessions, asked.skipped) == (3, 2, ("kv_bounded", "errors"))
+
+
+@pytest.mark.parametrize(
+    ("argv", "variables", "expected"),
+    [
+        (["--preset", "4h"], {}, (None, 14_400.0, 30.0)),
+        ([], {"PRESET": "4h"}, (None, 14_400.0, 30.0)),
+        (["--preset", "4h", "--turn-spacing-s", "0", "--turns", "50"], {}, (50, 14_400.0, 0.0)),
+        (["--preset", "4h"], {"DURATION_S": "60"}, (None, 60.0, 30.0)),
+        (["--duration-s", "60"], {}, (None, 60.0, None)),
+    ],
+)
+def test_a_preset_stands_for_what_is_not_given(
+    argv: list[str], variables: dict[str, str], expected: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert length(parse(monkeypatch, *argv, **variables)) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        ("TURNS", "0", "greater than or equal to 1"),
+        ("SESSIONS", "0", "greater than or equal to 1"),
+        ("WARM_UP_TURNS", "-1", "greater than or equal to 0"),
+        ("DURATION_S", "-1", "greater than or equal to 0"),
+        ("TURN_SPACING_S", "soon", "valid number"),
+        ("CHECKPOINT_S", "inf", "finite number"),
+        ("CHECKPOINT_S", "0", "greater than 0"),
+        ("PRESET", "5h", "'4h'"),
+        ("KV_DTYPE", "int3", "'float32'"),
+        ("SKIP_GATE", "exact", "'kv_bounded', 'rss_bounded', 'prefill_bounded' or 'errors'"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(
+    name: str, value: str, says: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flag = f"--{name.lower().replace('_', '-')}"
+    for argv, variables in (([flag, value], {}), ([], {name: value})):
+        with pytest.raises(SystemExit) as raised:
+            parse(monkeypatch, *argv, **variables)
+        assert raised.value.code == 2
+        said = capsys.readouterr().err
+        assert said.startswith(f"kakeya bench session: error: {flag} (KAKEYA_BENCH_{name}): ")
+        assert says in said
+
+
+def test_flags_are_not_cut_short(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parse(monkeypatch, "--turn", "3")
+    assert "unrecognized arguments: --turn 3" in capsys.readouterr().err

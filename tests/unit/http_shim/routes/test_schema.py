@@ -1,0 +1,157 @@
+"""The published schema and the server agree on each body of a walk over the schema, one way and the other."""
+
+import itertools
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import jsonschema_rs
+import pytest
+
+from kakeya_http_shim.choices import ask
+from kakeya_http_shim.problems import ApiError
+from kakeya_http_shim.requests.chat_request import ChatRequest
+from kakeya_http_shim.requests.completion_request import CompletionRequest
+from kakeya_http_shim.requests.generation_fields import GenerationFields
+from kakeya_http_shim.routes.openapi_document import document
+
+_MAX_CHOICES = 8
+_DOCUMENT = document("0", max_choices=_MAX_CHOICES)
+_FUNCTION = {"name": "add", "arguments": "{}"}
+_HELLO = [{"role": "user", "content": "Hello!"}]
+_CHAT = {
+    "messages": [
+        {"role": "system", "content": [{"type": "text", "text": "Be brief."}]},
+        {"role": "user", "content": "Hello!", "name": "me"},
+        {
+            "role": "assistant",
+            "content": [{"type": "text", "text": "Hm. "}, {"type": "refusal", "refusal": "No."}],
+            "tool_calls": [{"id": "1", "type": "function", "function": _FUNCTION, "index": 0}],
+        },
+        {"role": "tool", "content": "5", "tool_call_id": "1"},
+    ],
+}
+_OPTIONS = {
+    "logit_bias": {"1": 1.5},
+    "stop": ["a"],
+    "metadata": {"a": "b"},
+    "stream": True,
+    "stream_options": {"include_usage": True, "include_obfuscation": False},
+    "logprobs": True,
+    "response_format": {"type": "text"},
+    "modalities": ["text"],
+    "kakeya": {"on_overflow": "evict"},
+}
+_COMPLETIONS: list[dict[str, Any]] = [
+    {"prompt": prompt} for prompt in ("Once", ["Once", "upon"], [1, 2], [[1], [2, 3]])
+]
+_CASES = [
+    (ChatRequest, _CHAT),
+    (ChatRequest, {"messages": _HELLO, **_OPTIONS}),
+    *((CompletionRequest, body) for body in _COMPLETIONS),
+]
+_BORDERS = [0, 1, 2, 5, 8, 20, 100, 128, 1 << 32, 1 << 63]
+_NUMBERS = [
+    *(sign * (border + step) for border in _BORDERS for step in (-1, 0, 1) for sign in (1, -1)),
+    *(float(border) for border in (-2, 0, 1, 2, 5, 8, 9, 20, 21, 128, 1 << 31)),
+    *(0.5, 1.5, -0.1, 2.1, 100.5, 1e300),
+]
+_TEXTS = ["", "a", "1", "text", "user", "auto", "default", "none", *("é" * n for n in (256, 257, 512, 513, 1000, 1001))]
+_ELEMENTS: list[Any] = [None, "", "a", "text", 0, 1.0, 1.5, -1, 1 << 32, True, [], [1], [1.0], [1.5], ["a"], {}]
+_LISTS: list[Any] = [
+    *([each] for each in _ELEMENTS),
+    *([], ["a"] * 4, ["a"] * 5, ["a"] * 8, ["a"] * 9, ["a", 1], [1, "a"], [[1]] * 8, [[1]] * 9, [1] * 9, ["text"] * 2),
+]
+_OBJECTS: list[Any] = [
+    *(
+        {},
+        {"a": 1},
+        {"a": "b"},
+        {"a": None},
+        {"a": []},
+        {"1": 1},
+        {"1": 1.5},
+        {"1": 101},
+        {"1": True},
+        {"12345678901": 1},
+    ),
+    *({"type": "text"}, {"type": "json_object"}, {"type": "text", "text": "a"}, {"role": "user", "content": "a"}),
+    *({"include_usage": None}, {"include_obfuscation": 0}, {"on_overflow": "refuse"}, {str(n): "a" for n in range(17)}),
+    {str(n): 1 for n in range(1025)},
+]
+_NAMES_INSIDE = frozenset({"name", "refusal", "unknown"})
+_MAX_VALUES = 6  # of a field, beside as many of another
+_PALETTE = [None, True, False, *_NUMBERS, *_TEXTS, *_LISTS, *_OBJECTS]
+
+
+def changed(value: Any, names: frozenset[str]) -> Iterator[Any]:
+    """The value with one part of it replaced, or taken out, or added.
+
+    Args:
+        names: what may be added to it, if it is an object.
+    """
+    yield from _PALETTE
+    if isinstance(value, dict):
+        for name in value:
+            yield {other: part for other, part in value.items() if other != name}
+            yield from ({**value, name: part} for part in changed(value[name], _NAMES_INSIDE))
+        yield from ({**value, name: part} for name in names - value.keys() for part in _PALETTE)
+    elif isinstance(value, list):
+        for place, each in enumerate(value):
+            yield from ([*value[:place], part, *value[place + 1 :]] for part in changed(each, _NAMES_INSIDE))
+
+
+def combined(model: type[GenerationFields], question: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Each two fields with values that each may have by itself: what remains are rules between them."""
+    schema = _DOCUMENT["components"]["schemas"][model.__name__]
+    values = {}
+    for name in model.model_fields:
+        validator = _validator(schema["properties"][name])
+        values[name] = [part for part in _PALETTE if validator.is_valid(part)][:_MAX_VALUES]
+    for one, other in itertools.combinations(values, 2):
+        for pair in itertools.product(values[one], values[other]):
+            yield {**question, **dict(zip((one, other), pair, strict=True))}
+
+
+def _validator(schema: dict[str, Any]) -> Any:
+    return jsonschema_rs.Draft202012Validator({**schema, "components": _DOCUMENT["components"]})
+
+
+def refusal(model: type[GenerationFields], body: Any) -> str:
+    """Why the server refuses a body, whatever model it is for; "" where it does not."""
+    try:
+        given = model.read(json.dumps(body).encode())
+        num_prompts = len(given.prompts) if isinstance(given, CompletionRequest) else 1
+        ask.check_number(given.num_choices * num_prompts, _MAX_CHOICES)
+    except ApiError as error:
+        return str(error)
+    return ""
+
+
+def check(model: type[GenerationFields], bodies: Iterable[Any]) -> tuple[int, int]:
+    """How many of the bodies are allowed, and how many are not; fails where schema and server differ."""
+    validator = _validator(_DOCUMENT["components"]["schemas"][model.__name__])
+    counts = [0, 0]
+    for body in bodies:
+        is_allowed, why = validator.is_valid(body), refusal(model, body)
+        assert is_allowed == (not why), (why, json.dumps(body)[:500])
+        counts[is_allowed] += 1
+    return counts[True], counts[False]
+
+
+@pytest.mark.parametrize(("model", "body"), _CASES)
+def test_what_the_schema_allows_is_read_and_nothing_else(model: type[GenerationFields], body: dict[str, Any]) -> None:
+    names = frozenset([*model.model_fields, "unknown", "tools", "function_call"]) - {"messages", "prompt"}
+    num_allowed, num_forbidden = check(model, [body, *changed(body, names if len(body) == 1 else _NAMES_INSIDE)])
+    assert min(num_allowed, num_forbidden) > 100
+
+
+@pytest.mark.parametrize(
+    ("model", "question"),
+    [(ChatRequest, {"messages": _HELLO}), *((CompletionRequest, body) for body in _COMPLETIONS[1:3])],
+)
+def test_fields_that_do_not_go_together_are_in_the_schema(
+    model: type[GenerationFields], question: dict[str, Any]
+) -> None:
+    num_allowed, num_forbidden = check(model, combined(model, question))
+    assert min(num_allowed, num_forbidden) > 100
