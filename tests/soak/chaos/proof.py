@@ -1,0 +1,167 @@
+"""Many sessions at once, and faults in the middle of them."""
+
+import asyncio
+import math
+import random
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import ClassVar
+
+import kakeya
+from kakeya_shared.settings.service import setting
+from tests.integration.processes import runtime
+from tests.random_checkpoint import save_random_checkpoint
+from tests.soak.chaos.conversation import Heard, Turn, difference, hold, script
+from tests.soak.chaos.faults import Faults, Ground
+from tests.soak.chaos.faulty_disk import FaultyDisk
+from tests.soak.chaos.network import Network
+from tests.soak.chaos.redis_faults import expire_all, redis_disk
+from tests.soak.progress import Progress
+from tests.soak.proof import SeededProof
+from tests.soak.report import Report
+from tests.soak.run import Run
+
+_NUM_ROUTERS, _NUM_WORKERS, _LANES_PER_WORKER = 2, 3, 36
+# With one worker lost, each of the others has lanes for most of them, and for forks beside their sources.
+_NUM_AT_ONCE = 24
+_NUM_SCRIPTS = 24
+_BETWEEN_SECONDS = (0.2, 1.5)
+_SETTLE_SECONDS = 30.0
+
+# How a client is told that Redis has lost what its session was: it is gone, shorter than was acknowledged, or LOST.
+_OF_A_LOSS = (
+    *(kakeya.SessionNotFound, kakeya.SessionClosed, kakeya.HistoryLengthMismatch),
+    *(kakeya.WorkerLost, kakeya.OperationStopped, kakeya.BoundaryNotReachable),
+)
+_ROUTER_FLAGS = (
+    *("--heartbeat-interval-seconds=0.3", "--worker-lease-seconds=2.5", "--operation-lease-seconds=1.5"),
+    *("--reap-interval-seconds=0.2", "--recovery-seconds=0.2"),
+)
+
+
+class Chaos(SeededProof):
+    """Sessions on a runtime of real processes that are killed, stopped and ended at random, held against undisturbed
+    ones. Exits with 1 when a session's tokens differ, a client saw an error while Redis was well, or an INTERNAL one at
+    any time, or anything was left at the end. Runs of one seed cause the same faults in the same order, at times that
+    differ.
+    """
+
+    SEED: ClassVar = "CHAOS_SEED"
+    model_config = SeededProof.named("chaos")
+
+    faults: int = setting(200, "how many", unit="faults", reason="each kind of them several times", ge=0)
+    sessions: int = setting(500, "at least so many", unit="sessions", reason="some two or three for a fault", ge=0)
+    redis: bool = setting(True, "whether Redis has faults, too", reason="it is what all state is in")
+
+    def prove(self, directory: Path, progress: Progress) -> Report:
+        """Workers and routers behind links, whose snapshots go to a disk that is full or slow at times."""
+        model, snapshots = save_random_checkpoint(directory / "random"), directory / "snapshots"
+        disk = FaultyDisk(snapshots, directory)
+        environment = disk.environment | {
+            "KAKEYA_WORKER_SNAPSHOTS": str(snapshots),
+            "KAKEYA_WORKER_SHUTDOWN_GRACE_SECONDS": "1",
+            "KAKEYA_WORKER_SNAPSHOT_SWEEP_SECONDS": "5",
+            "KAKEYA_ROUTER_SHUTDOWN_GRACE_SECONDS": "1",
+        }
+        flags = _ROUTER_FLAGS
+        with redis_disk(directory) as own:
+            redis = own.redis if own is not None else None
+            with runtime(
+                model, directory, num_workers=0, router_flags=flags, environment=environment, redis=redis
+            ) as made:
+                for _ in range(_NUM_ROUTERS - 1):
+                    made.start_router(*flags)
+                ground = Ground(made, flags, snapshots, disk, own, has_redis_faults=self.redis)
+                return asyncio.run(ChaosRun(self, ground, progress).run())
+
+
+class ChaosRun(Run):
+    def __init__(self, asked: Chaos, ground: Ground, progress: Progress) -> None:
+        super().__init__(ground.made, progress)
+        self._asked, self._ground = asked, ground
+        self._network = Network(ground.made, lanes=_LANES_PER_WORKER)
+        self._draw = random.Random(asked.seed)
+        self._faults, self._num_caused = Faults(ground, self._network, self._draw), 0
+        self._scripts = [script(asked.seed + number) for number in range(_NUM_SCRIPTS)]
+        self._num_heard = self._num_sessions = 0
+        self._differing: list[str] = []  # sessions whose tokens are not those of an undisturbed one
+        self._errors: list[str] = []  # that clients saw while Redis was well
+        self._excused: list[str] = []  # what they saw when it was not
+
+    async def run(self) -> Report:
+        """Starts the workers, and holds every conversation undisturbed first, then often and disturbed."""
+        try:
+            await self._network.link_routers()
+            for worker in [await self._network.start_worker() for _ in range(_NUM_WORKERS)]:
+                await self._network.joined(worker)
+            self.begin(_NUM_SCRIPTS, "undisturbed conversations", lambda: self._num_heard)
+            async with kakeya.AsyncClient(self._network.target) as client:
+                self._expected = await asyncio.gather(*(self._hear(client, each) for each in self._scripts))
+            self.begin(self._asked.faults, "faults", lambda: self._num_caused)
+            async with asyncio.TaskGroup() as group:
+                causing = group.create_task(self._cause())
+                for _ in range(_NUM_AT_ONCE):
+                    group.create_task(self._converse(causing))
+            if self._faults.may_have_lost(-math.inf):
+                await asyncio.to_thread(expire_all, self.made.redis.url)
+            leaks, _ = await asyncio.to_thread(self.leave_nothing, _SETTLE_SECONDS, self._snapshots)
+        finally:
+            await self._network.close()
+        return self.report(
+            {
+                "num_sessions": self._num_sessions,
+                "faults": self._faults.counts,
+                "differing": self._differing,
+                "errors": self._errors,
+                "excused": self._excused,
+                "excused_kinds": dict(Counter(line.split(": ")[1] for line in self._excused).most_common()),
+                "leaks": leaks,
+                "seed": self._asked.seed,
+            }
+        )
+
+    async def _hear(self, client: kakeya.AsyncClient, turns: Sequence[Turn]) -> Heard:
+        """Undisturbed."""
+        heard = await hold(client, turns)
+        self._num_heard += 1
+        return heard
+
+    async def _cause(self) -> None:
+        for _ in range(self._asked.faults):
+            await asyncio.sleep(self._draw.uniform(*_BETWEEN_SECONDS))
+            name = await self._faults.cause()
+            self._num_caused += 1
+            self.progress.what = f"{self._num_sessions} sessions; last: {name}"
+
+    async def _converse(self, causing: "asyncio.Task[None]") -> None:
+        """One session after the other, as long as there are faults to come and sessions wanted."""
+        async with kakeya.AsyncClient(self._network.target, max_attempts=12) as client:
+            while self._num_sessions < self._asked.sessions or not causing.done():
+                number, began = self._num_sessions, time.monotonic()
+                which = number % _NUM_SCRIPTS
+                self._num_sessions += 1
+                try:
+                    heard = await hold(client, self._scripts[which], self._faults.on_fork)
+                except kakeya.KakeyaError as error:
+                    self._see(f"session {number}: {type(error).__name__}: {error}", error, began)
+                    await asyncio.sleep(0.2)
+                else:
+                    if what := difference(heard, self._expected[which]):
+                        self._differing.append(f"session {number} (script {which}): {what}")
+                        self.tally.violate(self._differing[-1])
+
+    def _see(self, what: str, error: kakeya.KakeyaError, began: float) -> None:
+        """An error of a session that began then."""
+        is_of_loss = self._faults.may_have_lost(began) and isinstance(error, _OF_A_LOSS)
+        if is_of_loss or (self._faults.redis_is_to_blame and not isinstance(error, kakeya.Internal)):
+            self._excused.append(what)
+        else:
+            self._errors.append(what)
+            self.tally.violate(what)
+
+    def _snapshots(self) -> list[str]:
+        """That are left."""
+        names = [path.name for path in self._ground.snapshots.rglob("*") if "-" in path.stem]
+        return [f"the snapshot file {name}" for name in names if not name.endswith("store-id")]

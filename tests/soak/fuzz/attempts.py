@@ -1,0 +1,163 @@
+"""One call of the fuzzer: what is sent, and when the client loses interest."""
+
+import random
+from dataclasses import dataclass
+
+from google.protobuf.message import Message
+
+from tests.integration.processes import bearer
+from tests.soak.fuzz.known import Known
+from tests.soak.fuzz.methods import ADMIN, HEALTH, METHODS, REGISTRY, RUNTIME, VERIFIER, WEIGHTS, Method
+from tests.soak.fuzz.request_bytes import request_bytes
+
+Metadata = tuple[tuple[str, str | bytes], ...]
+_MAX_METADATA_BYTES = 16384
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """Secrets of the fuzzer.
+
+    Attributes:
+        sessions: key of the fuzzer's tenant.
+        admin: key with the scope admin.
+        join: token for the fuzzer's pool only.
+    """
+
+    sessions: str
+    admin: str
+    join: str
+
+    def right(self, service: str) -> str:
+        return {RUNTIME: self.sessions, ADMIN: self.admin, REGISTRY: self.join}.get(service, "")
+
+    def needed(self, service: str) -> bool:
+        return service not in (VERIFIER, HEALTH)
+
+
+@dataclass(frozen=True)
+class CallMetadata:
+    """Attributes:
+    admits: whether the credentials are the right ones.
+    """
+
+    kind: str
+    pairs: Metadata
+    admits: bool
+
+
+_OF_METADATA = {"plain": 86, "no key": 3, "wrong key": 5, "garbage": 5, "binary": 0.5, "oversize": 0.5}
+_GARBAGE: tuple[tuple[str, str | bytes], ...] = (
+    ("traceparent", "00-" + "0" * 32 + "-" + "0" * 16 + "-00"),
+    ("traceparent", "ff-zz"),
+    ("traceparent", "00-" + "f" * 4000),
+    ("tracestate", "a=b," * 600),
+    ("tracestate", "=,=,"),
+    ("baggage", "%00=%ff;;;," * 100),
+    ("traceparent-bin", b"\x00\xff\xfe"),
+    ("grpc-status-details-bin", b"\xff" * 300),
+    ("grpc-accept-encoding", "nonsense"),
+    ("x-request-id", "~" * 3000),
+    ("content-language", "{}"),
+    ("authorization-bin", b"Bearer \x00"),
+    ("te", "gzip"),
+)
+
+
+def call_metadata(service: str, credentials: Credentials, chance: random.Random) -> CallMetadata:
+    kind = chance.choices(list(_OF_METADATA), list(_OF_METADATA.values()))[0]
+    right = bearer(credentials.right(service)) if credentials.right(service) else ()
+    match kind:
+        case "no key":
+            return CallMetadata(kind, (), admits=not credentials.needed(service))
+        case "wrong key":
+            return CallMetadata(kind, _wrong(service, credentials, chance), admits=not credentials.needed(service))
+        case "garbage":
+            return CallMetadata(kind, (*right, *chance.sample(_GARBAGE, 3)), admits=True)
+        case "binary":
+            return CallMetadata(kind, (*right, ("x-fuzz-bin", chance.randbytes(5_000))), admits=True)
+        case "oversize":
+            size = chance.choice((_MAX_METADATA_BYTES + 1, 8 * _MAX_METADATA_BYTES))
+            return CallMetadata(kind, (*right, ("x-fuzz", "a" * size)), admits=True)
+    return CallMetadata(kind, right, admits=True)
+
+
+def _wrong(service: str, credentials: Credentials, chance: random.Random) -> Metadata:
+    right = credentials.right(service) or "kakeya_key_000000000000_" + "A" * 43
+    other = {RUNTIME: credentials.join, ADMIN: credentials.sessions, REGISTRY: credentials.admin}.get(service, "")
+    prefix, name, identity, secret = right.split("_", 3)
+    near = (
+        *(other, right[:-1], f"{right}A", right.swapcase(), f" {right} {right}", "_" * 50, "k" * 3_000, ""),
+        f"{prefix}_{name}_{chance.getrandbits(48):012x}_{secret}",
+        *(f"{prefix}_{name}_{identity}_{another}" for another in ("A" * 43, "")),
+    )
+    text = chance.choice((*(f"Bearer {each}" for each in near), f"Basic {right}", right, "Bearer", ""))
+    return (("authorization", text),) * (2 if chance.random() < 0.1 else 1)
+
+
+_WRONG_PATH_SHARE = 0.02
+_CANCELLED_SHARE = 0.06
+_HASTY_SHARE = 0.05
+_LEFT_SHARE = 0.2  # of streams: left after a token or two
+_TIMEOUT_SECONDS = 4.0
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """Attributes:
+    number: of the call in this run; with the run's seed it decides everything else.
+    method: None where no such method exists.
+    message: what the payload says, if anything.
+    timeout_seconds: the call's deadline.
+    cancel_after_seconds: None: never.
+    num_reads: of a stream, after which it is left; None: to its end.
+    """
+
+    number: int
+    path: str
+    method: Method | None
+    kind: str
+    payload: bytes
+    message: Message | None
+    metadata: CallMetadata
+    timeout_seconds: float = _TIMEOUT_SECONDS
+    cancel_after_seconds: float | None = None
+    num_reads: int | None = None
+
+    def __str__(self) -> str:
+        shown = self.payload[:200].hex() + ("..." if len(self.payload) > 200 else "")
+        return f"call {self.number} of {self.path} ({self.kind}, metadata {self.metadata.kind}): {shown}"
+
+
+def attempt(seed: int, number: int, known: Known, credentials: Credentials) -> Attempt:
+    chance = random.Random(f"{seed}/{number}")
+    method = chance.choices(METHODS, WEIGHTS)[0]
+    kind, payload, message = request_bytes(method, known, chance)
+    metadata = call_metadata(method.service, credentials, chance)
+    if chance.random() < _WRONG_PATH_SHARE:
+        return Attempt(number, _wrong_path(method, chance), None, "wrong path", payload, None, metadata)
+    timeout_seconds, cancel_after_seconds = _patience(message, chance)
+    num_reads = chance.randrange(3) if method.streams and chance.random() < _LEFT_SHARE else None
+    what = (number, method.path, method, kind, payload, message, metadata)
+    return Attempt(*what, timeout_seconds, cancel_after_seconds, num_reads)
+
+
+def _patience(message: Message | None, chance: random.Random) -> tuple[float, float | None]:
+    """Deadline, and when the call is cancelled.
+
+    A call that may make a session which outlives this run is waited for: an answer that crosses with a cancel on the
+    way leaves a session that only its TTL ends.
+    """
+    if message is None or "ttl_seconds" in message.DESCRIPTOR.fields_by_name:
+        return _TIMEOUT_SECONDS, None
+    if chance.random() < _HASTY_SHARE:
+        return chance.choice((0.0001, 0.001, 0.01, 0.1)), None
+    if chance.random() < _CANCELLED_SHARE:
+        return _TIMEOUT_SECONDS, chance.choice((0.0, 0.0005, 0.002, 0.01, 0.05))
+    return _TIMEOUT_SECONDS, None
+
+
+def _wrong_path(method: Method, chance: random.Random) -> str:
+    names = ("/Nope", "/", "", f"/{method.name}/", f"/{method.name.lower()}", f"/{method.name}%00", f"/{'N' * 4_000}")
+    others = (f"//{method.service}/{method.name}", f"/kakeya.v2.RuntimeService/{method.name}")
+    return chance.choice((*(f"/{method.service}{name}" for name in names), *others, "/kakeya.", "/", "/../.."))

@@ -1,0 +1,191 @@
+"""What is demanded of an answer, and of the events of a stream."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import jsonschema_rs
+from schemathesis import Case, GenerationMode, Response
+from schemathesis.core.failures import FailureGroup
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    negative_data_rejection,
+    response_headers_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+    unsupported_method,
+)
+
+_DOCUMENTED = [status_code_conformance, content_type_conformance, response_headers_conformance]
+POSITIVE = GenerationMode.POSITIVE.value
+_RETRY_LATER = (429, 503)
+_MAX_SHOWN = 600
+
+
+class AnswerChecks:
+    """Args:
+    vocab_size: tokens that the model knows.
+    """
+
+    def __init__(self, document: dict[str, Any], vocab_size: int) -> None:
+        self._events = EventSchemas(document)
+        self._vocab_size = vocab_size
+
+    def faults(self, case: Case, response: Response) -> Iterator[str]:
+        """What is wrong with the answer to a case."""
+        yield from self._status_faults(response)
+        if _is_documented(case):
+            yield from _failures(case, response, [*_DOCUMENTED, negative_data_rejection])
+            yield from self._content_faults(case, response)
+            yield from self._refusal_faults(case, response)
+        else:
+            yield from _failures(case, response, [unsupported_method])
+
+    def _status_faults(self, response: Response) -> Iterator[str]:
+        if response.status_code >= 500 and response.status_code != 503:
+            yield "a failure that nobody foresaw"
+        if response.status_code in _RETRY_LATER:
+            (seconds,) = response.headers.get("retry-after") or ["none"]
+            if not seconds.isdigit() or int(seconds) < 1:
+                yield f"Retry-After: {seconds}"
+        if not response.headers.get("x-request-id"):
+            yield "no x-request-id"
+
+    def _content_faults(self, case: Case, response: Response) -> Iterator[str]:
+        if not is_stream(response):
+            yield from _failures(case, response, [response_schema_conformance])
+        else:
+            text = (response.content or b"").decode()
+            yield from self._events.faults(case.path, text)
+            if "internal_error" in errors_in(text):
+                yield "a failure in the stream that nobody foresaw"
+        wants_stream = bool(isinstance(case.body, dict) and case.body.get("stream"))
+        if response.status_code == 200 and is_stream(response) != wants_stream:
+            yield f"the answer is {response.headers.get('content-type')}, and stream {wants_stream}"
+
+    def _refusal_faults(self, case: Case, response: Response) -> Iterator[str]:
+        """A valid request is refused for one of the written rules or not at all."""
+        if mode_of(case) != POSITIVE:
+            return
+        rules = broken_rules(case.body, self._vocab_size)
+        if response.status_code == 200 and rules:
+            yield f"accepted, although not: {rules[0][1]}"
+        elif response.status_code == 400:
+            param = str(response.json()["error"]["param"])
+            if not any(param.startswith(named) for named, _ in rules):
+                yield "refused, and no rule says so"
+        elif response.status_code not in (200, 404, *_RETRY_LATER):
+            yield "a valid request must not get this status"
+
+
+def mode_of(case: Case) -> str:
+    """Whether its document allows it: "positive" or "negative"."""
+    return case.meta.generation.mode.value if case.meta is not None else ""
+
+
+def is_stream(response: Response) -> bool:
+    return (response.headers.get("content-type") or [""])[0].startswith("text/event-stream")
+
+
+def described(case: Case, response: Response) -> str:
+    """What is needed to see it again."""
+    answer = (response.content or b"").decode(errors="replace")[:_MAX_SHOWN]
+    return f"{response.status_code} {answer} to {case.method} {case.path} ({mode_of(case)}) {case!r}"[: 3 * _MAX_SHOWN]
+
+
+def broken_rules(body: Any, vocab_size: int) -> list[tuple[str, str]]:
+    """What a body must obey beyond its schema, which knows no vocabulary. A body that its schema allows is refused with
+    400 where it breaks one of these rules, and not otherwise.
+
+    Returns:
+        What the error names as `param`, or what that begins with, and what the rule says.
+    """
+    if not isinstance(body, dict):
+        return []
+    broken = []
+    if any(int(name) >= vocab_size for name in body.get("logit_bias") or ()):
+        broken.append(("logit_bias", "logit_bias names tokens of the model"))
+    if any(token_id >= vocab_size for token_id in _token_ids(body.get("prompt"))):
+        broken.append(("prompt", "a prompt has tokens of the model"))
+    return broken
+
+
+def _token_ids(prompt: Any) -> list[float]:
+    """Of all prompts of a body: texts have none."""
+    if isinstance(prompt, list):
+        return [token_id for part in prompt for token_id in _token_ids(part)]
+    return [prompt] if isinstance(prompt, int | float) else []
+
+
+def _is_documented(case: Case) -> bool:
+    return bool(case.method.lower() == case.operation.method.lower())
+
+
+def _failures(case: Case, response: Response, checks: list[Any]) -> Iterator[str]:
+    try:
+        case.validate_response(response, checks=checks)
+    except FailureGroup as group:
+        for failure in group.exceptions:
+            yield f"{failure.title}: {failure.message}"[:_MAX_SHOWN]
+
+
+DONE = "[DONE]"
+
+
+class EventSchemas:
+    """Args:
+    document: the OpenAPI document, in which `text/event-stream` has the schema of one event.
+    """
+
+    def __init__(self, document: dict[str, Any]) -> None:
+        self._components = document["components"]
+        self._error = self._validator({"$ref": "#/components/schemas/ErrorAnswer"})
+        self._chunks = {
+            path: self._validator(_event_schema(item["post"]))
+            for path, item in document["paths"].items()
+            if "post" in item
+        }
+
+    def faults(self, path: str, text: str) -> Iterator[str]:
+        """What is wrong with a whole stream of an operation."""
+        *blocks, rest = text.split("\n\n")
+        if rest:
+            yield f"the stream ends within an event: {rest[:80]!r}"
+        said = [block for block in blocks if not block.startswith(":")]
+        if not said:
+            yield "a stream without events"
+        for number, block in enumerate(said):
+            yield from self._faults_of_event(path, block, is_last=number == len(said) - 1)
+
+    def _faults_of_event(self, path: str, block: str, *, is_last: bool) -> Iterator[str]:
+        name, _, data = block.partition(": ")
+        if name != "data" or "\n" in data:
+            yield f"not one line of data: {block[:80]!r}"
+            return
+        if data == DONE:
+            if not is_last:
+                yield f"{DONE} before the end"
+            return
+        event = json.loads(data)
+        if self._error.is_valid(event):
+            if not is_last:
+                yield "an error event before the end"
+            return
+        if is_last:
+            yield f"the last event is neither {DONE} nor an error"
+        for fault in self._chunks[path].iter_errors(event):
+            yield f"an event that its schema forbids: {fault.message} at {fault.instance_path}"
+
+    def _validator(self, schema: dict[str, Any]) -> Any:
+        return jsonschema_rs.Draft202012Validator({**schema, "components": self._components})
+
+
+def _event_schema(operation: dict[str, Any]) -> dict[str, Any]:
+    schema: dict[str, Any] = operation["responses"]["200"]["content"]["text/event-stream"]["schema"]
+    return schema
+
+
+def errors_in(text: str) -> list[str]:
+    """The codes of a stream's error events."""
+    events = [block.removeprefix("data: ") for block in text.split("\n\n") if block.startswith('data: {"error"')]
+    return [str(json.loads(event)["error"]["code"]) for event in events]

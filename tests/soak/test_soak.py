@@ -1,0 +1,109 @@
+"""What all proofs have in common: flags, progress, the report, the exit status."""
+
+import io
+import json
+import time
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+from rich.console import Console
+
+from kakeya_bench.report import progress as lines
+from kakeya_shared.settings.service import setting
+from tests.soak import progress
+from tests.soak.__main__ import PROOFS, main, proof
+from tests.soak.progress import Progress, watched
+from tests.soak.proof import SeededProof
+from tests.soak.report import Report, Tally
+from tests.soak.witness import Witness
+
+
+class ToyProof(SeededProof):
+    """Finds what it is told to."""
+
+    SEED: ClassVar = "TOY_SEED"
+    model_config = SeededProof.named("toy")
+
+    found: int = setting(0, "how much", unit="violations", reason="all is well", ge=0)
+    late: bool = setting(False, "whether something is late", reason="all is well")
+
+    def prove(self, directory: Path, progress: Progress) -> Report:
+        """In no time."""
+        tally = Tally()
+        tally.violate(*["a lane is left"] * self.found, kind="lanes")
+        tally.count("Append", "OK", "valid")
+        facts = {"seed": self.seed, "by_method": tally.by_what(), "errors": ["[/red] gone"], "refusals": {"full": 2}}
+        return Report(facts, tally.violations, tally.num_violations, ["p99 is 9 s"] * self.late)
+
+
+@pytest.mark.parametrize(("flags", "status"), [([], 0), (["--found=1"], 1), (["--late"], 1)])
+def test_the_exit_status_says_whether_the_proof_is_kept(flags: list[str], status: int) -> None:
+    assert ToyProof.parse(flags).main() == status
+
+
+def test_what_was_found_is_printed_and_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ToyProof.parse(["--seed=7", "--found=9", f"--json={tmp_path / 'toy.json'}"]).main() == 1
+    printed = capsys.readouterr().out.splitlines()
+    assert printed[0] == "TOY_SEED=7"
+    assert printed[-6:] == ["VIOLATION: a lane is left"] * 5 + ["verdict: BROKEN, 9 violations"]
+    assert {"seed: 7", "errors: 1", "    [/red] gone", "refusals: full=2"} <= set(printed)
+    assert ["Append", "1"] in [line.split() for line in printed]
+    written = json.loads((tmp_path / "toy.json").read_text())
+    assert (written["by_method"], written["num_violations"]) == ({"Append": {"OK": 1}}, 9)
+    assert len(written["violations"]) == 5
+
+
+def test_a_variable_is_as_good_as_a_flag(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("KAKEYA_SOAK_SEED", "3")
+    monkeypatch.setenv("KAKEYA_SOAK_LOGS", str(tmp_path / "logs"))
+    asked = ToyProof.parse([])
+    assert asked.main() == 0
+    assert (asked.seed, (tmp_path / "logs").is_dir()) == (3, True)
+
+
+def test_seeds_differ() -> None:
+    assert len({ToyProof().seed for _ in range(9)}) > 1
+
+
+@pytest.mark.parametrize("name", PROOFS)
+def test_each_proof_says_what_it_takes(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main([name, "--help"])
+    assert caught.value.code == 0
+    assert f"python -m tests.soak {name}" in capsys.readouterr().out
+    assert issubclass(proof(name), SeededProof) is (name != "overload-http")
+
+
+def test_a_proof_that_there_is_not_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["peace"]) == main([]) == 2
+    assert "usage: python -m tests.soak {chaos,fuzz," in capsys.readouterr().err
+
+
+def test_a_line_says_what_is_done_and_what_was_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "_LOOK_SECONDS", 0.001)
+    monkeypatch.setattr(lines, "LINE_SECONDS", 0.0)
+    file = io.StringIO()
+    with watched(Console(file=file), "chaos") as run:
+        run.begin(24, "conversations", lambda: 24, lambda: 0)
+        while "100%" not in file.getvalue():  # the test's time-out ends what never comes
+            time.sleep(0.001)
+        run.begin(200, "faults", lambda: 50, lambda: 2)
+        run.what = "kill -9 a worker"
+        while "kill" not in file.getvalue():
+            time.sleep(0.001)
+    said = file.getvalue().splitlines()
+    assert said[0] == "chaos: 100%, about 0 s left; 24 of 24 conversations; no violations so far"
+    assert said[-1].startswith("chaos: 25%, about ")
+    assert said[-1].endswith(" s left; 50 of 200 faults; kill -9 a worker; 2 violations so far")
+
+
+async def test_a_witness_tells_what_differs() -> None:
+    class Counting(Witness[int]):
+        async def _answer(self, number: int) -> int:
+            return number
+
+    witness = Counting()
+    for _ in range(3):
+        await witness.ask()
+    assert witness.differences([0, 7, 2]) == ["answer 1 of the witness is 1, not 7"]
