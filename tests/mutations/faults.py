@@ -1,0 +1,427 @@
+"""Faults that some test has to notice, each a few words changed in one file."""
+
+from dataclasses import dataclass
+
+_ROUTER = "services/router/src/kakeya_router"
+_LUA = f"{_ROUTER}/store/lua"
+_SHIM = "services/http_shim/src/kakeya_http_shim"
+_ENGINE = "services/worker/src/kakeya_worker/engine"
+_T_ROUTER, _T_SHIM, _T_WORKER = "tests/unit/router", "tests/unit/http_shim", "tests/unit/worker"
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What is changed.
+
+    Attributes:
+        name: what it does to the product, in words.
+        file: from the repository on.
+        old: what stands there, once.
+        new: what stands there instead.
+        tests: those that are to notice it; one is enough.
+    """
+
+    name: str
+    file: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+
+
+def _lua(name: str, script: str, old: str, new: str, *tests: str) -> Fault:
+    return Fault(name, f"{_LUA}/{script}.lua", old, new, tuple(f"{_T_ROUTER}/{test}" for test in tests))
+
+
+def _router(name: str, file: str, old: str, new: str, *tests: str) -> Fault:
+    return Fault(name, f"{_ROUTER}/{file}.py", old, new, tuple(f"{_T_ROUTER}/{test}" for test in tests))
+
+
+def _shim(name: str, file: str, old: str, new: str, *tests: str) -> Fault:
+    return Fault(name, f"{_SHIM}/{file}.py", old, new, tuple(f"{_T_SHIM}/{test}" for test in tests))
+
+
+def _engine(name: str, file: str, old: str, new: str, *tests: str) -> Fault:
+    return Fault(name, f"{_ENGINE}/{file}.py", old, new, tuple(f"{_T_WORKER}/{test}" for test in tests))
+
+
+SCRIPTS = "store/test_scripts.py"
+
+FAULTS = (
+    # Compare-and-set, fences, busy flags in Redis.
+    _lua(
+        "an operation begins on a session that has moved",
+        "operations/begin_operation",
+        "if record[2] ~= arg.incarnation then",
+        "if false then",
+        SCRIPTS,
+        "lanes/test_moving.py",
+    ),
+    _lua(
+        "two operations run on one session",
+        "operations/begin_operation",
+        "if lease_until and (arg.may_take_over",
+        "if false and lease_until and (arg.may_take_over",
+        SCRIPTS,
+        "sessions/test_sessions.py",
+    ),
+    _lua(
+        "an operation ends under an old epoch",
+        "operations/end_operation",
+        "operation[1] ~= arg.claim or record[1] ~= arg.epoch",
+        "operation[1] ~= arg.claim",
+        SCRIPTS,
+    ),
+    _lua(
+        "somebody else's operation is ended",
+        "operations/end_operation",
+        "operation[1] ~= arg.claim or record[1] ~= arg.epoch",
+        "record[1] ~= arg.epoch",
+        SCRIPTS,
+    ),
+    _lua(
+        "a history gets shorter without a rewind",
+        "operations/end_operation",
+        "if history_length < tonumber(record[3]) then",
+        "if history_length < 0 then",
+        SCRIPTS,
+        "operations/test_journal.py",
+    ),
+    _lua(
+        "a router that was fenced goes on journaling",
+        "operations/extend_journal",
+        "if not holds() or redis.call('HGET', key.session, 'epoch') ~= arg.epoch then",
+        "if not holds() then",
+        SCRIPTS,
+    ),
+    _lua(
+        "a lease is renewed that another has taken",
+        "operations/renew_operation",
+        "if not holds() or redis.call",
+        "if redis.call",
+        SCRIPTS,
+        "operations/test_takeover.py",
+    ),
+    _lua(
+        "a list of snapshots is overwritten that has changed",
+        "operations/set_snapshots",
+        "(record[3] or '') ~= arg.known or (record[7] or '') ~= arg.known_inherited",
+        "(record[7] or '') ~= arg.known_inherited",
+        SCRIPTS,
+    ),
+    _lua(
+        "a snapshot trims the journal beyond what an operation needs",
+        "operations/set_snapshots",
+        "trim_journal(math.min(tonumber(arg.journal_start), tonumber(record[5] or 0)))",
+        "trim_journal(tonumber(arg.journal_start))",
+        SCRIPTS,
+        "operations/test_journal.py",
+    ),
+    _lua(
+        "boundaries survive a rewind to before them",
+        "operations/rewind_session",
+        "if tonumber(boundary) <= length then",
+        "if true then",
+        SCRIPTS,
+        "sessions/test_rewinds.py",
+    ),
+    _lua(
+        "an operation that changed nothing hides the one before",
+        "operations/release_operation",
+        "if before then",
+        "if false then",
+        SCRIPTS,
+        "operations/test_generate.py",
+        "sessions/test_rewinds.py",
+    ),
+    _lua(
+        "who comes back overtakes the queue",
+        "lanes/resume_session",
+        "if not is_first(tenant, now_ms()) then",
+        "if false then",
+        SCRIPTS,
+        "lanes/test_queue.py",
+        "lanes/test_returning.py",
+    ),
+    _lua(
+        "a session is moved on which something has happened",
+        "lanes/move_session",
+        "or tonumber(record[4] or 0) <= now_ms() or (record[5] or '0') ~= arg.operation_number",
+        "or tonumber(record[4] or 0) <= now_ms()",
+        SCRIPTS,
+        "lanes/test_moving.py",
+    ),
+    _lua(
+        "a move leaves the old lane in the ledger",
+        "lanes/move_session",
+        "give_back()\n",
+        "\n",
+        SCRIPTS,
+        "lanes/test_moving.py",
+    ),
+    _lua(
+        "a session opens that was given up",
+        "sessions/mark_open",
+        "redis.call('HGET', key.operation, 'claim') ~= arg.claim",
+        "false",
+        SCRIPTS,
+        "sessions/test_given_up.py",
+    ),
+    _lua(
+        "a busy session expires",
+        "sessions/begin_close",
+        "tonumber(expires_at) > now or busy then",
+        "tonumber(expires_at) > now then",
+        SCRIPTS,
+        "sessions/test_expiry.py",
+    ),
+    _lua(
+        "a closed session keeps its bytes",
+        "sessions/delete_session",
+        "give_back()\n",
+        "\n",
+        SCRIPTS,
+        "sessions/test_sessions.py",
+    ),
+    _lua(
+        "the heartbeat of an old incarnation counts",
+        "fleet/heartbeat",
+        "if redis.call('HGET', key.worker, 'incarnation') ~= arg.incarnation then",
+        "if false then",
+        SCRIPTS,
+        "workers/test_workers.py",
+    ),
+    _lua(
+        "what a worker says of a lane under an old epoch counts",
+        "fleet/report_lane",
+        " or epoch ~= arg.epoch then",
+        " then",
+        SCRIPTS,
+        "workers/test_workers.py",
+    ),
+    _lua(
+        "a worker is dropped whose lease holds",
+        "fleet/drop_worker",
+        "if arg.lapsed_only == '1' and",
+        "if false and",
+        SCRIPTS,
+        "workers/test_workers.py",
+    ),
+    # The ledger and the queue.
+    _lua(
+        "the last lane is never given",
+        "sessions/reserve_session",
+        "if worker[2] - worker[3] < tonumber(bytes)",
+        "if worker[2] - worker[3] <= tonumber(bytes)",
+        SCRIPTS,
+        "lanes/test_queue.py",
+    ),
+    _lua(
+        "a newcomer overtakes the queue",
+        "sessions/reserve_session",
+        "if not is_first(tenant, now) then",
+        "if false then",
+        SCRIPTS,
+        "lanes/test_queue.py",
+    ),
+    _lua(
+        "the tenant that holds the most comes first",
+        "prelude/queue",
+        "return one[1] < other[1]",
+        "return one[1] > other[1]",
+        SCRIPTS,
+        "lanes/test_fairness.py",
+    ),
+    _lua(
+        "a full queue forgets whose waiters are the most",
+        "queue/enter_queue",
+        "counts[owner] = (counts[owner] or 0) + 1",
+        "counts[owner] = 1",
+        SCRIPTS,
+        "lanes/test_fairness.py",
+    ),
+    _lua(
+        "a tenant parks another's session that holds no more than it",
+        "prelude/session",
+        "return owner == arg.wanted_by or held[owner] >= held[arg.wanted_by] + 2 * record[2]",
+        "return true",
+        SCRIPTS,
+        "lanes/test_parking.py",
+        "lanes/test_close_idle.py",
+    ),
+    _lua(
+        "a new lease has the epoch of the one before",
+        "prelude/session",
+        "math.max(record[1] + 1, (record[2] or 0) + 1, now_ms())",
+        "record[1]",
+        SCRIPTS,
+        "lanes/test_returning.py",
+    ),
+    _lua(
+        "a tenant's quota counts no session",
+        "prelude/ledger",
+        "return limit > 0 and (redis.call('HGET', key.usage, field) or 0) + amount > limit",
+        "return false",
+        SCRIPTS,
+        "access/test_quota.py",
+    ),
+    # Who may do what, and what a resumed answer is held to.
+    _router(
+        "a session is everybody's",
+        "access/callers",
+        "return record.tenant == current().tenant",
+        "return True",
+        "access/test_foreign_sessions.py",
+    ),
+    _router(
+        "a key is good for services that it has no scope for",
+        "access/access_guard",
+        "if scope not in scopes:",
+        "if False:",
+        "access/test_keys.py",
+    ),
+    _router(
+        "another's tokens are taken for those of the operation",
+        "operations/generate",
+        "if known[:num_common] != seen[:num_common]:",
+        "if False:",
+        "operations/test_takeover.py",
+        "operations/test_generate.py",
+    ),
+    _router(
+        "an answer that is gone on with gets another seed",
+        "operations/generate",
+        "            if request.op_id:\n                request = request.seeded(record.operation_seed)\n",
+        "",
+        "operations/test_takeover.py",
+        "operations/test_recovery.py",
+    ),
+    _router(
+        "a history that the client did not expect is gone on with",
+        "operations/generate",
+        "            if request.expected_history_length is not None:\n",
+        "            if False:\n",
+        "operations/test_generate.py",
+    ),
+    # The HTTP shim.
+    _shim(
+        "a stop text is in the answer",
+        "text/stop_texts",
+        "return text[: end - len(self.found)]",
+        "return text[:end]",
+        "text/test_stop_texts.py",
+    ),
+    _shim(
+        "a stop text that begins anew inside itself is missed",
+        "text/stop_texts",
+        "        num_matched = borders[num_matched]\n",
+        "        num_matched = 0\n",
+        "text/test_stop_texts.py",
+    ),
+    _shim(
+        "two Host headers are as good as one",
+        "middleware/host_check",
+        "if len(values) == 1 else None",
+        "if values else None",
+        "middleware/test_host_check.py",
+    ),
+    _shim(
+        "a browser's preflight needs a key",
+        "middleware/key_check",
+        ' and scope["method"] != "OPTIONS"',
+        "",
+        "middleware/test_key_check.py",
+    ),
+    _shim(
+        "a place is lost when a request leaves as it gets it",
+        "routes/admission",
+        "        if handed_over.done():  # the place came in the same moment: on with it\n            self._leave()\n",
+        "        if handed_over.done():\n            pass\n",
+        "routes/test_admission.py",
+    ),
+    _shim(
+        "one request more waits than may",
+        "routes/admission",
+        "elif len(self._waiters) >= self._queue_length:",
+        "elif len(self._waiters) > self._queue_length:",
+        "routes/test_admission.py",
+    ),
+    _shim(
+        "usage tells what is retained for what is evicted",
+        "answers/usage",
+        "evicted=longest.history_length - longest.num_retained",
+        "evicted=longest.num_retained",
+        "routes/test_chat.py",
+        "routes/test_completions.py",
+    ),
+    # The worker.
+    _engine(
+        "a row commits where the lane does not end",
+        "lanes/lane",
+        "if row.start != self.length:",
+        "if False:",
+        "engine/lanes/test_lane.py",
+    ),
+    _engine(
+        "a fork forgets which tokens its lane holds",
+        "lanes/lane",
+        "        lane.history_digest = self.history_digest\n",
+        "",
+        "engine/lanes/test_lane.py",
+        "engine/test_forks.py",
+    ),
+    _engine(
+        "another history of the same length passes",
+        "lanes/lane",
+        "if None not in (digest, self.history_digest) and digest != self.history_digest:",
+        "if False:",
+        "engine/lanes/test_lane.py",
+        "engine/test_engine.py",
+    ),
+    _engine(
+        "a lane obeys an old lease",
+        "lanes/lane_table",
+        "if occupant.epoch != epoch:",
+        "if False:",
+        "engine/test_engine.py",
+        "service/test_verifier_service.py",
+    ),
+    _engine(
+        "penalties come before the bias, top_p before top_k",
+        "sampling/sampling",
+        "STEPS = (_logit_bias, _penalties, _temperature, _top_k, _top_p, _min_p)",
+        "STEPS = (_penalties, _logit_bias, _temperature, _top_p, _top_k, _min_p)",
+        "engine/sampling/test_vectors.py",
+        "engine/sampling/test_sampling.py",
+    ),
+    _engine(
+        "the draw has a round too few",
+        "sampling/philox",
+        "_ROUNDS = 10",
+        "_ROUNDS = 9",
+        "engine/sampling/test_sampling.py",
+        "engine/sampling/test_vectors.py",
+    ),
+    _engine(
+        "a token is forgotten before it is journaled",
+        "lanes/lane_table",
+        "while len(self._token_ids) > max(0, self._end - journaled_length):",
+        "while len(self._token_ids) > max(0, self._end - journaled_length - 1):",
+        "engine/test_generate.py",
+        "engine/test_engine.py",
+        "service/test_verifier_service.py",
+    ),
+    Fault(
+        "a client that leaves does not stop its answer",
+        "services/worker/src/kakeya_worker/service/verifier_service.py",
+        "            engine.cancel(generate)\n",
+        "            pass\n",
+        (f"{_T_WORKER}/service/test_verifier_service.py",),
+    ),
+    Fault(
+        "a damaged snapshot is restored",
+        "services/worker/src/kakeya_worker/snapshots/snapshot_file.py",
+        "if {name: each.hexdigest() for name, each in told.items()} != self._checksums:",
+        "if False:",
+        (f"{_T_WORKER}/snapshots/test_snapshot_file.py",),
+    ),
+)
