@@ -6,15 +6,15 @@ PIP    := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile -c
 BUF    := proto/node_modules/.bin/buf
 # In dependency order; each is an installable distribution of its own. An extra of the worker wants the SDK, which pip finds
 # here only where it came first.
-PARTS  := -e proto/python -e shared -e services/router -e 'sdks/python[bench,otel,tokenizer]' \
-          -e 'services/worker[torch,mlx,bench,conformance]' -e models/nano -e services/http_shim -e services/local
+PARTS  := -e proto/python -e shared -e services/router -e 'sdks/python[otel,tokenizer]' \
+          -e 'services/worker[torch,mlx,conformance]' -e models/nano -e services/http_shim -e services/local -e 'bench[quality]'
 
 # Even where the environment forbids it: the tests start hundreds of processes, and each would compile what it imports.
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help install kernel demo up test check lint types contracts proto proto-check vectors outcomes docs test-parts test-compose \
-        test-heavy test-conformance walk bench-latency bench-int8 bench-memory fuzz overload chaos bench-slow-clients \
+.PHONY: help install kernel demo up test test-unit test-others check lint types contracts proto proto-check vectors outcomes docs test-parts test-compose \
+        test-heavy test-conformance test-mutations walk bench-latency bench-int8 bench-memory fuzz overload chaos bench-slow-clients \
         bench-admission bench-router bench-fairness bench-interference bench-fork bench-recovery bench-pauses bench-snapshots bench-quality bench-session bench-qwen3 bench-load bench-compare bench-engine bench-mlx evidence fuzz-http leavers-http overload-http bench-http nano nano-held-out
 
 help: ## list the targets
@@ -44,19 +44,24 @@ up: install ## start the local stack in the foreground (UP_FLAGS='--workers 2 ..
 
 # Two or three processes, whatever the machine has. Unit tests mostly wait, for what lapses after seconds; the others
 # start servers of their own, each with threads of its own.
-test: install ## run the core tests, with line coverage of what needs no model (JOBS=N processes)
+test: test-unit test-others ## run the core tests (JOBS=N processes; COVER=1: with line coverage of what needs no model)
+
+test-unit: install
 	$(BIN)/python -m pytest -m 'not heavy and not compose' -n $(or $(JOBS),3) --dist worksteal \
-	  --cov --cov-fail-under=100 tests/unit
-	$(BIN)/python -m pytest -m 'not heavy and not compose' -n $(or $(JOBS),2) --dist worksteal --ignore tests/unit
+	  $(if $(COVER),--cov --cov-fail-under=100) $(TEST_FLAGS) tests/unit
+
+test-others: install
+	$(BIN)/python -m pytest -m 'not heavy and not compose' -n $(or $(JOBS),2) --dist worksteal $(TEST_FLAGS) --ignore tests/unit
 
 check: lint types contracts proto-check ## lint, types, import contracts, protos, drift of everything generated
 
 lint: install
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/python scripts/check_english.py
 
 types: install
-	$(BIN)/mypy shared/src services/router/src services/worker/src services/worker/hatch_build.py services/http_shim/src services/local/src sdks/python/src \
+	$(BIN)/mypy shared/src services/router/src services/worker/src services/worker/hatch_build.py services/http_shim/src services/local/src sdks/python/src bench/src \
 	  models/nano/src models/nano/nano_training ops scripts tests
 
 contracts: install
@@ -85,7 +90,7 @@ docs: install ## generate docs/configuration.md and docs/http-fields.md from the
 	$(BIN)/python scripts/generate_configuration.py docs/configuration.md
 	$(BIN)/python scripts/generate_http_fields.py docs/http-fields.md
 
-test-parts: install ## install each part alone in an environment of its own and run its unit tests there
+test-parts: install ## install each part alone in an environment of its own, import it, run a slice of its tests
 	$(BIN)/python scripts/test_parts.py
 
 test-compose: install ## what needs a Docker engine: images, a conversation through compose, Redis in a container
@@ -97,28 +102,31 @@ test-compose: install ## what needs a Docker engine: images, a conversation thro
 test-heavy: install ## longer proofs: sessions used and abandoned at random, the model's floors, the demo (JOBS=N, HEAVY_FLAGS='-k ...')
 	$(BIN)/python -m pytest -m heavy --timeout 900 -n $(or $(JOBS),2) --dist loadfile tests $(HEAVY_FLAGS)
 
+test-mutations: install ## faults put into the sources, one after the other: a test is red for each (ONLY='words', JSON=FILE; minutes)
+	@$(BIN)/python -m tests.mutations $(if $(ONLY),--only '$(ONLY)') $(if $(JSON),--json '$(JSON)')
+
 fuzz: install ## hostile calls on every rpc of a whole runtime (FUZZ_CALLS=100000, FUZZ_SEED=N, JSON=FILE; minutes)
-	@$(BIN)/python -m tests.fuzz --calls $(or $(FUZZ_CALLS),100000) $(if $(FUZZ_SEED),--seed $(FUZZ_SEED)) \
+	@$(BIN)/python -m tests.soak fuzz --calls $(or $(FUZZ_CALLS),100000) $(if $(FUZZ_SEED),--seed $(FUZZ_SEED)) \
 	  $(if $(JSON),--json '$(JSON)')
 
 overload: install ## four times the clients that there is room for (OVERLOAD_SECONDS=300, OVERLOAD_SEED=N, JSON=FILE)
-	@$(BIN)/python -m tests.overload --seconds $(or $(OVERLOAD_SECONDS),300) \
+	@$(BIN)/python -m tests.soak overload --seconds $(or $(OVERLOAD_SECONDS),300) \
 	  $(if $(OVERLOAD_SEED),--seed $(OVERLOAD_SEED)) $(if $(JSON),--json '$(JSON)')
 
 chaos: install ## processes killed, stopped and ended under load, answers held against undisturbed ones (CHAOS_FAULTS=200, CHAOS_SESSIONS=500, CHAOS_SEED=N, JSON=FILE)
-	@$(BIN)/python -m tests.chaos --faults $(or $(CHAOS_FAULTS),200) --sessions $(or $(CHAOS_SESSIONS),500) \
+	@$(BIN)/python -m tests.soak chaos --faults $(or $(CHAOS_FAULTS),200) --sessions $(or $(CHAOS_SESSIONS),500) \
 	  $(if $(CHAOS_SEED),--seed $(CHAOS_SEED)) $(if $(JSON),--json '$(JSON)')
 
 fuzz-http: install ## requests that the HTTP shim's document allows and forbids (FUZZ_HTTP_CASES=2400, FUZZ_HTTP_SEED=N, JSON=FILE)
-	@$(BIN)/python -m tests.fuzz_http --cases $(or $(FUZZ_HTTP_CASES),2400) \
+	@$(BIN)/python -m tests.soak fuzz-http --cases $(or $(FUZZ_HTTP_CASES),2400) \
 	  $(if $(FUZZ_HTTP_SEED),--seed $(FUZZ_HTTP_SEED)) $(if $(JSON),--json '$(JSON)')
 
 leavers-http: install ## clients that leave the HTTP shim at random moments (LEAVERS=1000, LEAVERS_SEED=N, JSON=FILE)
-	@$(BIN)/python -m tests.leavers_http --leavers $(or $(LEAVERS),1000) \
+	@$(BIN)/python -m tests.soak leavers-http --leavers $(or $(LEAVERS),1000) \
 	  $(if $(LEAVERS_SEED),--seed $(LEAVERS_SEED)) $(if $(JSON),--json '$(JSON)')
 
 overload-http: install ## four times the clients that the HTTP shim has places for (OVERLOAD_HTTP_SECONDS=60, JSON=FILE)
-	@$(BIN)/python -m tests.overload_http --seconds $(or $(OVERLOAD_HTTP_SECONDS),60) $(if $(JSON),--json '$(JSON)')
+	@$(BIN)/python -m tests.soak overload-http --seconds $(or $(OVERLOAD_HTTP_SECONDS),60) $(if $(JSON),--json '$(JSON)')
 
 test-conformance: install ## the whole suite of the verifier seam on torch, kernel and eager form, and on mlx: every bit, 2,000 random schedules (minutes)
 	$(BIN)/python -m kakeya_worker.conformance torch
@@ -128,64 +136,65 @@ test-conformance: install ## the whole suite of the verifier seam on torch, kern
 walk: install ## which files an append and a generate enter on their way, in order, and what each does there (JSON=FILE)
 	@$(BIN)/python -m tests.walk $(if $(JSON),--json '$(JSON)')
 
-bench-latency: install ## GetSessionInfo and health during a long prefill, beside the same on an idle worker
-	$(BIN)/python -m tests.benchmarks.info_latency
+bench-latency: install ## GetSessionInfo and health during a long prefill, beside the same on an idle worker (JSON=FILE)
+	@$(BIN)/python -m tests.benchmarks.calls.info_latency $(if $(JSON),--json '$(JSON)')
 
 bench-int8: install ## what int8 loses against float32, beside llama.cpp's Q8_0 on the same weights (JSON=FILE)
-	@$(BIN)/python -m tests.benchmarks.int8_quality $(if $(JSON),--json '$(JSON)')
+	@$(BIN)/python -m tests.benchmarks.int8 $(if $(JSON),--json '$(JSON)')
 
 bench-memory: install ## what a worker takes of memory: converting, mapped, over 10,000 turns (MODEL=DIR, JSON=FILE, MEMORY_FLAGS='--small ...')
-	@$(BIN)/python -m tests.benchmarks.memory $(if $(MODEL),--model '$(MODEL)') $(if $(JSON),--json '$(JSON)') $(MEMORY_FLAGS)
+	@$(BIN)/python -m tests.benchmarks.worker.memory $(if $(MODEL),--model '$(MODEL)') $(if $(JSON),--json '$(JSON)') $(MEMORY_FLAGS)
 
 bench-slow-clients: install ## token latency of one client beside slow, frozen and idle ones (JSON=FILE)
-	@$(BIN)/python -m tests.benchmarks.slow_clients $(if $(JSON),--json '$(JSON)')
+	@$(BIN)/python -m tests.benchmarks.calls.slow_clients $(if $(JSON),--json '$(JSON)')
 
 bench-admission: install ## what keys, quotas and the queue cost a call (JSON=FILE)
-	@$(BIN)/python -m tests.benchmarks.admission_cost $(if $(JSON),--json '$(JSON)')
+	@$(BIN)/python -m tests.benchmarks.calls.admission_cost $(if $(JSON),--json '$(JSON)')
 
 bench-router: install ## what a call costs the router, beside that of another commit, by processor time (BASE=COMMIT, PAIRS=12, JSON=FILE; 10 minutes)
-	@$(BIN)/python -m tests.benchmarks.router_cost $(if $(BASE),--base '$(BASE)') $(if $(PAIRS),--pairs $(PAIRS)) \
+	@$(BIN)/python -m tests.benchmarks.calls.router_cost $(if $(BASE),--base '$(BASE)') $(if $(PAIRS),--pairs $(PAIRS)) \
 	  $(if $(JSON),--json '$(JSON)')
 
 bench-http: install ## what the HTTP shim adds to an answer, beside the gRPC SDK (JSON=FILE)
-	@$(BIN)/python -m tests.benchmarks.http_overhead $(if $(JSON),--json '$(JSON)')
+	@$(BIN)/python -m tests.benchmarks.calls.http_overhead $(if $(JSON),--json '$(JSON)')
 
 bench-fairness: install ## what a modest tenant gets beside a greedy one, with and without shares (JSON=FILE)
-	@$(BIN)/python -m tests.benchmarks.fairness $(if $(JSON),--json '$(JSON)')
+	@$(BIN)/python -m tests.benchmarks.worker.fairness $(if $(JSON),--json '$(JSON)')
 
 bench-interference: install ## a session's tokens beside a long prefill, two workers on two cores (JSON=FILE, MODEL=DIR)
-	@$(BIN)/python -m tests.benchmarks.interference $(if $(JSON),--json '$(JSON)') $(if $(MODEL),--model '$(MODEL)')
+	@$(BIN)/python -m tests.benchmarks.worker.interference $(if $(JSON),--json '$(JSON)') $(if $(MODEL),--model '$(MODEL)')
 
 bench-fork: install ## time to first token of 50 sessions on one 2,000-token prefix, by fork_from and prefilled (JSON=FILE; 4 GB)
-	@$(BIN)/python -m tests.benchmarks.fork_prefix $(if $(JSON),--json '$(JSON)')
+	@$(BIN)/python -m tests.benchmarks.sessions.fork_prefix $(if $(JSON),--json '$(JSON)')
 
 bench-recovery: install ## what a client notices when its worker is killed or stopped, and of a resume (ROUNDS=6, JSON=FILE)
-	@$(BIN)/python -m tests.benchmarks.recovery $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(JSON),--json '$(JSON)')
+	@$(BIN)/python -m tests.benchmarks.sessions.recovery $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(JSON),--json '$(JSON)')
 
 bench-pauses: install ## how long streams pause whose workers are killed or stopped, beside streams that are left alone (TRIALS=50, BUSY=0, JSON=FILE; 30 minutes)
-	@$(BIN)/python -m tests.benchmarks.pauses $(if $(TRIALS),--trials $(TRIALS)) $(if $(BUSY),--busy $(BUSY)) $(if $(JSON),--json '$(JSON)')
+	@$(BIN)/python -m tests.benchmarks.sessions.pauses $(if $(TRIALS),--trials $(TRIALS)) $(if $(BUSY),--busy $(BUSY)) $(if $(JSON),--json '$(JSON)')
 
 bench-snapshots: install ## bytes of snapshots, park and resume beside a prefill, tokens of others meanwhile (JSON=FILE, ROUNDS=3, MODEL=DIR; 10 minutes, 4 GB)
-	@$(BIN)/python -m tests.benchmarks.snapshots $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(JSON),--json '$(JSON)') $(if $(MODEL),--model '$(MODEL)')
+	@$(BIN)/python -m tests.benchmarks.sessions.snapshots $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(JSON),--json '$(JSON)') $(if $(MODEL),--model '$(MODEL)')
 
 bench-quality: install ## what a bounded cache costs a model (MODEL=NAME_OR_DIR, OUTPUT=DIR, QUALITY_FLAGS='--quick ...')
 	@$(BIN)/kakeya bench quality --model '$(or $(MODEL),kakeya-nano)' $(if $(OUTPUT),--output '$(OUTPUT)') $(QUALITY_FLAGS)
 
 bench-session: install ## long sessions with kakeya-nano on a stack of their own, judged by gates (TURNS=2000, OUTPUT=DIR, FLAGS='--exact ...')
-	@$(BIN)/python -m tests.benchmarks.local_bench session --turns $(or $(TURNS),2000) --ignore-eos \
+	@$(BIN)/python -m tests.benchmarks.sessions.local_bench session --turns $(or $(TURNS),2000) --ignore-eos \
 	  --max-tokens 16 $(if $(OUTPUT),--output '$(OUTPUT)') $(FLAGS)
 
 bench-qwen3: install ## 480 turns of a model of Qwen3-0.6B's shape at sink 4, window 64 (OUTPUT=DIR, FLAGS='--exact ...')
-	@$(BIN)/python -m tests.benchmarks.qwen3_session $(if $(OUTPUT),--output '$(OUTPUT)') $(FLAGS)
+	@$(BIN)/python -m tests.benchmarks.sessions.local_bench --qwen3 session --turns 480 \
+	  --random-tokens 30 --max-tokens 8 $(if $(OUTPUT),--output '$(OUTPUT)') $(FLAGS)
 
 bench-load: install ## goodput of 1, 2, 4 and 8 sessions that pause to think (OUTPUT=DIR, FLAGS='--sessions 1,2 ...')
-	@$(BIN)/python -m tests.benchmarks.local_bench load $(if $(OUTPUT),--output '$(OUTPUT)') $(FLAGS)
+	@$(BIN)/python -m tests.benchmarks.sessions.local_bench load $(if $(OUTPUT),--output '$(OUTPUT)') $(FLAGS)
 
 bench-compare: install ## turns beside a server that re-prefills and llama.cpp's (TURNS=200, OUTPUT=DIR; builds llama.cpp once)
 	@$(BIN)/python -m tests.benchmarks.compare_rivals --turns $(or $(TURNS),200) $(if $(OUTPUT),--output '$(OUTPUT)')
 
 bench-engine: install ## the engine beside transformers and llama.cpp, step by step (BENCH_JSON=FILE, OUTPUT=DIR; builds llama.cpp once)
-	@$(BIN)/python -m tests.benchmarks.engine_bench $(if $(BENCH_JSON),--json '$(BENCH_JSON)') $(if $(OUTPUT),--output '$(OUTPUT)')
+	@$(BIN)/python -m kakeya_bench.engine $(if $(BENCH_JSON),--json '$(BENCH_JSON)') $(if $(OUTPUT),--output '$(OUTPUT)')
 
 bench-mlx: install ## the MLX backend beside mlx-lm on one checkpoint: prefill, decode, 100 turns (ROUNDS=10, JSON=FILE)
 	@$(BIN)/python -m tests.benchmarks.mlx_bench $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(JSON),--json '$(JSON)')
