@@ -39,11 +39,14 @@ def _run(settings: QualitySettings) -> int:
     if settings.output:
         files.prepare(settings.output)
     document = run.run(settings, Console(file=sys.stderr))
-    if settings.print_json:
-        print_json(document)
-    else:
-        console.print_sections(*page.summary(document))
+    try:
+        if settings.output:
+            files.write_all(settings.output / page.JSON_NAME, document, page.files)
+    finally:  # what was found is said where it cannot be written, and written where nobody listens any more
+        if settings.print_json:
+            print_json(document)
+        else:
+            console.print_sections(*page.summary(document))
     if settings.output:
-        files.write_all(settings.output / page.JSON_NAME, document, page.files)
         print(f"report: {settings.output}", file=sys.stderr if settings.print_json else sys.stdout)
     return exit_status(floors.verdicts(document))

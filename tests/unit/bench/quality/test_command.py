@@ -215,6 +215,25 @@ def test_what_cannot_be_measured_is_said_in_a_line(
     assert says in err
 
 
+def test_what_was_found_is_said_where_it_cannot_be_written(
+    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    measure = run.run
+
+    def and_remove(*args: Any) -> dict[str, Any]:
+        document = measure(*args)
+        (tmp_path / "report").rmdir()
+        (tmp_path / "report").touch()
+        return document
+
+    monkeypatch.setattr(run, "run", and_remove)
+    flags = f"{SMALL} --samples 1 --sinks 4 --output {tmp_path / 'report'}"
+    assert command.main(["--model", str(checkpoint), *flags.split()]) == 2
+    out, err = capsys.readouterr()
+    assert "float32 sink-window S=4 W=64" in out
+    assert f"error: {tmp_path / 'report'}" in err
+
+
 def test_a_missing_library_names_its_cure(
     checkpoint: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
