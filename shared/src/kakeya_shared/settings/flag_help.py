@@ -108,4 +108,6 @@ def _default(field: FieldInfo, unit: str, reason: str) -> str:
     if field.default in (None, "", (), PydanticUndefined) or isinstance(field.default, bool):
         return f"Default: {reason}" if reason else ""
     value = f"{field.default:g}" if isinstance(field.default, float) else str(field.default)
+    if isinstance(field.default, tuple):  # as it is typed
+        value = ",".join(map(str, field.default))
     return f"Default {value}{f' {unit}' if unit and not isinstance(field.default, str) else ''}{because}"

@@ -137,3 +137,11 @@ def test_distances_are_two_an_octave_and_on_both_sides_of_each_windows_edge() ->
     assert {edge for window in (128, 256, 1020) for edge in (window - ANSWER_TOKENS, window + 48)} <= distances
     assert 8 not in distances, "nearer than any question"
     assert 91 not in distances, "next to 96 no filler fits between the two"
+
+
+def test_the_help_names_defaults_as_they_are_typed(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        QualitySettings.parse(["--help"])
+    said = " ".join(capsys.readouterr().out.split())
+    assert "Default auto,float32,int8 [KAKEYA_BENCH_WEIGHTS]" in said
+    assert "Default 0,4 [KAKEYA_BENCH_SINKS]" in said
