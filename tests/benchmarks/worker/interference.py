@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -70,19 +71,14 @@ def rate(processes: Sequence[ProcessPoolExecutor], seconds: float) -> float:
     return sum(count.result() for count in counts) / seconds
 
 
-def compare(window: int, rounds: Sequence[Mapping[str, float]]) -> dict[str, Any]:
-    """Medians over the rounds, and the bounds."""
-    medians = {name: median(each[name] for each in rounds) for name in rounds[0]}
-    found = {"window": window, **medians, "bounds": BOUNDS[window]}
-    return {**found, "is_kept": exit_status(_verdicts(found)) == 0}
-
-
-def _verdicts(found: Mapping[str, Any]) -> list[Verdict]:
-    gate, bounds = f"window {found['window']}", found["bounds"]
-    p95 = at_most(f"{gate}, p95", "beside the prefill to alone:", found["p95_ratio"], bounds["most_p95_ratio"])
-    if not (least := bounds["least_throughput_ratio"]):
-        return [p95]
-    return [p95, at_least(f"{gate}, throughput", "at once to in turn:", found["throughput_ratio"], least)]
+def compare(window: int, rounds: Sequence[Mapping[str, float]]) -> tuple[dict[str, Any], list[Verdict]]:
+    """Medians over the rounds, held to the bounds."""
+    found = {name: median(each[name] for each in rounds) for name in rounds[0]}
+    gate, bounds = f"window {window}", BOUNDS[window]
+    verdicts = [at_most(f"{gate}, p95", "beside the prefill to alone:", found["p95_ratio"], bounds["most_p95_ratio"])]
+    if least := bounds["least_throughput_ratio"]:
+        verdicts.append(at_least(f"{gate}, throughput", "at once to in turn:", found["throughput_ratio"], least))
+    return {"window": window, **found, "bounds": bounds, "is_kept": exit_status(verdicts) == 0}, verdicts
 
 
 def two_workers(rates: Sequence[tuple[float, float]]) -> dict[str, Any]:
@@ -113,10 +109,10 @@ def measure(settings: InterferenceSettings, stage: Stage) -> Found:
             first, *_, second = processes
             rates.append((rate([first], settings.seconds), rate([first, second], settings.seconds)))
             step("two workers are measured")
-    comparisons, both = [compare(window, each) for window, each in rounds.items()], two_workers(rates)
-    verdicts = [each for comparison in comparisons for each in _verdicts(comparison)]
-    verdicts.append(at_least("two workers", "together to one alone:", both["ratio"], LEAST_TWO_WORKERS_RATIO))
-    return {"beside_a_prefill": comparisons, "two_workers": both}, verdicts
+    comparisons, verdicts = zip(*(compare(window, each) for window, each in rounds.items()), strict=True)
+    both = two_workers(rates)
+    ratio = at_least("two workers", "together to one alone:", both["ratio"], LEAST_TWO_WORKERS_RATIO)
+    return {"beside_a_prefill": comparisons, "two_workers": both}, [*chain(*verdicts), ratio]
 
 
 if __name__ == "__main__":

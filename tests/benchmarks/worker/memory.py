@@ -23,7 +23,7 @@ from kakeya_shared.settings.service import setting
 from tests.benchmarks import bench
 from tests.benchmarks.bench import Found, Stage
 from tests.benchmarks.models import ModelSettings
-from tests.benchmarks.worker import watched_worker
+from tests.benchmarks.worker.watched_worker import WatchedWorker
 from tests.benchmarks.worker.worker_sessions import WorkerSessions
 
 SINK, WINDOW, NUM_LANES = 4, 256, 4
@@ -48,7 +48,7 @@ async def measure_start(kind: str, model: Path, directory: Path) -> dict[str, An
     """
     cache, started = directory / "cache", time.monotonic()
     shape = ("--sink", str(SINK), "--window", str(WINDOW), "--lanes", str(NUM_LANES))
-    with watched_worker.running(_flags(model, cache, *shape), directory / f"{kind}.log") as worker:
+    with WatchedWorker(_flags(model, cache, *shape), directory / f"{kind}.log") as worker:
         worker.wait_until_serving()
         seconds = time.monotonic() - started
         async with WorkerSessions(worker.address, NUM_LANES, VOCABULARY) as sessions:
@@ -80,7 +80,7 @@ async def measure_turns(
     """Sessions that go on and on, all at once."""
     flags = _flags(model, directory / "cache", "--sink", "4", "--window", "28", "--lanes", str(num_sessions))
     samples = []
-    with watched_worker.running(flags, directory / "turns.log") as worker:
+    with WatchedWorker(flags, directory / "turns.log") as worker:
         worker.wait_until_serving()
         async with WorkerSessions(worker.address, num_sessions, VOCABULARY) as sessions:
             for _ in range(num_turns // num_sessions):

@@ -4,8 +4,7 @@ import json
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +18,34 @@ _START_SECONDS = 900.0
 
 
 class WatchedWorker:
-    """Use `running` to make one.
+    """`kakeya worker` until the context ends; it may not serve yet.
+
+    Args:
+        flags: beside --bind.
 
     Attributes:
         peak_anonymous_bytes: the most there has been at once so far.
     """
 
-    def __init__(self, address: str, process: "subprocess.Popen[bytes]", log: Path) -> None:
-        self.address = address
+    def __init__(self, flags: Sequence[str], log: Path) -> None:
+        self.address = f"127.0.0.1:{free_port()}"
         self.peak_anonymous_bytes = 0
-        self._process = process
         self._log = log
+        command = [sys.executable, "-m", "kakeya_worker", "--bind", self.address, *flags]
+        with log.open("wb") as output:
+            self._process = subprocess.Popen(command, stdout=output, stderr=output)
+        self._is_over = threading.Event()
+        self._watching = threading.Thread(target=self._watch)
+
+    def __enter__(self) -> "WatchedWorker":
+        self._watching.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over.set()
+        self._watching.join()
+        self._process.terminate()
+        self._process.wait()
 
     def anonymous_bytes(self) -> int:
         """Resident memory that belongs to no file, now (Linux: /proc)."""
@@ -43,37 +59,11 @@ class WatchedWorker:
 
     def wait_until_serving(self) -> None:
         """Raises CommandFailed: it has ended instead."""
-        wait_until(self._serves_or_has_ended, "the worker serves", _START_SECONDS)
-        if self._process.poll() is not None:
+        poll = self._process.poll
+        wait_until(lambda: poll() is not None or check(self.address) == "SERVING", "it serves", _START_SECONDS)
+        if poll() is not None:
             raise CommandFailed(f"the worker ended with status {self._process.returncode}:\n{end_of(self._log)}")
 
-    def watch(self, is_over: threading.Event) -> None:
-        while not is_over.wait(_SAMPLE_SECONDS) and self._process.poll() is None:
+    def _watch(self) -> None:
+        while not self._is_over.wait(_SAMPLE_SECONDS) and self._process.poll() is None:
             self.peak_anonymous_bytes = max(self.peak_anonymous_bytes, self.anonymous_bytes())
-
-    def _serves_or_has_ended(self) -> bool:
-        return self._process.poll() is not None or check(self.address) == "SERVING"
-
-
-@contextmanager
-def running(flags: Sequence[str], log: Path) -> Iterator[WatchedWorker]:
-    """Starts `kakeya worker` and stops it in the end; it may not serve yet.
-
-    Args:
-        flags: beside --bind.
-    """
-    address = f"127.0.0.1:{free_port()}"
-    is_over = threading.Event()
-    with log.open("wb") as output:
-        command = [sys.executable, "-m", "kakeya_worker", "--bind", address, *flags]
-        process = subprocess.Popen(command, stdout=output, stderr=output)
-    worker = WatchedWorker(address, process, log)
-    watching = threading.Thread(target=worker.watch, args=(is_over,))
-    watching.start()
-    try:
-        yield worker
-    finally:
-        is_over.set()
-        watching.join()
-        process.terminate()
-        process.wait()
