@@ -44,7 +44,7 @@ class BenchSettings(ServiceSettings):
         )
     )
 
-    json_file: Path | None = setting(None, "also write the numbers there", reason="none: printed only", metavar="FILE")
+    json_file: Path | None = setting(None, "also write the numbers there", reason="printed only", metavar="FILE")
 
     @classmethod
     def __pydantic_init_subclass__(cls, **_: Any) -> None:

@@ -36,7 +36,7 @@ SMALL = {"vocab_size": 32_000, "hidden_size": 512, "intermediate_size": 1536, "n
 
 
 class MemorySettings(ModelSettings):
-    small: bool = setting(False, "make a smaller model", reason="weights are most of what is bounded")
+    small: bool = setting(False, "make a smaller model", reason="of Qwen3-0.6B's size")
     turns: int = setting(NUM_TURNS, "turns of all sessions", reason="leaks show", metavar="N", ge=NUM_SESSIONS)
 
 
