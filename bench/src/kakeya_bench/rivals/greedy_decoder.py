@@ -1,4 +1,4 @@
-"""transformers' greedy answer to a prompt, token by token, with nothing kept from the prompt before."""
+"""transformers on the CPU, stepped greedily, token by token."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +12,7 @@ DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
 
 class GreedyDecoder:
-    """A model on the CPU.
+    """A model.
 
     The whole prompt is one forward pass: torch's fused causal attention holds no [queries, keys] matrix and skips the
     keys that a query does not see, and only the last position meets the head. In chunks, each after the first needs a
@@ -32,12 +32,20 @@ class GreedyDecoder:
         self.vocab_size = int(self._model.config.vocab_size)
         self.num_positions = int(self._model.config.max_position_embeddings)
 
+    def empty_cache(self) -> DynamicCache:
+        """What `generate` of transformers takes unless told otherwise."""
+        return DynamicCache(config=self._model.config)
+
     @torch.inference_mode()
+    def step(self, token_ids: Tensor, cache: DynamicCache) -> Tensor:
+        """New tokens [sessions, tokens] join the cache -> the likeliest next token of each [sessions, 1]."""
+        output = self._model(token_ids, past_key_values=cache, use_cache=True, logits_to_keep=1)
+        likeliest: Tensor = output.logits[:, -1].argmax(-1, keepdim=True)
+        return likeliest
+
     def tokens(self, prompt: list[int], num_tokens: int) -> Iterator[int]:
-        """Each token once it is known; the end of sequence is a token like any other."""
-        cache = DynamicCache(config=self._model.config)  # what `generate` takes unless told otherwise
-        token_ids: Tensor = torch.tensor([prompt])  # [1, tokens]
+        """The answer to a prompt, each token once it is known; the end of sequence is a token like any other."""
+        cache, token_ids = self.empty_cache(), torch.tensor([prompt])
         for _ in range(num_tokens):
-            output = self._model(token_ids, past_key_values=cache, use_cache=True, logits_to_keep=1)
-            token_ids = output.logits[:, -1].argmax(-1, keepdim=True)  # [1, 1]
+            token_ids = self.step(token_ids, cache)
             yield int(token_ids)
