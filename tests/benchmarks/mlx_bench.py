@@ -1,21 +1,14 @@
 """The MLX backend beside mlx-lm on the same checkpoint, in one process, in rounds that take turns.
 
-    python -m tests.benchmarks.mlx_bench [--rounds N] [--turns N] [--json FILE]
-
 Greedy decoding of one session beside mlx-lm's `generate_step`, of four in one step beside its `BatchGenerator`; four
 bits, as mlx-lm quantizes. Every session stays inside its window in these, so that both do the same work. Then a session
-of many turns, whose window is full early.
-
-Exits with 1 when Kakeya's decoding is slower than 0.95 times mlx-lm's, or the last quarter of the turns slower than
-the first by more than 5 %.
+of many turns, whose window is full early. Exits with 1 when Kakeya's decoding is slower than 0.95 times mlx-lm's, or
+the last quarter of the turns slower than the first by more than 5 %.
 """
 
-import argparse
-import json
 import sys
-import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,13 +19,16 @@ from mlx_lm.generate import BatchGenerator, generate_step
 from mlx_lm.utils import load_model, quantize_model, save_config, save_model
 
 from kakeya_bench.engine.stepping import Lanes
-from kakeya_bench.report import console
-from kakeya_bench.report.blocks import Section, Table
+from kakeya_bench.report.quantities import Precise
+from kakeya_bench.report.verdict import Verdict, at_least, at_most
 from kakeya_bench.rivals.checkpoint import save_random_qwen3
 from kakeya_bench.statistics import intervals
 from kakeya_bench.statistics.distribution import median
+from kakeya_shared.settings.service import setting
 from kakeya_worker.engine.seams.geometry import LaneGeometry
 from kakeya_worker.mlx_backend import MlxVerifier
+from tests.benchmarks import bench, pairs
+from tests.benchmarks.bench import BenchSettings, Found, Stage
 
 SHAPE: dict[str, Any] = {
     "vocab_size": 4096,
@@ -50,6 +46,11 @@ NUM_PROMPT, NUM_DECODED = 32, 32  # tokens
 NUM_APPENDED, NUM_ANSWERED = 12, 4  # tokens a turn
 LEAST_RATIO = 0.95  # of mlx-lm's tokens a second
 MOST_DRIFT = 1.05  # seconds of a turn, the last quarter's against the first's
+
+
+class MlxSettings(BenchSettings):
+    rounds: int = setting(10, "rounds of both, after one that warms up", reason="a minute", metavar="N", ge=1)
+    turns: int = setting(100, "turns of the long session", reason="the window is full after ten", metavar="N", ge=20)
 
 
 @dataclass(frozen=True)
@@ -160,18 +161,20 @@ def make_checkpoint(directory: Path) -> Path:
     return quantized
 
 
-def compare(kakeya: Kakeya, mlx_lm: MlxLm, num_rounds: int) -> list[Pair]:
+def compare(kakeya: Kakeya, mlx_lm: MlxLm, num_rounds: int, on_round: Callable[[str], None]) -> list[Pair]:
     """Rounds in which both take turns at each number of sessions; who begins alternates. One round warms up."""
-    pairs = [Pair(number) for number in NUM_SESSIONS]
+    found = [Pair(number) for number in NUM_SESSIONS]
+    sides: Sequence[MlxLm | Kakeya] = (mlx_lm, kakeya)
     chance = np.random.default_rng(0)
-    for number in range(1 + num_rounds):
-        for pair in pairs:
+    for number, order in enumerate(pairs.in_turn(sides, 1 + num_rounds)):
+        for pair in found:
             prompts = chance.integers(SHAPE["vocab_size"], size=(pair.num_sessions, NUM_PROMPT)).tolist()
-            for is_ours in (True, False) if number % 2 else (False, True):
-                measured = (kakeya if is_ours else mlx_lm).run(prompts)
+            for side in order:
+                measured = side.run(prompts)
                 if number:
-                    (pair.kakeya if is_ours else pair.mlx_lm).append(measured)
-    return pairs
+                    (pair.kakeya if side is kakeya else pair.mlx_lm).append(measured)
+        on_round("rounds")
+    return found
 
 
 def drift(seconds: "np.ndarray[Any, Any]") -> float:
@@ -181,46 +184,32 @@ def drift(seconds: "np.ndarray[Any, Any]") -> float:
     return float(np.median(full[-quarter:]) / np.median(full[:quarter]))
 
 
-def report(found: Mapping[str, Any]) -> bool:
-    """Prints a table and the verdict; whether all bounds were kept."""
-    rows = [
-        [f"{kind} of {of['num_sessions']}", *of[kind].values()]
-        for of in found["sessions"]
-        for kind in ("prefill", "decode")
+def verdicts(sessions: Sequence[dict[str, Any]], drifted: float) -> list[Verdict]:
+    return [
+        *(
+            at_least(f"decode_{of['num_sessions']}", "times as fast:", Precise(of["decode"]["ratio"]), LEAST_RATIO)
+            for of in sessions
+        ),
+        at_most("drift", "the last quarter's turns in times of the first's:", Precise(drifted), MOST_DRIFT),
     ]
-    is_fast = all(of["decode"]["ratio"] >= LEAST_RATIO for of in found["sessions"])
-    is_good = is_fast and found["drift"] <= MOST_DRIFT
-    verdict = (
-        f"Decoding at least {LEAST_RATIO:g} times as fast as mlx-lm; of {found['turns']} turns the last quarter's in "
-        f"at most {MOST_DRIFT:g} times the first's, which was {found['drift']:.3f}: {'kept' if is_good else 'BROKEN'}"
-    )
-    table = Table(["", "Kakeya tokens/s", "mlx-lm tokens/s", "ratio", "95 % interval"], rows)
-    console.print_sections("The MLX backend beside mlx-lm", [Section("", [table, verdict])])
-    return is_good
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=10, help="of both, after one that warms up (default: 10)")
-    parser.add_argument("--turns", type=int, default=100, help="of the long session (default: 100)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the numbers there")
-    arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as directory:
-        model = make_checkpoint(Path(directory))
-        kakeya = Kakeya(model)
-        found = {
-            "model": SHAPE,
-            "weights": "4bit",
-            "least_ratio": LEAST_RATIO,
-            "most_drift": MOST_DRIFT,
-            "sessions": [pair.document() for pair in compare(kakeya, MlxLm(model), arguments.rounds)],
-            "turns": arguments.turns,
-            "drift": drift(kakeya.turns(arguments.turns)),
-        }
-    if arguments.json:
-        arguments.json.write_text(json.dumps(found, indent=2) + "\n")
-    return 0 if report(found) else 1
+def measure(settings: MlxSettings, stage: Stage) -> Found:
+    model = make_checkpoint(stage.directory)
+    kakeya = Kakeya(model)
+    compared = compare(kakeya, MlxLm(model), settings.rounds, stage.steps(1 + settings.rounds, end=0.8))
+    sessions, drifted = [pair.document() for pair in compared], drift(kakeya.turns(settings.turns))
+    document = {
+        "model": SHAPE,
+        "weights": "4bit",
+        "least_ratio": LEAST_RATIO,
+        "most_drift": MOST_DRIFT,
+        "sessions": sessions,
+        "turns": settings.turns,
+        "drift": drifted,
+    }
+    return document, verdicts(sessions, drifted)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(bench.main(MlxSettings, measure))

@@ -1,27 +1,24 @@
-"""`make bench-mlx`: what its verdict goes by."""
-
-from typing import Any
+"""`make bench-mlx`: what its verdicts go by."""
 
 import numpy as np
 import pytest
 
+from kakeya_bench.report.verdict import Outcome
 from tests.benchmarks import mlx_bench
 from tests.benchmarks.mlx_bench import Pair, Run
 
 
-def _found(ratio: float, drift: float) -> dict[str, Any]:
+@pytest.mark.parametrize(
+    ("ratio", "drift", "broken"), [(0.96, 1.02, []), (0.94, 1.02, ["decode_4"]), (0.96, 1.06, ["drift"])]
+)
+def test_one_broken_bound_is_enough(ratio: float, drift: float, broken: list[str]) -> None:
     """Three rounds in which Kakeya makes as many tokens as mlx-lm alone, and so many times as many in fours."""
     pairs = [Pair(number, [Run(1.0, 0.01)] * 3, [Run(1.0, 0.01 * each)] * 3) for number, each in ((1, 1.0), (4, ratio))]
-    return {"sessions": [pair.document() for pair in pairs], "turns": 100, "drift": drift}
-
-
-def test_one_broken_bound_is_enough(capsys: pytest.CaptureFixture[str]) -> None:
-    assert mlx_bench.report(_found(0.96, 1.02))
-    assert "decode of 4" in (said := capsys.readouterr().out)
-    assert "0.96" in said
-    assert not mlx_bench.report(_found(0.94, 1.02))
-    assert not mlx_bench.report(_found(0.96, 1.06))
-    assert capsys.readouterr().out.count("BROKEN") == 2
+    sessions = [pair.document() for pair in pairs]
+    assert sessions[0]["decode"]["kakeya_tokens_per_second"] == sessions[0]["decode"]["mlx_lm_tokens_per_second"] == 100
+    assert sessions[0]["decode"]["interval"] == [1.0, 1.0]
+    found = mlx_bench.verdicts(sessions, drift)
+    assert [each.gate for each in found if each.outcome is Outcome.FAILED] == broken
 
 
 def test_drift_counts_from_the_full_window() -> None:

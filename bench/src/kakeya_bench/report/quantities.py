@@ -53,7 +53,7 @@ def show(value: object) -> str:
         case Share():
             return f"{value:.1%}"
         case Precise():
-            return f"{value:,.3f}"
+            return f"{value:.1e}" if 0 < abs(value) < 1e-3 else f"{value:,.3f}"
         case Seconds() | Bytes():
             found = unit(type(value), abs(value))
             number = f"{value / found.size:,.2f}" if found.size != 1 or isinstance(value, Seconds) else f"{value:,}"
