@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import Iterator
 
+import grpc
 import pytest
 
 from kakeya.cli.commands.admin_calls import AdminCalls
@@ -74,10 +75,10 @@ async def test_however_many_ask_the_router_is_asked_once_a_second(
 async def test_others_go_on_while_the_router_thinks(workers: Workers, admin: ScriptedAdmin) -> None:
     going_on = threading.Event()
 
-    def think(_: object) -> None:
-        going_on.wait(60)
+    def thinks(context: grpc.ServicerContext) -> None:
+        assert going_on.wait(60)
 
-    admin.before["ListWorkers"].append(think)
+    admin.before["ListWorkers"].append(thinks)
     finding = asyncio.create_task(workers.find("one"))
     await asyncio.sleep(0.05)
     assert not finding.done()

@@ -3,21 +3,19 @@
 import io
 import re
 import time
+from contextlib import AbstractContextManager
 
 import pytest
 from rich.console import Console
 
 from kakeya_bench.report import progress
-from kakeya_bench.report.progress import LINE_SECONDS
-
-ERASED = "\x1b[2K"
+from kakeya_bench.report.progress import LINE_SECONDS, Progress
 
 
 class _Clock:
     """Stands in for the module `time`."""
 
-    def __init__(self) -> None:
-        self.now = 1_000.0
+    now = 1_000.0
 
     def monotonic(self) -> float:
         return self.now
@@ -31,9 +29,14 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> _Clock:
     return clock
 
 
-def test_a_pipe_gets_a_line_every_half_a_minute(clock: _Clock) -> None:
+def _pipe(name: str = "load") -> tuple[io.StringIO, AbstractContextManager[Progress]]:
     file = io.StringIO()
-    with progress.shown(Console(file=file), "session") as shown:
+    return file, progress.shown(Console(file=file), name)
+
+
+def test_a_pipe_gets_a_line_every_half_a_minute(clock: _Clock) -> None:
+    file, pipe = _pipe("session")
+    with pipe as shown:
         for seconds in range(1, 100):
             clock.now = 1_000.0 + seconds
             shown.show(seconds / 120, f"turn {seconds}")
@@ -45,19 +48,13 @@ def test_a_pipe_gets_a_line_every_half_a_minute(clock: _Clock) -> None:
     )
 
 
-def test_a_pipe_gets_nothing_of_what_is_over_soon(clock: _Clock) -> None:
-    file = io.StringIO()
-    with progress.shown(Console(file=file), "session") as shown:
-        shown.show(0.5, "turn 1")
+def test_what_is_over_soon_is_not_said_and_what_is_left_not_before_anything_is_done(clock: _Clock) -> None:
+    file, pipe = _pipe()
+    with pipe as shown:
         clock.now += LINE_SECONDS - 0.1
-        shown.show(1.0, "turn 2")
-    assert file.getvalue() == ""
-
-
-def test_nobody_knows_what_is_left_where_nothing_is_done(clock: _Clock) -> None:
-    file = io.StringIO()
-    with progress.shown(Console(file=file), "load") as shown:
-        clock.now += LINE_SECONDS
+        shown.show(0.0, "opening sessions")
+        assert file.getvalue() == ""
+        clock.now += 0.1
         shown.show(0.0, "opening sessions")
         clock.now += LINE_SECONDS
         shown.show(0.1, "rate 5")
@@ -66,63 +63,42 @@ def test_nobody_knows_what_is_left_where_nothing_is_done(clock: _Clock) -> None:
 
 def test_what_takes_long_is_said_again(clock: _Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "_AGAIN_SECONDS", 0.01)
-    file, line = io.StringIO(), "load: 50%, about 30 s left; rate 5\n"
-    with progress.shown(Console(file=file), "load") as shown:
+    file, pipe = _pipe()
+    with pipe as shown:
         shown.show(0.5, "rate 5")
         clock.now += LINE_SECONDS
         deadline = time.monotonic() + 60
         while not file.getvalue().endswith("\n") and time.monotonic() < deadline:
             time.sleep(0.01)
-    assert file.getvalue() == line
+    assert file.getvalue() == "load: 50%, about 30 s left; rate 5\n"
 
 
-def test_what_goes_on_is_shown_as_it_is_in_a_pipe(clock: _Clock) -> None:
+def test_what_goes_on_is_shown_as_it_is(clock: _Clock) -> None:
     """Errors of somebody else's have brackets in them, and are longer than a terminal is wide."""
-    file, error = io.StringIO(), "turn 3 failed: [/red] [bold]no lane[/bold] :warning: " + "long " * 40
-    with progress.shown(Console(file=file), "session") as shown:
+    (file, pipe), error = _pipe(), "turn 3 failed: [/red] [bold]no lane[/bold] :warning: " + "long " * 40
+    with pipe as shown:
         clock.now += LINE_SECONDS
         shown.show(0.5, error)
-    assert file.getvalue() == f"session: 50%, about 30 s left; {error}\n"
+    assert file.getvalue() == f"load: 50%, about 30 s left; {error}\n"
 
 
-def _terminal(file: io.StringIO, clock: _Clock) -> Console:
-    return Console(file=file, force_terminal=True, width=120, get_time=clock.monotonic, _environ={"TERM": "xterm"})
-
-
-def _last_line(file: io.StringIO) -> str:
-    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", file.getvalue())
-    return [line for line in re.split(r"[\r\n]", text) if line.strip()][-1].strip()
-
-
-def test_a_terminal_gets_a_bar_that_goes_away(clock: _Clock) -> None:
+@pytest.mark.parametrize(
+    ("shares", "says"),
+    [
+        ([0.42], r"━\S+ +42 % 0:01:00 left: -:--:-- turn 1: \[/red\] failed"),
+        ([turn / 40 for turn in range(1, 11)], r"\S+ +25 % 0:10:00 left: 0:30:00 turn 10: \[/red\] failed"),
+        ([0.5, 1.0], r"\S+ +100 % 0:02:00 left: 0:00:00 turn 2: \[/red\] failed"),
+    ],
+)
+def test_a_terminal_gets_a_bar_that_goes_away(clock: _Clock, shares: list[float], says: str) -> None:
+    """What is left is told by the whole run: turns may be rare."""
     file = io.StringIO()
-    with progress.shown(_terminal(file, clock), "session") as shown:
-        shown.show(0.42, "12 turns")
-    assert re.fullmatch(r"session ━\S+ +42 % 0:00:00 left: -:--:-- 12 turns", _last_line(file))
-    assert file.getvalue().endswith(ERASED)
-
-
-def test_a_bar_says_what_is_left_also_where_turns_are_rare(clock: _Clock) -> None:
-    file = io.StringIO()
-    with progress.shown(_terminal(file, clock), "session") as shown:
-        for turn in range(1, 11):
+    environment = {"TERM": "xterm"}
+    console = Console(file=file, force_terminal=True, width=120, get_time=clock.monotonic, _environ=environment)
+    with progress.shown(console, "session") as shown:
+        for turn, share in enumerate(shares, 1):
             clock.now += 60
-            shown.show(turn / 40, f"turn {turn}")
-    assert re.fullmatch(r"session \S+ +25 % 0:10:00 left: 0:30:00 turn 10", _last_line(file))
-
-
-def test_nothing_is_left_when_it_is_full(clock: _Clock) -> None:
-    file = io.StringIO()
-    with progress.shown(_terminal(file, clock), "session") as shown:
-        clock.now += 60
-        shown.show(0.5, "turn 1")
-        clock.now += 60
-        shown.show(1.0, "replaying")
-    assert re.fullmatch(r"session \S+ +100 % 0:02:00 left: 0:00:00 replaying", _last_line(file))
-
-
-def test_what_goes_on_is_shown_as_it_is_in_a_terminal(clock: _Clock) -> None:
-    file = io.StringIO()
-    with progress.shown(_terminal(file, clock), "session") as shown:
-        shown.show(0.5, "turn 3 failed: [/red] no lane")
-    assert "turn 3 failed: [/red] no lane" in file.getvalue()
+            shown.show(share, f"turn {turn}: [/red] failed")
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", file.getvalue())
+    assert re.fullmatch(f"session {says}", [line for line in re.split(r"[\r\n]", text) if line.strip()][-1].strip())
+    assert file.getvalue().endswith("\x1b[2K"), "erased"

@@ -213,51 +213,49 @@ def test_after_a_failure_and_no_other_turn_it_waits_a_little(
     assert [turn["started_seconds"] for turn in play(*SHORT, "--turns", "3").turns] == [0.0, 1.5, 1.5]
 
 
-class TestExact:
-    """The transcript in one append gives what the session gives next."""
+def test_the_transcript_in_one_append_gives_what_the_session_gives_next(play: Play, runtime: ScriptedRuntime) -> None:
+    held: list[str] = []
+    runtime.before["CreateSession"] += [passes, lambda context: held.extend(runtime.sessions)]
+    outcome = play(*SHORT, "--turns", "4", "--exact", "--sink", "2")
+    assert held == [], "one lane is enough"
+    assert outcome.gate("exact")["outcome"] == "passed"
+    assert outcome.gate("exact")["reason"] == "the same 32 tokens, 32 of them distinct"
+    asked = runtime.requests["CreateSession"][1]
+    assert (asked.model, asked.sink, asked.window, asked.fingerprint) == ("counter", SINK, WINDOW, FINGERPRINT)
+    turns = [[*ids, ids[-1] + 1, ids[-1] + 2] for ids in said(4, conversation=0)]
+    assert appended(runtime, "counter.1") == [[*chain(*turns)]]
+    assert [request.max_tokens for request in runtime.requests["Generate"]] == [2, 2, 2, 2, 32, 32]
+    assert len(outcome.turns) == 4, "what is replayed is no turn"
+    assert runtime.sessions == {}
 
-    def test_it_does(self, play: Play, runtime: ScriptedRuntime) -> None:
-        held: list[str] = []
-        runtime.before["CreateSession"] += [passes, lambda context: held.extend(runtime.sessions)]
-        outcome = play(*SHORT, "--turns", "4", "--exact", "--sink", "2")
-        assert held == [], "one lane is enough"
-        assert outcome.gate("exact")["outcome"] == "passed"
-        assert outcome.gate("exact")["reason"] == "the same 32 tokens, 32 of them distinct"
-        asked = runtime.requests["CreateSession"][1]
-        assert (asked.model, asked.sink, asked.window, asked.fingerprint) == ("counter", SINK, WINDOW, FINGERPRINT)
-        turns = [[*ids, ids[-1] + 1, ids[-1] + 2] for ids in said(4, conversation=0)]
-        assert appended(runtime, "counter.1") == [[*chain(*turns)]]
-        assert [request.max_tokens for request in runtime.requests["Generate"]] == [2, 2, 2, 2, 32, 32]
-        assert len(outcome.turns) == 4, "what is replayed is no turn"
-        assert runtime.sessions == {}
 
-    def test_it_does_not(self, play: Play, runtime: ScriptedRuntime) -> None:
-        replays: Fault = lambda context: runtime.answers.append([7, 7])  # noqa: E731
-        runtime.before["Generate"] += [*[passes] * 5, replays]
-        outcome = play(*SHORT, "--turns", "4", "--exact")
-        assert (outcome.status, outcome.gate("exact")["outcome"]) == (1, "failed")
-        assert "from token 1 on" in outcome.gate("exact")["reason"]
+def test_it_gives_something_else(play: Play, runtime: ScriptedRuntime) -> None:
+    replays: Fault = lambda context: runtime.answers.append([7, 7])  # noqa: E731
+    runtime.before["Generate"] += [*[passes] * 5, replays]
+    outcome = play(*SHORT, "--turns", "4", "--exact")
+    assert (outcome.status, outcome.gate("exact")["outcome"]) == (1, "failed")
+    assert "from token 1 on" in outcome.gate("exact")["reason"]
 
-    def test_a_long_transcript_goes_in_parts(
-        self, play: Play, runtime: ScriptedRuntime, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(transcript, "LONGEST_APPEND", 8)
-        outcome = play(*SHORT, "--turns", "4", "--exact")
-        assert [len(ids) for ids in appended(runtime, "counter.1")] == [8, 8, 4]
-        assert outcome.gate("exact")["outcome"] == "passed"
 
-    @pytest.mark.parametrize(
-        ("method", "faults", "reason"),
-        [
-            ("CreateSession", [passes, fails("NO_CAPACITY")], "NoCapacity: scripted NO_CAPACITY"),
-            ("Generate", [passes, fails("INTERNAL")], "a turn failed, or none was played: the transcript is not known"),
-        ],
-    )
-    def test_it_cannot_be_replayed(
-        self, play: Play, runtime: ScriptedRuntime, method: str, faults: list[Fault], reason: str
-    ) -> None:
-        runtime.before[method] += faults
-        outcome = play(*SHORT, "--turns", "4", "--exact")
-        assert (outcome.gate("exact")["outcome"], outcome.gate("exact")["reason"]) == ("undecided", reason)
-        assert outcome.document["state"] == "complete"
-        assert runtime.sessions == {}
+def test_a_long_transcript_goes_in_parts(play: Play, runtime: ScriptedRuntime, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transcript, "LONGEST_APPEND", 8)
+    outcome = play(*SHORT, "--turns", "4", "--exact")
+    assert [len(ids) for ids in appended(runtime, "counter.1")] == [8, 8, 4]
+    assert outcome.gate("exact")["outcome"] == "passed"
+
+
+@pytest.mark.parametrize(
+    ("method", "faults", "reason"),
+    [
+        ("CreateSession", [passes, fails("NO_CAPACITY")], "NoCapacity: scripted NO_CAPACITY"),
+        ("Generate", [passes, fails("INTERNAL")], "a turn failed, or none was played: the transcript is not known"),
+    ],
+)
+def test_it_cannot_be_replayed(
+    play: Play, runtime: ScriptedRuntime, method: str, faults: list[Fault], reason: str
+) -> None:
+    runtime.before[method] += faults
+    outcome = play(*SHORT, "--turns", "4", "--exact")
+    assert (outcome.gate("exact")["outcome"], outcome.gate("exact")["reason"]) == ("undecided", reason)
+    assert outcome.document["state"] == "complete"
+    assert runtime.sessions == {}

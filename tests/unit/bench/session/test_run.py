@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -25,26 +26,24 @@ from tests.unit.sdk.scripted_runtime import ScriptedRuntime, fails, passes
 
 Start = Callable[..., "subprocess.Popen[str]"]
 LONG = (*SHORT, "--turns", "100000", "--turn-spacing-s", "0.02", "--checkpoint-s", "0.1")
-"""A run that does not end by itself as long as a test waits."""
 
 
 @pytest.fixture
 def start(flags: list[str]) -> Iterator[Start]:
-    """Starts the command as a process of its own."""
-    started: list[subprocess.Popen[str]] = []
+    """Starts the command as a process of its own, which does not end by itself as long as a test waits."""
+    with ExitStack() as started:
 
-    def start(*further: str) -> "subprocess.Popen[str]":
-        command = [sys.executable, "-m", "kakeya", "bench", "session", *flags, *further]
-        pipe = subprocess.PIPE
-        # matplotlib looks for fonts where it has no cache, and says so.
-        environment = os.environ | {"MPLCONFIGDIR": matplotlib.get_cachedir()}
-        started.append(subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=environment))
-        return started[-1]
+        def start() -> "subprocess.Popen[str]":
+            command = [sys.executable, "-m", "kakeya", "bench", "session", *flags, *LONG]
+            # matplotlib looks for fonts where it has no cache, and says so.
+            environment = os.environ | {"MPLCONFIGDIR": matplotlib.get_cachedir()}
+            pipe = subprocess.PIPE
+            process = subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=environment)
+            started.callback(process.communicate)
+            started.callback(process.kill)
+            return process
 
-    yield start
-    for process in started:
-        process.kill()
-        process.communicate()
+        yield start
 
 
 @pytest.fixture
@@ -110,7 +109,7 @@ class TestInterrupted:
         assert runtime.sessions == {}
 
     def test_by_ctrl_c(self, start: Start, runtime: ScriptedRuntime, report_json: Path) -> None:
-        process = start(*LONG)
+        process = start()
         sends(signal.SIGINT, 4, runtime, process.pid)
         out, err = process.communicate(timeout=120)
         assert (process.returncode, err) == (130, "")
@@ -123,7 +122,7 @@ class TestInterrupted:
 
     def test_by_kill(self, start: Start, runtime: ScriptedRuntime, report_json: Path) -> None:
         """What was found so far is on disk, whole."""
-        process = start(*LONG)
+        process = start()
         runtime.wait_for(lambda: len(read(report_json).get("turns", ())) > 5)
         process.kill()
         assert process.wait(60) == -signal.SIGKILL
@@ -179,27 +178,22 @@ def test_the_place_of_the_report_goes(play: Play, runtime: ScriptedRuntime, repo
     assert len(outcome.turns) == 20
 
 
-class TestProgress:
-    """How far it is, and what the last turn was like."""
+def test_progress_by_turns(play: Play, runtime: ScriptedRuntime, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "LINE_SECONDS", 0.0)
+    runtime.before["Generate"] += [passes, fails("INTERNAL")]
+    flags = ("--turns", "4", "--duration-s", "1000")  # whichever is over first
+    first, second, *_, fourth, last = play(*SHORT, *flags, "--exact").err.splitlines()
+    assert first.startswith("session: 25%, about ")
+    assert first.endswith(" s left; 1 turn, history 5, 5,120 bytes live")
+    assert second.endswith("; turn 2 failed: Internal: scripted INTERNAL")
+    assert fourth.startswith("session: 100%, about 0 s left; 4 turns, history 18, ")
+    assert last.endswith("; replaying the transcript")
 
-    @pytest.fixture(autouse=True)
-    def at_once(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(progress, "LINE_SECONDS", 0.0)
 
-    def test_by_turns(self, play: Play, runtime: ScriptedRuntime) -> None:
-        runtime.before["Generate"] += [passes, fails("INTERNAL")]
-        first, second, *_, fourth, last = play(*SHORT, "--turns", "4", "--exact").err.splitlines()
-        assert first.startswith("session: 25%, about ")
-        assert first.endswith(" s left; 1 turn, history 5, 5,120 bytes live")
-        assert second.endswith("; turn 2 failed: Internal: scripted INTERNAL")
-        assert fourth.startswith("session: 100%, about 0 s left; 4 turns, history 18, ")
-        assert last.endswith("; replaying the transcript")
-
-    def test_by_time(self, play: Play, runtime: ScriptedRuntime, own_clock: OwnClock) -> None:
-        runtime.before["Generate"] += [own_clock.takes(1.0)] * 4
-        lines = play(*SHORT, "--duration-s", "4", "--turns", "1000").err.splitlines()
-        assert [line.partition(",")[0] for line in lines] == [f"session: {share}%" for share in (25, 50, 75, 100)]
-
-    def test_whichever_is_over_first(self, play: Play) -> None:
-        first, *_ = play(*SHORT, "--duration-s", "1000", "--turns", "2", "--sessions", "2").err.splitlines()
-        assert first.startswith("session: 25%, about ")
+def test_progress_by_time(
+    play: Play, runtime: ScriptedRuntime, own_clock: OwnClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "LINE_SECONDS", 0.0)
+    runtime.before["Generate"] += [own_clock.takes(1.0)] * 4
+    lines = play(*SHORT, "--duration-s", "4", "--turns", "1000").err.splitlines()
+    assert [line.partition(",")[0] for line in lines] == [f"session: {share}%" for share in (25, 50, 75, 100)]
