@@ -1,11 +1,11 @@
 """What operators see of the workers, for a bench: their memory, how they run a model."""
 
 import asyncio
-import time
 from collections.abc import Mapping
 
 from kakeya.cli.commands.admin_calls import AdminCalls
 from kakeya.errors import KakeyaError
+from kakeya_bench.conversation import clock
 from kakeya_stubs.admin.v1 import admin_pb2 as pb
 
 FRESH_SECONDS = 1.0
@@ -29,12 +29,12 @@ class Workers:
     async def find(self, worker_id: str) -> pb.WorkerStatus | None:
         """A worker as of a second ago at most; None where it is not in the list, or there is none."""
         async with self._lock:
-            if time.monotonic() - self._asked >= FRESH_SECONDS:
+            if clock.now() - self._asked >= FRESH_SECONDS:
                 await self._ask()
         return self._known.get(worker_id)
 
     async def _ask(self) -> None:
-        self._asked = time.monotonic()
+        self._asked = clock.now()
         try:
             answer = await asyncio.to_thread(self._admin.call, "ListWorkers", pb.ListWorkersRequest())
         except KakeyaError as error:

@@ -40,11 +40,12 @@ async def test_an_answer_is_timed_as_its_tokens_come(runtime: ScriptedRuntime, o
     assert answer.done.history_length == 7
 
 
-async def test_who_lost_a_session_says_something_else_in_another(runtime: ScriptedRuntime) -> None:
+@pytest.mark.parametrize("reason", ["SESSION_NOT_FOUND", "WORKER_LOST", "INVARIANT_VIOLATED", "SESSION_CLOSED"])
+async def test_who_lost_a_session_says_something_else_in_another(runtime: ScriptedRuntime, reason: str) -> None:
     async with AsyncClient(runtime.address) as client:
         user = dialogue(client, 3)
         first = await user.message()
-        runtime.before["AppendTokens"] += [fails("WORKER_LOST")]
+        runtime.before["AppendTokens"] += [fails(reason)]
         with pytest.raises(KakeyaError) as lost:
             await user.answer(first)
         user.forget(lost.value)

@@ -51,11 +51,7 @@ def test_every_gate_is_passed_and_no_key_is_shown(
 def test_progress_and_summary_go_different_ways(bench: Play, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "LINE_SECONDS", 0.0)
     outcome = bench(*SHORT, "--turns", "3")
-    assert [line.partition("%")[0] for line in outcome.err.splitlines()] == [
-        "session: 33",
-        "session: 67",
-        "session: 100",
-    ]
+    assert [line.partition("%")[0] for line in outcome.err.splitlines()] == [f"session: {n}" for n in (33, 67, 100)]
     title, about, *_ = outcome.out.splitlines()
     assert title == "kakeya bench session: counter"
     assert about.startswith("counter with 4 sinks and a window of 16 tokens. 3 turns in 1 session, ")
