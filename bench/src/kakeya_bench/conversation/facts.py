@@ -10,7 +10,6 @@ from kakeya.cli.flags.installed_models import BrokenModel
 from kakeya.cli.output.document import document
 from kakeya.kv_bytes import ConfigError
 from kakeya_bench.conversation.workers import Workers
-from kakeya_stubs.admin.v1 import admin_pb2 as pb
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,23 +51,10 @@ class Facts:
 
 
 async def learn(
-    session: AsyncSession,
-    workers: Workers,
-    *,
-    config: Path | None = None,
-    beside: Path | None = None,
+    session: AsyncSession, workers: Workers, *, config: Path | None = None, beside: Path | None = None,
     kv_dtype: str | None = None,
-) -> Facts:
-    """As `gather`, with what operators see of the session's worker. Raises KakeyaError."""
-    worker = await workers.find((await session.info()).worker)
-    return gather(session, worker, config=config, beside=beside, kv_dtype=kv_dtype)
-
-
-def gather(
-    session: AsyncSession, worker: pb.WorkerStatus | None, *, config: Path | None, beside: Path | None,
-    kv_dtype: str | None,
 ) -> Facts:  # fmt: skip
-    """What a session that was just opened, its worker and the model's files say.
+    """What a session that was just opened, its worker and the model's files say. Raises KakeyaError.
 
     Args:
         config: the config.json that was named, or its directory.
@@ -76,6 +62,7 @@ def gather(
         kv_dtype: what was named; None takes the worker's word.
     """
     assert session.model is not None and session.sink is not None and session.window is not None  # noqa: S101, PT018  # it was opened here
+    worker = await workers.find((await session.info()).worker)
     dtype = kv_dtype or (worker.dtype if worker else None) or None
     weight, why_not = bytes_per_token(session.model, dtype, config, beside)
     return Facts(
