@@ -92,7 +92,11 @@ PARTS = {
         ("redis", "transformers", "kakeya_router", "kakeya"),
         ("transformers",),  # with which what the worker computes is compared
         extras=("fsspec", "mlx", "mlx_lm"),
-        not_imported=("kakeya_worker.mlx_backend", "kakeya_worker.conformance"),
+        not_imported=(
+            "kakeya_worker.mlx_backend",
+            "kakeya_worker.conformance",
+            "kakeya_worker.torch_backend.exact.kernel._kernel",  # loaded by ctypes
+        ),
     ),
     # The other backend, without torch; mlx-lm brings transformers.
     "worker_mlx": Part(
