@@ -37,10 +37,8 @@ def source(settings: type[BaseSettings]) -> CliSettingsSource[ArgumentParser]:
     groups = {heading: parser.add_argument_group(heading) for heading in dict.fromkeys(headings.values())}
 
     def add_argument(context: Any, *flags: str, **options: Any) -> Action:
-        field = settings.model_fields.get(options.get("dest", ""))
-        if field is None:  # --help
-            return ArgumentParser.add_argument(context, *flags, **options)
         name = options["dest"]
+        field = settings.model_fields[name]
         if "metavar" in options:
             options["metavar"] = metavar(field)
         options["help"] = _help(name, field, settings)

@@ -1,6 +1,7 @@
 """Settings: flags over variables over defaults, and one line a problem."""
 
 from pathlib import Path
+from typing import Literal
 
 import pytest
 from hypothesis import example, given, settings
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 from pydantic import model_validator
 
 from kakeya_shared.settings.addresses import Address
-from kakeya_shared.settings.service import ListenerSettings, ServiceSettings, setting
+from kakeya_shared.settings.service import ListenerSettings, Names, ServiceSettings, setting
 
 
 class ToySettings(ServiceSettings):
@@ -129,3 +130,22 @@ def test_what_is_protected_is_not_called_open() -> None:
     protected = ToyListenerSettings.parse(["--bind", "0.0.0.0:1", "--tls-cert", "a", "--tls-key", "b"])
     protected.refuse_open_bind("")
     assert protected.dangers("0.0.0.0") == []
+
+
+class WordySettings(ServiceSettings):
+    """Is told several kinds of words."""
+
+    model_config = ServiceSettings.configured(command="wordy")
+
+    mode: Literal["one", "two"] = setting("one", "how")
+    names: Names = setting((), "whom", reason="nobody")
+    bind: str = setting("127.0.0.1:1", "where", unit="HOST:PORT")
+    file: Path | None = setting(None, "what is read", metavar="BOOK")
+
+
+def test_help_says_what_is_typed(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        WordySettings.parse(["--help"])
+    printed = " ".join(capsys.readouterr().out.split())
+    for typed in ("--mode {one,two} how", "--names TEXT whom", "--bind HOST:PORT where", "--file BOOK what is read"):
+        assert typed in printed
