@@ -85,6 +85,7 @@ class ServiceSettings(BaseSettings):
             cli_implicit_flags=True,
             cli_hide_none_type=True,
             cli_avoid_json=True,
+            cli_parse_none_str="\0",  # no word of a command line stands for None, not even "None"
             env_ignore_empty=True,  # how compose spells an unset variable
         )
 

@@ -49,6 +49,7 @@ class WordSettings(ServiceSettings):
 @example(text="two\nlines\n")
 @example(text="--word=x")
 @example(text="in latin \udce9")
+@example(text="None")
 def test_any_text_comes_through_a_flag(text: str) -> None:
     assert WordSettings.parse([f"--word={text}", f"--directory={text}"]) == WordSettings(
         word=text, directory=Path(text)
