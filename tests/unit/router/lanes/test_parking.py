@@ -1,6 +1,7 @@
 """A session gives its lane to others, by request or for room, and has one again with its next call."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import grpc
@@ -9,7 +10,8 @@ import pytest
 from kakeya_router.lanes.parking import Parking
 from kakeya_router.snapshots.snapshotting import Snapshotting
 from kakeya_router.store.outcomes import ParkSession
-from kakeya_router.store.session_record import SessionRecord
+from kakeya_router.store.session_record import PoolName, SessionRecord, WorkerId
+from kakeya_router.store.sessions.queue_store import FirstWaiter, QueueStore
 from kakeya_router.store.sessions.session_store import Answer
 from kakeya_shared.errors.tree import (
     Internal,
@@ -476,6 +478,25 @@ async def test_over_several_pools_the_longest_idle_goes(stack: Stack, evicting: 
         await evicting.append(await evicting.session(), [1])
         assert await is_parked(evicting, session_id)
     assert not set(in_turn) & {*one.lanes, *other.lanes}
+
+
+async def test_no_room_is_made_before_all_pools_have_answered(
+    stack: Stack, evicting: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workers = [await stack.worker(evicting, f"worker-{pool}", num_lanes=1, pool=pool) for pool in ("one", "other")]
+    sessions = [await evicting.session() for _ in workers]
+    for session_id in sessions:
+        await evicting.append(session_id, [1])
+    (slow_pool,) = (worker.pool for worker in workers if sessions[0] in worker.lanes)
+    first_waiters = QueueStore.first_waiters
+
+    async def slow(store: QueueStore, pool: PoolName, worker_ids: Sequence[WorkerId]) -> list[FirstWaiter]:
+        await asyncio.sleep(0.2 if pool == slow_pool else 0)
+        return await first_waiters(store, pool, worker_ids)
+
+    monkeypatch.setattr(QueueStore, "first_waiters", slow)
+    await evicting.session()
+    assert [await is_parked(evicting, session_id) for session_id in sessions] == [True, False]
 
 
 @pytest.fixture

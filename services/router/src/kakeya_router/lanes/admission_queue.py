@@ -105,15 +105,16 @@ class AdmissionQueue:
     async def step_out(self, waiter: Waiter) -> None:
         """Leaves its queues, maybe for a while: it keeps its tickets."""
         for pool in sorted(waiter.queued_in):
-            waiter.queued_in.discard(pool)
+            waiter.has_left(pool)
             await self._store.leave(pool, waiter.waiter_id)
 
     def have_room_made(self, waiter: Waiter) -> None:
         """While it goes on waiting: a snapshot store may hang for longer than the waiter has time."""
         is_under_way = waiter.making_room is not None and not waiter.making_room.done()
-        if self.idle_lanes is None or is_under_way or waiter.awake.is_set() or not waiter.turns:
+        if self.idle_lanes is None or is_under_way or waiter.awake.is_set() or not waiter.knows_its_turns:
             return
-        turns, waiter.turns = waiter.turns, {}
+        turns = {pool: worker_ids for pool, worker_ids in waiter.turns.items() if worker_ids}
+        waiter.turns = {}
         waiter.making_room = self._tasks.start(_make_room(waiter, self.idle_lanes, turns))
         unheard(waiter.making_room)
 
@@ -164,7 +165,7 @@ class AdmissionQueue:
         displaced, evicted, answered = map(set, (renewal.displaced, renewal.evicted, renewal.answered))
         for waiter in waiters:
             if waiter.waiter_id in displaced | evicted and pool in waiter.queued_in:
-                waiter.queued_in.discard(pool)
+                waiter.has_left(pool)
                 waiter.displaced.add(pool)
                 if waiter.waiter_id in evicted:
                     waiter.tickets[pool] = ""
@@ -203,15 +204,18 @@ class AdmissionQueue:
             self._asking.discard(pool)
 
     def _tell(self, pool: PoolName, turns: Iterable[FirstWaiter]) -> None:
-        for waiter in self._waiters.values():
-            waiter.turns.pop(pool, None)
+        asked = {waiter.waiter_id: waiter for waiter in self._waiters.values() if pool in waiter.queued_in}
+        for waiter in asked.values():
+            waiter.turns[pool] = set()
         for turn in turns:
-            waiter_at_turn = self._waiters.get(turn.waiter_id)
-            if waiter_at_turn is not None:
-                if not turn.has_room:
-                    waiter_at_turn.turns.setdefault(pool, set()).add(turn.worker_id)
-                if turn.has_room or self.idle_lanes is not None:
-                    waiter_at_turn.wake()
+            if turn.waiter_id in asked:
+                if turn.has_room:
+                    asked[turn.waiter_id].wake()
+                else:
+                    asked[turn.waiter_id].turns[pool].add(turn.worker_id)
+        if self.idle_lanes is not None:
+            for waiter in filter(lambda waiter: waiter.knows_its_turns, asked.values()):
+                waiter.wake()
 
     async def _leave(self, waiter: Waiter) -> None:
         if waiter.entering is not None:

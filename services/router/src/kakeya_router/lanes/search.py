@@ -191,7 +191,7 @@ class Search:
 
     async def _open_lane(self, seeker: Seeker[T], waiter: Waiter, worker: WorkerRecord) -> T | None:
         async def leave_the_other_queues() -> None:
-            waiter.queued_in.discard(worker.pool)
+            waiter.has_left(worker.pool)
             await self._queue.step_out(waiter)
 
         lane = await seeker.open_lane(waiter.wanted, worker, waiter.id_in_queue, leave_the_other_queues)

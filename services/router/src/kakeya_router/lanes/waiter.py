@@ -23,7 +23,8 @@ class Waiter:
         paused: workers that are tried last, with the time from which on they are tried at all.
         tickets: its place in each queue that it stands in, or will return to; empty: at the end, as it made way.
         queued_in: pools in whose queue it stands, as far as this router knows.
-        turns: workers without room at which it is the first in the queue, by pool.
+        turns: workers without room at which it is the first in the queue, by pool; a pool that has not answered since
+            they were last used is not in it.
         answered: its request id was answered elsewhere.
         displaced: pools whose queue it is not in any more.
         stranded: at the last tick its fork's source was not on the worker that it waits for, or that took no sessions.
@@ -70,6 +71,18 @@ class Waiter:
         if self.tickets:
             return self.waiter_id
         return INTERRUPTED if self.wanted.is_interrupted else ""
+
+    def has_left(self, pool: PoolName) -> None:
+        self.queued_in.discard(pool)
+        self.turns.pop(pool, None)
+
+    @property
+    def knows_its_turns(self) -> bool:
+        """Whether it is the first somewhere, and all its pools have answered.
+
+        Room made for it at the first worker to answer would not be that of the session idle for longest.
+        """
+        return any(self.turns.values()) and self.queued_in <= self.turns.keys()
 
     def may_try(self, incarnation: Incarnation, now: float) -> bool:
         return incarnation not in self.refused and self.paused.get(incarnation, 0.0) <= now

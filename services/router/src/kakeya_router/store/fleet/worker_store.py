@@ -70,8 +70,9 @@ class WorkerStore:
     async def workers(self, pool: PoolName) -> list[WorkerRecord]:
         """The registered incarnations of a pool, by worker id."""
         keys = PoolKeys(pool)
-        worker_ids = sorted(await self._redis.call(lambda redis: redis.zrange(keys.workers, 0, -1)))
-        return await self._records(keys, worker_ids)
+        found = await self._redis.script("list_workers", [keys.workers], worker=keys.worker(WorkerId("")))
+        workers = [WorkerRecord.from_pairs(flat) for flat in found if flat]
+        return sorted(workers, key=lambda worker: worker.worker_id)
 
     async def all_workers(self) -> list[WorkerRecord]:
         return [worker for pool in await self.pools() for worker in await self.workers(pool)]
@@ -154,7 +155,8 @@ class WorkerStore:
         """Incarnations whose lease has lapsed."""
         keys, now_ms = PoolKeys(pool), await self.now_ms()
         ids = await self._redis.call(lambda redis: redis.zrangebyscore(keys.workers, "-inf", now_ms, 0, limit))
-        return await self._records(keys, ids)
+        found = await self._redis.hashes([keys.worker(worker_id) for worker_id in ids])
+        return [WorkerRecord.from_hash(values) for values in found if values]
 
     async def lost(self, pool: PoolName) -> list[Incarnation]:
         """Incarnations that are gone while some of their sessions may not be marked LOST yet."""
@@ -209,10 +211,6 @@ class WorkerStore:
             "repair_ledger", [key], changes=[part for each in changes for part in each]
         )
         return corrected
-
-    async def _records(self, keys: PoolKeys, worker_ids: Sequence[WorkerId]) -> list[WorkerRecord]:
-        found = await self._redis.hashes([keys.worker(worker_id) for worker_id in worker_ids])
-        return [WorkerRecord.from_hash(values) for values in found if values]
 
 
 def _has_lease(outcome: Literal[ReportLane.UPDATED, ReportLane.KEPT, ReportLane.ORPHAN]) -> bool:
