@@ -320,10 +320,15 @@ class AppendTokensRequest(_message.Message):
     SESSION_ID_FIELD_NUMBER: _builtins.int
     TOKEN_IDS_FIELD_NUMBER: _builtins.int
     EXPECTED_HISTORY_LENGTH_FIELD_NUMBER: _builtins.int
+    LOGPROBS_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     expected_history_length: _builtins.int
     """The history length the caller believes in. A different one is ABORTED, unless the history already
     ends in exactly these tokens because an earlier attempt of this call got through.
+    """
+    logprobs: _builtins.int
+    """Set: the answer says what each token's log-probability was, given all before it, under the raw logits, and those of
+    this many likeliest ids (at most 20; 0: of the token alone).
     """
     @_builtins.property
     def token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
@@ -333,14 +338,20 @@ class AppendTokensRequest(_message.Message):
         session_id: _builtins.str = ...,
         token_ids: _abc.Iterable[_builtins.int] | None = ...,
         expected_history_length: _builtins.int | None = ...,
+        logprobs: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_expected_history_length", b"_expected_history_length", "expected_history_length", b"expected_history_length"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_expected_history_length", b"_expected_history_length", "_logprobs", b"_logprobs", "expected_history_length", b"expected_history_length", "logprobs", b"logprobs"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_expected_history_length", b"_expected_history_length", "expected_history_length", b"expected_history_length", "session_id", b"session_id", "token_ids", b"token_ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_expected_history_length", b"_expected_history_length", "_logprobs", b"_logprobs", "expected_history_length", b"expected_history_length", "logprobs", b"logprobs", "session_id", b"session_id", "token_ids", b"token_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__expected_history_length: _TypeAlias = _typing.Literal["expected_history_length"]  # noqa: Y015
     _WhichOneofArgType__expected_history_length: _TypeAlias = _typing.Literal["_expected_history_length", b"_expected_history_length"]  # noqa: Y015
+    _WhichOneofReturnType__logprobs: _TypeAlias = _typing.Literal["logprobs"]  # noqa: Y015
+    _WhichOneofArgType__logprobs: _TypeAlias = _typing.Literal["_logprobs", b"_logprobs"]  # noqa: Y015
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__expected_history_length) -> _WhichOneofReturnType__expected_history_length | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__logprobs) -> _WhichOneofReturnType__logprobs | None: ...
 
 Global___AppendTokensRequest: _TypeAlias = AppendTokensRequest  # noqa: Y015
 
@@ -353,6 +364,7 @@ class AppendTokensResponse(_message.Message):
     PREFILL_DURATION_SECONDS_FIELD_NUMBER: _builtins.int
     EVICTED_TOKEN_COUNT_FIELD_NUMBER: _builtins.int
     RETAINED_FIELD_NUMBER: _builtins.int
+    LOGPROBS_FIELD_NUMBER: _builtins.int
     history_length: _builtins.int
     kv_live_bytes: _builtins.int
     """Bytes of KV that are live now: min(history_length, sink + window) times the bytes of one token."""
@@ -363,6 +375,12 @@ class AppendTokensResponse(_message.Message):
     def retained(self) -> _containers.RepeatedCompositeFieldContainer[Global___TokenRange]:
         """The part of the history that is kept: what its last token saw, and the next is chosen from; ascending."""
 
+    @_builtins.property
+    def logprobs(self) -> _containers.RepeatedCompositeFieldContainer[Global___TokenDetail]:
+        """Where `logprobs` asks for them: of each appended token, in order, without the first of the history, which nothing
+        precedes. Empty where an earlier attempt of this call got through: they are computed once.
+        """
+
     def __init__(
         self,
         *,
@@ -371,10 +389,11 @@ class AppendTokensResponse(_message.Message):
         prefill_duration_seconds: _builtins.float = ...,
         evicted_token_count: _builtins.int = ...,
         retained: _abc.Iterable[Global___TokenRange] | None = ...,
+        logprobs: _abc.Iterable[Global___TokenDetail] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["evicted_token_count", b"evicted_token_count", "history_length", b"history_length", "kv_live_bytes", b"kv_live_bytes", "prefill_duration_seconds", b"prefill_duration_seconds", "retained", b"retained"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["evicted_token_count", b"evicted_token_count", "history_length", b"history_length", "kv_live_bytes", b"kv_live_bytes", "logprobs", b"logprobs", "prefill_duration_seconds", b"prefill_duration_seconds", "retained", b"retained"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -382,8 +401,9 @@ Global___AppendTokensResponse: _TypeAlias = AppendTokensResponse  # noqa: Y015
 
 @_typing.final
 class GenerateRequest(_message.Message):
-    """A choice starts from the raw logits and applies, in this order: logit_bias, the penalties, temperature, top_k,
-    top_p, min_p, and the draw. Greedy when temperature is unset or 0; equal scores go to the lower id.
+    """A choice starts from the raw logits and applies, in this order: the mask of ends (min_tokens, ignore_eos), logit_bias,
+    repetition_penalty, the other penalties, temperature, top_k, top_p, min_p, and the draw. All penalties are over the
+    tokens of this Generate. Greedy when temperature is unset or 0; equal scores go to the lower id.
     """
 
     DESCRIPTOR: _descriptor.Descriptor
@@ -423,6 +443,9 @@ class GenerateRequest(_message.Message):
     OP_ID_FIELD_NUMBER: _builtins.int
     RESUME_TOKEN_IDS_FIELD_NUMBER: _builtins.int
     STOP_TOKEN_SEQUENCES_FIELD_NUMBER: _builtins.int
+    REPETITION_PENALTY_FIELD_NUMBER: _builtins.int
+    MIN_TOKENS_FIELD_NUMBER: _builtins.int
+    IGNORE_EOS_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     max_tokens: _builtins.int
     seed: _builtins.int
@@ -450,6 +473,16 @@ class GenerateRequest(_message.Message):
     `resume_token_ids` name. One that no operation has yet begins a new one; choose it as a UUID is chosen. Unset: the
     router chooses it, and says it in the stream's initial metadata (kakeya-op-id). At most 128 bytes.
     """
+    repetition_penalty: _builtins.float
+    """Divides the logit of an id that this Generate has produced if it is positive, else multiplies it (CTRL,
+    arXiv 1909.05858, equation in section 4.1); over 0 and at most 2. Unset or 1: none.
+    """
+    min_tokens: _builtins.int
+    """Until this Generate has produced so many tokens EOS tokens are not chosen, and stop sequences are not looked for; at
+    most `max_tokens`.
+    """
+    ignore_eos: _builtins.bool
+    """EOS tokens are never chosen."""
     @_builtins.property
     def logit_bias(self) -> _containers.ScalarMap[_builtins.int, _builtins.float]:
         """Added to logits by token id; finite, at most 1,024 entries."""
@@ -482,10 +515,13 @@ class GenerateRequest(_message.Message):
         op_id: _builtins.str = ...,
         resume_token_ids: _abc.Iterable[_builtins.int] | None = ...,
         stop_token_sequences: _abc.Iterable[Global___TokenSequence] | None = ...,
+        repetition_penalty: _builtins.float | None = ...,
+        min_tokens: _builtins.int = ...,
+        ignore_eos: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_expected_history_length", b"_expected_history_length", "_frequency_penalty", b"_frequency_penalty", "_logprobs", b"_logprobs", "_min_p", b"_min_p", "_presence_penalty", b"_presence_penalty", "_seed", b"_seed", "_temperature", b"_temperature", "_top_k", b"_top_k", "_top_p", b"_top_p", "expected_history_length", b"expected_history_length", "frequency_penalty", b"frequency_penalty", "logprobs", b"logprobs", "min_p", b"min_p", "presence_penalty", b"presence_penalty", "seed", b"seed", "temperature", b"temperature", "top_k", b"top_k", "top_p", b"top_p"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_expected_history_length", b"_expected_history_length", "_frequency_penalty", b"_frequency_penalty", "_logprobs", b"_logprobs", "_min_p", b"_min_p", "_presence_penalty", b"_presence_penalty", "_repetition_penalty", b"_repetition_penalty", "_seed", b"_seed", "_temperature", b"_temperature", "_top_k", b"_top_k", "_top_p", b"_top_p", "expected_history_length", b"expected_history_length", "frequency_penalty", b"frequency_penalty", "logprobs", b"logprobs", "min_p", b"min_p", "presence_penalty", b"presence_penalty", "repetition_penalty", b"repetition_penalty", "seed", b"seed", "temperature", b"temperature", "top_k", b"top_k", "top_p", b"top_p"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_expected_history_length", b"_expected_history_length", "_frequency_penalty", b"_frequency_penalty", "_logprobs", b"_logprobs", "_min_p", b"_min_p", "_presence_penalty", b"_presence_penalty", "_seed", b"_seed", "_temperature", b"_temperature", "_top_k", b"_top_k", "_top_p", b"_top_p", "expected_history_length", b"expected_history_length", "frequency_penalty", b"frequency_penalty", "logit_bias", b"logit_bias", "logprobs", b"logprobs", "max_tokens", b"max_tokens", "min_p", b"min_p", "op_id", b"op_id", "presence_penalty", b"presence_penalty", "resume_token_ids", b"resume_token_ids", "seed", b"seed", "session_id", b"session_id", "stop_token_sequences", b"stop_token_sequences", "temperature", b"temperature", "top_k", b"top_k", "top_p", b"top_p"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_expected_history_length", b"_expected_history_length", "_frequency_penalty", b"_frequency_penalty", "_logprobs", b"_logprobs", "_min_p", b"_min_p", "_presence_penalty", b"_presence_penalty", "_repetition_penalty", b"_repetition_penalty", "_seed", b"_seed", "_temperature", b"_temperature", "_top_k", b"_top_k", "_top_p", b"_top_p", "expected_history_length", b"expected_history_length", "frequency_penalty", b"frequency_penalty", "ignore_eos", b"ignore_eos", "logit_bias", b"logit_bias", "logprobs", b"logprobs", "max_tokens", b"max_tokens", "min_p", b"min_p", "min_tokens", b"min_tokens", "op_id", b"op_id", "presence_penalty", b"presence_penalty", "repetition_penalty", b"repetition_penalty", "resume_token_ids", b"resume_token_ids", "seed", b"seed", "session_id", b"session_id", "stop_token_sequences", b"stop_token_sequences", "temperature", b"temperature", "top_k", b"top_k", "top_p", b"top_p"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__expected_history_length: _TypeAlias = _typing.Literal["expected_history_length"]  # noqa: Y015
     _WhichOneofArgType__expected_history_length: _TypeAlias = _typing.Literal["_expected_history_length", b"_expected_history_length"]  # noqa: Y015
@@ -497,6 +533,8 @@ class GenerateRequest(_message.Message):
     _WhichOneofArgType__min_p: _TypeAlias = _typing.Literal["_min_p", b"_min_p"]  # noqa: Y015
     _WhichOneofReturnType__presence_penalty: _TypeAlias = _typing.Literal["presence_penalty"]  # noqa: Y015
     _WhichOneofArgType__presence_penalty: _TypeAlias = _typing.Literal["_presence_penalty", b"_presence_penalty"]  # noqa: Y015
+    _WhichOneofReturnType__repetition_penalty: _TypeAlias = _typing.Literal["repetition_penalty"]  # noqa: Y015
+    _WhichOneofArgType__repetition_penalty: _TypeAlias = _typing.Literal["_repetition_penalty", b"_repetition_penalty"]  # noqa: Y015
     _WhichOneofReturnType__seed: _TypeAlias = _typing.Literal["seed"]  # noqa: Y015
     _WhichOneofArgType__seed: _TypeAlias = _typing.Literal["_seed", b"_seed"]  # noqa: Y015
     _WhichOneofReturnType__temperature: _TypeAlias = _typing.Literal["temperature"]  # noqa: Y015
@@ -515,6 +553,8 @@ class GenerateRequest(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__min_p) -> _WhichOneofReturnType__min_p | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__presence_penalty) -> _WhichOneofReturnType__presence_penalty | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__repetition_penalty) -> _WhichOneofReturnType__repetition_penalty | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__seed) -> _WhichOneofReturnType__seed | None: ...
     @_typing.overload
@@ -735,6 +775,145 @@ class HistoryTruncated(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___HistoryTruncated: _TypeAlias = HistoryTruncated  # noqa: Y015
+
+@_typing.final
+class TurnRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SESSION_FIELD_NUMBER: _builtins.int
+    CREATE_FIELD_NUMBER: _builtins.int
+    SPANS_FIELD_NUMBER: _builtins.int
+    GENERATE_FIELD_NUMBER: _builtins.int
+    CLOSE_FIELD_NUMBER: _builtins.int
+    close: _builtins.bool
+    """Closes the session however the Generate ends, by a cancel or a broken stream too. It is not for a Turn whose client may
+    want to go on with it. A fork that this Turn has made is what is closed then, not its source.
+    """
+    @_builtins.property
+    def session(self) -> Global___TurnPlace:
+        """In a session that is there."""
+
+    @_builtins.property
+    def create(self) -> Global___CreateSessionRequest:
+        """In a new one, which CreateSession would open."""
+
+    @_builtins.property
+    def spans(self) -> _containers.RepeatedCompositeFieldContainer[Global___TokenSpan]:
+        """Appended in this order, as one append. May be empty where the session has a history."""
+
+    @_builtins.property
+    def generate(self) -> Global___GenerateRequest:
+        """Without session_id, expected_history_length and resume_token_ids. With an op_id the same Turn may be sent again until
+        its `appended` has arrived; from then on Generate goes on with it by op_id and resume_token_ids.
+        """
+
+    def __init__(
+        self,
+        *,
+        session: Global___TurnPlace | None = ...,
+        create: Global___CreateSessionRequest | None = ...,
+        spans: _abc.Iterable[Global___TokenSpan] | None = ...,
+        generate: Global___GenerateRequest | None = ...,
+        close: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["create", b"create", "generate", b"generate", "session", b"session", "where", b"where"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["close", b"close", "create", b"create", "generate", b"generate", "session", b"session", "spans", b"spans", "where", b"where"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_where: _TypeAlias = _typing.Literal["session", "create"]  # noqa: Y015
+    _WhichOneofArgType_where: _TypeAlias = _typing.Literal["where", b"where"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_where) -> _WhichOneofReturnType_where | None: ...
+
+Global___TurnRequest: _TypeAlias = TurnRequest  # noqa: Y015
+
+@_typing.final
+class TurnPlace(_message.Message):
+    """Where a Turn goes on."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SESSION_ID_FIELD_NUMBER: _builtins.int
+    BOUNDARY_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    session_id: _builtins.str
+    boundary: _builtins.int
+    """The history length at which to go on. Where that is the session's end and no operation runs there, the session itself
+    goes on. Else a fork of it does (ForkPoint): two Turns at one place never append behind one another. Unset: at its end.
+    """
+    request_id: _builtins.str
+    """Makes a retry of a Turn that forks safe, as in CreateSessionRequest."""
+    def __init__(
+        self,
+        *,
+        session_id: _builtins.str = ...,
+        boundary: _builtins.int | None = ...,
+        request_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_boundary", b"_boundary", "boundary", b"boundary"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_boundary", b"_boundary", "boundary", b"boundary", "request_id", b"request_id", "session_id", b"session_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__boundary: _TypeAlias = _typing.Literal["boundary"]  # noqa: Y015
+    _WhichOneofArgType__boundary: _TypeAlias = _typing.Literal["_boundary", b"_boundary"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__boundary) -> _WhichOneofReturnType__boundary | None: ...
+
+Global___TurnPlace: _TypeAlias = TurnPlace  # noqa: Y015
+
+@_typing.final
+class TokenSpan(_message.Message):
+    """Tokens of one origin."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOKEN_IDS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
+    def __init__(
+        self,
+        *,
+        token_ids: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["token_ids", b"token_ids"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TokenSpan: _TypeAlias = TokenSpan  # noqa: Y015
+
+@_typing.final
+class TurnResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SESSION_FIELD_NUMBER: _builtins.int
+    APPENDED_FIELD_NUMBER: _builtins.int
+    GENERATED_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def session(self) -> Global___CreateSessionResponse:
+        """The session that the turn is in: the one named, a fork of it, or a new one."""
+
+    @_builtins.property
+    def appended(self) -> Global___AppendTokensResponse: ...
+    @_builtins.property
+    def generated(self) -> Global___GenerateResponse:
+        """As Generate sends them, in its order."""
+
+    def __init__(
+        self,
+        *,
+        session: Global___CreateSessionResponse | None = ...,
+        appended: Global___AppendTokensResponse | None = ...,
+        generated: Global___GenerateResponse | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["appended", b"appended", "event", b"event", "generated", b"generated", "session", b"session"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["appended", b"appended", "event", b"event", "generated", b"generated", "session", b"session"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["session", "appended", "generated"]  # noqa: Y015
+    _WhichOneofArgType_event: _TypeAlias = _typing.Literal["event", b"event"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_event) -> _WhichOneofReturnType_event | None: ...
+
+Global___TurnResponse: _TypeAlias = TurnResponse  # noqa: Y015
 
 @_typing.final
 class CloseSessionRequest(_message.Message):

@@ -85,6 +85,11 @@ class RuntimeServiceStub:
                 request_serializer=kakeya__stubs_dot_v1_dot_runtime__pb2.ParkSessionRequest.SerializeToString,
                 response_deserializer=kakeya__stubs_dot_v1_dot_runtime__pb2.ParkSessionResponse.FromString,
                 _registered_method=True)
+        self.Turn = channel.unary_stream(
+                '/kakeya.v1.RuntimeService/Turn',
+                request_serializer=kakeya__stubs_dot_v1_dot_runtime__pb2.TurnRequest.SerializeToString,
+                response_deserializer=kakeya__stubs_dot_v1_dot_runtime__pb2.TurnResponse.FromString,
+                _registered_method=True)
 
 
 class RuntimeServiceServicer:
@@ -161,6 +166,15 @@ class RuntimeServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Turn(self, request, context):
+        """A whole turn in one call: opens a session, or goes on in one, appends, generates, and closes it where that is asked for.
+        Stream order: one `session`, one `appended`, then what Generate sends. All parts are checked before the first takes
+        effect; an error says in the ErrorInfo's metadata which part it is of (`part`: session, append, generate or close).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_RuntimeServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -213,6 +227,11 @@ def add_RuntimeServiceServicer_to_server(servicer, server):
                     servicer.ParkSession,
                     request_deserializer=kakeya__stubs_dot_v1_dot_runtime__pb2.ParkSessionRequest.FromString,
                     response_serializer=kakeya__stubs_dot_v1_dot_runtime__pb2.ParkSessionResponse.SerializeToString,
+            ),
+            'Turn': grpc.unary_stream_rpc_method_handler(
+                    servicer.Turn,
+                    request_deserializer=kakeya__stubs_dot_v1_dot_runtime__pb2.TurnRequest.FromString,
+                    response_serializer=kakeya__stubs_dot_v1_dot_runtime__pb2.TurnResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -486,6 +505,33 @@ class RuntimeService:
             '/kakeya.v1.RuntimeService/ParkSession',
             kakeya__stubs_dot_v1_dot_runtime__pb2.ParkSessionRequest.SerializeToString,
             kakeya__stubs_dot_v1_dot_runtime__pb2.ParkSessionResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Turn(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/kakeya.v1.RuntimeService/Turn',
+            kakeya__stubs_dot_v1_dot_runtime__pb2.TurnRequest.SerializeToString,
+            kakeya__stubs_dot_v1_dot_runtime__pb2.TurnResponse.FromString,
             options,
             channel_credentials,
             insecure,

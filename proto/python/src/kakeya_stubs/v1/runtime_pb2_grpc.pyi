@@ -58,6 +58,11 @@ class RuntimeServiceStub:
     """Takes the last tokens of a history back, as if they had never been."""
     ParkSession: _grpc.UnaryUnaryMultiCallable[_runtime_pb2.ParkSessionRequest, _runtime_pb2.ParkSessionResponse]
     """Gives a session's lane to others until its next call, which gives it one again. Its history is kept elsewhere."""
+    Turn: _grpc.UnaryStreamMultiCallable[_runtime_pb2.TurnRequest, _runtime_pb2.TurnResponse]
+    """A whole turn in one call: opens a session, or goes on in one, appends, generates, and closes it where that is asked for.
+    Stream order: one `session`, one `appended`, then what Generate sends. All parts are checked before the first takes
+    effect; an error says in the ErrorInfo's metadata which part it is of (`part`: session, append, generate or close).
+    """
 
 @_typing.type_check_only
 class RuntimeServiceAsyncStub(RuntimeServiceStub):
@@ -84,6 +89,11 @@ class RuntimeServiceAsyncStub(RuntimeServiceStub):
     """Takes the last tokens of a history back, as if they had never been."""
     ParkSession: _aio.UnaryUnaryMultiCallable[_runtime_pb2.ParkSessionRequest, _runtime_pb2.ParkSessionResponse]  # type: ignore[assignment]
     """Gives a session's lane to others until its next call, which gives it one again. Its history is kept elsewhere."""
+    Turn: _aio.UnaryStreamMultiCallable[_runtime_pb2.TurnRequest, _runtime_pb2.TurnResponse]  # type: ignore[assignment]
+    """A whole turn in one call: opens a session, or goes on in one, appends, generates, and closes it where that is asked for.
+    Stream order: one `session`, one `appended`, then what Generate sends. All parts are checked before the first takes
+    effect; an error says in the ErrorInfo's metadata which part it is of (`part`: session, append, generate or close).
+    """
 
 class RuntimeServiceServicer(metaclass=_abc_1.ABCMeta):
     """Sessions of one runtime. Every call is token-level: the runtime applies no chat template."""
@@ -167,5 +177,16 @@ class RuntimeServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_runtime_pb2.ParkSessionResponse, _abc.Awaitable[_runtime_pb2.ParkSessionResponse]]:
         """Gives a session's lane to others until its next call, which gives it one again. Its history is kept elsewhere."""
+
+    @_abc_1.abstractmethod
+    def Turn(
+        self,
+        request: _runtime_pb2.TurnRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_runtime_pb2.TurnResponse], _abc.AsyncIterator[_runtime_pb2.TurnResponse]]:
+        """A whole turn in one call: opens a session, or goes on in one, appends, generates, and closes it where that is asked for.
+        Stream order: one `session`, one `appended`, then what Generate sends. All parts are checked before the first takes
+        effect; an error says in the ErrorInfo's metadata which part it is of (`part`: session, append, generate or close).
+        """
 
 def add_RuntimeServiceServicer_to_server(servicer: RuntimeServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -259,6 +259,7 @@ class AppendRequest(_message.Message):
     TOKEN_IDS_FIELD_NUMBER: _builtins.int
     OPERATION_NUMBER_FIELD_NUMBER: _builtins.int
     HISTORY_DIGEST_FIELD_NUMBER: _builtins.int
+    LOGPROBS_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     epoch: _builtins.int
     history_length: _builtins.int
@@ -273,6 +274,8 @@ class AppendRequest(_message.Message):
     """The digest that the router has on record of the history so far; a lane with another one, where it knows its own, is
     HISTORY_LENGTH_MISMATCH, too. An older worker does not look at it. Unset: the router does not know it.
     """
+    logprobs: _builtins.int
+    """See kakeya.v1.AppendTokensRequest; only to workers with the feature "append-logprobs"."""
     @_builtins.property
     def token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
     def __init__(
@@ -284,14 +287,20 @@ class AppendRequest(_message.Message):
         token_ids: _abc.Iterable[_builtins.int] | None = ...,
         operation_number: _builtins.int = ...,
         history_digest: _builtins.int | None = ...,
+        logprobs: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_history_digest", b"_history_digest", "history_digest", b"history_digest"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_history_digest", b"_history_digest", "_logprobs", b"_logprobs", "history_digest", b"history_digest", "logprobs", b"logprobs"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_history_digest", b"_history_digest", "epoch", b"epoch", "history_digest", b"history_digest", "history_length", b"history_length", "operation_number", b"operation_number", "session_id", b"session_id", "token_ids", b"token_ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_history_digest", b"_history_digest", "_logprobs", b"_logprobs", "epoch", b"epoch", "history_digest", b"history_digest", "history_length", b"history_length", "logprobs", b"logprobs", "operation_number", b"operation_number", "session_id", b"session_id", "token_ids", b"token_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__history_digest: _TypeAlias = _typing.Literal["history_digest"]  # noqa: Y015
     _WhichOneofArgType__history_digest: _TypeAlias = _typing.Literal["_history_digest", b"_history_digest"]  # noqa: Y015
+    _WhichOneofReturnType__logprobs: _TypeAlias = _typing.Literal["logprobs"]  # noqa: Y015
+    _WhichOneofArgType__logprobs: _TypeAlias = _typing.Literal["_logprobs", b"_logprobs"]  # noqa: Y015
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__history_digest) -> _WhichOneofReturnType__history_digest | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__logprobs) -> _WhichOneofReturnType__logprobs | None: ...
 
 Global___AppendRequest: _TypeAlias = AppendRequest  # noqa: Y015
 
@@ -302,20 +311,26 @@ class AppendResponse(_message.Message):
     LANE_FIELD_NUMBER: _builtins.int
     PREFILL_DURATION_SECONDS_FIELD_NUMBER: _builtins.int
     EVICTED_TOKEN_COUNT_FIELD_NUMBER: _builtins.int
+    LOGPROBS_FIELD_NUMBER: _builtins.int
     prefill_duration_seconds: _builtins.float
     evicted_token_count: _builtins.int
     @_builtins.property
     def lane(self) -> Global___LaneState: ...
+    @_builtins.property
+    def logprobs(self) -> _containers.RepeatedCompositeFieldContainer[Global___TokenDetail]:
+        """as in kakeya.v1.AppendTokensResponse"""
+
     def __init__(
         self,
         *,
         lane: Global___LaneState | None = ...,
         prefill_duration_seconds: _builtins.float = ...,
         evicted_token_count: _builtins.int = ...,
+        logprobs: _abc.Iterable[Global___TokenDetail] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["lane", b"lane"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["evicted_token_count", b"evicted_token_count", "lane", b"lane", "prefill_duration_seconds", b"prefill_duration_seconds"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["evicted_token_count", b"evicted_token_count", "lane", b"lane", "logprobs", b"logprobs", "prefill_duration_seconds", b"prefill_duration_seconds"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -355,6 +370,7 @@ class Sampling(_message.Message):
     PRESENCE_PENALTY_FIELD_NUMBER: _builtins.int
     FREQUENCY_PENALTY_FIELD_NUMBER: _builtins.int
     LOGIT_BIAS_FIELD_NUMBER: _builtins.int
+    REPETITION_PENALTY_FIELD_NUMBER: _builtins.int
     seed: _builtins.int
     temperature: _builtins.float
     """0: greedy."""
@@ -366,6 +382,8 @@ class Sampling(_message.Message):
     """0: no limit."""
     presence_penalty: _builtins.float
     frequency_penalty: _builtins.float
+    repetition_penalty: _builtins.float
+    """0 or 1: none. Only to workers with the feature "repetition-penalty"."""
     @_builtins.property
     def logit_bias(self) -> _containers.ScalarMap[_builtins.int, _builtins.float]: ...
     def __init__(
@@ -379,10 +397,11 @@ class Sampling(_message.Message):
         presence_penalty: _builtins.float = ...,
         frequency_penalty: _builtins.float = ...,
         logit_bias: _abc.Mapping[_builtins.int, _builtins.float] | None = ...,
+        repetition_penalty: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["frequency_penalty", b"frequency_penalty", "logit_bias", b"logit_bias", "min_p", b"min_p", "presence_penalty", b"presence_penalty", "seed", b"seed", "temperature", b"temperature", "top_k", b"top_k", "top_p", b"top_p"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["frequency_penalty", b"frequency_penalty", "logit_bias", b"logit_bias", "min_p", b"min_p", "presence_penalty", b"presence_penalty", "repetition_penalty", b"repetition_penalty", "seed", b"seed", "temperature", b"temperature", "top_k", b"top_k", "top_p", b"top_p"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -424,6 +443,8 @@ class GenerateRequest(_message.Message):
     PREVIOUS_TOKEN_IDS_FIELD_NUMBER: _builtins.int
     OPERATION_NUMBER_FIELD_NUMBER: _builtins.int
     HISTORY_DIGEST_FIELD_NUMBER: _builtins.int
+    MIN_TOKENS_FIELD_NUMBER: _builtins.int
+    IGNORE_EOS_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     epoch: _builtins.int
     history_length: _builtins.int
@@ -436,6 +457,9 @@ class GenerateRequest(_message.Message):
     """as in AppendRequest"""
     history_digest: _builtins.int
     """as in AppendRequest"""
+    min_tokens: _builtins.int
+    """See kakeya.v1.GenerateRequest; only to workers with the feature "masked-ends"."""
+    ignore_eos: _builtins.bool
     @_builtins.property
     def eos_token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
     @_builtins.property
@@ -463,10 +487,12 @@ class GenerateRequest(_message.Message):
         previous_token_ids: _abc.Iterable[_builtins.int] | None = ...,
         operation_number: _builtins.int = ...,
         history_digest: _builtins.int | None = ...,
+        min_tokens: _builtins.int = ...,
+        ignore_eos: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_history_digest", b"_history_digest", "_logprobs", b"_logprobs", "history_digest", b"history_digest", "logprobs", b"logprobs", "sampling", b"sampling"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_history_digest", b"_history_digest", "_logprobs", b"_logprobs", "acknowledges", b"acknowledges", "eos_token_ids", b"eos_token_ids", "epoch", b"epoch", "history_digest", b"history_digest", "history_length", b"history_length", "logprobs", b"logprobs", "max_tokens", b"max_tokens", "operation_number", b"operation_number", "previous_token_ids", b"previous_token_ids", "sampling", b"sampling", "session_id", b"session_id", "stop_token_sequences", b"stop_token_sequences"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_history_digest", b"_history_digest", "_logprobs", b"_logprobs", "acknowledges", b"acknowledges", "eos_token_ids", b"eos_token_ids", "epoch", b"epoch", "history_digest", b"history_digest", "history_length", b"history_length", "ignore_eos", b"ignore_eos", "logprobs", b"logprobs", "max_tokens", b"max_tokens", "min_tokens", b"min_tokens", "operation_number", b"operation_number", "previous_token_ids", b"previous_token_ids", "sampling", b"sampling", "session_id", b"session_id", "stop_token_sequences", b"stop_token_sequences"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__history_digest: _TypeAlias = _typing.Literal["history_digest"]  # noqa: Y015
     _WhichOneofArgType__history_digest: _TypeAlias = _typing.Literal["_history_digest", b"_history_digest"]  # noqa: Y015
