@@ -4,7 +4,8 @@
 
 Of each document half the sentences have at most 18 words and 95 of a hundred at most 32; none has more than one
 semicolon or colon. Code, links' targets and headings do not count; what stands in a cell of a table or an item of a
-list is read as sentences of its own.
+list is read as sentences of its own. In documents, comments and messages some words are not used: they do not say who
+or what is meant.
 """
 
 import re
@@ -33,6 +34,9 @@ DOCUMENTS = (
 )
 LEFT_OUT = ("docs/configuration.md", "docs/http-fields.md")  # generated from what --help says, which is read below
 COMMANDS = ("", "up", "demo", "doctor", "chat", "router", "worker", "http", "health", "keys", "tenants", "tokens")
+SOURCES = ("*.py", "*.lua", "*.proto", "*.md", "*.sh", "*.yml")
+_VAGUE = re.compile(r"\b(whoever|somebody|anybody|nobody's|(?:is|are|be) had)\b", re.IGNORECASE)
+_NAME = re.compile(r"\b[A-Z_]+\b")  # of a constant
 _END = re.compile(r"(?<=[.!?])[)\"]?\s+(?=[\"(`]?[A-Z0-9`])")
 _SHORT = re.compile(r"\b(e\.g|i\.e|etc|vs|al|No|cf)\.")
 _JOINT = re.compile(r"[;:](?=\s|$)")
@@ -105,6 +109,21 @@ def faults(name: str, found: list[Sentence]) -> Iterator[str]:
             yield f"  {sentence.place}: more than one ; or : in: {sentence.text[:100]}..."
 
 
+def vague(name: str, text: str) -> Iterator[str]:
+    """Words that do not say who or what is meant, line by line."""
+    for number, line in enumerate(text.splitlines(), 1):
+        if found := _VAGUE.search(_NAME.sub("", line)):
+            yield f"{name}:{number}: {found[1]!r} does not say who or what is meant"
+
+
+def _sources() -> Iterator[tuple[str, str]]:
+    """All that git knows, but for tests and for this list of words itself."""
+    listed = subprocess.run(["git", "ls-files", *SOURCES], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    for name in listed.splitlines():
+        if not name.startswith("tests/") and name != f"scripts/{Path(__file__).name}":
+            yield name, (ROOT / name).read_text()
+
+
 def _is_foreign(file: Path) -> bool:
     return any(part.startswith(".") or part == "node_modules" for part in file.parts)
 
@@ -118,6 +137,8 @@ def main(argv: list[str]) -> int:
     if not argv:
         pages |= {f"kakeya {command} --help": list(of_help(command)) for command in COMMANDS}
     found = [fault for name, page in pages.items() for fault in faults(name, page)]
+    if not argv:
+        found += [fault for name, text in _sources() for fault in vague(name, text)]
     print("\n".join(found) or f"{len(pages)} documents are plain")
     return int(bool(found))
 

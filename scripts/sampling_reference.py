@@ -1,7 +1,7 @@
 """Sampling a second time, slowly and without numpy: what the test vectors are made with.
 
 Scores are Python's floats, which are IEEE 754 doubles. Everything transcendental that decides something is computed
-with 40 decimal digits, and a decision that a rounding error could turn is refused: whoever follows the specification
+with 40 decimal digits, and a decision that a rounding error could turn is refused: who follows the specification
 gets the same tokens, however exp and log round.
 """
 

@@ -20,9 +20,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 IMPORTS = """
-import importlib, importlib.util, pkgutil
+import importlib, importlib.metadata, importlib.util, pkgutil
 found = [module for module in {forbidden!r} if importlib.util.find_spec(module)]
 assert not found, found
+there = {{each.name.lower() for each in importlib.metadata.distributions()}} - {{"pip", "setuptools"}}
+assert not {exactly!r} or there == {exactly!r}, sorted(there ^ {exactly!r})
 package = importlib.import_module({package!r})
 for module in pkgutil.walk_packages(package.__path__, package.__name__ + ".", onerror=lambda name: None):
     if module.name.endswith(".__main__") or module.name.startswith({not_imported!r}):
@@ -48,6 +50,7 @@ class Part:
         forbidden: modules that must not be importable in its environment.
         test_requirements: what these tests need beside TEST_TOOLS.
         extras: modules that only an extra which is not installed brings; what imports them is let be.
+        exactly: the distributions that are installed, itself among them; none: it is left to what it requires.
         not_imported: modules below these names are plugins of such an extra, or tests that ship with the part.
     """
 
@@ -59,6 +62,7 @@ class Part:
     forbidden: tuple[str, ...]
     test_requirements: tuple[str, ...] = ()
     extras: tuple[str, ...] = ()
+    exactly: frozenset[str] = frozenset()
     not_imported: tuple[str, ...] = ("?",)
 
 
@@ -118,6 +122,9 @@ PARTS = {
         ("torch", "numpy", "redis", "kakeya_shared", "pydantic"),
         ("kakeya[otel,tokenizer]",),
         extras=("jinja2", "opentelemetry", "transformers"),
+        exactly=frozenset(
+            {"kakeya", "kakeya-stubs", "googleapis-common-protos", "grpcio", "protobuf", "typing-extensions"}
+        ),
     ),
     "http_shim": Part(
         "services/http_shim",
@@ -180,7 +187,11 @@ def _test_alone(name: str, environment: Path, wheels: Path) -> None:
         _run(*pip, *pinned, "torch")
     _run(*pip, *pinned, part.requirement)
     program = IMPORTS.format(
-        package=part.package, forbidden=part.forbidden, extras=part.extras, not_imported=part.not_imported
+        package=part.package,
+        forbidden=part.forbidden,
+        extras=part.extras,
+        exactly=set(part.exactly),
+        not_imported=part.not_imported,
     )
     _run(str(python), "-c", program)
     if part.slice:

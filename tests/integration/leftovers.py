@@ -9,8 +9,9 @@ from kakeya_stubs.worker.v1.verifier_pb2 import GetSlabRequest
 from kakeya_stubs.worker.v1.verifier_pb2_grpc import VerifierServiceStub
 from tests.integration.processes import Runtime
 
-# What may stay for so long, if it says so itself: request ids, and how sessions ended that were for one answer.
-_PASSING_SECONDS = {"request": 600, "closed": 60}
+# What may stay for so long, if it says so itself: request ids, how sessions ended that were for one answer, and which
+# waiters made way in a full queue and have not asked since.
+_PASSING_SECONDS = {"request": 600, "closed": 60, "evicted": 60}
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,9 @@ def _in_redis(made: Runtime, pool: Pool) -> list[str]:
     with redis.Redis.from_url(made.redis.url, decode_responses=True, protocol=2) as store:
         found = []
         for key in store.scan_iter(count=1000):
-            passes = any(f":{kind}:" in key and 0 <= store.ttl(key) <= most for kind, most in _PASSING_SECONDS.items())
+            passes = any(
+                f":{kind}:" in f"{key}:" and 0 <= store.ttl(key) <= most for kind, most in _PASSING_SECONDS.items()
+            )
             if passes or pool.stays(key):
                 continue
             found.append(f"Redis holds {key!r} ({store.type(key)})")

@@ -12,7 +12,7 @@ END_OF_TEXT: Final = "<|endoftext|>"
 START_OF_TURN: Final = "<|im_start|>"
 END_OF_TURN: Final = "<|im_end|>"
 _SPECIAL: Final = (END_OF_TEXT, START_OF_TURN, END_OF_TURN)
-# Whole tokens, but text: whoever parses tool calls has to see them.
+# Whole tokens, but text: a parser of tool calls has to see them.
 _TAGS: Final = ("<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>")
 
 # How Qwen2 and Qwen3 split text into words (tokenizer.json of Qwen/Qwen3-0.6B): each digit stands alone.

@@ -23,7 +23,7 @@ def directory(name: str) -> Path:
         return Path(plugins.load(GROUP, name)())
     except plugins.PluginError:
         raise
-    except Exception as error:  # whatever somebody else's package raises
+    except Exception as error:  # whatever another package raises
         raise plugins.PluginError(f"the installed model {name!r} is broken: {type(error).__name__}: {error}") from error
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 
 class PluginError(Exception):
-    """A plugin that was asked for by name cannot be had; the message says the cure."""
+    """A plugin that was asked for by name cannot be loaded; the message says the cure."""
 
 
 def names(group: str) -> list[str]:

@@ -100,7 +100,7 @@ class OverloadRun(Run):
         began, self._asked = time.monotonic(), asked
         self.begin(asked.seconds, "seconds", lambda: time.monotonic() - began)
         self._stretches = _stretches()
-        self._line = LineWatch(made.redis.url, self.pool.name, self.tally)
+        self._line = LineWatch(made.redis.url, self.pool.name, self.tally, queue_length=_QUEUE_LENGTH)
         self._room = RoomWatch(made.redis.url, self.pool.name, lambda: self._line.num_admitted)
 
     async def run(self) -> Report:
@@ -190,8 +190,6 @@ class OverloadRun(Run):
         fairness = fmean(greedy.waits_in_sessions) / fmean(symmetric.waits_in_sessions)
         fairness_in_seconds = fmean(greedy.waits) / fmean(symmetric.waits)
         self.tally.violate(*self._too_much(_FORGOTTEN_SECONDS, fairness, "sessions"))
-        if room.longest_line > _QUEUE_LENGTH:
-            self.tally.violate(f"{room.longest_line} waited; at most {_QUEUE_LENGTH} may")
         facts = {
             "seed": self._asked.seed,
             "lanes": _NUM_LANES,

@@ -12,6 +12,7 @@ import redis.asyncio
 
 from kakeya_router.store.keys import PoolKeys
 from kakeya_router.store.session_record import PoolName, SessionId, WorkerId
+from kakeya_router.store.sessions.session_changes import INTERRUPTED
 from tests.soak.report import Tally
 
 _SAMPLE_SECONDS = 0.05
@@ -88,19 +89,22 @@ class LineWatch:
     for one that did not wait it writes the record alone.
 
     It is a violation to reserve a session while somebody of the same tenant stands in the line before, or while a
-    tenant with fewer bytes, or as few and an older ticket, has somebody in it.
+    tenant with fewer bytes, or as few and an older ticket, has somebody in it. And to let a newcomer into a full line;
+    one that comes back from a worker that did not take it, or whose worker was lost, has its place in any case.
 
     Attributes:
         num_admitted: sessions reserved, and `num_waited` of them for callers out of the line.
         byte_seconds: by tenant, what it has held until its last change, times how long.
     """
 
-    def __init__(self, url: str, pool: str, tally: Tally) -> None:
+    def __init__(self, url: str, pool: str, tally: Tally, *, queue_length: int) -> None:
         parts = urlsplit(url)
         self._host, self._port = parts.hostname or "127.0.0.1", parts.port or 6379
         keys = PoolKeys(PoolName(pool))
         self._queue, self._usage, self._session = keys.queue, keys.usage, keys.session(SessionId(""))
         self._line: set[str] = set()
+        self._queue_length = queue_length
+        self._last_ticket = ""
         self._bytes: defaultdict[str, int] = defaultdict(int)
         self._before: dict[str, int] = {}
         self._block = Block()
@@ -141,7 +145,8 @@ class LineWatch:
     def _follow(self, words: list[str]) -> None:
         match words:
             case ["ZADD", self._queue, *scores_and_members]:
-                self._line.update(scores_and_members[1::2])
+                for member in scores_and_members[1::2]:
+                    self._enter(member)
             case ["ZREM", self._queue, *members]:  # of one that leaves, or of all whose leases have lapsed
                 self._line.difference_update(members)
                 self._block.left += members
@@ -157,6 +162,13 @@ class LineWatch:
                 tenant = rest[rest.index("tenant") + 1]
                 self._block = Block(tenant)
                 self._before = dict(self._bytes)
+
+    def _enter(self, member: str) -> None:
+        if _ticket(member) > self._last_ticket:
+            self._last_ticket = _ticket(member)
+            if len(self._line) >= self._queue_length and _tenant(member) != INTERRUPTED:
+                self._tally.violate(f"{member!r} came into a line of {len(self._line)}", kind="too long")
+        self._line.add(member)
 
     def _use(self, name: str, amount: int) -> None:
         """A field of what tenants use has this value now."""

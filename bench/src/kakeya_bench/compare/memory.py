@@ -24,7 +24,7 @@ def rss_bytes(url: str, pid: int | None) -> int | None:
         process = psutil.Process(pid)
         num_bytes = int(process.memory_info().rss)
         children = process.children(recursive=True)
-    except psutil.Error:  # it has gone, or is somebody else's
+    except psutil.Error:  # it has gone, or is another user's
         return None
     return num_bytes + sum(_rss_bytes(child) for child in children)
 
@@ -60,6 +60,6 @@ def _listening() -> list[tuple[int, int]]:
 def _listens(process: psutil.Process, port: int) -> bool:
     try:
         connections = process.net_connections(kind="tcp")
-    except psutil.Error:  # somebody else's
+    except psutil.Error:  # another user's
         return False
     return any(each.status == psutil.CONN_LISTEN and each.laddr.port == port for each in connections)

@@ -95,7 +95,7 @@ class Rounds:
         for player in self.players:
             player.hear(said)
         playing = [player for player in self.players if player.plays(said.index)]
-        first = (said.index - 1) % len(playing)  # another one in each round, so that no place is anybody's own
+        first = (said.index - 1) % len(playing)  # another one in each round, so that no player keeps a place
         for place, player in enumerate([*playing[first:], *playing[:first]]):
             share = (said.index - 1 + place / len(playing)) / self.report.settings.turns
             self.shown.show(share, f"turn {said.index}: {player.name}, {_last(self.report.turns)}")
@@ -110,7 +110,7 @@ class Rounds:
         self._errors_in_a_row[turn.player] = self._errors_in_a_row[turn.player] + 1 if turn.error else 0
         if self._errors_in_a_row[turn.player] == MAX_ERRORS_IN_A_ROW:
             self.report.left_out[turn.player] = turn.index
-        # Between two turns, where it is nobody's time.
+        # Between two turns, where it is no player's time.
         if clock.now() - self._written >= self.report.settings.checkpoint_s:
             files.write_json(self.report.settings.directory / JSON_NAME, self.report.document())
             self._written = clock.now()

@@ -26,7 +26,7 @@ def run(settings: QualitySettings, console: Console) -> dict[str, Any]:
     """Measures everything that is asked, and returns the document.
 
     Raises:
-        CannotMeasure: the model or a plugin cannot be had, or not what is asked of it.
+        CannotMeasure: the model or a plugin cannot be loaded, or not what is asked of it.
     """
     started = time.monotonic()
     # Loading tells of itself as a service does; here only what may be wrong is of interest, beside the progress.

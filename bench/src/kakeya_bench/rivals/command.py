@@ -47,5 +47,5 @@ def end_of(log: Path) -> str:
 
 
 def say(line: str) -> None:
-    """Tells whoever waits."""
+    """Tells the waiting user."""
     print(line, file=sys.stderr, flush=True)

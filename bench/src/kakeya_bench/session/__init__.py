@@ -1,1 +1,1 @@
-"""`kakeya bench session`: proves on anybody's hardware that memory and the cost of a turn stay flat."""
+"""`kakeya bench session`: proves on any hardware that memory and the cost of a turn stay flat."""

@@ -29,7 +29,7 @@ class Measured:
         next_tokens: what the session, and one that was given its transcript in one append, generated next; None where
             that was not asked or could not be done.
         why_not_exact: why it was not done.
-        why_not_rss: why nobody tells the workers' memory; "" where somebody does.
+        why_not_rss: why the workers' memory is not told; "" where it is.
     """
 
     settings: SessionSettings

@@ -41,7 +41,7 @@ class Attribute:
 
     Attributes:
         draw: a value.
-        told: other ways in which somebody says it of themselves.
+        told: other ways in which a person says it.
         asked: other questions for it.
     """
 

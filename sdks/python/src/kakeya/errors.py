@@ -87,7 +87,7 @@ class OperationRunning(Conflict, reason=ErrorReason.ERROR_REASON_OPERATION_RUNNI
 
 
 class HistoryLengthMismatch(Conflict, reason=ErrorReason.ERROR_REASON_HISTORY_LENGTH_MISMATCH):
-    """The history has another length than expected: somebody else appended, or an earlier call half succeeded."""
+    """The history has another length than expected: another caller appended, or an earlier call half succeeded."""
 
 
 class Exhausted(KakeyaError, status=grpc.StatusCode.RESOURCE_EXHAUSTED):

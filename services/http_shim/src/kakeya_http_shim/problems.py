@@ -91,7 +91,7 @@ def unavailable(message: str, code: str, retry_after_seconds: float | None = Non
 
 
 def too_many(message: str, code: str = "rate_limit_exceeded", retry_after_seconds: float | None = None) -> ApiError:
-    """429: somebody else's turn."""
+    """429: it is another client's turn."""
     return ApiError(
         429, message, type=RATE_LIMIT, code=code, retry_after_seconds=retry_after_seconds or _RETRY_AFTER_SECONDS
     )
@@ -136,7 +136,7 @@ def from_kakeya(error: KakeyaError, fields: Mapping[str, str] | None = None) -> 
         case DeadlineExceeded():
             return unavailable(error.message, "timeout")
         case Unavailable() | SessionNotFound() | Stopped():
-            # The session is this request's own: whoever ended it, another try gets another one.
+            # The session is this request's own: another try gets another one, whatever ended this one.
             return unavailable(error.message, (error.reason or "unavailable").lower(), error.retry_after_seconds)
     return _unforeseen(error)
 

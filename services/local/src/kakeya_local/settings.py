@@ -76,12 +76,12 @@ class UpSettings(ServiceSettings):
         None,
         "whether clients need a key; with `keys`, an administrator's key and a join token are made for this run, "
         "unless KAKEYA_ROUTER_ADMIN_KEY and KAKEYA_ROUTER_JOIN_TOKEN give them",
-        reason="$KAKEYA_ROUTER_AUTH, else none, on loopback whoever is on this host may",
+        reason="$KAKEYA_ROUTER_AUTH, else none, on loopback every user of this host may",
     )
     insecure: bool = setting(
         False,
-        "listen outside loopback although anybody who reaches the port may use the stack",
-        reason="that must be somebody's decision, not an oversight",
+        "listen outside loopback although every host that reaches the port may use the stack",
+        reason="that must be decided, not overlooked",
     )
     http_bind: Annotated[Address | None, BeforeValidator(_none_is_off)] = setting(
         "127.0.0.1:8000",

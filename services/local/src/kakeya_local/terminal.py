@@ -7,7 +7,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-_PIPE_COLUMNS = 1000  # a pipe has no width of its own: whoever reads it wants lines and paths whole
+_PIPE_COLUMNS = 1000  # a pipe has no width of its own: its reader wants lines and paths whole
 
 
 def print_table(rows: Iterable[Iterable[str | Text]], header: tuple[str, ...] = ()) -> None:

@@ -16,7 +16,7 @@ from kakeya_shared.settings.service import (
     setting,
 )
 
-_MIN_SECRET_LETTERS = 24  # what is shorter may be a word that somebody guesses
+_MIN_SECRET_LETTERS = 24  # what is shorter may be a word that can be guessed
 
 
 def _secret(given: SecretStr) -> SecretStr:
@@ -91,7 +91,7 @@ class RouterSettings(RpcServerSettings):
         reason="what it listens on, with the host's name where that is every interface",
     )
     auth: Literal["none", "keys"] = setting(
-        "none", "whether callers need a key, and workers a token", reason="on loopback whoever is on this host may"
+        "none", "whether callers need a key, and workers a token", reason="on loopback every user of this host may"
     )
     admin_key: _Secret | None = setting(
         None,
@@ -225,7 +225,7 @@ class RouterSettings(RpcServerSettings):
         65536,
         "the largest max_tokens of a Generate",
         unit="tokens",
-        reason="longer than any answer that somebody reads; what needs more goes on with another call",
+        reason="longer than any answer that a person reads; what needs more goes on with another call",
         ge=1,
     )
     max_history_tokens: int = _limit(
@@ -293,7 +293,7 @@ class RouterSettings(RpcServerSettings):
         ignored = [f"--{flag.replace('_', '-')}" for flag in flags if getattr(self, flag)]
         if ignored:
             raise ValueError(f"{', '.join(ignored)}: without --auth keys nobody has a tenant or a key")
-        # Whoever sets one believes the door is shut.
+        # An operator who sets one believes the door is shut.
         if self.admin_key is not None or self.join_token is not None:
             raise ValueError("--admin-key and --join-token need --auth keys: without it nobody is asked for them")
         self.refuse_open_bind("keys are not asked for (--auth keys)")

@@ -209,7 +209,7 @@ def _router_link(settings: WorkerSettings) -> RouterLink:
         raise StartError(str(error)) from error
     hosts = [HostPort.parse(address).host for address in parse_list(settings.join)]
     if link.token.given and tls is None and not all(map(is_loopback, hosts)):
-        _log.warning("the join token goes to routers in plaintext (no --router-ca): whoever is on the way reads it")
+        _log.warning("the join token goes to routers in plaintext (no --router-ca): every host on the way can read it")
     return link
 
 

@@ -227,7 +227,7 @@ class WorkerSettings(RpcServerSettings):
             return Path(os.path.expanduser(self.cache_dir))
         cache_home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
         if cache_home.startswith("~"):
-            raise StartError("nobody's home is known here: set HOME or XDG_CACHE_HOME, or pass --cache-dir")
+            raise StartError("there is no home directory: set HOME or XDG_CACHE_HOME, or pass --cache-dir")
         return Path(cache_home) / "kakeya"
 
     @property

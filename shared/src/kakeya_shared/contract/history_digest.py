@@ -3,7 +3,7 @@
 A one and the tokens are the digits of one number with the base 2**32, the first one the highest; the digest is what is
 left of it modulo two primes below 2**26. So a script in Redis computes it, too, in the doubles that Lua has
 (kakeya_router/store/lua/prelude.lua). Of two histories that differ at random it is equal once in 2**52. It is no
-protection against somebody who wants that.
+protection against an attacker who wants that.
 """
 
 import struct

@@ -33,7 +33,7 @@ def encode(error: KakeyaError) -> bytes:
 
 
 def decode(rpc_error: grpc.aio.AioRpcError) -> KakeyaError | None:
-    """The error that a Kakeya service raised, or None where the status is gRPC's own or somebody else's."""
+    """The error that a Kakeya service raised, or None where the status is gRPC's own or another service's."""
     details = _details(rpc_error.trailing_metadata() or ())
     if details is None:
         return None

@@ -147,7 +147,7 @@ class HistoryFull(
 class BoundaryNotReachable(
     KakeyaError, reason=ErrorReason.ERROR_REASON_BOUNDARY_NOT_REACHABLE, status=grpc.StatusCode.FAILED_PRECONDITION
 ):
-    """The session cannot be had at this history length; `metadata["reachable"]` lists those at which it can."""
+    """The session cannot be resumed at this history length; `metadata["reachable"]` lists those at which it can."""
 
 
 class SnapshotRefused(

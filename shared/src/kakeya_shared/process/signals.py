@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 def heed(numbers: Iterable[signal.Signals], call: Callable[[], object]) -> list[signal.Signals]:
     """Has the running loop call `call` at each of these signals, but for those that are ignored.
 
-    What whoever started the program has it ignore stays ignored: SIGHUP under nohup, SIGINT in a job that a script put
+    What the program was started to ignore stays ignored: SIGHUP under nohup, SIGINT in a job that a script put
     in the background.
 
     Returns:

@@ -206,7 +206,7 @@ def _parse(parser: Parse, content: bytes) -> Any:
 
 
 def _with_parsed_requests(handler: "grpc.RpcMethodHandler[Any, Any]") -> Handler:
-    """A handler of somebody else's service (health, reflection) that answers InvalidField to what is no protobuf."""
+    """A handler of another library's service (health, reflection) that answers InvalidField to what is no protobuf."""
     parser: Parse = handler.request_deserializer  # type: ignore[assignment]  # generated handlers have one
     if handler.request_streaming:
         return grpc.stream_stream_rpc_method_handler(

@@ -1,6 +1,6 @@
 """TLS on both sides of a connection, from PEM files that are read again when they change.
 
-Whoever replaces certificates writes the new files and does nothing else: connections made from then on use them,
+To replace certificates, write the new files and do nothing else: connections made from then on use them,
 those that stand go on. Between the writes of a certificate and of its key the two do not fit; until they do, the
 last ones that did stay in use.
 """

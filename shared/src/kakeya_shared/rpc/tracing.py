@@ -23,7 +23,7 @@ from kakeya_shared.settings.addresses import is_loopback
 
 Metadata = tuple[tuple[str, str], ...]
 
-# Heartbeats, once a second from every worker, are part of nobody's request; acknowledgements come every few tokens.
+# Heartbeats, once a second from every worker, are part of no request; acknowledgements come every few tokens.
 _UNTRACED = frozenset({"/kakeya.worker.v1.RegistryService/Heartbeat", "/kakeya.worker.v1.VerifierService/Acknowledge"})
 
 _ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
@@ -48,7 +48,7 @@ def configure(service: str) -> None:
     """
     if not wanted():
         return
-    # Whoever names the service in OTEL_SERVICE_NAME or OTEL_RESOURCE_ATTRIBUTES has the last word.
+    # An operator who names the service in OTEL_SERVICE_NAME or OTEL_RESOURCE_ATTRIBUTES has the last word.
     resource = Resource({"service.name": f"kakeya-{service}"}).merge(OTELResourceDetector().detect())
     provider = TracerProvider(resource=Resource.create().merge(resource))
     options: Any = (PAST_PROXY,) if _collector_is_here() else None  # declared to be of texts

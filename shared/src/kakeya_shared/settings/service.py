@@ -129,8 +129,8 @@ class ListenerSettings(ServiceSettings):
     }
     insecure: bool = setting(
         False,
-        "listen outside loopback although anybody who reaches the port may use the service",
-        reason="that must be somebody's decision, not an oversight",
+        "listen outside loopback although every host that reaches the port may use the service",
+        reason="that must be decided, not overlooked",
     )
     tls_cert: Path | None = setting(
         None, "certificate chain in PEM; read again when the file changes", unit="file", reason="none, plaintext"
@@ -170,8 +170,8 @@ class ListenerSettings(ServiceSettings):
         """What is to be said aloud about listening on `host` with these settings."""
         if is_loopback(host):
             return []
-        open_door = f"INSECURE: anybody who reaches this port may use the service, since {self._missing}"
-        plaintext = "plaintext outside loopback (no --tls-cert): whoever is on the way reads keys, tokens and texts"
+        open_door = f"INSECURE: every host that reaches this port may use the service, since {self._missing}"
+        plaintext = "plaintext outside loopback (no --tls-cert): every host on the way can read keys, tokens and texts"
         return [open_door] * bool(self._missing) + [plaintext] * (self.tls_cert is None)
 
 

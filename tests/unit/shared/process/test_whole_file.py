@@ -57,7 +57,7 @@ def test_what_a_killed_process_left_is_swept_once_it_is_old(tmp_path: Path) -> N
     kept = {
         left(f"[file].{'0b' * 8}.part", 0),  # somebody may still write it
         left(f"f.{'0c' * 8}.part", _HOURS),  # of another file
-        left("[file].theirs.part", _HOURS),  # somebody else's
+        left("[file].theirs.part", _HOURS),  # another user's
     }
     with replacing(tmp_path / "[file]") as temporary:
         temporary.write_text("whole")

@@ -84,7 +84,7 @@ class _ErrorReasonEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorReas
     ERROR_REASON_CREDENTIAL_NOT_FOUND: _ErrorReason.ValueType  # 28
     """NOT_FOUND: no key or token has this id."""
     ERROR_REASON_BOUNDARY_NOT_REACHABLE: _ErrorReason.ValueType  # 29
-    """FAILED_PRECONDITION: the session cannot be had at this history length. Metadata `reachable` lists the lengths at
+    """FAILED_PRECONDITION: the session cannot be resumed at this history length. Metadata `reachable` lists the lengths at
     which it can, separated by commas.
     """
     ERROR_REASON_SNAPSHOT_REFUSED: _ErrorReason.ValueType  # 30
@@ -161,7 +161,7 @@ ERROR_REASON_PERMISSION_DENIED: ErrorReason.ValueType  # 27
 ERROR_REASON_CREDENTIAL_NOT_FOUND: ErrorReason.ValueType  # 28
 """NOT_FOUND: no key or token has this id."""
 ERROR_REASON_BOUNDARY_NOT_REACHABLE: ErrorReason.ValueType  # 29
-"""FAILED_PRECONDITION: the session cannot be had at this history length. Metadata `reachable` lists the lengths at
+"""FAILED_PRECONDITION: the session cannot be resumed at this history length. Metadata `reachable` lists the lengths at
 which it can, separated by commas.
 """
 ERROR_REASON_SNAPSHOT_REFUSED: ErrorReason.ValueType  # 30

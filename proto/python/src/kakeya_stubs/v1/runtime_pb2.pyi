@@ -156,7 +156,7 @@ class CreateSessionRequest(_message.Message):
     tokens under the same sink and window give the same bits if that worker is exact. Empty: on any.
     """
     inexact_resume: _builtins.bool
-    """The session may be had again, after its worker was lost or it was parked or moved, on a worker of another fingerprint
+    """The session may be resumed, after its worker was lost or it was parked or moved, on a worker of another fingerprint
     that serves the same model (equal config and weights), such as another backend, where none of its own has room.
     Tokens that were delivered stay as they are; later ones may differ. Of a fork whose source has it: set in any case.
     """
@@ -164,7 +164,7 @@ class CreateSessionRequest(_message.Message):
     """The session is for one answer. It is closed when its Generate has ended: with `done` (the stream's end says that its
     lane is free), by a cancel or a broken stream, or by an error that the client cannot go on from; not while its router
     shuts down, is lost, or has no Redis. For a minute CloseSession then still answers with the final history length; every
-    other call is NOT_FOUND. No snapshot of it is written: after its worker was lost it is had again from the journal as
+    other call is NOT_FOUND. No snapshot of it is written: after its worker was lost it is resumed from the journal as
     long as that holds all of its history, else it is WORKER_LOST. Forks of it are sessions of their own, for one answer
     only where they say so.
     """
@@ -234,7 +234,7 @@ class ForkPoint(_message.Message):
     in the queue the history is what the source has when its turn comes. Its idle time begins anew.
     """
     boundary: _builtins.int
-    """History length at which to branch off. Unset: the present one. GetSessionInfoResponse.boundaries can always be had
+    """History length at which to branch off. Unset: the present one. GetSessionInfoResponse.boundaries can always be reached
     where workers have a snapshot store or the journal reaches back; one that cannot is refused (BOUNDARY_NOT_REACHABLE).
     """
     def __init__(
@@ -924,7 +924,7 @@ class CloseSessionRequest(_message.Message):
     session_id: _builtins.str
     """Empty where there is a request_id."""
     request_id: _builtins.str
-    """Instead of a session_id, for whoever never saw the answer to a CreateSession or ForkSession: closes the session that the
+    """Instead of a session_id, for a client that never saw the answer to a CreateSession or ForkSession: closes the session that the
     caller's request with this id has opened, and one that is still under way, or comes within 10 minutes, opens none. Says
     0 where there was none. At most 128 bytes.
     """
@@ -1219,7 +1219,7 @@ class RewindSessionRequest(_message.Message):
     EXPECTED_HISTORY_LENGTH_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     target_length: _builtins.int
-    """The length that the history is to have. GetSessionInfoResponse.boundaries can always be had where workers have a snapshot
+    """The length that the history is to have. GetSessionInfoResponse.boundaries can always be reached where workers have a snapshot
     store or the journal reaches back, and any length as long as nothing was evicted; else BOUNDARY_NOT_REACHABLE, which
     says which can.
     """

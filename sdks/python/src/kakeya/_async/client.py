@@ -136,8 +136,8 @@ class AsyncClient:
                 it has one, QuotaExceeded when the tenant or the key has used what it may, NoWorker when nobody serves
                 the model with that fingerprint, InvalidField when no worker can hold so many sinks or such a window.
                 With `fork_from`: SessionNotFound, OperationRunning while an operation runs on the source,
-                BoundaryNotReachable when it has no such length or nobody remembers what it was like then
-                (`metadata["reachable"]` lists lengths that can be had), EmptyHistory when it has none, and RpcFailed
+                BoundaryNotReachable when it has no such length or nothing holds what it was like then
+                (`metadata["reachable"]` lists lengths that can be), EmptyHistory when it has none, and RpcFailed
                 with status UNIMPLEMENTED from a runtime of an older version.
         """
         # The request id makes it safe to ask again: the same one gets the same session.
@@ -160,7 +160,7 @@ class AsyncClient:
         response = await self._created(request, retry)
         session = AsyncSession(self._calls, response.session_id, response, check_history=self._check_history)
         if not has_branched_off(request, response):
-            async with session:  # of no use to anybody
+            async with session:  # of no use any more
                 message = "the runtime is of an older version, and cannot fork"
                 raise RpcFailed(message, status=grpc.StatusCode.UNIMPLEMENTED)
         return session

@@ -1,1 +1,1 @@
-"""The spans of the SDK, and OpenTelemetry where somebody asks for it."""
+"""The spans of the SDK, and OpenTelemetry where a program asks for it."""

@@ -1,4 +1,4 @@
-"""OpenTelemetry behind the SDK's `Tracer`; imported only when somebody asks for spans."""
+"""OpenTelemetry behind the SDK's `Tracer`; imported only when a program asks for spans."""
 
 from google.protobuf.message import Message
 from grpc import StatusCode as GrpcStatusCode

@@ -58,7 +58,7 @@ class Generation:
         self.done: GenerateResult | None = None
         self._calls = calls
         self._history = history
-        self._request = fill(request, op_id=secrets.token_hex(8))  # whoever repeats it goes on with it
+        self._request = fill(request, op_id=secrets.token_hex(8))  # a caller that repeats it goes on with it
         self._timeout_seconds = timeout_seconds
         self._append = append
         self._turn_span: Span | None = None
@@ -110,7 +110,7 @@ class Generation:
     def cancel(self) -> None:
         """Stops the operation within one step; nothing happens if it is over.
 
-        Whoever waits for a token meanwhile, in another task or (blocking client only) thread, gets Cancelled.
+        A caller that waits for a token meanwhile, in another task or (blocking client only) thread, gets Cancelled.
         """
         if self.done is None and self._failure is None:
             error = Cancelled(_LEFT)
@@ -148,7 +148,7 @@ class Generation:
         try:
             self._first = call.read()
             self.op_id = call.header(_OP_ID_KEY)
-            self._raise_failure()  # somebody may have cancelled before there was a call to cancel
+            self._raise_failure()  # it may have been cancelled before there was a call to cancel
         except BaseException:
             self._call = None
             call.cancel(Cancelled(_LEFT))

@@ -23,7 +23,7 @@ class Session:
     second one, from here or elsewhere, is refused with OperationRunning.
 
     Attributes:
-        id: unguessable; whoever has it can use the session.
+        id: unguessable; a caller that has it can use the session.
         model: what serves it.
         sink: first tokens that are never evicted.
         window: last tokens that are kept.

@@ -52,7 +52,7 @@ class Retry:
         max_attempts: how often UNAVAILABLE, or a runtime with too many calls, may be met; 1 for a call that is not
             safe to repeat.
         wait_for_capacity_seconds: how long it may be waited out that something is used up.
-        may_go_on: the call is of an operation that is gone on with when it was stopped by nobody's wish.
+        may_go_on: the call is of an operation that is gone on with when it was stopped by no caller's wish.
 
     Attributes:
         may_have_taken_effect: an attempt got lost, and nobody here knows what it did.

@@ -36,7 +36,7 @@ def main(argv: list[str] | None = None) -> int:
             sys.stdout.flush()
     except KeyboardInterrupt:
         return EXIT_INTERRUPTED
-    except BrokenPipeError:  # whoever reads us (`| head`) has gone
+    except BrokenPipeError:  # the reader (`| head`) has gone
         streams.give_up_output()
         return EXIT_FAILURE
     except (OSError, UnicodeError) as error:

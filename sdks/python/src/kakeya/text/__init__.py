@@ -1,1 +1,1 @@
-"""Text and tokens: for whoever speaks with a model in words. Needs the extra [tokenizer]."""
+"""Text and tokens: for programs that speak with a model in words. Needs the extra [tokenizer]."""

@@ -116,7 +116,7 @@ class ChatTemplate:
                     messages, tokenize=False, add_generation_prompt=prompts_answer, **self._variables
                 )
             )
-        except Exception as error:  # a template is a program of somebody else's, run on messages of anybody's
+        except Exception as error:  # a template is another's program, run on any messages
             reason = " ".join(str(error).split())
             if type(error) is TemplateError:  # of `raise_exception`; what Jinja raises itself is of a class below
                 raise PromptRefused(f"the chat template refuses messages of {roles}: {reason}") from error
@@ -152,7 +152,7 @@ class ChatTemplate:
         if not form:
             try:
                 self._written(instructed(self._user.of("-")))
-            except TokenizerError:  # as it will be for whoever gives such a message
+            except TokenizerError:  # as it will be for such a message
                 return self._user
             self.leaves_out_system = True
         return form or self._user

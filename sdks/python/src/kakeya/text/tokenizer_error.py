@@ -2,7 +2,7 @@
 
 
 class TokenizerError(Exception):
-    """There is no tokenizer to be had, or it cannot do what is asked; the message says what to do."""
+    """There is no such tokenizer, or it cannot do what is asked; the message says what to do."""
 
 
 class PromptRefused(TokenizerError):

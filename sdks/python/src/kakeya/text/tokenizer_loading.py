@@ -36,7 +36,7 @@ def load(name: str) -> tuple[Any, Path]:
         tokenizer, directory = AutoTokenizer.from_pretrained(name), tokenizer_files.directory(name)
         _check(tokenizer, directory)
         if tokenizer.is_fast:
-            # Never set again: the library says "Already borrowed" to whoever sets them while another thread encodes.
+            # Never set again: the library says "Already borrowed" when they are set while another thread encodes.
             tokenizer.backend_tokenizer.no_truncation()
             tokenizer.backend_tokenizer.no_padding()
         return tokenizer, directory

@@ -17,7 +17,7 @@ _CLOSE_SECONDS = 1.0
 
 
 class OpenSessions:
-    """Opens sessions and closes them in tasks of their own, which nobody's leaving cancels."""
+    """Opens sessions and closes them in tasks of their own, which no client's leaving cancels."""
 
     def __init__(self) -> None:
         self._closing = DetachedTasks()

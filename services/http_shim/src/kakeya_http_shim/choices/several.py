@@ -51,7 +51,7 @@ async def _follow(maker: ChoiceMaker, ask: Ask, client: AsyncClient, index: int,
         async with aclosing(maker.choice(ask, client)) as events:
             async for event in events:
                 await queue.put((index, event))
-    except Exception as error:  # whoever reads the queue raises it
+    except Exception as error:  # the reader of the queue raises it
         await queue.put(error)
     else:
         await queue.put(None)

@@ -13,7 +13,7 @@ from kakeya_http_shim.problems import ApiError, unavailable
 _LARGE_BYTES = 1 << 20
 """Such bodies leave memory behind that is worth giving back."""
 _PIECE_BYTES = 64 << 10
-"""Whoever sends bodies of this size or smaller has the time of one piece; so nobody holds a place with drops."""
+"""A client that sends bodies of this size or smaller has the time of one piece: it cannot hold a place with drops."""
 
 
 class BodyLimit:

@@ -43,7 +43,7 @@ class Deprecation:
         return headers
 
     def banner(self) -> str:
-        """One line for whoever starts the server."""
+        """One line for the operator who starts the server."""
         end = f", gone on {self.sunset}" if self.sunset is not None else ""
         instead = f"; its successor: {self.successor}" if self.successor else ""
         return f"this HTTP API is deprecated since {self.since}{end}{instead}"

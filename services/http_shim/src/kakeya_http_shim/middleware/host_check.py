@@ -16,7 +16,7 @@ _HOST = re.compile(rb"(?:\[([0-9A-Fa-f:.]+)\]|([^\[\]:@/]+))(?::[0-9]*)?")
 
 
 class HostCheck:
-    """Refuses requests that are for somebody else.
+    """Refuses requests for another host.
 
     Args:
         hosts: names and addresses in lower case, without ports and brackets; empty: any.

@@ -86,7 +86,7 @@ class ServedModels:
         """The model of a request; without a name the runtime's default.
 
         Raises:
-            ApiError: 404 no such model; 503 no worker serves it now, or its tokenizer is not to be had.
+            ApiError: 404 no such model; 503 no worker serves it now, or there is no tokenizer for it.
         """
         served = await self._listed(api_key)
         wanted = self._aliases.get(name, name) if name else _default(served)

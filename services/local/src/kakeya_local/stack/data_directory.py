@@ -54,7 +54,7 @@ def default_path() -> Path:
     """Where `kakeya up` keeps its data unless told otherwise (XDG state directory). Raises StackError."""
     state_home = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
     if state_home.startswith("~"):
-        raise StackError("nobody's home is known here: set HOME or XDG_STATE_HOME, or pass --data-dir or --ephemeral")
+        raise StackError("there is no home directory: set HOME or XDG_STATE_HOME, or pass --data-dir or --ephemeral")
     return Path(state_home) / "kakeya"
 
 

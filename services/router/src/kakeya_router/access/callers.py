@@ -47,7 +47,7 @@ def check_issued(session_id: str) -> SessionId:
 
 
 def callers_own(record: SessionRecord | None) -> SessionRecord:
-    """The record if it is the caller's; raises SessionNotFound for somebody else's as for one that never was."""
+    """The record if it is the caller's; raises SessionNotFound for another caller's as for one that never was."""
     if record is None or not is_callers(record):
         raise refusals.not_found()
     return record

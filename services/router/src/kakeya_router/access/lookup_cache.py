@@ -1,6 +1,6 @@
 """Answers of the store, kept for a moment: what each call asks for is looked up about once a second.
 
-Whoever guesses can neither fill the memory nor keep Redis busy: both kinds of answers are bounded in number, a name has
+Guesses can neither fill the memory nor keep Redis busy: both kinds of answers are bounded in number, a name has
 one look-up at a time, and only a few names at once that were not known before.
 """
 
@@ -71,7 +71,7 @@ class LookupCache(Generic[V]):
     def _landed(self, name: str, flight: asyncio.Task[V | None]) -> None:
         del self._flights[name]
         if not flight.cancelled():
-            flight.exception()  # whoever waited has it; when all of them are gone, nobody needs it
+            flight.exception()  # the waiting calls have it; when all of them are gone, it is not needed
 
     def _remember(self, name: str, entry: _Entry[V]) -> None:
         shelf, other = (self._unknown, self._known) if entry.value is None else (self._known, self._unknown)

@@ -94,7 +94,7 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
                 minted = mint(Kind.KEY)
                 entry.subject = f"key:{minted.credential_id} tenant:{request.tenant}"
                 key = await self._credentials.create(admin_requests.key(request, minted), lifetime_ms)
-                if key is not None:  # else somebody has this id: one try in a few million with 10,000 keys
+                if key is not None:  # else another key has this id: one try in a few million with 10,000 keys
                     return pb.CreateKeyResponse(key=admin_messages.key(key), secret=minted.secret)
 
     async def _revoke_key(self, request: pb.RevokeKeyRequest) -> pb.RevokeKeyResponse:

@@ -10,7 +10,7 @@ from kakeya_stubs.v1 import runtime_pb2 as pb
 
 # A client's own id for a request, such as a UUID.
 MAX_REQUEST_ID_BYTES = 128
-# Models have one to a handful; whoever stops at many more still has a record of a few KB.
+# Models have one to a handful; a client that stops at many more still has a record of a few KB.
 MAX_EOS_TOKEN_IDS = 1024
 # A conversation that nobody has touched for a year will not be gone on with.
 MAX_TTL_SECONDS = 365 * 86_400

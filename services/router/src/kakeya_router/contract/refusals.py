@@ -40,7 +40,7 @@ Refused = (
     | Literal[ParkSession.BUSY, ParkSession.FAILED, ParkSession.LOST, ParkSession.MISSING]
     | Literal[UseSource.BUSY, UseSource.FAILED, UseSource.LOST, UseSource.MISSING]
 )
-"""What scripts say of a session that cannot be had."""
+"""What scripts say of a session that cannot be resumed."""
 
 
 def crowd_retry_seconds() -> float:
@@ -55,7 +55,7 @@ def not_found() -> SessionNotFound:
 def boundary_not_reachable(boundary: int, reachable: Iterable[int]) -> BoundaryNotReachable:
     listed = list(map(str, reachable))
     return BoundaryNotReachable(
-        f"the session cannot be had at {boundary} tokens; it can at {', '.join(listed)}",
+        f"the session cannot be resumed at {boundary} tokens; it can at {', '.join(listed)}",
         metadata={"reachable": ",".join(listed)},
     )
 
@@ -148,7 +148,7 @@ def overtaken(record: SessionRecord | None) -> KakeyaError:
 
 
 def refusal(outcome: Refused, record: SessionRecord) -> KakeyaError:
-    """Why a session cannot be had, as a script says."""
+    """Why a session cannot be resumed, as a script says."""
     match outcome:
         case BeginOperation.BUSY | ParkSession.BUSY | UseSource.BUSY:
             return busy()

@@ -62,7 +62,7 @@ def lanes(request: pb.HeartbeatRequest) -> list[Lane]:
 def may_be_leased(lane: Lane) -> bool:
     """Whether some router may have opened this lane; else it is one to free.
 
-    Whoever reaches a worker can open lanes of any name on it; the lanes of sessions must not suffer from that.
+    A process that reaches a worker can open lanes of any name on it; the lanes of sessions must not suffer from that.
     """
     return pool_of(lane.session_id) is not None and lane.epoch <= MAX_COUNT
 

@@ -186,7 +186,7 @@ class Search:
                         return refused.error
             if not order or num_away < len(order):
                 return candidates.verdict([said[worker.incarnation] for worker in able if worker.incarnation in said])
-            # Since they were listed: whether there is room, or anybody able at all, is to be seen.
+            # Since they were listed: whether there is room, or any able worker at all, is to be seen.
             workers = await self._workers(wanted.pools)
 
     async def _open_lane(self, seeker: Seeker[T], waiter: Waiter, worker: WorkerRecord) -> T | None:

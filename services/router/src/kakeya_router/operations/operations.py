@@ -72,7 +72,7 @@ class Operations:
         trace.
 
         Raises:
-            SessionNotFound, OperationRunning, InvariantViolated, WorkerLost: the session cannot be had.
+            SessionNotFound, OperationRunning, InvariantViolated, WorkerLost: the session cannot be resumed.
             QuotaExceeded: the caller's tenant has used up its tokens for now.
             SessionClosed, WorkerLost, OperationStopped, InvariantViolated: it was taken away in the middle.
             StoreUnavailable: the rest is done once Redis is back.

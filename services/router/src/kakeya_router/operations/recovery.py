@@ -30,7 +30,7 @@ from kakeya_shared.settings.service import LONGEST_APPEND_TOKENS
 
 _log = structlog.get_logger()
 
-# A worker that lives answers within a step. While it is asked, somebody waits for tokens.
+# A worker that lives answers within a step. While it is asked, a client waits for tokens.
 _ASK_SECONDS = 1.0
 # Where nothing says that it does not, and to have the session elsewhere costs more.
 _CONFIRM_SECONDS = 5.0

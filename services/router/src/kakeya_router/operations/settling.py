@@ -34,7 +34,7 @@ class Settling:
     times_to_live: TimesToLive
 
     async def overtaken(self, operation: Operation) -> KakeyaError:
-        """Somebody else has taken the session."""
+        """Another router has taken the session."""
         error = refusals.overtaken(await self._store.get(operation.record.session_id))
         operation.is_over()
         return error

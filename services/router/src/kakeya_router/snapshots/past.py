@@ -1,4 +1,4 @@
-"""A session at a length that it had before: where that can be had from, without its lane."""
+"""A session at a length that it had before: what it can be resumed from, without its lane."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from kakeya_shared.errors.tree import BoundaryNotReachable
 
 
 def chains(record: SessionRecord, length: int) -> Sequence[Snapshots]:
-    """The snapshots from which, with its journal, the session can be had at a length of its history; the newest first,
+    """Snapshots from which, with its journal, the session can be resumed at a length of its history; the newest first,
     and the last may be none at all.
     """
     return snapshot_plan.chains(snapshot_plan.of(record), record.journal_start, length)
@@ -45,7 +45,7 @@ class Past:
 
     Attributes:
         record: of the session at that moment.
-        length: the one that it is to be had at.
+        length: the one to resume it at.
         journaled: its packed tokens before that, from the record's `journal_start` on.
         digest: of its history there; None: not known.
     """

@@ -13,7 +13,7 @@ _LONGEST_CHAIN = 32
 
 
 def of(record: SessionRecord) -> Snapshots:
-    """All from which a session can be had, those that it has inherited first, which none of its own follows."""
+    """All from which a session can be resumed, those that it has inherited first, which none of its own follows."""
     return parse(record.inherited) + parse(record.snapshots)
 
 
@@ -48,7 +48,7 @@ def chain(snapshots: Snapshots, length: int) -> Snapshots:
 
 
 def chains(snapshots: Snapshots, journal_start: int, length: int) -> list[Snapshots]:
-    """From which the session can be had at a length together with its journal, which begins there; the newest first,
+    """From which the session can be resumed at a length, with its journal, which begins there; the newest first,
     and the last may be none at all.
     """
     found = []
@@ -79,7 +79,7 @@ def next_start(snapshots: Snapshots, length: int, num_kept: int) -> int:
 
 
 def kept(snapshots: Snapshots, boundaries: Sequence[int]) -> Snapshots:
-    """Those from which the session can be had at its two newest snapshots, and at or before each boundary."""
+    """Those from which the session can be resumed at its two newest snapshots, and at or before each boundary."""
     wanted = [each.length for each in snapshots[-2:]] + list(boundaries)
     needed = {each for length in wanted for each in chain(snapshots, length)}
     return tuple(each for each in snapshots if each in needed)

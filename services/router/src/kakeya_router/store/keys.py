@@ -23,7 +23,7 @@ POOLS = "kakeya:pools"
 """Set: names of the pools that have workers or sessions."""
 
 ROOM = "kakeya:room"
-"""Channel: names of pools in which somebody in the queue may be the first at a worker with room now."""
+"""Channel: names of pools in which a waiter in the queue may be the first at a worker with room now."""
 
 ROUTERS = "kakeya:routers"
 """Sorted set: addresses of the running routers by the time, in milliseconds, until which they count as running."""

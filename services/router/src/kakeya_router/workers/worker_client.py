@@ -117,7 +117,7 @@ class WorkerClient:
         return Opened(lanes.from_worker(answer.lane), answer.sink, answer.window)
 
     async def append(self, record: SessionRecord, token_ids: Sequence[int], running: RunningCall) -> Appended:
-        """Without a time limit: the tokens are in the history, and somebody has to prefill them."""
+        """Without a time limit: the tokens are in the history, and have to be prefilled."""
         request = pb.AppendRequest(**_position(record), token_ids=token_ids)
         with self._calling("Append") as metadata:
             call = self._stub.Append(request, metadata=metadata)

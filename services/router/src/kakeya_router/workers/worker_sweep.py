@@ -40,7 +40,7 @@ class WorkerSweep:
                     case LoseSession.LOST | LoseSession.PARKED:
                         _log.info(f"session {outcome}", session_id=record.session_id, worker_id=record.worker_id)
                     case LoseSession.ALIVE:
-                        return  # somebody else's sweep is over and the incarnation has joined again: these are its own
+                        return  # another router's sweep is over and the incarnation has joined again: these are its own
                     case LoseSession.GONE | LoseSession.BUSY:
                         pass
                     case never:

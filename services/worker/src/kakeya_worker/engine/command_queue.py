@@ -1,4 +1,4 @@
-"""Commands for the engine's thread: anybody hands them in, the thread runs them between two steps."""
+"""Commands for the engine's thread: any thread hands them in, the engine's runs them between two steps."""
 
 import math
 import queue
@@ -21,7 +21,7 @@ class Postponed(Exception):
     """Raised by a command that cannot run yet, before it has changed anything.
 
     Args:
-        waiting: what waits for the same; the command joins it. Whoever ends that hands all of it to `CommandQueue.run`.
+        waiting: what waits for the same; the command joins it. Its end hands all of it to `CommandQueue.run`.
     """
 
     def __init__(self, waiting: list[Command]) -> None:
@@ -62,7 +62,7 @@ class CommandQueue:
         self.put(_nothing)
 
     def call(self, command: Callable[[], _T], *, is_long: bool = False) -> "Future[_T]":
-        """Queues a command whose result or KakeyaError somebody waits for.
+        """Queues a command whose result or KakeyaError a caller waits for.
 
         A long one does not run if its future was cancelled before. Others cannot be cancelled: a session is to be
         closed even if nobody waits for the answer.

@@ -96,7 +96,7 @@ class Engine:
         stopped and closed.
 
         Args:
-            until_empty: the grace is also for sessions that are idle: somebody takes them away.
+            until_empty: the grace is also for idle sessions, which a router takes away.
         """
         self._commands.put(lambda: self._drain(grace_seconds, until_empty=until_empty))
         self._thread.join()

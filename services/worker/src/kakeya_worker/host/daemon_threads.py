@@ -81,5 +81,5 @@ def _do(future: Future[Any], work: Callable[[], Any]) -> None:
         return
     try:
         future.set_result(work())
-    except BaseException as error:  # whoever waits for it has to learn it
+    except BaseException as error:  # the waiting caller has to learn it
         future.set_exception(error)

@@ -11,7 +11,7 @@ from kakeya_worker.engine.snapshots.snapshot import memory_for
 from kakeya_worker.snapshots import snapshot_file
 
 PART_BYTES = 1 << 20
-# Each holds as much memory as a lane, for as long as whoever receives takes. Only one side has such a bound: with two,
+# Each holds as much memory as a lane, for as long as the receiver takes. Only one side has such a bound: with two,
 # transfers could wait for each other.
 _NUM_READ_AT_ONCE = 4
 # Of a file beside K and V: names, sizes and the final hidden vector, and for each token its id and position.

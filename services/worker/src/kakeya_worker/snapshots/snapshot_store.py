@@ -56,7 +56,7 @@ class SnapshotStore(Protocol):
     def __init__(self, url: str) -> None: ...
 
     def write(self, name: str, *pieces: bytes | memoryview) -> None:
-        """Keeps a file, for good once this returns: whoever reads meanwhile finds all of it or nothing.
+        """Keeps a file, for good once this returns: a reader finds all of it or nothing meanwhile.
 
         Args:
             pieces: its content, one after the other.
@@ -64,7 +64,7 @@ class SnapshotStore(Protocol):
         ...
 
     def open(self, name: str) -> OpenFile:
-        """A file to read, as it is now: whoever has it open goes on with it when it is replaced or deleted."""
+        """A file to read, as it is now: a reader that has it open goes on with it when it is replaced or deleted."""
         ...
 
     def delete(self, names: Iterable[str]) -> None:

@@ -300,7 +300,7 @@ def test_a_drain_that_takes_too_long_or_is_undone_by_somebody(
 
     monkeypatch.setattr("kakeya.cli.commands.workers.time.sleep", take_back)
     status, _, err = run("workers drain w --wait")
-    assert (status, err) == (1, "kakeya workers: error: w takes sessions again: somebody has undone this\n")
+    assert (status, err) == (1, "kakeya workers: error: w takes sessions again: the drain was undone\n")
 
 
 def test_a_scope_of_a_newer_router_is_shown_as_its_number(run: Run, admin: ScriptedAdmin) -> None:

@@ -52,7 +52,7 @@ class AdminServiceStub:
     ListSessions: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ListSessionsRequest, _admin_pb2.ListSessionsResponse]
     """The sessions of all tenants, a page at a time, in no order. One that changes meanwhile may come twice."""
     CloseSession: _grpc.UnaryUnaryMultiCallable[_admin_pb2.CloseSessionRequest, _admin_pb2.CloseSessionResponse]
-    """Closes anybody's session."""
+    """Closes a session of any tenant."""
     ListWorkers: _grpc.UnaryUnaryMultiCallable[_admin_pb2.ListWorkersRequest, _admin_pb2.ListWorkersResponse]
     """The workers of all pools and the byte ledger."""
     DrainWorker: _grpc.UnaryUnaryMultiCallable[_admin_pb2.DrainWorkerRequest, _admin_pb2.DrainWorkerResponse]
@@ -82,7 +82,7 @@ class AdminServiceAsyncStub(AdminServiceStub):
     ListSessions: _aio.UnaryUnaryMultiCallable[_admin_pb2.ListSessionsRequest, _admin_pb2.ListSessionsResponse]  # type: ignore[assignment]
     """The sessions of all tenants, a page at a time, in no order. One that changes meanwhile may come twice."""
     CloseSession: _aio.UnaryUnaryMultiCallable[_admin_pb2.CloseSessionRequest, _admin_pb2.CloseSessionResponse]  # type: ignore[assignment]
-    """Closes anybody's session."""
+    """Closes a session of any tenant."""
     ListWorkers: _aio.UnaryUnaryMultiCallable[_admin_pb2.ListWorkersRequest, _admin_pb2.ListWorkersResponse]  # type: ignore[assignment]
     """The workers of all pools and the byte ledger."""
     DrainWorker: _aio.UnaryUnaryMultiCallable[_admin_pb2.DrainWorkerRequest, _admin_pb2.DrainWorkerResponse]  # type: ignore[assignment]
@@ -169,7 +169,7 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_pb2.CloseSessionRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_pb2.CloseSessionResponse, _abc.Awaitable[_admin_pb2.CloseSessionResponse]]:
-        """Closes anybody's session."""
+        """Closes a session of any tenant."""
 
     @_abc_1.abstractmethod
     def ListWorkers(

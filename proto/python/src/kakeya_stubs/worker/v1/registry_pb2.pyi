@@ -237,7 +237,7 @@ class HeartbeatRequest(_message.Message):
     rss_bytes: _builtins.int
     """Resident memory of the worker's process; 0: it cannot tell, or it is an older worker."""
     draining: _builtins.bool
-    """It shuts down: nobody is to be placed on it, and whoever is idle on it should be taken away."""
+    """It shuts down: no session is to be placed on it, and idle ones should be taken away."""
     @_builtins.property
     def lanes(self) -> _containers.RepeatedCompositeFieldContainer[Global___LaneReport]:
         """Lanes that changed since the last heartbeat that was answered, or all of them."""

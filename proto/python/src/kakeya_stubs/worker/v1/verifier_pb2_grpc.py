@@ -149,7 +149,7 @@ class VerifierServiceServicer:
 
     def Rewind(self, request, context):
         """Takes the last tokens of a history back. Only while nothing was forgotten yet (BOUNDARY_NOT_REACHABLE): later an
-        earlier place is had from a snapshot.
+        earlier place is reached from a snapshot.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -55,7 +55,7 @@ class VerifierServiceStub:
     """Frees the lane; a running operation ends SESSION_CLOSED."""
     Rewind: _grpc.UnaryUnaryMultiCallable[_verifier_pb2.RewindRequest, _verifier_pb2.RewindResponse]
     """Takes the last tokens of a history back. Only while nothing was forgotten yet (BOUNDARY_NOT_REACHABLE): later an
-    earlier place is had from a snapshot.
+    earlier place is reached from a snapshot.
     """
     WriteSnapshot: _grpc.UnaryUnaryMultiCallable[_verifier_pb2.WriteSnapshotRequest, _verifier_pb2.WriteSnapshotResponse]
     """Copies what the lane keeps, between two steps, and writes it into the snapshot store; also while an operation runs."""
@@ -97,7 +97,7 @@ class VerifierServiceAsyncStub(VerifierServiceStub):
     """Frees the lane; a running operation ends SESSION_CLOSED."""
     Rewind: _aio.UnaryUnaryMultiCallable[_verifier_pb2.RewindRequest, _verifier_pb2.RewindResponse]  # type: ignore[assignment]
     """Takes the last tokens of a history back. Only while nothing was forgotten yet (BOUNDARY_NOT_REACHABLE): later an
-    earlier place is had from a snapshot.
+    earlier place is reached from a snapshot.
     """
     WriteSnapshot: _aio.UnaryUnaryMultiCallable[_verifier_pb2.WriteSnapshotRequest, _verifier_pb2.WriteSnapshotResponse]  # type: ignore[assignment]
     """Copies what the lane keeps, between two steps, and writes it into the snapshot store; also while an operation runs."""
@@ -178,7 +178,7 @@ class VerifierServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_verifier_pb2.RewindResponse, _abc.Awaitable[_verifier_pb2.RewindResponse]]:
         """Takes the last tokens of a history back. Only while nothing was forgotten yet (BOUNDARY_NOT_REACHABLE): later an
-        earlier place is had from a snapshot.
+        earlier place is reached from a snapshot.
         """
 
     @_abc_1.abstractmethod

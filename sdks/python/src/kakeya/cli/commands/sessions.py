@@ -22,7 +22,7 @@ _PAGE_SIZE = 1000  # the most that a router gives at once
 def main(argv: list[str]) -> int:
     verbs = [
         Verb("list", "list sessions", _list_flags, _list),
-        Verb("close", "close anybody's sessions; what runs on them ends", _close_flags, _close),
+        Verb("close", "close sessions of any tenant; what runs on them ends", _close_flags, _close),
     ]
     return admin_command.run("sessions", SUMMARY, verbs, argv)
 

@@ -63,7 +63,7 @@ def _drain(admin: AdminCalls, flags: Namespace) -> int:
 
 
 def _wait(admin: AdminCalls, worker: pb.WorkerStatus, timeout_seconds: int | None) -> int:
-    """Until it is empty, gone, or taken back by somebody else."""
+    """Until it is empty, gone, or taken back by another operator."""
     until = None if timeout_seconds is None else time.monotonic() + timeout_seconds
     name, num_left = printable(worker.worker_id), worker.num_sessions
     while True:
@@ -73,7 +73,7 @@ def _wait(admin: AdminCalls, worker: pb.WorkerStatus, timeout_seconds: int | Non
             print(f"{name} is gone" if now is None else f"{name} is empty")
             return 0
         if not now.draining:
-            return _fail(f"{name} takes sessions again: somebody has undone this")
+            return _fail(f"{name} takes sessions again: the drain was undone")
         if now.num_sessions != num_left:
             num_left = now.num_sessions
             print(f"draining {name}, {_left(num_left)}", flush=True)

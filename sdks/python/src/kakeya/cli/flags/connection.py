@@ -30,5 +30,5 @@ class Connection:
 
     @property
     def shows_key(self) -> bool:
-        """Whether whoever listens on the way to another host reads the key."""
+        """Whether a listener on the way to another host reads the key."""
         return bool(self.api_key) and self.credentials is None and not _proxy.is_here(self.address)

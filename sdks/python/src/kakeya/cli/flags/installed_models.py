@@ -18,6 +18,6 @@ def directory(name: str) -> Path | None:
     for point in entry_points(group=GROUP, name=name):
         try:
             return Path(point.load()())
-        except Exception as error:  # whatever somebody else's package raises
+        except Exception as error:  # whatever another package raises
             raise BrokenModel(f"the installed model {name!r} is broken: {type(error).__name__}: {error}") from error
     return None

@@ -25,7 +25,7 @@ class Terminal:
     background, they keep their meaning; so does one of them that is ignored, as under nohup.
 
     Attributes:
-        is_interactive: somebody sits at it.
+        is_interactive: a person sits at it.
         ended_by: the signal that told the chat to end; None if none did.
     """
 

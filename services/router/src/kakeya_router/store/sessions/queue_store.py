@@ -141,7 +141,7 @@ class QueueStore:
         await self._redis.script("forget_waiters", [keys.queue, keys.waiters])
 
     async def first_waiters(self, pool: PoolName, worker_ids: Sequence[WorkerId]) -> list[FirstWaiter]:
-        """Who is first in the queue at each of these workers, where somebody is."""
+        """Who is first in the queue at each of these workers, where a session waits."""
         keys = PoolKeys(pool)
         found = await self._redis.script(
             "first_waiters",

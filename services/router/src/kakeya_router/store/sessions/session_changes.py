@@ -19,7 +19,7 @@ class Cause(StrEnum):
 
 
 class Limits(NamedTuple):
-    """How many lanes somebody may have in a pool: a tenant, and one of its keys; 0 is no limit."""
+    """How many lanes a tenant, and one of its keys, may have in a pool; 0 is no limit."""
 
     max_sessions: int = 0
     max_reserved_bytes: int = 0

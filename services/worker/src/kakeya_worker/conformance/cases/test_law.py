@@ -171,7 +171,7 @@ def test_logits_may_be_asked_for_in_any_order_and_again(subject: Subject) -> Non
         assert agree(subject.tolerance, logits, alone[lane])
 
 
-def test_poison_shows_in_whoever_reads_a_stale_slot(subject: Subject) -> None:
+def test_poison_shows_where_a_stale_slot_is_read(subject: Subject) -> None:
     """Else the other tests would not notice a stale read."""
     session = open_session(subject.verifier(GEOMETRY), GEOMETRY)
     session.lane.length = 40  # as if 40 tokens had been written

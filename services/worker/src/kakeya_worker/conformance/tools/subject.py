@@ -73,7 +73,7 @@ class Subject:
         return verifier
 
     def verifier(self, geometry: LaneGeometry, num_lanes: int = 1) -> Verifier:
-        """As `fresh`, but loaded once for all tests; whoever reads what an earlier test wrote shows it."""
+        """As `fresh`, but loaded once for all tests; a read of what an earlier test wrote shows."""
         key = (geometry, num_lanes)
         if key not in self._loaded:
             self._loaded[key] = self.fresh(geometry, num_lanes)

@@ -25,7 +25,7 @@ class Lane:
         slot_token_ids: the token that each slot holds; [num_slots].
         history_digest: of all tokens so far; see `kakeya_shared.contract.history_digest`. None: not known, since the
             lane began with a snapshot that does not say it.
-        num_rewinds: how often somebody had it go back.
+        num_rewinds: how often it was rewound.
     """
 
     geometry: LaneGeometry
@@ -107,7 +107,7 @@ class Lane:
         self.length = length
 
     def check_history(self, length: int, digest: int | None) -> None:
-        """Raises HistoryLengthMismatch: the lane holds another history than somebody has on record.
+        """Raises HistoryLengthMismatch: the lane holds another history than the caller has on record.
 
         Args:
             digest: of it; None: not known.

@@ -141,7 +141,7 @@ class LaneTable:
         return self.occupy(session_id, epoch, tenant, self.reserve(options))
 
     def reserve(self, options: SessionOptions) -> Lane:
-        """Takes a lane that is nobody's yet: for `occupy` or `give_back`; raises InvalidField or NoCapacity."""
+        """Takes a lane that no session has yet: for `occupy` or `give_back`; raises InvalidField or NoCapacity."""
         retention = self.retention(options)
         return Lane(self.geometry, self._take(), retention, options.refuses_overflow)
 
@@ -233,7 +233,7 @@ class LaneTable:
         return LaneState(lane.length, live_bytes, lane.retained, lane.num_rewinds, lane.history_digest)
 
     def opened(self, occupant: Occupant) -> OpenLane:
-        """What whoever opened the session is told."""
+        """What the opener of the session is told."""
         return OpenLane(self.state(occupant), occupant.lane.retention.sink, occupant.lane.retention.window)
 
     def publish(self, occupant: Occupant) -> None:

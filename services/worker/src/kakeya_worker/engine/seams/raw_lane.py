@@ -14,7 +14,7 @@ from kakeya_worker.engine.seams.verifier import LaneContents, Memory
 
 @dataclass(frozen=True)
 class RawLane:
-    """Views of what a backend's arrays hold: whoever writes to them writes to the lane.
+    """Views of what a backend's arrays hold: a write to them is a write to the lane.
 
     Attributes:
         keys: one a layer, each [kv_heads, slots, head_dim].

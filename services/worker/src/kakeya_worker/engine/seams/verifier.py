@@ -157,5 +157,5 @@ class Verifier(Protocol):
         ...
 
     def poison(self) -> None:
-        """Fills the slab with NaN. For the conformance suite: whoever then reads a stale slot shows it."""
+        """Fills the slab with NaN. For the conformance suite: a read of a stale slot shows then."""
         ...

@@ -1,6 +1,6 @@
 """Snapshots of lanes: taken and restored beside the engine's thread, so that steps of other lanes go on.
 
-Whoever calls does the copying, which may take as long as several steps; commands see to it that nothing else writes to
+The caller does the copying, which may take as long as several steps; commands see to it that nothing else writes to
 the lane meanwhile.
 """
 
@@ -78,7 +78,7 @@ class LaneSnapshots:
         """Lets go on what waited; whether the lane was the session's all the time."""
         occupant.num_readings -= 1
         waiting, occupant.waiting = occupant.waiting, []
-        for command in waiting:  # while somebody else copies the lane, they wait again
+        for command in waiting:  # while another one copies the lane, they wait again
             self._commands.run(command)
         return self._lanes.holds(occupant)
 

@@ -91,7 +91,7 @@ def _least_squares(table: NDArray[np.float64], wanted: NDArray[np.float64]) -> N
 
 
 class StepMeasures:
-    """What steps in which somebody generates took, of every size: those measured at start, and the latest since.
+    """What steps in which a session generates took, of every size: those measured at start, and the latest since.
 
     Attributes:
         costs: fitted to them; free until `start`. Where a fit fails they stay as they are.

@@ -2,9 +2,9 @@
 
 With k tenants at work each is entitled to 1/k of the time. A tenant that has a step for itself uses the time the step
 took; one that shares a step uses no more than its own part of the work would have taken alone, which is known from
-steps that one tenant had for itself. What it is entitled to less what it used is its lag: while somebody lags, the
+steps that one tenant had for itself. What it is entitled to less what it used is its lag: while a tenant lags, the
 others wait. Steps are shared for nothing where company costs little, and taken in turns where each tenant's work costs
-its full price. Nothing here models what work costs: it is measured. Like loads cost alike whoever brings them, so what
+its full price. Nothing here models what work costs: it is measured. Like loads cost alike for all tenants, so what
 one tenant's step told counts for all: with many tenants few steps are spent on measuring.
 
 Plain numbers: no clock, no operations. Lags are what deficit round robin calls deficits (Shreedhar and Varghese 1995),

@@ -136,7 +136,7 @@ class PackedFileWriter:
 def drop_pages(path: Path) -> None:
     """Lets memory go that holds a file as it was written, in small pages; the next to map it gets large ones.
 
-    What is not on the disk yet stays, as does what anybody has mapped. Raises OSError.
+    What is not on the disk yet stays, as does what a process has mapped. Raises OSError.
     """
     if hasattr(os, "posix_fadvise"):  # not on every system
         with path.open("rb") as file:

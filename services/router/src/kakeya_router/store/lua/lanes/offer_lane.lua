@@ -4,7 +4,7 @@
 -- arg lease_ms: for so long the other worker is not told that no lease covers that lane
 -- arg claim: of the operation that runs on it and moves it, which others' offers do not hold up; '': it is idle
 -- out offered {epoch}
--- out busy: another operation is on record, or somebody has such an epoch already
+-- out busy: another operation is on record, or such an epoch is taken already
 -- out changed: it is not open, or under another lease
 local record = redis.call('HMGET', key.session, 'state', 'epoch', 'offered_until_ms')
 local now = now_ms()

@@ -9,7 +9,7 @@
 -- out resumed {record}: under a new epoch
 -- out full: the worker has not the bytes
 -- out away: the incarnation is not alive, or is drained
--- out wait: somebody else comes first at this worker
+-- out wait: another waiter comes first at this worker
 -- out gone: closed, lost or taken over
 if not holds() or redis.call('HGET', key.session, 'state') ~= 'parked' then
   return {'gone'}

@@ -40,7 +40,7 @@ end
 local now = now_ms()
 local lease_until = redis.call('HGET', key.operation, 'lease_until_ms')
 local op_id = arg.op_id
--- Whoever goes on with an operation knows that its router is gone, or will not hear from it again.
+-- A client that goes on with an operation knows that its router is gone, or will not hear from it again.
 if lease_until and (arg.may_take_over == '0' or tonumber(lease_until) > now)
   and (op_id == '' or redis.call('HGET', key.operation, 'op_id') ~= op_id) then
   return {'busy'}

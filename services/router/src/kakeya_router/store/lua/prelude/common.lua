@@ -7,7 +7,7 @@ local function now_ms()
   return time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
--- Tells all routers that somebody in the queue may be the first at a worker with room now.
+-- Tells all routers that a waiter in the queue may be the first at a worker with room now.
 local function announce_room()
   if redis.call('EXISTS', key.queue) == 1 then
     redis.call('PUBLISH', 'kakeya:room', string.match(key.queue, '{(.-)}'))

@@ -66,7 +66,7 @@ local function is_draining(worker)
   return marks[1] == '1' or marks[2] == '1'
 end
 
--- Why a worker has no lane of these bytes for anybody, if it has none: 'away', its incarnation is not alive or is
+-- Why a worker has no lane of these bytes for any session, if it has none: 'away', its incarnation is not alive or is
 -- drained; 'full', it has not the bytes.
 local function refuses_lane(worker)
   local record = redis.call('HMGET', worker, 'incarnation', 'slab_bytes', 'reserved_bytes')

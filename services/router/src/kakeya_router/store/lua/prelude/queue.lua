@@ -65,7 +65,7 @@ local function purge(now)
     local lapsed, members, ids, leases, _ = {}, nil, nil, nil, nil
     members, _, ids, leases, bound = read_waiters(bound, '|lease_until_ms')
     for i, lease_until in ipairs(leases) do
-      if tonumber(lease_until or 0) <= now then  -- one without fields is nobody's place
+      if tonumber(lease_until or 0) <= now then  -- one without fields is an empty place
         lapsed[#lapsed + 1] = {member = members[i], id = ids[i]}
       end
     end
@@ -80,7 +80,7 @@ local function offer_of(worker)
   return redis.call('HMGET', worker, 'incarnation', 'fingerprint', 'model', 'snapshot_store', 'model_digest')
 end
 
--- Whether what a waiter wants, as JSON holds it, can be had from a worker with such an offer. An older router's waiter
+-- Whether what a waiter wants, as JSON holds it, is served by a worker with such an offer. An older router's waiter
 -- says no model, no incarnation, no snapshot store and no model digest, which is of a model that it takes under another
 -- fingerprint, too.
 local function can_use(wants, worker)
@@ -129,7 +129,7 @@ end
 
 -- Who is the first at each of some workers, given by their offers: inside a tenant the oldest, between tenants the one
 -- that holds the fewest bytes, then the older. Those whose lease has lapsed do not count if arg.may_clear is 1, and
--- leave the queue where they stood in the way. Who only asks whether anybody comes before `other` {bytes, ticket} is
+-- leave the queue where they stood in the way. A caller that only asks whether a waiter comes before `other` {bytes, ticket} is
 -- answered with what is known when the first such is found.
 -- Returns for each worker {bytes, ticket, id}, or false.
 local function first_in_queue(workers, now, other)

@@ -2,7 +2,7 @@
 -- key queue, waiters, usage
 -- key workers...
 -- arg may_clear: 0: a waiter whose lease has lapsed still counts
--- returns {{worker_id, waiter_id, has_room (1 or 0)}, ...} for workers that somebody waits for
+-- returns {{worker_id, waiter_id, has_room (1 or 0)}, ...} for workers that a session waits for
 if redis.call('EXISTS', key.queue) == 0 then
   return {}
 end

@@ -4,7 +4,7 @@
 -- arg lease_ms
 -- arg waiter_ids...: in the same order
 -- returns {displaced, answered, evicted}: ids of those that are not in the queue any more, of those whose request was
---     answered with somebody else's session, and of those that made way for others in a full queue
+--     answered with another caller's session, and of those that made way for others in a full queue
 local displaced, answered, evicted = {}, {}, {}
 local lease_until = now_ms() + arg.lease_ms
 for i, waiter_id in ipairs(arg.waiter_ids) do

@@ -18,7 +18,7 @@
 -- out quota {name, limit, retry_ms}: it would exceed this quota, or has used up its tokens for so long; a waiter left
 --     the queue
 -- out full: the worker has not the bytes, or is drained
--- out wait: somebody else comes first at this worker
+-- out wait: another waiter comes first at this worker
 -- out gone: the incarnation is not alive
 -- out changed: the source of the fork does not have that any more
 -- What a fork has of its source at a length: the start of its journal and the tokens in it, snapshots and their store;

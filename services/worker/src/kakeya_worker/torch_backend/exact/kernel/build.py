@@ -212,7 +212,7 @@ def _run(compiler: Compiler, *arguments: str) -> None:
 def _call(*command: str) -> subprocess.CompletedProcess[str]:
     """Raises BuildError where the program cannot be run at all."""
     try:
-        return subprocess.run(  # noqa: S603  # the compiler of whoever builds
+        return subprocess.run(  # noqa: S603  # the compiler of the user who builds
             command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
         )
     except OSError as error:
