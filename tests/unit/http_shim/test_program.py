@@ -117,7 +117,7 @@ def test_what_is_said_at_the_start() -> None:
         announce(settings, HostPort("0.0.0.0", 8000), Deprecation.from_settings(settings))
     levels = [line["log_level"] for line in said]
     assert levels == ["warning", "warning", "warning", "info"]
-    assert said[0]["event"].startswith("INSECURE: anybody who reaches this port")
+    assert said[0]["event"].startswith("INSECURE: every host that reaches this port")
     assert "2026-11-01" in said[2]["event"]
     assert said[3]["address"] == "0.0.0.0:8000"
 

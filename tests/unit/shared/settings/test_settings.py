@@ -122,7 +122,7 @@ def test_a_door_that_is_open_to_everybody_is_refused_and_named() -> None:
     insecure = ToyListenerSettings.parse(["--bind", "0.0.0.0:1", "--insecure"])
     insecure.refuse_open_bind("there are no keys")
     open_door, plaintext = insecure.dangers("0.0.0.0")
-    assert "anybody who reaches this port may use the service, since there are no keys" in open_door
+    assert "every host that reaches this port may use the service, since there are no keys" in open_door
     assert "plaintext" in plaintext
     assert insecure.dangers("127.0.0.1") == []
 
