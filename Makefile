@@ -13,7 +13,7 @@ PARTS  := -e proto/python -e shared -e services/router -e 'sdks/python[otel,toke
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help install kernel demo up test test-unit test-others check lint types contracts proto proto-check vectors outcomes docs test-parts test-compose \
+.PHONY: help install kernel demo up test test-unit test-others test-busy check lint types contracts proto proto-check vectors outcomes docs test-parts test-compose \
         test-heavy test-conformance test-mutations walk bench-latency bench-int8 bench-memory fuzz overload chaos bench-slow-clients \
         bench-admission bench-router bench-fairness bench-interference bench-fork bench-recovery bench-pauses bench-snapshots bench-quality bench-session bench-qwen3 bench-load bench-compare bench-engine bench-mlx evidence fuzz-http leavers-http overload-http bench-http nano nano-held-out
 
@@ -52,6 +52,9 @@ test-unit: install
 
 test-others: install
 	$(BIN)/python -m pytest -m 'not heavy and not compose' -n $(or $(JOBS),2) --dist worksteal $(TEST_FLAGS) --ignore tests/unit
+
+test-busy: install ## the core tests again and again beside two busy loops: no test waits for luck (BUSY_RUNS=5)
+	$(BIN)/python scripts/test_busy.py --runs $(or $(BUSY_RUNS),5)
 
 check: lint types contracts proto-check ## lint, types, import contracts, protos, drift of everything generated
 

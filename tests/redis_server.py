@@ -28,7 +28,7 @@ import redis
 KIND_VARIABLE = "KAKEYA_TEST_REDIS"
 IMAGE_VARIABLE = "KAKEYA_TEST_REDIS_IMAGE"
 _DEFAULT_IMAGE = "redis:7-bookworm"
-_START_SECONDS = 20.0
+_START_SECONDS = 60.0
 _ALL_KEYS = """
 local found = {}
 for i, key in ipairs(redis.call('KEYS', '*')) do

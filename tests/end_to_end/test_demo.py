@@ -129,7 +129,7 @@ def test_interrupted(tmp_path: Path) -> None:
             assert demo.poll() is None
         time.sleep(0.5)
         demo.send_signal(signal.SIGINT)
-        _, errors = demo.communicate(timeout=45)
+        _, errors = demo.communicate(timeout=60)
     assert demo.returncode == 130, errors
     assert b"Traceback" not in errors
     assert list(tmp_path.iterdir()) == []

@@ -46,7 +46,7 @@ class Command:
 
 async def eventually_refused(call: Callable[[], Awaitable[Any]], kind: type[Exception]) -> None:
     """Repeats a call until it is refused; what is known of keys and quotas may be a second old."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         try:
             await call()

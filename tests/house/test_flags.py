@@ -5,6 +5,9 @@ from contextlib import redirect_stdout
 
 import pytest
 
+from kakeya_bench.compare.settings import CompareSettings
+from kakeya_bench.load.settings import LoadSettings
+from kakeya_bench.session.settings import SessionSettings
 from kakeya_http_shim.settings import HttpSettings
 from kakeya_local.settings import DemoSettings, UpSettings
 from kakeya_router.settings import RouterSettings
@@ -17,6 +20,9 @@ COMMANDS: tuple[type[ServiceSettings], ...] = (
     HttpSettings,
     UpSettings,
     DemoSettings,
+    SessionSettings,
+    LoadSettings,
+    CompareSettings,
 )
 PYTHON = ("int", "float", "str", "Path", "tuple[", "None", "Literal", "Annotated")
 

@@ -11,6 +11,17 @@ from tests.integration.processes import Runtime, runtime
 from tests.random_checkpoint import save_random_checkpoint
 
 
+@pytest.fixture(scope="session", autouse=True)
+def lasting_leases() -> Iterator[None]:
+    """No lease lapses because a machine is busy, and no slow Redis is taken for one that is away; what is to lapse, a
+    test has lapse (`Runtime.lapse`).
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("WORKER_LEASE", "OPERATION_LEASE", "REDIS_TIMEOUT"):
+            patch.setenv(f"KAKEYA_ROUTER_{name}_SECONDS", "60")
+        yield
+
+
 @pytest.fixture(scope="session")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return save_random_checkpoint(tmp_path_factory.mktemp("model") / "demo")

@@ -50,7 +50,7 @@ def _on_workers(made: Runtime) -> list[str]:
     found = []
     for worker in made.workers:
         with grpc.insecure_channel(worker.address) as channel:
-            slab = VerifierServiceStub(channel).GetSlab(GetSlabRequest(), timeout=5)
+            slab = VerifierServiceStub(channel).GetSlab(GetSlabRequest(), timeout=60)
         if slab.num_lanes_in_use or slab.kv_live_bytes:
             found.append(f"{worker.log.stem} holds {slab.num_lanes_in_use} lanes, {slab.kv_live_bytes} live bytes")
     return found

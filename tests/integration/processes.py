@@ -14,13 +14,17 @@ from http.client import HTTPConnection
 from pathlib import Path
 
 import grpc
+from redis import Redis
 
 from kakeya_shared.health_command import check
 from kakeya_stubs.admin.v1.admin_pb2 import ListWorkersRequest, WorkerStatus
 from kakeya_stubs.admin.v1.admin_pb2_grpc import AdminServiceStub
 from tests.redis_server import RedisServer, free_port, redis_server
 
-START_SECONDS = 40.0
+START_SECONDS = 120.0
+"""What no machine takes, however busy: until a process serves."""
+LONG_SECONDS = 60.0
+"""Likewise, for what takes moments."""
 SINK, WINDOW = 4, 64
 NUM_SLOTS = SINK + WINDOW + 31 + 15  # slack for a step of 32 tokens, and for whole blocks of 16
 ADMIN_KEY_VARIABLE = "KAKEYA_ROUTER_ADMIN_KEY"
@@ -58,7 +62,7 @@ class Process:
     def terminate(self) -> int:
         """Asks it to stop and returns its exit status."""
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(timeout=20)
+        return self.process.wait(timeout=LONG_SECONDS)
 
 
 @dataclass
@@ -123,15 +127,36 @@ class Runtime:
     def list_workers(self) -> list[WorkerStatus]:
         with self._channel() as channel:
             call = AdminServiceStub(channel).ListWorkers
-            return list(call(ListWorkersRequest(), timeout=5, metadata=self.admin_metadata).workers)
+            return list(call(ListWorkersRequest(), timeout=LONG_SECONDS, metadata=self.admin_metadata).workers)
 
     def wait_for_workers(self, number: int) -> None:
         wait_until(lambda: len(self.list_workers()) == number, f"{number} workers have joined")
 
+    def lapse(self, worker: Process) -> None:
+        """Has a worker's lease lapse that is dead or stopped, as where it has been silent for so long."""
+        with self._state() as state:
+            for workers in state.scan_iter("kakeya:{*}:workers"):
+                for worker_id in state.zrange(workers, 0, -1):
+                    if state.hget(f"{workers.removesuffix('s')}:{worker_id}", "address") == worker.address:
+                        state.zadd(workers, {worker_id: 1}, xx=True)
+
+    def lapse_operation(self, session_id: str) -> None:
+        """Has the operation's lease lapse that a dead router holds on a session."""
+        with self._state() as state:
+            state.hset(f"kakeya:{{{session_id.partition('.')[0]}}}:op:{session_id}", "lease_until_ms", 1)
+
+    def expire(self, session_id: str) -> None:
+        """Has a session's time be over."""
+        with self._state() as state:
+            state.zadd(f"kakeya:{{{session_id.partition('.')[0]}}}:expiry", {session_id: 1}, xx=True)
+
+    def _state(self) -> Redis:
+        return Redis.from_url(self.redis.url, decode_responses=True, protocol=2)
+
     def stop(self) -> None:
         """Shims first, so that they find a runtime in which to close their sessions."""
         stuck = [*_stop(self.shims), *_stop([*self.workers, *self.routers])]
-        assert not stuck, f"did not stop within 20 s: {stuck}"
+        assert not stuck, f"did not stop within {LONG_SECONDS:g} s: {stuck}"
 
     def _channel(self) -> grpc.Channel:
         if self.credentials is None:
@@ -180,7 +205,7 @@ def _stop(processes: Sequence[Process]) -> list[str]:
     stuck = []
     for process in processes:
         try:
-            process.process.wait(timeout=20)
+            process.process.wait(timeout=LONG_SECONDS)
         except subprocess.TimeoutExpired:
             process.kill()
             stuck.append(process.log.stem)
@@ -189,7 +214,7 @@ def _stop(processes: Sequence[Process]) -> list[str]:
 
 def http_status(address: str, path: str) -> int | None:
     """Of a GET; None where nobody answers."""
-    connection = HTTPConnection(address, timeout=5)
+    connection = HTTPConnection(address, timeout=LONG_SECONDS)
     try:
         connection.request("GET", path)
         return connection.getresponse().status
@@ -207,7 +232,7 @@ def wait_until(condition: Callable[[], bool], what: str, seconds: float = START_
         time.sleep(0.02)
 
 
-async def eventually(condition: Callable[[], Awaitable[bool]], what: str, seconds: float = 20.0) -> None:
+async def eventually(condition: Callable[[], Awaitable[bool]], what: str, seconds: float = LONG_SECONDS) -> None:
     """As `wait_until`, for coroutines."""
     deadline = time.monotonic() + seconds
     while not await condition():

@@ -71,6 +71,7 @@ async def test_forks_at_the_last_turns_answer_as_sessions_that_nothing_disturbed
     worker_id = (await source.info()).worker
     holder = next(each for each in remembering.workers if worker_id.endswith(each.address.split(":")[1]))
     os.kill(holder.process.pid, signal.SIGKILL)
+    remembering.lapse(holder)
 
     async def is_parked() -> bool:
         return (await source.info()).state is kakeya.SessionState.PARKED

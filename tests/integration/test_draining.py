@@ -14,7 +14,7 @@ import pytest
 import kakeya
 from tests.integration.processes import Process, Runtime, eventually, runtime
 
-ROUTER_FLAGS = ("--heartbeat-interval-seconds=0.3", "--worker-lease-seconds=2.5", "--reap-interval-seconds=0.2")
+ROUTER_FLAGS = ("--heartbeat-interval-seconds=0.3", "--reap-interval-seconds=0.2")
 NUM_TURNS, NUM_TOKENS = 3, 200
 NUM_IDLE, NUM_BUSY = 3, 3
 OPTIONS: dict[str, Any] = {"temperature": 1.0, "seed": 11, "frequency_penalty": 0.5}

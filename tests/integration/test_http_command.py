@@ -59,7 +59,7 @@ def alone(directory: Path, *flags: str) -> Iterator[Alone]:
         wait_until(shim.answers, "it listens")
         yield shim
         process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=20) == 0
+        assert process.wait(timeout=60) == 0
     finally:
         process.kill()
         process.wait()
@@ -123,7 +123,7 @@ def test_a_tokenizer_of_a_newer_library_ends_it_with_one_line_and_for_good(tmp_p
     ],
 )
 def test_a_sunset_before_the_deprecation_is_refused(flags: Sequence[str], reason: str) -> None:
-    refused = subprocess.run(command(*flags), capture_output=True, text=True, timeout=30)
+    refused = subprocess.run(command(*flags), capture_output=True, text=True, timeout=60)
     assert refused.returncode == 2
     assert reason in refused.stderr
     assert "Traceback" not in refused.stderr

@@ -36,7 +36,7 @@ BODY: dict[str, Any] = {
 @pytest.fixture
 async def client(http: HttpStack) -> AsyncIterator[httpx.AsyncClient]:
     headers = {"authorization": f"Bearer {http.key}", "user-agent": "agent-periwinkle"}
-    async with httpx.AsyncClient(base_url=f"http://{http.shim.address}", headers=headers, timeout=30) as client:
+    async with httpx.AsyncClient(base_url=f"http://{http.shim.address}", headers=headers, timeout=60) as client:
         yield client
 
 

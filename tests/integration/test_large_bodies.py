@@ -18,7 +18,7 @@ _SECONDS = 120.0
 
 def resident_bytes(process: psutil.Process, at_most: int) -> int:
     """As soon as it is no more than that, or after a while."""
-    until = time.monotonic() + 30.0
+    until = time.monotonic() + 60.0
     while (resident := int(process.memory_info().rss)) > at_most and time.monotonic() < until:
         time.sleep(0.2)
     return resident

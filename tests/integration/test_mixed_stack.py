@@ -11,13 +11,12 @@ from pathlib import Path
 import pytest
 
 import kakeya
-from tests.integration.processes import SINK, WINDOW, Runtime, runtime
+from tests.integration.processes import LONG_SECONDS, SINK, WINDOW, Runtime, runtime
 from tests.integration.test_draining import command
 from tests.random_checkpoint import CONFIG
 
 ROUTER_FLAGS = (
     "--heartbeat-interval-seconds=0.3",
-    "--worker-lease-seconds=2.5",
     "--reap-interval-seconds=0.2",
     "--queue-seconds=1",
 )
@@ -92,7 +91,7 @@ async def test_sessions_land_on_both_and_what_they_keep_is_exact(mixed: Runtime,
     async def reported() -> list[int]:
         return [worker.reported_kv_live_bytes - worker.kv_live_bytes for worker in mixed.list_workers()]
 
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(LONG_SECONDS):
         while await reported() != [0, 0]:
             await asyncio.sleep(0.1)
 
@@ -143,6 +142,7 @@ async def test_an_answer_goes_on_with_the_other_backend(mixed: Runtime, client: 
     assert len(seen) == 300
     info = await session.info()
     assert (info.worker, info.epoch > 1, info.history_length) == ("mlx", True, 350)
+    mixed.lapse(mixed.workers[0])
     await asyncio.to_thread(mixed.wait_for_workers, 1)
     with pytest.raises(kakeya.NoWorker, match="fingerprint"):
         await bound.append([1])

@@ -10,15 +10,9 @@ from typing import Any
 import pytest
 
 import kakeya
-from tests.integration.processes import Process, Runtime, eventually, runtime
+from tests.integration.processes import LONG_SECONDS, Process, Runtime, eventually, runtime
 
-ROUTER_FLAGS = (
-    "--heartbeat-interval-seconds=0.3",
-    "--worker-lease-seconds=2.5",
-    "--operation-lease-seconds=1.5",
-    "--reap-interval-seconds=0.2",
-    "--recovery-seconds=0.1",
-)
+ROUTER_FLAGS = ("--heartbeat-interval-seconds=0.3", "--reap-interval-seconds=0.2", "--recovery-seconds=0.1")
 Disturb = Callable[[kakeya.AsyncSession], Awaitable[None]]
 
 NUM_TOKENS = 300
@@ -37,7 +31,7 @@ def backend() -> str:
 
 @pytest.fixture
 def fragile(model: Path, tmp_path: Path, snapshots: Path, backend: str) -> Iterator[Runtime]:
-    """Two workers with one snapshot store, and a router with short leases."""
+    """Two workers with one snapshot store."""
     environment = {
         "KAKEYA_WORKER_SNAPSHOTS": str(snapshots),
         "KAKEYA_WORKER_SHUTDOWN_GRACE_SECONDS": "0.2",
@@ -82,6 +76,8 @@ class Disturbance:
         worker_id = (await session.info()).worker
         self.worker = next(each for each in self._fragile.workers if worker_id.endswith(each.address.split(":")[1]))
         os.kill(self.worker.process.pid, self._number)
+        if self._number is signal.SIGSTOP:
+            self._fragile.lapse(self.worker)
 
 
 @pytest.mark.parametrize(
@@ -113,7 +109,7 @@ async def test_a_session_goes_on_with_the_same_tokens(
         if number is signal.SIGSTOP and disturb.worker is not None:
             os.kill(disturb.worker.process.pid, signal.SIGCONT)
     if number is signal.SIGTERM and disturb.worker is not None:
-        assert await asyncio.to_thread(disturb.worker.process.wait, 20) == 0
+        assert await asyncio.to_thread(disturb.worker.process.wait, LONG_SECONDS) == 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM], ids=lambda number: number.name)

@@ -9,6 +9,7 @@ from typing import Any
 
 import grpc
 import pytest
+import redis
 from google.protobuf.message import Message
 
 import kakeya
@@ -61,6 +62,11 @@ class Secured:
 
     def revoke_token(self, token_id: str) -> None:
         self._as_admin(self.admin.RevokeToken, admin_pb2.RevokeTokenRequest(token_id=token_id))
+
+    def expire(self, credential: str) -> None:
+        """Has the time of a key or a token be over."""
+        with redis.Redis.from_url(self.runtime.redis.url, protocol=2) as state:
+            assert state.hset(f"kakeya:{{access}}:{credential}", "expires_ms", 1) == 0, "there is none"
 
     def refusal(self, call: Callable[..., Any], request: Message, secret: str) -> Refusal | None:
         """What a refused call shows; None: it was let through."""
@@ -131,10 +137,11 @@ def test_every_rpc_of_every_service_refuses_whoever_shows_nothing_good(secured: 
 
 
 def test_a_revoked_and_an_expired_key_are_refused(secured: Secured) -> None:
-    revoked, expiring = secured.key("acme"), secured.key("acme", expires_in_seconds=2)
+    revoked, expiring = secured.key("acme"), secured.key("acme", expires_in_seconds=600)
     session_id = secured.session(revoked.secret)
     assert secured.info(session_id, expiring.secret) is None, "a key of the same tenant"
     secured.revoke_key(revoked.key.key_id)
+    secured.expire(f"key:{expiring.key.key_id}")
     wait_until(lambda: secured.info(session_id, revoked.secret) == NO_KEY, "the revoked key is refused")
     wait_until(lambda: secured.info(session_id, expiring.secret) == NO_KEY, "the expired key is refused")
     assert secured.info(session_id, secured.key("acme").secret) is None, "the session is still there"
@@ -142,10 +149,11 @@ def test_a_revoked_and_an_expired_key_are_refused(secured: Secured) -> None:
 
 def test_a_revoked_and_an_expired_token_are_refused(secured: Secured) -> None:
     leave = registry_pb2.LeaveRequest(pool="elsewhere", worker_id="w", incarnation="i")
-    revoked, expiring = secured.token(), secured.token(expires_in_seconds=2)
+    revoked, expiring = secured.token(), secured.token(expires_in_seconds=600)
     for made in (revoked, expiring):
         assert secured.refusal(secured.registry.Leave, leave, made.secret) is None
     secured.revoke_token(revoked.token.token_id)
+    secured.expire(f"token:{expiring.token.token_id}")
     for made in (revoked, expiring):
         secret = made.secret
         wait_until(lambda: secured.refusal(secured.registry.Leave, leave, secret) == NO_TOKEN, "it is refused")  # noqa: B023  # called at once

@@ -28,16 +28,16 @@ def test_health_of_the_server_and_of_each_service(shared_runtime: Runtime) -> No
         with grpc.insecure_channel(address) as channel:
             stub = health_pb2_grpc.HealthStub(channel)
             for service in ("", *services):
-                response = stub.Check(health_pb2.HealthCheckRequest(service=service), timeout=5)
+                response = stub.Check(health_pb2.HealthCheckRequest(service=service), timeout=60)
                 assert response.status == health_pb2.HealthCheckResponse.SERVING
             with pytest.raises(grpc.RpcError) as caught:
-                stub.Check(health_pb2.HealthCheckRequest(service="no.such.Service"), timeout=5)
+                stub.Check(health_pb2.HealthCheckRequest(service="no.such.Service"), timeout=60)
             assert caught.value.code() is grpc.StatusCode.NOT_FOUND
 
 
 def _reflect(channel: grpc.Channel, **query: Any) -> reflection_pb2.ServerReflectionResponse:
     stub = reflection_pb2_grpc.ServerReflectionStub(channel)
-    (response,) = stub.ServerReflectionInfo(iter([reflection_pb2.ServerReflectionRequest(**query)]), timeout=5)
+    (response,) = stub.ServerReflectionInfo(iter([reflection_pb2.ServerReflectionRequest(**query)]), timeout=60)
     return response
 
 

@@ -90,7 +90,7 @@ async def test_nobody_gets_in_without_a_certificate_of_the_authority(
 def _health_command(address: str, variables: dict[str, str]) -> "subprocess.CompletedProcess[str]":
     command = [sys.executable, "-m", "kakeya", "health", address]
     environment = {**os.environ, **variables}
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=30, check=False)
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
 
 
 def test_the_health_command_takes_its_files_from_the_environment(secured: Secured) -> None:

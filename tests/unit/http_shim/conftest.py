@@ -4,12 +4,18 @@ from pathlib import Path
 
 import pytest
 
+from tests.loop_clock import LoopClock
 from tests.service_logs import logs_as_they_were, plain_logs
 from tests.unit.http_shim.served import eventually
 from tests.unit.http_shim.shim import Shim
 from tests.unit.http_shim.shim import shim as serving_shim
 from tests.unit.sdk import tiny_tokenizer
 from tests.unit.sdk.scripted_runtime import ScriptedRuntime
+
+
+@pytest.fixture
+async def clock() -> LoopClock:
+    return LoopClock(asyncio.get_running_loop())
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -55,7 +55,7 @@ class Shim:
         return data(response.text.splitlines())
 
     async def nothing_left(self) -> None:
-        """Returns when the runtime has no session and no operation; fails after 20 s."""
+        """Returns when the runtime has no session and no operation; fails after a minute."""
         await asyncio.to_thread(self.runtime.wait_for, lambda: not self.runtime.sessions)
 
 
@@ -76,7 +76,7 @@ async def shim(runtime: ScriptedRuntime, tokenizer: Path, *flags: str) -> AsyncI
     stop = asyncio.Event()
     serving = asyncio.create_task(serve(settings, stop))
     try:
-        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=20) as http:
+        async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60) as http:
             await _answering(http, serving)
             yield Shim(http, runtime, ChatTokenizer(str(tokenizer)), serving, stop, port)
     finally:
@@ -85,7 +85,7 @@ async def shim(runtime: ScriptedRuntime, tokenizer: Path, *flags: str) -> AsyncI
 
 
 async def _answering(http: httpx.AsyncClient, serving: "asyncio.Task[None]") -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not serving.done():
             try:
                 await http.get("/healthz")

@@ -1,13 +1,19 @@
 from collections.abc import AsyncIterator, Iterator
+from types import SimpleNamespace
 
 import pytest
 import redis
 
+from kakeya_router import program
+from kakeya_router.lanes import search
+from kakeya_router.operations import operations, recovery
+from kakeya_router.store import connection
 from tests.redis_server import RedisServer, redis_server
 from tests.service_logs import logs_as_they_were, plain_logs
 from tests.unit.router.fake_worker import FakeWorker
 from tests.unit.router.keyed import Keyed, keyed_on
-from tests.unit.router.stack import Client, Stack, stack_on
+from tests.unit.router.lapses import Clock, Waits
+from tests.unit.router.stack import LONG_SECONDS, Client, Stack, stack_on
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -19,6 +25,34 @@ def _plain_logs() -> None:
 def _logs_as_they_were(_plain_logs: None) -> Iterator[None]:
     with logs_as_they_were():
         yield
+
+
+@pytest.fixture(autouse=True)
+def _patience() -> Iterator[None]:
+    """What the router waits for, and a busy machine may miss; tests that are about that set it themselves."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(program, "_SETTLE_SECONDS", LONG_SECONDS / 3)
+        patch.setattr(connection, "_LAST_ANSWERS_SECONDS", LONG_SECONDS)
+        patch.setattr(recovery, "_ASK_SECONDS", LONG_SECONDS)
+        patch.setattr(recovery, "_CONFIRM_SECONDS", LONG_SECONDS)
+        patch.setattr(operations, "_STOP_SECONDS", LONG_SECONDS)
+        yield
+
+
+@pytest.fixture
+def clock() -> Iterator[Clock]:
+    with pytest.MonkeyPatch.context() as patch:
+        clock = Clock()
+        patch.setattr(connection, "time", SimpleNamespace(monotonic=clock))
+        yield clock
+
+
+@pytest.fixture
+def waits() -> Iterator[Waits]:
+    with pytest.MonkeyPatch.context() as patch:
+        waits = Waits()
+        patch.setattr(search, "asyncio", waits)
+        yield waits
 
 
 @pytest.fixture(scope="session")

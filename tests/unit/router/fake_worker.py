@@ -5,6 +5,7 @@ import itertools
 import json
 from collections import defaultdict
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
@@ -134,6 +135,7 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
         writing: clear it and no snapshot is written.
         reading: clear it and no lane is read to its end.
         draining: what heartbeats say of that.
+        leases: the Redis in which its lease is, for `lapse`.
         prefill_tokens_per_second: what it says of that.
     """
 
@@ -188,6 +190,8 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
             "127.0.0.1:0", ("kakeya.worker.v1.VerifierService",), settings=settings, grace_seconds=0
         )
         verifier_pb2_grpc.add_VerifierServiceServicer_to_server(self, self.server.grpc_server)
+        self.leases: Any = None
+        self._silent = asyncio.Event()
         self._beating: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
@@ -196,7 +200,8 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self.stop_beating()
+        if self._beating is not None:
+            self._beating.cancel()
         await self.vanish()
 
     async def vanish(self) -> None:
@@ -261,20 +266,28 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
 
     def keep_beating(self, registry: Any, every_seconds: float = 0.1) -> None:
         """Incomplete heartbeats to a stub until `stop_beating`; errors of a router that is away are endured."""
+        self._silent = silent = asyncio.Event()
 
         async def beat() -> None:
-            while True:
-                await asyncio.sleep(every_seconds)
-                try:
-                    await registry.Heartbeat(self.heartbeat_request(complete=False), timeout=2)
-                except grpc.aio.AioRpcError:
-                    continue
+            while not silent.is_set():
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(silent.wait(), every_seconds)
+                    return
+                with suppress(grpc.aio.AioRpcError):
+                    await registry.Heartbeat(self.heartbeat_request(complete=False))
 
         self._beating = asyncio.create_task(beat())
 
     def stop_beating(self) -> None:
+        """No further heartbeat; one that is on its way arrives."""
+        self._silent.set()
+
+    async def lapse(self) -> None:
+        """Has its lease lapse, as where no heartbeat came for so long."""
+        self.stop_beating()
         if self._beating is not None:
-            self._beating.cancel()
+            await self._beating  # a late heartbeat would renew it
+        await self.leases.zadd(f"kakeya:{{{self.pool}}}:workers", {self.worker_id: 1}, xx=True)
 
     # VerifierService
 

@@ -29,6 +29,10 @@ class Keyed:
     def client(self, secret: str, address: str = "") -> Client:
         return self.stack.client(address or self.address, secret)
 
+    async def router(self, **settings: Any) -> str:
+        """Starts a further router; returns its address."""
+        return (await self.stack.router(**(KEYED | settings))).address
+
     async def key(self, tenant: str = "acme", **fields: Any) -> pb.CreateKeyResponse:
         return await answer(self.admin.admin.CreateKey(pb.CreateKeyRequest(tenant=tenant, **fields)))
 

@@ -38,7 +38,7 @@ async def watched(redis: Redis, num_told: int) -> tuple[list[bool], list[str]]:
     )
     with structlog.testing.capture_logs() as lines:
         watching = asyncio.create_task(watch.run())
-        serving = [await asyncio.wait_for(told.get(), 30) for _ in range(num_told)]
+        serving = [await asyncio.wait_for(told.get(), 60) for _ in range(num_told)]
         watching.cancel()
         with suppress(asyncio.CancelledError):
             await watching

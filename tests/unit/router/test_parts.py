@@ -123,7 +123,7 @@ async def test_who_outlasts_the_grace_is_told_to_go_elsewhere() -> None:
 
     calls = [asyncio.create_task(call(stubborn=stubborn)) for stubborn in (False, True)]
     await asyncio.sleep(0)
-    await asyncio.wait_for(gate.close(0.01), 5)
+    await asyncio.wait_for(gate.close(0.01), 60)
     assert [call.done() for call in calls] == [True, False]
     leaving.set()
     for each in calls:

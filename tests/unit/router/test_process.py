@@ -19,7 +19,7 @@ from kakeya_router.program import Router, serve
 from kakeya_router.settings import RouterSettings
 from kakeya_shared.errors.tree import Draining
 from kakeya_shared.process.service_process import EXIT_CONFIG, StartError
-from tests.unit.router.stack import Stack, answer
+from tests.unit.router.stack import LONG_SECONDS, Stack, answer, eventually
 
 
 @pytest.fixture
@@ -42,12 +42,12 @@ def _start(*flags: str) -> subprocess.Popen[str]:
 
 
 def _serving(address: str) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + LONG_SECONDS
     with grpc.insecure_channel(address) as channel:
         stub = health_pb2_grpc.HealthStub(channel)
         while True:
             request = health_pb2.HealthCheckRequest()
-            response = stub.Check(request, wait_for_ready=True, timeout=20)
+            response = stub.Check(request, wait_for_ready=True, timeout=LONG_SECONDS)
             if response.status == health_pb2.HealthCheckResponse.SERVING:
                 return
             assert time.monotonic() < deadline
@@ -61,7 +61,7 @@ def test_a_signal_ends_the_process_cleanly(redis_url: str, free_port: int, numbe
     try:
         _serving(address)
         process.send_signal(number)
-        _, errors = process.communicate(timeout=20)
+        _, errors = process.communicate(timeout=LONG_SECONDS)
     finally:
         process.kill()
     assert process.returncode == 0
@@ -71,7 +71,7 @@ def test_a_signal_ends_the_process_cleanly(redis_url: str, free_port: int, numbe
 
 def test_a_taken_port_is_one_clear_line(redis_url: str, port: int) -> None:
     process = _start("--redis", redis_url, "--bind", f"127.0.0.1:{port}")
-    _, errors = process.communicate(timeout=20)
+    _, errors = process.communicate(timeout=LONG_SECONDS)
     assert process.returncode == EXIT_CONFIG
     assert errors.splitlines()[-1] == f"kakeya router: error: cannot listen on 127.0.0.1:{port}: is it in use?"
 
@@ -103,11 +103,11 @@ async def test_the_program_runs_until_it_is_told_to_stop(redis_url: str) -> None
     await asyncio.sleep(0.2)
     assert not serving.done()
     stop.set()
-    await asyncio.wait_for(serving, 30)
+    await asyncio.wait_for(serving, LONG_SECONDS)
 
 
 async def test_running_calls_get_their_grace_and_new_ones_are_refused(stack: Stack) -> None:
-    client = await stack.router(shutdown_grace_seconds=5)
+    client = await stack.router(shutdown_grace_seconds=3600)
     worker = await stack.worker(client)
     session_id = await client.session()
     worker.flowing.clear()
@@ -115,13 +115,21 @@ async def test_running_calls_get_their_grace_and_new_ones_are_refused(stack: Sta
     while not worker.calls["Append"]:
         await asyncio.sleep(0.01)
     stopping = asyncio.create_task(stack.stop_routers())
-    await asyncio.sleep(0.1)
-    for call in (client.create(), client.info(session_id), client.close(session_id), client.generate(session_id)):
+
+    async def is_refused() -> bool:
+        try:
+            await client.info(session_id)
+        except Draining:
+            return True
+        return False
+
+    await eventually(is_refused)
+    for call in (client.create(), client.close(session_id), client.generate(session_id)):
         with pytest.raises(Draining):
             await call
     worker.flowing.set()
     assert (await appending).history_length == 1
-    await asyncio.wait_for(stopping, 3)
+    await asyncio.wait_for(stopping, LONG_SECONDS)  # and not for all of the grace
     assert not await stack.redis.exists("kakeya:routers")
 
 
@@ -133,7 +141,7 @@ async def test_a_call_that_outlasts_the_grace_is_sent_elsewhere_and_written_thro
     call = client.generating(session_id, 1_000_000)
     assert (await call.read()).HasField("token_id")
     reading = asyncio.create_task(answer(_drained(call)))
-    await asyncio.wait_for(stack.stop_routers(), 15)
+    await asyncio.wait_for(stack.stop_routers(), LONG_SECONDS)
     with pytest.raises(Draining):
         await reading
     record = await stack.redis.hgetall(f"kakeya:{{tiny}}:session:{session_id}")
@@ -151,6 +159,6 @@ async def _drained(call: Any) -> None:
 async def test_a_router_stops_whenever_it_is_told(redis_url: str) -> None:
     for number in range(20):
         router = Router(RouterSettings(redis=redis_url, bind="127.0.0.1:0"))
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(LONG_SECONDS):
             async with router:
                 await asyncio.sleep(0.0005 * number)  # somewhere in the middle of its first calls to Redis

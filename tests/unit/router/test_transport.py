@@ -48,7 +48,7 @@ def authority(tmp_path: Path) -> Authority:
 async def test_what_is_no_protobuf_is_an_invalid_request_of_every_rpc(client: Client) -> None:
     for service, method in METHODS:
         kind: Any = client.channel.unary_stream if method.server_streaming else client.channel.unary_unary
-        call = kind(f"/{service}/{method.name}")(b"\xff\xff\xff", timeout=10)
+        call = kind(f"/{service}/{method.name}")(b"\xff\xff\xff", timeout=60)
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await (call.read() if method.server_streaming else call)
         error = error_details.decode(caught.value)
@@ -162,7 +162,7 @@ def _asking(pair: Pair, authority: Authority) -> RpcServerSettings:
 async def _length(clients: WorkerClients, worker: FakeWorker) -> int:
     """The length of a history after one more token, generated on the connection of now."""
     lane = worker.lanes.setdefault("s", Lane(1, 4, 16, refuses=False))
-    stream = generate(clients.at(worker.address), "s", 1, history_length=len(lane.token_ids), timeout=10)
+    stream = generate(clients.at(worker.address), "s", 1, history_length=len(lane.token_ids), timeout=60)
     responses = [response async for response in stream]
     done = responses[-1]
     assert isinstance(done, Done)

@@ -29,7 +29,7 @@ class Screen:
         os.write(self._master, keys.encode())
 
     def wait_for(self, text: str, count: int = 1) -> None:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 60
         while self.shown.count(text) < count:
             assert time.monotonic() < deadline, self.shown
             time.sleep(0.01)
@@ -37,7 +37,7 @@ class Screen:
     def close(self) -> None:
         for stream in (sys.stdin, sys.stdout, sys.stderr):
             stream.close()
-        self._reader.join(5)
+        self._reader.join(60)
         os.close(self._master)
 
     def _read(self) -> None:

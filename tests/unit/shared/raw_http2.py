@@ -21,7 +21,7 @@ async def answer(address: str, method: str, metadata: Mapping[bytes, bytes]) -> 
     writer.write(_PREFACE + _frame(_SETTINGS, 0, 0, b""))
     writer.write(_frame(_HEADERS, _END_HEADERS, 1, block) + _frame(_DATA, _END_STREAM, 1, bytes(5)))
     try:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             return await _until_answered(reader)
     finally:
         writer.close()

@@ -22,7 +22,7 @@ def _free_address() -> str:
 
 
 async def _becomes(address: str, health: str) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while await asyncio.to_thread(check, address) != health:
             await asyncio.sleep(0.02)
 
@@ -34,7 +34,7 @@ async def test_it_serves_once_the_weights_are_converted(
 
     def held(parts: Sequence[Tensor]) -> QuantizedMatrix:
         nonlocal num_converted
-        may_go_on.wait(30)
+        may_go_on.wait(60)
         num_converted += 1
         return quantize_matrix(parts)
 

@@ -36,7 +36,7 @@ def test_a_token_is_not_shown() -> None:
 async def _refused(*flags: str) -> str:
     settings = WorkerSettings.parse(["--model", "/no/such/model", *flags])
     with pytest.raises(StartError) as caught:
-        await asyncio.wait_for(serve(settings, asyncio.Event()), 20)
+        await asyncio.wait_for(serve(settings, asyncio.Event()), 60)
     return str(caught.value)
 
 

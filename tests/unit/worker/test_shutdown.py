@@ -22,7 +22,7 @@ from kakeya_worker.settings import WorkerSettings
 from kakeya_worker.snapshots.snapshot_store import GROUP
 from tests.unit.worker.joining.test_registration import Registry, _heartbeat, _serving
 
-TIMEOUT = 30.0
+TIMEOUT = 60.0
 LONG = "3600"
 SIZES = ("--window", "64", "--lanes", "2", "--threads", "1", "--weights", "float32")
 

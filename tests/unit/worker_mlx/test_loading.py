@@ -94,7 +94,7 @@ open_session(verifier, geometry).append(range(20))
 assert resource.getrlimit(resource.RLIMIT_NOFILE) == before
 print("ran")
 """
-    done = subprocess.run([sys.executable, "-c", source], env={"PATH": ""}, capture_output=True, text=True, timeout=50)
+    done = subprocess.run([sys.executable, "-c", source], env={"PATH": ""}, capture_output=True, text=True, timeout=60)
     assert done.stdout.endswith("ran\n"), done.stderr
 
 
@@ -111,7 +111,7 @@ from kakeya_worker.program import load_engine
 from kakeya_worker.settings import WorkerSettings
 load_engine(WorkerSettings.parse(["--model", "m", "--backend", "mlx"]))
 """
-    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=50)
+    done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=60)
     assert "install it with: pip install 'kakeya-worker[mlx]'" in done.stderr
 
 

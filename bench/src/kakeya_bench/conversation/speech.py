@@ -6,9 +6,11 @@ from pathlib import Path
 from kakeya import AsyncClient, AsyncSession
 from kakeya.cli.flags import tokenizer_choice
 from kakeya.text.chat_tokenizer import ChatTokenizer
-from kakeya_bench.conversation import prompts
+from kakeya_bench.conversation import facts, prompts
+from kakeya_bench.conversation.facts import Facts
 from kakeya_bench.conversation.prompts import Prompts, RandomTokens, Texts
 from kakeya_bench.conversation.settings import BenchSettings
+from kakeya_bench.conversation.workers import Workers
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,18 @@ class Speech:
         prompts = self.prompts(0)
         for _ in range(2):
             prompts.next_turn(None)
+
+    async def learn(
+        self, session: AsyncSession, workers: Workers, *, config: Path | None = None, kv_dtype: str | None = None
+    ) -> Facts:
+        """What is known of a session that was just opened, see `facts.learn`.
+
+        Raises:
+            KakeyaError
+            TokenizerError: the tokenizer is another model's.
+        """
+        self.check(session)
+        return await facts.learn(session, workers, config=config, beside=self.directory, kv_dtype=kv_dtype)
 
     def check(self, session: AsyncSession) -> None:
         """Raises TokenizerError where the tokenizer is another model's."""

@@ -9,7 +9,7 @@ from rich.console import Console
 from kakeya import AsyncClient, AsyncSession, KakeyaError
 from kakeya.cli.commands.cure import explain
 from kakeya.errors import DeadlineExceeded, Exhausted
-from kakeya_bench.conversation import clock, facts, interruption, speech
+from kakeya_bench.conversation import clock, interruption, speech
 from kakeya_bench.conversation.dialogue import closed_in_the_end
 from kakeya_bench.conversation.failure import describe
 from kakeya_bench.conversation.runtime import connected
@@ -81,16 +81,11 @@ class _Sweep:
         async with closed_in_the_end([player.dialogue for player in players], level.not_closed.append):
             inside = await _open(level, players)
             if inside:
-                await self._learn(_sessions(inside)[0])
+                if self.report.facts is None:
+                    self.report.facts = await self.said.learn(_sessions(inside)[0], self.workers)
                 await self._turns(level, inside)
                 level.kv = await kv_total.read(_sessions(inside), self.workers)
         level.state = LevelState.COMPLETE if inside else LevelState.REFUSED
-
-    async def _learn(self, session: AsyncSession) -> None:
-        """What is known of the model, from the first session of all. Raises KakeyaError, TokenizerError."""
-        if self.report.facts is None:
-            self.said.check(session)
-            self.report.facts = await facts.learn(session, self.workers, beside=self.said.directory)
 
     async def _turns(self, level: Level, players: Sequence[Player]) -> None:
         """All turns of a level, which grows meanwhile."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 from rich.console import Console
 
 from kakeya import KakeyaError
-from kakeya_bench.conversation import clock, facts, interruption, speech
+from kakeya_bench.conversation import clock, interruption, speech
 from kakeya_bench.conversation.dialogue import closed_in_the_end
 from kakeya_bench.conversation.failure import describe
 from kakeya_bench.conversation.runtime import connected
@@ -42,10 +42,7 @@ async def run(settings: SessionSettings, console: Console) -> tuple[Report, int 
         dialogues = [player.dialogue for player in players]
         async with closed_in_the_end(dialogues, lambda why: _say(console, f"{_NOT_CLOSED}: {why}")):
             session, *_ = [await dialogue.open() for dialogue in dialogues]
-            said.check(session)
-            known = await facts.learn(
-                session, workers, config=settings.config, beside=said.directory, kv_dtype=settings.kv_dtype
-            )
+            known = await said.learn(session, workers, config=settings.config, kv_dtype=settings.kv_dtype)
             report = Report(settings=settings, facts=known)
             files.write_json(settings.directory / JSON_NAME, report.document())
             with progress.shown(console, "session") as shown, interruption.heeded() as heeded:

@@ -33,6 +33,14 @@ class PlainSettings(BenchSettings):
     model_config = BenchSettings.configured(command="plain")
 
 
+def asked(kind: type[S], patch: pytest.MonkeyPatch, *argv: str, **variables: str) -> S:
+    """Settings of these flags and environment variables."""
+    with patch.context() as inside:
+        for name, value in variables.items():
+            inside.setenv(name, value)
+        return kind.parse([*argv])
+
+
 class Outcome(NamedTuple):
     """What a run of a bench left behind.
 

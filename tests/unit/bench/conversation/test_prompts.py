@@ -8,9 +8,8 @@ from statistics import mean
 
 import pytest
 
-from kakeya.text.chat_tokenizer import ChatTokenizer
 from kakeya_bench.conversation import phrases, prompts
-from kakeya_bench.conversation.prompts import NoPrompts, Prompts, RandomTokens, Texts
+from kakeya_bench.conversation.prompts import NoPrompts, RandomTokens
 
 NUM_MESSAGES = 500
 
@@ -71,18 +70,6 @@ def test_random_tokens_are_of_the_vocabulary_and_the_same_again_whatever_is_answ
     assert first != second
     assert said(1, 2, 5) == [first, second]
     assert len({tuple(said(seed, other, None, 50_000)[0]) for seed in (1, 11) for other in (1, 11)}) == 4
-
-
-def test_texts_are_tokenized_as_a_chat(tokenizer: ChatTokenizer) -> None:
-    said: Prompts = Texts(tokenizer, iter(["hello", "and", "more"]))
-    (end,) = tokenizer.eos_token_ids
-    cut_off = tokenizer.encode("x")[-1]
-    turns = [said.next_turn(None), said.next_turn(end), said.next_turn(cut_off)]
-    assert [tokenizer.decode(turn, special_tokens=True) for turn in turns] == [
-        "<|im_start|>user\nhello<|im_end|>\n<|im_start|>assistant\n",
-        "\n<|im_start|>user\nand<|im_end|>\n<|im_start|>assistant\n",
-        "<|im_end|>\n<|im_start|>user\nmore<|im_end|>\n<|im_start|>assistant\n",
-    ]
 
 
 def test_messages_of_a_file_come_once_each_before_one_comes_again(file: Path) -> None:

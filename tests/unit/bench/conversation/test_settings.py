@@ -1,12 +1,13 @@
 """What every bench can be told."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kakeya.cli.flags.connection_flags import BadConnectionFlag
-from tests.unit.bench.conversation.playing import PlainSettings
+from tests.unit.bench.conversation.playing import PlainSettings, asked
 
 DEFAULTS = {
     "model": None, "tokenizer": None, "num_random_tokens": None, "prompts": None, "uses_template": True,
@@ -14,11 +15,7 @@ DEFAULTS = {
 }  # fmt: skip
 
 
-def read(monkeypatch: pytest.MonkeyPatch, *argv: str, **variables: str) -> PlainSettings:
-    with monkeypatch.context() as patch:
-        for name, value in variables.items():
-            patch.setenv(name, value)
-        return PlainSettings.parse([*argv])
+read = partial(asked, PlainSettings)
 
 
 def variable(flag: str) -> str:
@@ -55,8 +52,8 @@ def test_the_runtime_and_the_tokenizer_are_named_as_for_every_command(monkeypatc
     here = everywhere | {"KAKEYA_BENCH_ADDRESS": "b:2", "KAKEYA_BENCH_TOKENIZER": "bench"}
     assert read(monkeypatch).connection.address == "localhost:50051"
     for variables, address, tokenizer in ((everywhere, "a:1", "all"), (here, "b:2", "bench")):
-        asked = read(monkeypatch, **variables)
-        assert (asked.connection.address, asked.tokenizer) == (address, tokenizer)
+        found = read(monkeypatch, **variables)
+        assert (found.connection.address, found.tokenizer) == (address, tokenizer)
     assert read(monkeypatch, "--address", "c:3", **here).connection.address == "c:3"
     files = read(monkeypatch, KAKEYA_TLS_CA="ca", KAKEYA_TLS_CERT="cert", KAKEYA_TLS_KEY="key")
     assert (files.tls_ca, files.tls_cert, files.tls_key) == (Path("ca"), Path("cert"), Path("key"))
@@ -65,9 +62,9 @@ def test_the_runtime_and_the_tokenizer_are_named_as_for_every_command(monkeypatc
 
 
 def test_the_report_has_a_place_that_is_named_for_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = read(monkeypatch)
-    assert str(asked.directory).startswith("kakeya-bench-plain-2")
-    assert asked.directory == asked.directory
+    found = read(monkeypatch)
+    assert str(found.directory).startswith("kakeya-bench-plain-2")
+    assert found.directory == found.directory
     assert read(monkeypatch, "--output", "here").directory == Path("here")
 
 

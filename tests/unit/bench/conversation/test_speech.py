@@ -13,6 +13,7 @@ from kakeya.cli.flags import installed_models
 from kakeya.text.tokenizer_error import TokenizerError
 from kakeya_bench.conversation import speech
 from kakeya_bench.conversation.prompts import NoPrompts, RandomTokens
+from kakeya_bench.conversation.runtime import connected
 from kakeya_bench.conversation.speech import Speech
 from tests.unit.bench.conversation.playing import PlainSettings
 from tests.unit.sdk import tiny_tokenizer
@@ -139,12 +140,13 @@ async def test_the_models_files_are_beside_the_tokenizer_where_they_are(
 async def test_another_models_tokenizer_is_refused(runtime: ScriptedRuntime, choose: Choose, tmp_path: Path) -> None:
     fitting = tiny_tokenizer.save_with_words(tmp_path / "fitting", VOCAB_SIZE - 258)
     larger = tiny_tokenizer.save_with_words(tmp_path / "larger", VOCAB_SIZE - 257)
-    async with AsyncClient(runtime.address) as client, await client.create_session(eos_token_ids=[]) as session:
-        (await choose("--tokenizer", str(fitting))).check(session)
-        (await choose("--random-tokens", "1")).check(session)
+    async with connected(PlainSettings.parse(["--address", runtime.address])) as (client, workers):
+        session = await client.create_session()
+        for flags in (["--tokenizer", str(fitting)], ["--random-tokens", "1"]):
+            assert (await (await choose(*flags)).learn(session, workers)).model == "counter"
         another = await choose("--tokenizer", str(larger))
         with pytest.raises(TokenizerError) as raised:
-            another.check(session)
+            await another.learn(session, workers)
     assert f"the tokenizer {larger} is another model's (1,001 ids, and the model knows 1,000); " in str(raised.value)
     session.vocab_size = None  # as an old runtime says it
     another.check(session)

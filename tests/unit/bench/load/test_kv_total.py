@@ -4,13 +4,11 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from kakeya import AsyncClient
-from kakeya.cli.commands.admin_calls import AdminCalls
-from kakeya.cli.flags.connection import Connection
-from kakeya_bench.conversation import workers
+from kakeya_bench.conversation.runtime import connected
 from kakeya_bench.load import kv_total
 from kakeya_bench.load.kv_total import KvTotal
 from kakeya_stubs.admin.v1 import admin_pb2 as pb
+from tests.unit.bench.conversation.playing import PlainSettings
 from tests.unit.bench.load.sweeping import Always
 from tests.unit.sdk.scripted_admin import ScriptedAdmin
 from tests.unit.sdk.scripted_runtime import BYTES_PER_TOKEN, ScriptedRuntime, fails, passes
@@ -19,17 +17,15 @@ Weigh = Callable[..., Awaitable[KvTotal]]
 
 
 @pytest.fixture
-def weigh(runtime: ScriptedRuntime, monkeypatch: pytest.MonkeyPatch) -> Weigh:
-    """Opens sessions with so many tokens, and asks for their weight; the workers' each time anew."""
-    monkeypatch.setattr(workers, "FRESH_SECONDS", 0.0)
+def weigh(runtime: ScriptedRuntime) -> Weigh:
+    """Opens sessions with so many tokens, and asks for their weight."""
 
     async def weigh(*histories: int) -> KvTotal:
-        with AdminCalls(Connection(runtime.address, "", None)) as calls:
-            async with AsyncClient(runtime.address) as client:
-                sessions = [await client.create_session() for _ in histories]
-                for session, length in zip(sessions, histories, strict=True):
-                    await session.append([1] * length)
-                return await kv_total.read(sessions, workers.Workers(calls))
+        async with connected(PlainSettings.parse(["--address", runtime.address])) as (client, workers):
+            sessions = [await client.create_session() for _ in histories]
+            for session, length in zip(sessions, histories, strict=True):
+                await session.append([1] * length)
+            return await kv_total.read(sessions, workers)
 
     return weigh
 

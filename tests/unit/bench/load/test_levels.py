@@ -91,8 +91,7 @@ def test_errors_are_turns_that_failed() -> None:
     assert (verdict.outcome, verdict.figures) == (FAILED, {"num_turns": 4, "num_errors": 2})
     assert verdict.reason == "2 of 4 turns failed; the first: 2 sessions, session 1 turn 7: Internal: no"
     verdict = said("errors", [level(1, failed(is_warm_up=True), turn())])
-    assert verdict.outcome is FAILED
-    assert "the first: 1 session, session 0 turn 1" in verdict.reason
+    assert (verdict.outcome, "the first: 1 session, session 0 turn 1" in verdict.reason) == (FAILED, True)
 
 
 @pytest.mark.parametrize("reason", NOT_SEEN)

@@ -50,14 +50,11 @@ def test_the_whole_page() -> None:
     assert html == GOLDEN.read_text(), "where that is meant: write this text into the file"
 
 
-REFUSED = level(2, num_opened=0, state=LevelState.REFUSED, measured_seconds=0.0)
-
-
 @pytest.mark.parametrize(
     "made",
     [
         document(facts=None, state="interrupted"),
-        document(REFUSED, facts=None, state="complete"),
+        document(level(2, num_opened=0, state=LevelState.REFUSED, measured_seconds=0.0), facts=None, state="complete"),
         document(level(1, turn(1.0, None)), state="complete"),
         document(*(level(2**size, turn(0.1 * size, 0.01)) for size in range(1, 10)), state="running"),
     ],

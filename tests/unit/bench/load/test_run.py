@@ -131,13 +131,6 @@ def test_a_template_that_refuses_answers(bench: Sweep, runtime: ScriptedRuntime,
     assert "the chat template refuses messages of user, assistant: one at a time" in outcome.err
 
 
-def test_another_models_tokenizer(bench: Sweep, runtime: ScriptedRuntime, tmp_path: Path) -> None:
-    outcome = bench("--tokenizer", str(tiny_tokenizer.save_with_words(tmp_path / "larger", 1000)))
-    assert (outcome.status, outcome.document) == (2, {})
-    assert "is another model's (1,258 ids, and the model knows 1,000)" in outcome.err
-    assert runtime.sessions == {}, "it was opened, and closed"
-
-
 def test_progress_is_told(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "LINE_SECONDS", 0.0)
     lines = sweep("--sessions", "1,2").err.splitlines()

@@ -12,13 +12,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from kakeya_http_shim.middleware.body_limit import BodyLimit
 from kakeya_http_shim.problems import ApiError
+from tests.loop_clock import LoopClock
 from tests.unit.http_shim.served import RawClient, answer, connected, echo, eventually, raw_client, read_body, served
 
 LIMIT = 1000
 
 
 def limited(
-    app: ASGIApp = echo, *, held_bytes: int = 1 << 21, seconds: float = 5.0, max_bytes: int = LIMIT
+    app: ASGIApp = echo, *, held_bytes: int = 1 << 21, seconds: float = 60.0, max_bytes: int = LIMIT
 ) -> BodyLimit:
     return BodyLimit(app, max_bytes, held_bytes, seconds)
 
@@ -158,60 +159,66 @@ async def _reset(client: RawClient) -> None:
     client.writer.transport.abort()
 
 
-async def test_a_body_that_pauses_is_refused() -> None:
-    limit = limited(seconds=0.1)
+async def test_a_body_that_pauses_is_refused(clock: LoopClock) -> None:
+    limit = limited()
     async with raw_client(limit) as client:
         await client.send(post("Content-Length: 3\r\n", "a"))
+        await eventually(lambda: limit.num_held_bytes == 3)
+        clock.skip(61)
         refusal = await client.answer()
         assert (refusal.status, refusal.code) == (408, "request_timeout")
         assert await client.is_closed()
     assert limit.num_held_bytes == 0
 
 
-async def test_a_body_that_drips_is_refused() -> None:
-    async with raw_client(limited(seconds=0.1)) as client:
+async def test_a_body_that_drips_is_refused(clock: LoopClock) -> None:
+    async with raw_client(limited()) as client:
         await client.send(post("Content-Length: 900\r\n"))
-        began = asyncio.get_running_loop().time()
+        began = clock()
         waiting = asyncio.create_task(client.answer())
         while not waiting.done():
             await client.send("x")
-            await asyncio.sleep(0.01)
+            await clock.elapse(5)
         assert (await waiting).status == 408
-        assert asyncio.get_running_loop().time() - began < 1
+        assert clock() - began < 120
 
 
-async def test_a_long_body_at_a_good_pace_has_as_long_as_it_takes() -> None:
-    async with raw_client(limited(seconds=0.5, max_bytes=1 << 20)) as client:
+async def test_a_long_body_at_a_good_pace_has_as_long_as_it_takes(clock: LoopClock) -> None:
+    async with raw_client(limited(max_bytes=1 << 20)) as client:
         await client.send(post(f"Content-Length: {12 * 65536}\r\n"))
         for _ in range(12):  # longer than the time-out altogether
             await client.send(b"x" * 65536)
-            await asyncio.sleep(0.06)
+            await clock.elapse(10)
         assert len((await client.answer()).body) == 12 * 65536
 
 
-async def test_the_apps_own_time_does_not_count() -> None:
+async def test_the_apps_own_time_does_not_count(clock: LoopClock) -> None:
+    has_begun = asyncio.Event()
+
     async def slow(scope: Scope, receive: Receive, send: Send) -> None:
         first = (await receive())["body"]
-        await asyncio.sleep(0.6)
+        clock.skip(100)
+        has_begun.set()
         await answer(send, first + await read_body(receive))
 
-    async with raw_client(limited(slow, seconds=0.5)) as client:
+    async with raw_client(limited(slow)) as client:
         await client.send(post("Content-Length: 4\r\n", "ab"))
-        await asyncio.sleep(0.05)
+        await has_begun.wait()
         await client.send("cd")
         assert (await client.answer()).body == b"abcd"
 
 
-async def test_who_waits_for_the_client_to_leave_may_wait_long() -> None:
+async def test_who_waits_for_the_client_to_leave_may_wait_long(clock: LoopClock) -> None:
     async def patient(scope: Scope, receive: Receive, send: Send) -> None:
         body = await read_body(receive)
         leaving = asyncio.ensure_future(receive())
-        await asyncio.wait({leaving}, timeout=0.2)
+        for _ in range(2):
+            await clock.elapse(100)
         assert not leaving.done()
         await answer(send, body)
         await leaving
 
-    async with raw_client(limited(patient, seconds=0.05)) as client:
+    async with raw_client(limited(patient)) as client:
         await client.send(post("Content-Length: 2\r\n", "ab"))
         assert (await client.answer()).body == b"ab"
 
@@ -228,7 +235,7 @@ async def test_a_framework_that_makes_something_else_of_the_failure_does_not_hid
         assert (await client.answer()).status == 413
 
 
-async def test_whoever_reads_on_after_a_refusal_finds_the_client_gone() -> None:
+async def test_whoever_reads_on_after_a_refusal_finds_the_client_gone(clock: LoopClock) -> None:
     messages: list[Message] = []
 
     async def stubborn(scope: Scope, receive: Receive, send: Send) -> None:
@@ -236,8 +243,9 @@ async def test_whoever_reads_on_after_a_refusal_finds_the_client_gone() -> None:
             await read_body(receive)
         messages.append(await receive())
 
-    async with raw_client(limited(stubborn, seconds=0.05)) as client:
+    async with raw_client(limited(stubborn)) as client:
         await client.send(post("Content-Length: 3\r\n"))
+        await clock.elapse(61)
         assert (await client.answer()).status == 408
         await eventually(lambda: messages == [{"type": "http.disconnect"}])
 

@@ -13,6 +13,11 @@ from tests.unit.http_shim.shim import shim as serving_shim
 from tests.unit.sdk.scripted_runtime import ScriptedRuntime, fails, model
 
 
+def listings_age(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if the second were over for which a listing answers."""
+    monkeypatch.setattr("kakeya_http_shim.models.served_models._LISTED_SECONDS", 0.0)
+
+
 async def test_what_is_served(shim: Shim) -> None:
     listed = (await shim.http.get("/v1/models")).json()
     (only,) = listed["data"]
@@ -45,10 +50,10 @@ async def test_other_names(runtime: ScriptedRuntime, tokenizer_dir: Path) -> Non
         assert runtime.requests["CreateSession"][0].model == "counter"
 
 
-async def test_a_model_whose_workers_are_away(shim: Shim) -> None:
+async def test_a_model_whose_workers_are_away(shim: Shim, monkeypatch: pytest.MonkeyPatch) -> None:
     await shim.chat(max_tokens=1)
     shim.runtime.models.clear()
-    await asyncio.sleep(1.1)  # a listing answers for a second
+    listings_age(monkeypatch)
     response = await shim.chat(model="counter")
     assert (response.status_code, response.json()["error"]["code"]) == (503, "no_worker")
 
@@ -71,14 +76,14 @@ async def test_a_model_without_a_tokenizer(runtime: ScriptedRuntime, tokenizer_d
 
 
 async def test_the_digest_is_checked(
-    runtime: ScriptedRuntime, tokenizer_dir: Path, caplog: pytest.LogCaptureFixture
+    runtime: ScriptedRuntime, tokenizer_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     digest = tokenizer_digest(tokenizer_dir)
     runtime.models[0].tokenizer_digest = digest
     async with serving_shim(runtime, tokenizer_dir) as shim:
         assert (await shim.chat(max_tokens=1)).status_code == 200
         runtime.models[0].tokenizer_digest = "0" * 64
-        await asyncio.sleep(1.1)
+        listings_age(monkeypatch)
         for _ in range(2):
             response = await shim.chat(max_tokens=1)
             assert (response.status_code, response.json()["error"]["code"]) == (503, "tokenizer_mismatch")
@@ -143,14 +148,14 @@ async def test_listings_are_bounded(
         assert len(runtime.requests["ListModels"]) == 4, "the oldest was forgotten, the newest was not"
 
 
-async def test_readiness(runtime: ScriptedRuntime, tokenizer_dir: Path) -> None:
+async def test_readiness(runtime: ScriptedRuntime, tokenizer_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with serving_shim(runtime, tokenizer_dir) as shim:
         assert (await shim.http.get("/readyz")).json() == {"status": "ok"}
         runtime.models.clear()
-        await asyncio.sleep(1.1)
+        listings_age(monkeypatch)
         response = await shim.http.get("/readyz")
         assert (response.status_code, response.json()["error"]["code"]) == (503, "no_worker")
-        await asyncio.sleep(1.1)
+        listings_age(monkeypatch)
         runtime.before["ListModels"].append(fails("UNAUTHENTICATED"))
         assert (await shim.http.get("/readyz")).status_code == 200, "who asks for keys is there"
         await asyncio.to_thread(runtime.stop)

@@ -13,10 +13,11 @@ from uvicorn.protocols.http.h11_impl import RequestResponseCycle
 
 from kakeya_http_shim.middleware.request_ids import RequestIds
 from kakeya_http_shim.server.protocol import MAX_HEAD_BYTES, ConnectionLimits
+from tests.loop_clock import LoopClock
 from tests.unit.http_shim.served import RawClient, answer, connected, echo, eventually, raw_client, read_body, served
 
 LIMITS = ConnectionLimits(
-    head_timeout_seconds=5, send_timeout_seconds=5, connection_idle_seconds=5, max_connections=100
+    head_timeout_seconds=60, send_timeout_seconds=60, connection_idle_seconds=600, max_connections=100
 )
 GET = "GET /a HTTP/1.1\r\nHost: h\r\n\r\n"
 
@@ -49,9 +50,10 @@ class Stream:
 # Heads
 
 
-async def test_half_a_head_gets_a_408_in_json() -> None:
-    async with raw_client(echo, **limits(head_timeout_seconds=0.1)) as client:
+async def test_half_a_head_gets_a_408_in_json(clock: LoopClock) -> None:
+    async with raw_client(echo, **limits()) as client:
         await client.send("GET /a HTTP/1.1\r\nHo")
+        await clock.elapse(61)
         refusal = await client.answer()
         assert (refusal.status, refusal.code) == (408, "request_timeout")
         assert (refusal.headers["connection"], refusal.headers["content-type"]) == ("close", "application/json")
@@ -60,36 +62,39 @@ async def test_half_a_head_gets_a_408_in_json() -> None:
         assert await client.is_closed()
 
 
-async def test_a_head_that_drips_has_no_more_time_than_another() -> None:
-    async with raw_client(echo, **limits(head_timeout_seconds=0.2)) as client:
+async def test_a_head_that_drips_has_no_more_time_than_another(clock: LoopClock) -> None:
+    async with raw_client(echo, **limits()) as client:
         waiting = asyncio.create_task(client.answer())
-        began = asyncio.get_running_loop().time()
+        began = clock()
         await client.send("GET / HTTP/1.1\r\nHost: h\r\nX: ")
         while not waiting.done():
             await client.send("x")
-            await asyncio.sleep(0.01)
+            await clock.elapse(5)
         assert (await waiting).status == 408
-        assert asyncio.get_running_loop().time() - began < 1
+        assert clock() - began < 120
 
 
-async def test_a_connection_on_which_nothing_comes_is_closed_without_a_word() -> None:
-    async with raw_client(echo, **limits(head_timeout_seconds=0.05)) as client:
+async def test_a_connection_on_which_nothing_comes_is_closed_without_a_word(clock: LoopClock) -> None:
+    async with raw_client(echo, **limits()) as client:
+        await clock.elapse(61)
         assert await client.is_closed()
 
 
-async def test_half_a_second_head_gets_a_408_too() -> None:
-    async with raw_client(echo, **limits(head_timeout_seconds=0.1)) as client:
+async def test_half_a_second_head_gets_a_408_too(clock: LoopClock) -> None:
+    async with raw_client(echo, **limits()) as client:
         assert (await client.get("/a")).body == b"/a"
-        await asyncio.sleep(0.15)  # between requests that time does not run
+        await clock.elapse(100)  # between requests that time does not run
         await client.send("GET /b HT")
+        await clock.elapse(61)
         assert (await client.answer()).status == 408
 
 
-async def test_a_connection_is_kept_for_a_while_between_requests() -> None:
-    async with raw_client(echo, **limits(connection_idle_seconds=0.5)) as client:
+async def test_a_connection_is_kept_for_a_while_between_requests(clock: LoopClock) -> None:
+    async with raw_client(echo, **limits()) as client:
         for _ in range(3):
             assert (await client.get("/a")).body == b"/a"
-            await asyncio.sleep(0.2)
+            await clock.elapse(400)
+        await clock.elapse(300)
         assert await client.is_closed()
 
 
@@ -195,14 +200,14 @@ async def test_nonsense_in_a_body_whose_answer_has_begun_cuts_the_connection() -
         assert await client.is_closed()
 
 
-async def test_an_empty_line_between_two_requests_is_not_minded() -> None:
-    async with raw_client(echo, **limits(head_timeout_seconds=0.3)) as client:
+async def test_an_empty_line_between_two_requests_is_not_minded(clock: LoopClock) -> None:
+    async with raw_client(echo, **limits()) as client:
         for _ in range(2):
             await client.send("\r\n")
             await client.send("\r\nPOST / HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\nab")
             assert (await client.answer()).body == b"ab"
             await client.send("\r\n")
-        await asyncio.sleep(0.5)  # such a line is no begin of a head
+        await clock.elapse(100)  # such a line is no begin of a head
         assert (await client.get("/a")).body == b"/a"
 
 
@@ -269,7 +274,7 @@ async def test_a_client_is_seen_to_leave_while_nobody_has_read_its_large_body() 
         await client.leave()
         await asyncio.sleep(0.05)
         go_on.set()
-        await asyncio.wait_for(left.wait(), 5)
+        await left.wait()
 
 
 async def test_an_answer_before_the_end_of_its_request_is_the_last() -> None:
@@ -478,51 +483,53 @@ def flood(piece: bytes, ends: list[str]) -> ASGIApp:
     return app
 
 
-async def test_a_client_that_never_reads_a_stream_is_cut_off() -> None:
+async def test_a_client_that_never_reads_a_stream_is_cut_off(clock: LoopClock) -> None:
     ends: list[str] = []
-    async with raw_client(flood(b"x" * 100_000, ends), **limits(send_timeout_seconds=0.2)) as client:
+    async with raw_client(flood(b"x" * 100_000, ends), **limits()) as client:
         client.writer.transport.pause_reading()  # type: ignore[attr-defined]  # a stream's is one for both ways
         await client.send(GET)
-        await eventually(lambda: ends == ["gone"])
+        while ends != ["gone"]:
+            await clock.elapse(10)
 
 
-async def test_a_client_that_reads_slowly_is_not() -> None:
+async def test_a_client_that_reads_slowly_is_not(clock: LoopClock) -> None:
     ends: list[str] = []
-    async with raw_client(flood(b"x" * 200_000, ends), **limits(send_timeout_seconds=0.3)) as client:
+    async with raw_client(flood(b"x" * 200_000, ends), **limits()) as client:
         client.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
         await client.send(GET)
         for _ in range(40):
             assert await client.reader.read(100_000)
-            await asyncio.sleep(0.02)
+            await clock.elapse(10)
         assert not ends
 
 
-async def test_a_client_that_does_not_read_its_whole_answer_is_cut_off() -> None:
+async def test_a_client_that_does_not_read_its_whole_answer_is_cut_off(clock: LoopClock) -> None:
     sockets = []
 
     async def large(scope: Scope, receive: Receive, send: Send) -> None:
         sockets.append(socket_of(receive))
         await answer(send, b"x" * 30_000_000, connection="close")
 
-    async with served(large, **limits(send_timeout_seconds=0.2)) as address, connected(address) as client:
+    async with served(large, **limits()) as address, connected(address) as client:
         client.writer.transport.pause_reading()  # type: ignore[attr-defined]  # a stream's is one for both ways
         await client.send(GET)
-        await eventually(lambda: [one.fileno() for one in sockets] == [-1])
+        while [one.fileno() for one in sockets] != [-1]:
+            await clock.elapse(10)
         client.writer.transport.resume_reading()  # type: ignore[attr-defined]  # as above
         with pytest.raises((asyncio.IncompleteReadError, ConnectionResetError)):
             await client.answer()
 
 
-async def test_a_client_that_reads_its_last_answer_slowly_gets_all_of_it() -> None:
+async def test_a_client_that_reads_its_last_answer_slowly_gets_all_of_it(clock: LoopClock) -> None:
     async def large(scope: Scope, receive: Receive, send: Send) -> None:
         shrink_buffer(receive)
         await answer(send, b"x" * 10_000_000, connection="close")
 
-    async with raw_client(large, **limits(send_timeout_seconds=0.2)) as client:
+    async with raw_client(large, **limits()) as client:
         client.writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
         await client.send(GET)
         size = 0
         while piece := await client.reader.read(500_000):
             size += len(piece)
-            await asyncio.sleep(0.02)
+            await clock.elapse(10)
         assert size > 10_000_000

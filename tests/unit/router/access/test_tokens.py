@@ -116,6 +116,7 @@ async def test_a_revoked_token_ends_at_the_next_heartbeat_and_its_lanes_are_give
         return False
 
     await eventually(is_refused)
+    await worker.lapse()
 
     async def is_gone() -> bool:
         return not await keyed.admin.workers()

@@ -10,7 +10,7 @@ from kakeya_stubs.v1 import runtime_pb2 as api
 from tests.unit.router.access.test_foreign_sessions import _everything
 from tests.unit.router.fake_worker import BYTES_PER_TOKEN, LANE_BYTES, FakeWorker, SnapshotFiles
 from tests.unit.router.keyed import Keyed
-from tests.unit.router.operations.test_recovery import die
+from tests.unit.router.lapses import be_lost
 from tests.unit.router.sessions.test_forks import SESSION
 from tests.unit.router.stack import FORGETFUL, Client, Stack, answer, eventually
 
@@ -121,7 +121,7 @@ async def test_a_parked_session_stays_parked(stack: Stack, client: Client) -> No
     session_id = await client.session()
     await client.append(session_id, range(5))
     other = await stack.worker(client, "worker-b", files=files)
-    await die(worker)
+    await be_lost(worker)
 
     async def is_parked() -> bool:
         return await stack.redis.hget(SESSION.format(session_id), "state") == "parked"
@@ -140,7 +140,7 @@ async def test_a_closing_session_is_not_listed(stack: Stack, client: Client, wor
 
 
 async def test_many_sessions_come_in_pages_over_all_pools(stack: Stack) -> None:
-    client = await stack.router(worker_lease_seconds=60)
+    client = await stack.router()
     await stack.worker(client, "worker-a", num_lanes=150)
     await stack.worker(client, "worker-b", num_lanes=2, pool="other", model="Other")
     async with asyncio.TaskGroup() as tasks:

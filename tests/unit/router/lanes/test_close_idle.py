@@ -160,16 +160,17 @@ async def test_where_nothing_is_idle_for_so_long_it_waits(stack: Stack) -> None:
     held = await client.session()
     with pytest.raises(QueueTimedOut):
         await client.session()
-    call = await waiting(stack, await stack.router(**rules, queue_seconds=30))
+    call = await waiting(stack, await stack.router(**rules, queue_seconds=600))
     await client.close(held)
     await call
 
 
 async def test_what_becomes_idle_later_is_noticed(stack: Stack) -> None:
-    client = await stack.router(admission="close-idle", close_idle_after_seconds=1.5)
+    client = await stack.router(admission="close-idle", close_idle_after_seconds=3600, queue_seconds=600)
     await stack.worker(client, num_lanes=1)
     held = await client.session()
     call = await waiting(stack, client)
+    await stack.redis.zincrby(IDLE, -3_600_000, held)
     await call
     with pytest.raises(SessionNotFound):
         await client.info(held)
@@ -205,8 +206,9 @@ async def test_many_idle_sessions_of_others_are_looked_through(
 
 
 async def test_tenants_take_from_who_has_more_and_never_from_who_has_less(redis_url: str) -> None:
-    async with keyed_on(redis_url, **CLOSE_IDLE, queue_seconds=1.2) as keyed:
+    async with keyed_on(redis_url, **CLOSE_IDLE, queue_seconds=600) as keyed:
         rich, poor = await keyed.tenant("rich"), await keyed.tenant("poor")
+        hasty = await keyed.router(**CLOSE_IDLE, queue_seconds=1.2)
         worker = await keyed.worker(num_lanes=4)
         poor_session = await poor.session()
         rich_sessions = [await rich.session() for _ in range(3)]
@@ -220,13 +222,13 @@ async def test_tenants_take_from_who_has_more_and_never_from_who_has_less(redis_
             await begin_ahead(keyed.stack, session_id)
             await keyed.stack.redis.zrem(IDLE, session_id)
         with pytest.raises(QueueTimedOut):
-            await rich.session()  # the idle ones are of who has as much
+            await keyed.client(rich.secret, hasty).session()  # the idle ones are of who has as much
         for session_id in (poor_session, taken):
             await poor.info(session_id)
 
 
 async def test_tenants_that_hold_nearly_the_same_take_nothing_from_each_other(redis_url: str) -> None:
-    async with keyed_on(redis_url, **CLOSE_IDLE, queue_seconds=1.2) as keyed:
+    async with keyed_on(redis_url, **CLOSE_IDLE, queue_seconds=600) as keyed:
         one, other = await keyed.tenant("one"), await keyed.tenant("other")
         await keyed.worker(num_lanes=3)
         theirs = [await one.session(), await one.session()]

@@ -182,7 +182,7 @@ async def test_giving_back_and_leaving_are_announced_while_somebody_waits(stores
                 heard.append(str(message["data"]))
 
     async def said(*expected: str) -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while list(heard) != list(expected):
                 await asyncio.sleep(0.01)
         heard.clear()

@@ -12,10 +12,11 @@ from kakeya_router.workers.fleet import Fleet
 from kakeya_shared.errors.tree import NoWorker, QueueTimedOut, SnapshotRefused
 from kakeya_stubs.v1 import runtime_pb2 as api
 from tests.unit.router.fake_worker import BYTES_PER_TOKEN, FINGERPRINT, LANE_BYTES, FakeWorker, SnapshotFiles
-from tests.unit.router.lanes.test_lost_lanes import die
 from tests.unit.router.lanes.test_moving import is_on
 from tests.unit.router.lanes.test_parking import expected, generated, is_parked, lean_on_the_store, ledger, turns
-from tests.unit.router.stack import FORGETFUL, Client, Stack, answer, eventually
+from tests.unit.router.lanes.test_queue import QUEUE, stand
+from tests.unit.router.lapses import Waits, be_lost, die
+from tests.unit.router.stack import FORGETFUL, LONG_SECONDS, Client, Stack, answer, eventually
 
 OTHER = "0" * 64
 INEXACT: dict[str, Any] = {"inexact_resume": True, "fingerprint": FINGERPRINT}
@@ -33,7 +34,7 @@ async def worker(stack: Stack, client: Client, files: SnapshotFiles) -> FakeWork
 
 async def lose(client: Client, worker: FakeWorker, *session_ids: str) -> None:
     """The worker dies, and its lease lapses."""
-    await die(worker)
+    await be_lost(worker)
     for session_id in session_ids:
         await eventually(lambda: is_parked(client, session_id))  # noqa: B023  # awaited at once
 
@@ -165,11 +166,11 @@ async def test_who_reads_its_snapshots_may_be_of_another_fingerprint(stack: Stac
     for session_id in (free, bound):
         await lean_on_the_store(stack, client, session_id)
         records.append(SessionRecord.from_hash(await stack.redis.hgetall(f"kakeya:{{tiny}}:session:{session_id}")))
-    await die(worker)
+    await be_lost(worker)
     redis = RedisConnection(stack.url)
     fleet = Fleet(WorkerStore(redis, worker_lease_seconds=60), interval_seconds=1)
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(LONG_SECONDS):
             await fleet.look()
             while fleet.worker(Incarnation(worker.incarnation)) is not None:
                 await asyncio.sleep(0.05)
@@ -227,8 +228,8 @@ async def test_a_fork_may_allow_what_its_source_does_not(stack: Stack, client: C
     assert not (await client.info(source)).inexact_resume
 
 
-async def test_in_the_line_it_takes_the_turn_at_any_worker_of_its_model(stack: Stack) -> None:
-    patient = await stack.router(admission="queue", queue_seconds=1.5)
+async def test_in_the_line_it_takes_the_turn_at_any_worker_of_its_model(stack: Stack, waits: Waits) -> None:
+    patient = await stack.router(**QUEUE)
     worker = await stack.worker(patient)
     free, bound = await patient.session(**INEXACT), await patient.session(fingerprint=FINGERPRINT)
     for session_id in (free, bound):
@@ -239,24 +240,25 @@ async def test_in_the_line_it_takes_the_turn_at_any_worker_of_its_model(stack: S
     for _ in range(worker.num_lanes):
         await patient.session(fingerprint=FINGERPRINT)
     calls = [asyncio.create_task(patient.append(session_id, [3])) for session_id in (bound, free)]
-    await asyncio.sleep(0.3)
+    await stand(stack, 2)
     assert not any(call.done() for call in calls)
     await patient.close(held)
     assert (await calls[1]).history_length == 3
     assert await standing(patient, free) == ("worker-b", OTHER, False)
+    waits.end()
     with pytest.raises(QueueTimedOut):
         await calls[0]
 
 
 async def test_a_fork_in_the_line_takes_such_a_turn_too(stack: Stack) -> None:
-    patient = await stack.router(admission="queue", queue_seconds=10)
+    patient = await stack.router(**QUEUE)
     worker = await stack.worker(patient, num_lanes=1)
     source = await patient.session(**INEXACT)
     await patient.append(source, range(8))
     foreign = await stack.worker(patient, "worker-b", num_lanes=1, fingerprint=OTHER)
     held = await patient.session(fingerprint=OTHER)
     call = asyncio.create_task(patient.create(fork_from=api.ForkPoint(session_id=source, boundary=3)))
-    await asyncio.sleep(0.3)
+    await stand(stack, 1)
     assert not call.done()
     await patient.close(held)
     fork = await call

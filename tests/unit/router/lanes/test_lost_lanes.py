@@ -40,6 +40,7 @@ from kakeya_shared.process.detached_tasks import DetachedTasks
 from kakeya_stubs.v1 import runtime_pb2 as api
 from tests.redis_server import RedisServer
 from tests.unit.router.fake_worker import FakeWorker, Lane, SnapshotFiles
+from tests.unit.router.lapses import be_lost, die
 from tests.unit.router.session_stores import SessionStores
 from tests.unit.router.stack import (
     FORGETFUL,
@@ -75,12 +76,6 @@ def holder(workers: list[FakeWorker], session_id: str) -> tuple[FakeWorker, Fake
     """The worker with the session's lane, and one without."""
     (holding,) = (worker for worker in workers if session_id in worker.lanes)
     return holding, next(worker for worker in workers if worker is not holding)
-
-
-async def die(worker: FakeWorker) -> None:
-    worker.stop_beating()
-    worker.lanes.clear()
-    await worker.vanish()
 
 
 async def called(worker: FakeWorker, method: str, times: int = 1) -> bool:
@@ -352,7 +347,7 @@ async def test_where_no_worker_resumes_a_session_it_waits_for_its_next_call(
     session_id = await client.session()
     await client.append(session_id, [1, 2])
     worker, other = holder(pair, session_id)
-    await die(worker)
+    await be_lost(worker)
     await eventually(lambda: of_state(client, session_id, api.SESSION_STATE_PARKED))
     other.failures["OpenSession"] = [failure]
     with pytest.raises(error):

@@ -5,7 +5,6 @@ from collections.abc import Callable
 
 import pytest
 
-from kakeya_router.lanes import moving
 from kakeya_router.store.sessions.creation_store import CreationStore
 from kakeya_router.store.sessions.lane_store import LaneStore
 from kakeya_router.store.sessions.operation_store import OperationStore
@@ -410,7 +409,6 @@ async def test_a_lane_on_its_way_is_no_orphan_until_its_offer_lapses(
     stack: Stack, forgetful: Client, left: FakeWorker, session_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = await stack.worker(forgetful, "worker-b")
-    monkeypatch.setattr(moving, "_OFFER_SECONDS", 0.5)
     store, failed = LaneStore.move, asyncio.Event()
 
     async def failing(self: SessionStore, *arguments: object) -> object:
@@ -423,7 +421,7 @@ async def test_a_lane_on_its_way_is_no_orphan_until_its_offer_lapses(
     await forgetful.drain("worker-a", undo=True)
     assert other.lanes[session_id].epoch > 1
     assert not (await forgetful.beat(other)).orphans
-    await asyncio.sleep(0.6)
+    await stack.redis.hset(SESSION.format(session_id), "offered_until_ms", 1)
     (orphan,) = (await forgetful.beat(other)).orphans
     assert orphan.epoch > 1
     monkeypatch.setattr(LaneStore, "move", store)

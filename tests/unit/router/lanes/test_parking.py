@@ -7,6 +7,7 @@ from typing import Any
 import grpc
 import pytest
 
+from kakeya_router.lanes import parking as parking_module
 from kakeya_router.lanes.parking import Parking
 from kakeya_router.snapshots.snapshotting import Snapshotting
 from kakeya_router.store.outcomes import ParkSession
@@ -27,14 +28,15 @@ from kakeya_shared.errors.tree import (
 from kakeya_stubs.v1 import runtime_pb2 as api
 from tests.unit.router.fake_worker import BYTES_PER_TOKEN, LANE_BYTES, FakeWorker, SnapshotFiles
 from tests.unit.router.keyed import keyed_on
-from tests.unit.router.lanes.test_queue import waiting
+from tests.unit.router.lanes.test_queue import stand, waiting
+from tests.unit.router.lapses import Waits
 from tests.unit.router.stack import FORGETFUL, Client, Stack, answer, begin_ahead, eventually, has_snapshot
 
 SESSION = "kakeya:{{tiny}}:session:{}"
 OPERATION = "kakeya:{{tiny}}:op:{}"
 IDLE = "kakeya:{tiny}:idle"
 EXPIRY = "kakeya:{tiny}:expiry"
-EVICT_IDLE: dict[str, Any] = {"admission": "evict-idle", "close_idle_after_seconds": 0.0, "queue_seconds": 30}
+EVICT_IDLE: dict[str, Any] = {"admission": "evict-idle", "close_idle_after_seconds": 0.0, "queue_seconds": 600}
 NO_STORE = SnapshotStoreUnavailable("the disk is full")
 
 
@@ -448,8 +450,9 @@ async def opened(client: Client) -> str:
 
 
 async def test_nobody_takes_from_who_has_less(redis_url: str) -> None:
-    async with keyed_on(redis_url, **(EVICT_IDLE | {"queue_seconds": 1.2})) as keyed:
+    async with keyed_on(redis_url, **EVICT_IDLE) as keyed:
         rich, poor = await keyed.tenant("rich"), await keyed.tenant("poor")
+        hasty = keyed.client(rich.secret, await keyed.router(**(EVICT_IDLE | {"queue_seconds": 1.2})))
         worker = await keyed.worker(num_lanes=4)
         poor_session = await poor.session()
         rich_sessions = [await rich.session() for _ in range(3)]
@@ -460,9 +463,9 @@ async def test_nobody_takes_from_who_has_less(redis_url: str) -> None:
             await begin_ahead(keyed.stack, session_id)
             await keyed.stack.redis.zrem(IDLE, session_id)
         with pytest.raises(QueueTimedOut):
-            await rich.session()
+            await hasty.session()
         with pytest.raises((NoCapacity, QueueTimedOut)):
-            await rich.append(rich_sessions[0], [1])
+            await hasty.append(rich_sessions[0], [1])
         assert set(worker.lanes) == {poor_session, taken, *rich_sessions[1:]}
 
 
@@ -500,9 +503,10 @@ async def test_no_room_is_made_before_all_pools_have_answered(
 
 
 @pytest.fixture
-async def hung(stack: Stack, files: SnapshotFiles) -> tuple[Client, FakeWorker]:
+async def hung(stack: Stack, files: SnapshotFiles, monkeypatch: pytest.MonkeyPatch) -> tuple[Client, FakeWorker]:
     """A worker whose store hangs for longer than anybody waits, and two sessions on its two lanes."""
-    client = await stack.router(**(EVICT_IDLE | {"queue_seconds": 2}))
+    monkeypatch.setattr(parking_module, "_WRITE_SECONDS", 3600)
+    client = await stack.router(**EVICT_IDLE)
     worker = await stack.worker(client, num_lanes=2, files=files)
     for _ in range(2):
         await client.append(await client.session(), [1])
@@ -511,12 +515,14 @@ async def hung(stack: Stack, files: SnapshotFiles) -> tuple[Client, FakeWorker]:
 
 
 async def test_a_store_that_hangs_costs_nobody_more_than_its_time(
-    stack: Stack, hung: tuple[Client, FakeWorker]
+    stack: Stack, hung: tuple[Client, FakeWorker], waits: Waits
 ) -> None:
-    client, _ = hung
+    client, worker = hung
     call = await waiting(stack, client)
+    await eventually(lambda: called(worker, "WriteSnapshot", 1))
+    waits.end()
     with pytest.raises(QueueTimedOut):
-        await asyncio.wait_for(call, 3)
+        await call
 
 
 async def test_who_waits_for_a_store_that_hangs_takes_another_lane(
@@ -527,22 +533,29 @@ async def test_who_waits_for_a_store_that_hangs_takes_another_lane(
     await eventually(lambda: called(worker, "WriteSnapshot", 1))
     *_, newest = worker.lanes
     await client.close(newest)
-    await asyncio.wait_for(call, 1)
+    await call
 
 
-async def test_a_resumed_session_does_not_wait_for_a_store_that_hangs(hung: tuple[Client, FakeWorker]) -> None:
+async def test_a_resumed_session_does_not_wait_for_a_store_that_hangs(
+    stack: Stack, hung: tuple[Client, FakeWorker], waits: Waits
+) -> None:
     client, worker = hung
     parked = next(iter(worker.lanes))
     worker.writing.set()
     await client.park(parked)
     await client.append(await client.session(), [1])
     worker.writing.clear()
+    written = worker.calls["WriteSnapshot"]
+    call = asyncio.create_task(client.append(parked, [3]))
+    await stand(stack, 1)
+    await eventually(lambda: called(worker, "WriteSnapshot", written + 1))
+    waits.end()
     with pytest.raises(QueueTimedOut):
-        await asyncio.wait_for(client.append(parked, [3]), 3)
+        await call
 
 
 async def test_a_resumed_session_makes_room_by_closing_where_that_is_the_policy(stack: Stack) -> None:
-    client = await stack.router(admission="close-idle", close_idle_after_seconds=0.0, queue_seconds=30)
+    client = await stack.router(admission="close-idle", close_idle_after_seconds=0.0, queue_seconds=600)
     worker = await stack.worker(client, num_lanes=1)
     first = await client.session()
     await client.append(first, [1])

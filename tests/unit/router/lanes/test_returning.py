@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from kakeya_router.lanes import parking
 from kakeya_router.store.connection import RedisConnection
 from kakeya_router.store.session_record import PoolName
 from kakeya_router.store.sessions.journal_store import JournalStore
@@ -15,7 +16,8 @@ from kakeya_shared.errors.tree import NoCapacity, QueueFull, QueueTimedOut, Sess
 from kakeya_stubs.v1 import runtime_pb2 as api
 from tests.unit.router.fake_worker import FakeWorker, SnapshotFiles
 from tests.unit.router.lanes.test_queue import KEYS, QUEUE, line, place, stand, waiting
-from tests.unit.router.operations.test_recovery import drained
+from tests.unit.router.lapses import Waits, die
+from tests.unit.router.operations.test_recovery import called, drained
 from tests.unit.router.stack import Client, Stack, answer, eventually
 
 
@@ -215,9 +217,7 @@ async def test_an_answer_in_the_making_comes_before_a_hundred_new_sessions(stack
     call: Any = client.generating(session_id, 1_000_000)
     while not (await call.read()).HasField("token_id"):
         continue
-    first.stop_beating()
-    first.lanes.clear()
-    await first.vanish()
+    await die(first)
     await stand(stack, len(new) + 1)
     assert (await line(stack))[0].startswith(INTERRUPTED)
     await client.close(holder)
@@ -232,11 +232,9 @@ async def test_an_answer_in_the_making_comes_before_a_hundred_new_sessions(stack
     await asyncio.gather(*new, return_exceptions=True)
 
 
-async def losing_its_worker(
-    stack: Stack, queue_seconds: float, *, is_stuck: bool
-) -> tuple[Client, FakeWorker, str, Any]:
+async def losing_its_worker(stack: Stack, *, is_stuck: bool) -> tuple[Client, FakeWorker, str, Any]:
     """A session in the middle of an answer, whose worker is gone; the other one is full, with an idle session."""
-    client = await stack.router(admission="evict-idle", close_idle_after_seconds=0.0, queue_seconds=queue_seconds)
+    client = await stack.router(admission="evict-idle", close_idle_after_seconds=0.0, queue_seconds=600)
     files = SnapshotFiles()
     first = await stack.worker(client, "worker-a", num_lanes=1, files=files)
     session_id = await client.session()
@@ -248,14 +246,12 @@ async def losing_its_worker(
         continue
     if is_stuck:
         second.writing.clear()
-    first.stop_beating()
-    first.lanes.clear()
-    await first.vanish()
+    await die(first)
     return client, second, session_id, call
 
 
 async def test_an_answer_in_the_making_has_room_made(stack: Stack) -> None:
-    client, worker, session_id, call = await losing_its_worker(stack, 30.0, is_stuck=False)
+    client, worker, session_id, call = await losing_its_worker(stack, is_stuck=False)
     (idle,) = worker.lanes
     await eventually(lambda: _holds(worker, session_id))
     assert set(worker.lanes) == {session_id}
@@ -263,8 +259,14 @@ async def test_an_answer_in_the_making_has_room_made(stack: Stack) -> None:
     call.cancel()
 
 
-async def test_an_answer_in_the_making_waits_for_no_store_that_hangs(stack: Stack) -> None:
-    client, _, session_id, call = await losing_its_worker(stack, 1.0, is_stuck=True)
+async def test_an_answer_in_the_making_waits_for_no_store_that_hangs(
+    stack: Stack, waits: Waits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parking, "_WRITE_SECONDS", 3600)
+    client, worker, session_id, call = await losing_its_worker(stack, is_stuck=True)
+    await stand(stack, 1)
+    await eventually(lambda: called(worker, "WriteSnapshot", 1))
+    waits.end()
     with pytest.raises(NoCapacity):
-        await asyncio.wait_for(answer(drained(call)), 5)
+        await answer(drained(call))
     assert (await client.info(session_id)).state == api.SESSION_STATE_PARKED

@@ -1,7 +1,6 @@
 """Operations that do not come to their end: what was committed stays, the session is free, nothing is left over."""
 
 import asyncio
-import time
 from typing import Any
 
 import grpc
@@ -12,7 +11,6 @@ from kakeya_shared.errors.tree import (
     Internal,
     InvariantViolated,
     KakeyaError,
-    OperationRunning,
     OperationStopped,
     SessionClosed,
     SessionNotFound,
@@ -21,6 +19,7 @@ from kakeya_shared.errors.tree import (
 )
 from kakeya_stubs.v1 import runtime_pb2 as api
 from tests.unit.router.fake_worker import LANE_BYTES, FakeWorker
+from tests.unit.router.lapses import expire
 from tests.unit.router.stack import FORGETFUL, Client, Stack, answer, eventually
 
 
@@ -199,6 +198,7 @@ async def test_a_worker_that_dies_in_the_middle_loses_a_session_that_nobody_can_
             await again
     ledger = (await client.workers())["worker-a"]
     assert (ledger.reserved_bytes, ledger.kv_live_bytes, ledger.num_sessions) == (0, 0, 0)
+    await expire(stack, session_id)
     await eventually(lambda: _nothing_stored(stack))
     with pytest.raises(SessionNotFound):
         await client.info(session_id)
@@ -267,22 +267,30 @@ async def test_a_stream_without_an_end_is_internal(stack: Stack, client: Client,
     assert await _agrees(stack, client, worker, session_id) == 4
 
 
-async def test_a_long_operation_keeps_its_lease_and_its_session(
-    stack: Stack, client: Client, worker: FakeWorker
-) -> None:
-    session_id = await client.session(ttl_seconds=1)
+async def test_a_long_operation_keeps_its_lease_and_its_session(stack: Stack, worker: FakeWorker) -> None:
+    client = await stack.router(operation_lease_seconds=1)
+    session_id = await client.session()
     worker.flowing.clear()
     appending = asyncio.create_task(client.append(session_id, [1]))
-    started = time.monotonic()
-    while time.monotonic() - started < 1.8:
-        await asyncio.sleep(0.2)
-        with pytest.raises(OperationRunning):
-            await client.append(session_id, [2])
+    await eventually(lambda: _busy(stack, session_id))
+    await expire(stack, session_id)
+    leased_until = await _leased_until(stack, session_id)
+
+    async def is_leased_anew() -> bool:
+        return await _leased_until(stack, session_id) > leased_until + 1500
+
+    await eventually(is_leased_anew)
+    assert session_id in worker.lanes
     worker.flowing.set()
     assert (await appending).history_length == 1
 
 
-async def test_an_operation_that_is_taken_away_ends(stack: Stack, client: Client, worker: FakeWorker) -> None:
+async def _leased_until(stack: Stack, session_id: str) -> int:
+    return int(await stack.redis.hget(f"kakeya:{{tiny}}:op:{session_id}", "lease_until_ms"))
+
+
+async def test_an_operation_that_is_taken_away_ends(stack: Stack, worker: FakeWorker) -> None:
+    client = await stack.router(operation_lease_seconds=1)  # what it hears at its renewals
     session_id = await client.session()
     worker.flowing.clear()
     appending = asyncio.create_task(client.append(session_id, [1]))
@@ -292,9 +300,8 @@ async def test_an_operation_that_is_taken_away_ends(stack: Stack, client: Client
         await appending
 
 
-async def test_an_operation_whose_session_failed_meanwhile_says_so(
-    stack: Stack, client: Client, worker: FakeWorker
-) -> None:
+async def test_an_operation_whose_session_failed_meanwhile_says_so(stack: Stack, worker: FakeWorker) -> None:
+    client = await stack.router(operation_lease_seconds=1)
     session_id = await client.session()
     worker.flowing.clear()
     appending = asyncio.create_task(client.append(session_id, [1]))

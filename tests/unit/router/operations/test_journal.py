@@ -116,7 +116,7 @@ def add_all(journal: Journal, token_ids: Sequence[int]) -> None:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not condition():
             await asyncio.sleep(0.001)
 

@@ -37,6 +37,7 @@ from tests.unit.router.fake_worker import (
     FakeWorker,
     SnapshotFiles,
 )
+from tests.unit.router.lapses import Waits, be_lost, die, expire
 from tests.unit.router.stack import (
     FORGETFUL,
     Client,
@@ -82,12 +83,6 @@ async def pair(stack: Stack, client: Client, files: SnapshotFiles) -> Pair:
     return Pair(*[await stack.worker(client, name, num_lanes=3, files=files) for name in ("worker-a", "worker-b")])
 
 
-async def die(worker: FakeWorker) -> None:
-    worker.stop_beating()
-    worker.lanes.clear()
-    await worker.vanish()
-
-
 async def drained(call: Any) -> list[api.GenerateResponse]:
     """The rest of a stream."""
     responses = []
@@ -109,6 +104,11 @@ async def first_token(call: Any) -> int:
 async def of_state(client: Client, session_id: str, state: api.SessionState.ValueType) -> Any:
     info = await client.info(session_id)
     return info if info.state == state else None
+
+
+async def is_parked(stack: Stack, session_id: str) -> bool:
+    """Whether it is written down: it shows as parked from the first moment."""
+    return bool(await stack.redis.hget(f"kakeya:{{tiny}}:session:{session_id}", "state") == "parked")
 
 
 async def ledgers(client: Client) -> dict[str, tuple[int, int, int]]:
@@ -177,7 +177,7 @@ async def test_a_worker_that_falls_silent_is_left_when_its_lease_lapses(client: 
     call = client.generating(session_id, 200)
     await call.read()
     worker.flowing.clear()
-    worker.stop_beating()
+    await worker.lapse()
     assert (await token_ids(call))[-1] == expected(201, 202)[0]
     other = pair.other(worker)
     assert len(other.lanes[session_id].token_ids) == 202
@@ -210,7 +210,7 @@ async def test_the_last_worker_restarts_and_has_its_sessions_again(
     stack: Stack, client: Client, worker: FakeWorker
 ) -> None:
     """Without a snapshot store: the journal has all of it."""
-    waiting = await stack.router(admission="queue", queue_seconds=10)
+    waiting = await stack.router(admission="queue", queue_seconds=600)
     session_id = await waiting.session()
     await waiting.append(session_id, range(30))
     call = waiting.generating(session_id, 100)
@@ -278,7 +278,7 @@ async def test_a_session_goes_nowhere_where_the_bits_would_differ(
     other = await stack.worker(client, "worker-b", fingerprint="0" * 64, num_lanes=100)
     session_id = await client.session(fingerprint=worker.fingerprint)
     await client.append(session_id, [1])
-    await die(worker)
+    await be_lost(worker)
     await eventually(lambda: of_state(client, session_id, api.SESSION_STATE_PARKED))
     with pytest.raises(NoWorker, match="fingerprint"):
         await client.append(session_id, [2])
@@ -286,16 +286,17 @@ async def test_a_session_goes_nowhere_where_the_bits_would_differ(
 
 
 async def test_close_wins_over_a_session_that_looks_for_a_lane(
-    stack: Stack, client: Client, worker: FakeWorker
+    stack: Stack, client: Client, worker: FakeWorker, waits: Waits
 ) -> None:
-    waiting = await stack.router(admission="queue", queue_seconds=30)
+    waiting = await stack.router(admission="queue", queue_seconds=600)
     session_id = await waiting.session()
     await waiting.append(session_id, [1, 2])
     call = waiting.generating(session_id, 1_000)
     await call.read()
-    await die(worker)
+    await be_lost(worker)
     await eventually(lambda: of_state(client, session_id, api.SESSION_STATE_PARKED))
     assert await client.close(session_id) >= 3
+    waits.end()
     with pytest.raises(SessionClosed):
         await answer(drained(call))
     assert await nothing_stored(stack)
@@ -336,7 +337,7 @@ async def test_an_idle_session_is_parked_and_resumed_by_its_next_call(
     await client.generate(session_id, 10)
     await eventually(lambda: has_snapshot(stack, session_id, 60))
     worker = pair.of(session_id)
-    await die(worker)
+    await be_lost(worker)
     info = await eventually(lambda: of_state(client, session_id, api.SESSION_STATE_PARKED))
     assert (info.history_length, info.kv_live_bytes) == (60, 0)
     other = pair.other(worker)
@@ -350,17 +351,22 @@ async def test_an_idle_session_is_parked_and_resumed_by_its_next_call(
 async def test_an_info_of_a_parked_session_does_not_resume_it(client: Client, pair: Pair) -> None:
     session_id = await client.session()
     await client.append(session_id, [1])
-    await die(pair.of(session_id))
+    await be_lost(pair.of(session_id))
     await eventually(lambda: of_state(client, session_id, api.SESSION_STATE_PARKED))
     assert (await client.info(session_id)).state == api.SESSION_STATE_PARKED
 
 
 async def test_a_parked_session_expires_after_a_time_of_its_own(stack: Stack) -> None:
-    client = await stack.router(parked_ttl_seconds=1, session_ttl_seconds=1000)
+    client = await stack.router(parked_ttl_seconds=5000, session_ttl_seconds=1000)
     worker = await stack.worker(client)
-    session_id = await client.session(ttl_seconds=1)
+    session_id = await client.session(ttl_seconds=60)
     await client.append(session_id, [1])
-    await die(worker)
+    await be_lost(worker)
+    await eventually(lambda: is_parked(stack, session_id))
+    expires_at = await stack.redis.zscore("kakeya:{tiny}:expiry", session_id)
+    seconds, _ = await stack.redis.time()
+    assert 1000 * (seconds + 4000) < expires_at <= 1000 * (seconds + 5001)
+    await expire(stack, session_id)
     await eventually(lambda: nothing_stored(stack))
     with pytest.raises(SessionNotFound):
         await client.info(session_id)
@@ -371,8 +377,8 @@ async def test_no_session_is_kept_for_less_than_it_asked_for(stack: Stack) -> No
     worker = await stack.worker(client)
     session_id = await client.session(ttl_seconds=1000)
     await client.append(session_id, [1])
-    await die(worker)
-    await of_state(client, session_id, api.SESSION_STATE_PARKED)
+    await be_lost(worker)
+    await eventually(lambda: is_parked(stack, session_id))
     expires_at = await stack.redis.zscore("kakeya:{tiny}:expiry", session_id)
     seconds, _ = await stack.redis.time()
     assert expires_at > 1000 * (seconds + 900)
@@ -383,7 +389,7 @@ async def test_a_worker_that_cannot_read_a_sessions_snapshots_is_passed_over(
 ) -> None:
     session_id = await written_session(stack, client)
     for worker in pair.workers:
-        await die(worker)
+        await be_lost(worker)
     await stack.worker(client, "worker-c", num_lanes=9, files=SnapshotFiles("another store"))
     await eventually(lambda: cannot_be_read(client, session_id))
     assert (await client.info(session_id)).state == api.SESSION_STATE_PARKED
@@ -426,7 +432,7 @@ async def cannot_be_read(client: Client, session_id: str) -> bool:
 async def test_a_request_finds_the_session_that_was_parked_since(stack: Stack, client: Client, pair: Pair) -> None:
     session_id = await client.session(request_id="once")
     await client.append(session_id, [1])
-    await die(pair.of(session_id))
+    await be_lost(pair.of(session_id))
     await eventually(lambda: of_state(client, session_id, api.SESSION_STATE_PARKED))
     assert await client.session(request_id="once") == session_id
 
@@ -497,7 +503,7 @@ async def test_a_long_generate_is_written_while_it_runs(stack: Stack, files: Sna
 
 async def test_a_long_prefill_is_written_on_its_way(stack: Stack, files: SnapshotFiles) -> None:
     """Whoever has waited for it for long does not wait for all of it again."""
-    client = await stack.router(recovery_seconds=0.5)
+    client = await stack.router(recovery_seconds=0.5, operation_lease_seconds=1)  # it is considered at each renewal
     pair = Pair(*[await stack.worker(client, name, files=files) for name in ("worker-a", "worker-b")])
     for worker in pair.workers:
         worker.prefill_tokens_per_second = 100.0
@@ -614,7 +620,7 @@ async def free_length(client: Client, session_id: str) -> int:
 @asynccontextmanager
 async def outage_stack(redis: RedisServer) -> AsyncIterator[tuple[Client, FakeWorker]]:
     async with stack_on(redis.url) as stack:
-        client = await stack.router(worker_lease_seconds=60)
+        client = await stack.router()
         yield client, await stack.worker(client)
 
 

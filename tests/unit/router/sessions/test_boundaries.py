@@ -29,7 +29,8 @@ from kakeya_stubs.v1 import runtime_pb2 as api
 from tests.unit.router.fake_worker import BYTES_PER_TOKEN, EOS, LANE_BYTES, SINK, WINDOW, FakeWorker, SnapshotFiles
 from tests.unit.router.keyed import keyed_on
 from tests.unit.router.lanes.test_queue import QUEUE, stand, waiting
-from tests.unit.router.operations.test_recovery import Pair, die, expected, ledgers, nothing_stored, of_state
+from tests.unit.router.lapses import Waits, be_lost, die
+from tests.unit.router.operations.test_recovery import Pair, expected, ledgers, nothing_stored, of_state
 from tests.unit.router.session_stores import SessionStores
 from tests.unit.router.sessions.test_forks import SESSION, fork_of
 from tests.unit.router.stack import FORGETFUL, Client, Stack, answer, eventually, has_snapshot
@@ -209,7 +210,7 @@ async def test_a_fork_has_its_sources_options(stack: Stack, client: Client, pair
 
 async def test_a_fork_of_a_parked_session_leaves_that_parked(stack: Stack, client: Client, pair: Pair) -> None:
     source = await conversation(stack, client)
-    await die(pair.of(source))
+    await be_lost(pair.of(source))
     await eventually(lambda: _is_parked(stack, source))
     expires_at = await stack.redis.zscore("kakeya:{tiny}:expiry", source)
     for turn in (3, 4, 5):
@@ -632,7 +633,7 @@ async def test_a_fork_whose_lane_is_taken_from_it_ends(
     (key,) = [key for key in await stack.keys("kakeya:{tiny}:op:*") if source not in key]
     await stack.redis.hset(key, "claim", "of the reaper")
     with pytest.raises(NoWorker):
-        await asyncio.wait_for(forking, 30)
+        await forking
     await only(stack, client, source)
     assert list(worker.lanes) == [source]
 
@@ -659,7 +660,7 @@ async def test_a_fork_waits_on_when_its_sources_worker_is_gone(stack: Stack, fil
     first = await stack.worker(client, "worker-a", num_lanes=1, files=files)
     source = await conversation(stack, client)
     fork = await waiting(stack, client, **fork_of(source, boundary=60))
-    await die(first)
+    await be_lost(first)
     await eventually(lambda: of_state(client, source, api.SESSION_STATE_PARKED))
     worker = await stack.worker(client, "worker-c", num_lanes=1, files=files)
     assert worker.lanes[await fork].token_ids == history(4)
@@ -679,13 +680,14 @@ async def test_a_fork_that_waits_for_a_boundary_that_is_its_sources_end_by_then(
     assert worker.lanes[await fork].token_ids == list(range(5))
 
 
-async def test_nobody_has_what_a_fork_needs(stack: Stack, files: SnapshotFiles) -> None:
-    client = await stack.router(admission="queue", queue_seconds=1)
+async def test_nobody_has_what_a_fork_needs(stack: Stack, files: SnapshotFiles, waits: Waits) -> None:
+    client = await stack.router(**QUEUE)
     worker = await stack.worker(client, "worker-a", num_lanes=1, files=files)
     source = await conversation(stack, client)
     fork = await waiting(stack, client, **fork_of(source, boundary=60))
-    await die(worker)
+    await be_lost(worker)
     await eventually(lambda: of_state(client, source, api.SESSION_STATE_PARKED))
+    waits.end()
     with pytest.raises(NoWorker):
         await fork
     await stack.worker(client, "worker-b", num_lanes=1)

@@ -33,7 +33,7 @@ from tests.unit.router.lanes.test_parking import (
     turns,
 )
 from tests.unit.router.lanes.test_queue import waiting
-from tests.unit.router.stack import FORGETFUL, Client, Stack, answer, eventually
+from tests.unit.router.stack import FORGETFUL, LONG_SECONDS, Client, Stack, answer, eventually
 
 
 @pytest.fixture
@@ -230,7 +230,7 @@ async def _passes(stack: Stack, number: int) -> int:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(SessionLists, "idle_of", counted)
-        await asyncio.wait_for(enough.wait(), 30)
+        await asyncio.wait_for(enough.wait(), LONG_SECONDS)
     return seen
 
 
@@ -280,7 +280,7 @@ async def test_a_worker_whose_store_hangs_holds_up_no_other_drain(stack: Stack, 
 
 
 async def test_who_waits_is_let_in_by_another_worker_or_when_the_drain_is_undone(stack: Stack) -> None:
-    client = await stack.router(admission="queue", queue_seconds=30)
+    client = await stack.router(admission="queue", queue_seconds=600)
     await stack.worker(client, num_lanes=1)
     await client.drain("worker-a")
     call = await waiting(stack, client)

@@ -22,10 +22,10 @@ from kakeya_stubs.admin.v1 import admin_pb2
 from kakeya_stubs.v1 import runtime_pb2 as api
 from tests.unit.router.fake_worker import FakeWorker, SnapshotFiles
 from tests.unit.router.keyed import keyed_on
+from tests.unit.router.lapses import die
 from tests.unit.router.operations.test_recovery import (
     Pair,
     broken_off,
-    die,
     expected,
     files,
     ledgers,

@@ -4,9 +4,11 @@ import asyncio
 import time
 
 import pytest
+from structlog.testing import capture_logs
 
 from kakeya_shared.errors.tree import InvariantViolated, SessionNotFound
 from tests.unit.router.fake_worker import FakeWorker
+from tests.unit.router.lapses import expire
 from tests.unit.router.stack import Client, Stack, eventually
 
 SESSION = "kakeya:{{tiny}}:session:{}"
@@ -20,14 +22,17 @@ async def _nothing(stack: Stack, worker: FakeWorker) -> bool:
 async def test_an_idle_session_expires_and_leaves_nothing(stack: Stack, client: Client, worker: FakeWorker) -> None:
     await stack.router()
     started = time.monotonic()
-    session_ids = [await client.session(ttl_seconds=1, request_id=f"r{i}") for i in range(4)]
-    await client.append(session_ids[0], [1, 2])
+    appended = await client.session(request_id="r")
+    await client.append(appended, [1, 2])
+    await expire(stack, appended)
+    for number in range(3):
+        await client.session(ttl_seconds=1, request_id=f"r{number}")
     await eventually(lambda: _nothing(stack, worker))
     assert time.monotonic() - started >= 1
     status = (await client.workers())["worker-a"]
     assert (status.reserved_bytes, status.kv_live_bytes, status.num_sessions) == (0, 0, 0)
     with pytest.raises(SessionNotFound):
-        await client.append(session_ids[0], [1])
+        await client.append(appended, [1])
 
 
 async def test_operations_refresh_the_ttl_and_info_does_not(stack: Stack, client: Client, worker: FakeWorker) -> None:
@@ -51,11 +56,12 @@ async def test_the_default_ttl_is_the_routers(stack: Stack) -> None:
 
 
 async def test_a_failed_session_answers_until_its_ttl(stack: Stack, client: Client, worker: FakeWorker) -> None:
-    session_id = await client.session(ttl_seconds=1)
+    session_id = await client.session()
     worker.failures["Append"] = [InvariantViolated("slots", metadata={"invariant": "inv1"})]
     with pytest.raises(InvariantViolated):
         await client.append(session_id, [1])
     assert (await client.info(session_id)).cache_invariant_inv1_violations == 1
+    await expire(stack, session_id)
     await eventually(lambda: _nothing(stack, worker))
 
 
@@ -80,9 +86,12 @@ async def test_a_close_that_its_router_did_not_finish_is_finished(
 
 
 async def test_the_reaper_outlives_what_it_stumbles_over(stack: Stack, client: Client, worker: FakeWorker) -> None:
-    await stack.redis.set("kakeya:{tiny}:lost", "not a set")
-    session_id = await client.session(ttl_seconds=1)
-    await asyncio.sleep(1.3)
+    session_id = await client.session()
+    with capture_logs() as logs:
+        await stack.redis.set("kakeya:{tiny}:lost", "not a set")
+        await expire(stack, session_id)
+        while sum(entry["event"] == "the reaper has failed and goes on" for entry in logs) < 3:
+            await asyncio.sleep(0.01)
     assert session_id in worker.lanes
     await stack.redis.delete("kakeya:{tiny}:lost")
     await eventually(lambda: _nothing(stack, worker))
@@ -92,7 +101,7 @@ async def test_channels_to_workers_that_left_are_closed(stack: Stack, client: Cl
     other = await stack.worker(client, "worker-b", num_lanes=9)
     await client.close(await client.session())
     await other.vanish()
-    other.stop_beating()
+    await other.lapse()
     await eventually(lambda: _only(client, "worker-a"))
     await client.append(await client.session(), [1])
 

@@ -14,7 +14,8 @@ from kakeya_shared.errors.tree import SessionNotFound, WorkerLost
 from kakeya_stubs.v1 import runtime_pb2 as api
 from kakeya_stubs.worker.v1 import registry_pb2
 from tests.unit.router.fake_worker import FakeWorker, SnapshotFiles
-from tests.unit.router.operations.test_recovery import Pair, die, expected, nothing_stored, of_state
+from tests.unit.router.lapses import be_lost, die
+from tests.unit.router.operations.test_recovery import Pair, expected, nothing_stored, of_state
 from tests.unit.router.session_stores import SessionStores
 from tests.unit.router.sessions.test_boundaries import conversation, history, record_of
 from tests.unit.router.sessions.test_forks import SESSION, fork_of
@@ -310,7 +311,7 @@ async def test_a_fork_waits_for_the_only_worker_that_reads_what_it_has(stack: St
     await stack.worker(client, "worker-b", num_lanes=9, files=SnapshotFiles("another store"))
     forks = [await client.session(**fork_of(source, boundary=boundary)) for boundary in (90, 60)]
     await client.close(source)
-    await die(worker)
+    await be_lost(worker)
     appending = [asyncio.create_task(client.append(fork, [1])) for fork in forks]
     for fork in forks:
         await eventually(lambda: of_state(client, fork, api.SESSION_STATE_PARKED))  # noqa: B023  # awaited at once

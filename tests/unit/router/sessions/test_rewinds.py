@@ -23,7 +23,8 @@ from kakeya_shared.errors.tree import (
 )
 from kakeya_stubs.worker.v1 import verifier_pb2 as worker_api
 from tests.unit.router.fake_worker import BYTES_PER_TOKEN, LANE_BYTES, SINK, WINDOW, FakeWorker, SnapshotFiles
-from tests.unit.router.operations.test_recovery import Pair, die, expected, files, free_length, ledgers, pair
+from tests.unit.router.lapses import die
+from tests.unit.router.operations.test_recovery import Pair, expected, files, free_length, ledgers, pair
 from tests.unit.router.operations.test_takeover import OPERATION
 from tests.unit.router.stack import FORGETFUL, Client, Stack, eventually, has_snapshot
 

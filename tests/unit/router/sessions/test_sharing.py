@@ -73,5 +73,5 @@ async def test_a_poll_ends_with_the_last_that_waits(stores: Stores, store: Count
     assert not staying.done()
     staying.cancel()
     await asyncio.gather(staying, return_exceptions=True)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         await tasks.drain(60)  # nobody shares it, so that its own call may abandon it

@@ -79,12 +79,12 @@ async def test_who_has_started_before_redis_looks_when_it_answers(redis_url: str
     watch = StoreWatch(connection, store, "here:1", told.put, interval_seconds=0.001)
     with structlog.testing.capture_logs() as lines:
         watching = asyncio.create_task(watch.run())
-        assert not await asyncio.wait_for(told.get(), 30)
+        assert not await asyncio.wait_for(told.get(), 60)
         with pytest.raises(StoreUnavailable, match="run a newer router"):
             await store.routers()
         assert await another.keys() == [SCHEMA.encode()]
         await another.delete(SCHEMA)
-        assert await asyncio.wait_for(told.get(), 30)
+        assert await asyncio.wait_for(told.get(), 60)
         assert await store.routers() == ["here:1"]
         watching.cancel()
         with suppress(asyncio.CancelledError):

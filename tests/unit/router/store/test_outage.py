@@ -1,7 +1,6 @@
 """Redis goes away and comes back."""
 
 import asyncio
-import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -13,7 +12,8 @@ from kakeya_shared.errors.tree import OperationRunning, StoreUnavailable
 from kakeya_stubs.v1 import runtime_pb2 as api
 from tests.redis_server import RedisServer
 from tests.unit.router.fake_worker import FakeWorker
-from tests.unit.router.stack import Client, Stack, answer, eventually, stack_on
+from tests.unit.router.lapses import Clock, expire
+from tests.unit.router.stack import LONG_SECONDS, Client, Stack, answer, eventually, stack_on
 
 
 @pytest.fixture
@@ -50,38 +50,43 @@ async def test_a_router_starts_without_redis_and_serves_when_it_comes(stack: Sta
 
 @pytest.mark.parametrize("outage", ["stop", "pause"])
 async def test_calls_fail_fast_and_everything_recovers(stack: Stack, own_redis: RedisServer, outage: str) -> None:
-    client = await stack.router(redis_timeout_seconds=0.5)
-    worker = await stack.worker(client)
+    patient, client = await stack.router(), await stack.router(redis_timeout_seconds=0.5)
+    worker = await stack.worker(patient)
+    session_id = await patient.session()
+    await patient.append(session_id, [1, 2])
     await eventually(lambda: _is(client, "SERVING"))
-    session_id = await client.session()
-    await client.append(session_id, [1, 2])
     await asyncio.to_thread(own_redis.stop if outage == "stop" else own_redis.pause)
     for call in (client.create(), client.append(session_id, [3]), client.info(session_id), client.close(session_id)):
         with pytest.raises(StoreUnavailable, match="Redis does not answer") as raised:
-            await asyncio.wait_for(call, 30)
+            await asyncio.wait_for(call, LONG_SECONDS)
         assert raised.value.retry_after_seconds
     await eventually(lambda: _is(client, "NOT_SERVING"))
-    await asyncio.sleep(1.2)  # longer than every lease
     await asyncio.to_thread(own_redis.start if outage == "stop" else own_redis.resume)
     await eventually(lambda: _is(client, "SERVING"))
-    assert (await client.append(session_id, [3])).history_length == 3
+    assert (await eventually(lambda: _appended(client, session_id, 3))).history_length == 3
     assert worker.lanes[session_id].token_ids == [1, 2, 3]
 
 
-async def test_nothing_is_reaped_until_heartbeats_had_their_chance(stack: Stack, own_redis: RedisServer) -> None:
-    client = await stack.router(heartbeat_interval_seconds=0.4)
-    worker = await stack.worker(client)
-    session_id = await client.session(ttl_seconds=1)
+async def test_nothing_is_reaped_until_heartbeats_had_their_chance(
+    stack: Stack, own_redis: RedisServer, clock: Clock
+) -> None:
+    client = await stack.router()
+    worker = await stack.worker(client, beating=False)
+    session_id = await client.session()
+    await worker.lapse()
+    await expire(stack, session_id)
     await asyncio.to_thread(own_redis.stop)
-    await asyncio.sleep(1.5)  # all leases and the TTL lapse
-    returned = time.monotonic()  # at the earliest: a router may see it before the start is known to have worked
+    await eventually(lambda: _is(client, "NOT_SERVING"))
+    clock.now += 100  # the time before the outage is none in which a lease could be renewed since
     await asyncio.to_thread(own_redis.start)
     await eventually(lambda: _is(client, "SERVING"))
-    await asyncio.sleep(0.3)
+    clock.now += 0.2  # three intervals are a worker's chance
+    await asyncio.sleep(0.2)  # some passes
     assert session_id in worker.lanes
     assert (await client.workers()).keys() == {"worker-a"}
+    await client.beat(worker, complete=False)
+    clock.now += 0.2
     await eventually(lambda: _nothing(stack, worker))
-    assert time.monotonic() - returned >= 3 * 0.4
     assert (await client.workers()).keys() == {"worker-a"}
 
 
@@ -129,7 +134,7 @@ async def test_a_cancel_is_written_through_when_redis_is_back(stack: Stack, own_
 
 
 async def test_an_operation_outlives_an_outage(stack: Stack, own_redis: RedisServer) -> None:
-    client = await stack.router()
+    client = await stack.router(operation_lease_seconds=1)
     worker = await stack.worker(client)
     session_id = await client.session()
     worker.flowing.clear()
@@ -144,14 +149,12 @@ async def test_an_operation_outlives_an_outage(stack: Stack, own_redis: RedisSer
 
 
 async def test_a_silence_of_redis_shorter_than_its_time_out_costs_no_lease(
-    stack: Stack, own_redis: RedisServer
+    stack: Stack, own_redis: RedisServer, clock: Clock
 ) -> None:
     """No call fails, so that nothing but the time which answers took says that no lease could be renewed."""
-    # Renewals come late for as long as a router may see, and reaps, what has lapsed.
-    client = await stack.router(heartbeat_interval_seconds=0.5, redis_timeout_seconds=30)
+    client = await stack.router(worker_lease_seconds=1, operation_lease_seconds=1)
     worker, session_id = await stack.worker(client), await client.session()
     await eventually(lambda: _is(client, "SERVING"))
-    await asyncio.sleep(3 * 0.5)  # the first grace is over
     worker.flowing.clear()
     appending = asyncio.create_task(client.append(session_id, [1]))
     await eventually(lambda: _appending(worker))
@@ -159,7 +162,8 @@ async def test_a_silence_of_redis_shorter_than_its_time_out_costs_no_lease(
     await asyncio.to_thread(own_redis.pause)
     info = asyncio.create_task(client.info(session_id))
     await asyncio.sleep(1.5)  # longer than every lease
-    await asyncio.to_thread(own_redis.resume)
+    own_redis.resume()
+    clock.now += 1.5  # at once: nothing is answered in between, and the first grace is over
     assert (await info).history_length == 1
     await asyncio.sleep(0.3)  # several passes of the reaper
     assert (await client.workers()).keys() == {"worker-a"}
@@ -181,39 +185,39 @@ async def _free(stack: Stack, session_id: str) -> bool:
 
 
 async def test_a_begin_whose_answer_was_lost_is_undone(stack: Stack) -> None:
-    client = await stack.router(operation_lease_seconds=30, worker_lease_seconds=30, redis_timeout_seconds=0.5)
-    await stack.worker(client)
-    session_id = await client.session()
+    patient, hasty = await stack.router(), await stack.router(redis_timeout_seconds=0.5)
+    await stack.worker(patient)
+    session_id = await patient.session()
     await stack.redis.client_pause(2000, all=False)  # reads are answered, writes wait
     with pytest.raises(StoreUnavailable):
-        await client.append(session_id, [1])
-    await asyncio.sleep(1.5)
-    assert (await eventually(lambda: _appended(client, session_id))).history_length == 1
+        await hasty.append(session_id, [1])
+    assert (await eventually(lambda: _appended(patient, session_id, 1))).history_length == 1
 
 
-async def _appended(client: Client, session_id: str) -> api.AppendTokensResponse | None:
+async def _appended(client: Client, session_id: str, token_id: int) -> api.AppendTokensResponse | None:
     try:
-        return await client.append(session_id, [1])
+        return await client.append(session_id, [token_id], expected_history_length=token_id - 1)
     except (StoreUnavailable, OperationRunning):
         return None
 
 
 async def test_a_create_whose_answer_was_lost_is_undone(stack: Stack, own_redis: RedisServer) -> None:
-    client = await stack.router(redis_timeout_seconds=0.5)
-    worker = await stack.worker(client)
+    patient, hasty = await stack.router(), await stack.router(redis_timeout_seconds=0.5)
+    worker = await stack.worker(patient)
     worker.flowing.clear()
-    creating = asyncio.create_task(client.create())
-    await eventually(lambda: _opening(worker))
+    creating = asyncio.create_task(hasty.create())
+    while not worker.opening:
+        await asyncio.sleep(0.01)
+        if creating.done():  # Redis took too long to answer even so
+            with pytest.raises(StoreUnavailable):
+                await creating
+            creating = asyncio.create_task(hasty.create())
     await asyncio.to_thread(own_redis.pause)
     worker.flowing.set()
     with pytest.raises(StoreUnavailable):
         await creating
     await asyncio.to_thread(own_redis.resume)
     await eventually(lambda: _nothing(stack, worker))
-
-
-async def _opening(worker: FakeWorker) -> int:
-    return worker.calls["OpenSession"]
 
 
 async def test_a_replica_is_no_store(stack: Stack) -> None:
@@ -232,8 +236,6 @@ async def test_a_replica_is_no_store(stack: Stack) -> None:
 async def test_a_router_stops_cleanly_without_redis(stack: Stack, own_redis: RedisServer) -> None:
     client = await stack.router()
     await asyncio.to_thread(own_redis.stop)
-    started = time.monotonic()
-    await stack.stop_routers()
-    assert time.monotonic() - started < 5
+    await asyncio.wait_for(stack.stop_routers(), LONG_SECONDS)
     with pytest.raises(grpc.aio.AioRpcError):
         await _health(client)

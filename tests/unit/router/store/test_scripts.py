@@ -1423,6 +1423,10 @@ async def test_report_lane(sessions: SessionStores, workers: WorkerStore) -> Non
     await sessions.mark_open(SESSION, CREATE, 1, 4)
     assert not await orphan(length=3)
     assert (await fields(sessions)).history_length == 0  # nobody generates: that is none of its history
+    await sessions.begin_operation(SESSION, A, APPEND)
+    assert not await orphan(length=3)
+    assert (await fields(sessions)).history_length == 0  # nor does who appends: all of that would be journaled
+    await sessions.release_operation(SESSION, A)
     await sessions.begin_operation(SESSION, A, GENERATE)
     assert not await orphan(length=3)
     assert not await orphan(length=2)

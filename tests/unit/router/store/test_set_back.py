@@ -24,8 +24,9 @@ from kakeya_stubs.v1 import runtime_pb2 as api
 from kakeya_stubs.worker.v1 import verifier_pb2 as worker_api
 from tests.redis_server import data_of, set_back
 from tests.unit.router.fake_worker import FakeWorker, Lane, SnapshotFiles
+from tests.unit.router.lapses import die
 from tests.unit.router.operations.test_journal import RECORD
-from tests.unit.router.operations.test_recovery import Pair, die
+from tests.unit.router.operations.test_recovery import Pair
 from tests.unit.router.sessions.test_forks import fork_of
 from tests.unit.router.stack import Client, Stack, eventually, has_snapshot
 

@@ -62,7 +62,7 @@ class Ear:
         self.heard.append(num_tokens)
 
     async def next(self) -> int:
-        return await asyncio.wait_for(self.called.get(), 30)
+        return await asyncio.wait_for(self.called.get(), 60)
 
 
 async def test_one_call_at_a_time_and_the_latest_number_wins() -> None:
@@ -129,7 +129,7 @@ async def test_what_nobody_foresaw_is_logged_and_leaves_the_stream_alone() -> No
     with structlog.testing.capture_logs() as lines:
         async with Acknowledgements(deaf).sending() as acknowledgements:
             acknowledgements.pass_on()
-            await asyncio.wait_for(asked.wait(), 30)
+            await asyncio.wait_for(asked.wait(), 60)
     assert [(line["log_level"], str(line["exc_info"])) for line in lines] == [("error", "not foreseen")]
 
 

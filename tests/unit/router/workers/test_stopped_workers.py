@@ -11,6 +11,7 @@ from kakeya_router.sessions import opening
 from kakeya_router.workers.worker_client import WorkerClient
 from kakeya_stubs.v1 import runtime_pb2 as api
 from tests.unit.router.fake_worker import FakeWorker
+from tests.unit.router.lapses import expire
 from tests.unit.router.operations.test_journal import RECORD
 from tests.unit.router.operations.test_recovery import called, of_state
 from tests.unit.router.stack import Client, Stack, eventually
@@ -38,6 +39,11 @@ class Standing(FakeWorker):
         self.going.clear()
         self.stop_beating()
 
+    async def lapse_once_asked(self, times: int = 1) -> None:
+        """Has its lease lapse while it is asked."""
+        await eventually(lambda: called(self, "asked", times))
+        await self.lapse()
+
     async def OpenSession(self, request: Any, context: Any) -> Any:
         self.calls["asked"] += 1
         self.calls["asked to open"] += 1
@@ -53,6 +59,7 @@ class Standing(FakeWorker):
 @pytest.fixture
 async def standing(stack: Stack, client: Client) -> Any:
     async with Standing("worker-a") as worker:
+        worker.leases = stack.redis
         await client.join(worker)
         worker.keep_beating(client.registry)
         yield worker
@@ -67,7 +74,9 @@ async def other(stack: Stack, client: Client, standing: Standing) -> FakeWorker:
 
 async def test_a_session_is_opened_elsewhere(client: Client, standing: Standing, other: FakeWorker) -> None:
     standing.stand()
-    session_id = await client.session()
+    opening = asyncio.create_task(client.session())
+    await standing.lapse_once_asked()
+    session_id = await opening
     # That it is asked to close it again, too, may be given up before it hears of it: it is gone by then.
     assert (standing.calls["asked to open"], list(other.lanes)) == (1, [session_id])
 
@@ -78,17 +87,19 @@ async def test_a_session_is_resumed_elsewhere(client: Client, standing: Standing
     await client.park(session_id)
     assert standing.calls["asked"] == 2  # it was opened, and closed when it was parked
     standing.stand()
-    assert (await client.generate(session_id, 3))[-1].done.history_length == 23
+    generating = asyncio.create_task(client.generate(session_id, 3))
+    await standing.lapse_once_asked(3)
+    assert (await generating)[-1].done.history_length == 23
     assert (standing.calls["asked"], list(other.lanes)) == (3, [session_id])
 
 
 async def test_a_session_that_expires_there_holds_nothing_up(stack: Stack, client: Client, standing: Standing) -> None:
     """Its lane is asked for, and others learn nevertheless that the worker is gone."""
-    expiring, kept = await client.session(ttl_seconds=1), await client.session(ttl_seconds=60)
+    expiring, kept = await client.session(), await client.session()
     await client.append(kept, range(5))
     standing.going.clear()
-    await eventually(lambda: called(standing, "asked", 3))
-    standing.stop_beating()
+    await expire(stack, expiring)
+    await standing.lapse_once_asked(3)
     await eventually(lambda: of_state(client, kept, api.SESSION_STATE_PARKED))
     await eventually(lambda: is_gone(client, expiring))
 

@@ -14,7 +14,8 @@ from kakeya_shared.errors.tree import (
 )
 from kakeya_stubs.worker.v1 import registry_pb2 as pb
 from tests.unit.router.fake_worker import BYTES_PER_TOKEN, LANE_BYTES, FakeWorker
-from tests.unit.router.stack import FAST, FORGETFUL, Client, Stack, answer, begin_ahead, eventually
+from tests.unit.router.lapses import expire
+from tests.unit.router.stack import FAST, FORGETFUL, LONG_SECONDS, Client, Stack, answer, begin_ahead, eventually
 
 
 async def test_join_tells_how_to_go_on(stack: Stack, client: Client) -> None:
@@ -43,7 +44,7 @@ async def test_every_worker_is_listed_with_what_it_said(client: Client, worker: 
     for field in pb.JoinRequest.DESCRIPTOR.fields:
         if field.name != "contract_version":
             assert getattr(status, field.name) == getattr(request, field.name), field.name
-    assert 0 <= status.last_heartbeat_age_seconds < 5
+    assert 0 <= status.last_heartbeat_age_seconds < LONG_SECONDS
 
 
 async def test_another_contract_is_refused(client: Client, worker: FakeWorker) -> None:
@@ -179,7 +180,7 @@ async def _opening(worker: FakeWorker) -> list[str]:
 
 
 async def _die_by_lapse(client: Client, worker: FakeWorker) -> None:
-    worker.stop_beating()
+    await worker.lapse()
     await eventually(lambda: _unlisted(client, worker))
 
 
@@ -212,9 +213,28 @@ async def test_the_sessions_of_a_gone_worker_are_lost_then_unknown(
         for call in (client.info(session_id), client.append(session_id, [1]), client.generate(session_id)):
             with pytest.raises(WorkerLost):
                 await call
+    for session_id in session_ids:
+        await eventually(lambda: _state(stack, session_id, "lost"))  # noqa: B023  # awaited at once
+        await expire(stack, session_id)
     await eventually(lambda: _nothing(stack))
     with pytest.raises(SessionNotFound):
         await client.info(session_ids[0])
+
+
+async def test_a_worker_that_is_silent_for_as_long_as_its_lease_is_lost(stack: Stack) -> None:
+    client = await stack.router(worker_lease_seconds=0.5)
+    worker = await stack.worker(client, beating=False)
+    await eventually(lambda: _unlisted(client, worker))
+
+
+async def test_a_lost_session_answers_for_as_long_as_it_is_to(stack: Stack) -> None:
+    client = await stack.router(**FORGETFUL, lost_retention_seconds=5000)
+    worker = await stack.worker(client)
+    session_id = await _unrestorable(client)
+    await _die_by_leaving(client, worker)
+    await eventually(lambda: _state(stack, session_id, "lost"))
+    expires_at, (seconds, _) = await stack.redis.zscore("kakeya:{tiny}:expiry", session_id), await stack.redis.time()
+    assert 4000 < expires_at / 1000 - seconds <= 5001
 
 
 async def _unrestorable(client: Client, **fields: str) -> str:
@@ -253,7 +273,7 @@ async def test_an_operation_on_a_silent_host_ends_when_the_worker_is_lost(stack:
     worker.flowing.clear()
     appending = asyncio.create_task(client.append(session_id, [1]))
     await eventually(lambda: _appending(worker))
-    worker.stop_beating()
+    await worker.lapse()
     with pytest.raises(WorkerLost):
         await appending
 

@@ -2,12 +2,11 @@
 """Leaving a generation early, and what the session does afterwards."""
 
 import gc
-import time
 
 import pytest
 
 import kakeya
-from kakeya import Client, Session
+from kakeya import Client, Generation, Session
 from tests.unit.sdk.cuttable_link import CuttableLink
 from tests.unit.sdk.scripted_runtime import ScriptedRuntime, fails, stalls
 
@@ -150,13 +149,18 @@ def test_a_generate_that_got_lost_takes_place_once(
     assert [request.op_id for request in repeated] == [first.op_id]
 
 
+def have_arrived(runtime: ScriptedRuntime, generation: Generation, num_tokens: int) -> None:
+    """Returns when so many tokens have come to the client; called by the runtime."""
+    runtime.wait_for(lambda: len(generation._token_ids) >= num_tokens)
+
+
 @pytest.mark.parametrize("num_sent", [0, 2, 8])
 def test_a_cut_in_the_middle_goes_unnoticed(
     cuttable_session: Session, runtime: ScriptedRuntime, link: CuttableLink, num_sent: int
 ) -> None:
     def cut_once() -> None:
         runtime.hold_after = None
-        time.sleep(0.1)  # what was sent arrives
+        have_arrived(runtime, generation, num_sent)
         link.cut()
 
     runtime.hold_after, runtime.on_hold = num_sent, cut_once
@@ -175,7 +179,7 @@ def test_a_cut_after_the_last_token_is_gone_on_with_for_the_result(
     cuttable_session: Session, runtime: ScriptedRuntime, link: CuttableLink
 ) -> None:
     def cut(context: object) -> None:
-        time.sleep(0.1)
+        have_arrived(runtime, generation, 3)
         link.cut()
 
     runtime.after["Generate"].append(cut)
@@ -202,7 +206,7 @@ def test_a_generation_that_was_left_is_not_gone_on_with(
 
     def leave_and_cut() -> None:
         runtime.hold_after = None
-        time.sleep(0.1)
+        have_arrived(runtime, generation, 2)
         generation.cancel()
         link.cut()
 
@@ -218,12 +222,13 @@ def test_an_operation_that_the_runtime_does_not_know_any_more_is_told(
     def cut_and_forget() -> None:
         runtime.hold_after = None
         runtime.before["Generate"].append(fails("HISTORY_LENGTH_MISMATCH"))
-        time.sleep(0.1)
+        have_arrived(runtime, generation, 2)
         link.cut()
 
     runtime.hold_after, runtime.on_hold = 2, cut_and_forget
+    generation = cuttable_session.turn([1], max_tokens=9)
     with pytest.raises(kakeya.HistoryLengthMismatch):
-        cuttable_session.turn([1], max_tokens=9).all()
+        generation.all()
     assert cuttable_session.history_length is None
 
 
@@ -238,7 +243,7 @@ def test_what_befalls_the_stream_after_its_result_changes_nothing(session: Sessi
 def test_a_timeout_ends_a_generation(session: Session, runtime: ScriptedRuntime) -> None:
     runtime.hold_after = 1
     with pytest.raises(kakeya.DeadlineExceeded):
-        session.turn([1], max_tokens=9, timeout_seconds=0.3).all()
+        session.turn([1], max_tokens=9, timeout_seconds=1.5).all()
     runtime.wait_for(lambda: runtime.num_cancelled == 1)
     runtime.hold_after = None
     assert (session.append([5])).history_length == 3

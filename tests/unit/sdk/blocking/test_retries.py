@@ -118,9 +118,9 @@ def test_the_timeout_bounds_the_retries(session: Session, runtime: ScriptedRunti
     runtime.before["GetSessionInfo"].append(fails("STORE_UNAVAILABLE", retry_after_seconds=30))
     started = time.monotonic()
     with pytest.raises(kakeya.StoreUnavailable) as raised:
-        session.info(timeout_seconds=2)
+        session.info(timeout_seconds=20)
     assert raised.value.retry_after_seconds == 30
-    assert time.monotonic() - started < 2  # waiting could not have helped
+    assert time.monotonic() - started < 20  # waiting could not have helped
 
 
 def test_the_timeout_bounds_a_call(runtime: ScriptedRuntime) -> None:
@@ -141,9 +141,9 @@ def test_no_capacity_is_final_unless_waiting_is_asked_for(client: Client, runtim
 
 
 def test_waiting_for_capacity_ends(client: Client, runtime: ScriptedRuntime) -> None:
-    runtime.before["CreateSession"] += [fails("NO_CAPACITY", retry_after_seconds=0.3) for _ in range(9)]
+    runtime.before["CreateSession"] += [fails("NO_CAPACITY", retry_after_seconds=1) for _ in range(9)]
     with pytest.raises(kakeya.NoCapacity):
-        client.create_session(wait_for_capacity_seconds=1)
+        client.create_session(wait_for_capacity_seconds=3.2)
     assert 2 <= len(runtime.requests["CreateSession"]) <= 4
 
 
@@ -203,7 +203,7 @@ def test_a_session_whose_answer_never_came_is_closed(runtime: ScriptedRuntime) -
     runtime.after["CreateSession"].append(stalls)
     with Client(runtime.address) as client:
         with pytest.raises(kakeya.DeadlineExceeded):
-            client.create_session(timeout_seconds=0.3)
+            client.create_session(timeout_seconds=1.5)
     assert not runtime.sessions
     assert len(runtime.by_request_id) == 1
     assert {request.request_id for request in runtime.requests["CloseSession"]} == runtime.by_request_id.keys()
@@ -215,7 +215,7 @@ def test_a_fork_whose_answer_never_came_is_closed_and_its_source_is_not(runtime:
         source.append([1, 2])
         runtime.after["CreateSession"].append(stalls)
         with pytest.raises(kakeya.DeadlineExceeded):
-            client.create_session(fork_from=source, timeout_seconds=0.3)
+            client.create_session(fork_from=source, timeout_seconds=1.5)
     assert list(runtime.sessions) == [source.id]
 
 

@@ -54,7 +54,7 @@ def test_a_service_runs_until_a_signal_and_logs_json(number: signal.Signals) -> 
     assert process.stdout is not None
     assert process.stdout.readline() == "running\n"
     process.send_signal(number)
-    output, errors = process.communicate(timeout=20)
+    output, errors = process.communicate(timeout=60)
     assert (output, process.returncode) == ("stopping\n", 0)
     ours, theirs, caught = map(json.loads, errors.splitlines())
     assert (ours["event"], ours["session_id"], ours["service"], ours["level"]) == ("ours", "tiny.x", "sample", "info")
@@ -150,6 +150,6 @@ def test_a_refusal_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
 
 def test_a_service_that_cannot_start_says_why_on_its_last_line() -> None:
     process = _start("refuse")
-    _, errors = process.communicate(timeout=20)
+    _, errors = process.communicate(timeout=60)
     assert process.returncode == EXIT_CONFIG
     assert errors.splitlines()[-1] == "kakeya sample: error: no such model"

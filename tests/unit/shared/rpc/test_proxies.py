@@ -67,7 +67,7 @@ async def _status(address: str) -> str:
     async with open_channel(address, None) as channel:
         stub: Any = RuntimeServiceStub(channel)
         try:
-            await stub.CloseSession(pb.CloseSessionRequest(), timeout=30)
+            await stub.CloseSession(pb.CloseSessionRequest(), timeout=60)
         except grpc.aio.AioRpcError as error:
             return error.code().name
     return "OK"

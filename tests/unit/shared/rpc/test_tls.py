@@ -44,7 +44,7 @@ async def _call(address: str, tls: ClientTls | None) -> str:
     async with open_channel(address, tls.credentials() if tls else None) as channel:
         stub: Any = RuntimeServiceStub(channel)
         try:
-            await stub.CloseSession(pb.CloseSessionRequest(), timeout=10)
+            await stub.CloseSession(pb.CloseSessionRequest(), timeout=60)
         except grpc.aio.AioRpcError as error:
             return error.code().name
     return "OK"
@@ -56,7 +56,7 @@ def _presented(address: str, authority: Authority) -> str:
     context = ssl.create_default_context(cafile=authority.path)
     context.set_alpn_protocols(["h2"])
     with (
-        socket.create_connection((host, int(port)), timeout=10) as plain,
+        socket.create_connection((host, int(port)), timeout=60) as plain,
         context.wrap_socket(plain, server_hostname=host) as secured,
     ):
         subject: Any = secured.getpeercert()

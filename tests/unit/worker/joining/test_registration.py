@@ -126,7 +126,7 @@ def engine(verifier: TorchVerifier) -> Iterator[Engine]:
 async def _heartbeat(registry: Registry, *, complete: bool) -> pb.HeartbeatRequest:
     """The next heartbeat of one kind."""
     while True:
-        heartbeat = await asyncio.wait_for(registry.heartbeats.get(), 10)
+        heartbeat = await asyncio.wait_for(registry.heartbeats.get(), 60)
         if heartbeat.complete == complete:
             return heartbeat
 
@@ -136,7 +136,7 @@ async def test_it_says_what_it_is_and_what_it_holds(engine: Engine) -> None:
     async with _serving(registry) as address:
         registration = Registration(engine, IDENTITY, [address])
         async with _running(registration):
-            join = await asyncio.wait_for(registry.joins.get(), 10)
+            join = await asyncio.wait_for(registry.joins.get(), 60)
             assert join.incarnation
             assert join == pb.JoinRequest(
                 contract_version=CONTRACT_VERSION,
@@ -208,9 +208,9 @@ async def test_lanes_that_no_lease_covers_are_freed(engine: Engine) -> None:
 async def test_a_lost_lease_frees_every_lane_and_joins_anew(engine: Engine) -> None:
     registry = Registry()
     async with _serving(registry) as address, _running(Registration(engine, IDENTITY, [address])):
-        first = await asyncio.wait_for(registry.joins.get(), 10)
+        first = await asyncio.wait_for(registry.joins.get(), 60)
         registry.known.clear()
-        second = await asyncio.wait_for(registry.joins.get(), 10)
+        second = await asyncio.wait_for(registry.joins.get(), 60)
     assert first.incarnation != second.incarnation
     assert engine.lanes.totals().num_lanes_in_use == 0
 
@@ -222,10 +222,10 @@ async def test_when_a_router_goes_the_next_is_tried_and_the_sessions_stay(engine
         async with _serving(first) as first_address:
             registration = Registration(engine, IDENTITY, ["127.0.0.1:1", first_address])
             task = asyncio.create_task(registration.run())
-            joined_first = await asyncio.wait_for(first.joins.get(), 10)
-            await asyncio.wait_for(registration.joined.wait(), 10)  # and knows of the second
+            joined_first = await asyncio.wait_for(first.joins.get(), 60)
+            await asyncio.wait_for(registration.joined.wait(), 60)  # and knows of the second
         second.known = first.known
-        joined_second = await asyncio.wait_for(second.joins.get(), 20)
+        joined_second = await asyncio.wait_for(second.joins.get(), 60)
         task.cancel()
         with suppress(asyncio.CancelledError):
             await task
@@ -258,7 +258,7 @@ async def test_a_router_that_does_not_answer_is_not_waited_for(engine: Engine, m
             await _heartbeat(registry, complete=True)
             assert not registration.cut_off.is_set()
             registry.heartbeat_refusal = InvalidField("lanes: too large", metadata={"field": "lanes"})
-            await asyncio.wait_for(registration.cut_off.wait(), 10)
+            await asyncio.wait_for(registration.cut_off.wait(), 60)
             await registration.announce_draining(0.01)
             registry.heartbeat_refusal = None
             assert (await _heartbeat(registry, complete=True)).draining
@@ -271,7 +271,7 @@ async def test_another_contract_ends_the_worker(engine: Engine) -> None:
     registry.is_compatible = False
     async with _serving(registry) as address:
         with pytest.raises(StartError, match="version 9"):
-            await asyncio.wait_for(Registration(engine, IDENTITY, [address]).run(), 10)
+            await asyncio.wait_for(Registration(engine, IDENTITY, [address]).run(), 60)
 
 
 async def test_leaving_without_a_router_is_not_an_error(engine: Engine) -> None:
@@ -280,8 +280,8 @@ async def test_leaving_without_a_router_is_not_an_error(engine: Engine) -> None:
         registration = Registration(engine, IDENTITY, [address])
         await registration.leave()  # never joined: nothing to say
         async with _running(registration):
-            await asyncio.wait_for(registry.joins.get(), 10)
-            await asyncio.wait_for(registration.joined.wait(), 10)
+            await asyncio.wait_for(registry.joins.get(), 60)
+            await asyncio.wait_for(registration.joined.wait(), 60)
     await registration.leave()
     assert registry.leaves.empty()
 
@@ -298,7 +298,7 @@ async def test_the_token_goes_with_every_call_and_is_read_anew(engine: Engine, t
             registry.token = "kakeya_join_2_second"
             # A heartbeat that was on its way is refused, and the worker joins anew: it is never given up.
             while not registry.shown[-1].startswith("Heartbeat Bearer kakeya_join_2"):
-                await asyncio.wait_for(registry.heartbeats.get(), 10)
+                await asyncio.wait_for(registry.heartbeats.get(), 60)
         await registration.leave()
     assert registry.shown[0] == "Join Bearer kakeya_join_1_first"
     assert registry.shown[-1] == "Leave Bearer kakeya_join_2_second"
@@ -312,7 +312,7 @@ async def test_a_worker_that_was_never_let_in_ends_and_names_the_cure(engine: En
     link = RouterLink(token=JoinToken(SecretStr("kakeya_join_1_wrong")))
     async with _serving(registry) as address:
         with pytest.raises(StartError, match=rf"{refusal.message}; .*`kakeya tokens create`.*--token-file") as caught:
-            await asyncio.wait_for(Registration(engine, IDENTITY, [address], link).run(), 10)
+            await asyncio.wait_for(Registration(engine, IDENTITY, [address], link).run(), 60)
     assert "wrong" not in str(caught.value)
 
 
@@ -332,7 +332,7 @@ async def test_a_token_that_is_revoked_in_service_is_said_and_the_worker_keeps_t
             registry.token = "t"
             while not registry.joins.empty():
                 registry.joins.get_nowait()
-            await asyncio.wait_for(registry.joins.get(), 10)
+            await asyncio.wait_for(registry.joins.get(), 60)
             assert not running.done()
     warnings = [line for line in logs if line["log_level"] == "warning"]
     assert ["any more" in line["event"] and "--token-file" in line["event"] for line in warnings] == [True]
@@ -347,7 +347,7 @@ async def test_a_router_that_takes_joins_and_refuses_heartbeats_is_not_pestered(
     registry.heartbeat_refusal = InvalidField("lanes: too large", metadata={"field": "lanes"})
     with structlog.testing.capture_logs() as logs:
         async with _serving(registry) as address, _running(Registration(engine, IDENTITY, [address])):
-            await asyncio.wait_for(registry.joins.get(), 10)
+            await asyncio.wait_for(registry.joins.get(), 60)
             while not any(line.get("reason") == "INVALID_FIELD" for line in logs):
                 await asyncio.sleep(0.01)
             with pytest.raises(TimeoutError):
@@ -371,7 +371,7 @@ async def test_a_token_file_that_is_away_for_a_while_does_no_harm(
                     await asyncio.sleep(0.01)
                 registry.joins.get_nowait()
                 file.write_text("t")
-                await asyncio.wait_for(registry.joins.get(), 10)
+                await asyncio.wait_for(registry.joins.get(), 60)
             file.unlink()
             await registration.leave()
         assert "could not deregister" in logs[-1]["event"]

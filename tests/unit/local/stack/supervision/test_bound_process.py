@@ -39,13 +39,13 @@ def test_it_ends_when_its_parent_is_killed() -> None:
         assert parent.stdout.readline() == b"up\n"
         parent.kill()
         parent.wait()
-    assert psutil.wait_procs([child], timeout=10)[1] == []
+    assert psutil.wait_procs([child], timeout=60)[1] == []
 
 
 @linux
 def test_it_does_not_start_when_its_parent_is_dead_already() -> None:
     environment = os.environ | {bound_process.PARENT_VARIABLE: "1"}
-    done = subprocess.run(bound_process.command(*SLEEP), env=environment, capture_output=True, timeout=10)
+    done = subprocess.run(bound_process.command(*SLEEP), env=environment, capture_output=True, timeout=60)
     assert (done.returncode, done.stdout) == (1, b"")
 
 
@@ -68,7 +68,7 @@ def test_sigterm_ends_a_bound_process_whatever_its_parent_ignores() -> None:
         assert process.stdout
         assert process.stdout.readline() == b"up\n"
         process.terminate()
-        assert process.wait(timeout=30) == -signal.SIGTERM
+        assert process.wait(timeout=60) == -signal.SIGTERM
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

@@ -36,7 +36,7 @@ async def supervised(directory: DataDirectory, *programs: Program, **environment
 
 async def until(supervisor: Supervisor, condition: Callable[[ProcessStatus], bool]) -> ProcessStatus:
     """The first process, once it is as it should be."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while True:
         processes = await supervisor.processes()
         if processes and condition(processes[0]):

@@ -105,7 +105,7 @@ async def test_nothing_of_the_folder_is_run_that_it_is_started_in(tmp_path: Path
     with open_directory(tmp_path / "data", ephemeral=False) as directory:
         program = Program("worker-1", Stage.WORKER, ("sh", "-c", script), 0)
         async with Supervisor([program], directory, stop_grace_seconds=1) as supervisor:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 while "EXITED" not in [status.state for status in await supervisor.processes()]:
                     await asyncio.sleep(0.05)
         assert directory.log("worker-1").read_text() == f"{Path.cwd()}\n"
@@ -133,7 +133,7 @@ async def test_processes_under_awkward_names(
             return directory.log(echo.name).exists() and b"\n" in directory.log(echo.name).read_bytes()
 
         async with Supervisor(echoes, directory, stop_grace_seconds=1) as supervisor:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 while not all(map(has_spoken, echoes)):
                     await supervisor.processes()
                     await asyncio.sleep(0.02)

@@ -191,7 +191,7 @@ def test_whoever_waits_for_a_lane_is_told_so(
         told.set()
 
     def wait_until_told(_: object) -> None:
-        assert told.wait(20)
+        assert told.wait(60)
 
     monkeypatch.setattr(Terminal, "note", tell)
     monkeypatch.setattr(chat, "PATIENCE_SECONDS", 0.05)
@@ -289,7 +289,7 @@ def chat_at(screen: Screen, runtime: ScriptedRuntime, folder: Path, script: Call
     try:
         return chat.main(["--address", runtime.address, "--tokenizer", str(folder)])
     finally:
-        typist.join(20)
+        typist.join(60)
         screen.close()
 
 

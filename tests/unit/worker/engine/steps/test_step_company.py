@@ -1,7 +1,7 @@
 """Sessions that share steps, on an engine that measured what steps cost."""
 
-import time
 from collections.abc import Sequence
+from types import SimpleNamespace
 
 import pytest
 from structlog.testing import capture_logs
@@ -9,26 +9,30 @@ from structlog.testing import capture_logs
 from kakeya_worker.engine.engine import Engine
 from kakeya_worker.engine.seams.geometry import LaneGeometry
 from kakeya_worker.engine.seams.row import Row
+from kakeya_worker.engine.steps import running_operations, step_fitting
 from kakeya_worker.torch_backend import TorchVerifier
 from tests.unit.worker.engine_calls import SINK, TIMEOUT, WINDOW, open_session, start_append, start_generate
 
 GEOMETRY = LaneGeometry(SINK, WINDOW, chunk=32)
 LONG = 200  # tokens
-STEP_SECONDS, TOKEN_SECONDS = 0.004, 0.004  # far above what the model takes by itself
+STEP_SECONDS, TOKEN_SECONDS = 0.004, 0.004
 
 
 @pytest.fixture
 def steps(verifier: TorchVerifier, monkeypatch: pytest.MonkeyPatch) -> list[list[int]]:
-    """Tokens of each row, step by step, of a model that is slow."""
+    """Tokens of each row, step by step, of a model that is slow by the clock that steps are measured with."""
     steps: list[list[int]] = []
-    forward = verifier.forward
+    forward, now = verifier.forward, 0.0
 
     def slowly(rows: Sequence[Row]) -> None:
+        nonlocal now
         steps.append([len(row.token_ids) for row in rows])
         forward(rows)
-        time.sleep(STEP_SECONDS + TOKEN_SECONDS * sum(steps[-1]))
+        now += STEP_SECONDS + TOKEN_SECONDS * sum(steps[-1])
 
     monkeypatch.setattr(verifier, "forward", slowly)
+    for module in (step_fitting, running_operations):
+        monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=lambda: now))
     return steps
 
 
@@ -56,7 +60,7 @@ def test_prefills_are_cut_short_beside_who_generates(verifier: TorchVerifier, st
     engine.fit_step_costs()
     steps.clear()
     _tokens_beside_a_prefill(engine)
-    # A token that is generated takes 8 ms, one that is prefilled 4: two of these, or some more on a busy machine.
+    # A token that is generated takes 8 ms, one that is prefilled 4: two of these.
     assert max(step[1] for step in steps if len(step) == 2) < GEOMETRY.chunk // 2
 
 
@@ -79,8 +83,8 @@ def test_one_line_tells_what_steps_cost(verifier: TorchVerifier, steps: list[lis
     with capture_logs() as logs:
         engine.fit_step_costs()
     (line,) = [line for line in logs if line["event"] == "step costs"]
-    assert 0.9 < line["milliseconds_per_step"] / (1e3 * STEP_SECONDS) < 5.0
-    assert 0.9 < line["milliseconds_per_token"] / (1e3 * TOKEN_SECONDS) < 2.0
+    assert line["milliseconds_per_step"] == pytest.approx(1e3 * STEP_SECONDS, rel=0.01)
+    assert line["milliseconds_per_token"] == pytest.approx(1e3 * TOKEN_SECONDS, rel=0.01)
 
 
 @pytest.mark.parametrize("method", ["copy_lane", "forward"])

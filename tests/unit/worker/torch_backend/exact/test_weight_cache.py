@@ -396,7 +396,7 @@ def test_a_worker_that_is_killed_leaves_its_work_to_the_next(
     assert second.says() == "converts a"
     for _ in SHAPES:
         second.go_on()
-    assert second.process.wait(20) == 0
+    assert second.process.wait(60) == 0
     assert _load(tmp_path).converted == []
     (left,) = {path.name for path in tmp_path.iterdir()} - {FILE}
     assert left.endswith(".part"), "swept after an hour"
@@ -446,6 +446,6 @@ def test_two_without_locks_do_not_disturb_one_another(tmp_path: Path, start_work
     second = start_worker()
     for worker in (first, second) * 4:
         worker.go_on()
-    assert [worker.process.wait(20) for worker in (first, second)] == [0, 0]
+    assert [worker.process.wait(60) for worker in (first, second)] == [0, 0]
     assert _load(tmp_path).converted == []
     assert [path.name for path in tmp_path.iterdir()] == [FILE]

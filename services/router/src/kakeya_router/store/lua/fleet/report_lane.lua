@@ -27,7 +27,7 @@ if state ~= 'open' or tonumber(arg.history_length) < tonumber(record[4]) or (rec
   return 'kept'
 end
 local is_ahead = tonumber(arg.history_length) > tonumber(record[9] or arg.history_length)
-if is_ahead and redis.call('EXISTS', key.operation) == 0 then
+if is_ahead and redis.call('HGET', key.operation, 'kind') ~= 'generate' then  -- an append is journaled before
   return 'kept'
 end
 redis.call('HSET', key.session,
