@@ -28,7 +28,7 @@ from kakeya_router.workers.worker_client import RunningCall
 from kakeya_shared import plugins
 from kakeya_shared.errors.tree import Draining, StoreUnavailable
 from kakeya_shared.process.service_process import StartError
-from tests.unit.router.store.test_scripts import SESSION, WORKER
+from tests.unit.router.store.script_world import SESSION, WORKER
 
 WORKERS = [
     replace(WORKER, worker_id=WorkerId("c"), reserved_bytes=0),

@@ -155,3 +155,17 @@ async def test_a_full_disk_under_a_redis_that_is_away_is_named(own_redis: RedisS
             with pytest.raises(StoreUnavailable, match=rf"^Redis does not answer .*{end}"):
                 await connection.now_ms()
         await connection.aclose()
+
+
+async def test_a_lack_of_connections_is_no_outage(redis_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kakeya_router.store.connection._MAX_CONNECTIONS", 1)
+    busy = RedisConnection(redis_url, timeout_seconds=0.2)
+    await busy.now_ms()
+    pool = busy._redis.connection_pool
+    taken = await pool.get_connection()
+    with pytest.raises(StoreUnavailable):
+        await busy.now_ms()
+    assert busy.answers_for(0)
+    await pool.release(taken)
+    await busy.now_ms()
+    await busy.aclose()

@@ -129,8 +129,8 @@ end
 
 -- Who is the first at each of some workers, given by their offers: inside a tenant the oldest, between tenants the one
 -- that holds the fewest bytes, then the older. Those whose lease has lapsed do not count if arg.may_clear is 1, and
--- leave the queue where they stood in the way. A caller that only asks whether a waiter comes before `other` {bytes, ticket} is
--- answered with what is known when the first such is found.
+-- leave the queue where they stood in the way. A caller that only asks whether a waiter comes before `other`
+-- {bytes, ticket} is answered with what is known when the first such is found.
 -- Returns for each worker {bytes, ticket, id}, or false.
 local function first_in_queue(workers, now, other)
   local firsts, known, tenant, seen, done, num_done = {}, {}, nil, nil, nil, 0
