@@ -10,9 +10,11 @@ Talk = Callable[..., int]
 
 
 def encode(tokenizer: ChatTokenizer, text: str) -> list[int]:
-    return list(tokenizer._tokenizer.encode(text, add_special_tokens=False))
+    return tokenizer._tokenizer.encode(text)
 
 
 def sent(tokenizer: ChatTokenizer, runtime: ScriptedRuntime) -> list[str]:
     """The text of each append, special tokens included."""
-    return [tokenizer._tokenizer.decode(list(request.token_ids)) for request in runtime.requests["AppendTokens"]]
+    return [
+        tokenizer.decode(list(request.token_ids), special_tokens=True) for request in runtime.requests["AppendTokens"]
+    ]

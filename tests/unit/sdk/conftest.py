@@ -7,6 +7,7 @@ import pytest
 
 from kakeya.cli.commands import chat
 from kakeya.text.chat_tokenizer import ChatTokenizer
+from tests.unit.sdk import tiny_tokenizer
 from tests.unit.sdk.chatting import Talk
 from tests.unit.sdk.cuttable_link import CuttableLink
 from tests.unit.sdk.scripted_runtime import ScriptedRuntime
@@ -29,8 +30,6 @@ def link(runtime: ScriptedRuntime) -> Iterator[CuttableLink]:
 @pytest.fixture(scope="session")
 def template_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("with-template")
-    from tests.unit.sdk import tiny_tokenizer  # imports transformers, which takes seconds
-
     tiny_tokenizer.save(folder, template=True)
     return folder
 
@@ -38,8 +37,6 @@ def template_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def plain_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("plain")
-    from tests.unit.sdk import tiny_tokenizer  # as above
-
     tiny_tokenizer.save(folder, template=False, markers=False)
     return folder
 

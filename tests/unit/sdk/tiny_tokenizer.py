@@ -1,9 +1,10 @@
 """A tokenizer of 258 ids: one for each byte, and the two that mark a message."""
 
+import json
 from pathlib import Path
+from typing import Any
 
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
 START, END = "<|im_start|>", "<|im_end|>"
 TEMPLATE = (
@@ -18,17 +19,31 @@ def save(folder: Path, *, template: bool, markers: bool = True) -> None:
     tokenizer = Tokenizer(models.BPE(vocab={letter: index for index, letter in enumerate(alphabet)}, merges=[]))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     tokenizer.decoder = decoders.ByteLevel()
-    marks = {"eos_token": END, "additional_special_tokens": [START]} if markers else {}
-    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, **marks)
+    if markers:
+        tokenizer.add_special_tokens([END, START])
+    save_files(folder, tokenizer, **({"eos_token": END, "extra_special_tokens": [START]} if markers else {}))
     if template:
-        fast.chat_template = TEMPLATE
-    fast.save_pretrained(folder)
+        (folder / "chat_template.jinja").write_text(TEMPLATE)
+
+
+def save_files(folder: Path, tokenizer: Tokenizer, **config: Any) -> None:
+    """Writes a tokenizer's files, as transformers reads them too."""
+    folder.mkdir(exist_ok=True)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    config = {"tokenizer_class": "PreTrainedTokenizerFast", **config}
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
 
 
 def save_with_words(folder: Path, num_words: int) -> Path:
     """Writes the files of a tokenizer with a template, and with so many words beside its 258 ids; returns `folder`."""
     save(folder, template=True)
-    larger = PreTrainedTokenizerFast.from_pretrained(folder)
-    larger.add_tokens([f"word{number}" for number in range(num_words)])
-    larger.save_pretrained(folder)
+    add(folder, *(f"word{number}" for number in range(num_words)))
     return folder
+
+
+def add(folder: Path, *tokens: str | AddedToken) -> None:
+    """Adds tokens to the one that is there."""
+    path = str(folder / "tokenizer.json")
+    larger = Tokenizer.from_file(path)
+    larger.add_tokens(list(tokens))
+    larger.save(path)

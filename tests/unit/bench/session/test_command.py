@@ -12,7 +12,7 @@ from kakeya_bench import command as benches
 from kakeya_bench.report import progress
 from kakeya_bench.session import command
 from tests.unit.bench.conversation.playing import CONFIG, SHORT, Play, appended
-from tests.unit.sdk import scripted_runtime
+from tests.unit.sdk import scripted_runtime, tiny_tokenizer
 from tests.unit.sdk.scripted_admin import ScriptedAdmin
 from tests.unit.sdk.scripted_runtime import ScriptedRuntime, fails
 
@@ -160,8 +160,6 @@ def test_no_runtime_is_there(bench: Play, runtime: ScriptedRuntime) -> None:
 
 
 def test_the_tokenizer_of_another_model(bench: Play, runtime: ScriptedRuntime, tmp_path: Path) -> None:
-    from tests.unit.sdk import tiny_tokenizer  # imports transformers, which takes seconds
-
     folder = tiny_tokenizer.save_with_words(tmp_path / "large", 800)
     outcome = bench("--tokenizer", str(folder), "--turns", "2")
     assert outcome.status == 2

@@ -10,6 +10,7 @@ from kakeya.text.chat_tokenizer import ChatTokenizer
 from kakeya_local.demo.conversation import Conversation
 from kakeya_local.demo.scripts import UNKNOWN, Line, Script
 from kakeya_local.demo.turn import Turn
+from tests.unit.sdk import tiny_tokenizer
 from tests.unit.sdk.scripted_runtime import SINK, WINDOW, ScriptedRuntime
 
 TOLD = "Rex"
@@ -33,8 +34,6 @@ async def last_turn(
 def tokenizer_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Of a tokenizer that makes one id of each letter."""
     folder = tmp_path_factory.mktemp("plain")
-    from tests.unit.sdk import tiny_tokenizer  # imports transformers, which takes seconds
-
     tiny_tokenizer.save(folder, template=False, markers=False)
     return folder
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from tokenizers import Tokenizer
-from transformers import ByT5Tokenizer
 
 from kakeya.text.chat_tokenizer import ChatTokenizer, PromptTooLong, TokenizerError
 from tests.unit.sdk import tiny_tokenizer
@@ -248,17 +247,6 @@ def test_a_hubs_files_are_in_its_snapshot(template_dir: Path, tmp_path: Path, mo
     assert (tokenizer.name, tokenizer.directory, tokenizer.eos_token_ids) == ("some/model", snapshot, [256, 7])
     with pytest.raises(TokenizerError, match="no tokenizer can be loaded from 'another/model': "):
         ChatTokenizer("another/model")
-
-
-def test_a_tokenizer_without_the_fast_library(tmp_path: Path) -> None:
-    ByT5Tokenizer().save_pretrained(tmp_path)
-    tokenizer = ChatTokenizer(str(tmp_path))
-    ids = tokenizer.encode("hé")
-    assert (tokenizer.decode(ids), _text(tokenizer, ids)) == ("hé", "hé</s>")
-    assert tokenizer.eos_token_ids == [ids[-1]]
-    assert not tokenizer.vocabulary.is_byte_level
-    assert [tokenizer.vocabulary.token(id_) for id_ in (ids[0], ids[-1], 10**6)] == ["h", "</s>", ""]
-    assert [tokenizer.vocabulary.is_added(id_) for id_ in (ids[0], ids[-1])] == [False, True]
 
 
 def test_tokens_of_the_vocabulary(tokenizer: ChatTokenizer, plain_dir: Path) -> None:

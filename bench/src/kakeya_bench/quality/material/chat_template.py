@@ -32,11 +32,11 @@ class ChatTemplate:
     def __init__(self, model: str) -> None:
         try:
             self._tokenizer, directory = tokenizer_loading.load(model)
-            self.is_plain = not self._tokenizer.chat_template
-            if self.is_plain:
-                self._tokenizer.chat_template = _PLAIN
+            source = self._tokenizer.config.templates.get("default", "")
+            self.is_plain = not source
             # Templates of models that think before they answer are asked not to; others do not know the word.
-            self._template = chat_template.ChatTemplate(self._tokenizer, model, enable_thinking=False)
+            variables = {**self._tokenizer.config.special_tokens, "enable_thinking": False}
+            self._template = chat_template.ChatTemplate(source or _PLAIN, model, variables)
             self._template.between("-")  # whether a conversation can go on by it, and begin
             self._template.around([_message("user", _USER)], _USER)
             own = self._tokenizer.eos_token_id
@@ -55,11 +55,11 @@ class ChatTemplate:
 
     def encode(self, text: str) -> Tokens:
         """Text as it stands, without special tokens around it."""
-        return tuple(self._tokenizer.encode(text, add_special_tokens=False))
+        return tuple(self._tokenizer.encode(text))
 
     def decode(self, tokens: Tokens) -> str:
         """Without special tokens."""
-        return str(self._tokenizer.decode(list(tokens), skip_special_tokens=True))
+        return self._tokenizer.decode(list(tokens))
 
     def system(self, text: str | None) -> Tokens:
         """All that stands before the first user's text, the system message first if there is one."""

@@ -3,18 +3,27 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from kakeya.errors import MissingExtra
 from kakeya.text import tool_calls
 from kakeya.text.content_form import ContentForm, text_part
-from kakeya.text.tokenizer_error import PromptRefused, TokenizerError
+from kakeya.text.tokenizer_error import PromptRefused, TemplateStopped, TokenizerError
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+
+    from kakeya.text.control_tokens import ControlTokens
 
 Message = Mapping[str, Any]
 """`role`, `content`, and what else the chat template reads."""
+Tools = Sequence[Mapping[str, Any]]
+"""What the model may call, each as OpenAI's API has it."""
 
 # They stand in rendered conversations where texts will be. Letters only, in any case: templates trim and capitalize.
 _FIRST, _SECOND, _ANSWER = "Kakeyafirst", "Kakeyasecond", "Kakeyaanswer"
 _BESIDE = "Kakeyabeside"  # in a part, and none of its text: it comes out where the part is printed as it is
+_NAMES_OF_REASONING = ("reasoning_content", "thinking", "reasoning")
 _CALL_ID = "kakeya123"  # nine letters and digits: some templates ask for that
 
 
@@ -26,24 +35,31 @@ class ChatTemplate:
     from then on each content is given in a form in which its role's marker came out. Likewise with the arguments of
     tool calls.
 
+    What is rendered has stand-ins for the letters of texts that could be part of a control token
+    (`rendering.marked_text`).
+
     Args:
-        tokenizer: of transformers, with a chat template.
+        source: in Jinja.
         name: of the tokenizer, for errors.
-        variables: what the template is told beside the messages.
+        variables: what the template is told beside the messages, as the names of the special tokens are.
+        control: the tokens that no text may become; None where texts may.
 
     Attributes:
-        source: of the template.
+        source: as above.
         leaves_out_system: whether it neither writes system messages nor refuses them.
 
     Raises:
-        TokenizerError: what a user says comes out in no form.
+        MissingExtra: the extra [tokenizer] is not installed.
+        TokenizerError: what a user says comes out in no form; TemplateStopped where it comes to no end.
     """
 
-    def __init__(self, tokenizer: Any, name: str, **variables: Any) -> None:
-        self.source = str(tokenizer.get_chat_template())
-        self._tokenizer = tokenizer
+    def __init__(
+        self, source: str, name: str, variables: Mapping[str, Any], control: "ControlTokens | None" = None
+    ) -> None:
+        self.source = source
         self._name = name
-        self._variables = variables
+        self._variables = dict(variables)
+        self._control = control
         self._user = self._user_form()
         self._forms = {"user": self._user}
         self.leaves_out_system = False
@@ -52,19 +68,33 @@ class ChatTemplate:
         self._decodes_arguments = self._takes_objects()
         self._forms["tool"] = self._form(self._used) or self._user
 
-    def render(self, messages: Sequence[Message], *, prompts_answer: bool = True) -> str:
-        """The conversation as the template writes it.
+    def render(
+        self,
+        messages: Sequence[Message],
+        *,
+        prompts_answer: bool = True,
+        tools: Tools | None = None,
+        variables: Mapping[str, Any] | None = None,
+    ) -> str:
+        """The conversation as the template writes it, with stand-ins.
 
         Args:
             prompts_answer: with the beginning of the model's next message.
+            variables: what else the template is told this time.
 
         Raises:
-            PromptRefused: the template refuses these messages, on purpose.
+            PromptRefused: the template refuses these messages, on purpose, or a text holds half a character.
+            TemplateStopped: it does not come to an end.
             TokenizerError: it fails on them.
         """
         if not messages:
             raise PromptRefused("there are no messages")
-        return self._written([self._formed(message) for message in messages], prompts_answer=prompts_answer)
+        given = dict(variables or {}) | {"tools": tools, "add_generation_prompt": prompts_answer}
+        return self._written([self._formed(message) for message in messages], given, self._control)
+
+    def unmarked(self, rendered: str) -> str:
+        """What was rendered, without stand-ins."""
+        return rendered if self._control is None else self._control.stand_ins.unmark(rendered)
 
     def around(self, messages: Sequence[Message], marker: str) -> tuple[str, str]:
         """What the template writes before and behind a marker, which is the content of one of the messages.
@@ -74,7 +104,7 @@ class ChatTemplate:
             TokenizerError: it fails on them, or leaves the marker out.
         """
         rendered = self.render(messages)
-        found = re.search(re.escape(marker), rendered, re.IGNORECASE)
+        found = re.search(re.escape(marker), self.unmarked(rendered), re.IGNORECASE)
         if found is None:
             raise self._leaves_out()
         return rendered[: found.start()], rendered[found.end() :]
@@ -106,23 +136,46 @@ class ChatTemplate:
             formed["content"] = self._forms.get(str(message.get("role")), self._user).of(formed["content"])
         return formed
 
-    def _written(self, messages: list[dict[str, Any]], *, prompts_answer: bool = True) -> str:
+    @cached_property
+    def _template(self) -> "Template":
+        try:
+            from kakeya.text.rendering import template
+        except ImportError as error:
+            raise MissingExtra("a chat template", "tokenizer") from error
+        return template.compiled(self.source)
+
+    def _written(
+        self,
+        messages: list[dict[str, Any]],
+        given: Mapping[str, Any] | None = None,
+        control: "ControlTokens | None" = None,
+    ) -> str:
+        told = {"tools": None, "documents": None, "add_generation_prompt": True, **(given or {})}
+        try:
+            compiled = self._template
+            from kakeya.text.rendering import template
+
+            messages = [_with_reasoning(message) for message in messages]
+            return template.rendered(compiled, self._variables, control, messages=messages, **told)
+        except (PromptRefused, MissingExtra):
+            raise
+        except Exception as error:  # a template is another's program, run on any messages
+            raise self._fault_of(error, messages) from error
+
+    def _fault_of(self, error: Exception, messages: list[dict[str, Any]]) -> TokenizerError:
         from jinja2 import TemplateError
 
+        from kakeya.text.rendering.budget import OverBudget
+
+        reason = " ".join(str(error).split())
+        if isinstance(error, OverBudget):
+            return TemplateStopped(self._name, reason, by_time=error.by_time)
         roles = ", ".join(dict.fromkeys(str(message.get("role")) for message in messages))
-        try:
-            return str(
-                self._tokenizer.apply_chat_template(
-                    messages, tokenize=False, add_generation_prompt=prompts_answer, **self._variables
-                )
-            )
-        except Exception as error:  # a template is another's program, run on any messages
-            reason = " ".join(str(error).split())
-            if type(error) is TemplateError:  # of `raise_exception`; what Jinja raises itself is of a class below
-                raise PromptRefused(f"the chat template refuses messages of {roles}: {reason}") from error
-            raise TokenizerError(
-                f"the chat template of {self._name} fails on messages of {roles}: {type(error).__name__}: {reason}"
-            ) from error
+        if type(error) is TemplateError:  # of `raise_exception`; what Jinja raises itself is of a class below
+            return PromptRefused(f"the chat template refuses messages of {roles}: {reason}")
+        return TokenizerError(
+            f"the chat template of {self._name} fails on messages of {roles}: {type(error).__name__}: {reason}"
+        )
 
     def _user_form(self) -> ContentForm:
         def alone(content: Any) -> list[dict[str, Any]]:
@@ -152,6 +205,8 @@ class ChatTemplate:
         if not form:
             try:
                 self._written(instructed(self._user.of("-")))
+            except TemplateStopped:
+                raise
             except TokenizerError:  # as it will be for such a message
                 return self._user
             self.leaves_out_system = True
@@ -187,6 +242,8 @@ class ChatTemplate:
     def _shows(self, messages: list[dict[str, Any]], *markers: str) -> bool:
         try:
             rendered = self._written(messages)
+        except TemplateStopped:
+            raise
         except TokenizerError:
             return False
         return _holds_in_order(rendered, *markers) and not _holds_in_order(rendered, _BESIDE)
@@ -194,6 +251,13 @@ class ChatTemplate:
 
 def _message(role: str, content: Any) -> dict[str, Any]:
     return {"role": role, "content": content}
+
+
+def _with_reasoning(message: Mapping[str, Any]) -> dict[str, Any]:
+    """The message without what it has not, and what was thought by all names that templates know it by."""
+    said = {name: value for name, value in message.items() if value is not None}
+    thought = next((said[name] for name in _NAMES_OF_REASONING if name in said), None)
+    return said if thought is None else {"thinking": thought, **said, "reasoning_content": thought}
 
 
 def _going_on(text: str) -> list[dict[str, Any]]:

@@ -2,15 +2,18 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from itertools import takewhile
 from typing import Any
 
 from kakeya.text import tokenizer_files, tokenizer_loading
-from kakeya.text.chat_template import ChatTemplate, Message
-from kakeya.text.tokenizer_error import PromptRefused, PromptTooLong, TokenizerError
+from kakeya.text.chat_template import ChatTemplate, Message, Tools
+from kakeya.text.rendering.given import check_whole
+from kakeya.text.rendering.marked_text import has_stand_ins
+from kakeya.text.tokenizer_error import PromptRefused, PromptTooLong, TemplateStopped, TokenizerError
 from kakeya.text.vocabulary import Vocabulary
 
-__all__ = ["ChatTokenizer", "Message", "PromptRefused", "PromptTooLong", "TokenizerError"]
+__all__ = ["ChatTokenizer", "Message", "PromptRefused", "PromptTooLong", "TemplateStopped", "TokenizerError", "Tools"]
 
 _PIECE_LETTERS = 1 << 16
 _CUT_TOKENS = 64  # far more than a cut in the middle of a text adds to its tokens
@@ -24,6 +27,7 @@ class ChatTokenizer:
     Args:
         name: a directory with the tokenizer's files, or a model id of the Hugging Face Hub.
         is_plain: do without the chat template, as if there were none.
+        parses_texts: control tokens in the texts of a conversation are such; otherwise they are text.
 
     Attributes:
         name: as above, `~` expanded.
@@ -37,21 +41,22 @@ class ChatTokenizer:
             said.
     """
 
-    def __init__(self, name: str, *, is_plain: bool = False) -> None:
+    def __init__(self, name: str, *, is_plain: bool = False, parses_texts: bool = False) -> None:
         if name.startswith(("/", ".", "~")):
             name = os.path.expanduser(name)
             if not os.path.isdir(name):
                 raise TokenizerError(f"{name} is no directory")
         self.name = name
         self._tokenizer, self.directory = tokenizer_loading.load(name)
-        self.vocabulary = Vocabulary(self._tokenizer)
+        self.vocabulary = Vocabulary(self._tokenizer.backend)
         self.eos_token_ids = self._all_eos_token_ids()
-        self._template = None if is_plain or not _has_template(self._tokenizer) else ChatTemplate(self._tokenizer, name)
+        self._parses_texts = parses_texts
+        self._template = None if is_plain else self._named_template("default")
 
     @property
     def num_token_ids(self) -> int:
         """Ids that it may make of a text are below this."""
-        return len(self._tokenizer)
+        return self._tokenizer.num_token_ids
 
     @property
     def template(self) -> str:
@@ -70,25 +75,44 @@ class ChatTokenizer:
 
     def decode(self, token_ids: list[int], *, special_tokens: bool = False) -> str:
         """Text, as it is told without special tokens."""
-        return str(self._tokenizer.decode(token_ids, skip_special_tokens=not special_tokens))
+        return self._tokenizer.decode(token_ids, special_tokens=special_tokens)
 
-    def encode(self, text: str, *, max_tokens: int | None = None) -> list[int]:
+    def encode(self, text: str, *, max_tokens: int | None = None, parses: bool = True) -> list[int]:
         """The tokens of a whole text, with the special ones that the tokenizer puts around it.
+
+        Args:
+            parses: control tokens in it are such; otherwise they are text.
 
         Raises:
             PromptRefused: the text holds half a character; PromptTooLong where it has more than `max_tokens`.
         """
-        return self._encode(text, special_tokens=True, max_tokens=max_tokens)
+        check_whole(text)
+        self._check_length(text, max_tokens)
+        encode = self._tokenizer.encoder.parsed if parses else self._tokenizer.encoder.as_text
+        return _no_longer(encode(text, special_tokens=True), max_tokens)
 
-    def prompt(self, messages: Sequence[Message], *, max_tokens: int | None = None) -> list[int]:
+    def prompt(
+        self,
+        messages: Sequence[Message],
+        *,
+        max_tokens: int | None = None,
+        tools: Tools | None = None,
+        variables: Mapping[str, Any] | None = None,
+    ) -> list[int]:
         """The tokens of a conversation whose next message will be the model's.
+
+        Args:
+            tools: what it may call.
+            variables: what else the chat template is told.
 
         Raises:
             PromptRefused: the chat template refuses it, there is none, or a text holds half a character; PromptTooLong
                 where it has more than `max_tokens`.
+            TemplateStopped: the chat template does not come to an end.
             TokenizerError: the chat template fails on it.
         """
-        return self._encode(self._chat_template.render(messages), max_tokens=max_tokens)
+        template = self._chat_template if tools is None else self._tool_template
+        return self._ids(template.render(messages, tools=tools, variables=variables), max_tokens)
 
     def num_pinned_tokens(self, messages: Sequence[Message]) -> int:
         """How many tokens at the start of a prompt hold the system messages it begins with, whatever follows them.
@@ -105,14 +129,15 @@ class ChatTokenizer:
             return 0
         head = self._head(leading)
         head = head[: _num_common(head, self._chat_template.render(messages))]
-        if not _holds(head, leading):
+        if not self._holds(head, leading):
             return 0
-        return _num_common(self._encode(head), self.prompt([*leading, _said("-")]))
+        return _num_common(self._ids(head), self.prompt([*leading, _said("-")]))
 
     def first_prompt(self, text: str, system: str | None) -> list[int]:
         """The tokens that open a conversation. Raises TokenizerError where the chat template does not take it."""
         if not self.has_template:
-            return self.encode("\n".join(part for part in (system, text) if part) + "\n")
+            whole = "\n".join(part for part in (system, text) if part) + "\n"
+            return self.encode(whole, parses=self._parses_texts)
         return self.prompt(_opening(text, system))
 
     def num_system_tokens(self, system: str) -> int:
@@ -125,7 +150,8 @@ class ChatTokenizer:
             TokenizerError: the chat template does not take system prompts.
         """
         if not self.has_template:
-            return _num_common(self.encode(f"{system}\n"), self.first_prompt("-", system))
+            alone = self.encode(f"{system}\n", parses=self._parses_texts)
+            return _num_common(alone, self.first_prompt("-", system))
         return self.num_pinned_tokens(_opening("-", system))
 
     def next_prompt(self, text: str, last_token_id: int | None) -> list[int]:
@@ -140,11 +166,13 @@ class ChatTokenizer:
             TokenizerError: the chat template does not take the conversation, or leaves out what was said before.
         """
         if self._template is None:
-            return self._encode(f"\n{text}\n")
+            check_whole(text)
+            encode = self._tokenizer.encoder.parsed if self._parses_texts else self._tokenizer.encoder.as_text
+            return encode(f"\n{text}\n", special_tokens=False)
         prompt = self._template.between(text)
         if last_token_id is not None and last_token_id in self.eos_token_ids:
             prompt = prompt.removeprefix(self.vocabulary.token(last_token_id))
-        return self._encode(prompt)
+        return self._ids(prompt)
 
     @property
     def _chat_template(self) -> ChatTemplate:
@@ -152,30 +180,51 @@ class ChatTokenizer:
             raise PromptRefused(f"the tokenizer {self.name} has no chat template")
         return self._template
 
+    @cached_property
+    def _tool_template(self) -> ChatTemplate:
+        """For conversations with tools, where that is another one."""
+        return self._named_template("tool_use") or self._chat_template
+
+    def _named_template(self, name: str) -> ChatTemplate | None:
+        config = self._tokenizer.config
+        source = config.templates.get(name)
+        control = None if self._parses_texts else self._tokenizer.control
+        return ChatTemplate(source, self.name, config.special_tokens, control) if source else None
+
     def _head(self, leading: Sequence[Message]) -> str:
         """What every prompt that begins with these messages begins with."""
         render = self._chat_template.render
         first, second = (render([*leading, _said(text)]) for text in ("A", "B"))
         try:
             alone = render(leading, prompts_answer=False)
+        except TemplateStopped:
+            raise
         except TokenizerError:
             alone = ""
         # Some templates render no system message alone, or put it into the user's: then the head of that is in, too.
-        if _holds(alone, leading) and first.startswith(alone):
+        if self._holds(alone, leading) and first.startswith(alone):
             return alone
         return first[: _num_common(first, second)]
 
-    def _encode(self, text: str, *, special_tokens: bool = False, max_tokens: int | None = None) -> list[int]:
-        try:
-            text.encode()
-        except UnicodeEncodeError as error:
-            raise PromptRefused(f"the text holds half a character, {text[error.start]!r}") from error
+    def _holds(self, rendered: str, messages: Sequence[Message]) -> bool:
+        """Whether the texts of all the messages are in it, in capitals perhaps, as some templates write them."""
+        written = self._chat_template.unmarked(rendered).casefold()
+        texts = (text for message in messages for text in _texts(message.get("content")))
+        return all(text.strip().casefold() in written for text in texts)
+
+    def _ids(self, rendered: str, max_tokens: int | None = None) -> list[int]:
+        """The tokens of what the chat template wrote."""
+        meant = self._chat_template.unmarked(rendered)
+        check_whole(meant)
+        self._check_length(meant, max_tokens)
+        if has_stand_ins(rendered):
+            return _no_longer(self._tokenizer.encoder.marked(rendered), max_tokens)
+        return _no_longer(self._tokenizer.encode(rendered), max_tokens)
+
+    def _check_length(self, text: str, max_tokens: int | None) -> None:
+        """Raises PromptTooLong where a beginning of the text is."""
         if max_tokens is not None and self._is_surely_longer(text, max_tokens):
             raise _too_long(max_tokens)
-        token_ids = self._whole(text, special_tokens=special_tokens)
-        if max_tokens is not None and len(token_ids) > max_tokens:
-            raise _too_long(max_tokens)
-        return token_ids
 
     def _is_surely_longer(self, text: str, max_tokens: int) -> bool:
         """Told from the beginning of a long text, in pieces: a book as a whole takes seconds, and a gigabyte."""
@@ -183,18 +232,11 @@ class ChatTokenizer:
             return False
         num_tokens = 0
         for start in range(0, len(text), _PIECE_LETTERS):
-            piece = self._whole(text[start : start + _PIECE_LETTERS], special_tokens=False)
+            piece = self._tokenizer.encode(text[start : start + _PIECE_LETTERS])
             num_tokens += max(0, len(piece) - _CUT_TOKENS)
             if num_tokens > max_tokens:
                 return True
         return False
-
-    def _whole(self, text: str, *, special_tokens: bool) -> list[int]:
-        if self._tokenizer.is_fast:
-            # A batch of one: unlike `encode` it lets other threads run meanwhile, which for a book is seconds.
-            (encoding,) = self._tokenizer.backend_tokenizer.encode_batch([text], add_special_tokens=special_tokens)
-            return list(encoding.ids)
-        return list(self._tokenizer.encode(text, add_special_tokens=special_tokens))
 
     def _all_eos_token_ids(self) -> list[int]:
         eos = self._tokenizer.eos_token_id
@@ -206,11 +248,10 @@ def _too_long(max_tokens: int) -> PromptTooLong:
     return PromptTooLong(f"the prompt has more than {max_tokens:,} tokens")
 
 
-def _has_template(tokenizer: Any) -> bool:
-    try:
-        return bool(tokenizer.get_chat_template())
-    except ValueError:  # none, or several and none of them for chats
-        return False
+def _no_longer(token_ids: list[int], max_tokens: int | None) -> list[int]:
+    if max_tokens is not None and len(token_ids) > max_tokens:
+        raise _too_long(max_tokens)
+    return token_ids
 
 
 def _opening(text: str, system: str | None) -> list[Message]:
@@ -219,12 +260,6 @@ def _opening(text: str, system: str | None) -> list[Message]:
 
 def _said(text: str) -> Message:
     return {"role": "user", "content": text}
-
-
-def _holds(rendered: str, messages: Sequence[Message]) -> bool:
-    """Whether the texts of all the messages are in it, in capitals perhaps, as some templates write them."""
-    rendered = rendered.casefold()
-    return all(text.strip().casefold() in rendered for message in messages for text in _texts(message.get("content")))
 
 
 def _texts(content: Any) -> list[str]:

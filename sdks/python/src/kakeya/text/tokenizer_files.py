@@ -7,7 +7,17 @@ from typing import Any
 
 from kakeya.text.tokenizer_error import TokenizerError
 
-_WANTED = ("tokenizer*", "generation_config.json", "config.json")  # of a hub's model; never its weights
+# Of a hub's model; never its weights.
+_WANTED = (
+    "tokenizer*",
+    "*.tiktoken",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "chat_template.jinja",
+    "additional_chat_templates/*.jinja",
+    "generation_config.json",
+    "config.json",
+)
 _PARTS = ("decoder", "generator", "text_config")  # of config.json, one of which is the language model's
 
 
@@ -34,15 +44,19 @@ def eos_token_ids(directory: Path) -> list[int]:
         TokenizerError: one of them cannot be read.
     """
     generation, whole = directory / "generation_config.json", directory / "config.json"
-    config = _read(whole)
+    config = read(whole)
     part: dict[str, Any] = next((config[name] for name in _PARTS if isinstance(config.get(name), dict)), {})
-    said = _ends(generation, _read(generation)) or _ends(whole, config) or _ends(whole, part)
+    said = _ends(generation, read(generation)) or _ends(whole, config) or _ends(whole, part)
     vocab_size = part.get("vocab_size", config.get("vocab_size"))
     return [id_ for id_ in said if not isinstance(vocab_size, int) or id_ < vocab_size]
 
 
-def _read(path: Path) -> dict[str, Any]:
-    """A JSON object; empty where there is no file. Raises TokenizerError."""
+def read(path: Path) -> dict[str, Any]:
+    """A JSON object; empty where there is no file.
+
+    Raises:
+        TokenizerError: it is no JSON object, or cannot be read.
+    """
     try:
         document = json.loads(path.read_bytes())
     except FileNotFoundError:

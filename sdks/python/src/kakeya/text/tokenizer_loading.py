@@ -1,23 +1,23 @@
 """A tokenizer as the libraries for such files read it; what they raise is told in one line, whatever it is."""
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 from kakeya.errors import MissingExtra
-from kakeya.text import tokenizer_files
+from kakeya.text import text_tokenizer, tokenizer_files
+from kakeya.text.text_tokenizer import TextTokenizer
 from kakeya.text.tokenizer_error import TokenizerError
 
 _PROBE = "a b"
-# Files that vocabularies lie in, beside those that a class of transformers names itself.
-_VOCABULARIES = ("tokenizer.json", "tekken.json", "vocab.*", "*.model", "*.tiktoken")
+_FILE = "tokenizer.json"
+# What vocabularies lie in otherwise, which only the libraries of their makers read.
+_OTHER_VOCABULARIES = ("*.model", "*.model.v*", "tekken.json", "*.tiktoken", "vocab.*")
 
 
-def load(name: str) -> tuple[Any, Path]:
-    """A tokenizer of transformers that reads and writes text, and its directory.
+def load(name: str) -> tuple[TextTokenizer, Path]:
+    """A tokenizer, and its directory.
 
     Args:
         name: a directory, or a model id of the Hugging Face Hub.
@@ -26,39 +26,30 @@ def load(name: str) -> tuple[Any, Path]:
         MissingExtra: the extra [tokenizer] is not installed.
         TokenizerError: there is no such tokenizer, or its files are broken, or of a newer library than is installed.
     """
-    # Said before transformers is imported, which warns that it finds no torch; no model is run here.
-    os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
     try:
-        from transformers import AutoTokenizer
+        import tokenizers  # noqa: F401 -- whether it is there
     except ImportError as error:
         raise MissingExtra("a tokenizer", "tokenizer") from error
     with _told(name):
-        tokenizer, directory = AutoTokenizer.from_pretrained(name), tokenizer_files.directory(name)
-        _check(tokenizer, directory)
-        if tokenizer.is_fast:
-            # Never set again: the library says "Already borrowed" when they are set while another thread encodes.
-            tokenizer.backend_tokenizer.no_truncation()
-            tokenizer.backend_tokenizer.no_padding()
+        directory = tokenizer_files.directory(name)
+        _check_vocabulary(directory)
+        tokenizer = text_tokenizer.load(directory)
+        tokenizer.decode(tokenizer.encode(_PROBE, special_tokens=True))
         return tokenizer, directory
 
 
-def _check(tokenizer: Any, directory: Path) -> None:
-    """Raises ValueError, and whatever the library raises over a text."""
-    # Without the file of its vocabulary a class of the library knows its special tokens alone, and says nothing of it.
-    wanted = tokenizer.vocab_files_names.values()
-    if wanted and not any(any(directory.glob(pattern)) for pattern in (*wanted, *_VOCABULARIES)):
-        raise ValueError(f"the file of its vocabulary is missing ({', '.join(sorted(set(wanted)))})")
-    if not isinstance(_template(tokenizer), str):
-        raise ValueError(f"its chat template is no text but {_template(tokenizer)!r:.80}")
-    tokenizer.decode(tokenizer.encode(_PROBE))
-
-
-def _template(tokenizer: Any) -> object:
-    """Any value where files are broken; "" where there is no chat template."""
-    try:
-        return tokenizer.get_chat_template()
-    except ValueError:  # none, or several and none of them for chats
-        return ""
+def _check_vocabulary(directory: Path) -> None:
+    """Raises ValueError where there is no tokenizer.json, with the cure."""
+    if (directory / _FILE).is_file():
+        return
+    others = sorted({path.name for pattern in _OTHER_VOCABULARIES for path in directory.glob(pattern)})
+    if not others:
+        raise ValueError(f"it has no {_FILE}")
+    raise ValueError(
+        f"it has no {_FILE}, only {', '.join(others)}; write one once, where transformers and sentencepiece are "
+        f"installed: python -c \"from transformers import AutoTokenizer as T; T.from_pretrained('{directory}')"
+        f".save_pretrained('{directory}')\""
+    )
 
 
 @contextmanager
@@ -73,13 +64,10 @@ def _told(name: str) -> Iterator[None]:
 
 
 def _reason(error: BaseException) -> str:
-    """In one line; with the versions that were tried, where another might do."""
-    line, *more = str(error).strip().splitlines() or [type(error).__name__]
-    if line.endswith(":") and more:
-        line = f"{line} {more[0].strip()}"
-    if isinstance(error, OSError | ValueError):
+    """In one line; with the version that was tried, where another might do."""
+    line = " ".join(str(error).split()) or type(error).__name__
+    if isinstance(error, OSError | ValueError | TokenizerError):
         return line
     if type(error) is not Exception:
-        line = f"{type(error).__name__}: {line}"
-    versions = " and ".join(f"{library} {metadata.version(library)}" for library in ("transformers", "tokenizers"))
-    return f"{line} (with {versions}; if it is of a newer one, install that)"
+        return f"{type(error).__name__}: {line}"
+    return f"{line} (with tokenizers {metadata.version('tokenizers')}; if it is of a newer one, install that)"

@@ -223,7 +223,7 @@ def test_a_tokenizer_that_is_not_there(talk: Talk, tmp_path: Path, capsys: pytes
 def test_the_missing_extra_is_named(
     talk: Talk, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setitem(sys.modules, "transformers", None)
+    monkeypatch.setitem(sys.modules, "tokenizers", None)
     assert talk("hi\n") == 1
     assert "a tokenizer needs an extra; install it with: pip install 'kakeya[tokenizer]'" in capsys.readouterr().err
 

@@ -162,7 +162,7 @@ def test_the_system_prompt_is_pinned(
     assert talk("hello\n", "--system", "Be brief", "--max-tokens", "1") == 0
     request = runtime.requests["CreateSession"][0]
     pinned = list(runtime.requests["AppendTokens"][0].token_ids)[: request.pin]
-    assert tokenizer._tokenizer.decode(pinned) == "<|im_start|>system\nBe brief<|im_end|>\n"
+    assert tokenizer.decode(pinned, special_tokens=True) == "<|im_start|>system\nBe brief<|im_end|>\n"
     notes = capsys.readouterr().err
     assert f"; the system prompt is pinned, {request.pin} tokens\n" in notes
     assert f"\nthe pinned system prompt leaves a window of {WINDOW} tokens: nearly everything else" in notes
@@ -188,21 +188,27 @@ def test_without_a_template_the_system_prompt_is_its_own_line(plain_dir: Path) -
     assert plain.num_system_tokens("Once upon") == len("Once upon\n")
 
 
-def test_a_template_that_renders_no_system_message_alone_still_pins_it(template_dir: Path) -> None:
-    strict = ChatTokenizer(str(template_dir))
-    refusal = "{% if messages | length < 2 %}{{ raise_exception('no user') }}{% endif %}"
-    strict._tokenizer.chat_template = refusal + strict._tokenizer.chat_template
+def _with_template(template_dir: Path, folder: Path, template: str) -> ChatTokenizer:
+    shutil.copytree(template_dir, folder, dirs_exist_ok=True)
+    (folder / "chat_template.jinja").write_text(template)
+    return ChatTokenizer(str(folder))
+
+
+def test_a_template_that_renders_no_system_message_alone_still_pins_it(template_dir: Path, tmp_path: Path) -> None:
+    refusal = "{% if not messages[1:] and messages[0].role == 'system' %}{{ raise_exception('no user') }}{% endif %}"
+    strict = _with_template(template_dir, tmp_path, refusal + tiny_tokenizer.TEMPLATE)
     num_pinned = strict.num_system_tokens("Be brief")
     pinned = strict.first_prompt("hello", "Be brief")[:num_pinned]
-    assert strict._tokenizer.decode(pinned) == "<|im_start|>system\nBe brief<|im_end|>\n<|im_start|>user\n"
+    assert strict.decode(pinned, special_tokens=True) == "<|im_start|>system\nBe brief<|im_end|>\n<|im_start|>user\n"
 
 
-def test_a_template_that_puts_the_system_prompt_into_the_users_message_still_pins_it(template_dir: Path) -> None:
-    mistral = ChatTokenizer(str(template_dir))
-    mistral._tokenizer.chat_template = MISTRAL
+def test_a_template_that_puts_the_system_prompt_into_the_users_message_still_pins_it(
+    template_dir: Path, tmp_path: Path
+) -> None:
+    mistral = _with_template(template_dir, tmp_path, MISTRAL)
     num_pinned = mistral.num_system_tokens(" Be brief ")
     pinned = mistral.first_prompt("hello", " Be brief ")[:num_pinned]
-    assert mistral._tokenizer.decode(pinned) == "<s>[INST]  Be brief \n\n"
+    assert mistral.decode(pinned, special_tokens=True) == "<s>[INST]  Be brief \n\n"
 
 
 @pytest.mark.parametrize(
