@@ -2,7 +2,9 @@
 
 import asyncio
 import math
+from collections.abc import Callable
 from contextlib import AsyncExitStack
+from functools import partial
 
 import grpc
 import structlog
@@ -15,6 +17,7 @@ from kakeya_http_shim.choices.choice import ChoiceMaker
 from kakeya_http_shim.choices.open_sessions import OpenSessions
 from kakeya_http_shim.metrics import Metrics
 from kakeya_http_shim.middleware.deprecation import Deprecation
+from kakeya_http_shim.models.model_tokenizer import ModelTokenizer
 from kakeya_http_shim.models.served_models import ServedModels
 from kakeya_http_shim.routes.admission import Admission
 from kakeya_http_shim.routes.exchange import House
@@ -71,9 +74,17 @@ def _desk(
     return Desk(
         settings=settings,
         client=client,
-        models=ServedModels(client, settings.tokenizers, settings.aliases),
+        models=ServedModels(client, settings.tokenizers, settings.aliases, _tokenizers(settings)),
         answering=Answering(maker, metrics, settings.keep_alive_comment_seconds),
         house=House(admission, cut_short),
+    )
+
+
+def _tokenizers(settings: HttpSettings) -> Callable[[str], ModelTokenizer]:
+    return partial(
+        ModelTokenizer,
+        parses_texts=settings.special_tokens_in_text,
+        parses_prompts=settings.special_tokens_in_completions,
     )
 
 

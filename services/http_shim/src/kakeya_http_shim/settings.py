@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from datetime import date
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, model_validator
-from pydantic_settings import NoDecode
+from pydantic import model_validator
 
+from kakeya_http_shim.setting_values import Origins, Pairs, by_name
 from kakeya_shared.settings.addresses import Address, HostPort, is_loopback
 from kakeya_shared.settings.service import (
     LONGEST_APPEND_TOKENS,
@@ -15,25 +15,7 @@ from kakeya_shared.settings.service import (
     Names,
     ServiceSettings,
     setting,
-    split,
 )
-
-
-def _pair(text: str) -> str:
-    name, equals, value = text.partition("=")
-    if not (name and equals and value):
-        raise ValueError(f"{text!r} is not NAME=VALUE")
-    return text
-
-
-def _origin(text: str) -> str:
-    if text != "*" and (not text.startswith(("http://", "https://")) or text.count("/") != 2):
-        raise ValueError(f"{text!r} is neither `*` nor an origin such as https://chat.example.com")
-    return text
-
-
-_Pairs = Annotated[tuple[Annotated[str, AfterValidator(_pair)], ...], NoDecode, BeforeValidator(split)]
-_Origins = Annotated[tuple[Annotated[str, AfterValidator(_origin)], ...], NoDecode, BeforeValidator(split)]
 
 
 class HttpSettings(ListenerSettings):
@@ -44,7 +26,9 @@ class HttpSettings(ListenerSettings):
     GROUPS: ClassVar[Mapping[str, str]] = {
         "the router": "router router_ca router_cert router_key router_wait_s",
         "addresses": "bind allowed_hosts cors_origins",
-        "models and texts": "tokenizer served_model_name reasoning",
+        "models and texts": (
+            "tokenizer served_model_name reasoning special_tokens_in_text special_tokens_in_completions"
+        ),
         "sessions": "on_overflow session_ttl_seconds",
         "admission": "admission max_in_flight queue_length queue_max_wait_s",
         "limits of requests": (
@@ -89,13 +73,13 @@ class HttpSettings(ListenerSettings):
         reason="on loopback its names, and elsewhere any, so that a web page cannot come in by a name of its own",
         metavar="HOST",
     )
-    tokenizer: _Pairs = setting(
+    tokenizer: Pairs = setting(
         (),
         "MODEL=DIR_OR_HUB_ID, the tokenizer and chat template of a served model; once for each, or separated by commas",
         reason="that of the installed model of the same name",
         metavar="[MODEL=]DIR",
     )
-    served_model_name: _Pairs = setting(
+    served_model_name: Pairs = setting(
         (),
         "ALIAS=MODEL, another name for a served model; once for each, or separated by commas",
         reason="the runtime's own names",
@@ -105,6 +89,16 @@ class HttpSettings(ListenerSettings):
         "auto",
         "whether what a model thinks (<think>...</think>) is split off as reasoning_content",
         reason="where the chat template knows of it",
+    )
+    special_tokens_in_text: bool = setting(
+        False,
+        "read what spells a control token of the model, such as <|im_end|>, as one also in the texts of messages",
+        reason="what a person or a tool says is text, and cannot pose as another's turn",
+    )
+    special_tokens_in_completions: bool = setting(
+        True,
+        "read what spells a control token as one in the prompts of /v1/completions",
+        reason="they are whole prompts, with the template written by the client",
     )
     on_overflow: Literal["evict", "refuse"] = setting(
         "evict",
@@ -206,7 +200,7 @@ class HttpSettings(ListenerSettings):
         gt=0,
     )
     max_connections: int = setting(4096, "connections at once", unit="connections", reason="some 20 KB each", ge=1)
-    cors_origins: _Origins = setting(
+    cors_origins: Origins = setting(
         (),
         "origins whose web pages may use this API, separated by commas. `*` is all",
         reason="none, no page of another origin may",
@@ -238,12 +232,12 @@ class HttpSettings(ListenerSettings):
     @property
     def tokenizers(self) -> dict[str, str]:
         """Of a model, by its name: a directory, an installed model or a hub id."""
-        return _by_name(self.tokenizer)
+        return by_name(self.tokenizer)
 
     @property
     def aliases(self) -> dict[str, str]:
         """Models, by another name that they are served under."""
-        return _by_name(self.served_model_name)
+        return by_name(self.served_model_name)
 
     @property
     def hosts(self) -> frozenset[str]:
@@ -289,7 +283,3 @@ class HttpSettings(ListenerSettings):
         asks_itself = self.tls_client_ca is not None
         self.refuse_open_bind("" if asks_itself else "it asks for no keys itself (its router may)")
         return self
-
-
-def _by_name(pairs: tuple[str, ...]) -> dict[str, str]:
-    return {name: value for name, _, value in (pair.partition("=") for pair in pairs)}

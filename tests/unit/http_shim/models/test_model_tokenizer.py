@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tokenizers import AddedToken
 
 from kakeya.text.chat_tokenizer import TokenizerError
 from kakeya_http_shim.models.model_tokenizer import ModelTokenizer, Prompt
@@ -41,7 +42,7 @@ def thinking(folder: Path, tmp_path: Path) -> Thinking:
 
 
 def test_what_a_model_directory_says(tokenizer: ModelTokenizer, folder: Path) -> None:
-    said = {name: value for name, value in vars(tokenizer).items() if name not in ("_tokenizer", "vocabulary")}
+    said = {name: value for name, value in vars(tokenizer).items() if name != "vocabulary" and name[0] != "_"}
     assert said == {
         "name": str(folder),
         "digest": tokenizer_digest(folder),
@@ -89,13 +90,6 @@ def test_an_installed_model_that_is_broken(monkeypatch: pytest.MonkeyPatch) -> N
         ModelTokenizer("mine")
 
 
-def test_a_tokenizer_without_its_json_has_no_digest(tmp_path: Path) -> None:
-    from transformers import ByT5Tokenizer
-
-    ByT5Tokenizer().save_pretrained(tmp_path)
-    assert ModelTokenizer(str(tmp_path)).digest == ""
-
-
 def test_a_digest_that_cannot_be_made(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read_bytes = Path.read_bytes
 
@@ -126,11 +120,8 @@ def test_a_prompt_may_open_a_thought(thinking: Thinking, end: str, thinks: bool,
 
 
 def test_a_tag_that_is_a_special_token_opens_a_thought(folder: Path, tmp_path: Path) -> None:
-    from transformers import AutoTokenizer
-
-    special = AutoTokenizer.from_pretrained(folder)
-    special.add_special_tokens({"additional_special_tokens": ["<think>"]})
-    special.save_pretrained(tmp_path)
+    shutil.copytree(folder, tmp_path, dirs_exist_ok=True)
+    tiny_tokenizer.add(tmp_path, AddedToken("<think>", special=True))
     tokenizer = ModelTokenizer(str(tmp_path))
     assert tokenizer.starts_in_thought(tokenizer.text_prompt("x<think>").token_ids)
     assert not tokenizer.starts_in_thought([])

@@ -32,10 +32,12 @@ class ModelTokenizer:
 
     Args:
         source: a directory with the model's files, an installed model's name, or a model id of the Hugging Face Hub.
+        parses_texts: control tokens in the texts of messages are such; otherwise they are text.
+        parses_prompts: likewise in whole texts.
 
     Attributes:
         name: the directory or hub id that was loaded.
-        digest: of its tokenizer.json; "" where there is none.
+        digest: of its tokenizer.json.
         eos_token_ids: what ends an answer.
         num_token_ids: ids that it may make of a text are below this.
         has_template: whether it can write messages as a prompt.
@@ -48,9 +50,10 @@ class ModelTokenizer:
             write what is said.
     """
 
-    def __init__(self, source: str) -> None:
+    def __init__(self, source: str, *, parses_texts: bool = False, parses_prompts: bool = True) -> None:
+        self._parses_prompts = parses_prompts
         try:
-            self._tokenizer = ChatTokenizer(installed_models.resolve(source))
+            self._tokenizer = ChatTokenizer(installed_models.resolve(source), parses_texts=parses_texts)
             self.digest = tokenizer_digest.tokenizer_digest(self._tokenizer.directory)
         except (plugins.PluginError, tokenizer_digest.TokenizerError) as error:
             raise TokenizerError(str(error)) from error
@@ -68,7 +71,8 @@ class ModelTokenizer:
         Raises:
             PromptRefused: they cannot be written: the client's fault; PromptTooLong where that has more than
                 `max_tokens`.
-            TokenizerError: the chat template fails on them: its own.
+            TemplateStopped: the chat template does not come to an end.
+            TokenizerError: the chat template fails on them: its own fault.
         """
         token_ids = self._tokenizer.prompt(messages, max_tokens=max_tokens)
         return Prompt(token_ids, self._tokenizer.num_pinned_tokens(messages), is_chat=True)
@@ -79,7 +83,7 @@ class ModelTokenizer:
         Raises:
             PromptRefused: it holds half a character; PromptTooLong where it has more than `max_tokens`.
         """
-        return Prompt(self._tokenizer.encode(text, max_tokens=max_tokens))
+        return Prompt(self._tokenizer.encode(text, max_tokens=max_tokens, parses=self._parses_prompts))
 
     def decode(self, token_ids: list[int]) -> str:
         """Text without special tokens."""

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 
@@ -55,10 +55,18 @@ class ServedModels:
     Args:
         tokenizers: of a model, by its name: a directory, an installed model or a hub id.
         aliases: models, by another name that they are served under.
+        make_tokenizer: from one of these sources.
     """
 
-    def __init__(self, client: AsyncClient, tokenizers: Mapping[str, str], aliases: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        client: AsyncClient,
+        tokenizers: Mapping[str, str],
+        aliases: Mapping[str, str],
+        make_tokenizer: Callable[[str], ModelTokenizer] = ModelTokenizer,
+    ) -> None:
         self._client = client
+        self._make_tokenizer = make_tokenizer
         self._sources = dict(tokenizers)
         self._aliases = dict(aliases)
         self._loaded: dict[str, ModelTokenizer] = {}
@@ -138,7 +146,7 @@ class ServedModels:
             raise TokenizerError(f"none was named for it (--tokenizer {model}=DIR_OR_HUB_ID)")
         async with self._loading:
             if model not in self._loaded:
-                self._loaded[model] = tokenizer = await asyncio.to_thread(ModelTokenizer, source)
+                self._loaded[model] = tokenizer = await asyncio.to_thread(self._make_tokenizer, source)
                 if tokenizer.leaves_out_system:
                     _log.warning("the chat template leaves out system messages", model=model)
         return self._loaded[model]

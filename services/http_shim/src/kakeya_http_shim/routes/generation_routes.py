@@ -11,7 +11,8 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
 from kakeya import AsyncClient
-from kakeya.text.chat_tokenizer import PromptRefused, PromptTooLong
+from kakeya.text.chat_tokenizer import PromptRefused, PromptTooLong, TemplateStopped
+from kakeya.text.rendering.budget import patience
 from kakeya_http_shim.answers.answering import Answering, Question
 from kakeya_http_shim.answers.chat_answer import ChatWriter
 from kakeya_http_shim.answers.completion_answer import CompletionWriter
@@ -32,6 +33,8 @@ from kakeya_http_shim.settings import HttpSettings
 
 _INLINE_BYTES = 1024
 """A body of so many bytes is read and tokenized within a few milliseconds; larger ones leave the event loop free."""
+_INLINE_SECONDS = 0.01
+"""Of processor time for each text that a chat template writes there; most take a tenth of a millisecond."""
 _DEFAULT_COMPLETION_TOKENS = 16
 
 Body = TypeVar("Body", bound=GenerationFields)
@@ -83,7 +86,7 @@ class GenerationRoute(ABC, Generic[Body]):
     async def _question(self, body: Body, api_key: str, request_id: str, *, is_short: bool) -> Question:
         model = await self._desk.models.find(body.model, api_key)
         self._check(body, model)
-        prompts = self._prompts(body, model) if is_short else await asyncio.to_thread(self._prompts, body, model)
+        prompts = await self._written(body, model, is_short=is_short)
         asks = [choice for prompt in prompts for choice in self._ask(body, model, prompt, request_id)]
         writer = self._writer(body)
         return Question(
@@ -94,6 +97,20 @@ class GenerationRoute(ABC, Generic[Body]):
             streams=bool(body.stream),
             includes_usage=body.includes_usage,
         )
+
+    async def _written(self, body: Body, model: TextModel, *, is_short: bool) -> list[Prompt]:
+        """Prompts of a short body are made here; a template that would keep the loop waiting goes on in a thread."""
+        if is_short:
+            try:
+                with patience(_INLINE_SECONDS):
+                    return self._prompts(body, model)
+            except TemplateStopped as error:
+                if not error.by_time:
+                    raise _stopped(error) from error
+        try:
+            return await asyncio.to_thread(self._prompts, body, model)
+        except TemplateStopped as error:
+            raise _stopped(error) from error
 
     def _ask(self, body: Body, model: TextModel, prompt: Prompt, request_id: str) -> Sequence[Ask]:
         settings = self._desk.settings
@@ -206,6 +223,11 @@ def _checked(prompt: Prompt, model: TextModel, field: str) -> Prompt:
         raise ApiError(400, f"{field}: no tokens to go on from", param=field, code="invalid_value")
     ask.check_tokens(prompt.token_ids, model, field)
     return prompt
+
+
+def _stopped(error: TemplateStopped) -> ApiError:
+    """With a status that no client tries again at: it would be stopped as well."""
+    return ApiError(400, f"the chat template was stopped: {error.reason}", param="messages", code="template_stopped")
 
 
 async def _read(receive: Receive) -> bytes:
