@@ -119,9 +119,9 @@ PARTS = {
         "kakeya",
         "tests/unit/sdk",
         ("aio/test_session.py", "blocking/test_session.py", "transport/test_tls.py", "cli/commands", "text"),
-        ("torch", "numpy", "redis", "kakeya_shared", "pydantic"),
-        ("kakeya[otel,tokenizer]",),
-        extras=("jinja2", "opentelemetry", "transformers"),
+        (*NO_MODEL, "numpy", "redis", "kakeya_shared", "pydantic"),
+        ("kakeya[otel,tokenizer]", "transformers"),  # with which ids and prompts are compared
+        extras=("jinja2", "opentelemetry", "tokenizers"),
         exactly=frozenset(
             {"kakeya", "kakeya-stubs", "googleapis-common-protos", "grpcio", "protobuf", "typing-extensions"}
         ),
@@ -132,17 +132,17 @@ PARTS = {
         "kakeya_http_shim",
         "tests/unit/http_shim",
         ("routes/test_chat.py", "text", "middleware/test_key_check.py"),
-        ("torch", "redis", "kakeya_router", "kakeya_worker"),
+        (*NO_MODEL, "redis", "kakeya_router", "kakeya_worker"),
         ("kakeya-nano", "httpx"),
     ),
-    # With transformers, for the demo's tokenizer, and what that needs; without anything that runs a model.
+    # Without anything that runs a model.
     "local": Part(
         "services/local",
         "kakeya-local",
         "kakeya_local",
         "tests/unit/local",
         ("stack/planning", "demo"),
-        ("torch", "kakeya_worker"),
+        (*NO_MODEL, "kakeya_worker"),
     ),
     "bench": Part(
         "bench",
