@@ -14,6 +14,7 @@ import grpc
 from kakeya_router.contract.generates import Done, GenerateRequest, Sampling, Token
 from kakeya_router.store.session_record import Epoch, Incarnation, PoolName, SessionId, SessionRecord, State, WorkerId
 from kakeya_router.workers.worker_client import RunningCall, WorkerClient
+from kakeya_shared.contract.features import CONTRACT_VERSION
 from kakeya_shared.contract.history_digest import EMPTY_HISTORY, extended_digest
 from kakeya_shared.errors.tree import (
     BoundaryNotReachable,
@@ -137,6 +138,7 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
         draining: what heartbeats say of that.
         leases: the Redis in which its lease is, for `lapse`.
         prefill_tokens_per_second: what it says of that.
+        contract_version, features: what it says of that when it joins.
     """
 
     def __init__(
@@ -152,6 +154,7 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
         model_digest: str = MODEL_DIGEST,
         settings: RpcServerSettings | None = None,
         files: "SnapshotFiles | None" = None,
+        features: Sequence[str] = (),
     ) -> None:
         self.worker_id = worker_id
         self.incarnation = f"incarnation-{next(_incarnations)}"
@@ -186,6 +189,8 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
         self.reading.set()
         self.draining = False
         self.prefill_tokens_per_second = 0.0
+        self.contract_version = CONTRACT_VERSION
+        self.features: Sequence[str] = features
         self.server = RpcServer(
             "127.0.0.1:0", ("kakeya.worker.v1.VerifierService",), settings=settings, grace_seconds=0
         )
@@ -212,7 +217,8 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
 
     def join_request(self) -> registry_pb2.JoinRequest:
         return registry_pb2.JoinRequest(
-            contract_version=1,
+            contract_version=self.contract_version,
+            features=self.features,
             worker_id=self.worker_id,
             incarnation=self.incarnation,
             pool=self.pool,

@@ -161,6 +161,7 @@ class Work:
         operations = Operations(
             stores.operations,
             workers,
+            base.fleet,
             tasks,
             recovery,
             snapshotting,

@@ -21,8 +21,9 @@ from kakeya_stubs.worker.v1.verifier_pb2_grpc import add_VerifierServiceServicer
 from kakeya_worker.engine.engine import Engine
 from kakeya_worker.engine.seams.retention import RetentionPolicy
 from kakeya_worker.engine.seams.verifier import ModelRefused, Verifier
-from kakeya_worker.joining.registration import Registration, WorkerIdentity
+from kakeya_worker.joining.registration import Registration
 from kakeya_worker.joining.router_link import JoinToken, RouterLink, TokenError
+from kakeya_worker.joining.worker_identity import WorkerIdentity
 from kakeya_worker.service.verifier_service import SERVICE_NAME, VerifierService
 from kakeya_worker.settings import WorkerSettings
 from kakeya_worker.sizing import plan

@@ -23,7 +23,7 @@ async def test_join_tells_how_to_go_on(stack: Stack, client: Client) -> None:
     await eventually(lambda: _listed(stack, 2))
     worker = await stack.worker(client)
     joined = await client.join(worker)
-    assert joined.contract_version == 1
+    assert joined.contract_version == 2
     assert joined.heartbeat_interval_seconds == FAST["heartbeat_interval_seconds"]
     assert joined.lease_seconds == FAST["worker_lease_seconds"]
     assert set(joined.router_addresses) == {client.address, other_router.address}
@@ -49,10 +49,11 @@ async def test_every_worker_is_listed_with_what_it_said(client: Client, worker: 
 
 async def test_another_contract_is_refused(client: Client, worker: FakeWorker) -> None:
     request = worker.join_request()
-    request.contract_version = 2
-    with pytest.raises(IncompatibleContract) as raised:
-        await answer(client.registry.Join(request))
-    assert raised.value.metadata == {"contract_version": "1"}
+    for contract_version in (0, 3):
+        request.contract_version = contract_version
+        with pytest.raises(IncompatibleContract) as raised:
+            await answer(client.registry.Join(request))
+        assert raised.value.metadata == {"contract_version": "2"}
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ import pytest
 import structlog
 from pydantic import SecretStr
 
+from kakeya_shared.contract.features import CONTRACT_VERSION
 from kakeya_shared.errors.tree import (
     IncompatibleContract,
     InvalidField,
@@ -32,8 +33,9 @@ from kakeya_worker.engine.engine import Engine
 from kakeya_worker.engine.lanes.operation import Append
 from kakeya_worker.engine.seams.geometry import LaneGeometry
 from kakeya_worker.engine.seams.retention import SessionOptions
-from kakeya_worker.joining.registration import CONTRACT_VERSION, Registration, WorkerIdentity
+from kakeya_worker.joining.registration import Registration
 from kakeya_worker.joining.router_link import JoinToken, RouterLink, TokenError
+from kakeya_worker.joining.worker_identity import FEATURES, WorkerIdentity
 from kakeya_worker.torch_backend import TorchVerifier
 from tests.certificates import Authority
 
@@ -51,7 +53,7 @@ class Registry(RegistryServiceServicer):
         self.leaves: asyncio.Queue[pb.LeaveRequest] = asyncio.Queue()
         self.known: set[str] = set()
         self.orphans: list[pb.OrphanLane] = []
-        self.is_compatible = True
+        self.contract_version = CONTRACT_VERSION  # the only one that it speaks
         self.token = ""  # that is asked for, unless empty
         self.refusal: KakeyaError = Unauthenticated("no good token")
         self.heartbeat_refusal: KakeyaError | None = None
@@ -67,8 +69,9 @@ class Registry(RegistryServiceServicer):
         return {}
 
     async def Join(self, request: pb.JoinRequest, context: Context) -> pb.JoinResponse:
-        if not self.is_compatible:
-            raise IncompatibleContract("this router speaks version 9")
+        if request.contract_version != self.contract_version:
+            version = str(self.contract_version)
+            raise IncompatibleContract(f"this router speaks version {version}", metadata={"contract_version": version})
         self.known.add(request.incarnation)
         await self.joins.put(request)
         return pb.JoinResponse(
@@ -140,6 +143,7 @@ async def test_it_says_what_it_is_and_what_it_holds(engine: Engine) -> None:
             assert join.incarnation
             assert join == pb.JoinRequest(
                 contract_version=CONTRACT_VERSION,
+                features=FEATURES,
                 worker_id="w-1",
                 incarnation=join.incarnation,
                 pool="demo",
@@ -268,10 +272,26 @@ async def test_a_router_that_does_not_answer_is_not_waited_for(engine: Engine, m
 
 async def test_another_contract_ends_the_worker(engine: Engine) -> None:
     registry = Registry()
-    registry.is_compatible = False
+    registry.contract_version = 9
     async with _serving(registry) as address:
         with pytest.raises(StartError, match="version 9"):
             await asyncio.wait_for(Registration(engine, IDENTITY, [address]).run(), 60)
+
+
+async def test_a_router_of_the_contract_before_is_joined_without_features(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kakeya_worker.joining.registration.FEATURES", ("some-feature",))
+    registry = Registry()
+    registry.contract_version = CONTRACT_VERSION - 1
+    async with _serving(registry) as address, _running(Registration(engine, IDENTITY, [address])):
+        join = await asyncio.wait_for(registry.joins.get(), 10)
+        assert (join.contract_version, list(join.features)) == (CONTRACT_VERSION - 1, [])
+        await _heartbeat(registry, complete=True)
+    registry.contract_version = CONTRACT_VERSION
+    async with _serving(registry) as address, _running(Registration(engine, IDENTITY, [address])):
+        join = await asyncio.wait_for(registry.joins.get(), 10)
+        assert (join.contract_version, list(join.features)) == (CONTRACT_VERSION, ["some-feature"])
 
 
 async def test_leaving_without_a_router_is_not_an_error(engine: Engine) -> None:

@@ -15,7 +15,8 @@ from kakeya_shared.rpc.server import RpcServer
 from kakeya_stubs.worker.v1 import registry_pb2 as pb
 from kakeya_stubs.worker.v1.registry_pb2_grpc import RegistryServiceServicer, add_RegistryServiceServicer_to_server
 from kakeya_worker.engine.engine import Engine
-from kakeya_worker.joining.registration import Registration, WorkerIdentity
+from kakeya_worker.joining.registration import Registration
+from kakeya_worker.joining.worker_identity import WorkerIdentity
 from kakeya_worker.snapshot_stores.file import FileSnapshotStore
 from kakeya_worker.snapshots.snapshot_sweep import SnapshotSweep
 from kakeya_worker.snapshots.snapshots import Snapshots

@@ -61,4 +61,5 @@ def worker(record: WorkerRecord, now_ms: int) -> pb.WorkerStatus:
     said = same_named(record, pb.WorkerStatus.DESCRIPTOR.fields_by_name)
     for count in ("reserved_bytes", "kv_live_bytes", "num_sessions"):
         said[count] = max(0, said[count])  # below zero until an audit has corrected it
+    said["features"] = record.feature_names
     return pb.WorkerStatus(**said, last_heartbeat_age_seconds=max(0, now_ms - record.heartbeat_ms) / 1000)

@@ -12,16 +12,15 @@ from kakeya_router.snapshots.snapshot_files import SnapshotFiles
 from kakeya_router.store.fleet.worker_store import WorkerStore
 from kakeya_router.store.outcomes import JoinWorker
 from kakeya_router.workers.worker_sweep import WorkerSweep
+from kakeya_shared.contract.features import CONTRACT_VERSION
 from kakeya_shared.errors.tree import IncompatibleContract, UnknownIncarnation
 from kakeya_shared.rpc.rpc_boundary import Context
 from kakeya_stubs.worker.v1 import registry_pb2 as pb
 from kakeya_stubs.worker.v1 import registry_pb2_grpc
 
 SERVICE = pb.DESCRIPTOR.services_by_name["RegistryService"].full_name
-CONTRACT_VERSION = 1
-
-# N and N-1 interoperate; there is no 0.
-_INTEROPERABLE = frozenset({CONTRACT_VERSION})
+# N and N-1 interoperate.
+_INTEROPERABLE = frozenset({CONTRACT_VERSION - 1, CONTRACT_VERSION})
 
 _log = structlog.get_logger()
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Self, assert_never
 
-from kakeya_router.contract import lanes
+from kakeya_router.contract import lanes, needed_features
 from kakeya_router.contract.creates import MAX_REQUEST_ID_BYTES
 from kakeya_router.contract.validation import RequestLimits, check_text, check_vocabulary, invalid
-from kakeya_router.store.session_record import LaneState, SessionId, SessionRecord
+from kakeya_router.store.session_record import Features, LaneState, SessionId, SessionRecord
 from kakeya_router.store.sessions.session_changes import Intent
 from kakeya_shared.contract.generation_limits import (
     MAX_LOGIT_BIASES,
@@ -51,6 +51,7 @@ class GenerateRequest:
         logprobs: for how many of the likeliest ids; None: none are asked for.
         op_id: of the operation that is gone on with; empty: a new one begins.
         resume_token_ids: what the client has of it.
+        features: that its worker has to name.
     """
 
     session_id: SessionId
@@ -61,6 +62,7 @@ class GenerateRequest:
     expected_history_length: int | None = None
     op_id: str = ""
     resume_token_ids: tuple[int, ...] = ()
+    features: Features = frozenset()
 
     @classmethod
     def of(cls, message: api.GenerateRequest, limits: RequestLimits) -> Self:
@@ -76,6 +78,7 @@ class GenerateRequest:
             message.expected_history_length if message.HasField("expected_history_length") else None,
             message.op_id,
             tuple(message.resume_token_ids),
+            features=needed_features.of_generate(message),
         )
 
     def check_vocabulary(self, vocab_size: int) -> None:
@@ -98,7 +101,12 @@ class GenerateRequest:
             "stop_token_sequences": self.stop_token_sequences,
         }
         return Intent(
-            "generate", parameters, seed=self.sampling.seed, op_id=self.op_id, may_begin=not self.resume_token_ids
+            "generate",
+            parameters,
+            seed=self.sampling.seed,
+            op_id=self.op_id,
+            may_begin=not self.resume_token_ids,
+            features=self.features,
         )
 
     def message(self, record: SessionRecord, *, max_tokens: int, produced: Sequence[int]) -> worker_api.GenerateRequest:

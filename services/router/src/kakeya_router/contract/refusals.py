@@ -1,7 +1,7 @@
 """The errors that say what has become of a session, and why there is none."""
 
 import random
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Literal, assert_never
 
 from kakeya_router.store.outcomes import BeginOperation, ParkSession, UseSource
@@ -13,6 +13,7 @@ from kakeya_shared.errors.tree import (
     HistoryLengthMismatch,
     InvariantViolated,
     KakeyaError,
+    NoWorker,
     OperationRunning,
     OperationStopped,
     QueueFull,
@@ -121,6 +122,12 @@ def unknown_operation(record: SessionRecord) -> HistoryLengthMismatch:
     return HistoryLengthMismatch(
         "that operation is not the session's latest one", metadata={"history_length": str(record.journal_length)}
     )
+
+
+def no_feature(lacking: Collection[str], of: str) -> NoWorker:
+    """Another worker, or a newer one, would have it. Args: `of`: whom the features are lacking."""
+    names = ", ".join(sorted(lacking))
+    return NoWorker(f"{of} lacks what this needs: {names}", metadata={"feature": names})
 
 
 def failed(invariant: str) -> InvariantViolated:

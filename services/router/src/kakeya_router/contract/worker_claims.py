@@ -3,6 +3,8 @@
 Sums over all lanes of a worker must be numbers that Redis counts in, as well.
 """
 
+import re
+
 from kakeya_router.contract import validation
 from kakeya_router.contract.same_names import same_named
 from kakeya_router.contract.validation import MAX_COUNT
@@ -22,6 +24,8 @@ MAX_SWEPT_NAMES = 1024
 MAX_POOL_BYTES = 63  # a DNS label, as Kubernetes wants it
 
 MAX_WORKER_ID_BYTES = 128
+MAX_FEATURES = 64
+_FEATURE = re.compile(r"[a-z0-9-]{1,64}")
 
 _IDENTITY = {"worker_id": MAX_WORKER_ID_BYTES, "incarnation": 64}
 _NAMES = {"model": labels.MAX_MODEL_BYTES, "address": 256, "fingerprint": validation.MAX_FINGERPRINT_BYTES}
@@ -49,7 +53,16 @@ def joined(request: pb.JoinRequest) -> WorkerRecord:
     except ValueError as error:
         raise validation.invalid("address", "is not HOST:PORT") from error
     said = same_named(request, WorkerRecord.__dataclass_fields__)
-    return WorkerRecord(**said | {"prefill_tokens_per_second": round(request.prefill_tokens_per_second)})
+    rate = round(request.prefill_tokens_per_second)
+    return WorkerRecord(**said | {"prefill_tokens_per_second": rate, "features": _features(request)})
+
+
+def _features(request: pb.JoinRequest) -> str:
+    """As a record has them. Raises InvalidField."""
+    _check_length("features", len(request.features), MAX_FEATURES)
+    if not all(map(_FEATURE.fullmatch, request.features)):
+        raise validation.invalid("features", f"each must match {_FEATURE.pattern}")
+    return ",".join(sorted(set(request.features)))
 
 
 def lanes(request: pb.HeartbeatRequest) -> list[Lane]:

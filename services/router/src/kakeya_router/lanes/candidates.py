@@ -36,18 +36,28 @@ def of_wanted(workers: Sequence[WorkerRecord], wanted: Wanted) -> list[WorkerRec
     """Those that the session may be opened on, if they have room.
 
     Raises:
-        NoWorker: none has the fingerprint that is asked for, or reads the snapshots that are needed.
+        NoWorker: none has the fingerprint that is asked for, reads the snapshots or has the features that are needed.
         WorkerLost: it is a fork, and the worker of its source is gone.
     """
     fitting = list(filter(wanted.fits, workers))
     if fitting:
         return fitting
+    if lacking := without_features(workers, wanted):
+        raise lacking
     if wanted.incarnation:
         raise refusals.lost()
     if wanted.source is not None:
         raise no_worker("the model with the fingerprint of that session, and reads its snapshots")
     served = sorted({worker.fingerprint for worker in workers if worker.model == wanted.model})
     raise no_worker(f"the model with that fingerprint (served: {_listed(served)})")
+
+
+def without_features(workers: Sequence[WorkerRecord], wanted: Wanted) -> NoWorker | None:
+    """Which features every worker lacks, one or another, that could take the session but for these."""
+    lacking = [worker.lacks(wanted.features) for worker in workers if wanted.would_be_served_by(worker)]
+    if not lacking or not all(lacking):
+        return None
+    return refusals.no_feature(min(lacking, key=len), "every worker that could have the session")
 
 
 def no_worker(what: str) -> NoWorker:

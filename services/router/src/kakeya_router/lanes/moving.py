@@ -11,7 +11,7 @@ import structlog
 from kakeya_router.snapshots.snapshotting import Snapshotting
 from kakeya_router.store.done import is_done
 from kakeya_router.store.fleet.worker_store import WorkerStore
-from kakeya_router.store.session_record import Claim, SessionId, SessionRecord
+from kakeya_router.store.session_record import Claim, Features, SessionId, SessionRecord
 from kakeya_router.store.sessions.lane_store import LaneStore
 from kakeya_router.store.sessions.stored_snapshots import StoredSnapshot
 from kakeya_router.store.worker_record import WorkerRecord
@@ -56,16 +56,19 @@ class Moving:
     _tasks: DetachedTasks
     _paused_until: dict[SessionId, float] = field(default_factory=dict, init=False)  # by session
 
-    async def move(self, record: SessionRecord, claim: Claim | None = None) -> SessionRecord | Unmoved:
+    async def move(
+        self, record: SessionRecord, claim: Claim | None = None, features: Features = frozenset()
+    ) -> SessionRecord | Unmoved:
         """Gives the session a lane on another worker, the first that takes it; returns the session as it is there.
 
         Args:
             claim: of the operation that has the session, and that its own worker has not begun; None: none has.
+            features: that this operation needs of a worker.
 
         Raises:
             StoreUnavailable
         """
-        others = await self._others(record)
+        others = await self._others(record, features)
         if others and not claim and self._paused_until.get(record.session_id, 0.0) > time.monotonic():
             return Unmoved.KEPT
         for worker in placement.order_for(record.fingerprint, self._placement, others):
@@ -81,12 +84,14 @@ class Moving:
         # Parked, it could be resumed from its journal only: no other worker reads its snapshots.
         return Unmoved.KEPT if others and record.journal_start else Unmoved.NOWHERE
 
-    async def _others(self, record: SessionRecord) -> Sequence[WorkerRecord]:
+    async def _others(self, record: SessionRecord, features: Features) -> Sequence[WorkerRecord]:
         """Workers that could hold it and do not read its snapshots; none where one does: to park it costs less."""
         workers = await self._worker_store.workers(record.pool)
         left = next((worker for worker in workers if worker.incarnation == record.incarnation), None)
         others = [
-            worker for worker in workers if worker is not left and worker.can_hold(record) and not worker.draining
+            worker
+            for worker in workers
+            if worker is not left and worker.can_hold(record) and not worker.draining and not worker.lacks(features)
         ]
         if left is None or any(left.snapshot_store and other.snapshot_store == left.snapshot_store for other in others):
             return ()

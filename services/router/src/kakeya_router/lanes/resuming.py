@@ -15,7 +15,7 @@ from kakeya_router.lanes.wanted import Wanted
 from kakeya_router.snapshots import past
 from kakeya_router.snapshots.past import Past
 from kakeya_router.store.outcomes import LoseLane, ResumeSession
-from kakeya_router.store.session_record import Claim, Incarnation, LaneState, SessionRecord
+from kakeya_router.store.session_record import Claim, Features, Incarnation, LaneState, SessionRecord
 from kakeya_router.store.sessions import stored_snapshots
 from kakeya_router.store.sessions.journal_store import JournalStore
 from kakeya_router.store.sessions.lane_store import LaneStore
@@ -59,16 +59,25 @@ class Resuming:
             case never:
                 assert_never(never)
 
-    async def resume(self, record: SessionRecord, claim: Claim, left: Incarnation, *, is_interrupted: bool) -> Resumed:
+    async def resume(
+        self,
+        record: SessionRecord,
+        claim: Claim,
+        left: Incarnation,
+        features: Features = frozenset(),
+        *,
+        is_interrupted: bool,
+    ) -> Resumed:
         """Opens a lane for a parked session, with the newest snapshot that can be read, and says what it holds.
 
         Args:
             left: the incarnation that it had its lane on until now, which is tried last.
+            features: that the operation needs of its worker.
             is_interrupted: the operation is in the middle of something, and comes before all new ones.
 
         Raises:
             WorkerLost: what a worker would have to know of its history is nowhere.
-            NoWorker: none has its fingerprint, or, where another will do, its model.
+            NoWorker: none has its fingerprint, or, where another will do, its model; or none the features.
             NoCapacity: none has had a free lane for so long.
             QueueFull, QueueTimedOut: it has not become the first in the queue.
             Draining, Taken, StoreUnavailable
@@ -79,6 +88,7 @@ class Resuming:
             (record.pool,),
             source=record,
             earlier=record.journal_length,
+            features=features,
             is_interrupted=is_interrupted,
             is_patient=True,
         )
@@ -142,8 +152,12 @@ class _Returning:
     _claim: Claim
 
     def none_able(self, wanted: Wanted, workers: Sequence[WorkerRecord]) -> KakeyaError:
-        """Raises WorkerLost: its history is nowhere."""
+        """Raises WorkerLost: its history is nowhere. Raises NoWorker: what has not begun needs a feature."""
         record, readers = self._record, ""
+        if lacking := candidates.without_features(workers, wanted):
+            if wanted.is_interrupted:
+                return lacking  # a worker that has it may come
+            raise lacking
         if any(worker.fingerprint == record.fingerprint for worker in workers):
             if not past.is_reachable(record, record.journal_length):
                 raise refusals.lost()

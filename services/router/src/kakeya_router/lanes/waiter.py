@@ -63,6 +63,7 @@ class Waiter:
             wanted.incarnation,
             wanted.snapshot_store,
             wanted.model_digest,
+            sorted(wanted.features),
         )
 
     @property

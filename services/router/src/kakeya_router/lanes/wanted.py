@@ -10,6 +10,7 @@ from kakeya_router.store.keys import new_session_id
 from kakeya_router.store.session_record import (
     UNSET,
     Epoch,
+    Features,
     Incarnation,
     Overflow,
     PoolName,
@@ -34,6 +35,7 @@ class Wanted:
         request: that a new session or a fork comes from.
         source: whose history it goes on with: a fork's source, or the session itself; None: it begins empty.
         earlier: the length at which it does, where it needs only the history; None: at its end, from lane to lane.
+        features: that its worker has to name.
         is_interrupted: an operation is in the middle of something with it: it comes before all who begin.
         is_patient: it also waits where no worker can have it now, but one may later.
     """
@@ -45,6 +47,7 @@ class Wanted:
     request: CreateRequest = field(default_factory=CreateRequest)
     source: SessionRecord | None = None
     earlier: int | None = None
+    features: Features = frozenset()
     is_interrupted: bool = False
     is_patient: bool = False
 
@@ -54,6 +57,10 @@ class Wanted:
 
     def is_served_by(self, worker: WorkerRecord) -> bool:
         """Whether it may at least once the source, where that has to be on the same worker, is there."""
+        return not worker.lacks(self.features) and self.would_be_served_by(worker)
+
+    def would_be_served_by(self, worker: WorkerRecord) -> bool:
+        """Whether it may, whatever features it needs."""
         source = self.source
         if source is None:
             return worker.model == self.model and self.fingerprint in ("", worker.fingerprint)

@@ -23,6 +23,7 @@ class Operation:
     Attributes:
         record: the session as it was when the operation began, and since then as its lane is known to be.
         kind: "append" or "generate", or another that changes nothing.
+        features: that its worker has to name.
         tokens_per_minute: quota of the caller; 0 for none.
         op_id: names it to the client, in logs and traces.
         goes_on: it began at another router, or in another call.
@@ -41,6 +42,7 @@ class Operation:
     ) -> None:
         self.record = record
         self.kind = intent.kind
+        self.features = intent.features
         self.tokens_per_minute = tokens_per_minute
         self.claim = Claim(secrets.token_hex(8))
         self.goes_on = bool(intent.op_id)

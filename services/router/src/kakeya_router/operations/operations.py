@@ -24,6 +24,7 @@ from kakeya_router.store.session_record import Incarnation, LaneState, SessionRe
 from kakeya_router.store.sessions.operation_store import OperationStore
 from kakeya_router.store.sessions.session_changes import Intent
 from kakeya_router.store.sessions.session_store import Taken
+from kakeya_router.workers.fleet import Fleet
 from kakeya_router.workers.worker_clients import WorkerClients
 from kakeya_router.workers.worker_errors import WorkerError
 from kakeya_shared.errors.tree import Draining, InvariantViolated, KakeyaError, StoreUnavailable
@@ -47,6 +48,7 @@ class Operations:
 
     _store: OperationStore
     _workers: WorkerClients
+    _fleet: Fleet
     _tasks: DetachedTasks
     _recovery: Recovery
     _snapshotting: Snapshotting
@@ -73,6 +75,7 @@ class Operations:
 
         Raises:
             SessionNotFound, OperationRunning, InvariantViolated, WorkerLost: the session cannot be resumed.
+            NoWorker: that which holds it lacks a feature that the operation needs; nothing has changed.
             QuotaExceeded: the caller's tenant has used up its tokens for now.
             SessionClosed, WorkerLost, OperationStopped, InvariantViolated: it was taken away in the middle.
             StoreUnavailable: the rest is done once Redis is back.
@@ -88,6 +91,8 @@ class Operations:
         renewal = self._tasks.start(self._renew(operation))
         self._running.add(operation)
         try:
+            if operation.features and not operation.is_parked:
+                await self._fleet.check_features(operation.record, operation.features)
             if operation.is_parked or operation.record.history_length < operation.journal.length:
                 await self._recovery.begin(operation)
             yield operation

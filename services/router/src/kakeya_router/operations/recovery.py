@@ -110,7 +110,7 @@ class Recovery:
 
     async def _has_moved(self, operation: Operation) -> bool:
         """Whether the session has a lane elsewhere now, which is a copy: what its lane has nobody may have else."""
-        moved = await self._moving.move(operation.record, operation.claim)
+        moved = await self._moving.move(operation.record, operation.claim, operation.features)
         if isinstance(moved, SessionRecord):
             operation.lies_at(moved)
         return isinstance(moved, SessionRecord)
@@ -173,7 +173,7 @@ class Recovery:
             operation.lies_at(await self._resuming.lose_lane(record, operation.claim))
             self._tasks.start(self._workers.close_lane(record))  # not before: another router may have the session now
         resumed, lane = await self._resuming.resume(
-            operation.record, operation.claim, left, is_interrupted=is_interrupted
+            operation.record, operation.claim, left, operation.features, is_interrupted=is_interrupted
         )
         operation.has_lane(resumed.with_lane(lane))
         _log.info(

@@ -96,7 +96,7 @@ class Opening:
     _sources: Sources
 
     def none_able(self, wanted: Wanted, workers: Sequence[WorkerRecord]) -> KakeyaError:
-        return candidates.no_worker("the model any more")
+        return candidates.without_features(workers, wanted) or candidates.no_worker("the model any more")
 
     async def renewed(self, wanted: Wanted, *, is_stranded: bool) -> Wanted:
         """Where its source is on another worker by now, it waits for that one."""

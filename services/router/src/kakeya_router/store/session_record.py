@@ -16,6 +16,9 @@ Epoch = NewType("Epoch", int)
 Claim = NewType("Claim", str)
 """Proves whose a session is: an operation's, an opening's or a closing's."""
 
+Features = frozenset[str]
+"""Of a worker: names of `kakeya_shared.contract.features`."""
+
 UNSET = -1
 """Of a number that the client left to the worker."""
 

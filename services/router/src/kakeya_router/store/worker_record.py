@@ -1,5 +1,6 @@
 """What the hash of a worker in Redis says."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from kakeya_router.store.session_record import Hash, Incarnation, PoolName, SessionRecord, WorkerId
@@ -16,6 +17,7 @@ class WorkerRecord(Hash):
         model_digest: equal for workers that serve the same model, in whichever mode; empty: not known.
         snapshot_store: of its snapshot store, equal for workers that read each other's; empty: it has none.
         prefill_tokens_per_second: as it measured at its start; 0: not known.
+        features: what it can do, by the names of `kakeya_shared.contract.features`, separated by commas.
         reserved_bytes: lanes reserved for sessions.
         kv_live_bytes: the sum over the session records, kept by their changes.
         reported_kv_live_bytes: the worker's own sum at its last heartbeat.
@@ -47,6 +49,7 @@ class WorkerRecord(Hash):
     model_digest: str = ""
     snapshot_store: str = ""
     prefill_tokens_per_second: int = 0
+    features: str = ""
     reserved_bytes: int = 0
     kv_live_bytes: int = 0
     reported_kv_live_bytes: int = 0
@@ -68,6 +71,14 @@ class WorkerRecord(Hash):
     @property
     def has_room(self) -> bool:
         return not self.draining and self.free_bytes >= self.lane_bytes
+
+    @property
+    def feature_names(self) -> list[str]:
+        return [feature for feature in self.features.split(",") if feature]
+
+    def lacks(self, features: Collection[str]) -> list[str]:
+        """Those of some features that it does not name; prelude/queue.lua (`can_use`) says the same."""
+        return sorted(set(features).difference(self.feature_names)) if features else []
 
     def continues(self, fingerprint: str, model_digest: str) -> bool:
         """Whether it can go on with what was computed under a fingerprint.

@@ -3,8 +3,9 @@
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 
+from kakeya_router.contract import refusals
 from kakeya_router.store.fleet.worker_store import WorkerStore
-from kakeya_router.store.session_record import Incarnation, PoolName, SessionRecord
+from kakeya_router.store.session_record import Features, Incarnation, PoolName, SessionRecord
 from kakeya_router.store.worker_record import WorkerRecord
 from kakeya_shared.errors.tree import StoreUnavailable
 from kakeya_shared.process.endured_loop import endured_loop
@@ -37,6 +38,18 @@ class Fleet:
         if incarnation not in self._by_incarnation:
             await self.look()
         return self.worker(incarnation)
+
+    async def check_features(self, record: SessionRecord, features: Features) -> None:
+        """Raises NoWorker, which names them: the worker that holds the session lacks some. Raises StoreUnavailable.
+
+        The session stays where it is: what it holds would have to be read or computed anew, which a client does not
+        expect of one call. Once it is parked, the next call that needs a feature takes it to a worker that has it.
+        """
+        worker = self.worker(record.incarnation)
+        if worker is None or worker.lacks(features):  # it may have joined just now, or said more since
+            worker = await self._store.worker(record.pool, record.worker_id)
+        if worker is not None and worker.incarnation == record.incarnation and (lacking := worker.lacks(features)):
+            raise refusals.no_feature(lacking, "the worker that holds the session")
 
     def with_store(self, pool: PoolName, snapshot_store: str) -> Sequence[WorkerRecord]:
         """Workers of a pool that read this snapshot store."""

@@ -5,12 +5,12 @@ import secrets
 from collections.abc import Awaitable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 import grpc
 import structlog
 
+from kakeya_shared.contract.features import CONTRACT_VERSION
 from kakeya_shared.errors import error_details
 from kakeya_shared.errors.tree import (
     IncompatibleContract,
@@ -26,6 +26,7 @@ from kakeya_worker.engine.engine import Engine
 from kakeya_worker.engine.lanes.lane_table import LaneReport
 from kakeya_worker.host import resident_memory
 from kakeya_worker.joining.router_link import RouterLink, TokenError
+from kakeya_worker.joining.worker_identity import FEATURES, WorkerIdentity
 
 if TYPE_CHECKING:  # exists in the stubs' types only
     from kakeya_stubs.worker.v1.registry_pb2_grpc import RegistryServiceAsyncStub
@@ -33,24 +34,12 @@ if TYPE_CHECKING:  # exists in the stubs' types only
 _Reply = TypeVar("_Reply")
 _Failure = grpc.aio.AioRpcError | KakeyaError | TokenError
 
-CONTRACT_VERSION = 1
+_VERSION_BEFORE = CONTRACT_VERSION - 1  # which knows no features
 _CALL_SECONDS = 2.0
 _RETRY_SECONDS = 1.0
 _COMPLETE_EVERY = 10
 _TOKEN_CURE = "give it a good join token (`kakeya tokens create`) by --token-file or KAKEYA_WORKER_TOKEN"  # noqa: S105  # text for people
 _log = structlog.get_logger()
-
-
-@dataclass(frozen=True)
-class WorkerIdentity:
-    """How a worker presents itself; `snapshot_store` is its store's identity."""
-
-    worker_id: str
-    pool: str
-    model: str
-    address: str
-    num_threads: int
-    snapshot_store: str = ""
 
 
 class Registration:
@@ -148,8 +137,7 @@ class Registration:
         # A router that merely restarted, or another one, finds the same incarnation and keeps its sessions.
         self._incarnation = self._incarnation or secrets.token_hex(16)
         try:
-            metadata = self._link.token.metadata()
-            reply = await _answer(registry.Join(self._join_request(), timeout=_CALL_SECONDS, metadata=metadata))
+            reply = await self._let_in(registry)
         except IncompatibleContract as error:
             raise StartError(error.message) from error
         except (Unauthenticated, PermissionDenied) as error:
@@ -160,6 +148,23 @@ class Registration:
         self._learn(reply.router_addresses)
         self.joined.set()
         _log.info("joined", router=self._routers[0], incarnation=self._incarnation)
+
+    async def _let_in(self, registry: "RegistryServiceAsyncStub") -> pb.JoinResponse:
+        """Joins by today's contract, or by the one before where the router speaks no other."""
+        try:
+            return await self._ask_in(registry, CONTRACT_VERSION, FEATURES)
+        except IncompatibleContract as error:
+            if error.metadata.get("contract_version") != str(_VERSION_BEFORE):
+                raise
+            _log.info("the router is of an older version: it is joined without features", router=self._routers[0])
+            return await self._ask_in(registry, _VERSION_BEFORE, ())
+
+    async def _ask_in(
+        self, registry: "RegistryServiceAsyncStub", contract_version: int, features: Sequence[str]
+    ) -> pb.JoinResponse:
+        request = self._identity.join_request(self._engine, self._incarnation, contract_version, features)
+        metadata = self._link.token.metadata()
+        return await _answer(registry.Join(request, timeout=_CALL_SECONDS, metadata=metadata))
 
     async def _keep_alive(self, registry: "RegistryServiceAsyncStub") -> None:
         """Sends heartbeats until one fails. Each carries what changed since the last that was answered."""
@@ -219,34 +224,6 @@ class Registration:
             complete=is_complete,
             rss_bytes=resident_memory.rss_bytes(),
             draining=self._is_draining,
-        )
-
-    def _join_request(self) -> pb.JoinRequest:
-        facts, totals, geometry = self._engine.facts, self._engine.lanes.totals(), self._engine.lanes.geometry
-        return pb.JoinRequest(
-            contract_version=CONTRACT_VERSION,
-            worker_id=self._identity.worker_id,
-            incarnation=self._incarnation,
-            pool=self._identity.pool,
-            model=self._identity.model,
-            address=self._identity.address,
-            backend=facts.backend,
-            dtype=facts.kv_dtype,
-            weights=facts.weights,
-            fingerprint=facts.fingerprint,
-            exact=facts.exact,
-            slab_bytes=totals.slab_bytes,
-            lane_bytes=totals.lane_bytes,
-            num_lanes=totals.num_lanes,
-            sink=geometry.sink,
-            window=geometry.window,
-            kv_bytes_per_token=totals.kv_bytes_per_token,
-            vocab_size=facts.vocab_size,
-            num_threads=self._identity.num_threads,
-            tokenizer_digest=facts.tokenizer_digest,
-            model_digest=facts.model_digest,
-            snapshot_store=self._identity.snapshot_store,
-            prefill_tokens_per_second=self._engine.prefill_tokens_per_second,
         )
 
     async def _try_the_next(self, error: _Failure) -> None:

@@ -74,6 +74,11 @@ class WorkerStore:
         workers = [WorkerRecord.from_pairs(flat) for flat in found if flat]
         return sorted(workers, key=lambda worker: worker.worker_id)
 
+    async def worker(self, pool: PoolName, worker_id: WorkerId) -> WorkerRecord | None:
+        """The registered incarnation of a worker; None: there is none."""
+        values = await self._redis.hash(PoolKeys(pool).worker(worker_id))
+        return WorkerRecord.from_hash(values) if values else None
+
     async def all_workers(self) -> list[WorkerRecord]:
         return [worker for pool in await self.pools() for worker in await self.workers(pool)]
 
@@ -89,6 +94,7 @@ class WorkerStore:
             worker_id=worker.worker_id,
             incarnation=worker.incarnation,
             lease_ms=in_ms(self.worker_lease_seconds),
+            features=worker.features,
             record=worker.to_pairs(),
         )
         return outcome

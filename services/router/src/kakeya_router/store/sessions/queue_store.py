@@ -12,7 +12,7 @@ from kakeya_router.store.sessions.session_changes import Limits
 from kakeya_router.store.sessions.session_store import NO_QUOTA, ExceededQuota
 
 # Of a `Place`, as enter_queue.lua takes it.
-_WANTS = ("model", "fingerprint", "model_digest", "incarnation", "snapshot_store", "refused")
+_WANTS = ("model", "fingerprint", "model_digest", "incarnation", "snapshot_store", "refused", "features")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,7 @@ class Place:
         snapshot_store: the one that its worker has to read; empty: none.
         refused: incarnations that cannot hold the session.
         reserved_bytes: of the lane.
+        features: that its worker has to name.
         ticket: from an earlier time in this queue; empty: it comes last.
     """
 
@@ -42,6 +43,7 @@ class Place:
     incarnation: Incarnation = Incarnation("")
     snapshot_store: str = ""
     model_digest: str = ""
+    features: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)

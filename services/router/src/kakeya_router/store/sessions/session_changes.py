@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NamedTuple
 
+from kakeya_router.store.session_record import Features
+
 INTERRUPTED = "!"
 """As a waiter's id and tenant: an operation that has lost its lane. It comes before all others, the oldest first."""
 
@@ -49,6 +51,7 @@ class Intent:
         seed: of a Generate.
         op_id: that its client has given to a Generate; empty: none.
         may_begin: it need not be the session's latest operation.
+        features: that its worker has to name.
     """
 
     kind: str
@@ -59,3 +62,4 @@ class Intent:
     seed: int = 0
     op_id: str = ""
     may_begin: bool = True
+    features: Features = frozenset()

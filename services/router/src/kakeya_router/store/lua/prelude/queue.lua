@@ -77,12 +77,12 @@ end
 
 -- What waiters may want of a worker.
 local function offer_of(worker)
-  return redis.call('HMGET', worker, 'incarnation', 'fingerprint', 'model', 'snapshot_store', 'model_digest')
+  return redis.call('HMGET', worker, 'incarnation', 'fingerprint', 'model', 'snapshot_store', 'model_digest', 'features')
 end
 
 -- Whether what a waiter wants, as JSON holds it, is served by a worker with such an offer. An older router's waiter
--- says no model, no incarnation, no snapshot store and no model digest, which is of a model that it takes under another
--- fingerprint, too.
+-- says no model, no incarnation, no snapshot store, no features and no model digest, which is of a model that it takes
+-- under another fingerprint, too.
 local function can_use(wants, worker)
   if (wants.incarnation or '') ~= '' and wants.incarnation ~= worker[1] then
     return false
@@ -96,6 +96,11 @@ local function can_use(wants, worker)
   end
   if (wants.snapshot_store or '') ~= '' and wants.snapshot_store ~= worker[4] then
     return false
+  end
+  for _, feature in ipairs(wants.features or {}) do
+    if not string.find(',' .. (worker[6] or '') .. ',', ',' .. feature .. ',', 1, true) then
+      return false
+    end
   end
   for _, incarnation in ipairs(wants.refused) do
     if incarnation == worker[1] then

@@ -6,7 +6,7 @@
 -- arg lease_ms
 -- arg queue_length: 0: whatever its length is
 -- arg wants: JSON: model, fingerprint, incarnation ('': any), model_digest ('': none, else any fingerprint of it),
---     snapshot_store ('': none), refused: incarnations that cannot hold the session
+--     snapshot_store ('': none), refused: incarnations that cannot hold the session, features: that it must have
 -- arg may_clear: 0: a waiter whose lease has lapsed still counts
 -- arg reserved_bytes: of the lane that it waits for
 -- arg max_sessions, max_reserved_bytes, key_max_sessions: 0: no limit

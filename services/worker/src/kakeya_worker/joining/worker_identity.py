@@ -1,0 +1,54 @@
+"""Who a worker is, and what it says of itself when it joins."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kakeya_stubs.worker.v1 import registry_pb2 as pb
+from kakeya_worker.engine.engine import Engine
+
+FEATURES: tuple[str, ...] = ()
+"""That this worker serves, by the names of `kakeya_shared.contract.features`."""
+
+
+@dataclass(frozen=True)
+class WorkerIdentity:
+    """How a worker presents itself; `snapshot_store` is its store's identity."""
+
+    worker_id: str
+    pool: str
+    model: str
+    address: str
+    num_threads: int
+    snapshot_store: str = ""
+
+    def join_request(
+        self, engine: Engine, incarnation: str, contract_version: int, features: Sequence[str]
+    ) -> pb.JoinRequest:
+        """With what the engine holds."""
+        facts, totals, geometry = engine.facts, engine.lanes.totals(), engine.lanes.geometry
+        return pb.JoinRequest(
+            contract_version=contract_version,
+            features=features,
+            worker_id=self.worker_id,
+            incarnation=incarnation,
+            pool=self.pool,
+            model=self.model,
+            address=self.address,
+            backend=facts.backend,
+            dtype=facts.kv_dtype,
+            weights=facts.weights,
+            fingerprint=facts.fingerprint,
+            exact=facts.exact,
+            slab_bytes=totals.slab_bytes,
+            lane_bytes=totals.lane_bytes,
+            num_lanes=totals.num_lanes,
+            sink=geometry.sink,
+            window=geometry.window,
+            kv_bytes_per_token=totals.kv_bytes_per_token,
+            vocab_size=facts.vocab_size,
+            num_threads=self.num_threads,
+            tokenizer_digest=facts.tokenizer_digest,
+            model_digest=facts.model_digest,
+            snapshot_store=self.snapshot_store,
+            prefill_tokens_per_second=engine.prefill_tokens_per_second,
+        )

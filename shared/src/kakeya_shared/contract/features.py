@@ -1,0 +1,18 @@
+"""What a worker can do beyond what its contract version says, by name.
+
+Protobuf drops unknown fields in silence, so a field that an older worker does not know would change an answer without
+an error. A worker names what it serves in its Join; the router keeps that in the worker's record, and a request that
+needs a feature goes to no worker that does not name it (NO_WORKER, with the feature's name).
+"""
+
+CONTRACT_VERSION = 2
+"""That router and worker speak to one another; N and N-1 interoperate. Features are named since 2."""
+
+APPEND_LOGPROBS = "append-logprobs"
+"""An Append answers with the log-probabilities of its tokens."""
+
+REPETITION_PENALTY = "repetition-penalty"
+"""A Generate divides or multiplies the logits of what it has produced."""
+
+MASKED_ENDS = "masked-ends"
+"""A Generate can be kept from choosing EOS: `min_tokens`, `ignore_eos`."""
