@@ -5,7 +5,7 @@ about (lapses.py, `FakeWorker.lapse`), or waits for one that is short.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import Any, TypeVar
@@ -105,6 +105,12 @@ class Client:
         call = self.generating(session_id, max_tokens, **fields)
         return await answer(_all(call))
 
+    def turning(self, request: api.TurnRequest, *, timeout: float | None = None) -> Any:
+        return self.runtime.Turn(request, timeout=timeout)
+
+    async def turn(self, request: api.TurnRequest) -> "Turned":
+        return Turned(await answer(_all(self.turning(request))))
+
     async def close(self, session_id: str) -> int:
         response = await answer(self.runtime.CloseSession(api.CloseSessionRequest(session_id=session_id)))
         return int(response.final_history_length)
@@ -134,8 +140,48 @@ class Client:
         return await answer(self.registry.Heartbeat(worker.heartbeat_request(complete=complete)))
 
 
-async def _all(call: Any) -> list[api.GenerateResponse]:
+async def _all(call: Any) -> list[Any]:
     return [response async for response in call]
+
+
+def turn_request(
+    session_id: str = "",
+    token_ids: Iterable[int] = (),
+    max_tokens: int = 4,
+    *,
+    create: Mapping[str, Any] | None = None,
+    boundary: int | None = None,
+    request_id: str = "",
+    close: bool = False,
+    **generate: Any,
+) -> api.TurnRequest:
+    """In a session, or without one in a new one; its tokens come in two spans."""
+    first, *rest = [*token_ids] or [None]
+    place = None if create is not None else {"session_id": session_id, "boundary": boundary, "request_id": request_id}
+    return api.TurnRequest(
+        session=place and api.TurnPlace(**place),
+        create=None if create is None else api.CreateSessionRequest(**create),
+        spans=[] if first is None else [api.TokenSpan(token_ids=[first]), api.TokenSpan(token_ids=rest)],
+        generate=api.GenerateRequest(max_tokens=max_tokens, **generate),
+        close=close,
+    )
+
+
+class Turned:
+    """The events of a Turn, which come in their order."""
+
+    def __init__(self, events: Sequence[api.TurnResponse]) -> None:
+        kinds = [event.WhichOneof("event") for event in events]
+        assert kinds == ["session", "appended", *["generated"] * (len(events) - 2)]
+        self.session, self.appended = events[0].session, events[1].appended
+        self.generated = [event.generated for event in events[2:]]
+        payloads = [each.WhichOneof("payload") for each in self.generated]
+        assert payloads == sorted(payloads, key=["truncated", "token_id", "done"].index)
+        self.done = self.generated[-1].done
+
+    @property
+    def token_ids(self) -> list[int]:
+        return [each.token_id for each in self.generated if each.HasField("token_id")]
 
 
 class Stack:

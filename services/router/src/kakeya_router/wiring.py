@@ -27,6 +27,7 @@ from kakeya_router.operations.generate import Generating
 from kakeya_router.operations.operations import Operations
 from kakeya_router.operations.recovery import Recovery
 from kakeya_router.operations.settling import Settling
+from kakeya_router.operations.turn import Turning
 from kakeya_router.sessions.draining import Drainer
 from kakeya_router.sessions.opening import Opening
 from kakeya_router.sessions.park_requests import ParkRequests
@@ -36,6 +37,7 @@ from kakeya_router.sessions.rewinding import Rewinding
 from kakeya_router.sessions.sessions import Sessions
 from kakeya_router.sessions.sharing import Sharing
 from kakeya_router.sessions.sources import Sources
+from kakeya_router.sessions.turns import Turns
 from kakeya_router.settings import RouterSettings
 from kakeya_router.snapshots.snapshotting import Snapshotting
 from kakeya_router.store.access.credential_store import CredentialStore
@@ -172,6 +174,7 @@ class Work:
         base.fleet.on_look = operations.see_workers
         self.appending = Appending(operations, recovery, snapshotting, workers, self.limits)
         self.generating = Generating(operations, recovery, self.appending, snapshotting, workers, self.limits)
+        turning = Turning(operations, self.appending, self.generating, snapshotting, self.limits)
         self.rewinding = Rewinding(stores.journals, workers, base.fleet, operations, recovery, snapshotting, tasks)
         self.park_requests = ParkRequests(stores.lanes, operations, lanes.parking, tasks)
         sources = Sources(stores.creations, operations)
@@ -190,6 +193,7 @@ class Work:
             default_model=settings.default_model,
             key_max_sessions=settings.key_max_sessions,
         )
+        self.turns = Turns(stores.creations, self.sessions, turning, tasks)
 
 
 class Parts:
@@ -230,6 +234,7 @@ class Parts:
             models,
             work.appending,
             work.generating,
+            work.turns,
             work.rewinding,
             self.gate,
             work.limits,

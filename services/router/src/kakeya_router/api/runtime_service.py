@@ -12,15 +12,17 @@ from kakeya_router.api import session_messages
 from kakeya_router.api.call_gate import CallGate
 from kakeya_router.api.models import Models
 from kakeya_router.api.session_pages import SessionPages
-from kakeya_router.contract import creates, generates, lanes, refusals
+from kakeya_router.contract import creates, generates, lanes, refusals, turns
 from kakeya_router.contract.appends import AppendRequest
 from kakeya_router.contract.generates import Begun, Ended, GenerateRequest
+from kakeya_router.contract.turns import Held, TurnRequest
 from kakeya_router.contract.validation import RequestLimits
 from kakeya_router.operations.append import Appending
 from kakeya_router.operations.generate import Generating
 from kakeya_router.sessions.park_requests import ParkRequests
 from kakeya_router.sessions.rewinding import Rewinding
 from kakeya_router.sessions.sessions import Sessions
+from kakeya_router.sessions.turns import Turns
 from kakeya_router.store.session_record import LaneState, SessionRecord, State
 from kakeya_router.store.sessions.session_store import Glance, SessionStore
 from kakeya_shared.rpc import tracing
@@ -32,6 +34,7 @@ SERVICE = api.DESCRIPTOR.services_by_name["RuntimeService"].full_name
 OP_ID_KEY = "kakeya-op-id"
 
 Responses = AsyncGenerator[api.GenerateResponse, None]
+TurnResponses = AsyncGenerator[api.TurnResponse, None]
 
 
 @dataclass(eq=False)
@@ -41,6 +44,7 @@ class RuntimeService(runtime_pb2_grpc.RuntimeServiceServicer):
     _models: Models
     _appending: Appending
     _generating: Generating
+    _turns: Turns
     _rewinding: Rewinding
     _gate: CallGate
     _limits: RequestLimits
@@ -82,6 +86,22 @@ class RuntimeService(runtime_pb2_grpc.RuntimeServiceServicer):
                         yield generates.to_client(event)
                     if isinstance(event, Ended):
                         _annotate(event.done.lane, event.done.generated_token_count)
+
+    async def Turn(self, request: api.TurnRequest, context: Context) -> TurnResponses:
+        with self._gate.inside():
+            asked = TurnRequest.of(request, self._limits)
+            async with aclosing(self._turns.turn(asked, context.time_remaining)) as events:
+                async for event in events:
+                    if isinstance(event, Held):
+                        _observe(event.record.session_id)
+                        await context.send_initial_metadata(((OP_ID_KEY, event.op_id),))
+                        tracing.annotate(op_id=event.op_id)
+                        yield api.TurnResponse(session=session_messages.created(event.record))
+                    else:
+                        yield turns.to_client(event)
+                    if isinstance(event, Ended):
+                        num_tokens = len(asked.token_ids) + event.done.generated_token_count
+                        _annotate(event.done.lane, num_tokens)
 
     async def CloseSession(self, request: api.CloseSessionRequest, context: Context) -> api.CloseSessionResponse:
         with self._gate.inside(frees=True):

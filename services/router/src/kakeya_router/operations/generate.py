@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 
-from kakeya_router.contract import validation
+from kakeya_router.contract import refusals, validation
 from kakeya_router.contract.generates import Begun, Done, Ended, Event, GenerateRequest, Token, Truncated
 from kakeya_router.contract.validation import RequestLimits
 from kakeya_router.operations.append import Appending
@@ -19,22 +19,24 @@ from kakeya_router.workers.worker_errors import WorkerFault
 from kakeya_shared.errors.tree import EmptyHistory, OperationStopped
 
 # The end of a stream does not wait for a worker that hangs.
-_CLOSE_SECONDS = 1.0
+CLOSE_SECONDS = 1.0
+
+SecondsLeft = Callable[[], float | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Generating:
-    """Generates answers; called by the service."""
+    """Generates answers; called by the service, and by `Turning`, whose operation has appended before."""
 
     _operations: Operations
-    _recovery: Recovery
-    _appending: Appending
-    _snapshotting: Snapshotting
-    _workers: WorkerClients
+    recovery: Recovery
+    appending: Appending
+    snapshotting: Snapshotting
+    workers: WorkerClients
     _limits: RequestLimits
 
     async def generate(
-        self, record: SessionRecord, request: GenerateRequest, seconds_left: Callable[[], float | None]
+        self, record: SessionRecord, request: GenerateRequest, seconds_left: SecondsLeft
     ) -> AsyncGenerator[Event, None]:
         """Events in their order: begun, at most one truncated, tokens, ended.
 
@@ -54,35 +56,79 @@ class Generating:
                 validation.check_history_length(request.expected_history_length, record.operation_start)
             if not record.operation_start:
                 raise EmptyHistory("append tokens before generating")
-            if request.op_id:
-                request = request.seeded(record.operation_seed)
-            max_tokens = self._limits.within_room(record.operation_start, request.max_tokens)
+            if operation.journal.length < record.operation_start:  # a Turn's, which has not appended
+                raise refusals.unknown_operation(record)
+            answer = self.answer(operation, request, seconds_left)
             yield Begun(operation.op_id)
-            is_under_way = operation.journal.length > record.operation_start or request.resume_token_ids
-            produced = await self._produced(operation, request) if is_under_way else []
-            if not produced:
-                await self._snapshotting.check_room(record, 0)
-            if not request.resume_token_ids and (truncated := _truncated(record, is_under_way=bool(produced))):
-                yield truncated
-            for token_id in produced[len(request.resume_token_ids) :]:
-                yield Token(token_id)
-            stream = _Stream(self._workers, self._recovery, operation, request, max_tokens, seconds_left, produced)
-            async with aclosing(stream.tokens()) as tokens:
-                async for token in tokens:
-                    yield token
-            await self._operations.finish(operation, stream.done.lane)
-        yield Ended(stream.done, operation.op_id, request.sampling.seed, max_tokens < request.max_tokens)
-        await operation.closed(_CLOSE_SECONDS)
+            async with aclosing(answer.events()) as events:
+                async for event in events:
+                    yield event
+            await self._operations.finish(operation, answer.done.lane)
+        yield answer.ended
+        await operation.closed(CLOSE_SECONDS)
 
-    async def _produced(self, operation: Operation, request: GenerateRequest) -> list[int]:
+    def answer(self, operation: Operation, request: GenerateRequest, seconds_left: SecondsLeft) -> "Answer":
+        """The answer that begins where the operation's append ends; raises HistoryFull: there is no room for any."""
+        start = operation.record.operation_start
+        if request.op_id:
+            request = request.seeded(operation.record.operation_seed)
+        max_tokens = self._limits.within_room(start, request.max_tokens)
+        return Answer(self, operation, request, max_tokens, seconds_left)
+
+
+@dataclass(eq=False)
+class Answer:
+    """What one operation generates, with what it has generated before.
+
+    Attributes:
+        _max_tokens: as far as the history has room.
+        done: the worker's last word, once the events have ended.
+    """
+
+    _of: Generating
+    _operation: Operation
+    _request: GenerateRequest
+    _max_tokens: int
+    _seconds_left: SecondsLeft
+
+    def __post_init__(self) -> None:
+        self.done: Done
+
+    @property
+    def ended(self) -> Ended:
+        """For when the session is free again."""
+        request = self._request
+        return Ended(self.done, self._operation.op_id, request.sampling.seed, self._max_tokens < request.max_tokens)
+
+    async def events(self) -> AsyncGenerator[Truncated | Token, None]:
+        """At most one truncated, then tokens; raises as `Generating.generate`."""
+        operation, request, record = self._operation, self._request, self._operation.record
+        is_under_way = operation.journal.length > record.operation_start or request.resume_token_ids
+        produced = await self._produced() if is_under_way else []
+        if not produced:
+            await self._of.snapshotting.check_room(record, 0)
+        if not request.resume_token_ids and (truncated := _truncated(record, is_under_way=bool(produced))):
+            yield truncated
+        for token_id in produced[len(request.resume_token_ids) :]:
+            yield Token(token_id)
+        stream = _Stream(
+            self._of.workers, self._of.recovery, operation, request, self._max_tokens, self._seconds_left, produced
+        )
+        async with aclosing(stream.tokens()) as tokens:
+            async for token in tokens:
+                yield token
+        self.done = stream.done
+
+    async def _produced(self) -> list[int]:
         """The tokens of a Generate that is gone on with; those that the client has seen stand.
 
         Raises:
             InvalidField: the client has seen others.
             OperationStopped: the journal does not reach back to where it began.
         """
-        start, seen = operation.record.operation_start, list(request.resume_token_ids)
-        journaled = await self._recovery.journaled(operation)
+        operation = self._operation
+        start, seen = operation.record.operation_start, list(self._request.resume_token_ids)
+        journaled = await self._of.recovery.journaled(operation)
         known = journaled.token_ids(start, operation.journal.length)
         if operation.record.journal_start > start or journaled.is_damaged:
             raise OperationStopped("the journal does not reach back to where the operation began, or is damaged")
@@ -90,7 +136,7 @@ class Generating:
         if known[:num_common] != seen[:num_common]:
             raise validation.invalid("resume_token_ids", "these are not the tokens of that operation")
         if missing := seen[num_common:]:
-            await self._appending.add(operation, missing)
+            await self._of.appending.add(operation, missing)
         return [*known, *missing]
 
 
@@ -109,7 +155,7 @@ class _Stream:
     _operation: Operation
     _request: GenerateRequest
     _max_tokens: int
-    _seconds_left: Callable[[], float | None]
+    _seconds_left: SecondsLeft
     _produced: list[int]
 
     def __post_init__(self) -> None:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from kakeya_router.contract.appends import Appended
 from kakeya_router.operations.journal import Journal
 from kakeya_router.store.session_record import Claim, LaneState, SessionRecord
-from kakeya_router.store.sessions.session_changes import Intent
+from kakeya_router.store.sessions.session_changes import Closes, Intent
 from kakeya_router.workers.worker_client import RunningCall, WorkerClient
 from kakeya_shared.errors.tree import KakeyaError
 from kakeya_shared.process.detached_tasks import DetachedTasks, unheard
@@ -28,6 +28,7 @@ class Operation:
         op_id: names it to the client, in logs and traces.
         goes_on: it began at another router, or in another call.
         is_answering: a Generate that has come to its first token; a session that lives for one answer ends with it.
+        closes: the session ends with it, however it ends.
         claim: proves to the store that it is this router's.
         call: the worker's calls, ended when the session is taken away.
         is_parked: the session has no lane.
@@ -47,7 +48,7 @@ class Operation:
         self.claim = Claim(secrets.token_hex(8))
         self.goes_on = bool(intent.op_id)
         self.op_id = intent.op_id or self.claim
-        self.is_answering = False
+        self.is_answering = self.closes = False
         self.call = RunningCall()
         self.is_parked = False
         self.at_worker = False
@@ -85,6 +86,10 @@ class Operation:
         """Its client may come again for the rest of the answer."""
         self.is_answering = False
 
+    def closes_session(self) -> None:
+        """Its client wants nothing of the session after it."""
+        self.closes = True
+
     def committed(self, lane: LaneState) -> None:
         """What its worker says that the lane holds."""
         self.record = self.record.with_lane(lane)
@@ -107,6 +112,13 @@ class Operation:
         """The session as it is now. Another operation may have begun since, which the worker must not take it for."""
         self.record = replace(record, operation_number=self.record.operation_number)
         self.journal.length = min(self.journal.length, record.journal_length)
+
+    @property
+    def closing(self) -> Closes:
+        """Which sessions end with it as it is now."""
+        if self.closes:
+            return Closes.ANY
+        return Closes.EPHEMERAL if self.is_answering else Closes.NONE
 
     # Its append.
 

@@ -28,7 +28,7 @@ from kakeya_router.workers.fleet import Fleet
 from kakeya_router.workers.worker_clients import WorkerClients
 from kakeya_router.workers.worker_errors import WorkerError
 from kakeya_shared.errors.tree import Draining, InvariantViolated, KakeyaError, StoreUnavailable
-from kakeya_shared.process.detached_tasks import DetachedTasks, is_cancelled, unheard
+from kakeya_shared.process.detached_tasks import DetachedTasks, Outcome, is_cancelled, unheard
 from kakeya_shared.rpc import rpc_boundary
 
 _log = structlog.get_logger()
@@ -36,6 +36,10 @@ _log = structlog.get_logger()
 # A worker ends an operation within a step, which on a small and busy host can take seconds. Waiting costs less
 # than giving a session up that is well.
 _STOP_SECONDS = 10.0
+
+
+class Elsewhere(Outcome):
+    """The history does not end where the operation would begin; nothing has changed."""
 
 
 @dataclass(eq=False, slots=True)
@@ -77,6 +81,7 @@ class Operations:
             SessionNotFound, OperationRunning, InvariantViolated, WorkerLost: the session cannot be resumed.
             NoWorker: that which holds it lacks a feature that the operation needs; nothing has changed.
             QuotaExceeded: the caller's tenant has used up its tokens for now.
+            Elsewhere
             SessionClosed, WorkerLost, OperationStopped, InvariantViolated: it was taken away in the middle.
             StoreUnavailable: the rest is done once Redis is back.
         """
@@ -140,6 +145,9 @@ class Operations:
                 case BeginOperation.RECOVER:
                     await self._take_over(operation)
                     continue
+                case BeginOperation.APART:
+                    operation.is_over()
+                    raise Elsewhere
                 case BeginOperation.UNKNOWN:
                     error: KakeyaError = refusals.unknown_operation(record)
                 case BeginOperation.QUOTA:
@@ -257,7 +265,7 @@ class Operations:
         # Of equal tokens, those that the client has seen and those that the worker has committed: all of both.
         token_ids = max(tuple(journal.pending), tuple(generated), key=len)
         answer = await self._store.end_operation(
-            operation.record, operation.claim, lane, journal.length, token_ids, closes=operation.is_answering
+            operation.record, operation.claim, lane, journal.length, token_ids, closes=operation.closing
         )
         match answer.outcome:
             case EndOperation.ENDED:

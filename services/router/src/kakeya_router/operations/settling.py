@@ -46,6 +46,8 @@ class Settling:
             return await self.overtaken(operation)
         _log.error("session failed", session_id=record.session_id, op_id=operation.op_id, invariant=invariant)
         self._tasks.start(self._workers.close_lane(record))
+        if operation.closes:
+            operation.close(self._closing.close(record, Cause.REQUEST))
         operation.is_over()
         return refusals.failed(invariant)
 
@@ -66,14 +68,16 @@ class Settling:
         error = None
         match outcome:
             case LoseSession.PARKED:
-                if record.ephemeral and operation.is_answering:
-                    operation.close(self._closing.close(record, Cause.REQUEST))
+                pass
             case LoseSession.LOST:
                 error = refusals.history_lost() if for_good else refusals.lost()
             case LoseSession.GONE | LoseSession.BUSY | LoseSession.ALIVE:  # the last two only a sweep hears
                 return await self.overtaken(operation)
             case never:
                 assert_never(never)
+        is_last = record.ephemeral and operation.is_answering and outcome is LoseSession.PARKED
+        if operation.closes or is_last:
+            operation.close(self._closing.close(record, Cause.REQUEST))
         _log.info(f"session {outcome}", session_id=record.session_id, worker_id=record.worker_id)
         operation.is_over()
         return error

@@ -1,7 +1,7 @@
 """Sessions as a whole: created once for each request, and closed."""
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import KW_ONLY, dataclass, replace
 
 import structlog
@@ -18,7 +18,8 @@ from kakeya_router.sessions.sharing import Sharing
 from kakeya_router.sessions.sources import Sources
 from kakeya_router.store.fleet.worker_store import WorkerStore
 from kakeya_router.store.keys import pool_of
-from kakeya_router.store.session_record import PoolName, SessionId, SessionRecord, State
+from kakeya_router.store.persistence import persist
+from kakeya_router.store.session_record import Features, PoolName, SessionId, SessionRecord, State
 from kakeya_router.store.sessions.closing_store import ClosingStore
 from kakeya_router.store.sessions.creation_store import GIVEN_UP, CreationStore
 from kakeya_router.store.sessions.session_changes import Cause, Limits
@@ -28,6 +29,15 @@ _log = structlog.get_logger()
 
 # While a session closes, which takes its worker a step.
 _LOOK_SECONDS = 0.005
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A session that was asked for; `is_new`: no earlier request made it."""
+
+    record: SessionRecord
+    _: KW_ONLY
+    is_new: bool
 
 
 @dataclass(eq=False, slots=True)
@@ -61,6 +71,26 @@ class Sessions:
         """Opens a session for the caller, or finds the one that its earlier request with the same request_id opened.
 
         Raises:
+            as `opened`
+        """
+        return (await self.opened(request)).record
+
+    async def opened(
+        self,
+        request: CreateRequest,
+        features: Features = frozenset(),
+        check: Callable[[int], None] | None = None,
+        *,
+        of_history: bool = False,
+    ) -> Made:
+        """As `create`.
+
+        Args:
+            features: that its worker has to name.
+            check: told the size of its vocabulary before anything is done; raises what the caller is told.
+            of_history: a fork at a boundary goes by its source's history, although that may end there.
+
+        Raises:
             InvalidField, TokenOutOfVocabulary, EmptyHistory: the request can never succeed.
             SessionNotFound, OperationRunning, BoundaryNotReachable, WorkerLost, InvariantViolated: it is a fork, and
                 its source cannot be forked like that.
@@ -76,8 +106,8 @@ class Sessions:
             pool = pool_of(request.fork_from.session_id)
             earlier = await self._earlier(request, {pool}) if pool else None
             if earlier is not None:
-                return earlier  # whatever has become of the source since
-            source, length = await self._sources.find(request, request.fork_from)
+                return Made(earlier, is_new=False)  # whatever has become of the source since
+            source, length = await self._sources.find(request, request.fork_from, of_history=of_history)
         workers = await self._worker_store.all_workers()
         model = source.model if source else request.model or self.default_model
         caller, serving = callers.current(), candidates.of_model(workers, model)
@@ -89,15 +119,29 @@ class Sessions:
             replace(request, ttl_seconds=request.ttl_seconds or self.default_ttl_seconds),
             source,
             length,
+            features,
         )
         fitting = candidates.of_wanted(workers, wanted)
-        validation.check_vocabulary("eos_token_ids", request.eos_token_ids, min(w.vocab_size for w in fitting))
+        vocab_size, lane_bytes = (min(getattr(w, name) for w in fitting) for name in ("vocab_size", "lane_bytes"))
+        validation.check_vocabulary("eos_token_ids", request.eos_token_ids, vocab_size)
+        if check is not None:
+            check(vocab_size)
         while True:
-            record = await self._earlier(request, wanted.pools) or await self._search.lane(
-                self._opening, wanted, min(worker.lane_bytes for worker in fitting), workers=fitting
-            )
-            if record is not None:
-                return record
+            if earlier := await self._earlier(request, wanted.pools):
+                return Made(earlier, is_new=False)
+            if record := await self._search.lane(self._opening, wanted, lane_bytes, workers=fitting):
+                return Made(record, is_new=True)
+
+    async def forked(self, request: CreateRequest) -> SessionRecord | None:
+        """The fork that the caller's earlier request with the same request_id made; None: there is none. Raises
+        InvalidField: it asked for something else, or was given up. Raises SessionNotFound, StoreUnavailable.
+        """
+        pool = pool_of(request.fork_from.session_id) if request.fork_from else None
+        return await self._earlier(request, {pool}) if pool else None
+
+    async def abandon(self, record: SessionRecord) -> None:
+        """Closes a session that nobody was told of, once Redis answers; not where an equal request has found it."""
+        await persist(lambda: self._closing.close(record, Cause.ABANDON))
 
     async def close(self, session_id: SessionId, *, own: bool = False) -> int:
         """Closes a session, also in the middle of an operation, or one that closed itself a moment ago.

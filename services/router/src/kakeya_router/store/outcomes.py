@@ -3,7 +3,7 @@
 from enum import StrEnum
 
 BeginClose = StrEnum("BeginClose", "CLAIMED MISSING KEPT")
-BeginOperation = StrEnum("BeginOperation", "BEGUN PARKED RECOVER MOVED FAILED UNKNOWN MISSING LOST BUSY QUOTA")
+BeginOperation = StrEnum("BeginOperation", "BEGUN PARKED RECOVER MOVED APART FAILED UNKNOWN MISSING LOST BUSY QUOTA")
 DeleteSession = StrEnum("DeleteSession", "DELETED GONE")
 DrainWorker = StrEnum("DrainWorker", "MARKED UNKNOWN")
 DropWorker = StrEnum("DropWorker", "DROPPED KEPT")

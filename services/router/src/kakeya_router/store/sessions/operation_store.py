@@ -16,7 +16,7 @@ from kakeya_router.store.outcomes import (
     RenewOperation,
 )
 from kakeya_router.store.session_record import Claim, LaneState, SessionRecord
-from kakeya_router.store.sessions.session_changes import Intent, TimesToLive
+from kakeya_router.store.sessions.session_changes import Closes, Intent, TimesToLive
 from kakeya_router.store.sessions.session_store import Answer, SessionStore, digest_text, pack
 
 
@@ -51,6 +51,7 @@ class OperationStore(SessionStore):
             seed=intent.seed,
             op_id=intent.op_id,
             may_begin=intent.may_begin,
+            at_length=intent.at_length,
             incarnation=record.incarnation,
         )
 
@@ -86,13 +87,13 @@ class OperationStore(SessionStore):
         start: int,
         token_ids: Sequence[int] = (),
         *,
-        closes: bool = False,
+        closes: Closes = Closes.NONE,
     ) -> Answer[EndOperation]:
         """Ends one, with what the worker holds then.
 
         Args:
             start: history length up to which everything is journaled; `token_ids` are those after it.
-            closes: a session that lives for one answer ends with this one, and is claimed as `begin_close` does.
+            closes: such a session ends with this operation, and is claimed as `begin_close` does.
         """
         return await self._answer(
             EndOperation,
@@ -104,7 +105,7 @@ class OperationStore(SessionStore):
             retained=lane.retained,
             start=start,
             tokens=pack(token_ids),
-            closes=closes,
+            closes=closes.value,
             router=self._holder.router_id,
             lease_ms=in_ms(self._holder.lane_lease_seconds),
             num_rewinds=lane.num_rewinds,

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 from typing import Any, NamedTuple
 
 from kakeya_router.store.session_record import Features
@@ -18,6 +18,14 @@ class Cause(StrEnum):
     EXPIRY = "expiry"
     ABANDON = "abandon"
     IDLE = "idle"
+
+
+class Closes(IntEnum):
+    """Which sessions an operation closes at its end: see end_operation.lua."""
+
+    NONE = 0
+    EPHEMERAL = 1
+    ANY = 2
 
 
 class Limits(NamedTuple):
@@ -46,7 +54,8 @@ class Intent:
         kind: "append", "generate", or "fork" or "park": of one that only ends what a vanished router left on a session
             that is to be forked or parked.
         parameters: of the operation, as JSON holds them; never the tokens of an append.
-        num_tokens, digest: of an append.
+        num_tokens, digest: of an append; of a Generate: of the append that it begins with.
+        at_length: of a new operation: the history length at which alone it begins; None: wherever that ends.
         is_charged: whether the tenant's quota of tokens counts.
         seed: of a Generate.
         op_id: that its client has given to a Generate; empty: none.
@@ -61,5 +70,6 @@ class Intent:
     is_charged: bool = True
     seed: int = 0
     op_id: str = ""
+    at_length: int | None = None
     may_begin: bool = True
     features: Features = frozenset()

@@ -3,17 +3,19 @@
 -- arg claim, kind, router, lease_ms
 -- arg may_take_over: 0: a lapsed lease still counts
 -- arg parameters
--- arg num_tokens, digest: of an append; 0 and '' otherwise
+-- arg num_tokens, digest: of an append, also one that a Generate begins with; 0 and '' otherwise
 -- arg tokens_per_minute: what the tenant may use, charged when the operation ends; 0: no limit
 -- arg seed
 -- arg op_id: that the client has given; '': none
 -- arg may_begin: 0: it is of a Generate that has begun
+-- arg at_length: of a new operation: the history length at which alone it begins; '': wherever that ends
 -- arg incarnation: as the caller knows it, whose worker is in the keys
 -- out begun {record}
 -- out parked {record}: begun, too: it has no lane any more, and can be resumed
 -- out recover {record}: an operation was left behind by its router: taken over under this claim, to be ended with what
 --     the worker has committed
 -- out moved {record}: it is on another worker than the keys say, and nothing is changed
+-- out apart: the history has another length than it is to begin at
 -- out failed {record}
 -- out unknown: the latest operation was another one
 -- out missing, lost, busy
@@ -49,6 +51,9 @@ local is_new = op_id == '' or redis.call('HGET', key.session, 'operation_id') ~=
 if is_new and arg.may_begin == '0' and not lease_until then
   return {'unknown'}
 end
+if is_new and not lease_until and arg.at_length ~= '' and tonumber(arg.at_length) ~= tonumber(start_length) then
+  return {'apart'}
+end
 local back_ms = not lease_until and is_new and tokens_back_ms(now)
 if back_ms then
   return {'quota', 'tokens_per_minute', arg.tokens_per_minute, back_ms}
@@ -69,18 +74,22 @@ end
 if tonumber(redis.call('HGET', key.session, 'history_length')) > tonumber(start_length) then
   redis.call('HSET', key.session, 'history_length', start_length)
 end
+-- Where an append ends, or the one that a Generate begins with: there its answer begins.
+local append_end = string.format('%.0f', start_length + arg.num_tokens)
 -- A rewind may be to where the latest one began, of which nothing is to be forgotten meanwhile: it becomes the latest
 -- once it has taken place (rewind_session.lua).
 if is_new and arg.kind ~= 'fork' and arg.kind ~= 'park' and arg.kind ~= 'rewind' then
   -- For one that changes nothing after all.
   local latest = redis.call('HMGET', key.session, 'operation_id', 'operation_start', 'operation_seed')
   redis.call('HSET', key.operation, 'before', cjson.encode({latest[1] or '', latest[2] or '0', latest[3] or '0'}))
-  redis.call('HSET', key.session, 'operation_id', op_id, 'operation_start', start_length, 'operation_seed', arg.seed)
+  redis.call('HSET', key.session, 'operation_id', op_id, 'operation_seed', arg.seed,
+    'operation_start', arg.kind == 'generate' and append_end or start_length)
 end
 redis.call('HSET', key.operation,
   'op_id', op_id, 'kind', arg.kind, 'parameters', arg.parameters, 'start_length', start_length,
   'tokens_per_minute', arg.tokens_per_minute, 'expires_at', expires_at or '')
-if arg.num_tokens ~= '0' then
-  redis.call('HSET', key.operation, 'append_end', start_length + arg.num_tokens, 'append_digest', arg.digest)
+local is_appended = arg.kind == 'generate' and redis.call('HGET', key.session, 'operation_start') ~= append_end
+if arg.num_tokens ~= '0' and not is_appended then
+  redis.call('HSET', key.operation, 'append_end', append_end, 'append_digest', arg.digest)
 end
 return {is_gone and 'parked' or 'begun', redis.call('HGETALL', key.session)}

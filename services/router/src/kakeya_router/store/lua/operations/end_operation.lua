@@ -3,7 +3,7 @@
 -- arg claim, epoch
 -- arg history_length, kv_live_bytes, retained: of the lane
 -- arg start, tokens: what was generated and is not journaled yet, as extend_journal.lua takes it
--- arg closes: 1: a session that lives for one answer ends with it
+-- arg closes: 1: a session that lives for one answer ends with it; 2: any does
 -- arg router, lease_ms: of its closing
 -- arg num_rewinds: of the lane
 -- arg digest: of its history; '': not known
@@ -16,7 +16,7 @@
 -- out unlike: the lane holds another history, as where Redis was set back; nothing is changed
 local record = redis.call('HMGET', key.session,
   'epoch', 'incarnation', 'history_length', 'kv_live_bytes', 'ttl_ms', 'lane_rewinds')
-local operation = redis.call('HMGET', key.operation, 'claim', 'kind', 'start_length')
+local operation = redis.call('HMGET', key.operation, 'claim', 'kind', 'start_length', 'append_end')
 if operation[1] ~= arg.claim or record[1] ~= arg.epoch then
   return 'gone'
 end
@@ -58,10 +58,11 @@ if redis.call('HGET', key.worker, 'incarnation') == record[2] then
   add_count(key.worker, 'kv_live_bytes', arg.kv_live_bytes - record[4])
 end
 charge(journal_length, now)
-if operation[2] == 'generate' and journal_length > tonumber(operation[3]) then
+if operation[2] == 'generate' and journal_length > tonumber(operation[4] or operation[3]) then
   add_boundary(journal_length)
 end
-if arg.closes == '1' and operation[2] == 'generate' and redis.call('HGET', key.session, 'ephemeral') == '1' then
+local lives_for_this = operation[2] == 'generate' and redis.call('HGET', key.session, 'ephemeral') == '1'
+if arg.closes == '2' or (arg.closes == '1' and lives_for_this) then
   claim_for_good(now)
   return {'closing', redis.call('HGETALL', key.session)}
 end

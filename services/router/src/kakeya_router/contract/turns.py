@@ -1,0 +1,174 @@
+"""Turn: what is asked for, all parts of it checked and frozen, and what is told of it on the way."""
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Literal, Self, assert_never
+
+from kakeya_router.contract import creates, generates
+from kakeya_router.contract.appends import Appended
+from kakeya_router.contract.creates import MAX_REQUEST_ID_BYTES, CreateRequest, ForkPoint
+from kakeya_router.contract.generates import Ended, GenerateRequest, Token, Truncated
+from kakeya_router.contract.validation import RequestLimits, check_text, check_vocabulary, invalid
+from kakeya_router.store.session_record import LaneState, Overflow, SessionId, SessionRecord, ranges_text
+from kakeya_router.store.sessions.session_changes import Intent
+from kakeya_router.store.sessions.session_store import pack
+from kakeya_shared.errors.tree import EmptyHistory, HistoryFull, KakeyaError
+from kakeya_stubs.v1 import runtime_pb2 as api
+
+Part = Literal["session", "append", "generate"]
+"""That an error can be of, as `metadata["part"]` names it; closing fails for nobody."""
+
+# What the Turn says itself, of the whole.
+_NOT_OF_A_TURN = frozenset({"session_id", "expected_history_length", "resume_token_ids"})
+
+
+@contextmanager
+def part(name: Part) -> Iterator[None]:
+    """Names the part in errors of the tree that do not name one."""
+    try:
+        yield
+    except KakeyaError as error:
+        error.metadata.setdefault("part", name)
+        raise
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where in a session a turn goes on.
+
+    Attributes:
+        boundary: the history length; None: its end, wherever that is.
+        request_id: of the fork, if it takes one.
+        digest: equal for equal places.
+    """
+
+    session_id: SessionId
+    boundary: int | None
+    request_id: str
+    digest: str
+
+    @classmethod
+    def of(cls, message: api.TurnPlace) -> Self:
+        """Raises InvalidField."""
+        check_text("request_id", message.request_id, MAX_REQUEST_ID_BYTES)
+        if message.request_id and not message.HasField("boundary"):
+            raise invalid("request_id", "without a boundary nothing is forked")
+        return cls(
+            SessionId(message.session_id),
+            message.boundary if message.HasField("boundary") else None,
+            message.request_id,
+            hashlib.sha256(message.SerializeToString(deterministic=True)).hexdigest(),
+        )
+
+    @property
+    def fork(self) -> CreateRequest:
+        """For the session that the turn is in where its source is not idle there."""
+        fork_from = ForkPoint(self.session_id, self.boundary)
+        return CreateRequest(request_id=self.request_id, fork_from=fork_from, digest=self.digest)
+
+    def fork_like(self, source: SessionRecord) -> CreateRequest:
+        """Labelled as the source is, to live as long without a call."""
+        return replace(self.fork, label=source.label, ttl_seconds=source.ttl_ms // 1000)
+
+
+@dataclass(frozen=True, slots=True)
+class TurnRequest:
+    """A turn that is asked for.
+
+    Attributes:
+        digest: of the tokens, as an append's; empty: there are none.
+    """
+
+    where: Place | CreateRequest
+    token_ids: tuple[int, ...]
+    digest: str
+    generate: GenerateRequest
+    close: bool
+
+    @classmethod
+    def of(cls, message: api.TurnRequest, limits: RequestLimits) -> Self:
+        """Checks all that needs no session; raises InvalidField, AppendTooLong, EmptyHistory, HistoryFull."""
+        with part("session"):
+            where = _where(message, limits)
+        token_ids = tuple(chain.from_iterable(span.token_ids for span in message.spans))
+        is_empty = isinstance(where, CreateRequest) and where.fork_from is None
+        with part("append"):
+            limits.check_append(len(token_ids))
+            if is_empty and not token_ids:
+                raise EmptyHistory("a new session has nothing to generate from without tokens")
+            limits.check_room(0, len(token_ids))
+        with part("generate"):
+            given = {field.name for field, _ in message.generate.ListFields()}
+            for field in sorted(given & _NOT_OF_A_TURN):
+                raise invalid(f"generate.{field}", "is not for a Turn, which says it itself")
+            generate = GenerateRequest.of(message.generate, limits)
+            limits.within_room(len(token_ids), generate.max_tokens)
+        digest = hashlib.sha256(pack(token_ids)).hexdigest() if token_ids else ""
+        return cls(where, token_ids, digest, generate, message.close)
+
+    def check(self, vocab_size: int) -> None:
+        """Raises TokenOutOfVocabulary."""
+        with part("append"):
+            check_vocabulary("spans", self.token_ids, vocab_size)
+        with part("generate"):
+            self.generate.check_vocabulary(vocab_size)
+
+    def check_lane(self, record: SessionRecord, length: int) -> None:
+        """Raises HistoryFull: the session refuses to forget, and has no room for the tokens behind so many."""
+        room = record.sink + record.window - length
+        if record.on_overflow is Overflow.REFUSE and len(self.token_ids) > room:
+            raise HistoryFull(
+                f"{len(self.token_ids)} tokens do not fit, and the session refuses to forget",
+                metadata={"room": str(room)},
+            )
+
+    def intent(self, boundary: int | None) -> Intent:
+        """Of the one operation that appends and generates; one that has a boundary begins nowhere else."""
+        return replace(self.generate.intent, num_tokens=len(self.token_ids), digest=self.digest, at_length=boundary)
+
+
+def _where(message: api.TurnRequest, limits: RequestLimits) -> Place | CreateRequest:
+    match message.WhichOneof("where"):
+        case "session":
+            return Place.of(message.session)
+        case "create":
+            return creates.create(message.create, limits)
+        case None:
+            raise invalid("where", "there is neither a session nor one to create")
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """The session is held; first of all events.
+
+    Attributes:
+        record: with the history length that the turn goes on from.
+    """
+
+    op_id: str
+    record: SessionRecord
+
+
+TurnEvent = Held | Appended | Truncated | Token | Ended
+
+
+def appended_before(record: SessionRecord) -> Appended:
+    """What an append has left that an earlier attempt of the same turn has made, at where the answer begins."""
+    end, sink = record.operation_start, record.sink
+    if end == record.history_length:
+        return Appended(record.lane)
+    kept = [range(end)] if end <= sink + record.window else [range(sink), range(end - record.window, end)]
+    return Appended(LaneState(end, record.kv_live_bytes, ranges_text(each for each in kept if each)))
+
+
+def to_client(event: Appended | Truncated | Token | Ended) -> api.TurnResponse:
+    match event:
+        case Appended():
+            return api.TurnResponse(appended=event.message())
+        case Truncated() | Token() | Ended():
+            return api.TurnResponse(generated=generates.to_client(event))
+        case never:
+            assert_never(never)

@@ -1,0 +1,93 @@
+"""Turns: where each is, in a session that is there, in a fork of it, or in a new one."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import cast
+
+from kakeya_router.access import callers
+from kakeya_router.contract.appends import Appended
+from kakeya_router.contract.creates import CreateRequest
+from kakeya_router.contract.turns import Held, Part, Place, TurnEvent, TurnRequest
+from kakeya_router.operations.generate import CLOSE_SECONDS, SecondsLeft
+from kakeya_router.operations.operations import Elsewhere
+from kakeya_router.operations.turn import Turning
+from kakeya_router.sessions.sessions import Made, Sessions
+from kakeya_router.store.session_record import SessionRecord
+from kakeya_router.store.sessions.session_store import SessionStore
+from kakeya_shared.errors.tree import KakeyaError, OperationRunning, StoreUnavailable
+from kakeya_shared.process.detached_tasks import DetachedTasks
+
+
+@dataclass(eq=False, slots=True)
+class Turns:
+    """Finds or makes the session of a turn, and has it held there; called by `RuntimeService`.
+
+    At a place with a boundary the session itself is taken in one step, if it is idle there, or not at all: then a fork
+    of its history is made. So of two turns at one place one takes the session, and neither stands behind the other.
+
+    A session that a turn has made is closed again where it fails, or its client leaves, before it has appended: nobody
+    can go on with it, and the same turn makes another, unless a repetition of the turn has found it by its request_id.
+    """
+
+    _store: SessionStore
+    _sessions: Sessions
+    _turning: Turning
+    _tasks: DetachedTasks
+
+    async def turn(self, request: TurnRequest, seconds_left: SecondsLeft) -> AsyncGenerator[TurnEvent, None]:
+        """Events as `Turning.turn` has them; errors of the tree name their part.
+
+        Raises:
+            as `Turning.turn`, and as `Sessions.opened` where a session is made
+        """
+        part: Part = "session"
+        is_new = False
+        try:
+            made, boundary = await self._begin(request)
+            while True:
+                is_new = made.is_new
+                try:
+                    turn = self._turning.turn(made.record, request, boundary, seconds_left)
+                    async with aclosing(turn) as events:
+                        async for event in events:
+                            if isinstance(event, Held):
+                                part = "append"
+                            elif isinstance(event, Appended):
+                                part, is_new = "generate", False
+                            yield event
+                    return
+                except (Elsewhere, OperationRunning):
+                    if boundary is None or part != "session":
+                        raise
+                made, boundary = await self._forked(made.record, request), None
+        except BaseException as error:
+            if isinstance(error, KakeyaError):
+                error.metadata.setdefault("part", part)
+            if is_new:
+                await self._abandon(made.record, error)
+            raise
+
+    async def _begin(self, request: TurnRequest) -> tuple[Made, int | None]:
+        """The session to try, and where it has to end; None: wherever it does."""
+        where = request.where
+        if isinstance(where, CreateRequest):
+            return await self._sessions.opened(where, request.generate.features, request.check), None
+        session_id = callers.check_issued(where.session_id)
+        fork = await self._sessions.forked(where.fork) if where.request_id else None
+        if fork is not None:
+            return Made(fork, is_new=False), None
+        record = callers.callers_own(await self._store.get(session_id))
+        return Made(record, is_new=False), where.boundary
+
+    async def _forked(self, source: SessionRecord, request: TurnRequest) -> Made:
+        """By history, which the source has whatever runs on it."""
+        fork = cast(Place, request.where).fork_like(source)
+        return await self._sessions.opened(fork, request.generate.features, request.check, of_history=True)
+
+    async def _abandon(self, record: SessionRecord, error: BaseException) -> None:
+        """Nobody waits for it whose client is gone, or where Redis is away."""
+        abandoned = self._tasks.start(self._sessions.abandon(record))
+        if isinstance(error, KakeyaError) and not isinstance(error, StoreUnavailable):
+            await asyncio.wait([abandoned], timeout=CLOSE_SECONDS)
