@@ -14,7 +14,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PHONY: help install kernel demo up test test-unit test-others test-busy check lint types contracts proto proto-check vectors outcomes docs test-parts test-compose \
-        test-heavy test-conformance test-mutations walk bench-latency bench-int8 bench-memory fuzz overload chaos bench-slow-clients \
+        test-heavy test-versions test-conformance test-mutations walk bench-latency bench-int8 bench-memory fuzz overload chaos bench-slow-clients \
         bench-admission bench-router bench-fairness bench-interference bench-fork bench-recovery bench-pauses bench-snapshots bench-quality bench-session bench-qwen3 bench-load bench-compare bench-engine bench-mlx evidence fuzz-http leavers-http overload-http bench-http nano nano-held-out
 
 help: ## list the targets
@@ -104,6 +104,9 @@ test-compose: install ## what needs a Docker engine: images, a conversation thro
 
 test-heavy: install ## longer proofs: sessions used and abandoned at random, the model's floors, the demo (JOBS=N, HEAVY_FLAGS='-k ...')
 	$(BIN)/python -m pytest -m heavy --timeout 900 -n $(or $(JOBS),2) --dist loadfile tests $(HEAVY_FLAGS)
+
+test-versions: install ## routers and workers of the first wave against today's, both ways (needs the history of git; a minute)
+	$(BIN)/python -m pytest -m heavy --timeout 900 tests/integration/test_versions.py
 
 test-mutations: install ## faults put into the sources, one after the other: a test is red for each (ONLY='words', JSON=FILE; minutes)
 	@$(BIN)/python -m tests.mutations $(if $(ONLY),--only '$(ONLY)') $(if $(JSON),--json '$(JSON)')

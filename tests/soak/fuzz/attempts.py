@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from google.protobuf.message import Message
 
+from kakeya_stubs.v1 import runtime_pb2
 from tests.integration.processes import bearer
 from tests.soak.fuzz.known import Known
 from tests.soak.fuzz.methods import ADMIN, HEALTH, METHODS, REGISTRY, RUNTIME, VERIFIER, WEIGHTS, Method
@@ -136,20 +137,25 @@ def attempt(seed: int, number: int, known: Known, credentials: Credentials) -> A
     metadata = call_metadata(method.service, credentials, chance)
     if chance.random() < _WRONG_PATH_SHARE:
         return Attempt(number, _wrong_path(method, chance), None, "wrong path", payload, None, metadata)
-    timeout_seconds, cancel_after_seconds = _patience(message, chance)
-    num_reads = chance.randrange(3) if method.streams and chance.random() < _LEFT_SHARE else None
+    may_outlive = message is None or _may_outlive(message, known)
+    timeout_seconds, cancel_after_seconds = (_TIMEOUT_SECONDS, None) if may_outlive else _patience(chance)
+    is_left = method.streams and not may_outlive and chance.random() < _LEFT_SHARE
+    num_reads = chance.randrange(3) if is_left else None
     what = (number, method.path, method, kind, payload, message, metadata)
     return Attempt(*what, timeout_seconds, cancel_after_seconds, num_reads)
 
 
-def _patience(message: Message | None, chance: random.Random) -> tuple[float, float | None]:
-    """Deadline, and when the call is cancelled.
-
-    A call that may make a session which outlives this run is waited for: an answer that crosses with a cancel on the
-    way leaves a session that only its TTL ends.
+def _may_outlive(message: Message, known: Known) -> bool:
+    """Whether a call may make a session which outlives this run. It is waited for: an answer that crosses with a cancel
+    on the way leaves a session that only its TTL ends.
     """
-    if message is None or "ttl_seconds" in message.DESCRIPTOR.fields_by_name:
-        return _TIMEOUT_SECONDS, None
+    if isinstance(message, runtime_pb2.TurnRequest):  # a fork of it lives as long as its source
+        return message.create.HasField("ttl_seconds") or message.session.session_id in known.long_lived
+    return "ttl_seconds" in message.DESCRIPTOR.fields_by_name
+
+
+def _patience(chance: random.Random) -> tuple[float, float | None]:
+    """Deadline, and when the call is cancelled."""
     if chance.random() < _HASTY_SHARE:
         return chance.choice((0.0001, 0.001, 0.01, 0.1)), None
     if chance.random() < _CANCELLED_SHARE:

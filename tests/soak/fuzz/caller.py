@@ -21,6 +21,7 @@ _FORBIDDEN = ("INTERNAL", "UNKNOWN")
 _OVERDUE_SECONDS = 10.0
 _NUM_CHANNELS = 4
 _GONE = ("NOT_FOUND", "UNAVAILABLE")
+_TURN = f"/{RUNTIME}/Turn"
 NOT_SENT = "not sent"
 """Instead of a status: the client's own gRPC refused to send it."""
 
@@ -49,6 +50,7 @@ class Caller:
         self._on_ok: dict[tuple[str, str], Callable[[Any, Any], object]] = {
             (RUNTIME, "CreateSession"): lambda r, answer: self._learn_session(r, answer, r.fork_from.session_id),
             (RUNTIME, "ForkSession"): lambda r, answer: self._learn_session(r, answer.session, r.source.session_id),
+            (RUNTIME, "Turn"): self._learn_turn,
             (RUNTIME, "CloseSession"): lambda request, _: known.forget_session(request.session_id),
             (ADMIN, "CloseSession"): lambda request, _: known.forget_session(request.session_id),
             (VERIFIER, "OpenSession"): known.lane_opened,
@@ -76,8 +78,8 @@ class Caller:
             self._tally.violate(f"no answer long after its deadline: {attempt}")
         self._judge(attempt, outcome)
         if attempt.method is not None and attempt.message is not None:
-            if outcome.status == "OK":
-                self._learn(attempt, outcome.answers)
+            if outcome.status == "OK" or (attempt.path == _TURN and outcome.answers):
+                self._learn(attempt, outcome.answers)  # a turn names its session first, whatever comes then
             elif outcome.status in _GONE:
                 self._forget(attempt)
         return outcome
@@ -108,14 +110,18 @@ class Caller:
         timer = None
         if attempt.cancel_after_seconds is not None:
             timer = asyncio.get_running_loop().call_later(attempt.cancel_after_seconds, call.cancel)
+        answers: list[bytes] = []
         try:
-            answers = await _read(call, attempt.num_reads) if streams else [await call]
+            if streams:
+                await _read(call, attempt.num_reads, answers)
+            else:
+                answers.append(await call)
         except asyncio.CancelledError:
             if not call.cancelled():
                 raise  # this task is, not the call
-            return Outcome("CANCELLED")
+            return Outcome("CANCELLED", answers=answers)
         except grpc.aio.AioRpcError as error:
-            return Outcome(error.code().name, str(error.details()))
+            return Outcome(error.code().name, str(error.details()), answers)
         finally:
             if timer is not None:
                 timer.cancel()
@@ -140,9 +146,22 @@ class Caller:
         if learn is not None:
             learn(attempt.message, method.response.FromString(answers[0]))
 
+    def _learn_turn(self, request: Any, answer: Any) -> None:
+        session = answer.session
+        if request.session.session_id in self._known.foreign:
+            self._tally.violate(f"{session.session_id}: a turn in another tenant's session")
+        if request.close or session.ephemeral:
+            self._known.forget_session(session.session_id)
+            return
+        self._learn_session(request.create, session, request.create.fork_from.session_id)
+        if request.session.session_id in self._known.long_lived:
+            self._known.long_lived.add(session.session_id)
+
     def _forget(self, attempt: Attempt) -> None:
         """A session or lane that is not there any more is not asked for again, but for its id."""
         session_id = getattr(attempt.message, "session_id", "")
+        if attempt.path == _TURN:
+            session_id = attempt.message.session.session_id
         if attempt.method is not None and attempt.method.service == VERIFIER:
             self._known.forget_lane(session_id)
         else:
@@ -157,14 +176,13 @@ class Caller:
             self._known.long_lived.add(answer.session_id)
 
 
-async def _read(call: Any, num_reads: int | None) -> list[bytes]:
-    answers: list[bytes] = []
+async def _read(call: Any, num_reads: int | None, answers: list[bytes]) -> None:
+    """Into a list, so that those before an error count too."""
     async for answer in call:
         answers.append(answer)
         if num_reads is not None and len(answers) > num_reads:
             call.cancel()
             break
-    return answers
 
 
 def _channel(address: str) -> grpc.aio.Channel:

@@ -21,7 +21,7 @@ HEALTH = "grpc.health.v1.Health"
 # A share of the calls; the public API has the largest, since it is what strangers reach.
 _WEIGHTS = {RUNTIME: 50, VERIFIER: 22, REGISTRY: 12, ADMIN: 14, HEALTH: 2}
 # Of the calls of a service: sessions must come to be, and last for a while, to be reached.
-_FACTORS = {"CreateSession": 1.5, "OpenSession": 1.5, "AppendTokens": 1.5, "Append": 1.5, "Generate": 1.5}
+_FACTORS = {"CreateSession": 1.5, "OpenSession": 1.5, "AppendTokens": 1.5, "Append": 1.5, "Generate": 1.5, "Turn": 1.5}
 _FACTORS |= {"CloseSession": 0.4, "Stop": 0.5}
 
 

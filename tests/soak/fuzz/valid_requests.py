@@ -18,6 +18,8 @@ _MAYBE_SHARE = 0.25
 _CLOSING_SHARE = 0.4
 _BOUNDARY_SHARE = 0.3
 _FORK_SHARE = 0.1
+_OP_SHARE = 0.5
+_NOT_OF_A_TURN = ("session_id", "expected_history_length", "resume_token_ids", "op_id")
 Fields = dict[str, Any]
 
 
@@ -30,6 +32,10 @@ def valid_request(method: Method, known: Known, chance: random.Random) -> Messag
         if name in names and name not in fields and chance.random() < _MAYBE_SHARE:
             fields[name] = make(known, chance)
     return method.request(**fields)
+
+
+def _maybe(options: Mapping[str, "Make"], known: Known, chance: random.Random) -> Fields:
+    return {name: make(known, chance) for name, make in options.items() if chance.random() < _MAYBE_SHARE}
 
 
 def _tokens(known: Known, chance: random.Random, at_most: int = 40) -> list[int]:
@@ -46,6 +52,9 @@ def _own_session(known: Known, chance: random.Random) -> str:
 
 
 def _of_runtime(method: str, known: Known, chance: random.Random) -> Fields:
+    if method == "Turn":
+        options = {"max_tokens": chance.randrange(1, 8), **_maybe(_MAYBE[RUNTIME], known, chance)}
+        return _turn(known, chance, options)
     boundary = {"boundary": chance.randrange(100)} if chance.random() < _BOUNDARY_SHARE else {}
     return {
         "model": known.model,
@@ -54,6 +63,22 @@ def _of_runtime(method: str, known: Known, chance: random.Random) -> Fields:
         "token_ids": _tokens(known, chance),
         "max_tokens": chance.randrange(1, 8),
     }
+
+
+def _turn(known: Known, chance: random.Random, options: Fields) -> Fields:
+    """In a session that there may be, at a place of it, or in a new one."""
+    generate = api.GenerateRequest.DESCRIPTOR.fields_by_name
+    said = {name: value for name, value in options.items() if name in generate and name not in _NOT_OF_A_TURN}
+    if chance.random() < _OP_SHARE:
+        said["op_id"] = f"fuzz-{chance.randrange(256)}"
+    spans = [api.TokenSpan(token_ids=_tokens(known, chance)) for _ in range(chance.randrange(3))]
+    turn: Fields = {"spans": spans, "generate": api.GenerateRequest(**said), "close": chance.random() < _CLOSING_SHARE}
+    if chance.random() < _BOUNDARY_SHARE:
+        request_id = f"fuzz-{chance.randrange(256)}"
+        return turn | {"create": api.CreateSessionRequest(model=known.model, request_id=request_id, ephemeral=True)}
+    boundary = {"boundary": chance.randrange(100), "request_id": f"fuzz-{chance.randrange(256)}"}
+    place = boundary if chance.random() < _BOUNDARY_SHARE else {}
+    return turn | {"session": api.TurnPlace(session_id=_any_session(known, chance), **place)}
 
 
 def _of_verifier(method: str, known: Known, chance: random.Random) -> Fields:
@@ -77,7 +102,7 @@ def _of_registry(_: str, known: Known, chance: random.Random) -> Fields:
     retained = [registry_pb2.LaneReport.Range(start=0, end=4)]
     use = {"kv_live_bytes": 4096, "num_lanes_in_use": 1, "rss_bytes": 256 << 20, "complete": chance.random() < 0.5}
     lanes = {"lanes": [registry_pb2.LaneReport(**lane, kv_live_bytes=4096, retained=retained)]}
-    return {"contract_version": 1} | names | what | sizes | shape | numerics | use | lanes
+    return {"contract_version": chance.randrange(1, 3)} | names | what | sizes | shape | numerics | use | lanes
 
 
 def _of_admin(method: str, known: Known, chance: random.Random) -> Fields:
@@ -139,6 +164,9 @@ _MAYBE: Mapping[str, Mapping[str, Make]] = {
         "frequency_penalty": _between(-2, 2),
         "logit_bias": lambda known, chance: {token: chance.uniform(-5, 5) for token in _tokens(known, chance, 5)},
         "logprobs": _below(21),
+        "repetition_penalty": _between(0.1, 2),
+        "min_tokens": _below(8),
+        "ignore_eos": _is(True),
         "stop_token_sequences": lambda known, chance: [api.TokenSequence(token_ids=_tokens(known, chance, 3))],
     },
     VERIFIER: {

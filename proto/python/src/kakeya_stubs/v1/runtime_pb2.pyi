@@ -786,8 +786,9 @@ class TurnRequest(_message.Message):
     GENERATE_FIELD_NUMBER: _builtins.int
     CLOSE_FIELD_NUMBER: _builtins.int
     close: _builtins.bool
-    """Closes the session however the Generate ends, by a cancel or a broken stream too. It is not for a Turn whose client may
-    want to go on with it. A fork that this Turn has made is what is closed then, not its source.
+    """Closes the session however the Generate ends, by a cancel or a broken stream too; what is refused before the append
+    closes nothing. It is not for a Turn whose client may want to go on with it. A fork that this Turn has made is what is
+    closed then, not its source.
     """
     @_builtins.property
     def session(self) -> Global___TurnPlace:
@@ -804,7 +805,8 @@ class TurnRequest(_message.Message):
     @_builtins.property
     def generate(self) -> Global___GenerateRequest:
         """Without session_id, expected_history_length and resume_token_ids. With an op_id the same Turn may be sent again until
-        its `appended` has arrived; from then on Generate goes on with it by op_id and resume_token_ids.
+        its `appended` has arrived, and as long as no other operation has come to its session; from then on Generate goes on
+        with it by op_id and resume_token_ids.
         """
 
     def __init__(
@@ -841,7 +843,9 @@ class TurnPlace(_message.Message):
     goes on. Else a fork of it does (ForkPoint): two Turns at one place never append behind one another. Unset: at its end.
     """
     request_id: _builtins.str
-    """Makes a retry of a Turn that forks safe, as in CreateSessionRequest."""
+    """Makes a retry of a Turn that forks safe, as in CreateSessionRequest; only beside a boundary. The fork has its source's
+    label and idle time.
+    """
     def __init__(
         self,
         *,

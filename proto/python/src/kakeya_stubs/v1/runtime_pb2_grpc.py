@@ -169,7 +169,8 @@ class RuntimeServiceServicer:
     def Turn(self, request, context):
         """A whole turn in one call: opens a session, or goes on in one, appends, generates, and closes it where that is asked for.
         Stream order: one `session`, one `appended`, then what Generate sends. All parts are checked before the first takes
-        effect; an error says in the ErrorInfo's metadata which part it is of (`part`: session, append, generate or close).
+        effect; an error says in the ErrorInfo's metadata which part it is of (`part`: session, append or generate). A session
+        that the turn has made is closed again where it fails, or its client leaves, before it has appended.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

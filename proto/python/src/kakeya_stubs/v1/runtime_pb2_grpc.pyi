@@ -61,7 +61,8 @@ class RuntimeServiceStub:
     Turn: _grpc.UnaryStreamMultiCallable[_runtime_pb2.TurnRequest, _runtime_pb2.TurnResponse]
     """A whole turn in one call: opens a session, or goes on in one, appends, generates, and closes it where that is asked for.
     Stream order: one `session`, one `appended`, then what Generate sends. All parts are checked before the first takes
-    effect; an error says in the ErrorInfo's metadata which part it is of (`part`: session, append, generate or close).
+    effect; an error says in the ErrorInfo's metadata which part it is of (`part`: session, append or generate). A session
+    that the turn has made is closed again where it fails, or its client leaves, before it has appended.
     """
 
 @_typing.type_check_only
@@ -92,7 +93,8 @@ class RuntimeServiceAsyncStub(RuntimeServiceStub):
     Turn: _aio.UnaryStreamMultiCallable[_runtime_pb2.TurnRequest, _runtime_pb2.TurnResponse]  # type: ignore[assignment]
     """A whole turn in one call: opens a session, or goes on in one, appends, generates, and closes it where that is asked for.
     Stream order: one `session`, one `appended`, then what Generate sends. All parts are checked before the first takes
-    effect; an error says in the ErrorInfo's metadata which part it is of (`part`: session, append, generate or close).
+    effect; an error says in the ErrorInfo's metadata which part it is of (`part`: session, append or generate). A session
+    that the turn has made is closed again where it fails, or its client leaves, before it has appended.
     """
 
 class RuntimeServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -186,7 +188,8 @@ class RuntimeServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_abc.Iterator[_runtime_pb2.TurnResponse], _abc.AsyncIterator[_runtime_pb2.TurnResponse]]:
         """A whole turn in one call: opens a session, or goes on in one, appends, generates, and closes it where that is asked for.
         Stream order: one `session`, one `appended`, then what Generate sends. All parts are checked before the first takes
-        effect; an error says in the ErrorInfo's metadata which part it is of (`part`: session, append, generate or close).
+        effect; an error says in the ErrorInfo's metadata which part it is of (`part`: session, append or generate). A session
+        that the turn has made is closed again where it fails, or its client leaves, before it has appended.
         """
 
 def add_RuntimeServiceServicer_to_server(servicer: RuntimeServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
