@@ -151,8 +151,7 @@ class Caller:
         if request.session.session_id in self._known.foreign:
             self._tally.violate(f"{session.session_id}: a turn in another tenant's session")
         if request.close or session.ephemeral:
-            self._known.forget_session(session.session_id)
-            return
+            return  # whether it is there still, its next call says
         self._learn_session(request.create, session, request.create.fork_from.session_id)
         if request.session.session_id in self._known.long_lived:
             self._known.long_lived.add(session.session_id)

@@ -6,6 +6,9 @@ from typing import Any
 import grpc
 import pytest
 
+from kakeya_router.operations.operation import Operation
+from kakeya_router.operations.operations import Operations
+from kakeya_router.store.sessions.session_changes import Intent
 from kakeya_shared.contract.features import MASKED_ENDS
 from kakeya_shared.errors.tree import (
     BoundaryNotReachable,
@@ -166,6 +169,33 @@ async def test_a_session_that_a_repetition_has_found_outlives_the_first(
     assert turned.token_ids == expected(3, 7)
     await asyncio.sleep(0.3)
     assert worker.lanes[turned.session.session_id].token_ids == [*PROMPT, *expected(3, 7)]
+
+
+@pytest.mark.parametrize("is_fork", [False, True])
+async def test_what_a_first_attempt_closes_meanwhile_is_made_anew(
+    client: Client, worker: FakeWorker, source: str, monkeypatch: pytest.MonkeyPatch, is_fork: bool
+) -> None:
+    """A repetition finds its session; then that is closed, since the first one's client has gone."""
+    if is_fork:
+        request = turn_request(source, [9], boundary=5, request_id="r", op_id="o")
+    else:
+        request = turn_request(create=CREATE, token_ids=PROMPT, op_id="o")
+    first = await client.turn(request)
+    begin, closed = Operations._begin, list[str]()
+
+    async def late(self: Operations, operation: Operation, intent: Intent) -> None:
+        if not closed:
+            closed.append(operation.record.session_id)
+            await client.close(operation.record.session_id)
+        await begin(self, operation, intent)
+
+    monkeypatch.setattr(Operations, "_begin", late)
+    again = await client.turn(request)
+    assert closed == [first.session.session_id]
+    assert again.session.session_id not in (source, *closed)
+    assert again.token_ids == first.token_ids
+    closed.clear()
+    await refused(client.turn(turn_request(again.session.session_id, [1])), SessionNotFound, "session")
 
 
 async def test_it_waits_for_a_lane(stack: Stack) -> None:

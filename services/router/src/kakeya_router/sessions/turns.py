@@ -16,7 +16,7 @@ from kakeya_router.operations.turn import Turning
 from kakeya_router.sessions.sessions import Made, Sessions
 from kakeya_router.store.session_record import SessionRecord
 from kakeya_router.store.sessions.session_store import SessionStore
-from kakeya_shared.errors.tree import KakeyaError, OperationRunning, StoreUnavailable
+from kakeya_shared.errors.tree import KakeyaError, OperationRunning, SessionNotFound, StoreUnavailable
 from kakeya_shared.process.detached_tasks import DetachedTasks
 
 
@@ -61,7 +61,11 @@ class Turns:
                 except (Elsewhere, OperationRunning):
                     if boundary is None or part != "session":
                         raise
-                made, boundary = await self._forked(made.record, request), None
+                    made, boundary = await self._forked(made.record, request), None
+                except SessionNotFound:
+                    if part != "session" or not _is_found(made, request):
+                        raise
+                    made, boundary = await self._begin(request)  # the first attempt has closed it meanwhile
         except BaseException as error:
             if isinstance(error, KakeyaError):
                 error.metadata.setdefault("part", part)
@@ -91,3 +95,9 @@ class Turns:
         abandoned = self._tasks.start(self._sessions.abandon(record))
         if isinstance(error, KakeyaError) and not isinstance(error, StoreUnavailable):
             await asyncio.wait([abandoned], timeout=CLOSE_SECONDS)
+
+
+def _is_found(made: Made, request: TurnRequest) -> bool:
+    """Whether an earlier attempt of the turn has made the session."""
+    is_named = isinstance(request.where, Place) and made.record.session_id == request.where.session_id
+    return not made.is_new and not is_named
