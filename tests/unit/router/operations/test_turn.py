@@ -31,7 +31,9 @@ from kakeya_shared.errors.tree import (
 from kakeya_stubs.v1 import runtime_pb2 as api
 from tests.unit.router.fake_worker import BYTES_PER_TOKEN, EOS, SINK, VOCAB_SIZE, WINDOW, FakeWorker, Lane
 from tests.unit.router.keyed import keyed_on
-from tests.unit.router.operations.test_recovery import Pair, die, expected, files, pair
+from tests.unit.router.lapses import die
+from tests.unit.router.operations.test_recovery import Pair, expected, files, pair
+from tests.unit.router.operations.test_takeover import OPERATION
 from tests.unit.router.session_stores import SessionStores
 from tests.unit.router.stack import Client, Stack, Turned, eventually, turn_request
 from tests.unit.router.workers.test_lost_answers import Lose, lose
@@ -319,9 +321,12 @@ async def test_after_its_router_vanished_before_the_answer(
     assert (info.history_length, list(info.boundaries)) == (8, [8])
 
 
-async def test_another_call_ends_what_it_left(client: Client, attempts: Attempts, worker: FakeWorker) -> None:
+async def test_another_call_ends_what_it_left(
+    stack: Stack, client: Client, attempts: Attempts, worker: FakeWorker
+) -> None:
     await attempts.begin(journal=True, prefilled=1)
     session_id = attempts.request.session.session_id
+    await stack.redis.hset(OPERATION.format(session_id), "lease_until_ms", 1)
     appended = await eventually(lambda: unless_busy(client.append(session_id, [9])))
     assert appended.history_length == 6
     assert worker.lanes[session_id].token_ids == [1, 2, 3, 4, 5, 9]

@@ -26,7 +26,8 @@ from kakeya_shared.errors.tree import (
 from kakeya_stubs.v1 import runtime_pb2 as api
 from tests.unit.router.fake_worker import FakeWorker
 from tests.unit.router.keyed import keyed_on
-from tests.unit.router.operations.test_recovery import die, drained, expected
+from tests.unit.router.lapses import be_lost
+from tests.unit.router.operations.test_recovery import drained, expected
 from tests.unit.router.operations.test_turn import called, idle, refused
 from tests.unit.router.sessions.test_ephemeral import nothing_left
 from tests.unit.router.sessions.test_rewinds import record_of
@@ -349,7 +350,7 @@ async def test_a_source_that_is_lost_or_failed_has_no_places(stack: Stack, clien
     lost = await forgetful.session()
     for token_id in range(4):
         await forgetful.append(lost, [token_id])
-    await die(worker)
+    await be_lost(worker)
     with pytest.raises(WorkerLost):
         await eventually(lambda: not_lost(forgetful, lost))
 
@@ -423,7 +424,7 @@ async def test_a_lost_worker_closes_it(stack: Stack, client: Client) -> None:
     worker = await stack.worker(client)
     call = client.turning(turn_request(create={}, token_ids=PROMPT, max_tokens=1_000_000, close=True))
     await read(call, 5)
-    await die(worker)
+    await be_lost(worker)
     with pytest.raises((NoWorker, NoCapacity)):
         await answer(drained(call))
     await eventually(lambda: nothing_left_at_all(stack))

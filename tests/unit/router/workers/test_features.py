@@ -9,7 +9,8 @@ from kakeya_shared.contract.features import APPEND_LOGPROBS, MASKED_ENDS, REPETI
 from kakeya_shared.errors.tree import Draining, InvalidField, NoWorker
 from tests.unit.router.fake_worker import FakeWorker
 from tests.unit.router.lanes.test_moving import holds
-from tests.unit.router.operations.test_recovery import die, expected, first_token, token_ids
+from tests.unit.router.lapses import be_lost
+from tests.unit.router.operations.test_recovery import expected, first_token, token_ids
 from tests.unit.router.stack import FORGETFUL, Client, Stack, eventually
 
 MASKED = {"ignore_eos": True}
@@ -116,7 +117,7 @@ async def test_an_answer_goes_on_only_where_the_feature_is(stack: Stack) -> None
     seen = [await first_token(call)]
     older = await stack.worker(client, "worker-b")
     rest = asyncio.create_task(token_ids(call))
-    await die(dying)
+    await be_lost(dying)
     await eventually(lambda: client.session())  # others come to lanes there
     await asyncio.sleep(0.5)
     assert session_id not in older.opening

@@ -4,8 +4,8 @@ import hashlib
 from dataclasses import dataclass
 from typing import Self
 
-from kakeya_router.contract import lanes, needed_features
-from kakeya_router.contract.validation import RequestLimits
+from kakeya_router.contract import lanes
+from kakeya_router.contract.validation import RequestLimits, append_features
 from kakeya_router.store.session_record import LaneState, SessionId
 from kakeya_router.store.sessions.session_changes import Intent
 from kakeya_router.store.sessions.session_store import pack
@@ -26,11 +26,11 @@ class AppendRequest:
     def of(cls, message: api.AppendTokensRequest, limits: RequestLimits) -> Self:
         """Raises AppendTooLong."""
         limits.check_append(len(message.token_ids))
+        features = append_features(message)
         token_ids = tuple(message.token_ids)
         expected = message.expected_history_length if message.HasField("expected_history_length") else None
         digest = hashlib.sha256(pack(token_ids)).hexdigest()
-        parameters, features = {"num_tokens": len(token_ids)}, needed_features.of_append(message)
-        intent = Intent("append", parameters, len(token_ids), digest, features=features)
+        intent = Intent("append", {"num_tokens": len(token_ids)}, len(token_ids), digest, features=features)
         return cls(SessionId(message.session_id), token_ids, expected, intent)
 
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Self, assert_never
 
-from kakeya_router.contract import lanes, needed_features
+from kakeya_router.contract import lanes
 from kakeya_router.contract.creates import MAX_REQUEST_ID_BYTES
-from kakeya_router.contract.validation import RequestLimits, check_text, check_vocabulary, invalid
+from kakeya_router.contract.validation import RequestLimits, check_text, check_vocabulary, generate_features, invalid
 from kakeya_router.store.session_record import Features, LaneState, SessionId, SessionRecord
 from kakeya_router.store.sessions.session_changes import Intent
 from kakeya_shared.contract.generation_limits import (
@@ -69,6 +69,7 @@ class GenerateRequest:
         """Checks what needs no session, and draws a seed where none is given; raises InvalidField."""
         _check(message)
         limits.check_generate(message.max_tokens)
+        features = generate_features(message)
         return cls(
             SessionId(message.session_id),
             message.max_tokens,
@@ -78,7 +79,7 @@ class GenerateRequest:
             message.expected_history_length if message.HasField("expected_history_length") else None,
             message.op_id,
             tuple(message.resume_token_ids),
-            features=needed_features.of_generate(message),
+            features=features,
         )
 
     def check_vocabulary(self, vocab_size: int) -> None:

@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from kakeya_shared.contract import labels
+from kakeya_router.store.session_record import Features
+from kakeya_shared.contract import features, labels
 from kakeya_shared.errors.tree import (
     AppendTooLong,
     HistoryFull,
@@ -11,6 +12,7 @@ from kakeya_shared.errors.tree import (
     InvalidField,
     TokenOutOfVocabulary,
 )
+from kakeya_stubs.v1 import runtime_pb2 as api
 
 # Redis counts in 64-bit integers, and its scripts in doubles, which are exact up to here.
 MAX_COUNT = 1 << 53
@@ -55,6 +57,19 @@ def check_history_length(expected: int, actual: int) -> None:
         raise HistoryLengthMismatch(
             f"the history has {actual} tokens, not {expected}", metadata={"history_length": str(actual)}
         )
+
+
+def append_features(message: api.AppendTokensRequest) -> Features:
+    """Which features it needs of its worker: an older one would answer as if some fields were not there."""
+    return frozenset({features.APPEND_LOGPROBS} if message.HasField("logprobs") else ())
+
+
+def generate_features(message: api.GenerateRequest) -> Features:
+    """As `append_features`. A field that changes nothing, such as a repetition penalty of 1, needs none."""
+    is_penalized = message.HasField("repetition_penalty") and message.repetition_penalty != 1
+    are_ends_masked = message.min_tokens > 0 or message.ignore_eos
+    needed = {features.REPETITION_PENALTY: is_penalized, features.MASKED_ENDS: are_ends_masked}
+    return frozenset(feature for feature, is_needed in needed.items() if is_needed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from kakeya_router.contract.appends import Appended
 from kakeya_router.operations.journal import Journal
 from kakeya_router.store.session_record import Claim, LaneState, SessionRecord
-from kakeya_router.store.sessions.session_changes import Closes, Intent
+from kakeya_router.store.sessions.session_changes import Intent
 from kakeya_router.workers.worker_client import RunningCall, WorkerClient
 from kakeya_shared.errors.tree import KakeyaError
 from kakeya_shared.process.detached_tasks import DetachedTasks, unheard
@@ -112,13 +112,6 @@ class Operation:
         """The session as it is now. Another operation may have begun since, which the worker must not take it for."""
         self.record = replace(record, operation_number=self.record.operation_number)
         self.journal.length = min(self.journal.length, record.journal_length)
-
-    @property
-    def closing(self) -> Closes:
-        """Which sessions end with it as it is now."""
-        if self.closes:
-            return Closes.ANY
-        return Closes.EPHEMERAL if self.is_answering else Closes.NONE
 
     # Its append.
 

@@ -22,7 +22,7 @@ from kakeya_router.store.outcomes import BeginOperation, EndOperation
 from kakeya_router.store.persistence import persist
 from kakeya_router.store.session_record import Incarnation, LaneState, SessionRecord, State
 from kakeya_router.store.sessions.operation_store import OperationStore
-from kakeya_router.store.sessions.session_changes import Intent
+from kakeya_router.store.sessions.session_changes import Closes, Intent
 from kakeya_router.store.sessions.session_store import Taken
 from kakeya_router.workers.fleet import Fleet
 from kakeya_router.workers.worker_clients import WorkerClients
@@ -264,8 +264,9 @@ class Operations:
         journal = operation.journal
         # Of equal tokens, those that the client has seen and those that the worker has committed: all of both.
         token_ids = max(tuple(journal.pending), tuple(generated), key=len)
+        closes = Closes.ANY if operation.closes else Closes(operation.is_answering)
         answer = await self._store.end_operation(
-            operation.record, operation.claim, lane, journal.length, token_ids, closes=operation.closing
+            operation.record, operation.claim, lane, journal.length, token_ids, closes=closes
         )
         match answer.outcome:
             case EndOperation.ENDED:
