@@ -12,6 +12,7 @@ from kakeya_router.store.sessions.creation_store import CreationStore
 from kakeya_router.store.sessions.journal_store import JournalStore
 from kakeya_router.store.sessions.lane_store import LaneStore
 from kakeya_router.store.sessions.operation_store import OperationStore
+from kakeya_router.store.sessions.session_changes import Closes
 from kakeya_router.store.sessions.session_lists import SessionLists
 from kakeya_router.store.sessions.session_store import Answer, Holder
 from kakeya_router.store.sessions.snapshot_lists import SnapshotLists
@@ -37,7 +38,7 @@ class SessionStores(CreationStore, OperationStore, JournalStore, LaneStore, Snap
         super().__init__(redis, Holder(router_id=router_id, **leases | seconds))
 
     async def end(
-        self, record: SessionRecord, claim: Claim, at: LaneAtRest, *, closes: bool = False
+        self, record: SessionRecord, claim: Claim, at: LaneAtRest, *, closes: Closes = Closes.NONE
     ) -> Answer[EndOperation]:
         lane = LaneState(at.history_length, at.kv_live_bytes, at.retained, at.num_rewinds, at.history_digest)
         return await self.end_operation(record, claim, lane, at.journal_length, at.token_ids, closes=closes)
