@@ -158,9 +158,8 @@ class Caller:
 
     def _forget(self, attempt: Attempt) -> None:
         """A session or lane that is not there any more is not asked for again, but for its id."""
-        session_id = getattr(attempt.message, "session_id", "")
-        if attempt.path == _TURN:
-            session_id = attempt.message.session.session_id
+        message: Any = attempt.message
+        session_id = message.session.session_id if attempt.path == _TURN else getattr(message, "session_id", "")
         if attempt.method is not None and attempt.method.service == VERIFIER:
             self._known.forget_lane(session_id)
         else:

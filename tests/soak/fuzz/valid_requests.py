@@ -76,7 +76,7 @@ def _turn(known: Known, chance: random.Random, options: Fields) -> Fields:
     if chance.random() < _BOUNDARY_SHARE:
         request_id = f"fuzz-{chance.randrange(256)}"
         return turn | {"create": api.CreateSessionRequest(model=known.model, request_id=request_id, ephemeral=True)}
-    boundary = {"boundary": chance.randrange(100), "request_id": f"fuzz-{chance.randrange(256)}"}
+    boundary: Fields = {"boundary": chance.randrange(100), "request_id": f"fuzz-{chance.randrange(256)}"}
     place = boundary if chance.random() < _BOUNDARY_SHARE else {}
     return turn | {"session": api.TurnPlace(session_id=_any_session(known, chance), **place)}
 

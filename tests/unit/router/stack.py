@@ -156,12 +156,12 @@ def turn_request(
     **generate: Any,
 ) -> api.TurnRequest:
     """In a session, or without one in a new one; its tokens come in two spans."""
-    first, *rest = [*token_ids] or [None]
-    place = None if create is not None else {"session_id": session_id, "boundary": boundary, "request_id": request_id}
+    given = [*token_ids]
+    place = api.TurnPlace(session_id=session_id, boundary=boundary, request_id=request_id)
     return api.TurnRequest(
-        session=place and api.TurnPlace(**place),
+        session=place if create is None else None,
         create=None if create is None else api.CreateSessionRequest(**create),
-        spans=[] if first is None else [api.TokenSpan(token_ids=[first]), api.TokenSpan(token_ids=rest)],
+        spans=[api.TokenSpan(token_ids=each) for each in (given[:1], given[1:]) if given],
         generate=api.GenerateRequest(max_tokens=max_tokens, **generate),
         close=close,
     )
@@ -175,8 +175,8 @@ class Turned:
         assert kinds == ["session", "appended", *["generated"] * (len(events) - 2)]
         self.session, self.appended = events[0].session, events[1].appended
         self.generated = [event.generated for event in events[2:]]
-        payloads = [each.WhichOneof("payload") for each in self.generated]
-        assert payloads == sorted(payloads, key=["truncated", "token_id", "done"].index)
+        payloads = [["truncated", "token_id", "done"].index(str(each.WhichOneof("payload"))) for each in self.generated]
+        assert payloads == sorted(payloads)
         self.done = self.generated[-1].done
 
     @property

@@ -30,7 +30,7 @@ async def worker(keyed: Keyed) -> FakeWorker:
 
 def test_the_walk_over_all_rpcs_leaves_none_out() -> None:
     others = {method.name for method in SERVICE.methods} - {method.name for method in ON_A_SESSION}
-    assert others == {"CreateSession", "ForkSession", "ListModels", "ListSessions"}, (
+    assert others == {"CreateSession", "ForkSession", "ListModels", "ListSessions", "Turn"}, (
         "an rpc without a session id needs a test of its own"
     )
 

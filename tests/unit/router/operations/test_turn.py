@@ -41,7 +41,7 @@ from tests.unit.router.workers.test_lost_answers import Lose, lose
 __all__ = ["files", "lose", "pair"]  # fixtures
 
 SESSION = "kakeya:{{tiny}}:session:{}"
-OP = {"op_id": "the-turn", "seed": 5}
+OP: dict[str, Any] = {"op_id": "the-turn", "seed": 5}
 LIMITS = RequestLimits(1000, 1000, 0, 100)
 
 
