@@ -3,7 +3,7 @@
 import math
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import Self, assert_never
 
 from kakeya_router.contract import lanes
@@ -88,9 +88,6 @@ class GenerateRequest:
         check_vocabulary("resume_token_ids", self.resume_token_ids, vocab_size)
         for sequence in self.stop_token_sequences:
             check_vocabulary("stop_token_sequences", sequence, vocab_size)
-
-    def seeded(self, seed: int) -> Self:
-        return replace(self, sampling=replace(self.sampling, seed=seed))
 
     @property
     def intent(self) -> Intent:

@@ -3,7 +3,7 @@
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from kakeya_router.contract import refusals, validation
 from kakeya_router.contract.generates import Begun, Done, Ended, Event, GenerateRequest, Token, Truncated
@@ -58,31 +58,24 @@ class Generating:
                 raise EmptyHistory("append tokens before generating")
             if operation.journal.length < record.operation_start:  # a Turn's, which has not appended
                 raise refusals.unknown_operation(record)
-            answer = self.answer(operation, request, seconds_left)
+            max_tokens = self._limits.within_room(record.operation_start, request.max_tokens)
             yield Begun(operation.op_id)
+            answer = Answer(self, operation, request, max_tokens, seconds_left)
             async with aclosing(answer.events()) as events:
                 async for event in events:
                     yield event
-            await self._operations.finish(operation, answer.done.lane)
+            await self._operations.finish(operation, answer.ended.done.lane)
         yield answer.ended
         await operation.closed(CLOSE_SECONDS)
-
-    def answer(self, operation: Operation, request: GenerateRequest, seconds_left: SecondsLeft) -> "Answer":
-        """The answer that begins where the operation's append ends; raises HistoryFull: there is no room for any."""
-        start = operation.record.operation_start
-        if request.op_id:
-            request = request.seeded(operation.record.operation_seed)
-        max_tokens = self._limits.within_room(start, request.max_tokens)
-        return Answer(self, operation, request, max_tokens, seconds_left)
 
 
 @dataclass(eq=False)
 class Answer:
-    """What one operation generates, with what it has generated before.
+    """What one operation generates, with what it has generated before; it begins where the operation's append ends.
 
     Attributes:
         _max_tokens: as far as the history has room.
-        done: the worker's last word, once the events have ended.
+        ended: for when the session is free again, once the events have ended.
     """
 
     _of: Generating
@@ -90,19 +83,13 @@ class Answer:
     _request: GenerateRequest
     _max_tokens: int
     _seconds_left: SecondsLeft
-
-    def __post_init__(self) -> None:
-        self.done: Done
-
-    @property
-    def ended(self) -> Ended:
-        """For when the session is free again."""
-        request = self._request
-        return Ended(self.done, self._operation.op_id, request.sampling.seed, self._max_tokens < request.max_tokens)
+    ended: Ended = field(init=False)
 
     async def events(self) -> AsyncGenerator[Truncated | Token, None]:
         """At most one truncated, then tokens; raises as `Generating.generate`."""
         operation, request, record = self._operation, self._request, self._operation.record
+        if request.op_id:  # of the first attempt, if there was one
+            request = replace(request, sampling=replace(request.sampling, seed=record.operation_seed))
         is_under_way = operation.journal.length > record.operation_start or request.resume_token_ids
         produced = await self._produced() if is_under_way else []
         if not produced:
@@ -111,13 +98,14 @@ class Answer:
             yield truncated
         for token_id in produced[len(request.resume_token_ids) :]:
             yield Token(token_id)
+        max_tokens = self._max_tokens
         stream = _Stream(
-            self._of.workers, self._of.recovery, operation, request, self._max_tokens, self._seconds_left, produced
+            self._of.workers, self._of.recovery, operation, request, max_tokens, self._seconds_left, produced
         )
         async with aclosing(stream.tokens()) as tokens:
             async for token in tokens:
                 yield token
-        self.done = stream.done
+        self.ended = Ended(stream.done, operation.op_id, request.sampling.seed, max_tokens < request.max_tokens)
 
     async def _produced(self) -> list[int]:
         """The tokens of a Generate that is gone on with; those that the client has seen stand.

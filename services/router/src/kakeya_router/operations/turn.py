@@ -60,19 +60,20 @@ class Turning:
         """
         request.check(record.vocab_size)
         async with self._operations.running(record, request.intent(boundary)) as operation:
-            answer = await self._checked(operation, request, seconds_left)
+            max_tokens = await self._checked(operation, request)
             start = operation.record.operation_start - len(request.token_ids)
             yield Held(operation.op_id, replace(operation.record, history_length=start))
             yield await self._appended(operation, request)
+            answer = Answer(self._generating, operation, request.generate, max_tokens, seconds_left)
             async with aclosing(answer.events()) as events:
                 async for event in events:
                     yield event
-            await self._operations.finish(operation, answer.done.lane)
+            await self._operations.finish(operation, answer.ended.done.lane)
         yield answer.ended
         await operation.closed(CLOSE_SECONDS)
 
-    async def _checked(self, operation: Operation, request: TurnRequest, seconds_left: SecondsLeft) -> Answer:
-        """Whether all of it can be done, before any of it is; raises as `turn`."""
+    async def _checked(self, operation: Operation, request: TurnRequest) -> int:
+        """Whether all of it can be done, before any of it is: for how many tokens there is room. Raises as `turn`."""
         record, num_tokens = operation.record, len(request.token_ids)
         with part("append"):
             if not record.operation_start:
@@ -85,7 +86,7 @@ class Turning:
             elif num_tokens:
                 _check_same((record.append_end, record.append_digest) == (record.operation_start, request.digest))
         with part("generate"):
-            return self._generating.answer(operation, request.generate, seconds_left)
+            return self._limits.within_room(record.operation_start, request.generate.max_tokens)
 
     async def _appended(self, operation: Operation, request: TurnRequest) -> Appended:
         is_to_append = _is_to_append(operation)
