@@ -151,13 +151,16 @@ def turn_request(
     *,
     create: Mapping[str, Any] | None = None,
     boundary: int | None = None,
+    expected: int | None = None,
     request_id: str = "",
     close: bool = False,
     **generate: Any,
 ) -> api.TurnRequest:
     """In a session, or without one in a new one; its tokens come in two spans."""
     given = [*token_ids]
-    place = api.TurnPlace(session_id=session_id, boundary=boundary, request_id=request_id)
+    place = api.TurnPlace(
+        session_id=session_id, boundary=boundary, request_id=request_id, expected_history_length=expected
+    )
     return api.TurnRequest(
         session=place if create is None else None,
         create=None if create is None else api.CreateSessionRequest(**create),

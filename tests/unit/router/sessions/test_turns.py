@@ -13,6 +13,7 @@ from kakeya_shared.contract.features import MASKED_ENDS
 from kakeya_shared.errors.tree import (
     BoundaryNotReachable,
     EmptyHistory,
+    HistoryLengthMismatch,
     Internal,
     InvalidField,
     InvariantViolated,
@@ -285,6 +286,35 @@ async def test_of_a_parked_session_at_its_end_the_session_itself_goes_on(
 ) -> None:
     await client.park(source)
     assert (await client.turn(turn_request(source, [9], boundary=7))).session.session_id == source
+
+
+async def test_one_that_expects_a_length_takes_the_session_or_nothing(
+    stack: Stack, client: Client, worker: FakeWorker, source: str
+) -> None:
+    for elsewhere in (5, 8):
+        request = turn_request(source, [9], expected=elsewhere)
+        await refused(client.turn(request), HistoryLengthMismatch, "session", history_length="7")
+    other_router = await stack.router()
+    request = turn_request(source, [9], expected=7, op_id="o")
+    first, again = await client.turn(request), await other_router.turn(request)
+    assert first.session.session_id == again.session.session_id == source
+    assert first.token_ids == again.token_ids == expected(8, 12)
+    assert worker.lanes[source].token_ids == [*PROMPT, *expected(3, 7), 9, *expected(8, 12)]
+    await refused(client.turn(turn_request(source, [9], expected=7)), HistoryLengthMismatch, "session")
+
+
+async def test_one_that_expects_a_length_is_refused_beside_one_that_runs(
+    client: Client, worker: FakeWorker, source: str
+) -> None:
+    running = client.turning(turn_request(source, [8], 100_000, expected=7))
+    await read(running, 3)
+    await refused(client.turn(turn_request(source, [9], expected=7)), OperationRunning, "session")
+    running.cancel()
+    assert list(worker.lanes) == [source]
+
+
+async def test_a_boundary_and_an_expected_length_are_one_too_many(client: Client, source: str) -> None:
+    await refused(client.turn(turn_request(source, [9], boundary=7, expected=7)), InvalidField, "session")
 
 
 @pytest.mark.parametrize("boundary", [8, 2**64 - 1])

@@ -837,6 +837,7 @@ class TurnPlace(_message.Message):
     SESSION_ID_FIELD_NUMBER: _builtins.int
     BOUNDARY_FIELD_NUMBER: _builtins.int
     REQUEST_ID_FIELD_NUMBER: _builtins.int
+    EXPECTED_HISTORY_LENGTH_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     boundary: _builtins.int
     """The history length at which to go on. Where that is the session's end and no operation runs there, the session itself
@@ -846,20 +847,30 @@ class TurnPlace(_message.Message):
     """Makes a retry of a Turn that forks safe, as in CreateSessionRequest; only beside a boundary. The fork has its source's
     label and idle time.
     """
+    expected_history_length: _builtins.int
+    """As in AppendTokensRequest: where the session ends elsewhere the Turn is ABORTED and nothing is forked, unless an earlier
+    attempt of this Turn got through. Not beside a boundary.
+    """
     def __init__(
         self,
         *,
         session_id: _builtins.str = ...,
         boundary: _builtins.int | None = ...,
         request_id: _builtins.str = ...,
+        expected_history_length: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_boundary", b"_boundary", "boundary", b"boundary"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_boundary", b"_boundary", "_expected_history_length", b"_expected_history_length", "boundary", b"boundary", "expected_history_length", b"expected_history_length"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_boundary", b"_boundary", "boundary", b"boundary", "request_id", b"request_id", "session_id", b"session_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_boundary", b"_boundary", "_expected_history_length", b"_expected_history_length", "boundary", b"boundary", "expected_history_length", b"expected_history_length", "request_id", b"request_id", "session_id", b"session_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__boundary: _TypeAlias = _typing.Literal["boundary"]  # noqa: Y015
     _WhichOneofArgType__boundary: _TypeAlias = _typing.Literal["_boundary", b"_boundary"]  # noqa: Y015
+    _WhichOneofReturnType__expected_history_length: _TypeAlias = _typing.Literal["expected_history_length"]  # noqa: Y015
+    _WhichOneofArgType__expected_history_length: _TypeAlias = _typing.Literal["_expected_history_length", b"_expected_history_length"]  # noqa: Y015
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__boundary) -> _WhichOneofReturnType__boundary | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__expected_history_length) -> _WhichOneofReturnType__expected_history_length | None: ...
 
 Global___TurnPlace: _TypeAlias = TurnPlace  # noqa: Y015
 

@@ -41,12 +41,14 @@ class Place:
 
     Attributes:
         boundary: the history length; None: its end, wherever that is.
+        expected_history_length: where its end alone is the place; None: the caller does not say.
         request_id: of the fork, if it takes one.
         digest: equal for equal places.
     """
 
     session_id: SessionId
     boundary: int | None
+    expected_history_length: int | None
     request_id: str
     digest: str
 
@@ -54,14 +56,22 @@ class Place:
     def of(cls, message: api.TurnPlace) -> Self:
         """Raises InvalidField."""
         check_text("request_id", message.request_id, MAX_REQUEST_ID_BYTES)
+        if message.HasField("boundary") and message.HasField("expected_history_length"):
+            raise invalid("expected_history_length", "a boundary says what it does")
         if message.request_id and not message.HasField("boundary"):
             raise invalid("request_id", "without a boundary nothing is forked")
         return cls(
             SessionId(message.session_id),
             message.boundary if message.HasField("boundary") else None,
+            message.expected_history_length if message.HasField("expected_history_length") else None,
             message.request_id,
             hashlib.sha256(message.SerializeToString(deterministic=True)).hexdigest(),
         )
+
+    @property
+    def length(self) -> int | None:
+        """At which alone a turn begins in the session itself; None: wherever that ends."""
+        return self.expected_history_length if self.boundary is None else self.boundary
 
     @property
     def fork(self) -> CreateRequest:
@@ -126,7 +136,7 @@ class TurnRequest:
             )
 
     def intent(self, boundary: int | None) -> Intent:
-        """Of the one operation that appends and generates; one that has a boundary begins nowhere else."""
+        """Of the one operation that appends and generates; one that has a boundary begins there alone."""
         return replace(self.generate.intent, num_tokens=len(self.token_ids), digest=self.digest, at_length=boundary)
 
 

@@ -39,7 +39,11 @@ _STOP_SECONDS = 10.0
 
 
 class Elsewhere(Outcome):
-    """The history does not end where the operation would begin; nothing has changed."""
+    """The history, of so many tokens, does not end where the operation would begin; nothing has changed."""
+
+    def __init__(self, history_length: int) -> None:
+        super().__init__(history_length)
+        self.history_length = history_length
 
 
 @dataclass(eq=False, slots=True)
@@ -147,7 +151,7 @@ class Operations:
                     continue
                 case BeginOperation.APART:
                     operation.is_over()
-                    raise Elsewhere
+                    raise Elsewhere(record.journal_length)
                 case BeginOperation.UNKNOWN:
                     error: KakeyaError = refusals.unknown_operation(record)
                 case BeginOperation.QUOTA:

@@ -10,6 +10,7 @@ from kakeya_router.access import callers
 from kakeya_router.contract.appends import Appended
 from kakeya_router.contract.creates import CreateRequest
 from kakeya_router.contract.turns import Held, Part, Place, TurnEvent, TurnRequest
+from kakeya_router.contract.validation import check_history_length
 from kakeya_router.operations.generate import CLOSE_SECONDS, SecondsLeft
 from kakeya_router.operations.operations import Elsewhere
 from kakeya_router.operations.turn import Turning
@@ -26,6 +27,7 @@ class Turns:
 
     At a place with a boundary the session itself is taken in one step, if it is idle there, or not at all: then a fork
     of its history is made. So of two turns at one place one takes the session, and neither stands behind the other.
+    With an expected history length it is taken in the same way, or the turn is refused.
 
     A session that a turn has made is closed again where it fails, or its client leaves, before it has appended: nobody
     can go on with it, and the same turn makes another, unless a repetition of the turn has found it by its request_id.
@@ -40,6 +42,7 @@ class Turns:
         """Events as `Turning.turn` has them; errors of the tree name their part.
 
         Raises:
+            HistoryLengthMismatch: the session has another length than the caller expects; nothing has changed.
             as `Turning.turn`, and as `Sessions.opened` where a session is made
         """
         part: Part = "session"
@@ -58,9 +61,10 @@ class Turns:
                                 part, is_new = "generate", False
                             yield event
                     return
-                except (Elsewhere, OperationRunning):
+                except (Elsewhere, OperationRunning) as error:
                     if boundary is None or part != "session":
                         raise
+                    _check_forks(request, boundary, error)
                     made, boundary = await self._forked(made.record, request), None
                 except SessionNotFound:
                     if part != "session" or not _is_found(made, request):
@@ -83,7 +87,7 @@ class Turns:
         if fork is not None:
             return Made(fork, is_new=False), None
         record = callers.callers_own(await self._store.get(session_id))
-        return Made(record, is_new=False), where.boundary
+        return Made(record, is_new=False), where.length
 
     async def _forked(self, source: SessionRecord, request: TurnRequest) -> Made:
         """By history, which the source has whatever runs on it."""
@@ -95,6 +99,15 @@ class Turns:
         abandoned = self._tasks.start(self._sessions.abandon(record))
         if isinstance(error, KakeyaError) and not isinstance(error, StoreUnavailable):
             await asyncio.wait([abandoned], timeout=CLOSE_SECONDS)
+
+
+def _check_forks(request: TurnRequest, length: int, error: Elsewhere | OperationRunning) -> None:
+    """Raises OperationRunning, HistoryLengthMismatch: the turn is to be in the session itself, which is not idle there."""
+    if cast(Place, request.where).boundary is not None:
+        return
+    if isinstance(error, Elsewhere):
+        check_history_length(length, error.history_length)
+    raise error
 
 
 def _is_found(made: Made, request: TurnRequest) -> bool:

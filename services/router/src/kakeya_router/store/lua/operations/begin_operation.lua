@@ -15,7 +15,7 @@
 -- out recover {record}: an operation was left behind by its router: taken over under this claim, to be ended with what
 --     the worker has committed
 -- out moved {record}: it is on another worker than the keys say, and nothing is changed
--- out apart: the history has another length than it is to begin at
+-- out apart {record}: the history has another length than it is to begin at
 -- out failed {record}
 -- out unknown: the latest operation was another one
 -- out missing, lost, busy
@@ -52,7 +52,7 @@ if is_new and arg.may_begin == '0' and not lease_until then
   return {'unknown'}
 end
 if is_new and not lease_until and arg.at_length ~= '' and tonumber(arg.at_length) ~= tonumber(start_length) then
-  return {'apart'}
+  return {'apart', redis.call('HGETALL', key.session)}
 end
 local back_ms = not lease_until and is_new and tokens_back_ms(now)
 if back_ms then
