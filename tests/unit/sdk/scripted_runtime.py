@@ -104,7 +104,7 @@ class ScriptedRuntime(runtime_pb2_grpc.RuntimeServiceServicer):
         add_service: adds another service to the same port.
 
     Attributes:
-        requests: what came, by method, in order.
+        requests: what came, by method, in order; of a Turn its parts, too, as the calls that they could have been.
         metadata: what came with it.
         num_cancelled: operations that ended because their client left.
         before, after: faults for the next calls of a method, run before it does anything, or after it has;
@@ -113,11 +113,13 @@ class ScriptedRuntime(runtime_pb2_grpc.RuntimeServiceServicer):
         breaks_off: a Generate ends well but without its result.
         answers: tokens that the next Generates begin with, in place of counting.
         unusual_responses: what a Generate sends first.
+        has_unusual_events: a Turn sends one first.
         boundaries: what it says of every session.
         pages: of its list of sessions, by token.
         models: what it says that it serves.
         forks: it knows `fork_from`.
         closes_itself: it knows `ephemeral`.
+        has_turn: it knows Turn, in which the faults of the calls that are its parts happen, too.
         is_old: neither appends nor descriptions of a session say what is retained.
         token_seconds: how long each token of an answer takes.
         stop_seconds: how long a cancelled operation stays in the way.
@@ -144,11 +146,13 @@ class ScriptedRuntime(runtime_pb2_grpc.RuntimeServiceServicer):
         self.breaks_off = False
         self.answers: deque[list[int]] = deque()
         self.unusual_responses: list[pb.GenerateResponse] = []
+        self.has_unusual_events = False
         self.boundaries: list[int] = []
         self.pages = {"": pb.ListSessionsResponse()}
         self.models = [model("counter", is_default=True)]
         self.forks = True
         self.closes_itself = True
+        self.has_turn = True
         self.is_old = False
         self._server = grpc.server(ThreadPoolExecutor(max_workers=16), options=[("grpc.so_reuseport", 0)])
         runtime_pb2_grpc.add_RuntimeServiceServicer_to_server(self, self._server)
@@ -183,6 +187,9 @@ class ScriptedRuntime(runtime_pb2_grpc.RuntimeServiceServicer):
             ),
         )
         self._leave("CreateSession", context)
+        return self._opened(session_id, session)
+
+    def _opened(self, session_id: str, session: ScriptedSession) -> pb.CreateSessionResponse:
         return pb.CreateSessionResponse(
             session_id=session_id,
             model="counter",
@@ -224,6 +231,9 @@ class ScriptedRuntime(runtime_pb2_grpc.RuntimeServiceServicer):
             session.last_append = (len(session.history), token_ids)
             session.history += token_ids
         self._leave("AppendTokens", context)
+        return self._appended(session)
+
+    def _appended(self, session: ScriptedSession) -> pb.AppendTokensResponse:
         return pb.AppendTokensResponse(
             history_length=len(session.history),
             kv_live_bytes=session.kv_live_bytes,
@@ -250,6 +260,7 @@ class ScriptedRuntime(runtime_pb2_grpc.RuntimeServiceServicer):
         self._come("Generate", request, context)
         session = self._session(request.session_id, context)
         if request.op_id and request.op_id == session.last_request:
+            context.send_initial_metadata((("kakeya-op-id", session.last_generate[0]),))
             yield from self._resumed(session, request, context)
             return
         if session.running:
@@ -278,7 +289,6 @@ class ScriptedRuntime(runtime_pb2_grpc.RuntimeServiceServicer):
         produced = session.history[start:]
         assert produced[: len(seen)] == seen[: len(produced)]
         session.history += seen[len(produced) :]
-        context.send_initial_metadata((("kakeya-op-id", op_id),))
         for token_id in session.history[start + len(seen) :]:
             yield pb.GenerateResponse(token_id=token_id)
         request.max_tokens -= len(session.history) - start
@@ -297,6 +307,72 @@ class ScriptedRuntime(runtime_pb2_grpc.RuntimeServiceServicer):
                 self.num_cancelled += 1
                 time.sleep(self.stop_seconds)
                 session.running.discard(op_id)
+
+    def Turn(self, request: pb.TurnRequest, context: grpc.ServicerContext) -> Iterator[Any]:
+        if not self.has_turn:
+            self.requests["Turn"].append(request)
+            context.abort(grpc.StatusCode.UNIMPLEMENTED, "Method not found!")
+        self._come("Turn", request, context)
+        token_ids = [token_id for span in request.spans for token_id in span.token_ids]
+        is_new = request.HasField("create") and request.create.request_id not in self.by_request_id
+        opened, session = self._turns_session(request, token_ids, context)
+        generate = pb.GenerateRequest()
+        generate.CopyFrom(request.generate)
+        generate.session_id = opened.session_id
+        is_repeated = generate.op_id and generate.op_id == session.last_request
+        if not is_repeated:
+            session.last_generate = f"turn-{len(self.requests['Turn'])}", len(session.history) + len(token_ids)
+        op_id, start = session.last_generate
+        context.send_initial_metadata((("kakeya-op-id", op_id),))
+        has_appended = False
+        try:
+            if self.has_unusual_events:
+                yield pb.TurnResponse()
+            yield pb.TurnResponse(session=opened)
+            append = pb.AppendTokensRequest(session_id=opened.session_id, token_ids=token_ids)
+            self._come("AppendTokens", append, context)
+            if not is_repeated:
+                session.last_request = generate.op_id
+                session.history += token_ids
+            self._leave("AppendTokens", context)
+            has_appended = True
+            yield pb.TurnResponse(appended=self._appended(session))
+            generate.expected_history_length = start
+            self._come("Generate", generate, context)
+            if is_repeated:
+                responses = self._resumed(session, generate, context)
+            else:
+                responses = self._running(session, generate, op_id, context)
+            for response in responses:
+                yield pb.TurnResponse(generated=response)
+        finally:
+            if (is_new and not has_appended) or session.is_ephemeral:
+                self.sessions.pop(opened.session_id, None)
+
+    def _turns_session(
+        self, request: pb.TurnRequest, token_ids: list[int], context: grpc.ServicerContext
+    ) -> tuple[pb.CreateSessionResponse, ScriptedSession]:
+        """Checks all parts first."""
+        if any(token_id >= VOCAB_SIZE for token_id in token_ids):
+            fails("TOKEN_OUT_OF_VOCABULARY", part="append")(context)
+        if request.generate.max_tokens == 0:
+            fails("INVALID_FIELD", field="max_tokens", part="generate")(context)
+        if request.HasField("create"):
+            opened = self.CreateSession(request.create, context)
+            return opened, self.sessions[opened.session_id]
+        session = self._session(request.session.session_id, context)
+        if request.generate.op_id == session.last_request:
+            while session.running:  # its client has gone
+                time.sleep(0.001)
+        elif session.running:
+            fails("OPERATION_RUNNING")(context)
+        elif request.session.HasField("expected_history_length") and (
+            len(session.history) != request.session.expected_history_length
+        ):
+            fails("HISTORY_LENGTH_MISMATCH")(context)
+        if not session.history and not token_ids:
+            fails("EMPTY_HISTORY")(context)
+        return self._opened(request.session.session_id, session), session
 
     def CloseSession(self, request: pb.CloseSessionRequest, context: grpc.ServicerContext) -> Any:
         self._come("CloseSession", request, context)

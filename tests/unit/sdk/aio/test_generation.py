@@ -88,7 +88,7 @@ async def test_the_next_operation_waits_until_a_cancelled_one_has_stopped(
             break
     runtime.hold_after = None
     assert await session.turn([50], max_tokens=1).all() == [51]
-    assert len(runtime.requests["AppendTokens"]) > 2  # it was refused at first
+    assert len(runtime.requests["Turn"]) > 2  # it was refused at first
     history = runtime.sessions[session.id].history
     assert history == [1, 2, 3, 50, 51]
     assert session.history_length == 5
@@ -129,7 +129,7 @@ async def test_a_refused_request_fails_when_entered(session: AsyncSession) -> No
             pytest.fail("entered")
     with pytest.raises(kakeya.InvalidField, match="INVALID_FIELD") as raised:
         await session.turn([1], max_tokens=0).all()
-    assert raised.value.metadata == {"field": "max_tokens"}
+    assert raised.value.metadata == {"field": "max_tokens", "part": "generate"}
 
 
 async def test_a_stream_that_fails_in_the_middle_raises(session: AsyncSession, runtime: ScriptedRuntime) -> None:

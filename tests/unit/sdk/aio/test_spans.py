@@ -34,7 +34,21 @@ def recorder(monkeypatch: pytest.MonkeyPatch) -> Recorder:
     return recorder
 
 
-async def test_a_turn_is_one_trace_and_reaches_the_runtime(runtime: ScriptedRuntime, recorder: Recorder) -> None:
+async def test_a_turn_is_one_span_and_reaches_the_runtime(runtime: ScriptedRuntime, recorder: Recorder) -> None:
+    async with AsyncClient(runtime.address, tracing=True) as client:
+        with recorder.tracer.start_as_current_span("application") as application:
+            async with await client.create_session() as session:
+                await session.turn([1, 2], max_tokens=3).all()
+    (turn,) = recorder.named(f"{SERVICE}/Turn")
+    assert turn.parent == application.get_span_context()
+    assert turn.kind is SpanKind.CLIENT
+    assert runtime.metadata["Turn"][0]["traceparent"].startswith(_traceparent(turn))
+    assert len(recorder.named(f"{SERVICE}/CreateSession")) == 1
+    assert not recorder.named("kakeya turn")
+
+
+async def test_a_turn_of_several_calls_is_one_trace(runtime: ScriptedRuntime, recorder: Recorder) -> None:
+    runtime.has_turn = False
     async with AsyncClient(runtime.address, tracing=True) as client:
         with recorder.tracer.start_as_current_span("application") as application:
             async with await client.create_session() as session:
@@ -45,16 +59,22 @@ async def test_a_turn_is_one_trace_and_reaches_the_runtime(runtime: ScriptedRunt
     assert turn.parent == application.get_span_context()
     assert append.parent == generate.parent == turn.get_span_context()
     assert (turn.kind, append.kind, generate.kind) == (SpanKind.INTERNAL, SpanKind.CLIENT, SpanKind.CLIENT)
+    assert dict(turn.attributes or {}) == {"gen_ai.conversation.id": session.id}
     for method, span in (("AppendTokens", append), ("Generate", generate)):
-        context = span.get_span_context()
-        assert context is not None
-        expected = f"00-{context.trace_id:032x}-{context.span_id:016x}-"
-        assert runtime.metadata[method][0]["traceparent"].startswith(expected)
+        assert runtime.metadata[method][0]["traceparent"].startswith(_traceparent(span))
+
+
+def _traceparent(span: ReadableSpan) -> str:
+    context = span.get_span_context()
+    assert context is not None
+    return f"00-{context.trace_id:032x}-{context.span_id:016x}-"
 
 
 async def test_spans_carry_lengths_and_bytes_and_no_tokens(runtime: ScriptedRuntime, recorder: Recorder) -> None:
     async with AsyncClient(runtime.address, tracing=True) as client, await client.create_session() as session:
-        await session.turn([1, 2], max_tokens=3).all()
+        await session.append([1, 2])
+        await session.generate(max_tokens=3).all()
+        await session.turn([9, 10], max_tokens=2).all()
     names = {"rpc.system": "grpc", "rpc.service": SERVICE, "rpc.grpc.status_code": 0}
     conversation = {"gen_ai.conversation.id": session.id}
     (create,) = recorder.named(f"{SERVICE}/CreateSession")
@@ -79,8 +99,15 @@ async def test_spans_carry_lengths_and_bytes_and_no_tokens(runtime: ScriptedRunt
         "kakeya.kv_live_bytes": 5 * BYTES_PER_TOKEN,
         "kakeya.num_evicted_tokens": 5,
     }
-    (turn,) = recorder.named("kakeya turn")
-    assert dict(turn.attributes or {}) == conversation
+    (turn,) = recorder.named(f"{SERVICE}/Turn")
+    assert dict(turn.attributes or {}) == names | conversation | {
+        "rpc.method": "Turn",
+        "kakeya.num_new_tokens": 2,
+        "kakeya.num_generated_tokens": 2,
+        "kakeya.history_length": 9,
+        "kakeya.kv_live_bytes": 9 * BYTES_PER_TOKEN,
+        "kakeya.num_evicted_tokens": 7 + 5,
+    }
 
 
 async def test_each_attempt_has_a_span(runtime: ScriptedRuntime, recorder: Recorder) -> None:
@@ -98,6 +125,17 @@ async def test_a_cancelled_stream_ends_its_spans(runtime: ScriptedRuntime, recor
     async with AsyncClient(runtime.address, tracing=True) as client:
         session = await client.create_session()
         async with session.turn([1], max_tokens=9):
+            assert not recorder.named(f"{SERVICE}/Turn")
+    (turn,) = recorder.named(f"{SERVICE}/Turn")
+    assert (turn.attributes or {})["rpc.grpc.status_code"] == 1
+    assert turn.status.status_code is StatusCode.ERROR
+
+
+async def test_a_cancelled_stream_of_several_calls_ends_its_spans(runtime: ScriptedRuntime, recorder: Recorder) -> None:
+    runtime.hold_after, runtime.has_turn = 1, False
+    async with AsyncClient(runtime.address, tracing=True) as client:
+        session = await client.create_session()
+        async with session.turn([1], max_tokens=9):
             assert not recorder.named(f"{SERVICE}/Generate")
     (generate,) = recorder.named(f"{SERVICE}/Generate")
     (turn,) = recorder.named("kakeya turn")
@@ -107,14 +145,17 @@ async def test_a_cancelled_stream_ends_its_spans(runtime: ScriptedRuntime, recor
 
 async def test_a_turn_that_cannot_start_ends_its_span(runtime: ScriptedRuntime, recorder: Recorder) -> None:
     async with AsyncClient(runtime.address, tracing=True) as client:
+        session = await client.create_session()
+        runtime.sessions.clear()
         with pytest.raises(kakeya.SessionNotFound):
-            await client.session("counter.none").turn([1], max_tokens=1).all()
-    (turn,) = recorder.named("kakeya turn")
+            await session.turn([1], max_tokens=1).all()
+    (turn,) = recorder.named(f"{SERVICE}/Turn")
     assert turn.status.description == "SESSION_NOT_FOUND"
+    assert (turn.attributes or {})["gen_ai.conversation.id"] == session.id
 
 
 async def test_tracing_can_be_refused(runtime: ScriptedRuntime, recorder: Recorder) -> None:
     async with AsyncClient(runtime.address, tracing=False) as client, await client.create_session() as session:
         await session.turn([1], max_tokens=1).all()
-    assert not recorder.named("kakeya turn")
+    assert not recorder.named(f"{SERVICE}/Turn")
     assert all("traceparent" not in metadata for calls in runtime.metadata.values() for metadata in calls)

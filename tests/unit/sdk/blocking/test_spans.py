@@ -35,7 +35,21 @@ def recorder(monkeypatch: pytest.MonkeyPatch) -> Recorder:
     return recorder
 
 
-def test_a_turn_is_one_trace_and_reaches_the_runtime(runtime: ScriptedRuntime, recorder: Recorder) -> None:
+def test_a_turn_is_one_span_and_reaches_the_runtime(runtime: ScriptedRuntime, recorder: Recorder) -> None:
+    with Client(runtime.address, tracing=True) as client:
+        with recorder.tracer.start_as_current_span("application") as application:
+            with client.create_session() as session:
+                session.turn([1, 2], max_tokens=3).all()
+    (turn,) = recorder.named(f"{SERVICE}/Turn")
+    assert turn.parent == application.get_span_context()
+    assert turn.kind is SpanKind.CLIENT
+    assert runtime.metadata["Turn"][0]["traceparent"].startswith(_traceparent(turn))
+    assert len(recorder.named(f"{SERVICE}/CreateSession")) == 1
+    assert not recorder.named("kakeya turn")
+
+
+def test_a_turn_of_several_calls_is_one_trace(runtime: ScriptedRuntime, recorder: Recorder) -> None:
+    runtime.has_turn = False
     with Client(runtime.address, tracing=True) as client:
         with recorder.tracer.start_as_current_span("application") as application:
             with client.create_session() as session:
@@ -46,16 +60,22 @@ def test_a_turn_is_one_trace_and_reaches_the_runtime(runtime: ScriptedRuntime, r
     assert turn.parent == application.get_span_context()
     assert append.parent == generate.parent == turn.get_span_context()
     assert (turn.kind, append.kind, generate.kind) == (SpanKind.INTERNAL, SpanKind.CLIENT, SpanKind.CLIENT)
+    assert dict(turn.attributes or {}) == {"gen_ai.conversation.id": session.id}
     for method, span in (("AppendTokens", append), ("Generate", generate)):
-        context = span.get_span_context()
-        assert context is not None
-        expected = f"00-{context.trace_id:032x}-{context.span_id:016x}-"
-        assert runtime.metadata[method][0]["traceparent"].startswith(expected)
+        assert runtime.metadata[method][0]["traceparent"].startswith(_traceparent(span))
+
+
+def _traceparent(span: ReadableSpan) -> str:
+    context = span.get_span_context()
+    assert context is not None
+    return f"00-{context.trace_id:032x}-{context.span_id:016x}-"
 
 
 def test_spans_carry_lengths_and_bytes_and_no_tokens(runtime: ScriptedRuntime, recorder: Recorder) -> None:
     with Client(runtime.address, tracing=True) as client, client.create_session() as session:
-        session.turn([1, 2], max_tokens=3).all()
+        session.append([1, 2])
+        session.generate(max_tokens=3).all()
+        session.turn([9, 10], max_tokens=2).all()
     names = {"rpc.system": "grpc", "rpc.service": SERVICE, "rpc.grpc.status_code": 0}
     conversation = {"gen_ai.conversation.id": session.id}
     (create,) = recorder.named(f"{SERVICE}/CreateSession")
@@ -80,8 +100,15 @@ def test_spans_carry_lengths_and_bytes_and_no_tokens(runtime: ScriptedRuntime, r
         "kakeya.kv_live_bytes": 5 * BYTES_PER_TOKEN,
         "kakeya.num_evicted_tokens": 5,
     }
-    (turn,) = recorder.named("kakeya turn")
-    assert dict(turn.attributes or {}) == conversation
+    (turn,) = recorder.named(f"{SERVICE}/Turn")
+    assert dict(turn.attributes or {}) == names | conversation | {
+        "rpc.method": "Turn",
+        "kakeya.num_new_tokens": 2,
+        "kakeya.num_generated_tokens": 2,
+        "kakeya.history_length": 9,
+        "kakeya.kv_live_bytes": 9 * BYTES_PER_TOKEN,
+        "kakeya.num_evicted_tokens": 7 + 5,
+    }
 
 
 def test_each_attempt_has_a_span(runtime: ScriptedRuntime, recorder: Recorder) -> None:
@@ -99,6 +126,17 @@ def test_a_cancelled_stream_ends_its_spans(runtime: ScriptedRuntime, recorder: R
     with Client(runtime.address, tracing=True) as client:
         session = client.create_session()
         with session.turn([1], max_tokens=9):
+            assert not recorder.named(f"{SERVICE}/Turn")
+    (turn,) = recorder.named(f"{SERVICE}/Turn")
+    assert (turn.attributes or {})["rpc.grpc.status_code"] == 1
+    assert turn.status.status_code is StatusCode.ERROR
+
+
+def test_a_cancelled_stream_of_several_calls_ends_its_spans(runtime: ScriptedRuntime, recorder: Recorder) -> None:
+    runtime.hold_after, runtime.has_turn = 1, False
+    with Client(runtime.address, tracing=True) as client:
+        session = client.create_session()
+        with session.turn([1], max_tokens=9):
             assert not recorder.named(f"{SERVICE}/Generate")
     (generate,) = recorder.named(f"{SERVICE}/Generate")
     (turn,) = recorder.named("kakeya turn")
@@ -108,14 +146,17 @@ def test_a_cancelled_stream_ends_its_spans(runtime: ScriptedRuntime, recorder: R
 
 def test_a_turn_that_cannot_start_ends_its_span(runtime: ScriptedRuntime, recorder: Recorder) -> None:
     with Client(runtime.address, tracing=True) as client:
+        session = client.create_session()
+        runtime.sessions.clear()
         with pytest.raises(kakeya.SessionNotFound):
-            client.session("counter.none").turn([1], max_tokens=1).all()
-    (turn,) = recorder.named("kakeya turn")
+            session.turn([1], max_tokens=1).all()
+    (turn,) = recorder.named(f"{SERVICE}/Turn")
     assert turn.status.description == "SESSION_NOT_FOUND"
+    assert (turn.attributes or {})["gen_ai.conversation.id"] == session.id
 
 
 def test_tracing_can_be_refused(runtime: ScriptedRuntime, recorder: Recorder) -> None:
     with Client(runtime.address, tracing=False) as client, client.create_session() as session:
         session.turn([1], max_tokens=1).all()
-    assert not recorder.named("kakeya turn")
+    assert not recorder.named(f"{SERVICE}/Turn")
     assert all("traceparent" not in metadata for calls in runtime.metadata.values() for metadata in calls)

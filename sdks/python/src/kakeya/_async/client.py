@@ -1,20 +1,21 @@
 """A client of a Kakeya runtime."""
 
 import copy
-import secrets
 from collections.abc import AsyncIterator
 from types import TracebackType
-from typing import Literal, Self
+from typing import Any, Literal, Self, Unpack
 
 import grpc
 
 from kakeya._async.calls import AsyncCalls, repeat
+from kakeya._async.generation import AsyncGeneration
+from kakeya._async.opening import AsyncOpening, AsyncOpeningTurn
+from kakeya._async.options import SamplingOptions, TurnOptions
 from kakeya._async.session import AsyncSession
 from kakeya._spans._tracing import choose
 from kakeya._transport._api_key import choose as choose_key
-from kakeya._transport._requests import TokenIds, branch_off, fill, has_branched_off, overflow_policy, token_list
-from kakeya._transport._retry import Retry, leaves_operation_running
-from kakeya.errors import RpcFailed
+from kakeya._transport._requests import TokenIds, generate_request, token_list
+from kakeya._transport._retry import Retry
 from kakeya.results import ListedSession, OverflowPolicy, ServedModel
 from kakeya_stubs.v1 import runtime_pb2
 
@@ -140,52 +141,67 @@ class AsyncClient:
                 (`metadata["reachable"]` lists lengths that can be), EmptyHistory when it has none, and RpcFailed
                 with status UNIMPLEMENTED from a runtime of an older version.
         """
-        # The request id makes it safe to ask again: the same one gets the same session.
-        request = runtime_pb2.CreateSessionRequest(
-            eos_token_ids=token_list(eos_token_ids, "eos_token_ids"), request_id=secrets.token_hex(16)
-        )
-        fill(request, client_label=label, model=model, sink=sink, window=window, pin=pin, ttl_seconds=ttl_seconds)
-        fill(request, on_overflow=overflow_policy(on_overflow), fingerprint=fingerprint, inexact_resume=inexact_resume)
-        request.ephemeral = ephemeral
-        retry = Retry(
-            self._calls.deadline(timeout_seconds, extra_seconds=wait_for_capacity_seconds),
-            max_attempts=self._calls.max_attempts,
+        opening = AsyncOpening(
+            self._calls,
+            check_history=self._check_history,
+            eos_token_ids=eos_token_ids,
+            label=label,
+            model=model,
+            sink=sink,
+            window=window,
+            pin=pin,
+            on_overflow=on_overflow,
+            fingerprint=fingerprint,
+            inexact_resume=inexact_resume,
+            ephemeral=ephemeral,
+            ttl_seconds=ttl_seconds,
+            fork_from=fork_from,
+            boundary=boundary,
             wait_for_capacity_seconds=wait_for_capacity_seconds,
+            timeout_seconds=timeout_seconds,
         )
-        if isinstance(fork_from, AsyncSession):
-            retry.settling_until(fork_from._history.settle_until)
-            boundary = fork_from._history.expected if boundary is None else boundary
-            fork_from = fork_from.id
-        branch_off(request, fork_from, boundary)
-        response = await self._created(request, retry)
-        session = AsyncSession(self._calls, response.session_id, response, check_history=self._check_history)
-        if not has_branched_off(request, response):
-            async with session:  # of no use any more
-                message = "the runtime is of an older version, and cannot fork"
-                raise RpcFailed(message, status=grpc.StatusCode.UNIMPLEMENTED)
-        return session
+        return await opening.open()
 
-    async def _created(
-        self, request: runtime_pb2.CreateSessionRequest, retry: Retry
-    ) -> runtime_pb2.CreateSessionResponse:
-        """The answer; where none came, the session that there may be is closed by its request's id."""
+    def turn(
+        self,
+        token_ids: TokenIds,
+        *,
+        max_tokens: int,
+        ephemeral: bool = True,
+        open_timeout_seconds: float | None = None,
+        timeout_seconds: float | None = None,
+        **options: Unpack[TurnOptions],
+    ) -> AsyncGeneration:
+        """Opens a session, appends, generates and closes it, in one call, once the result is entered or iterated.
 
-        async def attempt() -> runtime_pb2.CreateSessionResponse:
-            try:
-                response: runtime_pb2.CreateSessionResponse = await self._calls.unary(
-                    "CreateSession", request, retry.deadline
-                )
-            except BaseException as error:
-                retry.may_have_taken_effect |= leaves_operation_running(error)
-                raise
-            return response
+        Args:
+            ephemeral: the session is closed when the generation has ended, in whatever way. False leaves it open: the
+                result's `session` goes on with it.
+            open_timeout_seconds: until the session is there, as `timeout_seconds` of `create_session`.
+            timeout_seconds: for the whole turn; None takes the client's `operation_timeout_seconds`.
+            options: of the session as in `create_session`, of the answer as in `AsyncSession.generate`.
 
-        try:
-            return await repeat(attempt, retry)
-        except BaseException:
-            if retry.may_have_taken_effect:
-                self._calls.give_up(request.request_id)
-            raise
+        A session of which no answer was seen, or that the turn has failed to append to, is closed in the background.
+
+        Raises:
+            InvalidRequest: a value does not fit its field. Whatever else is wrong comes with the first answer.
+        """
+        if unknown := options.keys() - TurnOptions.__annotations__.keys():
+            raise TypeError(f"turn() knows no {', '.join(sorted(unknown))}")
+        given: dict[str, Any] = {**options}
+        sampling = {name: given.pop(name, None) for name in SamplingOptions.__annotations__}
+        opening = AsyncOpening(
+            self._calls,
+            check_history=self._check_history,
+            ephemeral=ephemeral,
+            timeout_seconds=open_timeout_seconds,
+            **given,
+        )
+        turn = AsyncOpeningTurn(opening, token_list(token_ids))
+        request = generate_request("", max_tokens=max_tokens, **sampling)
+        return AsyncGeneration(
+            self._calls, turn.history, request, session=None, timeout_seconds=timeout_seconds, turn=turn
+        )
 
     async def list_models(self, *, timeout_seconds: float | None = None) -> list[ServedModel]:
         """The models that are served now, by name. Raises KakeyaError."""

@@ -13,7 +13,6 @@ _ATTRIBUTES = {
     "history_length": "kakeya.history_length",
     "final_history_length": "kakeya.history_length",
     "kv_live_bytes": "kakeya.kv_live_bytes",
-    "evicted_token_count": "kakeya.num_evicted_tokens",
     "generated_token_count": "kakeya.num_generated_tokens",
 }
 """Fields of the contract's messages and the span attributes they become."""
@@ -29,6 +28,7 @@ class OtelSpan:
         self.context = trace.set_span_in_context(span)
         self._span = span
         self._is_call = is_call
+        self._num_evicted = 0
 
     @property
     def metadata(self) -> Metadata:
@@ -40,6 +40,9 @@ class OtelSpan:
         for field, attribute in _ATTRIBUTES.items():
             if hasattr(message, field):
                 self._span.set_attribute(attribute, getattr(message, field))
+        if hasattr(message, "evicted_token_count"):  # a Turn says it twice: of its append, and of what it generates
+            self._num_evicted += message.evicted_token_count
+            self._span.set_attribute("kakeya.num_evicted_tokens", self._num_evicted)
         if hasattr(message, "token_ids"):
             self._span.set_attribute("kakeya.num_new_tokens", len(message.token_ids))
 

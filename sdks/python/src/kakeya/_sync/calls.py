@@ -4,6 +4,7 @@
 import copy
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import grpc
@@ -25,6 +26,17 @@ _LAST_ERRANDS_SECONDS = 2.0
 _SERVICE = runtime_pb2.DESCRIPTOR.services_by_name["RuntimeService"].full_name
 
 
+@dataclass(slots=True)
+class Runtime:
+    """What calls have shown of the runtime.
+
+    Attributes:
+        has_turn: False once one has shown that it is of a version without Turn.
+    """
+
+    has_turn: bool = True
+
+
 class Calls:
     """The calls of one client.
 
@@ -35,7 +47,10 @@ class Calls:
         tracer: where spans come from.
         max_attempts: how often a call that is safe to repeat may meet UNAVAILABLE.
         timeout_seconds: of calls whose work does not depend on the number of tokens.
-        operation_timeout_seconds: of AppendTokens and Generate.
+        operation_timeout_seconds: of AppendTokens, Generate and Turn.
+
+    Attributes:
+        runtime: shared with the same calls under other keys.
     """
 
     def __init__(
@@ -51,6 +66,7 @@ class Calls:
     ) -> None:
         self.tracer = tracer
         self.max_attempts = max_attempts
+        self.runtime = Runtime()
         self._timeout_seconds = timeout_seconds
         self._operation_timeout_seconds = operation_timeout_seconds
         self._api_key = api_key
@@ -121,7 +137,7 @@ class Calls:
     def _start(self, method: str, request: Message, parent: Span | None) -> Span:
         if self._closed:
             raise RuntimeError("the client is closed")
-        session_id = getattr(request, "session_id", "")
+        session_id = getattr(request, "session_id", "") or getattr(getattr(request, "session", None), "session_id", "")
         return self.tracer.start(f"{_SERVICE}/{method}", "client", session_id=session_id, parent=parent)
 
 
@@ -132,10 +148,10 @@ class StreamCall:
         self.span = span
         self._stream = stream
 
-    def read(self) -> Any:
-        """The next response, None at the end. Raises KakeyaError."""
+    def read(self, within_seconds: float | None = None) -> Any:
+        """The next response, None at the end. Raises KakeyaError; DeadlineExceeded where it does not come in time."""
         try:
-            response = self._stream.read()
+            response = self._stream.read(within_seconds)
         except BaseException as error:
             self.span.end(error)
             raise

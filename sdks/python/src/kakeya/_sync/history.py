@@ -80,6 +80,10 @@ class History:
         self.settled(length)
         self.has_answer = True
 
+    def untouched(self, length: int | None) -> None:
+        """The runtime never began the operation, before which the length was this."""
+        self.length = length
+
     def lost(self, error: BaseException) -> None:
         """An operation ended with an error, on the runtime's side or on this."""
         self.length = None

@@ -9,6 +9,7 @@ from kakeya._spans._tracing import Span
 from kakeya._sync.calls import Calls, repeat
 from kakeya._sync.generation import Generation
 from kakeya._sync.history import History
+from kakeya._sync.turn import SessionTurn
 from kakeya._transport._requests import TokenIds, fill, generate_request, token_list
 from kakeya._transport._retry import Retry
 from kakeya.errors import KakeyaError, SessionNotFound
@@ -143,7 +144,7 @@ class Session:
             stop_token_sequences=stop_token_sequences,
             logprobs=logprobs,
         )
-        return Generation(self._calls, self._history, request, timeout_seconds=timeout_seconds)
+        return Generation(self._calls, self._history, request, session=self, timeout_seconds=timeout_seconds)
 
     def turn(
         self,
@@ -162,7 +163,10 @@ class Session:
         logprobs: int | None = None,
         timeout_seconds: float | None = None,
     ) -> Generation:
-        """Appends tokens and generates, as `append` and `generate`, under one span. The timeout is for each."""
+        """Appends tokens and generates, as `append` and `generate`, in one call; the timeout is for both.
+
+        All of it is checked before the tokens are appended.
+        """
         ids = token_list(token_ids)
         request = generate_request(
             self.id,
@@ -182,8 +186,9 @@ class Session:
             self._calls,
             self._history,
             request,
+            session=self,
             timeout_seconds=timeout_seconds,
-            append=lambda span: self._append(ids, timeout_seconds, parent=span),
+            turn=SessionTurn(self, self._history, ids, max_attempts=self._max_attempts),
         )
 
     def rewind(self, history_length: int, *, timeout_seconds: float | None = None) -> RewindResult:
@@ -248,13 +253,17 @@ class Session:
         self._is_closed, self._final_length = True, response.final_history_length
         return self._final_length
 
+    @property
+    def _max_attempts(self) -> int:
+        """Of what appends, which without a length to go by is not safe to repeat."""
+        return self._calls.max_attempts if self._check_history else 1
+
     def _append(
         self, token_ids: list[int], timeout_seconds: float | None, *, parent: Span | None = None
     ) -> AppendResult:
         request = runtime_pb2.AppendTokensRequest(session_id=self.id, token_ids=token_ids)
         deadline = self._calls.operation_deadline(timeout_seconds)
-        max_attempts = self._calls.max_attempts if self._check_history else 1
-        retry = Retry(deadline, max_attempts=max_attempts, may_go_on=True)
+        retry = Retry(deadline, max_attempts=self._max_attempts, may_go_on=True)
 
         def attempt(expected: int | None) -> AppendResult:
             fill(request, expected_history_length=expected)

@@ -10,7 +10,7 @@ from google.protobuf.message import Message
 from kakeya._spans._tracing import Metadata
 from kakeya._transport import _channel
 from kakeya._transport._rpc_errors import translate
-from kakeya.errors import Cancelled
+from kakeya.errors import Cancelled, DeadlineExceeded
 from kakeya_stubs.v1 import runtime_pb2_grpc
 
 T = TypeVar("T")
@@ -26,14 +26,23 @@ class Stream:
     def __init__(self, call: "grpc.aio.UnaryStreamCall[Any, Any]", address: str) -> None:
         self._call = call
         self._address = address
+        self._is_late = False
 
-    async def read(self) -> Any:
-        """The next response, None at the end. Raises KakeyaError."""
+    async def read(self, within_seconds: float | None = None) -> Any:
+        """The next response, None at the end. Raises KakeyaError; DeadlineExceeded where it does not come in time."""
+        timer = None
+        if within_seconds is not None:
+            timer = asyncio.get_running_loop().call_later(within_seconds, self._give_up)
         try:
             response = await _answer(self._call.read(), self._address)
-        except BaseException:
+        except BaseException as error:
             self._call.cancel()
+            if self._is_late and isinstance(error, Cancelled):
+                raise DeadlineExceeded(f"no answer within {within_seconds:g} s") from None
             raise
+        finally:
+            if timer is not None:
+                timer.cancel()
         return None if response is grpc.aio.EOF else response
 
     async def header(self, key: str) -> str:
@@ -42,6 +51,10 @@ class Stream:
 
     def cancel(self) -> None:
         """Tells the server to stop; nothing happens if the call is over."""
+        self._call.cancel()
+
+    def _give_up(self) -> None:
+        self._is_late = True
         self._call.cancel()
 
 

@@ -11,7 +11,7 @@ from google.protobuf.message import Message
 from kakeya._spans._tracing import Metadata
 from kakeya._transport import _channel
 from kakeya._transport._rpc_errors import translate
-from kakeya.errors import Cancelled, KakeyaError
+from kakeya.errors import Cancelled, DeadlineExceeded, KakeyaError
 from kakeya_stubs.v1 import runtime_pb2_grpc
 
 T = TypeVar("T")
@@ -27,16 +27,27 @@ class Stream:
     def __init__(self, call: Any, translated: Callable[[grpc.RpcError], KakeyaError]) -> None:
         self._call = call
         self._translated = translated
+        self._is_late = False
 
-    def read(self) -> Any:
-        """The next response, None at the end. Raises KakeyaError."""
+    def read(self, within_seconds: float | None = None) -> Any:
+        """The next response, None at the end. Raises KakeyaError; DeadlineExceeded where it does not come in time."""
+        timer = None
+        if within_seconds is not None:
+            timer = threading.Timer(within_seconds, self._give_up)
+            timer.daemon = True
+            timer.start()
         try:
             return next(self._call, None)
         except grpc.RpcError as error:
+            if self._is_late and error.code() is grpc.StatusCode.CANCELLED:
+                raise DeadlineExceeded(f"no answer within {within_seconds:g} s") from None
             raise self._translated(error) from error
         except BaseException:  # Ctrl-C, above all, while this waits
             self._call.cancel()
             raise
+        finally:
+            if timer is not None:
+                timer.cancel()
 
     def header(self, key: str) -> str:
         """A value of the initial metadata, "" if it is not there. Does not wait once a response was read."""
@@ -44,6 +55,10 @@ class Stream:
 
     def cancel(self) -> None:
         """Tells the server to stop; nothing happens if the call is over."""
+        self._call.cancel()
+
+    def _give_up(self) -> None:
+        self._is_late = True
         self._call.cancel()
 
 

@@ -38,12 +38,11 @@ _log = structlog.get_logger()
 _STOP_SECONDS = 10.0
 
 
+@dataclass(eq=False)
 class Elsewhere(Outcome):
     """The history, of so many tokens, does not end where the operation would begin; nothing has changed."""
 
-    def __init__(self, history_length: int) -> None:
-        super().__init__(history_length)
-        self.history_length = history_length
+    history_length: int
 
 
 @dataclass(eq=False, slots=True)

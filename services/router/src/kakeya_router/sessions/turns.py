@@ -102,7 +102,7 @@ class Turns:
 
 
 def _check_forks(request: TurnRequest, length: int, error: Elsewhere | OperationRunning) -> None:
-    """Raises OperationRunning, HistoryLengthMismatch: the turn is to be in the session itself, which is not idle there."""
+    """Raises OperationRunning, HistoryLengthMismatch: it is to be in the session itself, which is not idle there."""
     if cast(Place, request.where).boundary is not None:
         return
     if isinstance(error, Elsewhere):
