@@ -87,7 +87,7 @@ async def test_an_internal_error_says_its_trace_and_nothing_else(shim: Shim) -> 
 
 
 async def test_a_failure_that_the_runtime_does_not_explain(shim: Shim) -> None:
-    shim.runtime.before["CreateSession"].append(fails_plainly(grpc.StatusCode.UNIMPLEMENTED))
+    shim.runtime.before["CreateSession"].append(fails_plainly(grpc.StatusCode.UNKNOWN))
     response = await shim.chat()
     assert (response.status_code, response.json()["error"]["type"]) == (500, "server_error")
 

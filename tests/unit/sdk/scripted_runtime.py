@@ -104,6 +104,7 @@ class ScriptedRuntime(runtime_pb2_grpc.RuntimeServiceServicer):
         add_service: adds another service to the same port.
 
     Attributes:
+        calls: the methods that were called, in order.
         requests: what came, by method, in order; of a Turn its parts, too, as the calls that they could have been.
         metadata: what came with it.
         num_cancelled: operations that ended because their client left.
@@ -131,6 +132,7 @@ class ScriptedRuntime(runtime_pb2_grpc.RuntimeServiceServicer):
         *,
         add_service: Callable[[grpc.Server], None] = lambda server: None,
     ) -> None:
+        self.calls: list[str] = []
         self.requests: dict[str, list[Any]] = defaultdict(list)
         self.metadata: dict[str, list[dict[str, Any]]] = defaultdict(list)
         self.before: dict[str, deque[Fault]] = defaultdict(deque)
@@ -154,7 +156,8 @@ class ScriptedRuntime(runtime_pb2_grpc.RuntimeServiceServicer):
         self.closes_itself = True
         self.has_turn = True
         self.is_old = False
-        self._server = grpc.server(ThreadPoolExecutor(max_workers=16), options=[("grpc.so_reuseport", 0)])
+        options = [("grpc.so_reuseport", 0)]
+        self._server = grpc.server(ThreadPoolExecutor(max_workers=16), interceptors=[_Counter(self)], options=options)
         runtime_pb2_grpc.add_RuntimeServiceServicer_to_server(self, self._server)
         add_service(self._server)
         if credentials is None:
@@ -310,7 +313,6 @@ class ScriptedRuntime(runtime_pb2_grpc.RuntimeServiceServicer):
 
     def Turn(self, request: pb.TurnRequest, context: grpc.ServicerContext) -> Iterator[Any]:
         if not self.has_turn:
-            self.requests["Turn"].append(request)
             context.abort(grpc.StatusCode.UNIMPLEMENTED, "Method not found!")
         self._come("Turn", request, context)
         token_ids = [token_id for span in request.spans for token_id in span.token_ids]
@@ -486,6 +488,15 @@ class ScriptedRuntime(runtime_pb2_grpc.RuntimeServiceServicer):
         if session_id not in self.sessions:
             fails("SESSION_NOT_FOUND")(context)
         return self.sessions[session_id]
+
+
+class _Counter(grpc.ServerInterceptor):
+    def __init__(self, runtime: ScriptedRuntime) -> None:
+        self._runtime = runtime
+
+    def intercept_service(self, continuation: Callable[[Any], Any], handler_call_details: Any) -> Any:
+        self._runtime.calls.append(handler_call_details.method.rpartition("/")[2])
+        return continuation(handler_call_details)
 
 
 def model(name: str, *, is_default: bool = False) -> pb.Model:

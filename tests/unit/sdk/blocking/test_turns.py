@@ -24,7 +24,7 @@ def test_a_turn_is_one_call(session: Session, runtime: ScriptedRuntime) -> None:
     assert turn.session.session_id == session.id
     assert (turn.session.expected_history_length, turn.generate.seed) == (0, 7)
     assert not turn.generate.session_id
-    assert len(runtime.metadata) == 2 + 2, "CreateSession, and the Turn with its two parts"
+    assert runtime.calls == ["CreateSession", "Turn"]
 
 
 def test_one_in_a_new_session_is_one_call(client: Client, runtime: ScriptedRuntime) -> None:
@@ -41,7 +41,7 @@ def test_one_in_a_new_session_is_one_call(client: Client, runtime: ScriptedRunti
     assert turn.generate.temperature == 0.5
     assert not runtime.sessions
     assert generation.session.close() == 4
-    assert not runtime.requests["CloseSession"]
+    assert runtime.calls == ["Turn"]
 
 
 def test_a_session_that_is_to_stay_goes_on(client: Client, runtime: ScriptedRuntime) -> None:
@@ -238,7 +238,7 @@ def test_an_older_runtime_is_asked_once(runtime: ScriptedRuntime) -> None:
             assert session.turn([7], max_tokens=1).all() == [8]
         generation = client.with_api_key("another").turn([5], max_tokens=1)
         assert generation.all() == [6]
-    assert len(runtime.requests["Turn"]) == 1
+    assert runtime.calls.count("Turn") == 1
     assert [request.expected_history_length for request in runtime.requests["AppendTokens"]] == [0, 4, 0]
     assert [request.expected_history_length for request in runtime.requests["Generate"]] == [2, 5, 1]
     assert generation.appended is not None

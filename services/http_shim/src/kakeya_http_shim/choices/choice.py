@@ -1,10 +1,10 @@
-"""One answer: a session that is opened, given the prompt, asked, and closed."""
+"""One answer: a session that is opened, given the prompt, asked, and closed; in one call where the prompt fits."""
 
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal
+from typing import Any, Literal
 
 from kakeya import AsyncClient, AsyncGeneration, AsyncSession, GenerateResult, StopReason
 from kakeya_http_shim.choices.ask import Ask
@@ -54,7 +54,7 @@ class ChoiceMaker:
 
     Attributes:
         open_timeout_seconds: of the opening of a session, the router's queue included; inf for ever.
-        max_append_tokens: longer prompts go in parts.
+        max_append_tokens: longer prompts go in parts, in calls of their own.
         splits_reasoning: whether thoughts are told apart where a model has them.
     """
 
@@ -69,20 +69,10 @@ class ChoiceMaker:
 
         Close it where it is left before its end (`contextlib.aclosing`).
         """
-        async with self.sessions.opened(
-            client,
-            model=ask.model.served.name,
-            eos_token_ids=ask.model.tokenizer.eos_token_ids,
-            pin=ask.prompt.num_pinned or None,
-            on_overflow=ask.on_overflow,
-            label=ask.label,
-            ttl_seconds=self.session_ttl_seconds,
-            ephemeral=True,
-            timeout_seconds=self.open_timeout_seconds,
-        ) as session:
+        async with self._opened(ask, client) as (session, generation):
             yield Opened(session.fingerprint or "")
             ended = None
-            async with aclosing(self._turn(ask, session)) as events:
+            async with aclosing(self._answer(ask, session, generation)) as events:
                 async for event in events:
                     if isinstance(event, Ended):
                         ended = event
@@ -91,13 +81,35 @@ class ChoiceMaker:
         if ended is not None:  # once the session is closed
             yield ended
 
-    async def _turn(self, ask: Ask, session: AsyncSession) -> AsyncGenerator[Delta | Ended, None]:
-        *before, last = parts(ask.prompt.token_ids, self.max_append_tokens)
-        for part in before:
-            await session.append(part)
+    @asynccontextmanager
+    async def _opened(
+        self, ask: Ask, client: AsyncClient
+    ) -> AsyncIterator[tuple[AsyncSession, AsyncGeneration | None]]:
+        """The session, and what is generated in it where one call does it all."""
+        options: dict[str, Any] = {
+            "model": ask.model.served.name,
+            "eos_token_ids": ask.model.tokenizer.eos_token_ids,
+            "pin": ask.prompt.num_pinned or None,
+            "on_overflow": ask.on_overflow,
+            "label": ask.label,
+            "ttl_seconds": self.session_ttl_seconds,
+            "ephemeral": True,
+        }
+        token_ids, timeout_seconds = ask.prompt.token_ids, self.open_timeout_seconds
+        if len(token_ids) > self.max_append_tokens:
+            async with self.sessions.opened(client, timeout_seconds=timeout_seconds, **options) as session:
+                yield session, None
+        else:
+            generation = client.turn(token_ids, open_timeout_seconds=timeout_seconds, **options, **ask.sampling)
+            async with self.sessions.turning(generation) as session:
+                yield session, generation
+
+    async def _answer(
+        self, ask: Ask, session: AsyncSession, turn: AsyncGeneration | None
+    ) -> AsyncGenerator[Delta | Ended, None]:
         text = self._text(ask)
         num_tokens = 0
-        async with session.turn(last, **ask.sampling) as generation:
+        async with turn or await self._turn_of_parts(ask, session) as generation:
             while not text.is_stopped and (token_id := await generation.next_token()) is not None:
                 num_tokens += 1
                 if piece := text.push(token_id, generation.details.pop() if ask.asks_for_logprobs else None):
@@ -105,6 +117,12 @@ class ChoiceMaker:
         if piece := text.finish():
             yield piece
         yield _ended(ask, session, generation, text, num_tokens)
+
+    async def _turn_of_parts(self, ask: Ask, session: AsyncSession) -> AsyncGeneration:
+        *before, last = parts(ask.prompt.token_ids, self.max_append_tokens)
+        for part in before:
+            await session.append(part)
+        return session.turn(last, **ask.sampling)
 
     def _text(self, ask: Ask) -> AnswerText:
         tokenizer = ask.model.tokenizer

@@ -1,13 +1,13 @@
 """Sessions of requests: every one that was opened is closed, whatever becomes of its request."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
 import structlog
 
-from kakeya import AsyncClient, AsyncSession, KakeyaError
+from kakeya import AsyncClient, AsyncGeneration, AsyncSession, KakeyaError
 from kakeya_shared.process.detached_tasks import DetachedTasks, unheard
 
 _log = structlog.get_logger()
@@ -30,10 +30,22 @@ class OpenSessions:
         of the same client.
         """
         session = await client.create_session(**options)  # closes by itself what it opened for nobody
-        try:
+        async with self._closed_after(lambda: session):
             yield session
+
+    @asynccontextmanager
+    async def turning(self, generation: AsyncGeneration) -> AsyncIterator[AsyncSession]:
+        """The session of a client's turn, likewise; KakeyaError where the turn cannot begin."""
+        await generation.begin()  # as above
+        async with self._closed_after(lambda: _of(generation)):
+            yield _of(generation)
+
+    @asynccontextmanager
+    async def _closed_after(self, session: Callable[[], AsyncSession]) -> AsyncIterator[None]:
+        try:
+            yield
         finally:
-            closing = self._closing.start(_close(session))
+            closing = self._closing.start(_close(session()))
             unheard(closing)
         await asyncio.wait({closing}, timeout=_CLOSE_SECONDS)
 
@@ -41,6 +53,13 @@ class OpenSessions:
         """Waits for every session that was left to be closed; what takes longer is left to its time to live."""
         if num_left := await self._closing.drain(timeout_seconds):
             _log.warning("sessions were left to their time to live: the router does not answer", number=num_left)
+
+
+def _of(generation: AsyncGeneration) -> AsyncSession:
+    """The one that it is in now: a router that was lost while it appended may have had to open another."""
+    if generation.session is None:
+        raise AssertionError("a turn that has begun has a session")
+    return generation.session
 
 
 async def _close(session: AsyncSession) -> None:

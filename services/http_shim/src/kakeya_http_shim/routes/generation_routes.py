@@ -159,7 +159,7 @@ class ChatRoute(GenerationRoute[ChatRequest]):
     """POST /v1/chat/completions."""
 
     body = ChatRequest
-    fields: ClassVar[Mapping[str, str]] = {"token_ids": "messages"}
+    fields: ClassVar[Mapping[str, str]] = {"token_ids": "messages", "spans": "messages"}
 
     def _num_prompts(self, body: ChatRequest) -> int:
         return 1
@@ -187,7 +187,7 @@ class CompletionRoute(GenerationRoute[CompletionRequest]):
     """POST /v1/completions."""
 
     body = CompletionRequest
-    fields: ClassVar[Mapping[str, str]] = {"token_ids": "prompt"}
+    fields: ClassVar[Mapping[str, str]] = {"token_ids": "prompt", "spans": "prompt"}
 
     def _num_prompts(self, body: CompletionRequest) -> int:
         return len(body.prompts)
