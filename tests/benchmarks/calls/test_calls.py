@@ -1,4 +1,4 @@
-"""Slices of `make bench-router` and `make bench-http`, without what they say about time: other tests may run beside."""
+"""Slices of `make bench-router`, `make bench-http` and `make bench-request`, without what they say about time: other tests may run beside."""
 
 import asyncio
 import os
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kakeya_bench.rivals.command import CommandFailed
-from tests.benchmarks.calls import http_overhead, router_cost
+from tests.benchmarks.calls import http_overhead, request_cost, router_cost
 from tests.benchmarks.calls.router_cost import CALLS, GROUP, Pair, Side
 
 BURN = """
@@ -85,3 +85,12 @@ def test_the_sdk_and_http_give_the_same_answer_and_are_measured(tmp_path: Path) 
         for name in http_overhead.BOUND_MS:
             assert len(side[name]) == 10
             assert min(side[name]) > 0.0
+
+
+@linux
+@pytest.mark.heavy
+def test_the_processor_time_of_requests_is_measured(tmp_path: Path) -> None:
+    with http_overhead.runtime_without_model(tmp_path) as made:
+        found = request_cost.measured(made, 2, 10, print)
+    assert {name: len(each) for name, each in found.items()} == {"shim": 2, "router": 2}
+    assert all(milliseconds > 0.0 for each in found.values() for milliseconds in each)
