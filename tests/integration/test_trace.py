@@ -14,7 +14,8 @@ from tests.integration.converse import SECRET_TOKEN
 from tests.integration.otlp_receiver import OtlpReceiver, ReceivedSpan, otlp_receiver
 from tests.integration.processes import Runtime, runtime, wait_until
 
-CLIENT, SERVER, INTERNAL = 3, 2, 1  # opentelemetry.proto.trace.v1.Span.SpanKind
+TURN = "kakeya.v1.RuntimeService/Turn"
+CLIENT, SERVER = 3, 2  # opentelemetry.proto.trace.v1.Span.SpanKind
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +39,8 @@ def conversation(traced: Runtime, receiver: OtlpReceiver) -> tuple[str, str]:
     environment = {**os.environ, **receiver.environment()}
     output = subprocess.run(command, check=True, capture_output=True, text=True, env=environment).stdout
     session_id, op_id = output.split()
-    wait_until(lambda: len(_by_service(receiver, "/Generate")) == 4, "four spans of Generate")
+    wait_until(lambda: len(_by_service(receiver, "/Turn")) == 2, "two spans of Turn")
+    wait_until(lambda: len(_by_service(receiver, "/Generate")) == 2, "two spans of the worker's Generate")
     wait_until(lambda: len(_by_service(receiver, "/Append")) == 2, "two spans of the worker's Append")
     return session_id, op_id
 
@@ -53,17 +55,13 @@ def _one(receiver: OtlpReceiver, name: str, service: str, kind: int) -> Received
 
 
 def test_one_turn_is_one_trace_with_the_right_parents(receiver: OtlpReceiver, conversation: tuple[str, str]) -> None:
-    turn = _one(receiver, "kakeya turn", "application", INTERNAL)
+    turn = _one(receiver, TURN, "application", CLIENT)
     assert turn.parent_id == ""
-    for public, internal in (("AppendTokens", "Append"), ("Generate", "Generate")):
-        public_name, internal_name = (
-            f"kakeya.v1.RuntimeService/{public}",
-            f"kakeya.worker.v1.VerifierService/{internal}",
-        )
+    for internal in ("Append", "Generate"):
+        internal_name = f"kakeya.worker.v1.VerifierService/{internal}"
         chain = [
             turn,
-            _one(receiver, public_name, "application", CLIENT),
-            _one(receiver, public_name, "kakeya-router", SERVER),
+            _one(receiver, TURN, "kakeya-router", SERVER),
             _one(receiver, internal_name, "kakeya-router", CLIENT),
             _one(receiver, internal_name, "kakeya-worker", SERVER),
         ]
@@ -75,8 +73,8 @@ def test_one_turn_is_one_trace_with_the_right_parents(receiver: OtlpReceiver, co
 def test_spans_say_what_the_turn_cost(receiver: OtlpReceiver, conversation: tuple[str, str], traced: Runtime) -> None:
     bytes_per_token = traced.list_workers()[0].kv_bytes_per_token
     for service, kind, name in (
-        ("application", CLIENT, "kakeya.v1.RuntimeService/Generate"),
-        ("kakeya-router", SERVER, "kakeya.v1.RuntimeService/Generate"),
+        ("application", CLIENT, TURN),
+        ("kakeya-router", SERVER, TURN),
         ("kakeya-worker", SERVER, "kakeya.worker.v1.VerifierService/Generate"),
     ):
         attributes = _one(receiver, name, service, kind).attributes

@@ -1,4 +1,6 @@
-"""Slices of `make bench-router`, `make bench-http` and `make bench-request`, without what they say about time: other tests may run beside."""
+"""Slices of `make bench-router`, `make bench-http` and `make bench-request`, without what they say about time: other
+tests may run beside.
+"""
 
 import asyncio
 import os

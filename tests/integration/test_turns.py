@@ -1,0 +1,250 @@
+"""A Turn that is broken off, left or bereaved at each message of its answer: the tokens of single calls, nothing twice,
+nothing left.
+"""
+
+import asyncio
+import dataclasses
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import kakeya
+from tests.integration.leftovers import Pool, leftovers
+from tests.integration.message_proxy import Cut, MessageProxy, at, hold, message_proxy
+from tests.integration.processes import SINK, WINDOW, Runtime, runtime, wait_until
+
+pytestmark = pytest.mark.heavy
+
+POOL = "demo"  # as the model's directory
+NUM_TOKENS = 6
+PROMPT = list(range(SINK + WINDOW + 20))  # longer than what is kept, so that `truncated` is among the messages
+OPTIONS: dict[str, Any] = {"max_tokens": NUM_TOKENS, "temperature": 1.0, "seed": 11, "logprobs": 1}
+MESSAGES = ["session", "appended", "truncated", *(f"token {number}" for number in range(NUM_TOKENS)), "done", "end"]
+FLAGS = ("--heartbeat-interval-seconds=0.3", "--reap-interval-seconds=0.2", "--recovery-seconds=0.1")
+Begin = Callable[..., Awaitable[kakeya.AsyncGeneration]]
+
+
+@pytest.fixture(scope="module")
+def made(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runtime]:
+    """Two routers, two workers with one snapshot store."""
+    directory = tmp_path_factory.mktemp("turns")
+    environment = {"KAKEYA_WORKER_SNAPSHOTS": str(directory / "snapshots")}
+    with runtime(model, directory, num_workers=2, router_flags=FLAGS, environment=environment) as made:
+        made.start_router(*FLAGS)
+        yield made
+
+
+@pytest.fixture
+async def proxy(made: Runtime) -> AsyncIterator[MessageProxy]:
+    async with message_proxy(made.address) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+async def client(proxy: MessageProxy) -> AsyncIterator[kakeya.AsyncClient]:
+    async with kakeya.AsyncClient(proxy.address, max_attempts=12) as client:
+        yield client
+
+
+@pytest.fixture
+async def expected(made: Runtime) -> "Heard":
+    """By single calls, which nothing disturbs."""
+    async with kakeya.AsyncClient(made.address) as client, await client.create_session() as session:
+        appended = await session.append(PROMPT)
+        generation = session.generate(**OPTIONS)
+        return Heard.of(appended, generation, await generation.all())
+
+
+@dataclasses.dataclass(frozen=True)
+class Heard:
+    """What a client has heard of a turn, but for times and names."""
+
+    token_ids: list[int]
+    details: list[kakeya.TokenDetail]
+    truncated: kakeya.Truncation | None
+    appended: dict[str, Any]
+    done: dict[str, Any]
+
+    @classmethod
+    def of(
+        cls, appended: kakeya.AppendResult | None, generation: kakeya.AsyncGeneration, token_ids: list[int]
+    ) -> "Heard":
+        assert appended is not None
+        assert generation.done is not None
+        done = dataclasses.asdict(generation.done)
+        for name in ("op_id", "prefill_seconds", "total_seconds"):
+            del done[name]
+        said = {name: value for name, value in dataclasses.asdict(appended).items() if name != "prefill_seconds"}
+        return cls(token_ids, list(generation.details), generation.truncated, said, done)
+
+    def check(self, expected: "Heard") -> None:
+        assert self.token_ids == expected.token_ids
+        assert (self.truncated, self.appended, self.done) == (expected.truncated, expected.appended, expected.done)
+        for detail, due in zip(self.details, expected.details, strict=True):
+            assert detail.logprob is None or detail == due  # that of one which was on its way is nowhere
+
+
+async def in_a_session(client: kakeya.AsyncClient, **more: Any) -> kakeya.AsyncGeneration:
+    return (await client.create_session()).turn(PROMPT, **OPTIONS, **more)
+
+
+async def in_a_new_session(client: kakeya.AsyncClient, **more: Any) -> kakeya.AsyncGeneration:
+    return client.turn(PROMPT, ephemeral=False, **OPTIONS, **more)
+
+
+async def for_one_answer(client: kakeya.AsyncClient, **more: Any) -> kakeya.AsyncGeneration:
+    return client.turn(PROMPT, **OPTIONS, **more)
+
+
+async def hear(made: Runtime, client: kakeya.AsyncClient, begin: Begin, expected: Heard) -> None:
+    """All of the turn; and its session is the only one, goes on, and leaves nothing."""
+    generation = await begin(client)
+    token_ids = await generation.all()
+    Heard.of(generation.appended, generation, token_ids).check(expected)
+    assert generation.session is not None
+    if not generation.session.ephemeral:
+        info = await generation.session.info()
+        assert info.history_length == generation.session.history_length == len(PROMPT) + NUM_TOKENS
+        assert len(await generation.session.turn([1, 2], max_tokens=2).all()) == 2
+        await generation.session.close()
+    await nothing_left(made)
+
+
+async def nothing_left(made: Runtime) -> None:
+    def found() -> list[str]:
+        return leftovers(made, Pool(POOL))
+
+    await asyncio.to_thread(wait_until, lambda: not found(), "nothing is left")
+
+
+def each_message(*begin: Begin, but: str = "") -> pytest.MarkDecorator:
+    cases = [(each, number) for each in begin for number, name in enumerate(MESSAGES) if name != but]
+    ids = [f"{each.__name__}-{MESSAGES[number]}" for each, number in cases]  # type: ignore[attr-defined]  # functions
+    return pytest.mark.parametrize(("begin", "number"), cases, ids=ids)
+
+
+@pytest.mark.parametrize("is_told", [True, False], ids=["told", "untold"])
+@each_message(in_a_session, in_a_new_session)
+async def test_a_connection_breaks(
+    made: Runtime,
+    proxy: MessageProxy,
+    client: kakeya.AsyncClient,
+    expected: Heard,
+    begin: Begin,
+    number: int,
+    is_told: bool,
+) -> None:
+    async def cut() -> None:
+        raise Cut(is_told=is_told)
+
+    proxy.between = at(number, cut)
+    await hear(made, client, begin, expected)
+    again = {"session": "Turn", "appended": "Turn", "end": None}.get(MESSAGES[number], "Generate")
+    turns = [call for call in proxy.calls if call in ("Turn", "Generate")]
+    assert turns == [each for each in ("Turn", again, "Turn") if each], "the last is of the turn that goes on"
+
+
+@pytest.mark.parametrize("is_told", [True, False], ids=["told", "untold"])
+@each_message(for_one_answer)
+async def test_a_connection_breaks_of_one_answer(
+    made: Runtime,
+    proxy: MessageProxy,
+    client: kakeya.AsyncClient,
+    expected: Heard,
+    begin: Begin,
+    number: int,
+    is_told: bool,
+) -> None:
+    """Of which a session for one answer may be closed."""
+
+    async def cut() -> None:
+        raise Cut(is_told=is_told)
+
+    proxy.between = at(number, cut)
+    try:
+        await hear(made, client, begin, expected)
+    except kakeya.SessionNotFound:
+        assert MESSAGES[number] not in ("session", "end"), "nothing was told that cannot be told again"
+        await nothing_left(made)
+
+
+@each_message(in_a_session, in_a_new_session, for_one_answer)
+async def test_a_client_leaves(
+    made: Runtime, proxy: MessageProxy, client: kakeya.AsyncClient, begin: Begin, number: int
+) -> None:
+    held = asyncio.Event()
+
+    async def until_it_leaves() -> None:
+        held.set()
+        await hold()
+
+    proxy.between = at(number, until_it_leaves)
+    generation = await begin(client)
+    hearing = asyncio.create_task(generation.all())
+    await held.wait()
+    hearing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await hearing
+    await left(made, client, generation)
+
+
+@each_message(in_a_session, in_a_new_session, for_one_answer, but="end")
+async def test_a_deadline_passes(
+    made: Runtime, proxy: MessageProxy, client: kakeya.AsyncClient, begin: Begin, number: int
+) -> None:
+    proxy.between = at(number, hold)
+    generation = await begin(client, timeout_seconds=1.0)
+    with pytest.raises(kakeya.DeadlineExceeded):
+        await generation.all()
+    await left(made, client, generation)
+
+
+async def left(made: Runtime, client: kakeya.AsyncClient, generation: kakeya.AsyncGeneration) -> None:
+    """After a client has left: its session goes on where it is not for one answer, and leaves nothing."""
+    session = generation.session
+    if session is not None and not session.ephemeral:
+        try:
+            assert len(await session.turn([1, 2], max_tokens=2).all()) == 2
+        except kakeya.SessionNotFound:
+            assert generation.appended is None, "nothing was appended to it"
+        await session.close()
+    await nothing_left(made)
+
+
+@pytest.mark.parametrize("number", [0, 1, 3, 6, len(MESSAGES) - 2], ids=lambda number: MESSAGES[number])
+@pytest.mark.parametrize("begin", [in_a_session, in_a_new_session, for_one_answer])
+async def test_a_router_dies(
+    made: Runtime, proxy: MessageProxy, client: kakeya.AsyncClient, expected: Heard, begin: Begin, number: int
+) -> None:
+    async def kill() -> None:
+        victim = next(router for router in made.routers if router.address == proxy.router)
+        made.routers.remove(victim)
+        await asyncio.to_thread(victim.kill)
+        proxy.router = made.address
+        raise Cut
+
+    proxy.between = at(number, kill)
+    await hear(made, client, begin, expected)
+    await asyncio.to_thread(made.start_router, *FLAGS)
+
+
+@pytest.mark.parametrize("number", [0, 1, 3, 6], ids=lambda number: MESSAGES[number])
+@pytest.mark.parametrize("begin", [in_a_session, in_a_new_session])
+async def test_a_worker_dies(
+    made: Runtime, proxy: MessageProxy, client: kakeya.AsyncClient, expected: Heard, begin: Begin, number: int
+) -> None:
+    async def kill() -> None:
+        async with kakeya.AsyncClient(made.address) as other:
+            (session,) = [each.id async for each in other.list_sessions()]
+            worker_id = (await other.session(session).info()).worker
+        victim = next(each for each in made.workers if worker_id.endswith(each.address.split(":")[1]))
+        made.workers.remove(victim)
+        await asyncio.to_thread(victim.kill)
+        made.lapse(victim)
+
+    proxy.between = at(number, kill)
+    await hear(made, client, begin, expected)
+    await asyncio.to_thread(made.start_worker)
+    await asyncio.to_thread(made.wait_for_workers, 2)
