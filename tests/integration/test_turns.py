@@ -121,7 +121,7 @@ async def nothing_left(made: Runtime) -> None:
 
 def each_message(*begin: Begin, but: str = "") -> pytest.MarkDecorator:
     cases = [(each, number) for each in begin for number, name in enumerate(MESSAGES) if name != but]
-    ids = [f"{each.__name__}-{MESSAGES[number]}" for each, number in cases]  # type: ignore[attr-defined]  # functions
+    ids = [f"{each.__name__}-{MESSAGES[number]}" for each, number in cases]
     return pytest.mark.parametrize(("begin", "number"), cases, ids=ids)
 
 

@@ -4,6 +4,7 @@ import random
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, get_args
 
 import kakeya
@@ -62,17 +63,30 @@ class Heard:
     history_length: int
 
 
-async def hold(client: kakeya.AsyncClient, turns: Sequence[Turn], on_fork: OnFork | None = None) -> Heard:
+async def hold(
+    client: kakeya.AsyncClient, turns: Sequence[Turn], on_fork: OnFork | None = None, *, in_one_call: bool = False
+) -> Heard:
     """Holds a conversation and closes its session. Raises KakeyaError.
 
     Args:
         on_fork: awaited before the first turn of each fork, with that.
+        in_one_call: each turn is one, and the first opens the session, too; else each part of it is.
     """
     answers = []
     async with AsyncExitStack() as sessions:
-        session = await sessions.enter_async_context(await client.create_session())
+        session = None if in_one_call else await sessions.enter_async_context(await client.create_session())
         for turn in turns:
-            answers.append(await _whole(session.turn(turn.token_ids, **turn.options)))
+            if session is None:
+                generation = client.turn(turn.token_ids, ephemeral=False, **turn.options)
+                sessions.push_async_exit(partial(_close, generation))
+            elif in_one_call:
+                generation = session.turn(turn.token_ids, **turn.options)
+            else:
+                await session.append(turn.token_ids)
+                generation = session.generate(**turn.options)
+            answers.append(await _whole(generation))
+            session = generation.session
+            assert session is not None, "one that has answered has a session"
             if turn.then in ("fork", "fork earlier"):
                 boundary = _start(session, answers[-1]) if turn.then == "fork earlier" else None
                 fork = await client.create_session(fork_from=session, boundary=boundary)
@@ -87,10 +101,17 @@ async def hold(client: kakeya.AsyncClient, turns: Sequence[Turn], on_fork: OnFor
                 await session.rewind(_start(session, answers[-1]))
             if turn.then in ("fork earlier", "rewind"):  # the same options bring the same answer
                 answers.append(await _whole(session.generate(**turn.options)))
+        assert session is not None, "there are turns"
         length = (await session.info()).history_length
         if length != session.history_length:  # its next operation would be told so
             raise kakeya.HistoryLengthMismatch(f"the history has {length} tokens, not {session.history_length}")
     return Heard(tuple(answers), length)
+
+
+async def _close(generation: kakeya.AsyncGeneration, *failure: Any) -> None:
+    """The session that a turn has opened, if it came so far."""
+    if generation.session is not None:
+        await generation.session.__aexit__(*failure)
 
 
 def _start(session: kakeya.AsyncSession, answer: Answer) -> int:
