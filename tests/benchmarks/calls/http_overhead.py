@@ -63,8 +63,8 @@ def _taken(began: float, moments: Sequence[float]) -> Taken:
 async def by_sdk(client: AsyncClient, token_ids: list[int], eos_token_ids: Sequence[int]) -> tuple[list[int], Taken]:
     """Returns the answer."""
     began = time.perf_counter()
-    options = {"model": CHAT_MODEL, "eos_token_ids": eos_token_ids, "temperature": 0.0}
-    async with client.turn(token_ids, max_tokens=NUM_TOKENS, **options) as generation:
+    turn = client.turn(token_ids, max_tokens=NUM_TOKENS, model=CHAT_MODEL, eos_token_ids=eos_token_ids, temperature=0.0)
+    async with turn as generation:
         answer, moments = [], []
         while (token_id := await generation.next_token()) is not None:
             moments.append(time.perf_counter())

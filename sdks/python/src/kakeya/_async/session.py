@@ -187,7 +187,7 @@ class AsyncSession:
             request,
             session=self,
             timeout_seconds=timeout_seconds,
-            turn=AsyncSessionTurn(self, self._history, ids, max_attempts=self._max_attempts),
+            turn=AsyncSessionTurn(self._calls, self, self._history, ids, max_attempts=self._max_attempts),
         )
 
     async def rewind(self, history_length: int, *, timeout_seconds: float | None = None) -> RewindResult:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import grpc
 
+from kakeya._async.calls import AsyncCalls, AsyncStreamCall
 from kakeya._async.history import AsyncHistory
 from kakeya._spans._tracing import Span
 from kakeya._transport._requests import fill
@@ -24,25 +25,42 @@ class AsyncTurn(ABC):
     Attributes:
         session: that it is in; None until the runtime has said it.
         history: of that session.
-        request: the Turn, but for its `generate`. The same one is sent until the tokens are known to be appended.
+        appended: what the append has answered; None until then.
+        answer_start: the history length at which its Generate is gone on with; None: the history knows.
+        request: the Turn. The same one is sent until the tokens are known to be appended.
         is_repeatable: the runtime can tell whether a Turn that got lost has taken place.
     """
 
     session: "AsyncSession | None" = None
+    appended: AppendResult | None = None
+    answer_start: int | None = None
 
-    def __init__(self, history: AsyncHistory, token_ids: list[int], *, is_repeatable: bool) -> None:
+    def __init__(self, calls: AsyncCalls, history: AsyncHistory, token_ids: list[int], *, is_repeatable: bool) -> None:
         self.history = history
+        self._calls = calls
         self.is_repeatable = is_repeatable
         self._token_ids = token_ids
         self.request = runtime_pb2.TurnRequest(spans=[runtime_pb2.TokenSpan(token_ids=token_ids)])
 
-    def sent(self, generate: runtime_pb2.GenerateRequest, expected: int | None) -> runtime_pb2.TurnRequest:
-        """The whole Turn; where no length is expected, that of the attempt before is."""
+    def send(self, generate: runtime_pb2.GenerateRequest, expected: int | None, deadline: Deadline) -> AsyncStreamCall:
+        """Starts the Turn; where no history length is expected, that of the attempt before is."""
         if not self.request.HasField("generate"):
             self.request.generate.CopyFrom(generate)
             self.request.generate.ClearField("session_id")
         self._expect(expected)
-        return self.request
+        call = self._calls.stream("Turn", self.request, deadline)
+        call.span.describe(self.request.spans[0])
+        return call
+
+    def hear(self, response: runtime_pb2.TurnResponse, span: Span) -> None:
+        """What comes before what is generated; an event that this version does not know is passed over."""
+        if response.HasField("session"):
+            span.describe(response.session)
+            self._enter(response.session)
+        elif response.HasField("appended"):
+            span.describe(response.appended)
+            self.appended = AppendResult.from_wire(response.appended)
+            self.answer_start = response.appended.history_length
 
     def opening_deadline(self) -> Deadline:
         """Until when a Turn that is sent now must have its session; it may take longer for the rest."""
@@ -57,11 +75,7 @@ class AsyncTurn(ABC):
         """
 
     @abstractmethod
-    def enter(self, opened: runtime_pb2.CreateSessionResponse) -> None:
-        """The runtime says which session it is in."""
-
-    @abstractmethod
-    async def in_parts(self, deadline: Deadline, parent: Span) -> AppendResult:
+    async def in_parts(self, deadline: Deadline, parent: Span) -> None:
         """Appends by a call of its own, to a runtime of a version without Turn. Raises KakeyaError."""
 
     @abstractmethod
@@ -69,17 +83,21 @@ class AsyncTurn(ABC):
         """An attempt to begin it ended so."""
 
     @abstractmethod
-    def failed(self, *, has_appended: bool) -> None:
+    def failed(self) -> None:
         """It did not come to its end."""
 
     @abstractmethod
     def _expect(self, history_length: int | None) -> None:
         """The history length that it begins at."""
 
-    async def _appended(self, session: "AsyncSession", deadline: Deadline, parent: Span) -> AppendResult:
+    @abstractmethod
+    def _enter(self, opened: runtime_pb2.CreateSessionResponse) -> None:
+        """The runtime says which session it is in."""
+
+    async def _append(self, session: "AsyncSession", deadline: Deadline, parent: Span) -> None:
         remaining_seconds = deadline.remaining_seconds()
         timeout_seconds = math.inf if remaining_seconds is None else remaining_seconds
-        return await session._append(self._token_ids, timeout_seconds, parent=parent)
+        self.appended = await session._append(self._token_ids, timeout_seconds, parent=parent)
 
 
 def is_unknown(error: BaseException) -> bool:
@@ -95,9 +113,15 @@ class AsyncSessionTurn(AsyncTurn):
     """
 
     def __init__(
-        self, session: "AsyncSession", history: AsyncHistory, token_ids: list[int], *, max_attempts: int
+        self,
+        calls: AsyncCalls,
+        session: "AsyncSession",
+        history: AsyncHistory,
+        token_ids: list[int],
+        *,
+        max_attempts: int,
     ) -> None:
-        super().__init__(history, token_ids, is_repeatable=max_attempts > 1)
+        super().__init__(calls, history, token_ids, is_repeatable=max_attempts > 1)
         self.session = self._session = session
         self._max_attempts = max_attempts
         self.request.session.session_id = session.id
@@ -105,17 +129,17 @@ class AsyncSessionTurn(AsyncTurn):
     def retry(self, deadline: Deadline) -> Retry:
         return Retry(deadline, max_attempts=self._max_attempts, may_go_on=True)
 
-    def enter(self, opened: runtime_pb2.CreateSessionResponse) -> None:
-        """It is in that session anyway: without a boundary none is forked."""
-
-    async def in_parts(self, deadline: Deadline, parent: Span) -> AppendResult:
-        return await self._appended(self._session, deadline, parent)
+    async def in_parts(self, deadline: Deadline, parent: Span) -> None:
+        await self._append(self._session, deadline, parent)
 
     def lost(self, error: BaseException) -> None:
         """The history knows."""
 
-    def failed(self, *, has_appended: bool) -> None:
+    def failed(self) -> None:
         """The session is the caller's."""
+
+    def _enter(self, opened: runtime_pb2.CreateSessionResponse) -> None:
+        """It is in that session anyway: without a boundary none is forked."""
 
     def _expect(self, history_length: int | None) -> None:
         fill(self.request.session, expected_history_length=history_length)

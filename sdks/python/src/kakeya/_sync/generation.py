@@ -5,14 +5,13 @@ import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import grpc
 
 from kakeya._spans._tracing import Span
 from kakeya._sync.calls import Calls, StreamCall, repeat
 from kakeya._sync.history import History
-from kakeya._sync.tokens import Tokens
 from kakeya._sync.turn import Turn, is_unknown
 from kakeya._transport._blocking_transport import sleep
 from kakeya._transport._requests import fill
@@ -86,7 +85,7 @@ class Generation:
     ) -> None:
         self.cancel()
 
-    def __iter__(self) -> Tokens:
+    def __iter__(self) -> "Tokens":
         return Tokens(self)
 
     def begin(self) -> None:
@@ -151,17 +150,16 @@ class Generation:
             length = self._history.length
             try:
                 self._history.operate(self._open, turn.retry(self._deadline))
+                return True
             except RpcFailed as error:
                 if not is_unknown(error):
                     raise
                 self._calls.runtime.has_turn = False
                 self._history.untouched(length)
-            else:
-                return True
         session_id = self._request.session_id
         self._turn_span = self._calls.tracer.start("kakeya turn", "internal", session_id=session_id)
-        self.appended = turn.in_parts(self._deadline, self._turn_span)
-        self._is_in(turn)
+        turn.in_parts(self._deadline, self._turn_span)
+        self._take_from(turn)
         return False
 
     def _begin_generate(self) -> None:
@@ -191,34 +189,24 @@ class Generation:
     def _send(self, turn: Turn | None, expected: int | None) -> StreamCall:
         """Asks for the turn, or where that has appended its tokens, or there is none, for what is generated."""
         if turn is not None:
-            call = self._calls.stream("Turn", turn.sent(self._request, expected), self._deadline)
-            call.span.describe(turn.request.spans[0])
-            return call
+            return turn.send(self._request, expected, self._deadline)
         request = fill(self._request, expected_history_length=expected)
         return self._calls.stream("Generate", request, self._deadline, parent=self._turn_span)
 
-    def _heard(
-        self, response: runtime_pb2.TurnResponse | runtime_pb2.GenerateResponse | None, call: StreamCall
-    ) -> runtime_pb2.GenerateResponse | None:
+    def _heard(self, response: Any, call: StreamCall) -> runtime_pb2.GenerateResponse | None:
         """What the generation says, if that is what it is; what else a turn says is noted."""
-        if not isinstance(response, runtime_pb2.TurnResponse):
-            return response
+        if self._turn is None or not isinstance(response, runtime_pb2.TurnResponse):
+            return response  # type: ignore[no-any-return]  # there is nothing else
         if response.HasField("generated"):
             return response.generated
-        if response.HasField("session") and self._turn is not None:
-            call.span.describe(response.session)
-            self._turn.enter(response.session)
-            self._is_in(self._turn)
-        elif response.HasField("appended"):
-            call.span.describe(response.appended)
-            self.appended = AppendResult.from_wire(response.appended)
-            self._request.expected_history_length = response.appended.history_length
+        self._turn.hear(response, call.span)
+        self._take_from(self._turn)
         return None
 
-    def _is_in(self, turn: Turn) -> None:
-        """The turn's session is there."""
-        self.session, self._history = turn.session, turn.history
-        self._request.session_id = self.session.id if self.session is not None else ""
+    def _take_from(self, turn: Turn) -> None:
+        self.session, self._history, self.appended = turn.session, turn.history, turn.appended
+        self._request.session_id = turn.session.id if turn.session is not None else ""
+        fill(self._request, expected_history_length=turn.answer_start)
 
     def _next_response(self, call: StreamCall) -> runtime_pb2.GenerateResponse:
         """The next one, from wherever the operation goes on."""
@@ -278,7 +266,7 @@ class Generation:
         except BaseException as error:
             self._fail(error)
             if self._turn is not None:
-                self._turn.failed(has_appended=self.appended is not None)
+                self._turn.failed()
             raise
 
     def _fail(self, error: BaseException) -> None:
@@ -291,3 +279,22 @@ class Generation:
     def _end_turn(self, error: BaseException | None) -> None:
         if self._turn_span is not None:
             self._turn_span.end(error)
+
+
+class Tokens:
+    """An iteration over a generation; dropping it, as `break` does, cancels the call."""
+
+    def __init__(self, generation: Generation) -> None:
+        self._generation = generation
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> int:
+        token_id = self._generation.next_token()
+        if token_id is None:
+            raise StopIteration
+        return token_id
+
+    def __del__(self) -> None:
+        self._generation.cancel()

@@ -13,7 +13,6 @@ from kakeya._sync.turn import Turn, is_unknown
 from kakeya._transport._requests import TokenIds, branch_off, fill, has_branched_off, overflow_policy, token_list
 from kakeya._transport._retry import Deadline, Retry, leaves_operation_running
 from kakeya.errors import RpcFailed
-from kakeya.results import AppendResult
 from kakeya_stubs.v1 import runtime_pb2
 
 
@@ -114,7 +113,8 @@ class OpeningTurn(Turn):
 
     def __init__(self, opening: Opening, token_ids: list[int]) -> None:
         # Nobody else knows that session, so nothing can have come between two attempts.
-        super().__init__(History(opening.calls, "", 0, check=False), token_ids, is_repeatable=True)
+        history = History(opening.calls, "", 0, check=False)
+        super().__init__(opening.calls, history, token_ids, is_repeatable=True)
         self._opening = opening
         self._may_be_open = False
         self.request.create.CopyFrom(opening.request)
@@ -125,26 +125,26 @@ class OpeningTurn(Turn):
     def retry(self, deadline: Deadline) -> Retry:
         return self._opening.retry(may_go_on=True)
 
-    def enter(self, opened: runtime_pb2.CreateSessionResponse) -> None:
-        if self.session is None or self.session.id != opened.session_id:
-            self._enter(self._opening.session(opened))
-
-    def in_parts(self, deadline: Deadline, parent: Span) -> AppendResult:
+    def in_parts(self, deadline: Deadline, parent: Span) -> None:
         session = self._opening.open(parent=parent)
-        self._enter(session)
-        return self._appended(session, deadline, parent)
+        self._is_in(session)
+        self._append(session, deadline, parent)
 
     def lost(self, error: BaseException) -> None:
         self._may_be_open |= leaves_operation_running(error) and not is_unknown(error)
 
-    def failed(self, *, has_appended: bool) -> None:
+    def failed(self) -> None:
         """Closes what nobody can go on with: a session that is unknown, or has nothing in it, or is for this turn."""
-        is_of_no_use = not has_appended or self._opening.request.ephemeral
+        is_of_no_use = self.appended is None or self._opening.request.ephemeral
         if self._may_be_open if self.session is None else is_of_no_use:
             self._opening.give_up()
 
     def _expect(self, history_length: int | None) -> None:
         """A new session begins where it begins."""
 
-    def _enter(self, session: Session) -> None:
+    def _enter(self, opened: runtime_pb2.CreateSessionResponse) -> None:
+        if self.session is None or self.session.id != opened.session_id:
+            self._is_in(self._opening.session(opened))
+
+    def _is_in(self, session: Session) -> None:
         self.session, self.history = session, session._history

@@ -188,7 +188,7 @@ class Session:
             request,
             session=self,
             timeout_seconds=timeout_seconds,
-            turn=SessionTurn(self, self._history, ids, max_attempts=self._max_attempts),
+            turn=SessionTurn(self._calls, self, self._history, ids, max_attempts=self._max_attempts),
         )
 
     def rewind(self, history_length: int, *, timeout_seconds: float | None = None) -> RewindResult:

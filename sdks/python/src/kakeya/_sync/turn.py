@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import grpc
 
 from kakeya._spans._tracing import Span
+from kakeya._sync.calls import Calls, StreamCall
 from kakeya._sync.history import History
 from kakeya._transport._requests import fill
 from kakeya._transport._retry import Deadline, Retry
@@ -25,25 +26,42 @@ class Turn(ABC):
     Attributes:
         session: that it is in; None until the runtime has said it.
         history: of that session.
-        request: the Turn, but for its `generate`. The same one is sent until the tokens are known to be appended.
+        appended: what the append has answered; None until then.
+        answer_start: the history length at which its Generate is gone on with; None: the history knows.
+        request: the Turn. The same one is sent until the tokens are known to be appended.
         is_repeatable: the runtime can tell whether a Turn that got lost has taken place.
     """
 
     session: "Session | None" = None
+    appended: AppendResult | None = None
+    answer_start: int | None = None
 
-    def __init__(self, history: History, token_ids: list[int], *, is_repeatable: bool) -> None:
+    def __init__(self, calls: Calls, history: History, token_ids: list[int], *, is_repeatable: bool) -> None:
         self.history = history
+        self._calls = calls
         self.is_repeatable = is_repeatable
         self._token_ids = token_ids
         self.request = runtime_pb2.TurnRequest(spans=[runtime_pb2.TokenSpan(token_ids=token_ids)])
 
-    def sent(self, generate: runtime_pb2.GenerateRequest, expected: int | None) -> runtime_pb2.TurnRequest:
-        """The whole Turn; where no length is expected, that of the attempt before is."""
+    def send(self, generate: runtime_pb2.GenerateRequest, expected: int | None, deadline: Deadline) -> StreamCall:
+        """Starts the Turn; where no history length is expected, that of the attempt before is."""
         if not self.request.HasField("generate"):
             self.request.generate.CopyFrom(generate)
             self.request.generate.ClearField("session_id")
         self._expect(expected)
-        return self.request
+        call = self._calls.stream("Turn", self.request, deadline)
+        call.span.describe(self.request.spans[0])
+        return call
+
+    def hear(self, response: runtime_pb2.TurnResponse, span: Span) -> None:
+        """What comes before what is generated; an event that this version does not know is passed over."""
+        if response.HasField("session"):
+            span.describe(response.session)
+            self._enter(response.session)
+        elif response.HasField("appended"):
+            span.describe(response.appended)
+            self.appended = AppendResult.from_wire(response.appended)
+            self.answer_start = response.appended.history_length
 
     def opening_deadline(self) -> Deadline:
         """Until when a Turn that is sent now must have its session; it may take longer for the rest."""
@@ -58,11 +76,7 @@ class Turn(ABC):
         """
 
     @abstractmethod
-    def enter(self, opened: runtime_pb2.CreateSessionResponse) -> None:
-        """The runtime says which session it is in."""
-
-    @abstractmethod
-    def in_parts(self, deadline: Deadline, parent: Span) -> AppendResult:
+    def in_parts(self, deadline: Deadline, parent: Span) -> None:
         """Appends by a call of its own, to a runtime of a version without Turn. Raises KakeyaError."""
 
     @abstractmethod
@@ -70,17 +84,21 @@ class Turn(ABC):
         """An attempt to begin it ended so."""
 
     @abstractmethod
-    def failed(self, *, has_appended: bool) -> None:
+    def failed(self) -> None:
         """It did not come to its end."""
 
     @abstractmethod
     def _expect(self, history_length: int | None) -> None:
         """The history length that it begins at."""
 
-    def _appended(self, session: "Session", deadline: Deadline, parent: Span) -> AppendResult:
+    @abstractmethod
+    def _enter(self, opened: runtime_pb2.CreateSessionResponse) -> None:
+        """The runtime says which session it is in."""
+
+    def _append(self, session: "Session", deadline: Deadline, parent: Span) -> None:
         remaining_seconds = deadline.remaining_seconds()
         timeout_seconds = math.inf if remaining_seconds is None else remaining_seconds
-        return session._append(self._token_ids, timeout_seconds, parent=parent)
+        self.appended = session._append(self._token_ids, timeout_seconds, parent=parent)
 
 
 def is_unknown(error: BaseException) -> bool:
@@ -95,8 +113,16 @@ class SessionTurn(Turn):
         max_attempts: of its beginning; 1 where nothing can tell whether it took place.
     """
 
-    def __init__(self, session: "Session", history: History, token_ids: list[int], *, max_attempts: int) -> None:
-        super().__init__(history, token_ids, is_repeatable=max_attempts > 1)
+    def __init__(
+        self,
+        calls: Calls,
+        session: "Session",
+        history: History,
+        token_ids: list[int],
+        *,
+        max_attempts: int,
+    ) -> None:
+        super().__init__(calls, history, token_ids, is_repeatable=max_attempts > 1)
         self.session = self._session = session
         self._max_attempts = max_attempts
         self.request.session.session_id = session.id
@@ -104,17 +130,17 @@ class SessionTurn(Turn):
     def retry(self, deadline: Deadline) -> Retry:
         return Retry(deadline, max_attempts=self._max_attempts, may_go_on=True)
 
-    def enter(self, opened: runtime_pb2.CreateSessionResponse) -> None:
-        """It is in that session anyway: without a boundary none is forked."""
-
-    def in_parts(self, deadline: Deadline, parent: Span) -> AppendResult:
-        return self._appended(self._session, deadline, parent)
+    def in_parts(self, deadline: Deadline, parent: Span) -> None:
+        self._append(self._session, deadline, parent)
 
     def lost(self, error: BaseException) -> None:
         """The history knows."""
 
-    def failed(self, *, has_appended: bool) -> None:
+    def failed(self) -> None:
         """The session is the caller's."""
+
+    def _enter(self, opened: runtime_pb2.CreateSessionResponse) -> None:
+        """It is in that session anyway: without a boundary none is forked."""
 
     def _expect(self, history_length: int | None) -> None:
         fill(self.request.session, expected_history_length=history_length)
