@@ -159,16 +159,23 @@ async def test_a_connection_breaks_of_one_answer(
     number: int,
     is_told: bool,
 ) -> None:
-    """Of which a session for one answer may be closed."""
-
     async def cut() -> None:
         raise Cut(is_told=is_told)
 
     proxy.between = at(number, cut)
+    if number in (0, len(MESSAGES) - 1):  # the same Turn is sent again; nothing is missing
+        await hear(made, client, begin, expected)
+    else:
+        await hear_if_not_closed(made, client, begin, expected)
+
+
+async def hear_if_not_closed(made: Runtime, client: kakeya.AsyncClient, begin: Begin, expected: Heard) -> None:
+    """As `hear`; but a session for one answer is closed with a broken stream, and with its own end, of which a client
+    that was cut off is not told.
+    """
     try:
         await hear(made, client, begin, expected)
     except kakeya.SessionNotFound:
-        assert MESSAGES[number] not in ("session", "end"), "nothing was told that cannot be told again"
         await nothing_left(made)
 
 
@@ -228,7 +235,7 @@ async def test_a_router_dies(
         raise Cut
 
     proxy.between = at(number, kill)
-    await hear(made, client, begin, expected)
+    await (hear_if_not_closed if begin is for_one_answer else hear)(made, client, begin, expected)
     await asyncio.to_thread(made.start_router, *FLAGS)
 
 
