@@ -9,6 +9,7 @@ from pydantic import BeforeValidator, model_validator
 
 from kakeya_shared.settings.addresses import Address, HostPort, is_loopback
 from kakeya_shared.settings.service import Names, ServiceSettings, setting
+from kakeya_shared.settings.window import Window
 
 DEFAULT_MODEL = "kakeya-nano"
 """Served where no other is asked for; this part depends on its package."""
@@ -25,7 +26,7 @@ class UpSettings(ServiceSettings):
     model_config = ServiceSettings.configured(command="up")
 
     GROUPS: ClassVar[Mapping[str, str]] = {
-        "the model": "model sink window lanes",
+        "the model": "model sink window lanes slab_bytes",
         "workers": "workers worker threads",
         "addresses": "bind auth insecure http_bind",
         "data": "data_dir ephemeral redis_server",
@@ -34,6 +35,7 @@ class UpSettings(ServiceSettings):
     EXAMPLES: ClassVar[Sequence[str]] = (
         "kakeya up",
         "kakeya up --model ~/models/Qwen3-0.6B --workers 2 --window 2048",
+        "kakeya up --model ~/models/Qwen3-0.6B --window max --slab-bytes 6000000000",
         "kakeya up --ephemeral --bind 127.0.0.1:0 --http-bind none",
     )
 
@@ -53,11 +55,18 @@ class UpSettings(ServiceSettings):
         metavar="FLAGS",
     )
     sink: int | None = setting(None, "sink slots of a lane", unit="tokens", reason="the worker's, 4", ge=0)
-    window: int | None = setting(
-        None, "window of a lane", unit="tokens", reason="the worker's, the largest of which enough lanes fit", ge=1
+    window: Window = setting(
+        None,
+        "window of a lane; `max` is the largest of which 2 lanes, or --lanes of them, fit the slab",
+        unit="tokens",
+        reason="the worker's, at most 4096, of which 4 lanes fit",
+        metavar="N|max",
     )
     lanes: int | None = setting(
         None, "lanes of each worker", unit="lanes", reason="the worker's, as many as fit its slab", ge=1
+    )
+    slab_bytes: int | None = setting(
+        None, "memory for all KV of each worker", unit="bytes", reason="the worker's, 1 GiB", ge=1
     )
     threads: int | None = setting(
         None,

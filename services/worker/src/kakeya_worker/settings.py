@@ -18,6 +18,7 @@ from kakeya_shared.settings.service import (
     append_bytes,
     setting,
 )
+from kakeya_shared.settings.window import MAX, Window
 
 
 def _addresses(text: str) -> str:
@@ -47,6 +48,7 @@ class WorkerSettings(RpcServerSettings):
         "kakeya worker --model kakeya-nano --join 127.0.0.1:50051",
         "kakeya worker --model ~/models/Qwen3-0.6B --window 2048 --snapshots s3://bucket/kakeya --join "
         "router.example.org:50051 --token-file join.token",
+        "kakeya worker --model ~/models/Qwen3-0.6B --window max --slab-bytes 6000000000",
         "kakeya worker --model mlx-community/Qwen3-0.6B-4bit --backend mlx",
     )
 
@@ -98,15 +100,20 @@ class WorkerSettings(RpcServerSettings):
         metavar="NAME",
     )
     sink: int = setting(4, "sink slots of a lane", unit="tokens", reason="StreamingLLM's four suffice", ge=0)
-    window: int | None = setting(
+    window: Window = setting(
         None,
-        "window of a lane",
+        "window of a lane. `max` is the largest of which 2 lanes, or --lanes of them, fit the slab, and the model's "
+        "positions: for agents, whose system messages and tools alone take 8,000 tokens and more",
         unit="tokens",
         reason="the smaller of 4096 and the model's positions, lowered until 4 lanes fit the slab",
-        ge=1,
+        metavar="N|max",
     )
     lanes: int | None = setting(
-        None, "number of lanes, instead of --slab-bytes", unit="lanes", reason="as many as fit the slab", ge=1
+        None,
+        "number of lanes, instead of --slab-bytes; with `--window max` beside it",
+        unit="lanes",
+        reason="as many as fit the slab",
+        ge=1,
     )
     slab_bytes: int | None = setting(
         None, "memory for all KV", unit="bytes", reason="1 GiB, which any host that runs the model can spare", ge=1
@@ -187,8 +194,8 @@ class WorkerSettings(RpcServerSettings):
 
     @model_validator(mode="after")
     def _one_size(self) -> "WorkerSettings":
-        if self.lanes is not None and self.slab_bytes is not None:
-            raise ValueError("give --lanes or --slab-bytes, not both")
+        if self.lanes is not None and self.slab_bytes is not None and self.window != MAX:
+            raise ValueError("give --lanes or --slab-bytes, not both, unless the window is to follow: --window max")
         return self
 
     @model_validator(mode="after")

@@ -1,10 +1,12 @@
 """How the slab is divided: plain integers from a model's facts and the settings."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 import structlog
 
 from kakeya_shared.process.service_process import StartError
+from kakeya_shared.settings.window import MAX
 from kakeya_worker.engine.seams.geometry import LaneGeometry
 from kakeya_worker.engine.seams.verifier import ModelFacts
 
@@ -13,6 +15,7 @@ _log = structlog.get_logger()
 DEFAULT_SLAB_BYTES = 1 << 30
 MAX_DEFAULT_WINDOW = 4096
 MIN_DEFAULT_LANES = 4
+MIN_LARGEST_LANES = 2  # of the largest window: a conversation, and a fork of it or another one
 
 
 @dataclass(frozen=True)
@@ -24,28 +27,39 @@ class SlabPlan:
 
 
 def plan(
-    facts: ModelFacts, *, sink: int, window: int | None, chunk: int, num_lanes: int | None, slab_bytes: int | None
+    facts: ModelFacts,
+    *,
+    sink: int,
+    window: int | Literal["max"] | None,
+    chunk: int,
+    num_lanes: int | None,
+    slab_bytes: int | None,
 ) -> SlabPlan:
     """Chooses what is not given.
 
     Args:
-        window: None for the largest sensible one, lowered until MIN_DEFAULT_LANES lanes fit.
-        num_lanes: fixes the slab's size; else `slab_bytes` does, by default DEFAULT_SLAB_BYTES.
+        window: None for the largest sensible one, lowered until MIN_DEFAULT_LANES lanes fit; "max" for the largest of
+            which `num_lanes`, or MIN_LARGEST_LANES, lanes fit.
+        num_lanes: fixes the slab's size, but for a window of "max"; else `slab_bytes` does, by default
+            DEFAULT_SLAB_BYTES.
 
     Raises:
         StartError: sink and window exceed the model's positions, or not one lane fits.
     """
-    budget = None if num_lanes is not None else slab_bytes or DEFAULT_SLAB_BYTES
-    if sink + (window or 1) > facts.max_positions:
+    least = window if isinstance(window, int) else 1
+    if sink + least > facts.max_positions:
         raise StartError(
-            f"sink {sink} + window {window or 1} exceed {facts.max_positions} positions, "
+            f"sink {sink} + window {least} exceed {facts.max_positions} positions, "
             f"{facts.max_positions_reason}; lower --window"
         )
-    if window is None:
-        window = _default_window(facts, sink, chunk, budget)
+    budget = slab_bytes or DEFAULT_SLAB_BYTES
+    if window == MAX:
+        window = _largest_window(facts, sink, chunk, budget, num_lanes or MIN_LARGEST_LANES)
+    elif window is None:
+        window = _default_window(facts, sink, chunk, budget if num_lanes is None else None)
     geometry = LaneGeometry(sink, window, chunk)
     lane_bytes = geometry.num_slots * facts.kv_bytes_per_token
-    if budget is not None:
+    if num_lanes is None:
         num_lanes = budget // lane_bytes
     if not num_lanes:
         raise StartError(
@@ -55,15 +69,29 @@ def plan(
     return SlabPlan(geometry, num_lanes)
 
 
+def _largest_window(facts: ModelFacts, sink: int, chunk: int, budget: int, num_lanes: int) -> int:
+    """As far as the model's positions and the slab go."""
+    wanted = facts.max_positions - sink
+    fitting = _fitting_window(facts, sink, chunk, budget, num_lanes)
+    if fitting < 1:
+        raise StartError(f"{num_lanes} lanes do not fit a slab of {budget} bytes with any window; raise --slab-bytes")
+    if fitting < wanted:
+        _log.info("the slab bounds the window", window=fitting, positions=facts.max_positions, slab_bytes=budget)
+    return min(wanted, fitting)
+
+
+def _fitting_window(facts: ModelFacts, sink: int, chunk: int, budget: int, num_lanes: int) -> int:
+    """The largest of which so many lanes fit; below 1: none. A lane has one slot more for each token of its window."""
+    return budget // (num_lanes * facts.kv_bytes_per_token) - LaneGeometry(sink, 0, chunk).num_slots
+
+
 def _default_window(facts: ModelFacts, sink: int, chunk: int, budget: int | None) -> int:
     wanted = min(MAX_DEFAULT_WINDOW, facts.max_positions - sink)
     if budget is None:
         return wanted
-    num_slots = budget // (MIN_DEFAULT_LANES * facts.kv_bytes_per_token)
-    num_excess = LaneGeometry(sink, wanted, chunk).num_slots - num_slots
-    if num_excess <= 0:
+    fitting = _fitting_window(facts, sink, chunk, budget, MIN_DEFAULT_LANES)
+    if fitting >= wanted:
         return wanted
-    fitting = wanted - num_excess  # a lane has one slot more for each token of its window
     if fitting < 1:
         raise StartError(
             f"{MIN_DEFAULT_LANES} lanes do not fit a slab of {budget} bytes with any window; raise --slab-bytes"

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
+from typing import Literal
 
 from kakeya_local.stack import child_python
 from kakeya_shared.settings.addresses import HostPort
@@ -64,8 +65,9 @@ def worker_program(
     model: str,
     backend: str | None,
     sink: int | None,
-    window: int | None,
+    window: int | Literal["max"] | None,
     lanes: int | None,
+    slab_bytes: int | None,
     threads: int | None,
     snapshots: Path,
 ) -> Program:
@@ -82,6 +84,7 @@ def worker_program(
         sink=sink,
         window=window,
         lanes=lanes,
+        slab_bytes=slab_bytes,
         threads=threads,
         snapshots=snapshots,
         join=router,

@@ -16,6 +16,8 @@ from kakeya_local.stack.planning.plan import Plan
 from kakeya_local.stack.stack import running
 from kakeya_local.terminal import print_table
 from kakeya_local.up.key_handover import handed_over
+from kakeya_local.up.lane_report import lane_line
+from kakeya_shared.settings.window import MAX
 
 _MAX_TOKENS = 64
 _PROXY_VARIABLES = ("http_proxy", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY")
@@ -38,6 +40,7 @@ async def _serve(settings: UpSettings) -> None:
     async with running(settings, _report) as stack, AsyncExitStack() as handover:
         rows = [(row.name, row.address, str(row.pid), printable(str(row.log))) for row in await stack.table()]
         print_table(rows, header=("process", "address", "pid", "log"))
+        _report(lane_line(stack.workers, is_largest=settings.window == MAX))
         if (credentials := stack.plan.credentials) and credentials.is_new:
             lines = handover.enter_context(handed_over(credentials.admin_key, stack.directory.path))
             print(*lines, sep="\n", file=sys.stderr, flush=True)

@@ -114,9 +114,10 @@ def test_threads_by_the_workers_own_variable(model: str, tmp_path: Path, monkeyp
 
 
 def test_sizes_reach_the_worker(model: str, tmp_path: Path) -> None:
-    made = make_plan(settings(model=model, sink=0, window=7, lanes=3, threads=5))
+    made = make_plan(settings(model=model, sink=0, window=7, lanes=3, threads=5, slab_bytes=9))
     given = flags(made.programs(tmp_path)[2].command)
-    assert (given["--sink"], given["--window"], given["--lanes"], given["--threads"]) == ("0", "7", "3", "5")
+    sizes = tuple(given[f"--{name}"] for name in ("sink", "window", "lanes", "threads", "slab-bytes"))
+    assert sizes == ("0", "7", "3", "5", "9")
 
 
 @pytest.mark.parametrize(("persistent", "sync"), [(True, "--appendfsync always"), (False, "--appendonly no")])

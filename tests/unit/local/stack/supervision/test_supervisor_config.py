@@ -35,6 +35,7 @@ def programs(place: Path) -> list[Program]:
             sink=None,
             window=None,
             lanes=None,
+            slab_bytes=None,
             threads=None,
             snapshots=place / "snapshots",
         )

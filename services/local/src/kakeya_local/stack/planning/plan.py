@@ -75,6 +75,7 @@ class Plan:
                 sink=settings.sink,
                 window=settings.window,
                 lanes=settings.lanes,
+                slab_bytes=settings.slab_bytes,
                 threads=self.threads,
                 snapshots=data / "snapshots",
             )
