@@ -88,13 +88,14 @@ def _value(name: str, function: Callable[[float], float], x: float) -> dict[str,
 def _choices(case: Case) -> dict[str, Any]:
     logits = case.logits.values() if isinstance(case.logits, RandomLogits) else case.logits
     indices = range(case.first_history_index, case.first_history_index + case.num_choices)
-    token_ids = [sampling_reference.choose(logits, case.asked, index, case.counts) for index in indices]
+    token_ids = [sampling_reference.choose(logits, case.asked, index, case.counts, case.masked) for index in indices]
     asked = vars(case.asked) | {"seed": str(case.asked.seed), "logit_bias": _by_id(case.asked.logit_bias)}
     entry = {
         "name": case.name,
         "logits": _logits(case.logits),
         "sampling": asked,
         "counts": _by_id(case.counts),
+        "masked": list(case.masked),
         "first_history_index": case.first_history_index,
         "token_ids": token_ids,
     }

@@ -37,6 +37,7 @@ class Case:
 
     Attributes:
         counts: how often this Generate has produced each id.
+        masked: ids that must not be chosen: ends, where none may come.
         num_top_logprobs: None where no log-probabilities are asked for.
     """
 
@@ -47,6 +48,7 @@ class Case:
     first_history_index: int = 100
     num_choices: int = 1
     num_top_logprobs: int | None = None
+    masked: tuple[int, ...] = ()
 
 
 def _logs(*probabilities: float) -> tuple[float, ...]:
@@ -54,12 +56,20 @@ def _logs(*probabilities: float) -> tuple[float, ...]:
     return tuple(round(math.log(probability) * 1024) / 1024 for probability in probabilities)
 
 
-def _drawn(name: str, logits: tuple[float, ...] | RandomLogits, *, num_choices: int = 24, **asked: object) -> Case:
+def _drawn(
+    name: str,
+    logits: tuple[float, ...] | RandomLogits,
+    *,
+    num_choices: int = 24,
+    masked: tuple[int, ...] = (),
+    **asked: object,
+) -> Case:
     return Case(
         name,
         logits,
         Parameters(**{"seed": SEED, "temperature": 1.0, **asked}),  # type: ignore[arg-type]  # named by the callers
         num_choices=num_choices,
+        masked=masked,
     )
 
 
@@ -93,6 +103,47 @@ GREEDY = (
         Parameters(logit_bias={0: HUGE, 1: HUGE}, presence_penalty=2.0),
         {0: 1},
     ),
+    Case("a repetition penalty divides what is positive", (3.0, 2.0, 1.0), Parameters(repetition_penalty=2.0), {0: 1}),
+    Case("a repetition penalty multiplies the rest", (-1.0, -1.5, -9.0), Parameters(repetition_penalty=2.0), {0: 1}),
+    Case("a repetition penalty leaves 0 alone", (0.0, -0.25), Parameters(repetition_penalty=2.0), {0: 1}),
+    Case("a repetition penalty counts once", (5.0, 2.0), Parameters(repetition_penalty=2.0), {0: 3}),
+    Case("a repetition penalty below 1 favours", (1.0, 1.5, -8.0), Parameters(repetition_penalty=0.5), {0: 1, 2: 1}),
+    Case(
+        "the bias is added before a repetition penalty divides",
+        (1.0, 2.0),
+        Parameters(repetition_penalty=2.0, logit_bias={0: 2.0}),
+        {0: 1},
+    ),
+    Case(
+        "a bias decides whether a repetition penalty divides",
+        (1.0, -1.5),
+        Parameters(repetition_penalty=2.0, logit_bias={0: -2.0}),
+        {0: 1},
+    ),
+    Case(
+        "a repetition penalty divides before a penalty is taken off",
+        (4.0, 1.25),
+        Parameters(repetition_penalty=2.0, presence_penalty=1.0),
+        {0: 1},
+    ),
+)
+
+ENDS = (
+    Case("greedy passes over what is masked", (1.0, 3.0, 2.0), masked=(1,)),
+    Case("what is masked is out however likely it is", (500.0, 1.0, 2.0), masked=(0,)),
+    Case("a bias does not revive what is masked", (1.0, 3.0, 2.0), Parameters(logit_bias={1: 50.0}), masked=(1, 2)),
+    Case(
+        "penalties do not revive what is masked",
+        (1.0, 3.0, 2.0),
+        Parameters(repetition_penalty=0.5, presence_penalty=-2.0),
+        {1: 1},
+        masked=(1,),
+    ),
+    _drawn("a draw without what is masked", FOUR, masked=(1,)),
+    _drawn("what is masked is not among the top_k", SIX, top_k=2, masked=(0, 4)),
+    _drawn("what is masked has no mass", SIX, top_p=0.7, masked=(0,)),
+    _drawn("what is masked is not the likeliest of min_p", SIX, min_p=0.6, masked=(0, 2)),
+    Case("log-probabilities of what is masked", FOUR, num_top_logprobs=2, masked=(1,)),
 )
 
 STEPS = (
@@ -126,6 +177,13 @@ ORDER = (
         num_choices=24,
     ),
     Case(
+        "a repetition penalty comes before the temperature",
+        SIX,
+        Parameters(SEED, 2.0, 3, repetition_penalty=1.75),
+        {0: 1, 4: 2},
+        num_choices=24,
+    ),
+    Case(
         "a penalty decides who is among the top_k",
         FOUR,
         Parameters(seed=SEED, temperature=2.0, top_k=2, frequency_penalty=1.0),
@@ -144,9 +202,10 @@ ORDER = (
     Case(
         "all steps at once",
         SIX,
-        Parameters(SEED, 0.8, 4, 0.9, 0.25, 0.25, 0.125, {3: 0.75, 1: 1.0}),
+        Parameters(SEED, 0.8, 4, 0.9, 0.25, 0.25, 0.125, {3: 0.75, 1: 1.0}, 1.25),
         {0: 2, 2: 1},
         num_choices=32,
+        masked=(5,),
     ),
 )
 
@@ -184,7 +243,7 @@ LOGPROBS = (
     Case(
         "of the raw logits",
         SIX,
-        Parameters(SEED, 0.5, 2, 0.9, 0.1, 1.0, 1.0, {1: 4.0, 0: -4.0}),
+        Parameters(SEED, 0.5, 2, 0.9, 0.1, 1.0, 1.0, {1: 4.0, 0: -4.0}, 1.5),
         {2: 1},
         num_top_logprobs=3,
     ),
@@ -193,4 +252,4 @@ LOGPROBS = (
 
 
 def cases() -> Iterable[Case]:
-    return (*GREEDY, *STEPS, *ORDER, *LARGE, *DRAWS, *LOGPROBS)
+    return (*GREEDY, *ENDS, *STEPS, *ORDER, *LARGE, *DRAWS, *LOGPROBS)

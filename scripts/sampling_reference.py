@@ -6,7 +6,7 @@ gets the same tokens, however exp and log round.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Context, Decimal, localcontext
 from itertools import accumulate
@@ -31,15 +31,25 @@ class Parameters:
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
     logit_bias: Mapping[int, float] = field(default_factory=dict)
+    repetition_penalty: float = 1.0
 
 
-def choose(logits: Sequence[float], asked: Parameters, history_index: int, counts: Mapping[int, int]) -> int:
-    """The token at `history_index`."""
+def choose(
+    logits: Sequence[float],
+    asked: Parameters,
+    history_index: int,
+    counts: Mapping[int, int],
+    masked: Collection[int] = (),
+) -> int:
+    """The token at `history_index`, which is none of those that are masked."""
     with localcontext(DIGITS):
-        scores = {token_id: logit for token_id, logit in enumerate(logits) if logit > -math.inf}
+        scores = {i: logit for i, logit in enumerate(logits) if logit > -math.inf and i not in masked}
         for token_id, bias in asked.logit_bias.items():
             if token_id in scores:
                 scores[token_id] += bias
+        for token_id in counts.keys() & scores.keys():
+            score = scores[token_id]
+            scores[token_id] = score / asked.repetition_penalty if score > 0 else score * asked.repetition_penalty
         for token_id, times in counts.items():
             if token_id in scores:
                 scores[token_id] -= asked.presence_penalty + asked.frequency_penalty * times

@@ -39,6 +39,41 @@ async def test_biases_and_penalties(client: kakeya.AsyncClient) -> None:
         assert set(forced[:3]) == {7, 8}, field
 
 
+async def test_a_repetition_penalty_keeps_from_repeating(client: kakeya.AsyncClient) -> None:
+    favoured = {7: 1000.0, 8: 999.0}
+    assert (await _generate(client, logit_bias=favoured, repetition_penalty=1.0))[0] == [7] * 24
+    penalized, _ = await _generate(client, logit_bias=favoured, repetition_penalty=2.0)
+    assert set(penalized[:2]) == {7, 8}
+    assert len(set(penalized)) > 1
+
+
+async def test_ends_do_not_come_before_the_least_number_of_tokens_or_never(client: kakeya.AsyncClient) -> None:
+    """The EOS token is the likeliest, always."""
+    async with await client.create_session(eos_token_ids=[7]) as session:
+        await session.append(PROMPT)
+        for asked, num_tokens, reason in (
+            ({}, 1, kakeya.StopReason.EOS),
+            ({"min_tokens": 5}, 6, kakeya.StopReason.EOS),
+            ({"min_tokens": 12}, 12, kakeya.StopReason.MAX_TOKENS),
+            ({"ignore_eos": True}, 12, kakeya.StopReason.MAX_TOKENS),
+        ):
+            fields: dict[str, Any] = dict(asked)
+            async with session.generate(max_tokens=12, logit_bias={7: 1000.0}, **fields) as generation:
+                tokens = [token async for token in generation]
+            assert (len(tokens), generation.done.stop_reason) == (num_tokens, reason)
+            assert 7 not in tokens[: -1 if reason is kakeya.StopReason.EOS else None]
+
+
+async def test_appended_tokens_are_worth_what_they_are_when_generated(client: kakeya.AsyncClient) -> None:
+    tokens, generation = await _generate(client, logprobs=3)
+    async with await client.create_session() as session:
+        appended = await session.append([*PROMPT, *tokens], logprobs=3)
+    assert [detail.token_id for detail in appended.details] == [*PROMPT[1:], *tokens]
+    for found, expected in zip(appended.details[-len(tokens) :], generation.details, strict=True):
+        assert found.logprob == pytest.approx(expected.logprob, abs=1e-3)
+        assert found.top_logprobs == pytest.approx(expected.top_logprobs, abs=1e-3)
+
+
 async def test_min_p_of_one_is_greedy(client: kakeya.AsyncClient) -> None:
     greedy, _ = await _generate(client)
     assert (await _generate(client, temperature=1.5, min_p=1.0, seed=3))[0] == greedy
@@ -80,6 +115,9 @@ async def test_two_halves_are_one_whole(client: kakeya.AsyncClient) -> None:
         {"min_p": float("nan")},
         {"presence_penalty": 2.5},
         {"frequency_penalty": float("inf")},
+        {"repetition_penalty": 0.0},
+        {"repetition_penalty": 2.5},
+        {"min_tokens": 2},
         {"logit_bias": {0: float("nan")}},
         {"logit_bias": {1024: 1.0}},
         {"logit_bias": dict.fromkeys(range(1025), 1.0)},

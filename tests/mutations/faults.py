@@ -411,10 +411,24 @@ FAULTS = (
     _engine(
         "penalties come before the bias, top_p before top_k",
         "sampling/sampling",
-        "STEPS = (_logit_bias, _penalties, _temperature, _top_k, _top_p, _min_p)",
-        "STEPS = (_penalties, _logit_bias, _temperature, _top_p, _top_k, _min_p)",
+        "STEPS = (_logit_bias, _repetition_penalty, _penalties, _temperature, _top_k, _top_p, _min_p)",
+        "STEPS = (_penalties, _repetition_penalty, _logit_bias, _temperature, _top_p, _top_k, _min_p)",
         "engine/sampling/test_vectors.py",
         "engine/sampling/test_sampling.py",
+    ),
+    _engine(
+        "an end comes a token too early",
+        "lanes/operation",
+        "self.ignores_eos or self.num_generated < self.min_tokens",
+        "self.ignores_eos or self.num_generated < self.min_tokens - 1",
+        "engine/test_ends.py",
+    ),
+    _engine(
+        "stop sequences are looked for before the least number of tokens",
+        "lanes/operation",
+        "if self.num_generated >= self.min_tokens and",
+        "if",
+        "engine/test_ends.py",
     ),
     _engine(
         "the draw has a round too few",

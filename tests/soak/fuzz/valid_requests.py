@@ -180,6 +180,8 @@ _MAYBE: Mapping[str, Mapping[str, Make]] = {
         "acknowledges": _is(True),
         "eos_token_ids": _is([1]),
         "logprobs": _is(3),
+        "min_tokens": _is(1),
+        "ignore_eos": _is(True),
     },
     ADMIN: {
         "label": _is("fuzz"),

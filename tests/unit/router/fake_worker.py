@@ -454,8 +454,12 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
         finally:
             lane.busy = False
         evicted = lane.num_evicted_since(request.history_length)
+        scored = request.token_ids[not request.history_length :] if request.HasField("logprobs") else ()
         return pb.AppendResponse(
-            lane=lane.state(), prefill_duration_seconds=self.prefill_seconds, evicted_token_count=evicted
+            lane=lane.state(),
+            prefill_duration_seconds=self.prefill_seconds,
+            evicted_token_count=evicted,
+            logprobs=[_detail(request, token_id) for token_id in scored],
         )
 
     async def Generate(self, request: pb.GenerateRequest, context: object) -> AsyncIterator[pb.GenerateResponse]:
@@ -553,8 +557,8 @@ def _finish_reason(
     return pb.FINISH_REASON_TRUNCATED if lane.refuses and not lane.room else None
 
 
-def _detail(request: pb.GenerateRequest, token_id: int) -> pb.TokenDetail | None:
-    """The choice at -0.5, and ids from 0 on, each less likely by one."""
+def _detail(request: pb.GenerateRequest | pb.AppendRequest, token_id: int) -> pb.TokenDetail | None:
+    """The token at -0.5, and ids from 0 on, each less likely by one."""
     if not request.HasField("logprobs"):
         return None
     top = [pb.TokenLogprob(token_id=id_, logprob=-1.0 - id_) for id_ in range(request.logprobs)]

@@ -243,6 +243,7 @@ class ScriptedRuntime(runtime_pb2_grpc.RuntimeServiceServicer):
             prefill_duration_seconds=0.25,
             evicted_token_count=7,
             retained=[] if self.is_old else session.retained,
+            logprobs=[] if is_repeated else _scored(request),
         )
 
     def RewindSession(self, request: pb.RewindSessionRequest, context: grpc.ServicerContext) -> Any:
@@ -503,7 +504,13 @@ def model(name: str, *, is_default: bool = False) -> pb.Model:
     return pb.Model(name=name, lane_token_count=SINK + WINDOW, vocab_size=VOCAB_SIZE, is_default=is_default)
 
 
-def _detail(request: pb.GenerateRequest) -> pb.TokenDetail | None:
+def _scored(request: pb.AppendTokensRequest) -> list[pb.TokenDetail | None]:
+    """Of all tokens but the first of the history."""
+    num_scored = len(request.token_ids) - (request.expected_history_length == 0)
+    return [_detail(request)] * max(0, num_scored) if request.HasField("logprobs") else []
+
+
+def _detail(request: pb.GenerateRequest | pb.AppendTokensRequest) -> pb.TokenDetail | None:
     """The choice at -0.5, and ids from 7 down, each less likely by one."""
     if not request.HasField("logprobs"):
         return None

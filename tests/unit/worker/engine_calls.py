@@ -15,7 +15,14 @@ SINK, WINDOW, NUM_LANES = 4, 64, 3
 NUM_SLOTS = 114  # of a lane: sinks, window, and slack for chunks of 32 in blocks of 16
 BYTES = 2_048  # of one token: 4 layers x 2 KV heads x 32 x 4 bytes x K and V
 TIMEOUT = 60.0
-_OF_GENERATE = ("num_top_logprobs", "stop_token_sequences", "previous_token_ids", "number")
+_OF_GENERATE = (
+    "num_top_logprobs",
+    "stop_token_sequences",
+    "previous_token_ids",
+    "number",
+    "min_tokens",
+    "ignores_eos",
+)
 
 
 @dataclass

@@ -8,6 +8,7 @@ from kakeya_shared.errors.tree import (
     AppendTooLong,
     HistoryFull,
     HistoryLengthMismatch,
+    InvalidField,
     InvariantViolated,
     OperationRunning,
     TokenOutOfVocabulary,
@@ -32,6 +33,38 @@ async def test_live_bytes_grow_with_the_history_up_to_the_plateau(client: Client
     assert appended.evicted_token_count == 10
     assert [(part.start, part.end) for part in appended.retained] == [(0, SINK), (30 - WINDOW, 30)]
     assert worker.lanes[session_id].token_ids == list(range(30))
+
+
+@pytest.mark.parametrize("logprobs", [0, 3])
+async def test_what_appended_tokens_are_worth(client: Client, worker: FakeWorker, logprobs: int) -> None:
+    """The first of a history has none."""
+    session_id = await client.session()
+    top = [api.TokenLogprob(token_id=id_, logprob=-1.0 - id_) for id_ in range(logprobs)]
+    for token_ids, num_scored in (([1, 2, 3], 2), ([4, 5], 2), ([], 0)):
+        appended = await client.append(session_id, token_ids, logprobs=logprobs)
+        assert list(appended.logprobs) == [api.TokenDetail(logprob=-0.5, top_logprobs=top)] * num_scored
+    assert not (await client.append(session_id, [6])).logprobs
+
+
+async def test_what_a_repeated_append_is_worth_is_not_computed_anew(client: Client, worker: FakeWorker) -> None:
+    session_id = await client.session()
+    first, again = [await client.append(session_id, [1, 2, 3], expected_history_length=0, logprobs=0) for _ in range(2)]
+    assert (len(first.logprobs), len(again.logprobs), again.history_length) == (2, 0, 3)
+    assert worker.calls["Append"] == 1
+
+
+@pytest.mark.parametrize(
+    ("num_tokens", "logprobs", "why"),
+    [(1, 21, "at most 20"), (65_536, 2, "in parts"), ((1 << 17) // 21 + 1, 20, "131082 of 6242 tokens")],
+)
+async def test_more_log_probabilities_than_an_answer_holds_are_refused(
+    client: Client, worker: FakeWorker, num_tokens: int, logprobs: int, why: str
+) -> None:
+    session_id = await client.session()
+    with pytest.raises(InvalidField, match=why) as raised:
+        await client.append(session_id, [1] * num_tokens, logprobs=logprobs)
+    assert raised.value.metadata == {"field": "logprobs"}
+    assert not worker.calls["Append"]
 
 
 async def test_an_empty_append_changes_nothing(client: Client, worker: FakeWorker) -> None:

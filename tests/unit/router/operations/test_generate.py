@@ -141,16 +141,18 @@ EVERY_PARAMETER: dict[str, Any] = {
     "logit_bias": {5: -2.5, 999: 100.0},
     "logprobs": 0,
     "stop_token_sequences": [{"token_ids": [4, 5]}, {"token_ids": [6]}],
+    "repetition_penalty": 1.25,
+    "min_tokens": 1,
+    "ignore_eos": True,
 }
+NOT_OF_SAMPLING = ("logprobs", "stop_token_sequences", "min_tokens", "ignore_eos")
 
 
 async def test_every_parameter_reaches_the_worker(client: Client, worker: FakeWorker) -> None:
     session_id = await client.session(eos_token_ids=[EOS])
     await client.append(session_id, [1])
     await client.generate(session_id, 2, **EVERY_PARAMETER)
-    sampling = {
-        name: value for name, value in EVERY_PARAMETER.items() if name not in ("logprobs", "stop_token_sequences")
-    }
+    sampling = {name: value for name, value in EVERY_PARAMETER.items() if name not in NOT_OF_SAMPLING}
     assert worker.generating == [
         worker_api.GenerateRequest(
             session_id=session_id,
@@ -162,6 +164,8 @@ async def test_every_parameter_reaches_the_worker(client: Client, worker: FakeWo
             stop_token_sequences=[worker_api.TokenSequence(token_ids=ids) for ids in ([4, 5], [6])],
             logprobs=0,
             acknowledges=True,
+            min_tokens=1,
+            ignore_eos=True,
             operation_number=2,
             history_digest=extended_digest(EMPTY_HISTORY, [1]),
         )
@@ -176,6 +180,14 @@ async def test_parameters_left_out_do_not_limit_the_worker(client: Client, worke
     assert request.sampling == worker_api.Sampling(seed=3, top_p=1.0)
     assert not request.HasField("logprobs")
     assert not request.stop_token_sequences
+
+
+async def test_a_repetition_penalty_of_one_needs_no_worker_that_knows_it(client: Client, worker: FakeWorker) -> None:
+    session_id = await client.session()
+    await client.append(session_id, [1])
+    await client.generate(session_id, 1, seed=3, repetition_penalty=1.0)
+    (request,) = worker.generating
+    assert request.sampling == worker_api.Sampling(seed=3, top_p=1.0)
 
 
 async def test_the_operations_record_has_every_parameter(stack: Stack, client: Client, worker: FakeWorker) -> None:
@@ -233,6 +245,11 @@ async def test_a_seed_is_drawn_when_none_is_given(client: Client, worker: FakeWo
         ({"presence_penalty": float("nan")}, "presence_penalty"),
         ({"frequency_penalty": -2.1}, "frequency_penalty"),
         ({"frequency_penalty": float("nan")}, "frequency_penalty"),
+        ({"repetition_penalty": 0.0}, "repetition_penalty"),
+        ({"repetition_penalty": -1.0}, "repetition_penalty"),
+        ({"repetition_penalty": 2.1}, "repetition_penalty"),
+        ({"repetition_penalty": float("nan")}, "repetition_penalty"),
+        ({"max_tokens": 4, "min_tokens": 5}, "min_tokens"),
         ({"logit_bias": {1: float("nan")}}, "logit_bias"),
         ({"logit_bias": {1: float("-inf")}}, "logit_bias"),
         ({"logit_bias": dict.fromkeys(range(1025), 1.0)}, "logit_bias"),
@@ -286,6 +303,8 @@ async def test_extreme_values_are_accepted(client: Client, worker: FakeWorker) -
         logit_bias=dict.fromkeys(range(VOCAB_SIZE), -3e38),
         logprobs=20,
         stop_token_sequences=[{"token_ids": [VOCAB_SIZE - 1] * 64}] * 16,
+        repetition_penalty=2,
+        min_tokens=1,
     )
     assert responses[-1].done.seed == 2**64 - 1
     assert len(responses[0].detail.top_logprobs) == 20

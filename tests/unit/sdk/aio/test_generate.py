@@ -56,6 +56,9 @@ async def test_generate_and_turn_send_every_option(session: AsyncSession, runtim
         "seed": 9,
         "stop_token_sequences": [numpy.array([1, 2]), [3]],
         "logprobs": 0,
+        "repetition_penalty": 1.25,
+        "min_tokens": 2,
+        "ignore_eos": True,
     }
     await session.turn([10], **options).all()
     await session.generate(**options).all()
@@ -74,6 +77,9 @@ async def test_generate_and_turn_send_every_option(session: AsyncSession, runtim
             seed=9,
             stop_token_sequences=[runtime_pb2.TokenSequence(token_ids=ids) for ids in ([1, 2], [3])],
             logprobs=0,
+            repetition_penalty=1.25,
+            min_tokens=2,
+            ignore_eos=True,
             op_id=request.op_id,
         )
     assert len({request.op_id for request in runtime.requests["Generate"]}) == 2

@@ -4,7 +4,7 @@ import numpy
 import pytest
 
 import kakeya
-from kakeya import AsyncClient, AsyncSession, OverflowPolicy, SessionState
+from kakeya import AsyncClient, AsyncSession, OverflowPolicy, SessionState, TokenDetail
 from kakeya_stubs.v1 import runtime_pb2
 from tests.unit.sdk.scripted_runtime import (
     BYTES_PER_TOKEN,
@@ -82,6 +82,26 @@ async def test_append_reports_and_tracks_the_history(session: AsyncSession, runt
     assert session.history_length == 3
     await session.append([])
     assert [request.expected_history_length for request in runtime.requests["AppendTokens"]] == [0, 3]
+
+
+async def test_append_tells_what_its_tokens_are_worth(session: AsyncSession, runtime: ScriptedRuntime) -> None:
+    """The first of a history has nothing before it."""
+    for token_ids, scored in (([10, 11, 12], [11, 12]), ([13], [13]), ([], [])):
+        result = await session.append(token_ids, logprobs=2)
+        assert list(result.details) == [TokenDetail(id_, -0.5, {7: -1.0, 6: -2.0}) for id_ in scored]
+    assert (await session.append([14])).details == ()
+    assert [request.logprobs for request in runtime.requests["AppendTokens"]] == [2, 2, 2, 0]
+    assert not runtime.requests["AppendTokens"][-1].HasField("logprobs")
+    with pytest.raises(kakeya.InvalidField, match="logprobs"):
+        await session.append([1], logprobs=-1)
+
+
+async def test_what_tokens_are_worth_is_not_known_where_they_were_there_already(
+    session: AsyncSession, runtime: ScriptedRuntime
+) -> None:
+    runtime.after["AppendTokens"].append(fails("OPERATION_STOPPED"))
+    result = await session.append([10, 11], logprobs=0)
+    assert (result.history_length, result.details) == (2, ())
 
 
 async def test_rewind_tells_where_the_history_ends_now(session: AsyncSession, runtime: ScriptedRuntime) -> None:

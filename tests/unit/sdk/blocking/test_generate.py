@@ -57,6 +57,9 @@ def test_generate_and_turn_send_every_option(session: Session, runtime: Scripted
         "seed": 9,
         "stop_token_sequences": [numpy.array([1, 2]), [3]],
         "logprobs": 0,
+        "repetition_penalty": 1.25,
+        "min_tokens": 2,
+        "ignore_eos": True,
     }
     session.turn([10], **options).all()
     session.generate(**options).all()
@@ -75,6 +78,9 @@ def test_generate_and_turn_send_every_option(session: Session, runtime: Scripted
             seed=9,
             stop_token_sequences=[runtime_pb2.TokenSequence(token_ids=ids) for ids in ([1, 2], [3])],
             logprobs=0,
+            repetition_penalty=1.25,
+            min_tokens=2,
+            ignore_eos=True,
             op_id=request.op_id,
         )
     assert len({request.op_id for request in runtime.requests["Generate"]}) == 2

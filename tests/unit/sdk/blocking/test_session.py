@@ -5,7 +5,7 @@ import numpy
 import pytest
 
 import kakeya
-from kakeya import Client, OverflowPolicy, Session, SessionState
+from kakeya import Client, OverflowPolicy, Session, SessionState, TokenDetail
 from kakeya_stubs.v1 import runtime_pb2
 from tests.unit.sdk.scripted_runtime import (
     BYTES_PER_TOKEN,
@@ -81,6 +81,26 @@ def test_append_reports_and_tracks_the_history(session: Session, runtime: Script
     assert session.history_length == 3
     session.append([])
     assert [request.expected_history_length for request in runtime.requests["AppendTokens"]] == [0, 3]
+
+
+def test_append_tells_what_its_tokens_are_worth(session: Session, runtime: ScriptedRuntime) -> None:
+    """The first of a history has nothing before it."""
+    for token_ids, scored in (([10, 11, 12], [11, 12]), ([13], [13]), ([], [])):
+        result = session.append(token_ids, logprobs=2)
+        assert list(result.details) == [TokenDetail(id_, -0.5, {7: -1.0, 6: -2.0}) for id_ in scored]
+    assert (session.append([14])).details == ()
+    assert [request.logprobs for request in runtime.requests["AppendTokens"]] == [2, 2, 2, 0]
+    assert not runtime.requests["AppendTokens"][-1].HasField("logprobs")
+    with pytest.raises(kakeya.InvalidField, match="logprobs"):
+        session.append([1], logprobs=-1)
+
+
+def test_what_tokens_are_worth_is_not_known_where_they_were_there_already(
+    session: Session, runtime: ScriptedRuntime
+) -> None:
+    runtime.after["AppendTokens"].append(fails("OPERATION_STOPPED"))
+    result = session.append([10, 11], logprobs=0)
+    assert (result.history_length, result.details) == (2, ())
 
 
 def test_rewind_tells_where_the_history_ends_now(session: Session, runtime: ScriptedRuntime) -> None:

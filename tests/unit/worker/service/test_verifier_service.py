@@ -229,6 +229,7 @@ def test_every_field_of_a_request_reaches_the_engine() -> None:
         presence_penalty=1.5,
         frequency_penalty=-0.25,
         logit_bias={9: 2.5, 3: -1.0},
+        repetition_penalty=1.25,
     )
     sequences = [pb.TokenSequence(token_ids=[1, 2]), pb.TokenSequence(token_ids=[3])]
     request = pb.GenerateRequest(
@@ -240,18 +241,22 @@ def test_every_field_of_a_request_reaches_the_engine() -> None:
         stop_token_sequences=sequences,
         logprobs=0,
         acknowledges=True,
+        min_tokens=10,
+        ignore_eos=True,
     )
     generate = generate_request.operation(request, VOCABULARY, on_token)
-    assert generate.sampling == Sampling(2**63, 0.5, 0.75, 7, 0.125, 1.5, -0.25, ((3, -1.0), (9, 2.5)))
+    assert generate.sampling == Sampling(2**63, 0.5, 0.75, 7, 0.125, 1.5, -0.25, ((3, -1.0), (9, 2.5)), 1.25)
     assert generate.stop_token_sequences == ((1, 2), (3,))
     assert (generate.session_id, generate.epoch, generate.history_length) == ("s", 3, 40)
     assert (generate.max_tokens, generate.num_top_logprobs) == (11, 0)
     assert generate.eos_token_ids == {5, 6}
     assert generate.on_token is on_token
     assert generate.acknowledges
+    assert (generate.min_tokens, generate.ignores_eos) == (10, True)
     unset = generate_request.operation(pb.GenerateRequest(max_tokens=1), VOCABULARY, on_token)
     assert (unset.sampling, unset.stop_token_sequences, unset.num_top_logprobs) == (Sampling(), (), None)
     assert not unset.acknowledges
+    assert (unset.min_tokens, unset.ignores_eos) == (0, False)
 
 
 async def test_details_come_where_they_are_asked_for(stub: Any) -> None:
@@ -300,6 +305,12 @@ def _sampled(**fields: Any) -> pb.GenerateRequest:
         (_sampled(presence_penalty=2.1), "presence_penalty"),
         (_sampled(frequency_penalty=-2.1), "frequency_penalty"),
         (_sampled(frequency_penalty=math.nan), "frequency_penalty"),
+        (_sampled(repetition_penalty=-0.5), "repetition_penalty"),
+        (_sampled(repetition_penalty=2.5), "repetition_penalty"),
+        (_sampled(repetition_penalty=math.nan), "repetition_penalty"),
+        (_asking(min_tokens=2), "min_tokens"),
+        (_asking(ignore_eos=True, eos_token_ids=range(VOCABULARY)), "eos_token_ids"),
+        (_asking(min_tokens=1, eos_token_ids=range(VOCABULARY)), "eos_token_ids"),
         (_sampled(logit_bias={1: math.inf}), "logit_bias"),
         (_sampled(logit_bias=dict.fromkeys(range(1025), 1.0)), "logit_bias"),
     ],
@@ -323,9 +334,12 @@ async def test_the_greatest_values_are_taken(stub: Any) -> None:
         presence_penalty=2.0,
         frequency_penalty=-2.0,
         logit_bias=dict.fromkeys(range(1024), -3e38),
+        repetition_penalty=2.0,
     )
     sequences = [pb.TokenSequence(token_ids=[VOCABULARY - 1] * 64)] * 16
-    request = _asking(sampling=sampling, stop_token_sequences=sequences, logprobs=20, max_tokens=2**32 - 1)
+    request = _asking(
+        sampling=sampling, stop_token_sequences=sequences, logprobs=20, max_tokens=2**32 - 1, min_tokens=2**32 - 1
+    )
     assert (await stub.Generate(request).read()).HasField("detail")
 
 
@@ -452,6 +466,12 @@ async def test_a_deadline_stops_an_append_and_keeps_its_prefix(stub: Any) -> Non
         ),
         ("Append", pb.AppendRequest(**LEASE, history_length=41), "ABORTED", "HISTORY_LENGTH_MISMATCH"),
         ("Generate", _sampled(logit_bias={VOCABULARY: 1.0}), "INVALID_ARGUMENT", "TOKEN_OUT_OF_VOCABULARY"),
+        (
+            "Generate",
+            _asking(eos_token_ids=[VOCABULARY], ignore_eos=True),
+            "INVALID_ARGUMENT",
+            "TOKEN_OUT_OF_VOCABULARY",
+        ),
         (
             "Generate",
             _asking(stop_token_sequences=[pb.TokenSequence(token_ids=[VOCABULARY])]),

@@ -81,16 +81,22 @@ class AsyncSession:
         """
         return self._history.length
 
-    async def append(self, token_ids: TokenIds, *, timeout_seconds: float | None = None) -> AppendResult:
+    async def append(
+        self, token_ids: TokenIds, *, logprobs: int | None = None, timeout_seconds: float | None = None
+    ) -> AppendResult:
         """Appends tokens to the history and prefills their KV.
 
         Repeated by itself if the connection breaks: the expected history length that goes with it lets the
         runtime recognise tokens that are already there.
 
+        Args:
+            logprobs: fill the result's `details` with each token's log-probability, given all before it, and those of
+                this many likeliest ids; at most 20, 0 for the token's alone.
+
         Raises:
             KakeyaError: an InvalidRequest before anything is sent if there is something other than ids in it.
         """
-        return await self._append(token_list(token_ids), timeout_seconds)
+        return await self._append(token_list(token_ids), timeout_seconds, logprobs=logprobs)
 
     def generate(
         self,
@@ -106,6 +112,9 @@ class AsyncSession:
         seed: int | None = None,
         stop_token_sequences: Iterable[TokenIds] | None = None,
         logprobs: int | None = None,
+        repetition_penalty: float | None = None,
+        min_tokens: int | None = None,
+        ignore_eos: bool | None = None,
         timeout_seconds: float | None = None,
     ) -> AsyncGeneration:
         """Generates from the end of the history, once the result is entered, iterated or collected.
@@ -124,6 +133,11 @@ class AsyncSession:
                 as an EOS token is; at most 16 of 1 to 64 tokens.
             logprobs: fill `details` with each token's log-probability and those of this many likeliest ids; at
                 most 20, 0 for the token's alone.
+            repetition_penalty: above 0 and at most 2; divides the logit of a token that this generation has produced
+                where it is positive, multiplies it elsewhere. None or 1 changes nothing.
+            min_tokens: until so many are produced no EOS token is chosen, and stop sequences are not looked for; at
+                most max_tokens.
+            ignore_eos: no EOS token is ever chosen.
             timeout_seconds: for the whole generation; None takes the client's default.
 
         Raises:
@@ -142,6 +156,9 @@ class AsyncSession:
             seed=seed,
             stop_token_sequences=stop_token_sequences,
             logprobs=logprobs,
+            repetition_penalty=repetition_penalty,
+            min_tokens=min_tokens,
+            ignore_eos=ignore_eos,
         )
         return AsyncGeneration(self._calls, self._history, request, session=self, timeout_seconds=timeout_seconds)
 
@@ -160,6 +177,9 @@ class AsyncSession:
         seed: int | None = None,
         stop_token_sequences: Iterable[TokenIds] | None = None,
         logprobs: int | None = None,
+        repetition_penalty: float | None = None,
+        min_tokens: int | None = None,
+        ignore_eos: bool | None = None,
         timeout_seconds: float | None = None,
     ) -> AsyncGeneration:
         """Appends tokens and generates, as `append` and `generate`, in one call; the timeout is for both.
@@ -180,6 +200,9 @@ class AsyncSession:
             seed=seed,
             stop_token_sequences=stop_token_sequences,
             logprobs=logprobs,
+            repetition_penalty=repetition_penalty,
+            min_tokens=min_tokens,
+            ignore_eos=ignore_eos,
         )
         return AsyncGeneration(
             self._calls,
@@ -258,9 +281,15 @@ class AsyncSession:
         return self._calls.max_attempts if self._check_history else 1
 
     async def _append(
-        self, token_ids: list[int], timeout_seconds: float | None, *, parent: Span | None = None
+        self,
+        token_ids: list[int],
+        timeout_seconds: float | None,
+        *,
+        logprobs: int | None = None,
+        parent: Span | None = None,
     ) -> AppendResult:
         request = runtime_pb2.AppendTokensRequest(session_id=self.id, token_ids=token_ids)
+        fill(request, logprobs=logprobs)
         deadline = self._calls.operation_deadline(timeout_seconds)
         retry = Retry(deadline, max_attempts=self._max_attempts, may_go_on=True)
 
@@ -268,6 +297,6 @@ class AsyncSession:
             fill(request, expected_history_length=expected)
             response = await self._calls.unary("AppendTokens", request, deadline, parent=parent)
             self._history.settled(response.history_length)
-            return AppendResult.from_wire(response)
+            return AppendResult.from_wire(response, token_ids)
 
         return await self._history.operate(attempt, retry, parent=parent)

@@ -1,6 +1,6 @@
 """What appends, rewinds and generations answer, and what the model can see of a history then."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Self
@@ -50,6 +50,36 @@ class StopReason(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class TokenDetail:
+    """How likely a token was.
+
+    Log-probabilities are natural logarithms, of the raw logits' softmax: before bias, penalties and temperature.
+
+    Attributes:
+        token_id: the token.
+        logprob: its log-probability. None: nobody knows it any more, as it was on its way when a connection broke or a
+            router died; the token itself was found again.
+        top_logprobs: those of the likeliest ids by id, descending; as many as were asked for, none beside None.
+    """
+
+    token_id: int
+    logprob: float | None
+    top_logprobs: dict[int, float]
+
+    @classmethod
+    def from_wire(cls, response: runtime_pb2.GenerateResponse) -> Self:
+        if not response.HasField("detail"):
+            return cls(token_id=response.token_id, logprob=None, top_logprobs={})
+        return cls.of(response.token_id, response.detail)
+
+    @classmethod
+    def of(cls, token_id: int, detail: runtime_pb2.TokenDetail) -> Self:
+        """What the runtime says of a token."""
+        top_logprobs = {top.token_id: top.logprob for top in detail.top_logprobs}
+        return cls(token_id=token_id, logprob=detail.logprob, top_logprobs=top_logprobs)
+
+
+@dataclass(frozen=True, slots=True)
 class AppendResult(Sight):
     """After an append.
 
@@ -59,6 +89,8 @@ class AppendResult(Sight):
         prefill_seconds: time that the forward passes over the new tokens took.
         num_evicted_tokens: tokens that left the window because of this append.
         retained: what is kept of the history, as indices into it, ascending.
+        details: where `logprobs` asked for them, of each token; the first of a history has none, since nothing precedes
+            it. Empty where the connection broke and the tokens were there already: they are computed once.
     """
 
     history_length: int
@@ -66,15 +98,19 @@ class AppendResult(Sight):
     prefill_seconds: float
     num_evicted_tokens: int
     retained: tuple[range, ...]
+    details: tuple[TokenDetail, ...] = ()
 
     @classmethod
-    def from_wire(cls, response: runtime_pb2.AppendTokensResponse) -> Self:
+    def from_wire(cls, response: runtime_pb2.AppendTokensResponse, token_ids: Sequence[int] = ()) -> Self:
+        """The answer to an append of these tokens."""
+        scored = token_ids[len(token_ids) - len(response.logprobs) :]
         return cls(
             history_length=response.history_length,
             kv_live_bytes=response.kv_live_bytes,
             prefill_seconds=response.prefill_duration_seconds,
             num_evicted_tokens=response.evicted_token_count,
             retained=ranges(response.retained),
+            details=tuple(map(TokenDetail.of, scored, response.logprobs)),
         )
 
 
@@ -110,30 +146,6 @@ class Truncation:
     @classmethod
     def from_wire(cls, truncated: runtime_pb2.HistoryTruncated) -> Self:
         return cls(num_dropped_tokens=truncated.dropped_token_count, retained=ranges(truncated.retained))
-
-
-@dataclass(frozen=True, slots=True)
-class TokenDetail:
-    """How likely a token was.
-
-    Log-probabilities are natural logarithms, of the raw logits' softmax: before bias, penalties and temperature.
-
-    Attributes:
-        token_id: the token.
-        logprob: its log-probability. None: nobody knows it any more, as it was on its way when a connection broke or a
-            router died; the token itself was found again.
-        top_logprobs: those of the likeliest ids by id, descending; as many as were asked for, none beside None.
-    """
-
-    token_id: int
-    logprob: float | None
-    top_logprobs: dict[int, float]
-
-    @classmethod
-    def from_wire(cls, response: runtime_pb2.GenerateResponse) -> Self:
-        logprob = response.detail.logprob if response.HasField("detail") else None
-        top_logprobs = {top.token_id: top.logprob for top in response.detail.top_logprobs}
-        return cls(token_id=response.token_id, logprob=logprob, top_logprobs=top_logprobs)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from typing import Self, assert_never
 
 from kakeya_router.contract import lanes
 from kakeya_router.contract.creates import MAX_REQUEST_ID_BYTES
+from kakeya_router.contract.token_detail import TokenDetail
 from kakeya_router.contract.validation import RequestLimits, check_text, check_vocabulary, generate_features, invalid
 from kakeya_router.store.session_record import Features, LaneState, SessionId, SessionRecord
 from kakeya_router.store.sessions.session_changes import Intent
@@ -15,6 +16,7 @@ from kakeya_shared.contract.generation_limits import (
     MAX_LOGIT_BIASES,
     MAX_LOGPROBS,
     MAX_PENALTY,
+    MAX_REPETITION_PENALTY,
     MAX_STOP_SEQUENCE_TOKENS,
     MAX_STOP_SEQUENCES,
 )
@@ -41,6 +43,7 @@ class Sampling:
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
     logit_bias: Mapping[int, float] = field(default_factory=dict)
+    repetition_penalty: float = 0.0  # as 1: none
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +54,7 @@ class GenerateRequest:
         logprobs: for how many of the likeliest ids; None: none are asked for.
         op_id: of the operation that is gone on with; empty: a new one begins.
         resume_token_ids: what the client has of it.
+        min_tokens, ignore_eos: see `kakeya.v1.GenerateRequest`.
         features: that its worker has to name.
     """
 
@@ -62,6 +66,8 @@ class GenerateRequest:
     expected_history_length: int | None = None
     op_id: str = ""
     resume_token_ids: tuple[int, ...] = ()
+    min_tokens: int = 0
+    ignore_eos: bool = False
     features: Features = frozenset()
 
     @classmethod
@@ -79,6 +85,8 @@ class GenerateRequest:
             message.expected_history_length if message.HasField("expected_history_length") else None,
             message.op_id,
             tuple(message.resume_token_ids),
+            message.min_tokens,
+            message.ignore_eos,
             features=features,
         )
 
@@ -97,6 +105,8 @@ class GenerateRequest:
             **asdict(self.sampling),
             "logprobs": self.logprobs,
             "stop_token_sequences": self.stop_token_sequences,
+            "min_tokens": self.min_tokens,
+            "ignore_eos": self.ignore_eos,
         }
         return Intent(
             "generate",
@@ -127,6 +137,8 @@ class GenerateRequest:
             operation_number=record.operation_number,
             history_digest=record.digest_at(record.history_length),
             acknowledges=True,
+            min_tokens=min(self.min_tokens, max_tokens),
+            ignore_eos=self.ignore_eos,
         )
 
 
@@ -142,10 +154,14 @@ def _check(message: api.GenerateRequest) -> None:
     for name in ("presence_penalty", "frequency_penalty"):
         if not -MAX_PENALTY <= getattr(message, name) <= MAX_PENALTY:
             raise invalid(name, f"must be at least -{MAX_PENALTY:g} and at most {MAX_PENALTY:g}")
+    if message.HasField("repetition_penalty") and not 0 < message.repetition_penalty <= MAX_REPETITION_PENALTY:
+        raise invalid("repetition_penalty", f"must be above 0 and at most {MAX_REPETITION_PENALTY:g}")
     if len(message.logit_bias) > MAX_LOGIT_BIASES:
         raise invalid("logit_bias", f"{len(message.logit_bias)} entries; at most {MAX_LOGIT_BIASES}")
     if not all(map(math.isfinite, message.logit_bias.values())):
         raise invalid("logit_bias", "must be finite")
+    if message.min_tokens > message.max_tokens:
+        raise invalid("min_tokens", "must be at most max_tokens")
     if message.logprobs > MAX_LOGPROBS:
         raise invalid("logprobs", f"must be at most {MAX_LOGPROBS}")
     _check_stop_sequences(message.stop_token_sequences)
@@ -177,6 +193,7 @@ def _sampling(message: api.GenerateRequest) -> Sampling:
         presence_penalty=message.presence_penalty,
         frequency_penalty=message.frequency_penalty,
         logit_bias=dict(message.logit_bias),
+        repetition_penalty=message.repetition_penalty if message.repetition_penalty != 1 else 0.0,
     )
 
 
@@ -193,14 +210,6 @@ class Truncated:
 
     dropped_token_count: int
     retained: str
-
-
-@dataclass(frozen=True, slots=True)
-class TokenDetail:
-    """Of a sampled token: its log-probability, and the likeliest ids with theirs."""
-
-    logprob: float
-    top_logprobs: tuple[tuple[int, float], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,16 +260,13 @@ def from_worker(message: worker_api.GenerateResponse) -> Token | Done:
             done.total_duration_seconds,
             done.evicted_token_count,
         )
-    if not message.HasField("detail"):
-        return Token(message.token_id)
-    top_logprobs = tuple((top.token_id, top.logprob) for top in message.detail.top_logprobs)
-    return Token(message.token_id, TokenDetail(message.detail.logprob, top_logprobs))
+    return Token(message.token_id, TokenDetail.of(message.detail) if message.HasField("detail") else None)
 
 
 def to_client(event: Truncated | Token | Ended) -> api.GenerateResponse:
     match event:
         case Token():
-            return api.GenerateResponse(token_id=event.token_id, detail=_detail(event.detail))
+            return api.GenerateResponse(token_id=event.token_id, detail=event.detail and event.detail.message())
         case Truncated():
             truncated = api.HistoryTruncated(
                 dropped_token_count=event.dropped_token_count, retained=lanes.retained(event.retained)
@@ -287,10 +293,3 @@ def _done(ended: Ended) -> api.GenerateDone:
         kv_live_bytes=done.lane.kv_live_bytes,
         retained=lanes.retained(done.lane.retained),
     )
-
-
-def _detail(detail: TokenDetail | None) -> api.TokenDetail | None:
-    if detail is None:
-        return None
-    top_logprobs = [api.TokenLogprob(token_id=token_id, logprob=logprob) for token_id, logprob in detail.top_logprobs]
-    return api.TokenDetail(logprob=detail.logprob, top_logprobs=top_logprobs)

@@ -46,11 +46,11 @@ class Appending:
                 return Appended(record.lane)
             self._limits.check_room(record.history_length, num_tokens)
             await self._snapshotting.check_room(record, num_tokens)
-            answer = await self.add(operation, request.token_ids)
+            answer = await self.add(operation, request.token_ids, request.logprobs)
             await self._operations.finish(operation, answer.lane)
         return answer
 
-    async def add(self, operation: Operation, token_ids: Sequence[int]) -> Appended:
+    async def add(self, operation: Operation, token_ids: Sequence[int], logprobs: int | None = None) -> Appended:
         """Adds tokens to the history of a session that is held.
 
         Raises:
@@ -58,12 +58,12 @@ class Appending:
             WorkerError, KakeyaError: they are in the history, whatever became of the lane.
         """
         await operation.append(token_ids)
-        return await operation.complete(self._prefilled(operation, token_ids))
+        return await operation.complete(self._prefilled(operation, token_ids, logprobs))
 
-    async def _prefilled(self, operation: Operation, token_ids: Sequence[int]) -> Appended:
+    async def _prefilled(self, operation: Operation, token_ids: Sequence[int], logprobs: int | None) -> Appended:
         started, before, end = time.monotonic(), operation.record, operation.journal.length
         try:
-            return await operation.prefill(self._workers.at(before.address), token_ids)
+            return await operation.prefill(self._workers.at(before.address), token_ids, logprobs)
         except HistoryFull:
             await self._recovery.retract(operation, before.history_length)
             raise

@@ -122,9 +122,9 @@ class Operation:
         await self.journal.write(token_ids)
         self.append_start = start
 
-    async def prefill(self, worker: WorkerClient, token_ids: Sequence[int]) -> Appended:
+    async def prefill(self, worker: WorkerClient, token_ids: Sequence[int], logprobs: int | None = None) -> Appended:
         """Brings the lane what is in the journal; raises HistoryFull, and what the worker raises."""
-        answer = await worker.append(self.record, token_ids, self.call)
+        answer = await worker.append(self.record, token_ids, self.call, logprobs)
         self.committed(answer.lane)
         return answer
 

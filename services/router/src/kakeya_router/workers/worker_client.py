@@ -116,9 +116,11 @@ class WorkerClient:
         answer: pb.OpenSessionResponse = await self._ask("OpenSession", request, timeout)
         return Opened(lanes.from_worker(answer.lane), answer.sink, answer.window)
 
-    async def append(self, record: SessionRecord, token_ids: Sequence[int], running: RunningCall) -> Appended:
+    async def append(
+        self, record: SessionRecord, token_ids: Sequence[int], running: RunningCall, logprobs: int | None = None
+    ) -> Appended:
         """Without a time limit: the tokens are in the history, and have to be prefilled."""
-        request = pb.AppendRequest(**_position(record), token_ids=token_ids)
+        request = pb.AppendRequest(**_position(record), token_ids=token_ids, logprobs=logprobs)
         with self._calling("Append") as metadata:
             call = self._stub.Append(request, metadata=metadata)
             running.started(call)

@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from kakeya_shared.contract.features import APPEND_LOGPROBS, MASKED_ENDS, REPETITION_PENALTY
 from kakeya_stubs.worker.v1 import registry_pb2 as pb
 from kakeya_worker.engine.engine import Engine
 
-FEATURES: tuple[str, ...] = ()
-"""That this worker serves, by the names of `kakeya_shared.contract.features`."""
+FEATURES: tuple[str, ...] = (APPEND_LOGPROBS, MASKED_ENDS, REPETITION_PENALTY)
+"""That this worker serves."""
 
 
 @dataclass(frozen=True)

@@ -42,14 +42,16 @@ class Batch:
         own_angle: rotates keys, and queries against recent keys.
         sink_angle: rotates queries against the sinks.
         rows: one a row.
-        last_tokens: each row's last token; [rows].
+        kept_tokens: whose final hidden vectors are wanted: each row's last token, of scored rows all; [kept].
+        kept: each row's share of them.
     """
 
     token_ids: mx.array
     own_angle: Rotation
     sink_angle: Rotation
     rows: tuple[RowInBatch, ...]
-    last_tokens: mx.array
+    kept_tokens: mx.array
+    kept: tuple[slice, ...]
 
 
 def assemble(rows: Sequence[Row], frequencies: NDArray[np.float64]) -> Batch:
@@ -60,6 +62,8 @@ def assemble(rows: Sequence[Row], frequencies: NDArray[np.float64]) -> Batch:
     """
     lengths = [len(row.token_ids) for row in rows]
     ends = np.cumsum(lengths)
+    kept_ends = np.cumsum([row.num_kept for row in rows])
+    kept_tokens = [np.arange(end - row.num_kept, end) for row, end in zip(rows, ends, strict=True)]
     return Batch(
         token_ids=mx.array([token for row in rows for token in row.token_ids]),
         own_angle=rotation(np.concatenate([row.positions for row in rows]), frequencies),
@@ -68,7 +72,8 @@ def assemble(rows: Sequence[Row], frequencies: NDArray[np.float64]) -> Batch:
             _row_in_batch(row, slice(int(end) - length, int(end)))
             for row, length, end in zip(rows, lengths, ends, strict=True)
         ),
-        last_tokens=mx.array(ends - 1),
+        kept_tokens=mx.array(np.concatenate(kept_tokens)),
+        kept=tuple(slice(int(end) - row.num_kept, int(end)) for row, end in zip(rows, kept_ends, strict=True)),
     )
 
 

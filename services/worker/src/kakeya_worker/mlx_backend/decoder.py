@@ -56,13 +56,13 @@ class Stack(nn.Module):
         self.norm = Norm(config.hidden_size, config.rms_norm_eps)
 
     def __call__(self, batch: Batch, lanes: list[Lane]) -> mx.array:
-        """The final hidden vector of each row's last token; [rows, hidden]."""
+        """The final hidden vectors that are wanted; [kept, hidden]."""
         # A table in one of MLX's float formats gives bfloat16, whatever the activations are.
         x = self.embed_tokens(batch.token_ids).astype(self.norm.weight.dtype)  # [tokens, hidden]
         for layer in self.layers:
             x = layer(x, batch, lanes)
             mx.async_eval(x)  # computed while the next layers are described
-        return self.norm(x[batch.last_tokens])
+        return self.norm(x[batch.kept_tokens])
 
 
 class Decoder(nn.Module):
@@ -86,11 +86,11 @@ class Decoder(nn.Module):
         return {name: tensors[stored] for name, stored in named if name.rpartition(".")[0] in modules}
 
     def final_hidden(self, batch: Batch, lanes: list[Lane]) -> mx.array:
-        """Runs a step's tokens through all layers, writes their K and V; [rows, hidden], not evaluated yet."""
+        """Runs a step's tokens through all layers, writes their K and V; [kept, hidden], not evaluated yet."""
         return self.model(batch, lanes)
 
     def logits(self, final_hidden: mx.array) -> mx.array:
-        """[rows, hidden] -> [rows, vocab] in float32."""
+        """[tokens, hidden] -> [tokens, vocab] in float32."""
         head = self.lm_head if "lm_head" in self else self.model.embed_tokens.as_linear
         logits: mx.array = head(final_hidden)
         return logits.astype(mx.float32)

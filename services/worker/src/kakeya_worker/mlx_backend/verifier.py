@@ -47,6 +47,7 @@ class MlxVerifier:
         device.limit_cache()
         self.decoder = load_decoder(directory, self.config, self._mode)
         digest = model_digest(self.config, stored.files, cache_directory)
+        self._scored: dict[int, mx.array] = {}  # by lane; each [tokens, hidden]
         self.facts = _facts(self.config, self._mode, digest, checkpoint.digest_tokenizer(directory))
 
     def allocate(self, geometry: LaneGeometry, num_lanes: int) -> None:
@@ -58,16 +59,24 @@ class MlxVerifier:
         """Runs a step; see the seam."""
         lanes = [self.slab.lanes[row.lane] for row in rows]
         batch = assemble(rows, self.decoder.frequencies)
+        self._scored = {}
         try:
-            final_hidden = self.decoder.final_hidden(batch, lanes)  # [rows, hidden]
-            mx.eval(final_hidden)
+            kept = self.decoder.final_hidden(batch, lanes)  # [kept, hidden]
+            scored = {row.lane: kept[tokens] for row, tokens in zip(rows, batch.kept, strict=True) if row.is_scored}
+            final_hidden = kept[mx.array([tokens.stop - 1 for tokens in batch.kept])] if scored else kept
+            mx.eval(final_hidden, *scored.values())
         finally:  # no graph outlives a step, not that of one that failed half-way either
             mx.eval([lane.arrays for lane in lanes])
+        self._scored = scored
         self.slab.keep_final_hidden([row.lane for row in rows], final_hidden)
 
     def logits(self, lanes: Sequence[int]) -> NDArray[np.float32]:
         """The logits after each lane's last token; [lanes, vocab]."""
         return np.array(self.decoder.logits(self.slab.final_hidden(lanes)))
+
+    def scored_logits(self, lane: int) -> NDArray[np.float32]:
+        """See the seam; [tokens, vocab]."""
+        return np.array(self.decoder.logits(self._scored[lane]))
 
     def populate_lane(self, lane: int) -> None:
         """Nothing: the slab was written to when it was allocated."""

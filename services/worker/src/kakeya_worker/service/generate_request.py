@@ -7,6 +7,7 @@ from kakeya_shared.contract.generation_limits import (
     MAX_LOGIT_BIASES,
     MAX_LOGPROBS,
     MAX_PENALTY,
+    MAX_REPETITION_PENALTY,
     MAX_STOP_SEQUENCE_TOKENS,
     MAX_STOP_SEQUENCES,
 )
@@ -20,10 +21,11 @@ def operation(
     request: pb.GenerateRequest, vocab_size: int, on_token: Callable[[int, TokenDetail | None], None]
 ) -> Generate:
     """Raises InvalidField or TokenOutOfVocabulary."""
-    _require(request.max_tokens >= 1, "max_tokens", "must be at least 1")
-    _require(len(request.previous_token_ids) <= request.max_tokens, "previous_token_ids", "are more than max_tokens")
+    require(request.max_tokens >= 1, "max_tokens", "must be at least 1")
+    require(len(request.previous_token_ids) <= request.max_tokens, "previous_token_ids", "are more than max_tokens")
     check_vocabulary(request.previous_token_ids, vocab_size)
-    _require(request.logprobs <= MAX_LOGPROBS, "logprobs", f"must be at most {MAX_LOGPROBS}")
+    require(request.logprobs <= MAX_LOGPROBS, "logprobs", f"must be at most {MAX_LOGPROBS}")
+    require(request.min_tokens <= request.max_tokens, "min_tokens", "must be at most max_tokens")
     return Generate(
         request.session_id,
         request.epoch,
@@ -31,13 +33,15 @@ def operation(
         number=request.operation_number,
         history_digest=request.history_digest if request.HasField("history_digest") else None,
         max_tokens=request.max_tokens,
-        eos_token_ids=frozenset(request.eos_token_ids),
+        eos_token_ids=_eos_token_ids(request, vocab_size),
         sampling=_sampling(request.sampling, vocab_size) if request.HasField("sampling") else Sampling(),
         on_token=on_token,
         num_top_logprobs=request.logprobs if request.HasField("logprobs") else None,
         stop_token_sequences=_stop_token_sequences(request, vocab_size),
         acknowledges=request.acknowledges,
         previous_token_ids=tuple(request.previous_token_ids),
+        min_tokens=request.min_tokens,
+        ignores_eos=request.ignore_eos,
     )
 
 
@@ -49,13 +53,16 @@ def check_vocabulary(token_ids: Iterable[int], vocab_size: int) -> None:
 
 
 def _sampling(asked: pb.Sampling, vocab_size: int) -> Sampling:
-    _require(math.isfinite(asked.temperature) and asked.temperature >= 0, "temperature", "must be finite, 0 or above")
-    _require(0 < asked.top_p <= 1, "top_p", "must be above 0 and at most 1")
-    _require(0 <= asked.min_p <= 1, "min_p", "must be within 0 and 1")
+    require(math.isfinite(asked.temperature) and asked.temperature >= 0, "temperature", "must be finite, 0 or above")
+    require(0 < asked.top_p <= 1, "top_p", "must be above 0 and at most 1")
+    require(0 <= asked.min_p <= 1, "min_p", "must be within 0 and 1")
     for name in ("presence_penalty", "frequency_penalty"):
-        _require(abs(getattr(asked, name)) <= MAX_PENALTY, name, f"must be within -{MAX_PENALTY:g} and {MAX_PENALTY:g}")
-    _require(len(asked.logit_bias) <= MAX_LOGIT_BIASES, "logit_bias", f"must have at most {MAX_LOGIT_BIASES} entries")
-    _require(all(map(math.isfinite, asked.logit_bias.values())), "logit_bias", "must be finite")
+        require(abs(getattr(asked, name)) <= MAX_PENALTY, name, f"must be within -{MAX_PENALTY:g} and {MAX_PENALTY:g}")
+    repetition_penalty = asked.repetition_penalty or 1.0  # 0: the caller does not know the field, or leaves it
+    is_within = 0 < repetition_penalty <= MAX_REPETITION_PENALTY
+    require(is_within, "repetition_penalty", f"must be above 0 and at most {MAX_REPETITION_PENALTY:g}")
+    require(len(asked.logit_bias) <= MAX_LOGIT_BIASES, "logit_bias", f"must have at most {MAX_LOGIT_BIASES} entries")
+    require(all(map(math.isfinite, asked.logit_bias.values())), "logit_bias", "must be finite")
     check_vocabulary(asked.logit_bias, vocab_size)
     return Sampling(
         seed=asked.seed,
@@ -66,20 +73,30 @@ def _sampling(asked: pb.Sampling, vocab_size: int) -> Sampling:
         presence_penalty=asked.presence_penalty,
         frequency_penalty=asked.frequency_penalty,
         logit_bias=tuple(sorted(asked.logit_bias.items())),
+        repetition_penalty=repetition_penalty,
     )
+
+
+def _eos_token_ids(request: pb.GenerateRequest, vocab_size: int) -> frozenset[int]:
+    token_ids = frozenset(request.eos_token_ids)
+    if request.ignore_eos or request.min_tokens:
+        check_vocabulary(token_ids, vocab_size)
+        require(len(token_ids) < vocab_size, "eos_token_ids", "are all there are; nothing else can be chosen")
+    return token_ids
 
 
 def _stop_token_sequences(request: pb.GenerateRequest, vocab_size: int) -> tuple[tuple[int, ...], ...]:
     sequences = tuple(tuple(sequence.token_ids) for sequence in request.stop_token_sequences)
     name = "stop_token_sequences"
-    _require(len(sequences) <= MAX_STOP_SEQUENCES, name, f"must be at most {MAX_STOP_SEQUENCES}")
+    require(len(sequences) <= MAX_STOP_SEQUENCES, name, f"must be at most {MAX_STOP_SEQUENCES}")
     for sequence in sequences:
         is_length_possible = 1 <= len(sequence) <= MAX_STOP_SEQUENCE_TOKENS
-        _require(is_length_possible, name, f"each must have 1 to {MAX_STOP_SEQUENCE_TOKENS} tokens")
+        require(is_length_possible, name, f"each must have 1 to {MAX_STOP_SEQUENCE_TOKENS} tokens")
         check_vocabulary(sequence, vocab_size)
     return sequences
 
 
-def _require(is_met: bool, field: str, why: str) -> None:
+def require(is_met: bool, field: str, why: str) -> None:
+    """Raises InvalidField."""
     if not is_met:
         raise InvalidField(f"{field}: {why}", metadata={"field": field})

@@ -12,9 +12,9 @@ from kakeya_shared.rpc.rpc_boundary import Context
 from kakeya_stubs.worker.v1 import verifier_pb2 as pb
 from kakeya_stubs.worker.v1.verifier_pb2_grpc import VerifierServiceServicer
 from kakeya_worker.engine.engine import Engine
-from kakeya_worker.engine.lanes.operation import Append, Finish, Generate, GenerateResult, LaneState, OpenLane
+from kakeya_worker.engine.lanes.operation import Finish, Generate, GenerateResult, LaneState, OpenLane
 from kakeya_worker.engine.sampling.sampling import TokenDetail
-from kakeya_worker.service import generate_request, open_request
+from kakeya_worker.service import append_request, generate_request, open_request
 from kakeya_worker.snapshots.lane_transfer import LaneTransfer
 from kakeya_worker.snapshots.snapshots import Snapshots
 
@@ -46,15 +46,7 @@ class VerifierService(VerifierServiceServicer):
 
     async def Append(self, request: pb.AppendRequest, context: Context) -> pb.AppendResponse:
         engine = self._engine(request.session_id)
-        generate_request.check_vocabulary(request.token_ids, engine.facts.vocab_size)
-        append = Append(
-            request.session_id,
-            request.epoch,
-            request.history_length,
-            tuple(request.token_ids),
-            number=request.operation_number,
-            history_digest=request.history_digest if request.HasField("history_digest") else None,
-        )
+        append = append_request.operation(request, engine.facts.vocab_size)
         engine.submit(append)
         try:
             result = await asyncio.wrap_future(append.future)
@@ -65,6 +57,7 @@ class VerifierService(VerifierServiceServicer):
             lane=_lane_state(result.lane),
             prefill_duration_seconds=result.prefill_seconds,
             evicted_token_count=result.num_evicted,
+            logprobs=map(_detail, result.details),
         )
 
     async def Generate(self, request: pb.GenerateRequest, context: Context) -> AsyncIterator[pb.GenerateResponse]:
@@ -78,7 +71,9 @@ class VerifierService(VerifierServiceServicer):
         generate = generate_request.operation(
             request,
             engine.facts.vocab_size,
-            on_token=lambda token_id, detail: put(pb.GenerateResponse(token_id=token_id, detail=_detail(detail))),
+            on_token=lambda token_id, detail: put(
+                pb.GenerateResponse(token_id=token_id, detail=detail and _detail(detail))
+            ),
         )
         generate.future.add_done_callback(lambda _: put(None))
         engine.submit(generate)
@@ -195,9 +190,7 @@ class VerifierService(VerifierServiceServicer):
         return self._serving
 
 
-def _detail(detail: TokenDetail | None) -> pb.TokenDetail | None:
-    if detail is None:
-        return None
+def _detail(detail: TokenDetail) -> pb.TokenDetail:
     top = [pb.TokenLogprob(token_id=token_id, logprob=logprob) for token_id, logprob in detail.top]
     return pb.TokenDetail(logprob=detail.logprob, top_logprobs=top)
 

@@ -15,10 +15,13 @@ from kakeya_worker.torch_backend.rope import Rope, Rotation
 
 @dataclass(frozen=True)
 class RowInBatch:
-    """One row's share of a batch: its tokens, half-open, its lane, and what the numerics need to know of it."""
+    """One row's share of a batch: its tokens, half-open, its lane, whether it is scored, and what the numerics need to
+    know of it.
+    """
 
     tokens: slice
     lane: int
+    is_scored: bool
     view: Any
 
 
@@ -59,7 +62,7 @@ def assemble(rows: Sequence[Row], rope: Rope, numerics: Numerics[Any]) -> Batch:
         own_angle=rope.at(np.concatenate([row.positions for row in rows])),
         sink_angle=rope.at(np.concatenate([row.sink_positions for row in rows])),
         rows=tuple(
-            RowInBatch(slice(int(end) - length, int(end)), row.lane, numerics.view(row))
+            RowInBatch(slice(int(end) - length, int(end)), row.lane, row.is_scored, numerics.view(row))
             for row, length, end in zip(rows, lengths, ends, strict=True)
         ),
         last_tokens=torch.from_numpy(ends - 1),

@@ -100,6 +100,7 @@ class Decoder:
         self._embedding = numerics.embedding(EMBEDDING, config.vocab_size, config.hidden_size)
         self._layers = [DecoderLayer(config, numerics, layer) for layer in reported(config.num_layers)]
         self._norm = numerics.norm(FINAL_NORM, config.hidden_size, config.rms_norm_eps)
+        self._scored: dict[int, Tensor] = {}  # by lane; each [tokens, hidden]
         if config.tied_head:
             self._head = self._embedding.as_head()
         else:
@@ -110,14 +111,25 @@ class Decoder:
         self._slab = slab
 
     def forward(self, rows: Sequence[Row]) -> None:
-        """Runs a step's tokens through all layers; each row's last final hidden vector goes to its lane."""
+        """Runs a step's tokens through all layers; each row's last final hidden vector goes to its lane, and those of
+        scored rows are kept.
+        """
+        self._scored = {}
         batch = assemble(rows, self._rope, self._numerics)
         x = self._embedding.rows(batch.token_ids)  # [tokens, hidden]
         for layer, keys, values in zip(self._layers, self._slab.keys, self._slab.values, strict=True):
             x = layer(x, batch, keys, values)
         self._slab.final_hidden[batch.row_lanes] = self._norm(x[batch.last_tokens])
+        self._scored = {row.lane: self._norm(x[row.tokens]) for row in batch.rows if row.is_scored}
 
     def logits(self, lanes: Sequence[int]) -> NDArray[np.float32]:
         """[lanes, vocab]."""
-        logits: NDArray[np.float32] = self._head(self._slab.final_hidden[list(lanes)]).float().numpy()
+        return self._logits(self._slab.final_hidden[list(lanes)])
+
+    def scored_logits(self, lane: int) -> NDArray[np.float32]:
+        """[tokens, vocab]."""
+        return self._logits(self._scored[lane])
+
+    def _logits(self, hidden: Tensor) -> NDArray[np.float32]:
+        logits: NDArray[np.float32] = self._head(hidden).float().numpy()
         return logits

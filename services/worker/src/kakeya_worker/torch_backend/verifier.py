@@ -69,6 +69,11 @@ class TorchVerifier:
         """The logits after each lane's last token; [lanes, vocab]."""
         return self._decoder.logits(lanes)
 
+    @torch.inference_mode()
+    def scored_logits(self, lane: int) -> NDArray[np.float32]:
+        """See the seam; [tokens, vocab]."""
+        return self._decoder.scored_logits(lane)
+
     def populate_lane(self, lane: int) -> None:
         """See the seam."""
         self.slab.populate_lane(lane)

@@ -37,11 +37,13 @@ def test_without_a_finite_best_logit_a_choice_is_an_error() -> None:
             choose(_logits(1, bad, 2), Sampling(), 5)
     with pytest.raises(FloatingPointError):
         choose(_logits(-np.inf, -np.inf), Sampling(), 5)
+    with pytest.raises(FloatingPointError, match="masked"):
+        choose(_logits(1, 2, -np.inf), Sampling(), 5, masked={0, 1})
 
 
 def test_a_choice_leaves_the_logits_as_they_are() -> None:
     logits = _logits(1, 3, 2)
-    choose(logits, Sampling(1, 0.5, 0.9, 2, 0.1, 1.0, 1.0, ((0, 5.0),)), 5, {1: 2})
+    choose(logits, Sampling(1, 0.5, 0.9, 2, 0.1, 1.0, 1.0, ((0, 5.0),), 1.5), 5, {1: 2}, masked=(1,))
     assert logits.tolist() == [1, 3, 2]
 
 
@@ -71,6 +73,21 @@ def test_penalties_count_this_generates_tokens() -> None:
     chosen = [choose(logits, asked, 9, counts) for counts in ({}, {0: 1}, {0: 1, 1: 1}, {0: 3, 1: 1})]
     assert chosen == [0, 1, 0, 2]
     assert choose(logits, Sampling(), 9, {0: 50}) == 0
+
+
+def test_a_repetition_penalty_divides_what_is_positive_and_multiplies_the_rest() -> None:
+    asked = Sampling(repetition_penalty=2.0)
+    assert asked.has_penalties
+    assert not Sampling().has_penalties
+    chosen = [choose(_logits(3.0, 2.0, 1.0), asked, 9, counts) for counts in ({}, {0: 1}, {0: 9}, {0: 1, 1: 1})]
+    assert chosen == [0, 1, 1, 0]
+    assert choose(_logits(-2.0, -3.0, -3.5), asked, 9, {0: 1, 1: 1}) == 2
+
+
+def test_masked_ids_are_never_drawn() -> None:
+    logits = _logits(9.0, 1.0, 1.0, 8.0)
+    everything = Sampling(seed=3, temperature=2.0, top_k=3, top_p=0.999)
+    assert {choose(logits, everything, index, masked={0, 3}) for index in range(400)} == {1, 2}
 
 
 def test_a_bias_is_added_to_the_logit() -> None:

@@ -1,6 +1,7 @@
 """The committed test vectors: the worker gives their answers, and they tell every wrong order of the steps."""
 
 import json
+from dataclasses import replace
 from importlib import resources
 from itertools import permutations
 from math import isclose
@@ -43,10 +44,10 @@ def _sampling(asked: dict[str, Any]) -> Sampling:
     return Sampling(**{**asked, "seed": int(asked["seed"]), "logit_bias": logit_bias})
 
 
-def _is_passed(case: dict[str, Any]) -> bool:
+def _is_passed(case: dict[str, Any], choose: Any = choose) -> bool:
     logits, asked, counts = _logits(case["logits"]), _sampling(case["sampling"]), _by_id(case["counts"])
     choices = enumerate(case["token_ids"], start=case["first_history_index"])
-    return all(choose(logits, asked, index, counts) == token_id for index, token_id in choices)
+    return all(choose(logits, asked, index, counts, case["masked"]) == token_id for index, token_id in choices)
 
 
 @pytest.mark.parametrize("vector", PHILOX["philox4x32_10"])
@@ -100,6 +101,30 @@ def test_every_other_order_of_the_steps_fails_a_case(monkeypatch: pytest.MonkeyP
             if _are_passed(cases):
                 unnoticed.append(steps)
     assert unnoticed == [sampling.STEPS]
+
+
+def _masked_by_a_bias(logits: np.ndarray, asked: Sampling, index: int, counts: Any, masked: list[int]) -> int:
+    against = tuple((token_id, -100.0) for token_id in masked)
+    return choose(logits, replace(asked, logit_bias=asked.logit_bias + against), index, counts)
+
+
+def _masked_after_all_steps(logits: np.ndarray, asked: Sampling, index: int, counts: Any, masked: list[int]) -> int:
+    def mask(scores: np.ndarray, *_: object) -> None:
+        scores[masked] = -np.inf
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sampling, "STEPS", (*sampling.STEPS, mask))
+        return choose(logits, asked, index, counts)
+
+
+def _not_masked(logits: np.ndarray, asked: Sampling, index: int, counts: Any, masked: list[int]) -> int:
+    return choose(logits, asked, index, counts)
+
+
+@pytest.mark.parametrize("otherwise", [_masked_by_a_bias, _masked_after_all_steps, _not_masked])
+def test_ids_that_are_masked_in_another_way_fail_a_case(otherwise: Any) -> None:
+    assert all(_is_passed(case) for case in SMALL_CASES)
+    assert not all(_is_passed(case, otherwise) for case in SMALL_CASES)
 
 
 @pytest.mark.parametrize("left_out", sampling.STEPS, ids=lambda step: step.__name__)

@@ -20,6 +20,7 @@ class AppendTokens:
 
     session: int
     token_ids: tuple[int, ...]
+    num_top_logprobs: int | None
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,8 @@ class GenerateTokens:
     sampling: Sampling
     eos_token_ids: frozenset[int]
     stop_token_sequences: tuple[tuple[int, ...], ...]
+    min_tokens: int
+    ignores_eos: bool
 
 
 @dataclass(frozen=True)
@@ -108,7 +111,7 @@ def _options(draw: st.DrawFn) -> SessionOptions:
 def _moves(draw: st.DrawFn, vocab_size: int) -> tuple[Action, ...]:
     """What one session does at a stretch."""
     session, after = draw(st.integers(0, NUM_SESSIONS - 1)), draw(st.integers(0, 6))
-    append = AppendTokens(session, _tokens(draw, vocab_size))
+    append = AppendTokens(session, _tokens(draw, vocab_size), draw(st.sampled_from([None, None, 0, 2])))
     generate = draw(_generates(session, vocab_size))
     cancel = Cancel(session, after, by_command=draw(st.booleans()))
     close = Close(session, after)
@@ -145,11 +148,14 @@ def _generates(session: int, vocab_size: int) -> st.SearchStrategy[GenerateToken
         # Every so many ids, since hardly a single one would ever come.
         eos_token_ids=st.sampled_from([frozenset(), frozenset(range(0, vocab_size, 16))]),
         stop_token_sequences=st.sampled_from([(), tuple((token,) for token in range(1, vocab_size, 16))]),
+        min_tokens=st.sampled_from([0, 0, 3, 12]),
+        ignores_eos=st.sampled_from([False, False, True]),
     )
 
 
 def _samplings(vocab_size: int) -> st.SearchStrategy[Sampling]:
     penalties = st.sampled_from([0.0, 3.0])
+    repetition = st.sampled_from([1.0, 1.5])
     drawn = st.builds(
         Sampling,
         seed=st.integers(0, 2**64 - 1),
@@ -160,5 +166,7 @@ def _samplings(vocab_size: int) -> st.SearchStrategy[Sampling]:
         presence_penalty=penalties,
         frequency_penalty=penalties,
         logit_bias=st.sampled_from([(), ((vocab_size - 1, 2.0),)]),
+        repetition_penalty=repetition,
     )
-    return st.just(Sampling()) | st.builds(Sampling, presence_penalty=penalties) | drawn
+    greedy = st.builds(Sampling, presence_penalty=penalties, repetition_penalty=repetition)
+    return st.just(Sampling()) | greedy | drawn

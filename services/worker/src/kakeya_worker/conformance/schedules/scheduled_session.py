@@ -13,7 +13,7 @@ from kakeya_worker.conformance.schedules.schedule import AppendTokens, Cancel, G
 from kakeya_worker.conformance.schedules.watched_verifier import WatchedVerifier
 from kakeya_worker.engine.engine import Engine
 from kakeya_worker.engine.lanes.operation import Append, AppendResult, Finish, Generate, GenerateResult, LaneState
-from kakeya_worker.engine.sampling.sampling import choose
+from kakeya_worker.engine.sampling.sampling import TokenDetail, choose, token_detail
 
 TIMEOUT_SECONDS = 30.0
 _POLL_SECONDS = 0.0005
@@ -58,7 +58,7 @@ class ScheduledSession:
     def append(self, action: AppendTokens) -> None:
         """Submits it and returns at once; one that does not fit is refused."""
         is_refused = self.refuses_overflow and self.length + len(action.token_ids) > self.capacity
-        append = Append(self.session_id, self.epoch, self.length, action.token_ids)
+        append = Append(self.session_id, self.epoch, self.length, action.token_ids, action.num_top_logprobs)
         self._submit(append, HistoryFull if is_refused else None)
 
     def generate(self, action: GenerateTokens) -> None:
@@ -73,6 +73,8 @@ class ScheduledSession:
             action.sampling,
             lambda token_id, _: self.delivered.append(token_id),
             stop_token_sequences=action.stop_token_sequences,
+            min_tokens=action.min_tokens,
+            ignores_eos=action.ignores_eos,
         )
         self._submit(generate, None if self.length else EmptyHistory)
 
@@ -137,12 +139,23 @@ class ScheduledSession:
             self._same("committed tokens of an append", num_committed, min(num_committed, num_demanded))
             if result is not None:
                 self._same("committed tokens of a whole append", num_committed, num_demanded)
-            self.reference.extend(operation.token_ids[:num_committed])
+            details = self._extend(operation, num_committed)
+            if isinstance(result, AppendResult):
+                self._same("details of appended tokens", result.details, details)
         elif isinstance(operation, Generate):
             self._same("delivered and committed tokens", len(self.delivered), num_committed)
             finish = self._regenerate(operation)
             if isinstance(result, GenerateResult):
                 self._same("finish", result.finish, finish)
+
+    def _extend(self, append: Append, num_tokens: int) -> tuple[TokenDetail, ...]:
+        """Feeds the reference with the first tokens of an append; what it makes of each, where that is asked for."""
+        details: list[TokenDetail] = []
+        for token_id in append.token_ids[:num_tokens]:
+            if append.num_top_logprobs is not None and self.length:
+                details.append(token_detail(self.reference.logits(), token_id, append.num_top_logprobs))
+            self.reference.extend([token_id])
+        return tuple(details)
 
     def _regenerate(self, generate: Generate) -> Finish | None:
         """Chooses as many tokens from the reference's logits; they are those that were delivered."""
@@ -150,7 +163,9 @@ class ScheduledSession:
         counts: Counter[int] = Counter()
         for number, delivered in enumerate(self.delivered, start=1):
             self._same("finish before the last token", finish, None)
-            token_id = choose(self.reference.logits(), generate.sampling, self.length, counts)
+            is_masked = generate.ignores_eos or number <= generate.min_tokens
+            masked = generate.eos_token_ids if is_masked else ()
+            token_id = choose(self.reference.logits(), generate.sampling, self.length, counts, masked)
             self._same("delivered token", delivered, token_id)
             counts[token_id] += 1
             self.reference.extend([token_id])
@@ -160,7 +175,8 @@ class ScheduledSession:
     def _finish(self, generate: Generate, token_id: int, num_generated: int) -> Finish | None:
         if token_id in generate.eos_token_ids:
             return Finish.EOS
-        if (token_id,) in generate.stop_token_sequences:  # a schedule's are one token long
+        is_looked_for = num_generated >= generate.min_tokens
+        if is_looked_for and (token_id,) in generate.stop_token_sequences:  # a schedule's are one token long
             return Finish.STOP_SEQUENCE
         if num_generated == generate.max_tokens:
             return Finish.MAX_TOKENS

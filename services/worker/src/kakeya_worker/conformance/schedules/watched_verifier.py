@@ -19,6 +19,7 @@ class WatchedVerifier:
         self.facts = verifier.facts
         self.allocate, self.logits, self.poison = verifier.allocate, verifier.logits, verifier.poison
         self.read_lane, self.populate_lane = verifier.read_lane, verifier.populate_lane
+        self.scored_logits = verifier.scored_logits
         self.last_logits: dict[int, Logits] = {}
         self._verifier = verifier
 

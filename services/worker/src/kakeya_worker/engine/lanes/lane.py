@@ -117,9 +117,9 @@ class Lane:
         if None not in (digest, self.history_digest) and digest != self.history_digest:
             raise HistoryLengthMismatch(f"the {length} tokens in the lane are others than those on record")
 
-    def row(self, token_ids: tuple[int, ...]) -> Row:
+    def row(self, token_ids: tuple[int, ...], *, is_scored: bool = False) -> Row:
         """The row that appends tokens to what is committed."""
-        return Row(self.index, self.length, token_ids, self.retention)
+        return Row(self.index, self.length, token_ids, self.retention, is_scored)
 
     def commit(self, row: Row) -> None:
         """Advances the length over a row whose K and V are written.

@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
-from kakeya_shared.errors.tree import EmptyHistory, HistoryFull
+from kakeya_shared.errors.tree import EmptyHistory, HistoryFull, KakeyaError
 from kakeya_worker.engine.lanes.lane import Lane
 from kakeya_worker.engine.sampling.sampling import Sampling, TokenDetail
 
@@ -70,9 +70,12 @@ class Finish(Enum):
 
 @dataclass(frozen=True)
 class AppendResult:
+    """What became of it; `details` of the appended tokens, where they were asked for."""
+
     lane: LaneState
     prefill_seconds: float
     num_evicted: int
+    details: tuple[TokenDetail, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -130,10 +133,20 @@ class Operation:
 
 @dataclass(eq=False)
 class Append(Operation):
-    """Prefills tokens, a chunk a step."""
+    """Prefills tokens, a chunk a step.
+
+    Attributes:
+        num_top_logprobs: of how many likeliest ids the log-probabilities are wanted, beside each token's own; None for
+            no log-probabilities.
+        details: what was asked for, of the tokens so far; the first of a history has none.
+        failure: why they cannot be told; it ends with that, and what is prefilled stays.
+    """
 
     token_ids: tuple[int, ...]
+    num_top_logprobs: int | None = None
     future: "Future[AppendResult]" = field(init=False, default_factory=Future)
+    details: list[TokenDetail] = field(init=False, default_factory=list)
+    failure: KakeyaError | None = field(init=False, default=None)
     num_done: int = field(init=False, default=0)
 
     def check(self, lane: Lane) -> None:
@@ -144,6 +157,10 @@ class Append(Operation):
                 f"{lane.length}",
                 metadata={"room": str(lane.room)},
             )
+
+    @property
+    def is_scored(self) -> bool:
+        return self.num_top_logprobs is not None
 
     def next_tokens(self, limit: int) -> tuple[int, ...]:
         return self.token_ids[self.num_done : self.num_done + limit]
@@ -168,6 +185,8 @@ class Generate(Operation):
         stop_token_sequences: it ends once its tokens end with one of these.
         acknowledges: its reader says by and by how many tokens it has passed on; what was handed out does not count.
         previous_token_ids: what it has produced before, elsewhere; they count as its own.
+        min_tokens: until it has produced so many EOS is not chosen, and stop sequences are not looked for.
+        ignores_eos: EOS is never chosen.
         num_read: how many of its first tokens were read; changed by one thread.
         journaled_length: history length up to which its reader has its tokens for good; changed by that thread.
         counts: how often it has produced each id; kept where there are penalties.
@@ -181,6 +200,8 @@ class Generate(Operation):
     stop_token_sequences: tuple[tuple[int, ...], ...] = ()
     acknowledges: bool = False
     previous_token_ids: tuple[int, ...] = ()
+    min_tokens: int = 0
+    ignores_eos: bool = False
     future: "Future[GenerateResult]" = field(init=False, default_factory=Future)
     num_generated: int = field(init=False, default=0)
     num_read: int = field(init=False, default=0)
@@ -209,16 +230,24 @@ class Generate(Operation):
         return self.num_unread >= MAX_UNREAD_TOKENS
 
     @property
+    def masked_token_ids(self) -> frozenset[int]:
+        """Those that must not be its next token."""
+        return self.eos_token_ids if self.ignores_eos or self.num_generated < self.min_tokens else frozenset()
+
+    @property
     def finish(self) -> Finish | None:
         """Why it is complete; None while it is not."""
         last_tokens = tuple(self._last_tokens)
         if last_tokens and last_tokens[-1] in self.eos_token_ids:
             return Finish.EOS
-        if any(last_tokens[-len(sequence) :] == sequence for sequence in self.stop_token_sequences):
+        if self.num_generated >= self.min_tokens and self._ends_with_stop_sequence(last_tokens):
             return Finish.STOP_SEQUENCE
         if self.num_generated == self.max_tokens:
             return Finish.MAX_TOKENS
         return Finish.TRUNCATED if self.lane.room == 0 else None
+
+    def _ends_with_stop_sequence(self, last_tokens: tuple[int, ...]) -> bool:
+        return any(last_tokens[-len(sequence) :] == sequence for sequence in self.stop_token_sequences)
 
     def acknowledge(self, num_tokens: int, journaled_length: int) -> bool:
         """See `Engine.acknowledge`; called by one thread. Whether it may have been paused until now."""

@@ -1,4 +1,4 @@
-"""Chooses a token from raw logits: bias, penalties, temperature, top_k, top_p, min_p, draw.
+"""Chooses a token from raw logits: mask, bias, penalties, temperature, top_k, top_p, min_p, draw.
 
 Every step changes the scores of the whole vocabulary in place, in float64; an id that is out gets -infinity. The
 draw is Gumbel-max (Gumbel 1954; see arXiv 1611.01144, section 2) over the surviving ids with u = Philox(seed;
@@ -9,7 +9,7 @@ The bits are the same on every machine: exp and log are those of `elementary`, a
 (`np.cumsum`, whose order is fixed; that of `np.sum` is not). `kakeya_worker/conformance/vectors` holds known answers.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -41,6 +41,8 @@ class Sampling:
         presence_penalty: taken off the logit of each id that this Generate has produced.
         frequency_penalty: taken off once for each time that it has.
         logit_bias: (token id, what is added to its logit), each id at most once.
+        repetition_penalty: divides the logit of each id that this Generate has produced if that is positive, else
+            multiplies it (CTRL, arXiv 1909.05858, section 4.1); 1 changes nothing.
     """
 
     seed: int = 0
@@ -51,11 +53,12 @@ class Sampling:
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
     logit_bias: tuple[tuple[int, float], ...] = ()
+    repetition_penalty: float = 1.0
 
     @property
     def has_penalties(self) -> bool:
         """Whether a choice depends on the tokens before it."""
-        return self.presence_penalty != 0.0 or self.frequency_penalty != 0.0
+        return self.repetition_penalty != 1.0 or self.presence_penalty != 0.0 or self.frequency_penalty != 0.0
 
 
 @dataclass(frozen=True)
@@ -71,18 +74,29 @@ class TokenDetail:
     top: tuple[tuple[int, float], ...]
 
 
-def choose(logits: NDArray[np.float32], sampling: Sampling, history_index: int, counts: Counts = _NO_COUNTS) -> int:
+def choose(
+    logits: NDArray[np.float32],
+    sampling: Sampling,
+    history_index: int,
+    counts: Counts = _NO_COUNTS,
+    masked: Collection[int] = (),
+) -> int:
     """The token at `history_index`, from the logits [vocab] of the token before it. Ties: the lower id.
 
     Args:
         counts: how often this Generate has produced each id; looked at where there are penalties.
+        masked: ids that may not be chosen.
 
     Raises:
-        FloatingPointError: the largest logit is not a finite number.
+        FloatingPointError: the largest logit is not a finite number, or none but masked ones are.
     """
     if not np.isfinite(logits.max()):
         raise FloatingPointError(f"the logits at history index {history_index} are not finite")
     scores = logits.astype(np.float64)
+    if masked:
+        scores[list(masked)] = -np.inf
+        if scores.max() == -np.inf:
+            raise FloatingPointError(f"all that is possible at history index {history_index} is masked")
     for step in STEPS:
         step(scores, sampling, counts)
     return _draw(scores, sampling.seed, history_index)
@@ -105,6 +119,15 @@ def token_detail(logits: NDArray[np.float32], token_id: int, num_top: int) -> To
 def _logit_bias(scores: Floats, sampling: Sampling, counts: Counts) -> None:
     for token_id, bias in sampling.logit_bias:
         scores[token_id] += bias
+
+
+def _repetition_penalty(scores: Floats, sampling: Sampling, counts: Counts) -> None:
+    """However often an id came."""
+    penalty = sampling.repetition_penalty
+    if penalty != 1.0:
+        token_ids = np.fromiter(counts, np.int64, len(counts))
+        repeated = scores[token_ids]
+        scores[token_ids] = np.where(repeated > 0.0, repeated / penalty, repeated * penalty)
 
 
 def _penalties(scores: Floats, sampling: Sampling, counts: Counts) -> None:
@@ -144,7 +167,7 @@ def _min_p(scores: Floats, sampling: Sampling, counts: Counts) -> None:
         _keep(scores, np.flatnonzero(scores - scores.max() >= log(np.array([sampling.min_p]))))
 
 
-STEPS = (_logit_bias, _penalties, _temperature, _top_k, _top_p, _min_p)
+STEPS = (_logit_bias, _repetition_penalty, _penalties, _temperature, _top_k, _top_p, _min_p)
 
 
 def _draw(scores: Floats, seed: int, history_index: int) -> int:

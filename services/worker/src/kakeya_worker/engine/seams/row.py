@@ -20,12 +20,19 @@ class Row:
         start: history index of the first token.
         token_ids: 1 to C of them.
         retention: of the session.
+        is_scored: the logits after each of its tokens are wanted, and not only those after the last.
     """
 
     lane: int
     start: int
     token_ids: tuple[int, ...]
     retention: Retention
+    is_scored: bool = False
+
+    @property
+    def num_kept(self) -> int:
+        """Of its last tokens, how many final hidden vectors are wanted."""
+        return len(self.token_ids) if self.is_scored else 1
 
     @property
     def end(self) -> int:

@@ -114,11 +114,20 @@ class Verifier(Protocol):
     def forward(self, rows: Sequence[Row]) -> None:
         """Writes the rows' K and V into their lanes, attends under the law, and keeps the final hidden vector
         of each row's last token with its lane. A lane has at most one row.
+
+        Of rows that are scored it keeps those of all their tokens, until the next step.
         """
         ...
 
     def logits(self, lanes: Sequence[int]) -> NDArray[np.float32]:
         """The logits after the last token of each lane, from its final hidden vector; [lanes, vocab]."""
+        ...
+
+    def scored_logits(self, lane: int) -> NDArray[np.float32]:
+        """The logits after each token of the lane's row in the latest step, which was scored; [tokens, vocab].
+
+        They are those that `logits` would give, had the row ended there: in exact mode to the bit.
+        """
         ...
 
     def populate_lane(self, lane: int) -> None:

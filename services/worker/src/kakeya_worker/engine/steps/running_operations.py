@@ -25,6 +25,7 @@ from kakeya_worker.engine.sampling.sampling import TokenDetail, choose, token_de
 from kakeya_worker.engine.seams.row import Row
 from kakeya_worker.engine.seams.verifier import Verifier
 from kakeya_worker.engine.steps.scheduler import Scheduler, Step
+from kakeya_worker.engine.steps.scoring import Scoring
 
 _log = structlog.get_logger()
 
@@ -63,12 +64,12 @@ class RunningOperations:
         """One step of those whose turn it is: schedule, forward, commit."""
         started = time.perf_counter()
         step = self._scheduler.next_step()
-        rows, failures = _forward(step, self._verifier)
+        rows, failures, scoring = _forward(step, self._verifier)
         for operation, error in failures.items():
             self._fail(operation, error)
         for operation, row in rows:
             self._commit(operation, row)
-        self._scheduler.account(time.perf_counter() - started, is_whole=not failures)
+        self._scheduler.account(time.perf_counter() - started, is_whole=not failures, scoring=scoring)
 
     def end_cancelled(self) -> None:
         """Ends those whose callers have gone, and those whose tokens nobody reads."""
@@ -115,7 +116,9 @@ class RunningOperations:
 
     def _complete_if_done(self, occupant: Occupant, operation: Append | Generate) -> None:
         if isinstance(operation, Append):
-            if operation.is_complete:
+            if operation.failure is not None:
+                self._fail(operation, operation.failure)
+            elif operation.is_complete:
                 self._complete_append(occupant, operation)
         elif (finish := operation.finish) is not None:
             self._complete_generate(occupant, operation, finish)
@@ -123,7 +126,7 @@ class RunningOperations:
     def _complete_append(self, occupant: Occupant, append: Append) -> None:
         state = self._lanes.state(occupant)
         self._release(append)
-        append.future.set_result(AppendResult(state, append.seconds, append.num_evicted))
+        append.future.set_result(AppendResult(state, append.seconds, append.num_evicted, tuple(append.details)))
 
     def _complete_generate(self, occupant: Occupant, generate: Generate, finish: Finish) -> None:
         state, prefill_seconds = self._lanes.state(occupant), generate.lane.prefill_seconds
@@ -159,6 +162,7 @@ class _Forwarded(NamedTuple):
 
     rows: list[tuple[Append | Generate, Row]]
     failures: dict[Append | Generate, Internal]
+    scoring: Scoring
 
 
 def _forward(step: Step, verifier: Verifier) -> _Forwarded:
@@ -166,20 +170,24 @@ def _forward(step: Step, verifier: Verifier) -> _Forwarded:
 
     K and V beyond the committed lengths are invisible, so a pass that failed needs no undo.
     """
-    done = _Forwarded([], {})
+    done = _Forwarded([], {}, Scoring(verifier))
     try:
         _sample(step.generates, verifier, done)
-        done.rows.extend(
-            (append, append.lane.row(append.next_tokens(num_tokens))) for append, num_tokens in step.appends
-        )
+        prefills = [
+            (append, append.lane.row(append.next_tokens(num_tokens), is_scored=append.is_scored))
+            for append, num_tokens in step.appends
+        ]
+        done.scoring.before(prefills)
+        done.rows.extend(prefills)
         if done.rows:
             verifier.forward([row for _, row in done.rows])
+        done.scoring.after(prefills)
         return done
     except Exception:  # of a backend, whatever it is: the engine goes on, and these operations are told
         scheduled: list[Append | Generate] = [*step.generates, *(append for append, _ in step.appends)]
         _log.exception("a step failed", session_ids=[operation.session_id for operation in scheduled])
         failed = dict.fromkeys(scheduled, Internal("the forward pass failed"))
-        return _Forwarded([], failed | done.failures)
+        return _Forwarded([], failed | done.failures, done.scoring)
 
 
 def _sample(generates: list[Generate], verifier: Verifier, done: _Forwarded) -> None:
@@ -200,6 +208,8 @@ def _sample(generates: list[Generate], verifier: Verifier, done: _Forwarded) -> 
 
 def _next_token(generate: Generate, logits: NDArray[np.float32]) -> tuple[int, TokenDetail | None]:
     """Chosen from the logits [vocab]; raises FloatingPointError."""
-    token_id = choose(logits, generate.sampling, generate.lane.length, generate.counts)
+    token_id = choose(
+        logits, generate.sampling, generate.lane.length, generate.counts, masked=generate.masked_token_ids
+    )
     num_top = generate.num_top_logprobs
     return token_id, None if num_top is None else token_detail(logits, token_id, num_top)

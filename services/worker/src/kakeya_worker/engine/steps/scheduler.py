@@ -16,6 +16,7 @@ from itertools import islice, zip_longest
 from typing import NamedTuple, TypeVar
 
 from kakeya_worker.engine.lanes.operation import Append, Generate
+from kakeya_worker.engine.steps.scoring import Scoring, ScoringCosts
 from kakeya_worker.engine.steps.step_costs import MeasuredStep, StepCosts, StepMeasures
 from kakeya_worker.engine.steps.tenant_shares import Load, TenantShares
 
@@ -59,12 +60,15 @@ class PrefillBudget:
     seconds: float = math.inf
     is_untouched: bool = True
 
-    def take(self, num_tokens: int, num_visible_slots: int) -> int:
+    def take(self, num_tokens: int, num_visible_slots: int, scoring_seconds: float = 0.0) -> int:
         """As many of a session's next tokens as fit, each seeing so many slots; of the first session one at least.
 
         So some prefill gets on in every step; a token that alone takes longer has its share of the time with that.
+
+        Args:
+            scoring_seconds: that a token takes beside its forward pass.
         """
-        token_seconds = self.costs.added_seconds(num_visible_slots)
+        token_seconds = self.costs.added_seconds(num_visible_slots) + scoring_seconds
         num_affordable = num_tokens
         if num_tokens * token_seconds > self.seconds:
             num_affordable = max(int(self.is_untouched), math.floor(self.seconds / token_seconds))
@@ -115,6 +119,7 @@ class Scheduler:
         self.budget = budget
         self.chunk = chunk
         self.measures = StepMeasures()
+        self._scoring = ScoringCosts()
         # In the order of turns: who had the latest comes last. A prefill has tokens left of its turn.
         self._generates: dict[Generate, None] = {}
         self._appends: dict[Append, int] = {}
@@ -157,9 +162,12 @@ class Scheduler:
         self._end_turns(self._step)
         return self._step
 
-    def account(self, seconds: float, *, is_whole: bool = True) -> None:
-        """Tells how long the latest step took, and whether all of it was forwarded."""
+    def account(self, seconds: float, *, is_whole: bool = True, scoring: Scoring | None = None) -> None:
+        """Tells how long the latest step took, whether all of it was forwarded, and what of it was scoring."""
         self._shares.account(self._loads, self._step.num_tokens, seconds, is_whole=is_whole)
+        if scoring is not None and scoring.num_tokens:
+            self._scoring.add(scoring.num_tokens, scoring.seconds)
+            seconds -= scoring.seconds
         if is_whole and self._load.num_generates:
             self.measures.add(MeasuredStep(self._load.num_tokens, self._load.num_visible_slots, seconds))
 
@@ -169,7 +177,8 @@ class Scheduler:
         budget = self.budget.for_prefills(self.measures.costs, len(step.generates), step.num_visible_slots)
         for append in _in_turns(appends):
             num_wanted = self._chunk_tokens(append)
-            num_tokens = budget.take(num_wanted, _visible_slots(append, num_wanted))
+            scoring_seconds = self._scoring.token_seconds if append.is_scored else 0.0
+            num_tokens = budget.take(num_wanted, _visible_slots(append, num_wanted), scoring_seconds)
             if num_tokens:
                 step.appends.append((append, num_tokens))
             if num_tokens < num_wanted:

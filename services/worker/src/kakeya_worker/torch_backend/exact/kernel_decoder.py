@@ -39,6 +39,7 @@ class KernelDecoder:
         self._kernel = kernel
         self._config = config
         self._tensors: list[Tensor] = []  # what the kernel points to
+        self._scored: dict[int, NDArray[np.float32]] = {}
         model = self._model(numerics)
         self._decoder = kernel.library.kakeya_decoder_new(ctypes.byref(model), kernel.variant, num_threads)
         if not self._decoder:
@@ -54,16 +55,27 @@ class KernelDecoder:
         self._kernel.library.kakeya_decoder_bind(self._decoder, ctypes.byref(bound))
 
     def forward(self, rows: Sequence[Row]) -> None:
-        """Runs a step; each row's last final hidden vector goes to its lane."""
-        step = KernelStep(rows, self._config.vocab_size, self._slab.geometry.num_slots)
+        """Runs a step; each row's last final hidden vector goes to its lane, those of scored rows are kept."""
+        config = self._config
+        self._scored = {}
+        step = KernelStep(rows, config.vocab_size, self._slab.geometry.num_slots, config.hidden_size)
         if not self._kernel.library.kakeya_decoder_forward(self._decoder, ctypes.byref(step.struct)):
             raise MemoryError("there is no memory for the step")
+        self._scored = step.scored_hidden
 
     def logits(self, lanes: Sequence[int]) -> NDArray[np.float32]:
         """[lanes, vocab]."""
-        indices = np.array(lanes, dtype=np.int64)
-        logits = np.empty((len(lanes), self._config.vocab_size), dtype=np.float32)
-        arguments = (self._decoder, indices.ctypes.data, len(lanes), logits.ctypes.data)
+        return self._logits(None, np.array(lanes, dtype=np.int64))
+
+    def scored_logits(self, lane: int) -> NDArray[np.float32]:
+        """[tokens, vocab]."""
+        hidden = self._scored[lane]
+        return self._logits(hidden.ctypes.data, np.arange(len(hidden)))
+
+    def _logits(self, hidden: int | None, indices: Integers) -> NDArray[np.float32]:
+        """Of some final hidden vectors, None for those of the lanes; [indices, vocab]."""
+        logits = np.empty((len(indices), self._config.vocab_size), dtype=np.float32)
+        arguments = (self._decoder, hidden, indices.ctypes.data, len(indices), logits.ctypes.data)
         if not self._kernel.library.kakeya_decoder_logits(*arguments):
             raise MemoryError("there is no memory for the logits")
         return logits
@@ -132,11 +144,15 @@ class KernelDecoder:
 class KernelStep:
     """A step's rows as the kernel reads them; holds what the struct points to.
 
+    Attributes:
+        scored_hidden: of the rows that are scored, by lane: where the final hidden vectors of all their tokens come,
+            each [tokens, hidden].
+
     Raises:
         IndexError: a token is outside the vocabulary or a slot outside the lane, where the kernel would not look.
     """
 
-    def __init__(self, rows: Sequence[Row], vocab_size: int, num_slots: int) -> None:
+    def __init__(self, rows: Sequence[Row], vocab_size: int, num_slots: int, hidden_size: int) -> None:
         blocks = [key_blocks.of(row) for row in rows]
         self._arrays = {
             "token_ids": np.array([token for row in rows for token in row.token_ids], dtype=np.int64),
@@ -151,15 +167,24 @@ class KernelStep:
         self._slots = [each.slots.astype(np.int32) for each in blocks]
         self._visible = [each.visible_bits for each in blocks]
         self._rows = (interface.StepRow * len(rows))(*self._each(rows, blocks))
+        self.scored_hidden: dict[int, NDArray[np.float32]] = {}
+        num_kept, kept_hidden = sum(row.num_kept for row in rows), None
+        if any(row.is_scored for row in rows):
+            hidden = np.empty((num_kept, hidden_size), dtype=np.float32)
+            kept_hidden = hidden.ctypes.data
+            kept = zip(rows, np.split(hidden, np.cumsum([row.num_kept for row in rows])[:-1]), strict=True)
+            self.scored_hidden = {row.lane: vectors for row, vectors in kept if row.is_scored}
         self.struct = interface.Step(
             num_tokens=len(self._arrays["token_ids"]),
             num_rows=len(rows),
+            num_kept=num_kept,
             rows=self._rows,
+            kept_hidden=kept_hidden,
             **{name: array.ctypes.data for name, array in self._arrays.items()},
         )
 
     def _each(self, rows: Sequence[Row], blocks: Sequence[KeyBlocks]) -> Iterator[interface.StepRow]:
-        first = 0
+        first = first_kept = 0
         for row, block, slots, visible in zip(rows, blocks, self._slots, self._visible, strict=True):
             yield interface.StepRow(
                 lane=row.lane,
@@ -167,10 +192,13 @@ class KernelStep:
                 num_tokens=len(row.token_ids),
                 num_blocks=block.num_blocks,
                 num_sink_blocks=block.num_sinks // key_blocks.BLOCK,
+                first_kept=first_kept,
+                num_kept=row.num_kept,
                 slots=slots.ctypes.data,
                 visible=visible.ctypes.data,
             )
             first += len(row.token_ids)
+            first_kept += row.num_kept
 
 
 def key_positions(rows: Sequence[Row]) -> Integers:

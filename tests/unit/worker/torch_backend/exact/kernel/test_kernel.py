@@ -268,7 +268,7 @@ def test_a_policy_cannot_make_the_kernel_write_elsewhere(token_id: int, slots: l
 
     row = Row(0, 0, (token_id,), Elsewhere(4, 12, 16))
     with pytest.raises(IndexError, match=message):
-        KernelStep([row], vocab_size=10, num_slots=64)
+        KernelStep([row], vocab_size=10, num_slots=64, hidden_size=8)
 
 
 def test_no_lanes_have_no_logits(random_checkpoint: Path) -> None:

@@ -22,6 +22,9 @@ double polynomial(double x, const double (&coefficients)[kNum]) {
 
 constexpr int64_t kAngles = 3;  // of each token: its key's, and its query's against recent keys and against sinks
 
+// Of a row, the first token that goes on beyond the last layer's attention, among the step's.
+int64_t first_kept(const StepRow& row) { return row.first_token + row.num_tokens - row.num_kept; }
+
 int64_t num_panels(const Matrix& matrix) { return (matrix.out + kPanel - 1) / kPanel; }
 
 }  // namespace
@@ -69,15 +72,16 @@ void Decoder::forward(const Step& step) {
   threads_.run([&](int thread) { run(step, thread); });
 }
 
-void Decoder::logits(const int64_t* lanes, int64_t num_lanes, float* target) {
-  quantized_.values = quantized_values_.reserve(num_lanes * quantized_.stride);
-  quantized_.scales = quantized_scales_.reserve(num_lanes);
-  quantized_.corrections = quantized_corrections_.reserve(num_lanes * 2);
+void Decoder::logits(const float* hidden, const int64_t* indices, int64_t num, float* target) {
+  if (!hidden) hidden = final_hidden_;
+  quantized_.values = quantized_values_.reserve(num * quantized_.stride);
+  quantized_.scales = quantized_scales_.reserve(num);
+  quantized_.corrections = quantized_corrections_.reserve(num * 2);
   threads_.run([&](int thread) {
-    threads_.share(thread, num_lanes, 1, [&](int64_t index, int64_t) {
-      variant_.quantize(final_hidden_ + lanes[index] * model_.hidden_size, model_.head, quantized_, index);
+    threads_.share(thread, num, 1, [&](int64_t index, int64_t) {
+      variant_.quantize(hidden + indices[index] * model_.hidden_size, model_.head, quantized_, index);
     });
-    multiply(thread, model_.head, num_lanes, {target, model_.vocab_size, false});
+    multiply(thread, model_.head, num, {target, model_.vocab_size, false});
   });
 }
 
@@ -96,23 +100,25 @@ void Decoder::reserve(const Step& step) {
   quantized_.corrections = quantized_corrections_.reserve(num * 2);
   int64_t most_blocks = 0;
   row_of_.assign(num, nullptr);
+  kept_of_.assign(step.num_kept, nullptr);
   for (const StepRow* row = step.rows; row != step.rows + step.num_rows; ++row) {
     most_blocks = std::max(most_blocks, row->num_blocks);
     std::fill_n(row_of_.begin() + row->first_token, row->num_tokens, row);
+    std::fill_n(kept_of_.begin() + row->first_kept, row->num_kept, row);
   }
   scores_size_ = kMaxTileQueries * most_blocks * kBlock;
   scores_.reserve(threads_.num() * scores_size_);
 }
 
-void Decoder::plan(const Step& step, bool last_only, std::vector<Task>& tasks) const {
+void Decoder::plan(const Step& step, bool kept_only, std::vector<Task>& tasks) const {
   tasks.clear();
   const int64_t group = model_.heads.group();
   for (int64_t index = 0; index < step.num_rows; ++index) {
     const StepRow& row = step.rows[index];
-    const int64_t begin = last_only ? (row.num_tokens - 1) * group : 0, end = row.num_tokens * group;
+    const int64_t begin = kept_only ? (row.num_tokens - row.num_kept) * group : 0, end = row.num_tokens * group;
     for (int64_t kv_head = 0; kv_head < model_.heads.num_kv_heads; ++kv_head)
       for (int64_t first = begin; first < end; first += kMaxTileQueries)
-        tasks.push_back({&row, index, kv_head, first, std::min(kMaxTileQueries, end - first)});
+        tasks.push_back({&row, kv_head, first, std::min(kMaxTileQueries, end - first)});
   }
 }
 
@@ -148,9 +154,9 @@ void Decoder::layer(const Step& step, int number, int thread) {
   multiply(thread, layer.qkv, num_tokens, {wide_.get(), num_heads * heads.head_dim, false});
   threads_.share(thread, num_tokens, 1, [&](int64_t token, int64_t) { write_heads(step, number, token, *row_of_[token]); });
 
-  const bool is_last = number + 1 == model_.num_layers;  // only each row's last token goes on from there
+  const bool is_last = number + 1 == model_.num_layers;  // from there only some go on: of most rows the last token
   attend(step, number, is_last, thread);
-  if (is_last) num_tokens = step.num_rows;
+  if (is_last) num_tokens = step.num_kept;
 
   threads_.share(thread, num_tokens, 1, [&](int64_t token, int64_t) {
     variant_.quantize(mixed_.get() + token * attention, layer.out, quantized_, token);
@@ -198,8 +204,8 @@ void Decoder::attend(const Step& step, int number, bool is_last, int thread) {
     const int64_t head = task.kv_head * heads.group();
     const int64_t query = row.first_token * heads.num_heads + head;
     const int64_t lane = lane_offset(row.lane, task.kv_head);
-    // In the last layer the rows' last tokens lie one after the other.
-    const int64_t moved = is_last ? task.index - (row.first_token + row.num_tokens - 1) : 0;
+    // In the last layer the tokens that are kept lie one after the other.
+    const int64_t moved = is_last ? row.first_kept - first_kept(row) : 0;
     const Attention attention = {
         .to_recent = to_recent_.get() + query * heads.padded_head_dim,
         .to_sinks = to_sinks_.get() + query * heads.padded_head_dim,
@@ -218,9 +224,8 @@ void Decoder::attend(const Step& step, int number, bool is_last, int thread) {
   if (is_last && thread == 0)
     for (int64_t index = 0; index < step.num_rows; ++index) {
       const StepRow& row = step.rows[index];
-      std::memmove(hidden_.get() + index * model_.hidden_size,
-                   hidden_.get() + (row.first_token + row.num_tokens - 1) * model_.hidden_size,
-                   model_.hidden_size * sizeof(float));
+      std::memmove(hidden_.get() + row.first_kept * model_.hidden_size, hidden_.get() + first_kept(row) * model_.hidden_size,
+                   row.num_kept * model_.hidden_size * sizeof(float));
     }
   const int64_t part = std::clamp<int64_t>(num_tasks / (threads_.num() * 4), 1, 16);
   threads_.share(thread, num_tasks, part, [&](int64_t first, int64_t last) {
@@ -229,9 +234,14 @@ void Decoder::attend(const Step& step, int number, bool is_last, int thread) {
 }
 
 void Decoder::keep(const Step& step, int thread) {
-  threads_.share(thread, step.num_rows, 1, [&](int64_t index, int64_t) {
-    variant_.norm(hidden_.get() + index * model_.hidden_size, model_.final_norm, model_.heads.eps, model_.hidden_size,
-                  final_hidden_ + step.rows[index].lane * model_.hidden_size, scratch(thread));
+  const int64_t size = model_.hidden_size;
+  threads_.share(thread, step.num_kept, 1, [&](int64_t index, int64_t) {
+    const StepRow& row = *kept_of_[index];
+    const bool is_last = index == row.first_kept + row.num_kept - 1;
+    float* kept = step.kept_hidden ? step.kept_hidden + index * size : nullptr;
+    float* target = is_last ? final_hidden_ + row.lane * size : kept;
+    variant_.norm(hidden_.get() + index * size, model_.final_norm, model_.heads.eps, size, target, scratch(thread));
+    if (is_last && kept) std::memcpy(kept, target, size * sizeof(float));
   });
 }
 

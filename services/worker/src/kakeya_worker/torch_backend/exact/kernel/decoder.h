@@ -49,6 +49,8 @@ struct StepRow {
   int64_t num_tokens;
   int64_t num_blocks;
   int64_t num_sink_blocks;
+  int64_t first_kept;  // among the step's tokens that go on beyond the last layer's attention
+  int64_t num_kept;    // of its tokens, the last ones
   const int32_t* slots;     // [blocks, 16], any slot where there is no key
   const uint16_t* visible;  // [tokens, blocks], a bit a key
 };
@@ -56,12 +58,14 @@ struct StepRow {
 struct Step {
   int64_t num_tokens;
   int64_t num_rows;
+  int64_t num_kept;
   const int64_t* token_ids;         // [tokens], as the following
   const int64_t* slots;             // where K and V are written
   const int64_t* key_positions;
   const int64_t* recent_positions;  // of queries; the same by the law, and apart so that tests can break it
   const int64_t* sink_positions;
   const StepRow* rows;
+  float* kept_hidden;  // gets the final hidden vectors, [kept, hidden]; null where only the lanes' are wanted
 };
 
 // Memory that grows when more is asked for, zeroed; aligned to cache lines.
@@ -98,21 +102,20 @@ class Decoder {
   void bind(const Slab& slab);
   // Runs a step; each row's last final hidden vector goes to its lane.
   void forward(const Step& step);
-  // [lanes] -> [lanes, vocab].
-  void logits(const int64_t* lanes, int64_t num_lanes, float* target);
+  // Of `num` of the final hidden vectors, those of the lanes where `hidden` is null; [num, vocab].
+  void logits(const float* hidden, const int64_t* indices, int64_t num, float* target);
 
  private:
   // Some queries of one row and one kv head.
   struct Task {
     const StepRow* row;
-    int64_t index;  // of the row
     int64_t kv_head;
     int64_t first;  // flat queries
     int64_t num;
   };
 
   void reserve(const Step& step);
-  void plan(const Step& step, bool last_only, std::vector<Task>& tasks) const;
+  void plan(const Step& step, bool kept_only, std::vector<Task>& tasks) const;
   void run(const Step& step, int thread);
   void begin(const Step& step, int thread);
   void layer(const Step& step, int number, int thread);
@@ -136,7 +139,8 @@ class Decoder {
   int64_t scores_size_ = 0;   // floats of a thread
   int64_t scratch_size_ = 0;  // likewise: one half to fold squares in, one for what is normed
   std::vector<Task> tasks_, last_tasks_;
-  std::vector<const StepRow*> row_of_;  // [tokens]
+  std::vector<const StepRow*> row_of_;   // [tokens]
+  std::vector<const StepRow*> kept_of_;  // [kept]
   Buffer<float> hidden_, wide_, to_recent_, to_sinks_, mixed_, angles_, scores_, scratch_;
   Buffer<char> quantized_values_;
   Buffer<float> quantized_scales_;

@@ -65,6 +65,7 @@ class Slab(Structure):
 class StepRow(Structure):
     _fields_: ClassVar = [
         *((name, c_int64) for name in ("lane", "first_token", "num_tokens", "num_blocks", "num_sink_blocks")),
+        *((name, c_int64) for name in ("first_kept", "num_kept")),
         ("slots", c_void_p),
         ("visible", c_void_p),
     ]
@@ -72,10 +73,10 @@ class StepRow(Structure):
 
 class Step(Structure):
     _fields_: ClassVar = [
-        ("num_tokens", c_int64),
-        ("num_rows", c_int64),
+        *((name, c_int64) for name in ("num_tokens", "num_rows", "num_kept")),
         *((name, c_void_p) for name in ("token_ids", "slots", "key_positions", "recent_positions", "sink_positions")),
         ("rows", POINTER(StepRow)),
+        ("kept_hidden", c_void_p),
     ]
 
 
@@ -107,7 +108,7 @@ _FUNCTIONS = {
     "kakeya_decoder_free": ([c_void_p], None),
     "kakeya_decoder_bind": ([c_void_p, POINTER(Slab)], None),
     "kakeya_decoder_forward": ([c_void_p, POINTER(Step)], c_int),
-    "kakeya_decoder_logits": ([c_void_p, c_void_p, c_int64, c_void_p], c_int),
+    "kakeya_decoder_logits": ([c_void_p, c_void_p, c_void_p, c_int64, c_void_p], c_int),
     "kakeya_op_norm": ([c_void_p, c_void_p, c_void_p, c_float, c_int64, c_int64, c_void_p], None),
     "kakeya_op_linear": ([c_void_p, POINTER(Matrix), c_void_p, c_int64, c_int, c_void_p], None),
     "kakeya_op_embed": ([c_void_p, POINTER(Matrix), c_void_p, c_int64, c_void_p], None),

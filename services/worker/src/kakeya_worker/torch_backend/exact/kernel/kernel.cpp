@@ -42,9 +42,10 @@ KAKEYA_API int kakeya_decoder_forward(Decoder* decoder, const Step* step) {
 }
 
 // As kakeya_decoder_forward.
-KAKEYA_API int kakeya_decoder_logits(Decoder* decoder, const int64_t* lanes, int64_t num_lanes, float* logits) {
+KAKEYA_API int kakeya_decoder_logits(Decoder* decoder, const float* hidden, const int64_t* indices, int64_t num,
+                                     float* logits) {
   try {
-    decoder->logits(lanes, num_lanes, logits);
+    decoder->logits(hidden, indices, num, logits);
     return 1;
   } catch (const std::bad_alloc&) {
     return 0;
