@@ -14,7 +14,7 @@ import grpc
 from kakeya_router.contract.generates import Done, GenerateRequest, Sampling, Token
 from kakeya_router.store.session_record import Epoch, Incarnation, PoolName, SessionId, SessionRecord, State, WorkerId
 from kakeya_router.workers.worker_client import RunningCall, WorkerClient
-from kakeya_shared.contract.features import CONTRACT_VERSION
+from kakeya_shared.contract.features import APPEND_LOGPROBS, CONTRACT_VERSION, MASKED_ENDS, REPETITION_PENALTY
 from kakeya_shared.contract.history_digest import EMPTY_HISTORY, extended_digest
 from kakeya_shared.errors.tree import (
     BoundaryNotReachable,
@@ -41,6 +41,7 @@ BYTES_PER_TOKEN = 100
 LANE_BYTES = NUM_SLOTS * BYTES_PER_TOKEN
 VOCAB_SIZE = 1000
 EOS = 7
+EVERY_FEATURE = (APPEND_LOGPROBS, MASKED_ENDS, REPETITION_PENALTY)
 CREDITS = 64
 FINGERPRINT = "f" * 64
 TOKENIZER_DIGEST = "d" * 64

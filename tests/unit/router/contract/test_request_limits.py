@@ -21,7 +21,7 @@ from kakeya_shared.errors.tree import (
 from kakeya_stubs.admin.v1 import admin_pb2
 from kakeya_stubs.v1 import runtime_pb2 as api
 from kakeya_stubs.worker.v1 import registry_pb2
-from tests.unit.router.fake_worker import FakeWorker
+from tests.unit.router.fake_worker import EVERY_FEATURE, FakeWorker
 from tests.unit.router.stack import Client, Stack, answer
 
 
@@ -140,6 +140,16 @@ async def test_a_generate_ends_where_the_history_may_not_grow(stack: Stack) -> N
     with pytest.raises(HistoryFull) as raised:
         await client.generate(session_id, 1)
     assert raised.value.metadata == {"room": "0"}
+
+
+async def test_the_least_number_of_tokens_is_capped_with_the_most(stack: Stack) -> None:
+    client = await stack.router(max_history_tokens=10)
+    worker = await stack.worker(client, features=EVERY_FEATURE)
+    session_id = await client.session()
+    await client.append(session_id, range(7))
+    *tokens, last = await client.generate(session_id, 6, min_tokens=5)
+    assert (len(tokens), last.done.stop_reason) == (3, api.STOP_REASON_TRUNCATED)
+    assert [(request.max_tokens, request.min_tokens) for request in worker.generating] == [(3, 3)]
 
 
 async def test_a_generate_that_just_fits_ends_by_itself(stack: Stack) -> None:

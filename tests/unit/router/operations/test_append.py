@@ -14,10 +14,16 @@ from kakeya_shared.errors.tree import (
     TokenOutOfVocabulary,
 )
 from kakeya_stubs.v1 import runtime_pb2 as api
-from tests.unit.router.fake_worker import BYTES_PER_TOKEN, SINK, VOCAB_SIZE, WINDOW, FakeWorker
+from tests.unit.router.fake_worker import BYTES_PER_TOKEN, EVERY_FEATURE, SINK, VOCAB_SIZE, WINDOW, FakeWorker
 from tests.unit.router.stack import Client, Stack, eventually
 
 PLATEAU = (SINK + WINDOW) * BYTES_PER_TOKEN
+
+
+@pytest.fixture
+async def worker(stack: Stack, client: Client) -> FakeWorker:
+    """It can all that today's can."""
+    return await stack.worker(client, features=EVERY_FEATURE)
 
 
 async def test_live_bytes_grow_with_the_history_up_to_the_plateau(client: Client, worker: FakeWorker) -> None:

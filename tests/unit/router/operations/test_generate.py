@@ -10,8 +10,14 @@ from kakeya_shared.contract.history_digest import EMPTY_HISTORY, extended_digest
 from kakeya_shared.errors.tree import EmptyHistory, HistoryLengthMismatch, InvalidField, TokenOutOfVocabulary
 from kakeya_stubs.v1 import runtime_pb2 as api
 from kakeya_stubs.worker.v1 import verifier_pb2 as worker_api
-from tests.unit.router.fake_worker import BYTES_PER_TOKEN, EOS, SINK, VOCAB_SIZE, WINDOW, FakeWorker
+from tests.unit.router.fake_worker import BYTES_PER_TOKEN, EOS, EVERY_FEATURE, SINK, VOCAB_SIZE, WINDOW, FakeWorker
 from tests.unit.router.stack import Client, Stack, eventually
+
+
+@pytest.fixture
+async def worker(stack: Stack, client: Client) -> FakeWorker:
+    """It can all that today's can."""
+    return await stack.worker(client, features=EVERY_FEATURE)
 
 
 def payloads(responses: list[api.GenerateResponse]) -> list[str]:

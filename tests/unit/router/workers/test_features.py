@@ -7,7 +7,7 @@ import pytest
 
 from kakeya_shared.contract.features import APPEND_LOGPROBS, MASKED_ENDS, REPETITION_PENALTY
 from kakeya_shared.errors.tree import Draining, InvalidField, NoWorker
-from tests.unit.router.fake_worker import FakeWorker
+from tests.unit.router.fake_worker import EVERY_FEATURE, FakeWorker
 from tests.unit.router.lanes.test_moving import holds
 from tests.unit.router.lapses import be_lost
 from tests.unit.router.operations.test_recovery import expected, first_token, token_ids
@@ -166,3 +166,41 @@ async def test_in_the_middle_it_is_moved_only_to_where_the_feature_is(stack: Sta
     assert await token_ids(client.generating(session_id, 3, **MASKED)) == expected(6, 9)
     await holds(lambda: session_id in able.lanes and session_id not in left.lanes)
     assert not older.calls["WriteLane"]
+
+
+async def test_an_answer_that_goes_on_elsewhere_is_asked_for_as_it_was(stack: Stack) -> None:
+    client = await stack.router(admission="queue")
+    dying = await stack.worker(client, features=EVERY_FEATURE)
+    session_id = await client.session()
+    await client.append(session_id, [1, 2])
+    call = client.generating(session_id, 300, min_tokens=250, repetition_penalty=1.25, **MASKED)
+    seen = [await first_token(call)]
+    other = await stack.worker(client, "worker-b", features=EVERY_FEATURE)
+    rest = asyncio.create_task(token_ids(call))
+    await be_lost(dying)
+    assert seen + await rest == expected(2, 302)
+    (first,), (second,) = dying.generating, other.generating
+    assert list(second.previous_token_ids) == expected(2, 2 + len(second.previous_token_ids))
+    for field in ("sampling", "min_tokens", "ignore_eos", "max_tokens"):
+        assert getattr(first, field) == getattr(second, field)
+    assert (second.min_tokens, second.ignore_eos, second.sampling.repetition_penalty) == (250, True, 1.25)
+
+
+async def test_an_append_that_is_prefilled_elsewhere_says_no_log_probabilities(stack: Stack) -> None:
+    """They may be asked of an append once; its tokens are in the history."""
+    client = await stack.router(admission="queue")
+    dying = await stack.worker(client, features=EVERY_FEATURE)
+    session_id = await client.session()
+    await client.append(session_id, [1, 2])
+    dying.flowing.clear()
+    appending = asyncio.create_task(client.append(session_id, [3, 4], logprobs=1))
+    await eventually(lambda: _appends(dying, 2))
+    other = await stack.worker(client, "worker-b", features=EVERY_FEATURE)
+    await be_lost(dying)
+    appended = await asyncio.wait_for(appending, 60)
+    assert (appended.history_length, list(appended.logprobs)) == (4, [])
+    assert other.lanes[session_id].token_ids == [1, 2, 3, 4]
+
+
+async def _appends(worker: FakeWorker, number: int) -> bool:
+    return worker.calls["Append"] == number
