@@ -103,6 +103,31 @@ async def test_a_turn(stub: Any) -> None:
     assert closed.final_history_length == 73
 
 
+async def test_what_appended_tokens_are_worth(stub: Any) -> None:
+    append = await stub.Append(pb.AppendRequest(**LEASE, history_length=40, token_ids=[1, 2, 3], logprobs=20))
+    assert len(append.logprobs) == 3
+    for detail in append.logprobs:
+        logprobs = [top.logprob for top in detail.top_logprobs]
+        assert len(logprobs) == 20
+        assert logprobs == sorted(logprobs, reverse=True)
+        assert detail.logprob <= logprobs[0] < 0
+    (alone,) = (await stub.Append(pb.AppendRequest(**LEASE, history_length=43, token_ids=[4], logprobs=0))).logprobs
+    assert (alone.logprob < 0, list(alone.top_logprobs)) == (True, [])
+    assert not (await stub.Append(pb.AppendRequest(**LEASE, history_length=44, token_ids=[5]))).logprobs
+
+
+@pytest.mark.parametrize(("num_tokens", "logprobs"), [(1, 21), ((1 << 17) + 1, 0), ((1 << 17) // 21 + 1, 20)])
+async def test_more_log_probabilities_than_an_answer_holds_are_refused(
+    stub: Any, num_tokens: int, logprobs: int
+) -> None:
+    request = pb.AppendRequest(**LEASE, history_length=40, token_ids=[1] * num_tokens, logprobs=logprobs)
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await stub.Append(request)
+    error = error_details.decode(caught.value)
+    assert isinstance(error, InvalidField)
+    assert error.metadata == {"field": "logprobs"}
+
+
 async def test_eos_ends_the_stream(stub: Any) -> None:
     request = pb.GenerateRequest(**LEASE, history_length=40, max_tokens=5, eos_token_ids=range(VOCABULARY))
     responses = [response async for response in stub.Generate(request)]

@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from kakeya_worker.engine.lanes.operation import MAX_UNREAD_TOKENS, Append, Generate
 from kakeya_worker.engine.steps.scheduler import LEAST_PREFILL_PART, Scheduler, Step, StepBudget
-from kakeya_worker.engine.steps.step_costs import MeasuredStep, StepCosts
+from kakeya_worker.engine.steps.scoring import Scoring
+from kakeya_worker.engine.steps.step_costs import REFIT_STEPS, MeasuredStep, StepCosts
 from tests.unit.worker.step_simulation import new_append, new_generate
 
 
@@ -260,3 +261,23 @@ def _lookups_of_a_step(num_tenants: int) -> int:
 
 def test_planning_is_in_proportion_to_the_operations() -> None:
     assert _lookups_of_a_step(128) == pytest.approx(8 * _lookups_of_a_step(16), rel=0.5)
+
+
+def test_scoring_is_no_part_of_what_a_step_costs_and_slows_those_down_who_ask_for_it() -> None:
+    scheduler = Scheduler(StepBudget(128), 32)
+    scheduler.measures.start([MeasuredStep(tokens, 0, 0.0105 + 0.001 * tokens) for tokens in (1, 32, 64)])
+    scored = new_append(1000)
+    scored.num_top_logprobs = 0
+    scheduler.add(new_generate())
+    scheduler.add(scored)
+    assert scheduler.next_step().appends == [(scored, 11)]
+    scoring = Scoring(None)  # type: ignore[arg-type]  # nothing is scored here
+    scoring.num_tokens, scoring.seconds = 11, 1.1
+    for _ in range(2 * REFIT_STEPS):
+        scheduler.account(1.1 + 0.0225, scoring=scoring)
+    assert scheduler.measures.costs.seconds(12, 0) == pytest.approx(0.0225)
+    assert scheduler.next_step().appends == [(scored, 1)]
+    scheduler.remove(scored)
+    plain = new_append(1000)
+    scheduler.add(plain)
+    assert scheduler.next_step().appends == [(plain, 11)]

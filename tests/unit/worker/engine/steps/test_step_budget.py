@@ -60,3 +60,9 @@ def test_no_more_is_taken_than_there_is(
     assert num_generates + num_taken <= 128
     assert taken_seconds <= allowed_seconds * (1 + 1e-9) or num_taken == 1
     assert num_taken >= min(1, len(prefills))
+
+
+def test_tokens_that_are_scored_cost_what_that_takes_beside_their_pass() -> None:
+    left = StepBudget(128).for_prefills(COSTS, num_generates=1, num_visible_slots=0)
+    assert left.take(32, 1000, scoring_seconds=0.001) == 3  # of 4 ms each
+    assert left.take(32, 1000) == 0
