@@ -328,7 +328,7 @@ class AppendTokensRequest(_message.Message):
     """
     logprobs: _builtins.int
     """Set: the answer says what each token's log-probability was, given all before it, under the raw logits, and those of
-    this many likeliest ids (at most 20; 0: of the token alone).
+    this many likeliest ids (at most 20; 0: of the token alone). At most 131,072 in all, tokens and likeliest ids.
     """
     @_builtins.property
     def token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]: ...
