@@ -60,6 +60,7 @@ async def test_ends_do_not_come_before_the_least_number_of_tokens_or_never(clien
             fields: dict[str, Any] = dict(asked)
             async with session.generate(max_tokens=12, logit_bias={7: 1000.0}, **fields) as generation:
                 tokens = [token async for token in generation]
+            assert generation.done is not None
             assert (len(tokens), generation.done.stop_reason) == (num_tokens, reason)
             assert 7 not in tokens[: -1 if reason is kakeya.StopReason.EOS else None]
 

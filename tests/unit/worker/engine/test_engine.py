@@ -25,6 +25,7 @@ from kakeya_worker.engine.lanes.operation import MAX_UNREAD_TOKENS, Append, Fini
 from kakeya_worker.engine.seams.geometry import LaneGeometry
 from kakeya_worker.engine.seams.retention import SessionOptions, SinkWindow, sink_window
 from kakeya_worker.engine.steps.scheduler import Scheduler
+from kakeya_worker.engine.steps.scoring import Scoring
 from kakeya_worker.torch_backend import TorchVerifier
 from tests.unit.worker.engine_calls import (
     BYTES,
@@ -265,9 +266,9 @@ def accounted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, bool]]:
     calls = []
     account = Scheduler.account
 
-    def recorded(scheduler: Scheduler, seconds: float, *, is_whole: bool = True) -> None:
+    def recorded(scheduler: Scheduler, seconds: float, *, is_whole: bool, scoring: Scoring) -> None:
         calls.append((seconds, is_whole))
-        account(scheduler, seconds, is_whole=is_whole)
+        account(scheduler, seconds, is_whole=is_whole, scoring=scoring)
 
     monkeypatch.setattr(Scheduler, "account", recorded)
     return calls

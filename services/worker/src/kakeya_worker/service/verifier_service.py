@@ -72,7 +72,7 @@ class VerifierService(VerifierServiceServicer):
             request,
             engine.facts.vocab_size,
             on_token=lambda token_id, detail: put(
-                pb.GenerateResponse(token_id=token_id, detail=detail and _detail(detail))
+                pb.GenerateResponse(token_id=token_id, detail=None if detail is None else _detail(detail))
             ),
         )
         generate.future.add_done_callback(lambda _: put(None))
