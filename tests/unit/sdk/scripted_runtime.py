@@ -234,7 +234,9 @@ class ScriptedRuntime(runtime_pb2_grpc.RuntimeServiceServicer):
             session.last_append = (len(session.history), token_ids)
             session.history += token_ids
         self._leave("AppendTokens", context)
-        return self._appended(session)
+        answer = self._appended(session)
+        answer.logprobs.extend([] if is_repeated else _scored(request))
+        return answer
 
     def _appended(self, session: ScriptedSession) -> pb.AppendTokensResponse:
         return pb.AppendTokensResponse(
@@ -243,7 +245,6 @@ class ScriptedRuntime(runtime_pb2_grpc.RuntimeServiceServicer):
             prefill_duration_seconds=0.25,
             evicted_token_count=7,
             retained=[] if self.is_old else session.retained,
-            logprobs=[] if is_repeated else _scored(request),
         )
 
     def RewindSession(self, request: pb.RewindSessionRequest, context: grpc.ServicerContext) -> Any:
@@ -504,10 +505,11 @@ def model(name: str, *, is_default: bool = False) -> pb.Model:
     return pb.Model(name=name, lane_token_count=SINK + WINDOW, vocab_size=VOCAB_SIZE, is_default=is_default)
 
 
-def _scored(request: pb.AppendTokensRequest) -> list[pb.TokenDetail | None]:
+def _scored(request: pb.AppendTokensRequest) -> list[pb.TokenDetail]:
     """Of all tokens but the first of the history."""
     num_scored = len(request.token_ids) - (request.expected_history_length == 0)
-    return [_detail(request)] * max(0, num_scored) if request.HasField("logprobs") else []
+    detail = _detail(request)
+    return [] if detail is None else [detail] * max(0, num_scored)
 
 
 def _detail(request: pb.GenerateRequest | pb.AppendTokensRequest) -> pb.TokenDetail | None:

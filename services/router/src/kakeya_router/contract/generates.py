@@ -266,7 +266,8 @@ def from_worker(message: worker_api.GenerateResponse) -> Token | Done:
 def to_client(event: Truncated | Token | Ended) -> api.GenerateResponse:
     match event:
         case Token():
-            return api.GenerateResponse(token_id=event.token_id, detail=event.detail and event.detail.message())
+            detail = None if event.detail is None else event.detail.message()
+            return api.GenerateResponse(token_id=event.token_id, detail=detail)
         case Truncated():
             truncated = api.HistoryTruncated(
                 dropped_token_count=event.dropped_token_count, retained=lanes.retained(event.retained)
