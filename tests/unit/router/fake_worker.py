@@ -460,7 +460,7 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
             lane=lane.state(),
             prefill_duration_seconds=self.prefill_seconds,
             evicted_token_count=evicted,
-            logprobs=[_detail(request, token_id) for token_id in scored],
+            logprobs=filter(None, (_detail(request, token_id) for token_id in scored)),
         )
 
     async def Generate(self, request: pb.GenerateRequest, context: object) -> AsyncIterator[pb.GenerateResponse]:
