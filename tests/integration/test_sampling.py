@@ -40,7 +40,7 @@ async def test_biases_and_penalties(client: kakeya.AsyncClient) -> None:
 
 
 async def test_a_repetition_penalty_keeps_from_repeating(client: kakeya.AsyncClient) -> None:
-    favoured = {7: 1000.0, 8: 999.0}
+    favoured = {7: 1000.0, 8: 900.0}  # far further apart than logits are
     assert (await _generate(client, logit_bias=favoured, repetition_penalty=1.0))[0] == [7] * 24
     penalized, _ = await _generate(client, logit_bias=favoured, repetition_penalty=2.0)
     assert set(penalized[:2]) == {7, 8}
