@@ -68,6 +68,7 @@ def test_what_is_cancelled_before_it_starts_is_never_sent(session: Session, runt
 
 
 def test_a_turn_cancelled_during_its_append_generates_nothing(session: Session, runtime: ScriptedRuntime) -> None:
+    runtime.has_turn = False
     generation = session.turn([1], max_tokens=2)
     runtime.before["AppendTokens"].append(lambda _: generation.cancel())
     with pytest.raises(kakeya.Cancelled):

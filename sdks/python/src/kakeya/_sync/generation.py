@@ -89,9 +89,9 @@ class Generation:
         return Tokens(self)
 
     def begin(self) -> None:
-        """Sends it, and returns when a turn's `session` is there: all parts of the turn have been checked then.
+        """Sends it, and returns when the `session` of a turn is there, of which all parts have been checked then.
 
-        To know that before a long append has ended; all else begins it by itself. Raises KakeyaError.
+        All else begins it by itself. Raises KakeyaError.
         """
         self._raise_failure()
         if self._is_begun:
@@ -138,11 +138,10 @@ class Generation:
 
     def _enter(self) -> None:
         self.begin()
-        if not self._is_entered:
+        if not self._is_entered and self._call is not None:
             self._is_entered = True
             with self._failing():
-                if self._call is not None:
-                    self._first = self._next_response(self._call)
+                self._first = self._next_response(self._call)
 
     def _begin_turn(self, turn: Turn) -> bool:
         """Whether the runtime knows turns. Of one that does not, the tokens are appended."""
@@ -256,6 +255,7 @@ class Generation:
         call.span.describe(done)
         with suppress(KakeyaError):  # nothing that befalls the connection now can change the result
             call.read()
+        call.cancel(Cancelled(_LEFT))  # a runtime that goes on after its result does not wait for us to read that
         self._end_turn(None)
 
     @contextmanager
