@@ -10,7 +10,7 @@ import grpc
 from kakeya._async.calls import AsyncCalls, repeat
 from kakeya._async.generation import AsyncGeneration
 from kakeya._async.opening import AsyncOpening, AsyncOpeningTurn
-from kakeya._async.options import SamplingOptions, TurnOptions
+from kakeya._async.options import SamplingOptions, TurnOptions, check_names
 from kakeya._async.session import AsyncSession
 from kakeya._spans._tracing import choose
 from kakeya._transport._api_key import choose as choose_key
@@ -186,8 +186,7 @@ class AsyncClient:
         Raises:
             InvalidRequest: a value does not fit its field. Whatever else is wrong comes with the first answer.
         """
-        if unknown := options.keys() - TurnOptions.__annotations__.keys():
-            raise TypeError(f"turn() knows no {', '.join(sorted(unknown))}")
+        check_names("turn", options, TurnOptions)
         given: dict[str, Any] = {**options}
         sampling = {name: given.pop(name, None) for name in SamplingOptions.__annotations__}
         opening = AsyncOpening(

@@ -23,6 +23,9 @@ class SamplingOptions(TypedDict, total=False):
     seed: int | None
     stop_token_sequences: Iterable[TokenIds] | None
     logprobs: int | None
+    repetition_penalty: float | None
+    min_tokens: int | None
+    ignore_eos: bool | None
 
 
 class SessionOptions(TypedDict, total=False):
@@ -45,3 +48,9 @@ class SessionOptions(TypedDict, total=False):
 
 class TurnOptions(SessionOptions, SamplingOptions, total=False):
     """As `AsyncClient.turn` takes them."""
+
+
+def check_names(method: str, given: Mapping[str, object], known: type) -> None:
+    """Raises TypeError as a call does that has an option too many."""
+    if unknown := given.keys() - known.__annotations__.keys():
+        raise TypeError(f"{method}() has no {', '.join(sorted(unknown))}")

@@ -2,11 +2,12 @@
 
 from collections.abc import Iterable, Mapping
 from types import TracebackType
-from typing import Self
+from typing import Self, Unpack
 
 from kakeya._async.calls import AsyncCalls, repeat
 from kakeya._async.generation import AsyncGeneration
 from kakeya._async.history import AsyncHistory
+from kakeya._async.options import SamplingOptions, check_names
 from kakeya._async.turn import AsyncSessionTurn
 from kakeya._spans._tracing import Span
 from kakeya._transport._requests import TokenIds, fill, generate_request, token_list
@@ -167,43 +168,16 @@ class AsyncSession:
         token_ids: TokenIds,
         *,
         max_tokens: int,
-        temperature: float | None = None,
-        top_p: float | None = None,
-        top_k: int | None = None,
-        min_p: float | None = None,
-        presence_penalty: float | None = None,
-        frequency_penalty: float | None = None,
-        logit_bias: Mapping[int, float] | None = None,
-        seed: int | None = None,
-        stop_token_sequences: Iterable[TokenIds] | None = None,
-        logprobs: int | None = None,
-        repetition_penalty: float | None = None,
-        min_tokens: int | None = None,
-        ignore_eos: bool | None = None,
         timeout_seconds: float | None = None,
+        **options: Unpack[SamplingOptions],
     ) -> AsyncGeneration:
         """Appends tokens and generates, as `append` and `generate`, in one call; the timeout is for both.
 
-        All of it is checked before the tokens are appended.
+        All of it is checked before the tokens are appended. The options are those of `generate`.
         """
+        check_names("turn", options, SamplingOptions)
         ids = token_list(token_ids)
-        request = generate_request(
-            self.id,
-            max_tokens=max_tokens,
-            temperature=temperature,
-            top_p=top_p,
-            top_k=top_k,
-            min_p=min_p,
-            presence_penalty=presence_penalty,
-            frequency_penalty=frequency_penalty,
-            logit_bias=logit_bias,
-            seed=seed,
-            stop_token_sequences=stop_token_sequences,
-            logprobs=logprobs,
-            repetition_penalty=repetition_penalty,
-            min_tokens=min_tokens,
-            ignore_eos=ignore_eos,
-        )
+        request = generate_request(self.id, max_tokens=max_tokens, **options)
         return AsyncGeneration(
             self._calls,
             self._history,

@@ -12,7 +12,7 @@ from kakeya._spans._tracing import choose
 from kakeya._sync.calls import Calls, repeat
 from kakeya._sync.generation import Generation
 from kakeya._sync.opening import Opening, OpeningTurn
-from kakeya._sync.options import SamplingOptions, TurnOptions
+from kakeya._sync.options import SamplingOptions, TurnOptions, check_names
 from kakeya._sync.session import Session
 from kakeya._transport._api_key import choose as choose_key
 from kakeya._transport._requests import TokenIds, generate_request, token_list
@@ -187,8 +187,7 @@ class Client:
         Raises:
             InvalidRequest: a value does not fit its field. Whatever else is wrong comes with the first answer.
         """
-        if unknown := options.keys() - TurnOptions.__annotations__.keys():
-            raise TypeError(f"turn() knows no {', '.join(sorted(unknown))}")
+        check_names("turn", options, TurnOptions)
         given: dict[str, Any] = {**options}
         sampling = {name: given.pop(name, None) for name in SamplingOptions.__annotations__}
         opening = Opening(

@@ -3,12 +3,13 @@
 
 from collections.abc import Iterable, Mapping
 from types import TracebackType
-from typing import Self
+from typing import Self, Unpack
 
 from kakeya._spans._tracing import Span
 from kakeya._sync.calls import Calls, repeat
 from kakeya._sync.generation import Generation
 from kakeya._sync.history import History
+from kakeya._sync.options import SamplingOptions, check_names
 from kakeya._sync.turn import SessionTurn
 from kakeya._transport._requests import TokenIds, fill, generate_request, token_list
 from kakeya._transport._retry import Retry
@@ -168,43 +169,16 @@ class Session:
         token_ids: TokenIds,
         *,
         max_tokens: int,
-        temperature: float | None = None,
-        top_p: float | None = None,
-        top_k: int | None = None,
-        min_p: float | None = None,
-        presence_penalty: float | None = None,
-        frequency_penalty: float | None = None,
-        logit_bias: Mapping[int, float] | None = None,
-        seed: int | None = None,
-        stop_token_sequences: Iterable[TokenIds] | None = None,
-        logprobs: int | None = None,
-        repetition_penalty: float | None = None,
-        min_tokens: int | None = None,
-        ignore_eos: bool | None = None,
         timeout_seconds: float | None = None,
+        **options: Unpack[SamplingOptions],
     ) -> Generation:
         """Appends tokens and generates, as `append` and `generate`, in one call; the timeout is for both.
 
-        All of it is checked before the tokens are appended.
+        All of it is checked before the tokens are appended. The options are those of `generate`.
         """
+        check_names("turn", options, SamplingOptions)
         ids = token_list(token_ids)
-        request = generate_request(
-            self.id,
-            max_tokens=max_tokens,
-            temperature=temperature,
-            top_p=top_p,
-            top_k=top_k,
-            min_p=min_p,
-            presence_penalty=presence_penalty,
-            frequency_penalty=frequency_penalty,
-            logit_bias=logit_bias,
-            seed=seed,
-            stop_token_sequences=stop_token_sequences,
-            logprobs=logprobs,
-            repetition_penalty=repetition_penalty,
-            min_tokens=min_tokens,
-            ignore_eos=ignore_eos,
-        )
+        request = generate_request(self.id, max_tokens=max_tokens, **options)
         return Generation(
             self._calls,
             self._history,

@@ -73,8 +73,8 @@ def has_branched_off(request: runtime_pb2.CreateSessionRequest, response: runtim
 def generate_request(
     session_id: str,
     *,
-    logit_bias: Mapping[int, float] | None,
-    stop_token_sequences: Iterable[TokenIds] | None,
+    logit_bias: Mapping[int, float] | None = None,
+    stop_token_sequences: Iterable[TokenIds] | None = None,
     **fields: object,
 ) -> runtime_pb2.GenerateRequest:
     """A Generate; `fields` as in `fill`. Raises InvalidField, TokenOutOfVocabulary."""

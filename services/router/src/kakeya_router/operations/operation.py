@@ -3,7 +3,7 @@
 import asyncio
 import secrets
 from collections.abc import Coroutine, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from kakeya_router.contract.appends import Appended
@@ -12,9 +12,16 @@ from kakeya_router.store.session_record import Claim, LaneState, SessionRecord
 from kakeya_router.store.sessions.session_changes import Intent
 from kakeya_router.workers.worker_client import RunningCall, WorkerClient
 from kakeya_shared.errors.tree import KakeyaError
-from kakeya_shared.process.detached_tasks import DetachedTasks, unheard
+from kakeya_shared.process.detached_tasks import DetachedTasks, Outcome, unheard
 
 T = TypeVar("T")
+
+
+@dataclass(eq=False)
+class Elsewhere(Outcome):
+    """The history, of so many tokens, does not end where the operation would begin; nothing has changed."""
+
+    history_length: int
 
 
 class Operation:

@@ -13,7 +13,7 @@ from kakeya_router.access import callers
 from kakeya_router.contract import refusals
 from kakeya_router.lanes.closing import Closing
 from kakeya_router.operations.journal import Journal
-from kakeya_router.operations.operation import Operation
+from kakeya_router.operations.operation import Elsewhere, Operation
 from kakeya_router.operations.recovery import Recovery
 from kakeya_router.operations.settling import Settling
 from kakeya_router.snapshots.snapshotting import Mark, Snapshotting
@@ -28,7 +28,7 @@ from kakeya_router.workers.fleet import Fleet
 from kakeya_router.workers.worker_clients import WorkerClients
 from kakeya_router.workers.worker_errors import WorkerError
 from kakeya_shared.errors.tree import Draining, InvariantViolated, KakeyaError, StoreUnavailable
-from kakeya_shared.process.detached_tasks import DetachedTasks, Outcome, is_cancelled, unheard
+from kakeya_shared.process.detached_tasks import DetachedTasks, is_cancelled, unheard
 from kakeya_shared.rpc import rpc_boundary
 
 _log = structlog.get_logger()
@@ -36,13 +36,6 @@ _log = structlog.get_logger()
 # A worker ends an operation within a step, which on a small and busy host can take seconds. Waiting costs less
 # than giving a session up that is well.
 _STOP_SECONDS = 10.0
-
-
-@dataclass(eq=False)
-class Elsewhere(Outcome):
-    """The history, of so many tokens, does not end where the operation would begin; nothing has changed."""
-
-    history_length: int
 
 
 @dataclass(eq=False, slots=True)

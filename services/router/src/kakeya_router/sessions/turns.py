@@ -12,7 +12,7 @@ from kakeya_router.contract.creates import CreateRequest
 from kakeya_router.contract.turns import Held, Part, Place, TurnEvent, TurnRequest
 from kakeya_router.contract.validation import check_history_length
 from kakeya_router.operations.generate import CLOSE_SECONDS, SecondsLeft
-from kakeya_router.operations.operations import Elsewhere
+from kakeya_router.operations.operation import Elsewhere
 from kakeya_router.operations.turn import Turning
 from kakeya_router.sessions.sessions import Made, Sessions
 from kakeya_router.store.session_record import SessionRecord
