@@ -32,8 +32,8 @@ class AppendRequest:
     @classmethod
     def of(cls, message: api.AppendTokensRequest, limits: RequestLimits) -> Self:
         """Raises AppendTooLong or InvalidField."""
-        limits.check_append(len(message.token_ids))
         logprobs, features = _logprobs(message), append_features(message)
+        limits.check_append(len(message.token_ids))
         token_ids = tuple(message.token_ids)
         expected = message.expected_history_length if message.HasField("expected_history_length") else None
         digest = hashlib.sha256(pack(token_ids)).hexdigest()
@@ -73,7 +73,7 @@ class Appended:
             lanes.from_worker(message.lane),
             message.prefill_duration_seconds,
             message.evicted_token_count,
-            relayed(message.logprobs),
+            relayed(message.logprobs) if message.logprobs else (),
         )
 
     def message(self) -> api.AppendTokensResponse:
