@@ -8,7 +8,7 @@ from typing import Any
 from kakeya_router.store.fleet.worker_store import Lane
 from kakeya_router.store.session_record import Claim, Epoch, Incarnation, LaneState, SessionId, SessionRecord
 from kakeya_router.store.sessions.queue_store import Place
-from kakeya_router.store.sessions.session_changes import UNLIMITED, Cause, Intent, Limits, TimesToLive
+from kakeya_router.store.sessions.session_changes import UNLIMITED, Cause, Closes, Intent, Limits, TimesToLive
 from kakeya_router.store.sessions.stored_snapshots import Snapshots, StoredSnapshot
 from kakeya_router.store.worker_record import WorkerRecord
 from tests.unit.router.admission_stores import KEYS, LANE_BYTES, POOL, worker_record
@@ -95,7 +95,7 @@ async def end(world: World, claim: Claim, length: int, start: int, tokens: Seque
     """With a lane of so many tokens, of ten bytes each, if nothing else of it is given."""
     said = {name: given.pop(name) for name in LaneAtRest._fields if name in given}
     at = LaneAtRest(length, 10 * length, f"0-{length}", start, tokens)._replace(**said)
-    closes = given.pop("closes", False)
+    closes = given.pop("closes", Closes.NONE)
     return await world.sessions.end(replace(await world.record(), **given), claim, at, closes=closes)
 
 

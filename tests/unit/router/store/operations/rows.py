@@ -33,6 +33,9 @@ APPENDED = ran(4) + begin(A, APPEND) + end(A, 7, 4, [5, 6, 7])
 DROPPED = ran(3) + drop() + begin(A)
 
 SECOND = to(operation_number=2, expiry=IN_60S, idle=GONE)
+FOR_ONE = Closes.EPHEMERAL
+TURN = replace(GENERATE, num_tokens=3, digest="digest")
+TURNING: dict[str, Any] = {"append_digest": "digest"}
 APPENDING: dict[str, Any] = {"kind": "append", "append_digest": "digest"}
 LANELESS_BEGUN = to(op=op("a", 3), operation_id="a", operation_number=2, operation_start=3)
 RECOVERED = to(op_claim="b", op_lease_until_ms=LEASE, op_taken_over=1, operation_number=3)
@@ -56,6 +59,9 @@ ROWS: Rows = {
         Row(OPEN, begin(A), "begun", begun("a", 0, 1)),
         Row(ran(2), begin(A, APPEND), "begun", begun("a", 2, **APPENDING, append_end=5)),
         Row(ran(2), begin(A, replace(GENERATE, seed=7)), "begun", to(begun("a", 2), operation_seed=7)),
+        Row(ran(2), begin(A, TURN), "begun", to(begun("a", 2, **TURNING, append_end=5), operation_start=5)),
+        Row(ran(2), begin(A, replace(GENERATE, at_length=2)), "begun", begun("a", 2)),
+        Row(ran(2), begin(A, replace(GENERATE, at_length=3)), "apart"),
         Row(ran(2), begin(A, FORK), "begun", to(SECOND, op=op("a", 2, kind="fork"))),
         Row(ran(2), begin(A, PARK), "begun", to(SECOND, op=op("a", 2, kind="park"))),
         Row(HALF + end(A, 2, 1, [2, 3]), begin(B, APPEND), "begun", begun("b", 3, **APPENDING, append_end=6)),
@@ -116,6 +122,9 @@ ROWS: Rows = {
             to(ENDED, history_length=3, kv_live_bytes=30, retained="0-3", ledger_v=(70, 30, 1), boundaries=3)),
         Row(OPEN + begin(A, tokens_per_minute=60), end(A, 2, 0, [1, 2]), "ended",
             to(ENDED, lane(2), journal(2), boundaries=2, spent=2)),
+        # It began with an append: its answer begins behind that, and one of no token is no turn's end.
+        Row(OPEN + begin(A, TURN), end(A, 5, 0, [1, 2, 3, 4, 5]), "ended", to(ENDED, lane(5), journal(5), boundaries=5)),
+        Row(OPEN + begin(A, TURN), end(A, 3, 0, [1, 2, 3]), "ended", to(ENDED, lane(3), journal(3), APPENDED_NOW)),
         # The lane has tokens that nobody knows, or others, or too few.
         Row(HALF, (end(A, 3, 2), end(A, 4, 2, [3]), end(A, 2, 3), end(A, 4, 3, [4])), "unknown"),
         Row(HALF, (end(A, 2, 2, history_digest=5), end(A, 3, 2, [3], history_digest=5)), "unlike"),
@@ -124,11 +133,12 @@ ROWS: Rows = {
         Row((ran(4) + begin(A, APPEND), ran(4) + begin(A)), end(A, 3, 4, [5]), "regressed"),
         Row(ran(4) + begin(A, REWIND), end(A, 3, 4), "unknown"),
         # It lives for one answer.
-        Row(EPHEMERAL + begin(A), end(A, 2, 0, [1, 2], closes=True), "closing", ONE_ANSWER),
-        Row(EPHEMERAL + begin(A) + end(A, 2, 0, [1, 2], closes=True), end(A, 2, 0, [1, 2], closes=True), "closing"),
-        Row(EPHEMERAL + begin(A, APPEND), end(A, 3, 0, [1, 2, 3], closes=True), "ended",
+        Row(EPHEMERAL + begin(A), end(A, 2, 0, [1, 2], closes=FOR_ONE), "closing", ONE_ANSWER),
+        Row(EPHEMERAL + begin(A) + end(A, 2, 0, [1, 2], closes=FOR_ONE), end(A, 2, 0, [1, 2], closes=FOR_ONE), "closing"),
+        Row(EPHEMERAL + begin(A, APPEND), end(A, 3, 0, [1, 2, 3], closes=FOR_ONE), "ended",
             to(ENDED, lane(3), journal(3), APPENDED_NOW)),
-        Row(OPEN + begin(A), end(A, 2, 0, [1, 2], closes=True), "ended", to(ENDED, lane(2), journal(2), boundaries=2)),
+        Row(OPEN + begin(A), end(A, 2, 0, [1, 2], closes=FOR_ONE), "ended", to(ENDED, lane(2), journal(2), boundaries=2)),
+        Row(OPEN + begin(A), end(A, 2, 0, [1, 2], closes=Closes.ANY), "closing", ONE_ANSWER),
     ],
     "release_operation": [
         Row(OPEN, release(A), "gone"),
