@@ -443,7 +443,7 @@ class ScriptedRuntime(runtime_pb2_grpc.RuntimeServiceServicer):
         answer = deque(self.answers.popleft() if self.answers else [])
         hold_after = self.hold_after
         num_tokens, stop_reason = 0, pb.STOP_REASON_MAX_TOKENS
-        while num_tokens < request.max_tokens and stop_reason != pb.STOP_REASON_EOS:
+        while num_tokens < request.max_tokens and stop_reason == pb.STOP_REASON_MAX_TOKENS:
             if num_tokens == hold_after:
                 self.on_hold()
                 gone.wait()
@@ -453,6 +453,8 @@ class ScriptedRuntime(runtime_pb2_grpc.RuntimeServiceServicer):
             num_tokens += 1
             if session.history[-1] in session.eos_token_ids:
                 stop_reason = pb.STOP_REASON_EOS
+            elif num_tokens >= request.min_tokens and _stops(request, session.history[-num_tokens:]):
+                stop_reason = pb.STOP_REASON_STOP_SEQUENCE
             yield pb.GenerateResponse(token_id=session.history[-1], detail=_detail(request))
         self._leave("Generate", context)
         session.running.discard(op_id)
@@ -502,7 +504,20 @@ class _Counter(grpc.ServerInterceptor):
 
 
 def model(name: str, *, is_default: bool = False) -> pb.Model:
-    return pb.Model(name=name, lane_token_count=SINK + WINDOW, vocab_size=VOCAB_SIZE, is_default=is_default)
+    return pb.Model(
+        name=name,
+        lane_token_count=SINK + WINDOW,
+        vocab_size=VOCAB_SIZE,
+        is_default=is_default,
+        sink=SINK,
+        window=WINDOW,
+        kv_bytes_per_token=BYTES_PER_TOKEN,
+    )
+
+
+def _stops(request: pb.GenerateRequest, token_ids: list[int]) -> bool:
+    sequences = [list(sequence.token_ids) for sequence in request.stop_token_sequences]
+    return any(token_ids[-len(sequence) :] == sequence for sequence in sequences)
 
 
 def _scored(request: pb.AppendTokensRequest) -> list[pb.TokenDetail]:

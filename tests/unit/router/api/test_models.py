@@ -4,7 +4,7 @@ import pytest
 
 from kakeya_shared.errors.tree import Unauthenticated
 from kakeya_stubs.v1 import runtime_pb2 as api
-from tests.unit.router.fake_worker import SINK, TOKENIZER_DIGEST, VOCAB_SIZE, WINDOW
+from tests.unit.router.fake_worker import BYTES_PER_TOKEN, SINK, TOKENIZER_DIGEST, VOCAB_SIZE, WINDOW
 from tests.unit.router.keyed import Keyed
 from tests.unit.router.stack import Client, Stack, answer
 
@@ -20,6 +20,9 @@ def tiny(name: str, *, is_default: bool) -> api.Model:
         vocab_size=VOCAB_SIZE,
         is_default=is_default,
         tokenizer_digest=TOKENIZER_DIGEST,
+        sink=SINK,
+        window=WINDOW,
+        kv_bytes_per_token=BYTES_PER_TOKEN,
     )
 
 
@@ -45,7 +48,7 @@ async def test_the_largest_lane_counts(client: Client, stack: Stack) -> None:
     await stack.worker(client, "worker-a", window=WINDOW - 3)
     await stack.worker(client, "worker-b", window=WINDOW)
     (served,) = await models(client)
-    assert served.lane_token_count == SINK + WINDOW
+    assert (served.lane_token_count, served.sink, served.window) == (SINK + WINDOW, SINK, WINDOW)
 
 
 async def test_a_worker_may_claim_any_window(client: Client, stack: Stack) -> None:

@@ -213,8 +213,8 @@ def test_models(client: Client, runtime: ScriptedRuntime) -> None:
     runtime.models = [model("counter"), model("other", is_default=True)]
     runtime.models[0].tokenizer_digest = "d" * 64
     assert client.list_models() == [
-        kakeya.ServedModel("counter", SINK + WINDOW, VOCAB_SIZE, is_default=False, tokenizer_digest="d" * 64),
-        kakeya.ServedModel("other", SINK + WINDOW, VOCAB_SIZE, is_default=True, tokenizer_digest=""),
+        kakeya.ServedModel(name, SINK + WINDOW, VOCAB_SIZE, is_default, digest, SINK, WINDOW, BYTES_PER_TOKEN)
+        for name, is_default, digest in (("counter", False, "d" * 64), ("other", True, ""))
     ]
 
 

@@ -1375,6 +1375,9 @@ class Model(_message.Message):
     VOCAB_SIZE_FIELD_NUMBER: _builtins.int
     IS_DEFAULT_FIELD_NUMBER: _builtins.int
     TOKENIZER_DIGEST_FIELD_NUMBER: _builtins.int
+    SINK_FIELD_NUMBER: _builtins.int
+    WINDOW_FIELD_NUMBER: _builtins.int
+    KV_BYTES_PER_TOKEN_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """As CreateSessionRequest.model takes it."""
     lane_token_count: _builtins.int
@@ -1389,6 +1392,11 @@ class Model(_message.Message):
     its keys truncation, padding and version, all keys sorted, no white space, nothing escaped that need not be, in
     UTF-8. Empty where a worker's checkpoint has none that can be read, and where the workers disagree.
     """
+    sink: _builtins.int
+    """Of that largest lane as its worker was started: sinks and window of a session that names none. 0 from an older router."""
+    window: _builtins.int
+    kv_bytes_per_token: _builtins.int
+    """Bytes of KV that one token takes there: what a larger window would cost."""
     def __init__(
         self,
         *,
@@ -1397,10 +1405,13 @@ class Model(_message.Message):
         vocab_size: _builtins.int = ...,
         is_default: _builtins.bool = ...,
         tokenizer_digest: _builtins.str = ...,
+        sink: _builtins.int = ...,
+        window: _builtins.int = ...,
+        kv_bytes_per_token: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["is_default", b"is_default", "lane_token_count", b"lane_token_count", "name", b"name", "tokenizer_digest", b"tokenizer_digest", "vocab_size", b"vocab_size"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["is_default", b"is_default", "kv_bytes_per_token", b"kv_bytes_per_token", "lane_token_count", b"lane_token_count", "name", b"name", "sink", b"sink", "tokenizer_digest", b"tokenizer_digest", "vocab_size", b"vocab_size", "window", b"window"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

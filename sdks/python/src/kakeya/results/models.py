@@ -17,6 +17,9 @@ class ServedModel:
         is_default: it serves sessions that name no model.
         tokenizer_digest: SHA-256 in hex of its tokenizer.json in canonical form, see `Model` in
             kakeya/v1/runtime.proto; "" where its workers bring none or disagree, and from an older router.
+        sink, window: of that lane as its worker was started: what a session has that names none; 0 from an older
+            router.
+        kv_bytes_per_token: bytes of KV that a token takes there, so what a larger window would cost; 0 as above.
     """
 
     name: str
@@ -24,6 +27,9 @@ class ServedModel:
     vocab_size: int
     is_default: bool
     tokenizer_digest: str
+    sink: int = 0
+    window: int = 0
+    kv_bytes_per_token: int = 0
 
     @classmethod
     def from_wire(cls, model: runtime_pb2.Model) -> Self:
@@ -33,4 +39,7 @@ class ServedModel:
             vocab_size=model.vocab_size,
             is_default=model.is_default,
             tokenizer_digest=model.tokenizer_digest,
+            sink=model.sink,
+            window=model.window,
+            kv_bytes_per_token=model.kv_bytes_per_token,
         )

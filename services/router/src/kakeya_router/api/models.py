@@ -28,9 +28,13 @@ class Models:
 
 def _model(name: str, workers: Sequence[WorkerRecord], *, is_default: bool) -> api.Model:
     digests = {worker.tokenizer_digest for worker in workers}
+    largest = max(workers, key=lambda worker: worker.sink + worker.window)
     return api.Model(
         name=name,
-        lane_token_count=max(worker.sink + worker.window for worker in workers),
+        lane_token_count=largest.sink + largest.window,
+        sink=largest.sink,
+        window=largest.window,
+        kv_bytes_per_token=largest.kv_bytes_per_token,
         # Of workers that should agree and do not, the ids that all of them know: CreateSession goes by it, too.
         vocab_size=min(worker.vocab_size for worker in workers),
         is_default=is_default,
