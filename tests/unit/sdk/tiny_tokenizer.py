@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors
 
 START, END = "<|im_start|>", "<|im_end|>"
 TEMPLATE = (
@@ -39,6 +39,16 @@ def save_with_words(folder: Path, num_words: int) -> Path:
     save(folder, template=True)
     add(folder, *(f"word{number}" for number in range(num_words)))
     return folder
+
+
+def save_with_start(folder: Path) -> None:
+    """Writes the files of a tokenizer with a template that puts START before each text."""
+    save(folder, template=True)
+    file = str(folder / "tokenizer.json")
+    tokenizer = Tokenizer.from_file(file)
+    start = [(START, tokenizer.token_to_id(START))]
+    tokenizer.post_processor = processors.TemplateProcessing(single=f"{START} $A", special_tokens=start)
+    tokenizer.save(file)
 
 
 def add(folder: Path, *tokens: str | AddedToken) -> None:

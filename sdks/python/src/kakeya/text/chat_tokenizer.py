@@ -2,23 +2,35 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from functools import cached_property
-from itertools import takewhile
-from typing import Any
+from functools import cached_property, partial
+from typing import Any, Literal
 
 from kakeya.text import tokenizer_files, tokenizer_loading
 from kakeya.text.chat_template import ChatTemplate, Message, Tools
 from kakeya.text.rendering.given import check_whole
+from kakeya.text.rendering.head import head, leading, num_common, said
 from kakeya.text.rendering.marked_text import has_stand_ins
+from kakeya.text.rendering.open_message import left_open
 from kakeya.text.tokenizer_error import PromptRefused, PromptTooLong, TemplateStopped, TokenizerError
 from kakeya.text.vocabulary import Vocabulary
 
-__all__ = ["ChatTokenizer", "Message", "PromptRefused", "PromptTooLong", "TemplateStopped", "TokenizerError", "Tools"]
+__all__ = [
+    "ChatTokenizer",
+    "End",
+    "Message",
+    "PromptRefused",
+    "PromptTooLong",
+    "TemplateStopped",
+    "TokenizerError",
+    "Tools",
+]
+
+End = Literal["answer", "message", "text"]
+"""Where a prompt ends, see `ChatTokenizer.prompt`."""
 
 _PIECE_LETTERS = 1 << 16
 _CUT_TOKENS = 64  # far more than a cut in the middle of a text adds to its tokens
 _LETTERS_A_TOKEN = 4  # a text with fewer is encoded at once, whatever it comes to
-_LEADING_ROLES = ("system", "developer")
 
 
 class ChatTokenizer:
@@ -77,10 +89,13 @@ class ChatTokenizer:
         """Text, as it is told without special tokens."""
         return self._tokenizer.decode(token_ids, special_tokens=special_tokens)
 
-    def encode(self, text: str, *, max_tokens: int | None = None, parses: bool = True) -> list[int]:
-        """The tokens of a whole text, with the special ones that the tokenizer puts around it.
+    def encode(
+        self, text: str, *, special_tokens: bool = True, max_tokens: int | None = None, parses: bool = True
+    ) -> list[int]:
+        """The tokens of a whole text.
 
         Args:
+            special_tokens: with the special ones that the tokenizer puts around it.
             parses: control tokens in it are such; otherwise they are text.
 
         Raises:
@@ -89,7 +104,7 @@ class ChatTokenizer:
         check_whole(text)
         self._check_length(text, max_tokens)
         encode = self._tokenizer.encoder.parsed if parses else self._tokenizer.encoder.as_text
-        return _no_longer(encode(text, special_tokens=True), max_tokens)
+        return _no_longer(encode(text, special_tokens=special_tokens), max_tokens)
 
     def prompt(
         self,
@@ -98,12 +113,15 @@ class ChatTokenizer:
         max_tokens: int | None = None,
         tools: Tools | None = None,
         variables: Mapping[str, Any] | None = None,
+        end: End = "answer",
     ) -> list[int]:
         """The tokens of a conversation whose next message will be the model's.
 
         Args:
             tools: what it may call.
             variables: what else the chat template is told.
+            end: where it ends. "answer": behind the beginning of that message; "message": behind the last one;
+                "text": behind the text of the last one, which the model goes on with.
 
         Raises:
             PromptRefused: the chat template refuses it, there is none, or a text holds half a character; PromptTooLong
@@ -111,27 +129,49 @@ class ChatTokenizer:
             TemplateStopped: the chat template does not come to an end.
             TokenizerError: the chat template fails on it.
         """
-        template = self._chat_template if tools is None else self._tool_template
-        return self._ids(template.render(messages, tools=tools, variables=variables), max_tokens)
+        return self._ids(self._rendered(messages, tools, variables, end), max_tokens)
 
-    def num_pinned_tokens(self, messages: Sequence[Message]) -> int:
-        """How many tokens at the start of a prompt hold the system messages it begins with, whatever follows them.
+    def render(
+        self,
+        messages: Sequence[Message],
+        *,
+        tools: Tools | None = None,
+        variables: Mapping[str, Any] | None = None,
+        end: End = "answer",
+    ) -> str:
+        """The text of such a conversation. Raises as `prompt` does, whatever its length."""
+        rendered = self._chat_template.unmarked(self._rendered(messages, tools, variables, end))
+        check_whole(rendered)
+        return rendered
+
+    def num_pinned_tokens(
+        self,
+        messages: Sequence[Message],
+        *,
+        tools: Tools | None = None,
+        variables: Mapping[str, Any] | None = None,
+    ) -> int:
+        """How many tokens at the start of a prompt hold its head, whatever follows that: tools and system messages.
+
+        Args:
+            tools, variables: as of the prompt.
 
         Returns:
-            0 where it begins with none, or where the chat template leaves them out or puts them behind what follows.
+            0 where it has no head, or where the chat template leaves a part of that out or puts it behind what follows.
 
         Raises:
             PromptRefused: the chat template refuses the messages, or there is none.
             TokenizerError: the chat template fails on them.
         """
-        leading = list(takewhile(lambda message: message.get("role") in _LEADING_ROLES, messages))
-        if not leading:
+        system = leading(messages)
+        if not system and not tools:
             return 0
-        head = self._head(leading)
-        head = head[: _num_common(head, self._chat_template.render(messages))]
-        if not self._holds(head, leading):
+        template = self._template_for(tools)
+        render = partial(template.render, tools=tools, variables=variables)
+        found = head(messages, tools, render, template.unmarked)
+        if not found:
             return 0
-        return _num_common(self._ids(head), self.prompt([*leading, _said("-")]))
+        return num_common(self._ids(found), self.prompt([*system, said("-")], tools=tools, variables=variables))
 
     def first_prompt(self, text: str, system: str | None) -> list[int]:
         """The tokens that open a conversation. Raises TokenizerError where the chat template does not take it."""
@@ -151,7 +191,7 @@ class ChatTokenizer:
         """
         if not self.has_template:
             alone = self.encode(f"{system}\n", parses=self._parses_texts)
-            return _num_common(alone, self.first_prompt("-", system))
+            return num_common(alone, self.first_prompt("-", system))
         return self.num_pinned_tokens(_opening("-", system))
 
     def next_prompt(self, text: str, last_token_id: int | None) -> list[int]:
@@ -191,26 +231,15 @@ class ChatTokenizer:
         control = None if self._parses_texts else self._tokenizer.control
         return ChatTemplate(source, self.name, config.special_tokens, control) if source else None
 
-    def _head(self, leading: Sequence[Message]) -> str:
-        """What every prompt that begins with these messages begins with."""
-        render = self._chat_template.render
-        first, second = (render([*leading, _said(text)]) for text in ("A", "B"))
-        try:
-            alone = render(leading, prompts_answer=False)
-        except TemplateStopped:
-            raise
-        except TokenizerError:
-            alone = ""
-        # Some templates render no system message alone, or put it into the user's: then the head of that is in, too.
-        if self._holds(alone, leading) and first.startswith(alone):
-            return alone
-        return first[: _num_common(first, second)]
+    def _template_for(self, tools: Tools | None) -> ChatTemplate:
+        return self._chat_template if tools is None else self._tool_template
 
-    def _holds(self, rendered: str, messages: Sequence[Message]) -> bool:
-        """Whether the texts of all the messages are in it, in capitals perhaps, as some templates write them."""
-        written = self._chat_template.unmarked(rendered).casefold()
-        texts = (text for message in messages for text in _texts(message.get("content")))
-        return all(text.strip().casefold() in written for text in texts)
+    def _rendered(
+        self, messages: Sequence[Message], tools: Tools | None, variables: Mapping[str, Any] | None, end: End
+    ) -> str:
+        template = self._template_for(tools)
+        render = partial(template.render, prompts_answer=end == "answer", tools=tools, variables=variables)
+        return left_open(messages, render, template.unmarked) if end == "text" else render(messages)
 
     def _ids(self, rendered: str, max_tokens: int | None = None) -> list[int]:
         """The tokens of what the chat template wrote."""
@@ -255,27 +284,4 @@ def _no_longer(token_ids: list[int], max_tokens: int | None) -> list[int]:
 
 
 def _opening(text: str, system: str | None) -> list[Message]:
-    return [{"role": "system", "content": system}, _said(text)] if system else [_said(text)]
-
-
-def _said(text: str) -> Message:
-    return {"role": "user", "content": text}
-
-
-def _texts(content: Any) -> list[str]:
-    """A content may be one text, or parts, some of which are texts."""
-    if isinstance(content, list):
-        return [part["text"] for part in content if isinstance(part, Mapping) and isinstance(part.get("text"), str)]
-    return [content] if isinstance(content, str) else []
-
-
-def _num_common(first: Sequence[object], second: Sequence[object]) -> int:
-    """How many elements both begin with; found by halving, since texts may be long."""
-    low, high = 0, min(len(first), len(second))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if first[low:middle] == second[low:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
+    return [{"role": "system", "content": system}, said(text)] if system else [said(text)]

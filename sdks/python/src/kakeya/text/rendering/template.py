@@ -22,7 +22,9 @@ def compiled(source: str) -> Template:
         return _environment().template(source)
 
 
-def rendered(template: Template, variables: Mapping[str, Any], suspicion: Suspicion | None = None, **given: Any) -> str:
+def rendered(
+    template: Template, variables: Mapping[str, Any], suspicion: Suspicion | None = None, /, **given: Any
+) -> str:
     """What the template writes; with stand-ins for the letters that came from suspicious texts.
 
     Args:

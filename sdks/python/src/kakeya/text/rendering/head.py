@@ -1,0 +1,88 @@
+"""The head of a conversation: what it begins with, whatever is said then. System messages, and tools."""
+
+from collections.abc import Mapping, Sequence
+from itertools import takewhile
+from typing import Any, Protocol
+
+from kakeya.text.tokenizer_error import TemplateStopped, TokenizerError
+
+Message = Mapping[str, Any]
+_LEADING_ROLES = ("system", "developer")
+
+
+class Render(Protocol):
+    """What a template writes, told of tools and all else already; perhaps with stand-ins."""
+
+    def __call__(self, messages: Sequence[Message], *, prompts_answer: bool) -> str: ...
+
+
+class Unmark(Protocol):
+    """The same without stand-ins."""
+
+    def __call__(self, rendered: str, /) -> str: ...
+
+
+def said(text: str) -> Message:
+    """A message of the user's."""
+    return {"role": "user", "content": text}
+
+
+def leading(messages: Sequence[Message]) -> list[Message]:
+    """The system messages that a conversation begins with."""
+    return list(takewhile(lambda message: message.get("role") in _LEADING_ROLES, messages))
+
+
+def head(messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] | None, render: Render, unmark: Unmark) -> str:
+    """What every prompt that begins with these system messages and tools begins with, and this conversation too.
+
+    Returns:
+        "" where the template leaves a part of it out, or puts it behind what follows.
+
+    Raises:
+        TokenizerError: the template fails on them, or refuses them.
+    """
+    system = leading(messages)
+    texts = [text for message in system for text in _texts(message.get("content"))]
+    wanted = [*texts, *(str(tool.get("function", tool).get("name", "")) for tool in tools or ())]
+    found = _common_head(system, wanted, render, unmark)
+    found = found[: num_common(found, render(messages, prompts_answer=True))]
+    return found if _holds(unmark(found), wanted) else ""
+
+
+def _common_head(system: list[Message], wanted: list[str], render: Render, unmark: Unmark) -> str:
+    first, second = (render([*system, said(text)], prompts_answer=True) for text in ("A", "B"))
+    try:
+        alone = render(system, prompts_answer=False) if system else ""
+    except TemplateStopped:
+        raise
+    except TokenizerError:
+        alone = ""
+    # Some templates render no system message alone, or put it into the user's: then the head of that is in, too.
+    if alone and _holds(unmark(alone), wanted) and first.startswith(alone):
+        return alone
+    return first[: num_common(first, second)]
+
+
+def _holds(rendered: str, texts: Sequence[str]) -> bool:
+    """Whether all the texts are in it, in capitals perhaps, as some templates write them."""
+    rendered = rendered.casefold()
+    return all(text.strip().casefold() in rendered for text in texts)
+
+
+def _texts(content: Any) -> list[str]:
+    """A content may be one text, or parts, some of which are texts."""
+    if isinstance(content, list):
+        return [part["text"] for part in content if isinstance(part, Mapping) and isinstance(part.get("text"), str)]
+    return [content] if isinstance(content, str) else []
+
+
+def num_common(first: Sequence[object], second: Sequence[object]) -> int:
+    """How many elements both begin with; found by halving, since texts may be long."""
+    low, high = 0, min(len(first), len(second))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if first[low:middle] == second[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low

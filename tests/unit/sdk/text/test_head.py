@@ -1,0 +1,80 @@
+"""The head of a conversation, which is pinned: system messages and tools, with each other and alone."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kakeya.text.chat_tokenizer import ChatTokenizer
+from tests.unit.sdk import tiny_tokenizer
+
+Made = Callable[[str], ChatTokenizer]
+"""With this chat template."""
+
+SYSTEM, USER = {"role": "system", "content": "Be brief"}, {"role": "user", "content": "hello"}
+TOOLS: list[dict[str, Any]] = [
+    {"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}},
+    {"name": "plain"},
+]
+_TOOLS = "{% if tools %}<tools>{{ tools | tojson }}</tools>{% endif %}"
+IN_FRONT = _TOOLS + tiny_tokenizer.TEMPLATE
+IN_SYSTEM = (
+    "{% set system = messages[0].content if messages[0].role == 'system' else '' %}"
+    "{% if system or tools %}<|im_start|>system\n{{ system }}" + _TOOLS + "<|im_end|>\n{% endif %}"
+    "{% for m in messages if m.role != 'system' %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+_BEFORE = "{% if loop.last %}" + _TOOLS + "{% endif %}"
+BEFORE_LAST = tiny_tokenizer.TEMPLATE.replace("<|im_start|>{{", _BEFORE + "<|im_start|>{{")
+
+
+@pytest.fixture
+def made(template_dir: Path, tmp_path: Path) -> Made:
+    def made(template: str) -> ChatTokenizer:
+        folder = tmp_path / "made"
+        shutil.copytree(template_dir, folder, dirs_exist_ok=True)
+        (folder / "chat_template.jinja").write_text(template)
+        return ChatTokenizer(str(folder))
+
+    return made
+
+
+def pinned(tokenizer: ChatTokenizer, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None) -> str:
+    """The text of the tokens that are pinned, which begin the prompt."""
+    prompt = tokenizer.prompt(messages, tools=tools)
+    return tokenizer.decode(prompt[: tokenizer.num_pinned_tokens(messages, tools=tools)], special_tokens=True)
+
+
+@pytest.mark.parametrize("template", [IN_FRONT, IN_SYSTEM])
+@pytest.mark.parametrize("system", [[], [SYSTEM]])
+def test_tools_are_pinned_also_without_a_system_message(made: Made, template: str, system: list[Any]) -> None:
+    head = pinned(made(template), [*system, USER, {"role": "assistant", "content": "Hi"}, USER], TOOLS)
+    assert '"weather"' in head
+    assert '"plain"' in head
+    assert "</tools>" in head
+    assert ("Be brief" in head) == bool(system)
+    assert "hello" not in head
+
+
+def test_without_either_nothing_is(made: Made) -> None:
+    tokenizer = made(IN_SYSTEM)
+    assert tokenizer.num_pinned_tokens([USER]) == 0
+    assert tokenizer.num_pinned_tokens([USER], tools=[]) == 0
+
+
+def test_tools_that_stand_behind_what_was_said_are_not(made: Made) -> None:
+    tokenizer = made(BEFORE_LAST)
+    assert pinned(tokenizer, [USER], TOOLS).startswith("<tools>")
+    assert tokenizer.num_pinned_tokens([USER, {"role": "assistant", "content": "Hi"}, USER], tools=TOOLS) == 0
+
+
+def test_tools_that_the_template_leaves_out_are_not(made: Made) -> None:
+    assert made(tiny_tokenizer.TEMPLATE).num_pinned_tokens([SYSTEM, USER], tools=TOOLS) == 0
+
+
+def test_what_the_template_is_told_is_part_of_the_head(made: Made) -> None:
+    tokenizer = made("{{ mood or '' }}" + tiny_tokenizer.TEMPLATE)
+    plain, told = (tokenizer.num_pinned_tokens([SYSTEM, USER], variables={"mood": mood}) for mood in ("", "glad"))
+    assert told == plain + len("glad")
