@@ -13,17 +13,22 @@ from kakeya_http_shim.requests.completion_request import CompletionRequest
 from kakeya_http_shim.requests.fields import HONOURED, WITHOUT_EFFECT, RequestModel
 from kakeya_http_shim.requests.generation_fields import KakeyaOptions, StreamOptions
 from kakeya_http_shim.requests.messages import AssistantMessage, SystemMessage, ToolMessage, UserMessage
+from kakeya_http_shim.requests.text_requests import DetokenizeRequest, TemplateRequest, TokenizeRequest
 
 HEADER = """# Fields of the HTTP API
 
 Every field of a request is honoured, or accepted because it changes nothing here, or refused with 400 and its name in
 `param`. Nothing is accepted and ignored: a field that is in no table is refused, too (`unknown_parameter`), and so is a
 value that is not named here. A field that is refused or unknown may be given as null or as an empty list, which says
-nothing. This page is generated from the declarations that read the requests (`make docs`).
+nothing. The routes below /v1 are served without that, too. This page is generated from the declarations that read the
+requests (`make docs`).
 """
 BODIES: dict[str, type[RequestModel]] = {
     "POST /v1/chat/completions": ChatRequest,
     "POST /v1/completions": CompletionRequest,
+    "POST /tokenize": TokenizeRequest,
+    "POST /detokenize": DetokenizeRequest,
+    "POST /apply-template": TemplateRequest,
 }
 OPTIONS: dict[str, type[RequestModel]] = {"stream_options": StreamOptions, "kakeya": KakeyaOptions}
 MESSAGES = (SystemMessage, UserMessage, AssistantMessage, ToolMessage)
@@ -35,20 +40,13 @@ def fields_page() -> str:
 
 
 def _body(path: str, model: type[RequestModel]) -> str:
-    refused: list[tuple[str, ...]] = [
-        ("field", "why"),
-        *((f"`{name}`", why) for name, why in sorted(model.refused.items())),
-    ]
-    parts = [
-        f"## {path}\n",
-        "### Honoured\n",
-        _table([("field", "what it does"), *_rows(model, HONOURED)]),
-        "### Accepted without effect\n",
-        _table([("field", "why that is right"), *_rows(model, WITHOUT_EFFECT)]),
-        "### Refused\n",
-        _table(refused),
-    ]
-    return "\n".join(parts)
+    tables: dict[str, list[tuple[str, ...]]] = {
+        "Honoured": [("field", "what it does"), *_rows(model, HONOURED)],
+        "Accepted without effect": [("field", "why that is right"), *_rows(model, WITHOUT_EFFECT)],
+        "Refused": [("field", "why"), *((f"`{name}`", why) for name, why in sorted(model.refused.items()))],
+    }
+    parts = [part for title, rows in tables.items() if len(rows) > 1 for part in (f"### {title}\n", _table(rows))]
+    return "\n".join([f"## {path}\n", *parts])
 
 
 def _options() -> str:

@@ -20,6 +20,9 @@ _DOCUMENTED = [status_code_conformance, content_type_conformance, response_heade
 POSITIVE = GenerationMode.POSITIVE.value
 _RETRY_LATER = (429, 503)
 _MAX_SHOWN = 600
+DEFAULT_TOKENS = 4
+"""Of a chat's answer, where a request says nothing of it: what the shim is told."""
+_DEFAULT_COMPLETION_TOKENS = 16
 
 
 class AnswerChecks:
@@ -102,12 +105,32 @@ def broken_rules(body: Any, vocab_size: int) -> list[tuple[str, str]]:
     """
     if not isinstance(body, dict):
         return []
-    broken = []
-    if any(int(name) >= vocab_size for name in body.get("logit_bias") or ()):
-        broken.append(("logit_bias", "logit_bias names tokens of the model"))
-    if any(token_id >= vocab_size for token_id in _token_ids(body.get("prompt"))):
-        broken.append(("prompt", "a prompt has tokens of the model"))
+    broken = [
+        (name, "tokens are of the model")
+        for name, token_ids in _named_tokens(body)
+        if any(token_id >= vocab_size for token_id in token_ids)
+    ]
+    if body.get("continue_final_message") and not _has_text((body.get("messages") or [{}])[-1]):
+        broken.append(("messages", "there is a text to go on with"))
+    if (body.get("min_tokens") or 0) > _longest_answer(body):
+        broken.append(("min_tokens", "an answer may be as long as it must be"))
     return broken
+
+
+def _named_tokens(body: dict[str, Any]) -> Iterator[tuple[str, list[float]]]:
+    yield "logit_bias", [int(name) for name in body.get("logit_bias") or ()]
+    for name in ("prompt", "tokens", "stop_token_ids"):
+        yield name, _token_ids(body.get(name))
+
+
+def _has_text(message: dict[str, Any]) -> bool:
+    return bool(message.get("content")) or isinstance(message.get("content") or message.get("refusal"), str)
+
+
+def _longest_answer(body: dict[str, Any]) -> float:
+    given = [body[name] for name in ("max_tokens", "max_completion_tokens") if body.get(name) is not None]
+    default = DEFAULT_TOKENS if "messages" in body else _DEFAULT_COMPLETION_TOKENS
+    return min(given, default=default)
 
 
 def _token_ids(prompt: Any) -> list[float]:
@@ -130,6 +153,7 @@ def _failures(case: Case, response: Response, checks: list[Any]) -> Iterator[str
 
 
 DONE = "[DONE]"
+_STREAM = "text/event-stream"
 
 
 class EventSchemas:
@@ -143,7 +167,7 @@ class EventSchemas:
         self._chunks = {
             path: self._validator(_event_schema(item["post"]))
             for path, item in document["paths"].items()
-            if "post" in item
+            if "post" in item and _STREAM in item["post"]["responses"]["200"]["content"]
         }
 
     def faults(self, path: str, text: str) -> Iterator[str]:
@@ -181,7 +205,7 @@ class EventSchemas:
 
 
 def _event_schema(operation: dict[str, Any]) -> dict[str, Any]:
-    schema: dict[str, Any] = operation["responses"]["200"]["content"]["text/event-stream"]["schema"]
+    schema: dict[str, Any] = operation["responses"]["200"]["content"][_STREAM]["schema"]
     return schema
 
 

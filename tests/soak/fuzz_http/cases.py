@@ -120,6 +120,8 @@ def bounded(body: dict[str, Any]) -> dict[str, Any]:
     for name in _LENGTHS:
         if _is_integer(body.get(name)) and _MAX_TOKENS < body[name] < 1 << 32:
             tame[name] = _MAX_TOKENS
+    if _is_integer(body.get("min_tokens")) and 1 < body["min_tokens"] < 1 << 32:
+        tame["min_tokens"] = 1
     if _is_integer(body.get("n")) and 2 < body["n"] <= MAX_CHOICES:
         tame["n"] = 2
         if body.get("best_of") == body["n"]:
@@ -132,8 +134,9 @@ def _of_the_model(body: dict[str, Any], vocab_size: int) -> dict[str, Any]:
     tame = {**body, "model": MODEL}
     if body.get("logit_bias"):
         tame["logit_bias"] = {str(int(name) % vocab_size): bias for name, bias in body["logit_bias"].items()}
-    if "prompt" in body:
-        tame["prompt"] = _known(body["prompt"], vocab_size)
+    for name in ("prompt", "tokens", "stop_token_ids"):
+        if body.get(name) is not None:
+            tame[name] = _known(body[name], vocab_size)
     return tame
 
 

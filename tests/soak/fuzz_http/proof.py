@@ -11,14 +11,22 @@ from schemathesis import Case, Response
 from kakeya_shared.settings.service import setting
 from tests.integration.open_http import open_http
 from tests.integration.processes import Runtime
-from tests.soak.fuzz_http.answer_checks import POSITIVE, AnswerChecks, described, errors_in, is_stream, mode_of
+from tests.soak.fuzz_http.answer_checks import (
+    DEFAULT_TOKENS,
+    POSITIVE,
+    AnswerChecks,
+    described,
+    errors_in,
+    is_stream,
+    mode_of,
+)
 from tests.soak.fuzz_http.cases import MAX_CHOICES, Manner, bounded, send_all, tamed
 from tests.soak.progress import Progress
 from tests.soak.proof import SeededProof
 from tests.soak.report import Report
 from tests.soak.run import Run
 
-_SHIM_FLAGS = ("--default-max-tokens=4", f"--max-choices={MAX_CHOICES}", "--session-ttl-seconds=5")
+_SHIM_FLAGS = (f"--default-max-tokens={DEFAULT_TOKENS}", f"--max-choices={MAX_CHOICES}", "--session-ttl-seconds=5")
 # Room for what is drawn as system messages: those are pinned, and longer ones than a lane holds are refused.
 _WINDOW = 1_000
 _CALL_SECONDS = 60.0

@@ -54,6 +54,12 @@ class Shim:
         assert response.headers["content-type"].startswith("text/event-stream")
         return data(response.text.splitlines())
 
+    async def loaded(self) -> None:
+        """Returns when the tokenizers are loaded; fails after a minute."""
+        async with asyncio.timeout(60):
+            while '"loading"' in (await self.http.get("/readyz")).text:
+                await asyncio.sleep(0.01)
+
     async def nothing_left(self) -> None:
         """Returns when the runtime has no session and no operation; fails after a minute."""
         await asyncio.to_thread(self.runtime.wait_for, lambda: not self.runtime.sessions)

@@ -96,7 +96,7 @@ async def test_a_failure_of_this_server(shim: Shim, monkeypatch: pytest.MonkeyPa
     def broken(*_: Any) -> None:
         raise RuntimeError("a secret of the inside")
 
-    monkeypatch.setattr("kakeya_http_shim.routes.generation_routes.for_template", broken)
+    monkeypatch.setattr("kakeya_http_shim.routes.prompts.for_template", broken)
     response = await shim.chat()
     assert response.status_code == 500
     assert response.json()["error"]["code"] == "internal_error"

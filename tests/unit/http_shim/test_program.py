@@ -71,7 +71,7 @@ async def test_large_bodies(runtime: ScriptedRuntime, tokenizer_dir: Path) -> No
 
 async def test_no_redirects(runtime: ScriptedRuntime, tokenizer_dir: Path) -> None:
     async with serving_shim(runtime, tokenizer_dir) as shim:
-        assert (await shim.http.post("/v1/completions/")).status_code == 404
+        assert (await shim.http.post("/v1/completions/")).status_code == 415, "as without the slash"
 
 
 async def test_metrics(runtime: ScriptedRuntime, tokenizer_dir: Path) -> None:

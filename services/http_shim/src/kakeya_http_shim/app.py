@@ -1,7 +1,7 @@
 """The application: its routes, and what every request passes before it reaches one."""
 
 from collections.abc import Callable, Mapping
-from importlib.metadata import version
+from importlib import metadata
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -16,12 +16,14 @@ from kakeya_http_shim.middleware.body_limit import BodyLimit
 from kakeya_http_shim.middleware.deprecation import DeprecationHeaders
 from kakeya_http_shim.middleware.host_check import HostCheck
 from kakeya_http_shim.middleware.key_check import KeyCheck
+from kakeya_http_shim.middleware.other_paths import OtherPaths
 from kakeya_http_shim.middleware.request_ids import RequestIds
 from kakeya_http_shim.middleware.request_span import with_request_span
 from kakeya_http_shim.problems import ApiError, internal
 from kakeya_http_shim.routes.generation_routes import ChatRoute, CompletionRoute, Desk
 from kakeya_http_shim.routes.listing_routes import ListingRoutes
 from kakeya_http_shim.routes.openapi_document import document
+from kakeya_http_shim.routes.text_routes import DetokenizeRoute, TemplateRoute, TokenizeRoute
 from kakeya_http_shim.settings import HttpSettings
 
 
@@ -39,13 +41,15 @@ def application(desk: Desk, metrics: Metrics, deprecation: Mapping[str, str]) ->
     app = HostCheck(app, settings.hosts)
     app = CountRequests(app, metrics)
     app = with_request_span(app)
+    app = OtherPaths(app)
     app = DeprecationHeaders(app, deprecation)
     return RequestIds(app)
 
 
 def _routed(desk: Desk, metrics: Metrics) -> Starlette:
-    listing = ListingRoutes(desk.models, metrics)
-    described = document(version("kakeya-http-shim"), max_choices=desk.settings.max_choices)
+    version = metadata.version("kakeya-http-shim")
+    listing = ListingRoutes(desk.models, metrics, version)
+    described = document(version, max_choices=desk.settings.max_choices)
 
     async def openapi(_: Request) -> Response:
         return JSONResponse(described)
@@ -55,8 +59,13 @@ def _routed(desk: Desk, metrics: Metrics) -> Starlette:
         Route("/v1/completions", CompletionRoute(desk), methods=["POST"]),
         Route("/v1/models", listing.models),
         Route("/v1/models/{id:path}", listing.model),
-        Route("/healthz", listing.health),
-        Route("/readyz", listing.readiness),
+        Route("/tokenize", TokenizeRoute(desk), methods=["POST"]),
+        Route("/detokenize", DetokenizeRoute(desk), methods=["POST"]),
+        Route("/apply-template", TemplateRoute(desk), methods=["POST"]),
+        Route("/version", listing.version),
+        Route("/", listing.alive),
+        Route("/healthz", listing.alive),
+        *(Route(path, listing.readiness) for path in ("/readyz", "/health", "/ping")),
         Route("/metrics", listing.metrics),
         Route("/openapi.json", openapi),
     ]

@@ -7,7 +7,7 @@ import structlog
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-_MACHINES_ROUTES = frozenset({"/healthz", "/readyz", "/metrics"})
+_MACHINES_ROUTES = frozenset({"/healthz", "/readyz", "/health", "/ping", "/metrics"})
 """Asked every few seconds by machines."""
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 """All others are as good as one: a stranger can make up as many as he likes."""

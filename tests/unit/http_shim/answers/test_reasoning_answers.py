@@ -154,3 +154,20 @@ async def test_a_prompt_that_opens_the_thought(runtime: ScriptedRuntime, opening
         shim.will_say("hm</think>Yes.")
         message = (await shim.chat()).json()["choices"][0]["message"]
         assert (message["content"], message["reasoning_content"]) == ("Yes.", "hm")
+
+
+@pytest.mark.parametrize(
+    ("begun", "said", "content", "thought"),
+    [
+        ("<think>\nh", "m</think>\n\nYes.", "Yes.", "m"),
+        ("<think>hm</think>Y", "es. <think>no</think>", "es. <think>no</think>", ""),
+        ("Y", "<think>es</think>", "<think>es</think>", ""),
+        ("", "<think>hm</think>Yes.", "Yes.", "hm"),
+    ],
+)
+async def test_an_answer_that_goes_on(thinker: Shim, begun: str, said: str, content: str, thought: str) -> None:
+    thinker.will_say(said)
+    messages = [{"role": "user", "content": "Well?"}, {"role": "assistant", "content": begun}]
+    answer = (await thinker.chat(messages=messages, continue_final_message=True)).json()
+    message = answer["choices"][0]["message"]
+    assert (message["content"], message.get("reasoning_content", "")) == (content, thought)

@@ -41,6 +41,30 @@ async def test_usage(shim: Shim) -> None:
     assert last["usage"]["kakeya"]["retained"] == 20
 
 
+@pytest.mark.parametrize("path", [CHAT, COMPLETIONS])
+async def test_usage_in_every_event(shim: Shim, path: str) -> None:
+    shim.will_say("Hi!")
+    options = {"include_usage": True, "continuous_usage_stats": True}
+    *events, last, _ = await shim.events(path, stream_options=options)
+    num_prompt_tokens = len(shim.runtime.requests["AppendTokens"][0].token_ids)
+    assert [event["usage"]["completion_tokens"] for event in events] == [1, 2, 3, 4]
+    for event in events:
+        usage = event["usage"]
+        assert usage["total_tokens"] == usage["kakeya"]["history"] == num_prompt_tokens + usage["completion_tokens"]
+        assert usage["kakeya"]["retained"] == min(20, usage["total_tokens"])
+    assert last["choices"] == []
+    assert last["usage"] == events[-1]["usage"]
+
+
+async def test_usage_of_each_of_several_answers(shim: Shim) -> None:
+    shim.will_say("One.", "Two!!")
+    options = {"include_usage": True, "continuous_usage_stats": True}
+    *events, last, _ = await shim.events(n=2, stream_options=options)
+    ends = [event["usage"]["completion_tokens"] for event in events if event["choices"][0]["finish_reason"]]
+    assert sorted(ends) == [5, 6]
+    assert last["usage"]["completion_tokens"] == 11
+
+
 async def test_several_answers(shim: Shim) -> None:
     shim.will_say("One.", "Two.")
     *events, last, _ = await shim.events(n=2, stream_options={"include_usage": True})

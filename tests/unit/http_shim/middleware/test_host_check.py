@@ -56,7 +56,10 @@ async def nothing() -> Message:
     raise AssertionError("nobody may read")
 
 
-@pytest.mark.parametrize(("path", "status"), [("/healthz", 200), ("/readyz", 200), ("/metrics", 400), ("/", 400)])
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [*((path, 200) for path in ("/healthz", "/readyz", "/health", "/ping")), ("/metrics", 400), ("/", 400)],
+)
 async def test_probes_ask_by_address(path: str, status: int) -> None:
     async with raw_client(HostCheck(echo, OWN)) as client:
         await client.send(f"GET {path} HTTP/1.1\r\nHost: 10.0.0.7:8000\r\n\r\n")

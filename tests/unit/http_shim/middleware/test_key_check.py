@@ -69,7 +69,10 @@ async def test_what_is_no_good_key_gets_401(headers: str) -> None:
     assert check.keys in ([], ["bad"])
 
 
-@pytest.mark.parametrize(("method", "path"), [("GET", "/healthz"), ("OPTIONS", "/v1/models"), ("GET", "/v10")])
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [*(("GET", path) for path in ("/", "/healthz", "/health", "/ping", "/v10")), ("OPTIONS", "/v1/models")],
+)
 async def test_other_paths_and_preflights_need_no_key(method: str, path: str) -> None:
     check = Checked()
     async with raw_client(KeyCheck(tell_key, check)) as client:

@@ -23,7 +23,17 @@ async def test_what_is_served(shim: Shim) -> None:
     (only,) = listed["data"]
     assert listed["object"] == "list"
     assert (only["id"], only["object"], only["owned_by"]) == ("counter", "model", "kakeya")
+    assert only["max_model_len"] == 20
+    assert only["kakeya"] == {"sink": 4, "window": 16, "vocab_size": 1000}
     assert (await shim.http.get("/v1/models/counter")).json() == only
+
+
+async def test_a_router_that_does_not_say_sink_and_window(runtime: ScriptedRuntime, tokenizer_dir: Path) -> None:
+    runtime.models[:] = [pb.Model(name="counter", lane_token_count=20, vocab_size=1000, is_default=True)]
+    async with serving_shim(runtime, tokenizer_dir) as shim:
+        (only,) = (await shim.http.get("/v1/models")).json()["data"]
+        assert only["max_model_len"] == 20
+        assert only["kakeya"] == {"sink": None, "window": None, "vocab_size": 1000}
 
 
 async def test_an_unknown_model(shim: Shim) -> None:
@@ -150,6 +160,7 @@ async def test_listings_are_bounded(
 
 async def test_readiness(runtime: ScriptedRuntime, tokenizer_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with serving_shim(runtime, tokenizer_dir) as shim:
+        await shim.loaded()
         assert (await shim.http.get("/readyz")).json() == {"status": "ok"}
         runtime.models.clear()
         listings_age(monkeypatch)
@@ -166,11 +177,13 @@ async def test_readiness(runtime: ScriptedRuntime, tokenizer_dir: Path, monkeypa
 async def test_not_ready_with_the_tokenizer_of_another_model(runtime: ScriptedRuntime, tokenizer_dir: Path) -> None:
     runtime.models[0].tokenizer_digest = "0" * 64
     async with serving_shim(runtime, tokenizer_dir) as shim:
+        await shim.loaded()
         response = await shim.http.get("/readyz")
         assert (response.status_code, response.json()["error"]["code"]) == (503, "tokenizer_mismatch")
         runtime.models.append(model("other"))
         runtime.models[1].vocab_size = 1000
     async with serving_shim(runtime, tokenizer_dir, "--tokenizer", f"other={tokenizer_dir}") as shim:
+        await shim.loaded()
         assert (await shim.http.get("/readyz")).status_code == 200, "one can be used"
 
 

@@ -13,7 +13,7 @@ from tests.unit.http_shim.shim import HELLO, Shim
 WITHOUT_EFFECT = {
     "user": "me",
     "metadata": {"a": "b"},
-    "store": False,
+    "store": True,
     "service_tier": "auto",
     "parallel_tool_calls": True,
     "tool_choice": "auto",
@@ -21,6 +21,8 @@ WITHOUT_EFFECT = {
     "modalities": ["text"],
     "prompt_cache_key": "a",
     "safety_identifier": "a",
+    "cache_prompt": True,
+    "keep_alive": "5m",
 }
 
 
@@ -85,7 +87,7 @@ async def test_what_is_not_served_is_refused_by_name(shim: Shim, field: str) -> 
         ({"n": True}, "n", "invalid_value"),
         ({"seed": 1 << 63}, "seed", "invalid_value"),
         ({"seed": 1.5}, "seed", "invalid_value"),
-        ({"stop": ["a"] * 5}, "stop", "invalid_value"),
+        ({"stop": ["a"] * 17}, "stop", "invalid_value"),
         ({"stop": ""}, "stop", "invalid_value"),
         ({"stop": ["a", 5]}, "stop[1]", "invalid_value"),
         ({"top_logprobs": 1}, "top_logprobs", "invalid_value"),
@@ -95,10 +97,20 @@ async def test_what_is_not_served_is_refused_by_name(shim: Shim, field: str) -> 
         ({"logit_bias": {"1000": 1}}, "logit_bias", "invalid_value"),
         ({"logit_bias": {str(number): 1 for number in range(1025)}}, "logit_bias", "invalid_value"),
         ({"stream_options": {"include_usage": True}}, "stream_options", "invalid_value"),
-        ({"store": True}, "store", "invalid_value"),
+        ({"stream_options": {"continuous_usage_stats": True}, "stream": True}, "stream_options.continuous", "invalid"),
         ({"store": 0}, "store", "invalid_value"),
-        ({"service_tier": "flex"}, "service_tier", "invalid_value"),
-        ({"response_format": {"type": "json_object"}}, "response_format.type", "invalid_value"),
+        ({"keep_alive": True}, "keep_alive", "invalid_value"),
+        ({"service_tier": "flux"}, "service_tier", "invalid_value"),
+        ({"response_format": {"type": "jsn"}}, "response_format.type", "invalid_value"),
+        ({"repetition_penalty": 0}, "repetition_penalty", "invalid_value"),
+        ({"repetition_penalty": 2.1}, "repetition_penalty", "invalid_value"),
+        ({"min_tokens": -1}, "min_tokens", "invalid_value"),
+        ({"min_tokens": 3, "max_tokens": 2}, "min_tokens", "invalid_value"),
+        ({"min_tokens": 5000}, "min_tokens", "invalid_value"),
+        ({"stop_token_ids": [1] * 17}, "stop_token_ids", "invalid_value"),
+        ({"stop_token_ids": [1000]}, "stop_token_ids", "invalid_value"),
+        ({"stop_token_ids": [-1]}, "stop_token_ids[0]", "invalid_value"),
+        ({"ignore_eos": 1}, "ignore_eos", "invalid_value"),
         ({"kakeya": {"on_overflow": "forget"}}, "kakeya.on_overflow", "invalid_value"),
         ({"kakeya": {"sink": 4}}, "kakeya.sink", "unknown_parameter"),
         ({"model": ""}, "model", "invalid_value"),
@@ -114,7 +126,7 @@ async def test_what_is_not_served_is_refused_by_name(shim: Shim, field: str) -> 
         (
             {"messages": [*HELLO, {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "a"}}]}]},
             "messages[1].content[0].type",
-            "invalid_value",
+            "unsupported_parameter",
         ),
     ],
 )
@@ -122,10 +134,39 @@ async def test_bad_values(shim: Shim, fields: dict[str, Any], param: str, code: 
     response = await shim.chat(**fields)
     assert response.status_code == 400, response.text
     error = response.json()["error"]
-    assert (error["param"], error["code"]) == (param, code)
+    assert error["param"].startswith(param)
+    assert error["code"].startswith(code)
     assert error["type"] == "invalid_request_error"
     assert param in error["message"]
     assert not shim.runtime.requests["CreateSession"], "nothing was begun"
+
+
+@pytest.mark.parametrize(
+    ("fields", "param", "why"),
+    [
+        ({"response_format": {"type": "json_object"}}, "response_format.type", "not served yet"),
+        ({"response_format": {"type": "json_schema", "json_schema": {"a": 1}}}, "response_format.json_schema", "yet"),
+        ({"tool_choice": "required"}, "tool_choice", "not served yet"),
+        ({"tool_choice": {"type": "function", "function": {"name": "a"}}}, "tool_choice", "not served yet"),
+        ({"service_tier": "flex"}, "service_tier", "there is one"),
+        ({"modalities": ["text", "audio"]}, "modalities[1]", "answers are text"),
+        (
+            {"messages": [{"role": "assistant", "content": [{"type": "image_url", "image_url": {"url": "a"}}]}]},
+            "messages[0].content[0].type",
+            "contents are texts",
+        ),
+    ],
+)
+async def test_values_that_are_known_and_not_served(shim: Shim, fields: dict[str, Any], param: str, why: str) -> None:
+    error = (await shim.chat(**fields)).json()["error"]
+    assert (error["param"], error["code"]) == (param, "unsupported_parameter")
+    assert error["message"].startswith(f"{param}: not supported: ")
+    assert why in error["message"]
+
+
+@pytest.mark.parametrize("fields", [{"keep_alive": 0}, {"keep_alive": -1}, {"cache_prompt": False}, {"store": False}])
+async def test_other_values_without_effect(shim: Shim, fields: dict[str, Any]) -> None:
+    assert (await shim.chat(**fields, max_tokens=1)).status_code == 200
 
 
 @pytest.mark.parametrize(

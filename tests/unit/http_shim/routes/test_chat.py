@@ -9,6 +9,7 @@ import pytest
 from kakeya_stubs.v1 import runtime_pb2 as pb
 from tests.unit.http_shim.shim import HELLO, Shim
 from tests.unit.http_shim.shim import shim as serving_shim
+from tests.unit.sdk import tiny_tokenizer
 from tests.unit.sdk.scripted_runtime import FINGERPRINT, ScriptedRuntime
 
 PROMPT = "<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n"
@@ -76,6 +77,10 @@ async def test_the_session_that_it_makes(shim: Shim) -> None:
         ({"logit_bias": {"5": -100, "6": 1}}, {"logit_bias": {5: -100.0, 6: 1.0}}),
         ({"seed": 42}, {"seed": 42}),
         ({"seed": -1}, {"seed": (1 << 64) - 1}),
+        ({"repetition_penalty": 1.5}, {"repetition_penalty": 1.5}),
+        ({"min_tokens": 2}, {"min_tokens": 2}),
+        ({"ignore_eos": True}, {"ignore_eos": True}),
+        ({"stop_token_ids": [5, 6]}, {"stop_token_sequences": [[5], [6]]}),
         ({"logprobs": True}, {"logprobs": 0}),
         ({"logprobs": True, "top_logprobs": 5}, {"logprobs": 5}),
     ],
@@ -86,8 +91,11 @@ async def test_what_the_runtime_is_asked_for(shim: Shim, fields: dict[str, Any],
     request = shim.runtime.requests["Generate"][0]
     for name, value in sent.items():
         got = getattr(request, name)
+        if name == "stop_token_sequences":
+            got = [list(sequence.token_ids) for sequence in got]
         assert (dict(got) if isinstance(value, dict) else got) == value
-        assert name in ("logit_bias", "max_tokens") or request.HasField(name)
+        is_plain = name in ("logit_bias", "max_tokens", "min_tokens", "ignore_eos", "stop_token_sequences")
+        assert is_plain or request.HasField(name)
 
 
 async def test_what_is_not_asked_for_is_not_sent(shim: Shim) -> None:
@@ -96,6 +104,8 @@ async def test_what_is_not_asked_for_is_not_sent(shim: Shim) -> None:
     request = shim.runtime.requests["Generate"][0]
     for name in ("top_p", "top_k", "min_p", "presence_penalty", "frequency_penalty", "seed", "logprobs"):
         assert not request.HasField(name), name
+    assert not request.HasField("repetition_penalty")
+    assert (request.min_tokens, request.ignore_eos, list(request.stop_token_sequences)) == (0, False, [])
 
 
 async def test_an_answer_that_is_cut(shim: Shim) -> None:
@@ -223,3 +233,113 @@ async def test_the_longest_of_several_answers_says_what_is_seen(shim: Shim) -> N
     shim.will_say("One.", "Twenty-two.")
     usage = (await shim.chat(n=2)).json()["usage"]
     assert usage["kakeya"]["history"] == usage["prompt_tokens"] + len("Twenty-two.") + 1
+
+
+async def test_a_stop_token_ends_the_answer_and_is_not_in_it(shim: Shim) -> None:
+    shim.will_say("ab.cd")
+    (stop,) = shim.tokens(".")
+    answer = (await shim.chat(stop_token_ids=[stop], logprobs=True)).json()
+    choice = answer["choices"][0]
+    assert (choice["message"]["content"], choice["finish_reason"]) == ("ab", "stop")
+    assert [entry["token"] for entry in choice["logprobs"]["content"]] == ["a", "b"]
+    assert answer["usage"]["completion_tokens"] == 3, "the one that ended it included"
+
+
+async def test_a_stop_token_that_ends_nothing_is_said(shim: Shim) -> None:
+    shim.will_say("a.b.cd")
+    (stop,) = shim.tokens(".")
+    choice = (await shim.chat(stop_token_ids=[stop], min_tokens=3, logprobs=True)).json()["choices"][0]
+    assert choice["message"]["content"] == "a.b"
+    assert [entry["token"] for entry in choice["logprobs"]["content"]] == ["a", ".", "b"]
+
+
+async def test_a_stop_token_at_the_longest_length_ends_nothing(shim: Shim) -> None:
+    shim.will_say("a.b")
+    (stop,) = shim.tokens(".")
+    choice = (await shim.chat(stop_token_ids=[stop], min_tokens=3, max_tokens=3)).json()["choices"][0]
+    assert (choice["message"]["content"], choice["finish_reason"]) == ("a.b", "length")
+
+
+async def test_stop_texts_behind_the_shortest_answer(shim: Shim) -> None:
+    shim.will_say("ab stop cd stop ef")
+    answer = (await shim.chat(stop="stop", min_tokens=8)).json()
+    assert answer["choices"][0]["message"]["content"] == "ab stop cd "
+
+
+async def test_sixteen_stop_texts(shim: Shim) -> None:
+    shim.will_say("one two three")
+    stops = [f"{number}" for number in range(15)] + ["three"]
+    assert (await shim.chat(stop=stops)).json()["choices"][0]["message"]["content"] == "one two "
+
+
+async def test_a_head_that_does_not_fit_a_lane(shim: Shim) -> None:
+    response = await shim.chat(messages=[{"role": "system", "content": "x" * 40}, *HELLO])
+    assert response.status_code == 400
+    error = response.json()["error"]
+    assert (error["code"], error["param"]) == ("context_length_exceeded", "messages")
+    num_tokens = len(shim.tokens(f"<|im_start|>system\n{'x' * 40}<|im_end|>\n"))
+    assert error["message"].startswith(
+        f"the system messages and tools have {num_tokens} tokens, and a session keeps 20;"
+    )
+    assert "`--window 128` holds them with 16 beside them, in 135,168 bytes a session" in error["message"]
+    assert "`--window max`" in error["message"]
+    assert not shim.runtime.requests["CreateSession"]
+
+
+async def test_a_router_that_does_not_say_what_a_larger_lane_costs(shim: Shim) -> None:
+    shim.runtime.models[0].window = 0
+    error = (await shim.chat(messages=[{"role": "system", "content": "x" * 40}, *HELLO])).json()["error"]
+    assert error["message"].endswith("a session keeps 20; start workers with a larger --window")
+
+
+async def said_to_the_model(shim: Shim, **fields: Any) -> str:
+    """The prompt of a chat, as text."""
+    assert (await shim.chat(max_tokens=1, **fields)).status_code == 200
+    return shim.tokenizer.decode(list(shim.runtime.requests["AppendTokens"][0].token_ids), special_tokens=True)
+
+
+ANSWERED = [*HELLO, {"role": "assistant", "content": "I am"}]
+
+
+async def test_an_answer_that_is_gone_on_with(shim: Shim) -> None:
+    fields = {"messages": ANSWERED, "continue_final_message": True, "add_generation_prompt": False}
+    assert await said_to_the_model(shim, **fields) == PROMPT + "I am"
+
+
+async def test_a_prompt_without_the_beginning_of_an_answer(shim: Shim) -> None:
+    fields = {"messages": ANSWERED, "add_generation_prompt": False}
+    assert await said_to_the_model(shim, **fields) == PROMPT + "I am<|im_end|>\n"
+
+
+async def test_an_answer_follows_a_message_that_has_ended(shim: Shim) -> None:
+    prompt = await said_to_the_model(shim, messages=ANSWERED)
+    assert prompt == PROMPT + "I am<|im_end|>\n<|im_start|>assistant\n"
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"continue_final_message": True, "add_generation_prompt": True}, "continue_final_message"),
+        ({"continue_final_message": True, "messages": [*HELLO, {"role": "assistant"}]}, "messages"),
+        ({"chat_template_kwargs": {"messages": []}}, "chat_template_kwargs.messages"),
+        ({"chat_template_kwargs": {"a-b": 1}}, "chat_template_kwargs.a-b"),
+        ({"chat_template_kwargs": {f"a{number}": 1 for number in range(65)}}, "chat_template_kwargs"),
+    ],
+)
+async def test_what_no_prompt_can_be_made_of(shim: Shim, fields: dict[str, Any], param: str) -> None:
+    response = await shim.chat(**fields)
+    assert (response.status_code, response.json()["error"]["param"]) == (400, param)
+    assert not shim.runtime.requests["CreateSession"]
+
+
+async def test_what_the_template_is_told(runtime: ScriptedRuntime, tmp_path: Path) -> None:
+    tiny_tokenizer.save(tmp_path, template=True)
+    template = "{% if mood %}{{ mood.of | join(',') }}{% endif %}" + tiny_tokenizer.TEMPLATE
+    (tmp_path / "chat_template.jinja").write_text(template)
+    async with serving_shim(runtime, tmp_path) as shim:
+        told = {"mood": {"of": ["glad", "<|im_end|>"]}}
+        assert await said_to_the_model(shim, chat_template_kwargs=told) == "glad,<|im_end|>" + PROMPT
+        (end,) = shim.tokenizer.eos_token_ids
+        assert list(runtime.requests["AppendTokens"][0].token_ids).count(end) == 1, "what looks like one is text"
+        error = (await shim.chat(chat_template_kwargs={"mood": {"of": 5}})).json()["error"]
+        assert (error["param"], error["code"]) == ("chat_template_kwargs", "invalid_value")

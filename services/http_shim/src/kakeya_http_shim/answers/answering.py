@@ -10,7 +10,7 @@ from kakeya import AsyncClient
 from kakeya_http_shim.answers.reply import Reply
 from kakeya_http_shim.answers.writer import Heading, Whole, Writer
 from kakeya_http_shim.choices.ask import Ask
-from kakeya_http_shim.choices.choice import ChoiceMaker, Ended, Event, Opened
+from kakeya_http_shim.choices.choice import ChoiceMaker, Ended, Event, Opened, Spent
 from kakeya_http_shim.choices.several import all_choices
 from kakeya_http_shim.metrics import Metrics
 from kakeya_http_shim.text.answer_text import Delta
@@ -23,6 +23,8 @@ class Question:
     Attributes:
         asks: its answers, prompt by prompt.
         client: of the caller's key.
+        includes_usage: a stream ends with `usage`.
+        tells_usage: each event of it has that of its answer so far.
         created: when it came, Unix time in seconds.
     """
 
@@ -32,6 +34,7 @@ class Question:
     writer: Writer
     streams: bool
     includes_usage: bool
+    tells_usage: bool = False
     created: int = field(default_factory=lambda: int(time.time()))
 
 
@@ -72,10 +75,11 @@ class Answering:
 
     def _count(self, ended: Ended, seconds: float) -> None:
         """Of an answer that took so long from its first token on."""
-        self.metrics.prompt_tokens.inc(ended.num_prompt_tokens)
-        self.metrics.completion_tokens.inc(ended.num_tokens)
-        if ended.num_tokens > 1:
-            self.metrics.time_per_output_token.observe(seconds / (ended.num_tokens - 1))
+        spent = ended.spent
+        self.metrics.prompt_tokens.inc(spent.num_prompt_tokens)
+        self.metrics.completion_tokens.inc(spent.num_tokens)
+        if spent.num_tokens > 1:
+            self.metrics.time_per_output_token.observe(seconds / (spent.num_tokens - 1))
 
 
 async def _whole(question: Question, events: AsyncGenerator[tuple[int, Event], None], reply: Reply) -> None:
@@ -99,30 +103,36 @@ async def _streamed(
     question: Question, events: AsyncGenerator[tuple[int, Event], None], reply: Reply, comment_seconds: float
 ) -> None:
     heading = _heading(question, "")
+    opened: dict[int, Opened] = {}
     begun: set[int] = set()
     ended: dict[int, Ended] = {}
     async with _signs_of_life(reply, comment_seconds) as begin_signs:
         async for index, event in events:
-            if len(question.asks) > 1 and not begun and not isinstance(event, Opened):
+            if isinstance(event, Opened):
+                opened[index] = event
+                heading = heading if heading.system_fingerprint else _heading(question, event.fingerprint)
+                begin_signs.set()
+                continue
+            if len(question.asks) > 1 and not begun:
                 begun.update(range(len(question.asks)))
                 await _begin_in_order(question, heading, reply)
+            spent = _spent(event, opened[index]) if question.tells_usage else None
             is_first = index not in begun
-            match event:
-                case Opened():
-                    heading = heading if heading.system_fingerprint else _heading(question, event.fingerprint)
-                    begin_signs.set()
-                    continue
-                case Delta():
-                    data = question.writer.piece(heading, index, event, is_first=is_first)
-                case Ended():
-                    ended[index] = event
-                    data = question.writer.end(heading, index, event, is_first=is_first)
+            if isinstance(event, Delta):
+                data = question.writer.piece(heading, index, event, is_first=is_first, spent=spent)
+            else:
+                ended[index] = event
+                data = question.writer.end(heading, index, event, is_first=is_first, spent=spent)
             begun.add(index)
             await reply.event(data)
     if question.includes_usage:
-        in_order = [ended[index] for index in range(len(ended))]
+        in_order = [ended[index].spent for index in range(len(ended))]
         await reply.event(question.writer.usage(heading, in_order))
     await reply.done()
+
+
+def _spent(event: Delta | Ended, opened: Opened) -> Spent:
+    return opened.spent(event.num_tokens) if isinstance(event, Delta) else event.spent
 
 
 async def _begin_in_order(question: Question, heading: Heading, reply: Reply) -> None:

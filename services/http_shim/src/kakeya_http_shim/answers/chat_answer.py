@@ -5,9 +5,9 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
-from kakeya_http_shim.answers.usage import Usage, usage
+from kakeya_http_shim.answers.usage import Usage, usage, usage_so_far
 from kakeya_http_shim.answers.writer import Heading, Whole
-from kakeya_http_shim.choices.choice import Ended, FinishReason
+from kakeya_http_shim.choices.choice import Ended, FinishReason, Spent
 from kakeya_http_shim.text.answer_text import Delta, Likelihood
 
 
@@ -104,26 +104,29 @@ class ChatWriter:
         self._has_logprobs = has_logprobs
         self._includes_usage = includes_usage
 
-    def piece(self, heading: Heading, index: int, delta: Delta, *, is_first: bool) -> bytes:
+    def piece(self, heading: Heading, index: int, delta: Delta, *, is_first: bool, spent: Spent | None = None) -> bytes:
         given = {"content": delta.content} if delta.content or not delta.reasoning else {}
         if delta.reasoning:
             given["reasoning_content"] = delta.reasoning
-        return self._chunk(heading, self._choice(index, given, is_first, self._logprobs(delta.likelihoods), None))
+        choice = self._choice(index, given, is_first, self._logprobs(delta.likelihoods), None)
+        return self._chunk(heading, choice, usage_so_far(spent))
 
-    def end(self, heading: Heading, index: int, ended: Ended, *, is_first: bool) -> bytes:
+    def end(self, heading: Heading, index: int, ended: Ended, *, is_first: bool, spent: Spent | None = None) -> bytes:
         given = {"content": ""} if is_first else {}
-        return self._chunk(heading, self._choice(index, given, is_first, None, ended.finish_reason))
+        return self._chunk(
+            heading, self._choice(index, given, is_first, None, ended.finish_reason), usage_so_far(spent)
+        )
 
-    def usage(self, heading: Heading, ended: Sequence[Ended]) -> bytes:
-        return self._chunk(heading, None, usage(ended[:1], ended))
+    def usage(self, heading: Heading, answers: Sequence[Spent]) -> bytes:
+        return self._chunk(heading, None, usage(answers[:1], answers))
 
     def whole(self, heading: Heading, answers: Sequence[Whole]) -> bytes:
-        ended = [answer.ended for answer in answers]
+        spent = [answer.ended.spent for answer in answers]
         completion = ChatCompletion(
             **vars(heading),
             object="chat.completion",
             choices=[self._whole_choice(index, answer) for index, answer in enumerate(answers)],
-            usage=usage(ended[:1], ended),
+            usage=usage(spent[:1], spent),
         )
         return completion.model_dump_json(exclude_unset=True).encode()
 

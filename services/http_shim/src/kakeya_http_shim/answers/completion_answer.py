@@ -5,9 +5,9 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
-from kakeya_http_shim.answers.usage import Usage, usage
+from kakeya_http_shim.answers.usage import Usage, usage, usage_so_far
 from kakeya_http_shim.answers.writer import Heading, Whole
-from kakeya_http_shim.choices.choice import Ended, FinishReason
+from kakeya_http_shim.choices.choice import Ended, FinishReason, Spent
 from kakeya_http_shim.text.answer_text import Delta, Likelihood
 
 
@@ -15,9 +15,9 @@ class CompletionLogprobs(BaseModel):
     """Natural logarithms, of the raw logits' softmax; each list has one entry a token."""
 
     tokens: list[str]
-    token_logprobs: list[float]
-    top_logprobs: list[dict[str, float]]
-    text_offset: list[int] = Field(description="characters of the answer before the token")
+    token_logprobs: list[float | None] = Field(description="null for the first token of an echoed prompt")
+    top_logprobs: list[dict[str, float] | None] = Field(description="the same")
+    text_offset: list[int] = Field(description="characters before the token, of an echoed prompt as well")
 
 
 class CompletionChoice(BaseModel):
@@ -57,25 +57,25 @@ class CompletionWriter:
         self._has_logprobs = has_logprobs
         self._includes_usage = includes_usage
 
-    def piece(self, heading: Heading, index: int, delta: Delta, *, is_first: bool) -> bytes:
-        return self._chunk(heading, self._choice(index, delta, None))
+    def piece(self, heading: Heading, index: int, delta: Delta, *, is_first: bool, spent: Spent | None = None) -> bytes:
+        return self._chunk(heading, self._choice(index, delta, None), usage_so_far(spent))
 
-    def end(self, heading: Heading, index: int, ended: Ended, *, is_first: bool) -> bytes:
-        return self._chunk(heading, self._choice(index, Delta(""), ended.finish_reason))
+    def end(self, heading: Heading, index: int, ended: Ended, *, is_first: bool, spent: Spent | None = None) -> bytes:
+        return self._chunk(heading, self._choice(index, Delta(""), ended.finish_reason), usage_so_far(spent))
 
-    def usage(self, heading: Heading, ended: Sequence[Ended]) -> bytes:
-        return self._chunk(heading, None, self._usage(ended))
+    def usage(self, heading: Heading, answers: Sequence[Spent]) -> bytes:
+        return self._chunk(heading, None, self._usage(answers))
 
     def whole(self, heading: Heading, answers: Sequence[Whole]) -> bytes:
-        ended = [answer.ended for answer in answers]
+        spent = [answer.ended.spent for answer in answers]
         choices = [
             self._choice(index, answer.delta, answer.ended.finish_reason) for index, answer in enumerate(answers)
         ]
-        completion = Completion(**vars(heading), object="text_completion", choices=choices, usage=self._usage(ended))
+        completion = Completion(**vars(heading), object="text_completion", choices=choices, usage=self._usage(spent))
         return completion.model_dump_json(exclude_unset=True).encode()
 
-    def _usage(self, ended: Sequence[Ended]) -> Usage:
-        return usage(ended[:: self._num_choices], ended)
+    def _usage(self, answers: Sequence[Spent]) -> Usage:
+        return usage(answers[:: self._num_choices], answers)
 
     def _choice(self, index: int, delta: Delta, finish_reason: FinishReason | None) -> CompletionChoice:
         # Completions have no place for thoughts; here nothing splits them off.
@@ -91,7 +91,17 @@ class CompletionWriter:
 def _logprobs(likelihoods: Sequence[Likelihood]) -> CompletionLogprobs:
     return CompletionLogprobs(
         tokens=[each.text for each in likelihoods],
-        token_logprobs=[each.logprob for each in likelihoods],
-        top_logprobs=[{text: logprob for text, _, logprob in each.likeliest} for each in likelihoods],
+        token_logprobs=[each.logprob if each.has_logprob else None for each in likelihoods],
+        top_logprobs=[_top(each) for each in likelihoods],
         text_offset=[each.offset for each in likelihoods],
     )
+
+
+def _top(likelihood: Likelihood) -> dict[str, float] | None:
+    """Of tokens that are the same text, such as halves of characters, the likeliest."""
+    if not likelihood.has_logprob:
+        return None
+    top: dict[str, float] = {}
+    for text, _, logprob in likelihood.likeliest:
+        top.setdefault(text, logprob)
+    return top

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from pydantic import BaseModel, Field
 
-from kakeya_http_shim.choices.choice import Ended
+from kakeya_http_shim.choices.choice import Spent
 
 
 class PromptTokensDetails(BaseModel):
@@ -31,16 +31,16 @@ class Usage(BaseModel):
     kakeya: Sight
 
 
-def usage(prompts: Sequence[Ended], ended: Sequence[Ended]) -> Usage:
+def usage(prompts: Sequence[Spent], answers: Sequence[Spent]) -> Usage:
     """Of a request.
 
     Args:
         prompts: one answer of each prompt, which is counted once.
-        ended: all of its answers.
+        answers: all of them.
     """
     num_prompt_tokens = sum(each.num_prompt_tokens for each in prompts)
-    num_tokens = sum(each.num_tokens for each in ended)
-    longest = max(ended, key=lambda each: each.history_length)
+    num_tokens = sum(each.num_tokens for each in answers)
+    longest = max(answers, key=lambda each: each.history_length)
     return Usage(
         prompt_tokens=num_prompt_tokens,
         completion_tokens=num_tokens,
@@ -52,3 +52,8 @@ def usage(prompts: Sequence[Ended], ended: Sequence[Ended]) -> Usage:
             evicted=longest.history_length - longest.num_retained,
         ),
     )
+
+
+def usage_so_far(spent: Spent | None) -> Usage | None:
+    """Of one answer, where an event is to tell it."""
+    return None if spent is None else usage([spent], [spent])

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from kakeya_http_shim.choices.choice import Ended
+from kakeya_http_shim.choices.choice import Ended, Spent
 from kakeya_http_shim.text.answer_text import Delta
 
 
@@ -32,19 +32,22 @@ class Whole:
 
 
 class Writer(Protocol):
-    """Writes the JSON of one API."""
+    """Writes the JSON of one API.
+
+    What an answer has taken so far (`spent`) is in an event where every event is to tell it.
+    """
 
     id_prefix: str
 
-    def piece(self, heading: Heading, index: int, delta: Delta, *, is_first: bool) -> bytes:
+    def piece(self, heading: Heading, index: int, delta: Delta, *, is_first: bool, spent: Spent | None = None) -> bytes:
         """One event of a stream."""
         ...
 
-    def end(self, heading: Heading, index: int, ended: Ended, *, is_first: bool) -> bytes:
+    def end(self, heading: Heading, index: int, ended: Ended, *, is_first: bool, spent: Spent | None = None) -> bytes:
         """The event that ends an answer; the first as well where the answer is empty."""
         ...
 
-    def usage(self, heading: Heading, ended: Sequence[Ended]) -> bytes:
+    def usage(self, heading: Heading, answers: Sequence[Spent]) -> bytes:
         """The last event of a stream, where it was asked for."""
         ...
 

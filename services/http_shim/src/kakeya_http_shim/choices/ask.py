@@ -22,6 +22,8 @@ class Ask:
         sampling: what `AsyncSession.turn` takes beside the tokens.
         stop_texts: end the answer where they appear, and are not part of it.
         label: of the session, for the operator's eyes.
+        stop_token_ids: end the answer, and are not part of its text.
+        echoes: the prompt is part of the answer; with log-probabilities, if any are asked for.
     """
 
     model: TextModel
@@ -30,6 +32,13 @@ class Ask:
     stop_texts: tuple[str, ...]
     on_overflow: Literal["evict", "refuse"]
     label: str
+    stop_token_ids: frozenset[int] = frozenset()
+    echoes: bool = False
+
+    @property
+    def min_tokens(self) -> int:
+        """Of the answer, before anything may end it."""
+        return int(self.sampling.get("min_tokens", 0))
 
     @property
     def asks_for_logprobs(self) -> bool:
@@ -45,7 +54,20 @@ class Ask:
 
 
 def sampling(fields: GenerationFields, *, max_tokens: int, logprobs: int | None) -> dict[str, Any]:
-    """What the runtime is asked for; temperature is 1 where none is given, as in OpenAI's API."""
+    """What the runtime is asked for; temperature is 1 where none is given, as in OpenAI's API.
+
+    What a runtime of an older version does not know is there only where it was given.
+
+    Raises:
+        ApiError: the answer would have to be longer than it may.
+    """
+    _check_lengths(fields, max_tokens)
+    newer = {
+        "repetition_penalty": fields.repetition_penalty,
+        "min_tokens": fields.min_tokens or None,
+        "ignore_eos": fields.ignore_eos or None,
+        "stop_token_sequences": [[token_id] for token_id in fields.stop_token_ids or ()] or None,
+    }
     return {
         "max_tokens": max_tokens,
         "temperature": 1.0 if fields.temperature is None else fields.temperature,
@@ -57,6 +79,7 @@ def sampling(fields: GenerationFields, *, max_tokens: int, logprobs: int | None)
         "logit_bias": fields.biases,
         "seed": None if fields.seed is None else fields.seed & _MASK,
         "logprobs": logprobs,
+        **{name: value for name, value in newer.items() if value is not None},
     }
 
 
@@ -64,6 +87,13 @@ def check(fields: GenerationFields, model: TextModel, *, num_answers: int, max_c
     """Refuses before any prefill what the runtime would refuse after it. Raises ApiError."""
     check_number(num_answers, max_choices)
     check_tokens(fields.biases or (), model, "logit_bias")
+    check_tokens(fields.stop_token_ids or (), model, "stop_token_ids")
+
+
+def _check_lengths(fields: GenerationFields, max_tokens: int) -> None:
+    if (fields.min_tokens or 0) > max_tokens:
+        message = f"min_tokens: more than the {max_tokens:,} tokens that the answer may have"
+        raise ApiError(400, message, param="min_tokens", code="invalid_value")
 
 
 def check_number(num_answers: int, max_choices: int) -> None:

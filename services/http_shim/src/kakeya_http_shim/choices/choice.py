@@ -1,13 +1,15 @@
 """One answer: a session that is opened, given the prompt, asked, and closed; in one call where the prompt fits."""
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Literal
 
-from kakeya import AsyncClient, AsyncGeneration, AsyncSession, GenerateResult, StopReason
+from kakeya import AsyncClient, AsyncGeneration, AsyncSession, StopReason, TokenDetail
 from kakeya_http_shim.choices.ask import Ask
+from kakeya_http_shim.choices.echo import echoed
 from kakeya_http_shim.choices.open_sessions import OpenSessions
 from kakeya_http_shim.problems import unavailable
 from kakeya_http_shim.text.answer_text import AnswerText, Delta
@@ -19,18 +21,31 @@ _FINISH_REASONS: dict[StopReason, FinishReason] = {
     StopReason.MAX_TOKENS: "length",
     StopReason.TRUNCATED: "length",
 }
+_MAX_SCORED_TOKENS = 4096
+"""Of one append whose log-probabilities are wanted: with the five likeliest a token is some 100 bytes on the wire."""
 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """The session is there: from now on what passes is the model's time."""
+    """The session is there: from now on what passes is the model's time.
+
+    Attributes:
+        num_kept: tokens that the model sees at once.
+    """
 
     fingerprint: str
+    num_prompt_tokens: int
+    num_kept: int
+
+    def spent(self, num_tokens: int) -> "Spent":
+        """Once the answer has so many tokens."""
+        length = self.num_prompt_tokens + num_tokens
+        return Spent(self.num_prompt_tokens, num_tokens, length, min(length, self.num_kept))
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
-    """How an answer ended.
+class Spent:
+    """What an answer took.
 
     Attributes:
         num_tokens: of the answer, one that ended it included.
@@ -38,11 +53,18 @@ class Ended:
         num_retained: those that the model still sees.
     """
 
-    finish_reason: FinishReason
     num_prompt_tokens: int
     num_tokens: int
     history_length: int
     num_retained: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How an answer ended."""
+
+    finish_reason: FinishReason
+    spent: Spent
 
 
 Event = Opened | Delta | Ended
@@ -69,10 +91,11 @@ class ChoiceMaker:
 
         Close it where it is left before its end (`contextlib.aclosing`).
         """
-        async with self._opened(ask, client) as (session, generation):
-            yield Opened(session.fingerprint or "")
+        async with self._opened(ask, client) as (session, turn):
+            opened = _opened(ask, session)
+            yield opened
             ended = None
-            async with aclosing(self._answer(ask, session, generation)) as events:
+            async with aclosing(self._events(ask, session, opened, turn)) as events:
                 async for event in events:
                     if isinstance(event, Ended):
                         ended = event
@@ -96,7 +119,7 @@ class ChoiceMaker:
             "ephemeral": True,
         }
         token_ids, timeout_seconds = ask.prompt.token_ids, self.open_timeout_seconds
-        if len(token_ids) > self.max_append_tokens:
+        if ask.echoes or len(token_ids) > self.max_append_tokens:
             async with self.sessions.opened(client, timeout_seconds=timeout_seconds, **options) as session:
                 yield session, None
         else:
@@ -104,34 +127,61 @@ class ChoiceMaker:
             async with self.sessions.turning(generation) as session:
                 yield session, generation
 
-    async def _answer(
-        self, ask: Ask, session: AsyncSession, turn: AsyncGeneration | None
+    async def _events(
+        self, ask: Ask, session: AsyncSession, opened: Opened, turn: AsyncGeneration | None
     ) -> AsyncGenerator[Delta | Ended, None]:
-        text = self._text(ask)
+        offset = 0
+        if ask.echoes:
+            echo = await self._echo(ask, session)
+            yield echo
+            offset = len(echo.content)
+        if not ask.sampling["max_tokens"]:
+            yield Ended("length", opened.spent(0))
+            return
+        text = self._text(ask, offset)
         num_tokens = 0
         async with turn or await self._turn_of_parts(ask, session) as generation:
             while not text.is_stopped and (token_id := await generation.next_token()) is not None:
                 num_tokens += 1
                 if piece := text.push(token_id, generation.details.pop() if ask.asks_for_logprobs else None):
                     yield piece
-        if piece := text.finish():
+        if piece := text.finish(at_stop_token=_is_at_stop_token(generation)):
             yield piece
-        yield _ended(ask, session, generation, text, num_tokens)
+        yield _ended(opened, generation, text, num_tokens)
 
     async def _turn_of_parts(self, ask: Ask, session: AsyncSession) -> AsyncGeneration:
+        if ask.echoes:  # its parts are there
+            return session.generate(**ask.sampling)
         *before, last = parts(ask.prompt.token_ids, self.max_append_tokens)
         for part in before:
             await session.append(part)
         return session.turn(last, **ask.sampling)
 
-    def _text(self, ask: Ask) -> AnswerText:
-        tokenizer = ask.model.tokenizer
-        splits = self.splits_reasoning and tokenizer.thinks and ask.prompt.is_chat
+    async def _echo(self, ask: Ask, session: AsyncSession) -> Delta:
+        """The prompt, once it is in the session."""
+        num_likeliest = ask.sampling["logprobs"]
+        longest = self.max_append_tokens if num_likeliest is None else min(self.max_append_tokens, _MAX_SCORED_TOKENS)
+        details: list[TokenDetail] = []
+        for part in parts(ask.prompt.token_ids, longest):
+            details += (await session.append(part, logprobs=num_likeliest)).details
+        if num_likeliest is not None and len(details) < len(ask.prompt.token_ids) - 1:
+            raise unavailable(
+                "a connection broke, and what the prompt's tokens were like went with it", "logprobs_lost"
+            )
+        wanted = None if num_likeliest is None else details
+        return await asyncio.to_thread(echoed, ask.prompt, ask.model.tokenizer, wanted)
+
+    def _text(self, ask: Ask, offset: int) -> AnswerText:
+        thinking = ask.model.tokenizer.thinking(ask.prompt) if self.splits_reasoning else "not"
         return AnswerText(
-            tokenizer,
+            ask.model.tokenizer,
             ask.stop_texts,
-            splits_reasoning=splits,
-            begins_in_thought=splits and tokenizer.starts_in_thought(ask.prompt.token_ids),
+            splits_reasoning=thinking != "not",
+            begins_in_thought=thinking == "inside",
+            min_tokens=ask.min_tokens,
+            stop_token_ids=ask.stop_token_ids,
+            offset=offset,
+            tells_end=ask.echoes,  # scores of a prompt are counted, one entry for each token
         )
 
 
@@ -141,19 +191,22 @@ def parts(token_ids: list[int], longest: int) -> list[list[int]]:
     return [token_ids[start:end] for start, end in pairwise(borders)]
 
 
-def _ended(ask: Ask, session: AsyncSession, generation: AsyncGeneration, text: AnswerText, num_tokens: int) -> Ended:
-    num_prompt_tokens = len(ask.prompt.token_ids)
-    history_length = num_prompt_tokens + num_tokens
+def _opened(ask: Ask, session: AsyncSession) -> Opened:
+    num_kept = (session.sink or 0) + (session.window or 0)
+    return Opened(session.fingerprint or "", len(ask.prompt.token_ids), num_kept)
+
+
+def _is_at_stop_token(generation: AsyncGeneration) -> bool:
+    return generation.done is not None and generation.done.stop_reason is StopReason.STOP_SEQUENCE
+
+
+def _ended(opened: Opened, generation: AsyncGeneration, text: AnswerText, num_tokens: int) -> Ended:
     if text.is_stopped:
         # Left before its end: the runtime may be a few tokens further, which nobody asked for.
-        num_retained = min(history_length, (session.sink or 0) + (session.window or 0))
-        return Ended("stop", num_prompt_tokens, num_tokens, history_length, num_retained)
+        return Ended("stop", opened.spent(num_tokens))
     done = generation.done
     reason = None if done is None else _FINISH_REASONS.get(done.stop_reason)
     if done is None or reason is None:
         raise unavailable("the runtime stopped the answer before its end", "stopped")
-    return Ended(reason, num_prompt_tokens, num_tokens, done.history_length, _num_retained(done))
-
-
-def _num_retained(done: GenerateResult) -> int:
-    return done.history_length - (done.num_forgotten_tokens or 0)
+    num_retained = done.history_length - (done.num_forgotten_tokens or 0)
+    return Ended(reason, Spent(opened.num_prompt_tokens, num_tokens, done.history_length, num_retained))

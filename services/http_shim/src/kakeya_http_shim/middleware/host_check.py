@@ -10,7 +10,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from kakeya_http_shim.problems import ApiError
 
-_OF_PROBES = frozenset({"/healthz", "/readyz"})
+_OF_PROBES = frozenset({"/healthz", "/readyz", "/health", "/ping"})
 """Asked by address, and no secret."""
 _HOST = re.compile(rb"(?:\[([0-9A-Fa-f:.]+)\]|([^\[\]:@/]+))(?::[0-9]*)?")
 

@@ -10,8 +10,11 @@ _MAX_KEY_BYTES = 4096
 """Far above any key, and below what gRPC's metadata hold."""
 
 
+_GUARDED = frozenset({"/v1", "/tokenize", "/detokenize", "/apply-template", "/version"})
+
+
 class KeyCheck:
-    """Lets a request to /v1/ through where `check` has nothing against its key.
+    """Lets a request to the API (/v1/ and what belongs to it) through where `check` has nothing against its key.
 
     The key is then scope["state"]["api_key"]. A CORS preflight (OPTIONS) carries none and passes.
 
@@ -36,7 +39,7 @@ class KeyCheck:
 
 
 def _is_api(path: str) -> bool:
-    return path == "/v1" or path.startswith("/v1/")
+    return path in _GUARDED or path.startswith("/v1/")
 
 
 def _key(scope: Scope) -> str:

@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from kakeya_http_shim.metrics import METHODS, route_template
 from kakeya_shared.rpc import tracing
 
-_UNTRACED = frozenset({"/healthz", "/readyz", "/metrics"})
+_UNTRACED = frozenset({"/healthz", "/readyz", "/health", "/ping", "/metrics"})
 """Asked every few seconds by machines."""
 
 _BAGGAGE = "baggage"

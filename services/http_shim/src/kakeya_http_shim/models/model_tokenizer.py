@@ -1,14 +1,19 @@
 """A served model's tokenizer, as requests need it."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, Literal
 
-from kakeya.text.chat_tokenizer import ChatTokenizer, Message, TokenizerError
+from kakeya.text.chat_tokenizer import ChatTokenizer, End, Message, TokenizerError
 from kakeya_shared import installed_models, plugins
 from kakeya_shared.contract import tokenizer_digest
 
 _OPENS_THOUGHT: Final = "<think>"
+_CLOSES_THOUGHT: Final = "</think>"
+
+Thinking = Literal["not", "perhaps", "inside"]
+"""An answer has no thoughts in front, may begin with some, or begins within them."""
+
 _NUM_LAST_TOKENS = 16
 """Of a prompt: where it opens a thought, that is among them, even if each letter is a token."""
 
@@ -20,11 +25,15 @@ class Prompt:
     Attributes:
         num_pinned: leading tokens that hold its system messages; they should be kept for ever.
         is_chat: it was rendered from messages.
+        text: what it was made of; None where it came as tokens.
+        open_text: of the message that the answer goes on with; None where it begins one.
     """
 
     token_ids: list[int]
     num_pinned: int = 0
     is_chat: bool = False
+    text: str | None = None
+    open_text: str | None = None
 
 
 class ModelTokenizer:
@@ -65,8 +74,19 @@ class ModelTokenizer:
         self.thinks = _OPENS_THOUGHT in self._tokenizer.template
         self.vocabulary = self._tokenizer.vocabulary
 
-    def chat_prompt(self, messages: Sequence[Message], *, max_tokens: int | None = None) -> Prompt:
+    def chat_prompt(
+        self,
+        messages: Sequence[Message],
+        *,
+        end: End = "answer",
+        variables: Mapping[str, Any] | None = None,
+        max_tokens: int | None = None,
+    ) -> Prompt:
         """The messages as the chat template writes them.
+
+        Args:
+            end: where it ends, as `ChatTokenizer.prompt` has it.
+            variables: what else the template is told.
 
         Raises:
             PromptRefused: they cannot be written: the client's fault; PromptTooLong where that has more than
@@ -74,22 +94,53 @@ class ModelTokenizer:
             TemplateStopped: the chat template does not come to an end.
             TokenizerError: the chat template fails on them: its own fault.
         """
-        token_ids = self._tokenizer.prompt(messages, max_tokens=max_tokens)
-        return Prompt(token_ids, self._tokenizer.num_pinned_tokens(messages), is_chat=True)
+        token_ids = self._tokenizer.prompt(messages, max_tokens=max_tokens, variables=variables, end=end)
+        num_pinned = self._tokenizer.num_pinned_tokens(messages, variables=variables)
+        return Prompt(token_ids, num_pinned, is_chat=True, open_text=_text(messages[-1]) if end == "text" else None)
+
+    def chat_text(
+        self, messages: Sequence[Message], *, end: End = "answer", variables: Mapping[str, Any] | None = None
+    ) -> str:
+        """What `chat_prompt` has the tokens of. Raises as it does, whatever the length."""
+        return self._tokenizer.render(messages, variables=variables, end=end)
 
     def text_prompt(self, text: str, *, max_tokens: int | None = None) -> Prompt:
-        """A whole text.
+        """A whole text. Raises as `encode` does."""
+        return Prompt(self.encode(text, max_tokens=max_tokens), text=text)
+
+    def encode(
+        self, text: str, *, special_tokens: bool = True, max_tokens: int | None = None, parses: bool | None = None
+    ) -> list[int]:
+        """The tokens of a whole text.
+
+        Args:
+            special_tokens: with those that the tokenizer puts around it.
+            parses: control tokens in it are such; None: as prompts are.
 
         Raises:
             PromptRefused: it holds half a character; PromptTooLong where it has more than `max_tokens`.
         """
-        return Prompt(self._tokenizer.encode(text, max_tokens=max_tokens, parses=self._parses_prompts))
+        parses = self._parses_prompts if parses is None else parses
+        return self._tokenizer.encode(text, special_tokens=special_tokens, max_tokens=max_tokens, parses=parses)
 
-    def decode(self, token_ids: list[int]) -> str:
-        """Text without special tokens."""
-        return self._tokenizer.decode(token_ids)
+    def decode(self, token_ids: list[int], *, special_tokens: bool = False) -> str:
+        """Text, with the special tokens or without."""
+        return self._tokenizer.decode(token_ids, special_tokens=special_tokens)
 
     def starts_in_thought(self, prompt_ids: Sequence[int]) -> bool:
         """Whether the prompt has opened a thought already, so that what the model says is within it."""
         end = self._tokenizer.decode(list(prompt_ids[-_NUM_LAST_TOKENS:]), special_tokens=True)
         return end.rstrip().endswith(_OPENS_THOUGHT)
+
+    def thinking(self, prompt: Prompt) -> Thinking:
+        """How the answer to a prompt begins."""
+        if not (self.thinks and prompt.is_chat):
+            return "not"
+        if prompt.open_text is not None and (said := prompt.open_text.strip()):
+            return "inside" if said.rfind(_OPENS_THOUGHT) > said.rfind(_CLOSES_THOUGHT) else "not"
+        return "inside" if self.starts_in_thought(prompt.token_ids) else "perhaps"
+
+
+def _text(message: Message) -> str:
+    content = message.get("content")
+    return content if isinstance(content, str) else "".join(str(part.get("text", "")) for part in content or ())

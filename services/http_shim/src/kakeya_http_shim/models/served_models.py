@@ -56,6 +56,9 @@ class ServedModels:
         tokenizers: of a model, by its name: a directory, an installed model or a hub id.
         aliases: models, by another name that they are served under.
         make_tokenizer: from one of these sources.
+
+    Attributes:
+        is_loaded: the tokenizers that were named are.
     """
 
     def __init__(
@@ -74,21 +77,23 @@ class ServedModels:
         self._installed = frozenset(installed_models.names())
         self._listings: OrderedDict[bytes, _Listing] = OrderedDict()
         self._said: set[str] = set()
+        self.is_loaded = False
 
     async def load(self) -> None:
         """Loads the tokenizers that were named. Raises TokenizerError."""
         for model in self._sources:
             await self._tokenizer(model)
+        self.is_loaded = True
 
     async def check(self, api_key: str) -> None:
         """Raises ApiError where the runtime does not take the key, or is not there."""
         await self._listed(api_key)
 
-    async def names(self, api_key: str) -> list[str]:
-        """What can be asked for, aliases included, sorted. Raises ApiError."""
-        served = {model.name for model in await self._listed(api_key)}
-        with_text = {name for name in served if self._source(name) is not None}
-        return sorted(with_text | {alias for alias, model in self._aliases.items() if model in with_text})
+    async def listed(self, api_key: str) -> dict[str, ServedModel]:
+        """What can be asked for by its name, aliases included, sorted. Raises ApiError."""
+        served = {model.name: model for model in await self._listed(api_key) if self._source(model.name) is not None}
+        aliases = {alias: served[model] for alias, model in self._aliases.items() if model in served}
+        return dict(sorted((served | aliases).items()))
 
     async def find(self, name: str | None, api_key: str) -> TextModel:
         """The model of a request; without a name the runtime's default.

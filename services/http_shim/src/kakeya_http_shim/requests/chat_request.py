@@ -5,34 +5,42 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from kakeya_http_shim.requests.fields import INTEGRAL, OnlyFalse, OnlyWith, RequestModel, honoured, without_effect
-from kakeya_http_shim.requests.generation_fields import GenerationFields, MetadataText, NumTokens, Stop
-from kakeya_http_shim.requests.messages import MAX_MESSAGES, Message
+from kakeya_http_shim.requests.fields import (
+    INTEGRAL,
+    LATER,
+    OnlyWith,
+    RequestModel,
+    Rule,
+    honoured,
+    known,
+    without_effect,
+)
+from kakeya_http_shim.requests.generation_fields import STOPS, GenerationFields, MetadataText, NumTokens, Stop
+from kakeya_http_shim.requests.messages import Messages
+from kakeya_http_shim.requests.refused_fields import OF_PEERS
+from kakeya_http_shim.requests.template_fields import TemplateFields
 from kakeya_shared.contract.generation_limits import MAX_LOGPROBS
-
-_LATER = "not served yet"
 
 
 class TextFormat(RequestModel):
     """The one format that is served."""
 
-    type: Literal["text"]
+    type: Annotated[Literal["text"], known("json_object", "json_schema", "structural_tag")]
+
+    refused: ClassVar[Mapping[str, str]] = {"json_schema": LATER}
 
 
-class ChatRequest(GenerationFields):
+class ChatRequest(GenerationFields, TemplateFields):
     """A conversation, sent whole; the answer is its next message."""
 
-    messages: Annotated[list[Message], Field(min_length=1, max_length=MAX_MESSAGES, fail_fast=True)] = honoured(
-        ..., "roles system, developer, user, assistant and tool; contents of text"
-    )
+    messages: Messages = honoured(..., "roles system, developer, user, assistant and tool; contents of text")
     max_tokens: NumTokens | None = honoured(None, "the server's --default-max-tokens by default")
     max_completion_tokens: NumTokens | None = honoured(
         None, "the newer name of max_tokens; where both are given, the smaller holds"
     )
     stop: Stop | None = honoured(
         None,
-        "up to 4 texts, found across token borders, not in the answer; they are for the answer only: what a model "
-        "thinks before it, in `reasoning_content`, may hold them",
+        f"{STOPS}; they are for the answer only: what a model thinks before it, in `reasoning_content`, may hold them",
     )
     logprobs: bool | None = honoured(None, "log-probabilities of the raw logits, before temperature and penalties")
     top_logprobs: Annotated[int, Field(ge=0, le=MAX_LOGPROBS), INTEGRAL] | None = honoured(
@@ -40,33 +48,38 @@ class ChatRequest(GenerationFields):
     )
 
     metadata: Annotated[dict[str, MetadataText], Field(max_length=16)] | None = without_effect("nothing is stored")
-    store: OnlyFalse | None = without_effect("false: nothing is stored")
-    service_tier: Literal["auto", "default"] | None = without_effect("`auto` or `default`: there is one")
+    store: bool | None = without_effect("nothing is stored: an answer cannot be asked for later")
+    service_tier: (
+        Annotated[Literal["auto", "default"], known("flex", "scale", "priority", why="there is one")] | None
+    ) = without_effect("`auto` or `default`: there is one")
     parallel_tool_calls: bool | None = without_effect("there are no tools to call")
-    tool_choice: Literal["none", "auto"] | None = without_effect("`none` or `auto`: there are no tools to call")
+    tool_choice: Annotated[Literal["none", "auto"], known("required")] | None = without_effect(
+        "`none` or `auto`: there are no tools to call"
+    )
     response_format: TextFormat | None = without_effect("`{type: text}`: answers are text")
-    modalities: list[Literal["text"]] | None = without_effect("`[text]`: answers are text")
+    modalities: list[Annotated[Literal["text"], known("audio", why="answers are text")]] | None = without_effect(
+        "`[text]`: answers are text"
+    )
     prompt_cache_key: str | None = without_effect("each request has a session of its own")
     safety_identifier: str | None = without_effect("nobody is told apart by it")
 
-    rules: ClassVar[Sequence[OnlyWith]] = (*GenerationFields.rules, OnlyWith("top_logprobs", "logprobs"))
-    refused: ClassVar[Mapping[str, str]] = {
-        "tools": _LATER,
+    rules: ClassVar[Sequence[Rule]] = (
+        *GenerationFields.rules,
+        *TemplateFields.rules,
+        OnlyWith("top_logprobs", "logprobs"),
+    )
+    refused: ClassVar[Mapping[str, str]] = OF_PEERS | {
+        "tools": LATER,
         "functions": "superseded by tools, which are not served yet",
         "function_call": "superseded by tool_choice",
         "reasoning_effort": "the model's chat template decides",
         "verbosity": "say it in a message",
         "audio": "answers are text",
-        "prediction": _LATER,
+        "prediction": LATER,
         "web_search_options": "nothing is searched",
         "prompt_cache_retention": "each request has a session of its own",
-        "guided_json": _LATER,
-        "guided_regex": _LATER,
-        "guided_grammar": _LATER,
-        "guided_choice": _LATER,
-        "repetition_penalty": "presence_penalty and frequency_penalty are served",
         "best_of": "not of this API",
-        "echo": "not of this API",
+        "echo": "not of this API; continue_final_message goes on with a message",
     }
 
     @property

@@ -1,20 +1,29 @@
 """The body of POST /v1/completions."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Discriminator, Field, StringConstraints, Tag, model_validator
+from pydantic import BeforeValidator, Discriminator, Field, StringConstraints, Tag, model_validator
 
-from kakeya_http_shim.requests.fields import INTEGRAL, OnlyFalse, at_fault, honoured, without_effect
-from kakeya_http_shim.requests.generation_fields import GenerationFields, NumTokens
+from kakeya_http_shim.requests.fields import (
+    INTEGRAL,
+    LATER,
+    Rule,
+    ZeroOnlyWith,
+    at_fault,
+    honoured,
+    refusal,
+    without_effect,
+)
+from kakeya_http_shim.requests.generation_fields import GenerationFields, TokenId
+from kakeya_http_shim.requests.refused_fields import OF_PEERS
 
 _MAX_LOGPROBS = 5
 _MAX_PROMPTS = 128
-_MAX_PROMPT_TOKENS = 1 << 20
+MAX_PROMPT_TOKENS = 1 << 20
 """As ids; a text may have more, and none of either is seen at once by any model that is served here."""
 
-TokenId = Annotated[int, Field(ge=0, lt=1 << 32), INTEGRAL]
-TokenPrompt = Annotated[list[TokenId], Field(min_length=1, max_length=_MAX_PROMPT_TOKENS, fail_fast=True)]
+TokenPrompt = Annotated[list[TokenId], Field(min_length=1, max_length=MAX_PROMPT_TOKENS, fail_fast=True)]
 
 
 TextPrompt = Annotated[str, StringConstraints(min_length=1)]
@@ -40,21 +49,33 @@ Prompts = Annotated[
 ]
 
 
+def _no_text_after(given: Any) -> Any:
+    if isinstance(given, str) and given:
+        raise refusal(LATER)
+    return given
+
+
 class CompletionRequest(GenerationFields):
     """A text, or several, to go on with."""
 
     prompt: Prompts = honoured(..., "a text, texts, token ids, or lists of them")
-    max_tokens: NumTokens | None = honoured(None, "16 by default, as in OpenAI's API")
+    max_tokens: Annotated[int, Field(ge=0, lt=1 << 32), INTEGRAL] | None = honoured(
+        None, "16 by default, as in OpenAI's API; 0, with echo: the prompt alone"
+    )
+    echo: bool | None = honoured(
+        None, "the prompt's text before the answer's; with logprobs also how likely each of its tokens was"
+    )
     logprobs: Annotated[int, Field(ge=0, le=_MAX_LOGPROBS), INTEGRAL] | None = honoured(
         None, "that many of the likeliest tokens, 0 to 5"
     )
 
     best_of: Annotated[int, INTEGRAL] | None = without_effect("equal to n: nothing is left to choose from")
-    echo: OnlyFalse | None = without_effect("false: the prompt is not repeated")
-    suffix: Literal[""] | None = without_effect("empty: nothing is inserted")
+    suffix: Annotated[Literal[""], BeforeValidator(_no_text_after)] | None = without_effect(
+        "empty: nothing is inserted"
+    )
 
-    refused: ClassVar[Mapping[str, str]] = {
-        "repetition_penalty": "presence_penalty and frequency_penalty are served",
+    rules: ClassVar[Sequence[Rule]] = (*GenerationFields.rules, ZeroOnlyWith("max_tokens", "echo"))
+    refused: ClassVar[Mapping[str, str]] = OF_PEERS | {
         "max_completion_tokens": "not of this API; max_tokens is",
         "messages": "not of this API; /v1/chat/completions takes them",
     }

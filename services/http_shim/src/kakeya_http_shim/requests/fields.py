@@ -5,7 +5,7 @@ The tables of docs/http-fields.md are generated from these declarations (`make d
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Final, Literal, Self
+from typing import Annotated, Any, ClassVar, Final, Literal, Protocol, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from pydantic_core import PydanticCustomError
@@ -14,6 +14,8 @@ from kakeya_http_shim.problems import ApiError
 from kakeya_http_shim.requests import json_text
 
 HONOURED, WITHOUT_EFFECT = "honoured", "without effect"
+LATER: Final = "not served yet"
+"""Why what is known, and will be served, is refused."""
 BRANCH = "_branch"
 """Ends the tags of unions, which are no part of a field's place in the body."""
 _OF_A_KEY = "[key]"
@@ -40,11 +42,34 @@ def _as_integer(given: Any) -> Any:
     return int(given) if isinstance(given, float) and given.is_integer() else given
 
 
+def known(*values: str, why: str = LATER) -> BeforeValidator:
+    """Of a field that takes some of what is known: these values, and objects, are refused with a reason."""
+
+    def check(given: Any) -> Any:
+        if isinstance(given, dict) or (isinstance(given, str) and given in values):
+            raise refusal(why)
+        return given
+
+    return BeforeValidator(check)
+
+
 INTEGRAL: Final = BeforeValidator(_as_integer)
 """Of an integer: 8.0 is one, as JSON Schema has it and some languages write it. Put it behind the limits."""
 
 OnlyFalse = Annotated[Literal[False], BeforeValidator(_must_be_boolean)]
 """`false` and nothing else: a Literal by itself takes 0 for it, since these are equal in Python."""
+
+
+class Rule(Protocol):
+    """What fields demand of each other."""
+
+    def check(self, given: BaseModel) -> None:
+        """For a validator. Raises PydanticCustomError."""
+        ...
+
+    def schema(self) -> dict[str, Any]:
+        """The same in JSON Schema."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +89,62 @@ class OnlyWith:
         says_nothing = {"properties": {self.field: {"enum": [None, 0]}}}
         other_is_true = {"properties": {self.other: {"const": True}}, "required": [self.other]}
         return {"anyOf": [says_nothing, other_is_true]}
+
+
+@dataclass(frozen=True, slots=True)
+class NotBoth:
+    """Of two fields one at most says something: is neither null nor false."""
+
+    field: str
+    other: str
+
+    def check(self, given: BaseModel) -> None:
+        """For a validator. Raises PydanticCustomError."""
+        if all(getattr(given, name) not in (None, False) for name in (self.field, self.other)):
+            raise at_fault(self.field, f"not together with {self.other}")
+
+    def schema(self) -> dict[str, Any]:
+        """The same in JSON Schema."""
+        return {"anyOf": [{"properties": {name: {"enum": [None, False]}}} for name in (self.field, self.other)]}
+
+
+@dataclass(frozen=True, slots=True)
+class ZeroOnlyWith:
+    """A number is 0 only where the other field is true."""
+
+    field: str
+    other: str
+
+    def check(self, given: BaseModel) -> None:
+        """For a validator. Raises PydanticCustomError."""
+        if getattr(given, self.field) == 0 and not getattr(given, self.other):
+            raise at_fault(self.field, f"0 only with {self.other}")
+
+    def schema(self) -> dict[str, Any]:
+        """The same in JSON Schema."""
+        is_more = {"properties": {self.field: {"not": {"const": 0}}}}
+        other_is_true = {"properties": {self.other: {"const": True}}, "required": [self.other]}
+        return {"anyOf": [is_more, other_is_true]}
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    """Of some fields exactly one is given; or none, where none is needed."""
+
+    fields: tuple[str, ...]
+    is_needed: bool = True
+
+    def check(self, given: BaseModel) -> None:
+        """For a validator. Raises PydanticCustomError."""
+        names = [name for name in self.fields if getattr(given, name) is not None]
+        if len(names) > 1 or (self.is_needed and not names):
+            raise at_fault(names[-1] if names else self.fields[0], f"give one of {', '.join(self.fields)}")
+
+    def schema(self) -> dict[str, Any]:
+        """The same in JSON Schema."""
+        one = [{"required": [name], "properties": {name: {"not": {"type": "null"}}}} for name in self.fields]
+        none = {"properties": {name: {"type": "null"} for name in self.fields}}
+        return {"oneOf": one if self.is_needed else [*one, none]}
 
 
 def _complete(schema: dict[str, Any], model: type[BaseModel]) -> None:
@@ -89,7 +170,7 @@ class RequestModel(BaseModel):
     )
 
     refused: ClassVar[Mapping[str, str]] = {}
-    rules: ClassVar[Sequence[OnlyWith]] = ()
+    rules: ClassVar[Sequence[Rule]] = ()
 
     @model_validator(mode="before")
     @classmethod
@@ -98,7 +179,7 @@ class RequestModel(BaseModel):
             return given
         for name in cls.refused.keys() & given.keys():
             if given[name] not in (None, []):
-                raise _refusal(name, cls.refused[name])
+                raise refusal(cls.refused[name], name)
         known = cls.model_fields.keys()
         return {name: value for name, value in given.items() if name in known or value not in (None, [])}
 
@@ -122,8 +203,13 @@ def at_fault(field: str, message: str) -> PydanticCustomError:
     return PydanticCustomError("at_fault", "{message}", {"message": message, "field": field})
 
 
-def _refusal(name: str, reason: str) -> PydanticCustomError:
-    return PydanticCustomError("refused", "{message}", {"message": f"not supported: {reason}", "field": name})
+def refusal(reason: str, field: str = "") -> PydanticCustomError:
+    """The error of a validator that knows what was asked for and does not serve it.
+
+    Args:
+        field: within what is validated; "" blames that itself.
+    """
+    return PydanticCustomError("refused", "{message}", {"message": f"not supported: {reason}", "field": field})
 
 
 def _problem(error: ValidationError, body: bytes) -> ApiError:

@@ -5,16 +5,25 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Discriminator, Field, StringConstraints, Tag
 
-from kakeya_http_shim.requests.fields import INTEGRAL, OnlyFalse, OnlyWith, RequestModel, honoured, without_effect
-from kakeya_shared.contract.generation_limits import MAX_LOGIT_BIASES, MAX_PENALTY
+from kakeya_http_shim.requests.fields import INTEGRAL, OnlyFalse, OnlyWith, RequestModel, Rule, honoured, without_effect
+from kakeya_shared.contract.generation_limits import (
+    MAX_LOGIT_BIASES,
+    MAX_PENALTY,
+    MAX_REPETITION_PENALTY,
+    MAX_STOP_SEQUENCES,
+)
 
 _MAX_BIAS = 100.0
-_MAX_STOPS = 4
+_MAX_STOPS = 16
 _MAX_STOP_LETTERS = 1000
 _MAX_TOKEN_ID = (1 << 32) - 1
+_MAX_DURATION_LETTERS = 64
+STOPS = f"up to {_MAX_STOPS} texts (each is looked for at each letter), found across token borders, not in the answer"
 
 NumTokens = Annotated[int, Field(ge=1, lt=1 << 32), INTEGRAL]
 StopText = Annotated[str, StringConstraints(min_length=1, max_length=_MAX_STOP_LETTERS)]
+ModelName = Annotated[str, StringConstraints(min_length=1, max_length=256)]
+TokenId = Annotated[int, Field(ge=0, lt=1 << 32), INTEGRAL]
 MetadataText = Annotated[str, StringConstraints(max_length=512)]
 LogitBias = Annotated[
     dict[
@@ -40,7 +49,12 @@ class StreamOptions(RequestModel):
     """How a stream is told."""
 
     include_usage: bool | None = honoured(None, "a last event with `usage`")
+    continuous_usage_stats: bool | None = honoured(
+        None, "`usage` in every event, of its answer so far; only with include_usage (vLLM's)"
+    )
     include_obfuscation: OnlyFalse | None = without_effect("nothing is obfuscated")
+
+    rules: ClassVar[Sequence[Rule]] = (OnlyWith("continuous_usage_stats", "include_usage"),)
 
 
 class KakeyaOptions(RequestModel):
@@ -56,7 +70,7 @@ class KakeyaOptions(RequestModel):
 class GenerationFields(RequestModel):
     """What chats and completions have in common."""
 
-    model: str | None = honoured(None, "may be left out where the runtime has a default", min_length=1, max_length=256)
+    model: ModelName | None = honoured(None, "may be left out where the runtime has a default")
     temperature: float | None = honoured(None, "0 to 2, 1 by default; 0 is greedy", ge=0, le=2)
     top_p: float | None = honoured(None, "above 0, up to 1, which is the default", gt=0, le=1)
     top_k: Annotated[int, Field(ge=0, le=_MAX_TOKEN_ID), INTEGRAL] | None = honoured(
@@ -65,11 +79,27 @@ class GenerationFields(RequestModel):
     min_p: float | None = honoured(None, "0 to 1, no limit by default (not OpenAI's)", ge=0, le=1)
     presence_penalty: float | None = honoured(None, "-2 to 2, 0 by default", ge=-MAX_PENALTY, le=MAX_PENALTY)
     frequency_penalty: float | None = honoured(None, "-2 to 2, 0 by default", ge=-MAX_PENALTY, le=MAX_PENALTY)
+    repetition_penalty: float | None = honoured(
+        None,
+        "above 0, up to 2, 1 by default: divides or multiplies what the answer has said already; what the prompt says "
+        "is not counted, as it is in vLLM",
+        gt=0,
+        le=MAX_REPETITION_PENALTY,
+    )
     logit_bias: LogitBias | None = honoured(None, "by token id of the model's tokenizer; -100 to 100")
     seed: Annotated[int, Field(ge=-(1 << 63), lt=1 << 63), INTEGRAL] | None = honoured(
         None, "equal requests with equal seeds get equal answers, in exact mode to the last token"
     )
-    stop: Stop | None = honoured(None, "up to 4 texts, found across token borders, not in the answer")
+    stop: Stop | None = honoured(None, STOPS)
+    stop_token_ids: Annotated[list[TokenId], Field(max_length=MAX_STOP_SEQUENCES, fail_fast=True)] | None = honoured(
+        None, f"up to {MAX_STOP_SEQUENCES} ids that end the answer and are not in it, beside the model's own (vLLM's)"
+    )
+    ignore_eos: bool | None = honoured(
+        None, "the tokens that end an answer by themselves are never chosen: it has max_tokens of them (vLLM's)"
+    )
+    min_tokens: Annotated[int, Field(ge=0, lt=1 << 32), INTEGRAL] | None = honoured(
+        None, "until then nothing ends the answer, a stop text neither; at most max_tokens (vLLM's)"
+    )
     n: Annotated[int, Field(ge=1, le=128), INTEGRAL] | None = honoured(
         None, "1 by default, at most the server's --max-choices"
     )
@@ -77,14 +107,23 @@ class GenerationFields(RequestModel):
     stream_options: StreamOptions | None = honoured(None, "only with stream")
     kakeya: KakeyaOptions | None = honoured(None, "options that OpenAI's API has no field for")
     user: str | None = without_effect("nobody is told apart by it; keys do that")
+    cache_prompt: bool | None = without_effect("each request has a session of its own (llama.cpp's)")
+    keep_alive: Annotated[str, StringConstraints(max_length=_MAX_DURATION_LETTERS)] | float | None = without_effect(
+        "models stay loaded, and a request's session ends with it (Ollama's)"
+    )
 
-    rules: ClassVar[Sequence[OnlyWith]] = (OnlyWith("stream_options", "stream"),)
+    rules: ClassVar[Sequence[Rule]] = (OnlyWith("stream_options", "stream"),)
 
     @property
     def stop_texts(self) -> tuple[str, ...]:
         if isinstance(self.stop, str):
             return (self.stop,)
         return tuple(self.stop or ())
+
+    @property
+    def tells_usage(self) -> bool:
+        """Whether every event of a stream has `usage`."""
+        return bool(self.stream_options and self.stream_options.continuous_usage_stats)
 
     @property
     def num_choices(self) -> int:

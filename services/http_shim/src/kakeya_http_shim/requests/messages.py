@@ -4,16 +4,19 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag
 
-from kakeya_http_shim.requests.fields import INTEGRAL, RequestModel
+from kakeya_http_shim.requests.fields import INTEGRAL, RequestModel, known
 
 MAX_MESSAGES = 10_000
 """A template's time grows with them; far beyond any conversation that is sent whole."""
 
 
+_MEDIA = known("image_url", "input_audio", "file", "video_url", "audio_url", why="contents are texts")
+
+
 class TextPart(RequestModel):
     """A part of a content; only text is served."""
 
-    type: Literal["text"]
+    type: Annotated[Literal["text"], _MEDIA]
     text: str
 
 
@@ -51,6 +54,17 @@ class ToolCall(RequestModel):
     index: Annotated[int, INTEGRAL] | None = Field(None, description="as streams have it; without effect")
 
 
+def _part_branch(part: Any) -> str:
+    kind = part.get("type") if isinstance(part, dict) else getattr(part, "type", None)
+    return "refusal_branch" if kind == "refusal" else "text_part_branch"
+
+
+AnswerPart = Annotated[
+    Annotated[TextPart, Tag("text_part_branch")] | Annotated[RefusalPart, Tag("refusal_branch")],
+    Discriminator(_part_branch),
+]
+
+
 def _answer_branch(content: Any) -> str:
     return "text_branch" if isinstance(content, str) else "answer_parts_branch"
 
@@ -58,7 +72,7 @@ def _answer_branch(content: Any) -> str:
 AnswerContent = Annotated[
     Annotated[str, Tag("text_branch")]
     | Annotated[
-        list[Annotated[TextPart | RefusalPart, Field(discriminator="type")]],
+        list[AnswerPart],
         Field(max_length=MAX_MESSAGES, fail_fast=True),
         Tag("answer_parts_branch"),
     ],
@@ -118,6 +132,12 @@ def _message_branch(given: Any) -> str:
     return _BRANCHES.get(role, "") if isinstance(role, str) else ""
 
 
+class _Context(dict[str, str]):
+    """Of an error; hashable, as all must be that is part of a type in a union."""
+
+    __hash__ = object.__hash__  # type: ignore[assignment]  # each is itself
+
+
 Message = Annotated[
     Annotated[SystemMessage, Tag("system_branch")]
     | Annotated[UserMessage, Tag("user_branch")]
@@ -127,9 +147,11 @@ Message = Annotated[
         _message_branch,
         custom_error_type="at_fault",
         custom_error_message="{message}",
-        custom_error_context={"field": "role", "message": f"must be one of {', '.join(_BRANCHES)}"},
+        custom_error_context=_Context(field="role", message=f"must be one of {', '.join(_BRANCHES)}"),
     ),
 ]
+
+Messages = Annotated[list[Message], Field(min_length=1, max_length=MAX_MESSAGES, fail_fast=True)]
 
 
 def for_template(message: Message) -> dict[str, Any]:

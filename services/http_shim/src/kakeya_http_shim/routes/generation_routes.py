@@ -1,18 +1,14 @@
 """The routes that generate: bodies into questions."""
 
-import asyncio
 import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Generic, TypeVar
 
-from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope, Send
 
 from kakeya import AsyncClient
-from kakeya.text.chat_tokenizer import PromptRefused, PromptTooLong, TemplateStopped
-from kakeya.text.rendering.budget import patience
 from kakeya_http_shim.answers.answering import Answering, Question
 from kakeya_http_shim.answers.chat_answer import ChatWriter
 from kakeya_http_shim.answers.completion_answer import CompletionWriter
@@ -22,19 +18,13 @@ from kakeya_http_shim.choices import ask
 from kakeya_http_shim.choices.ask import Ask
 from kakeya_http_shim.models.model_tokenizer import Prompt
 from kakeya_http_shim.models.served_models import ServedModels, TextModel
-from kakeya_http_shim.problems import ApiError, context_length_exceeded
-from kakeya_http_shim.requests import json_text
 from kakeya_http_shim.requests.chat_request import ChatRequest
 from kakeya_http_shim.requests.completion_request import CompletionRequest
 from kakeya_http_shim.requests.generation_fields import GenerationFields
-from kakeya_http_shim.requests.messages import for_template
+from kakeya_http_shim.routes import bodies, prompts
 from kakeya_http_shim.routes.exchange import Exchange, House
 from kakeya_http_shim.settings import HttpSettings
 
-_INLINE_BYTES = 1024
-"""A body of so many bytes is read and tokenized within a few milliseconds; larger ones leave the event loop free."""
-_INLINE_SECONDS = 0.01
-"""Of processor time for each text that a chat template writes there; most take a tenth of a millisecond."""
 _DEFAULT_COMPLETION_TOKENS = 16
 
 Body = TypeVar("Body", bound=GenerationFields)
@@ -67,14 +57,10 @@ class GenerationRoute(ABC, Generic[Body]):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Raises ApiError where the body is none of its kind."""
-        json_text.check_media_type(scope)
-        try:
-            data = await _read(receive)
-        except ClientDisconnect:
+        read = await bodies.read(self.body, scope, receive)
+        if read is None:
             return
-        is_short = len(data) <= _INLINE_BYTES
-        body = self.body.read(data) if is_short else await asyncio.to_thread(self.body.read, data)
-        del data  # it may be large, and the answer may take long
+        body, is_short = read
         state = scope["state"]
 
         async def work(reply: Reply) -> None:
@@ -86,8 +72,8 @@ class GenerationRoute(ABC, Generic[Body]):
     async def _question(self, body: Body, api_key: str, request_id: str, *, is_short: bool) -> Question:
         model = await self._desk.models.find(body.model, api_key)
         self._check(body, model)
-        prompts = await self._written(body, model, is_short=is_short)
-        asks = [choice for prompt in prompts for choice in self._ask(body, model, prompt, request_id)]
+        made = await prompts.without_waiting(lambda: self._prompts(body, model), is_short=is_short)
+        asks = [choice for prompt in made for choice in self._ask(body, model, prompt, request_id)]
         writer = self._writer(body)
         return Question(
             id=f"{writer.id_prefix}{secrets.token_hex(16)}",
@@ -96,21 +82,8 @@ class GenerationRoute(ABC, Generic[Body]):
             writer=writer,
             streams=bool(body.stream),
             includes_usage=body.includes_usage,
+            tells_usage=body.tells_usage,
         )
-
-    async def _written(self, body: Body, model: TextModel, *, is_short: bool) -> list[Prompt]:
-        """Prompts of a short body are made here; a template that would keep the loop waiting goes on in a thread."""
-        if is_short:
-            try:
-                with patience(_INLINE_SECONDS):
-                    return self._prompts(body, model)
-            except TemplateStopped as error:
-                if not error.by_time:
-                    raise _stopped(error) from error
-        try:
-            return await asyncio.to_thread(self._prompts, body, model)
-        except TemplateStopped as error:
-            raise _stopped(error) from error
 
     def _ask(self, body: Body, model: TextModel, prompt: Prompt, request_id: str) -> Sequence[Ask]:
         settings = self._desk.settings
@@ -122,6 +95,8 @@ class GenerationRoute(ABC, Generic[Body]):
             stop_texts=body.stop_texts,
             on_overflow=(options.on_overflow if options else None) or settings.on_overflow,
             label=f"http {request_id}",
+            stop_token_ids=frozenset(body.stop_token_ids or ()),
+            echoes=self._echoes(body),
         )
         return one.choices(body.num_choices)
 
@@ -137,9 +112,8 @@ class GenerationRoute(ABC, Generic[Body]):
     def _max_prompt_tokens(self) -> int:
         return self._desk.settings.max_prompt_tokens
 
-    def _too_long(self) -> ApiError:
-        longest = f"the {self._max_prompt_tokens:,} tokens that this server allows (--max-prompt-tokens)"
-        return context_length_exceeded(f"the prompt is longer than {longest}", self.fields)
+    def _echoes(self, body: Body) -> bool:
+        return False
 
     @abstractmethod
     def _num_prompts(self, body: Body) -> int: ...
@@ -165,15 +139,9 @@ class ChatRoute(GenerationRoute[ChatRequest]):
         return 1
 
     def _prompts(self, body: ChatRequest, model: TextModel) -> list[Prompt]:
-        try:
-            prompt = model.tokenizer.chat_prompt(
-                [for_template(message) for message in body.messages], max_tokens=self._max_prompt_tokens
-            )
-        except PromptTooLong as error:
-            raise self._too_long() from error
-        except PromptRefused as error:  # all else that a template raises is not the client's fault
-            raise ApiError(400, str(error), param="messages", code="invalid_value") from error
-        return [_checked(prompt, model, "messages")]
+        prompt = prompts.chat(body.messages, body, model, max_tokens=self._max_prompt_tokens)
+        prompts.check_head(prompt, model.served)
+        return [prompt]
 
     def _sampling(self, body: ChatRequest) -> dict[str, object]:
         longest = body.longest_answer or self._desk.settings.default_max_tokens
@@ -196,17 +164,15 @@ class CompletionRoute(GenerationRoute[CompletionRequest]):
         return [self._prompt(given, model) for given in body.prompts]
 
     def _prompt(self, given: str | list[int], model: TextModel) -> Prompt:
-        try:
-            text = model.tokenizer.text_prompt
-            prompt = text(given, max_tokens=self._max_prompt_tokens) if isinstance(given, str) else Prompt(given)
-        except PromptTooLong as error:
-            raise self._too_long() from error
-        if len(prompt.token_ids) > self._max_prompt_tokens:
-            raise self._too_long()
-        return _checked(prompt, model, "prompt")
+        if isinstance(given, str):
+            return prompts.text(given, model, max_tokens=self._max_prompt_tokens)
+        return prompts.tokens(given, model, max_tokens=self._max_prompt_tokens)
+
+    def _echoes(self, body: CompletionRequest) -> bool:
+        return bool(body.echo)
 
     def _sampling(self, body: CompletionRequest) -> dict[str, object]:
-        longest = body.max_tokens or _DEFAULT_COMPLETION_TOKENS
+        longest = _DEFAULT_COMPLETION_TOKENS if body.max_tokens is None else body.max_tokens
         return ask.sampling(body, max_tokens=longest, logprobs=body.logprobs)
 
     def _writer(self, body: CompletionRequest) -> Writer:
@@ -215,27 +181,3 @@ class CompletionRoute(GenerationRoute[CompletionRequest]):
             has_logprobs=body.logprobs is not None,
             includes_usage=body.includes_usage,
         )
-
-
-def _checked(prompt: Prompt, model: TextModel, field: str) -> Prompt:
-    """Raises ApiError where it has no tokens, or one that the model does not know."""
-    if not prompt.token_ids:
-        raise ApiError(400, f"{field}: no tokens to go on from", param=field, code="invalid_value")
-    ask.check_tokens(prompt.token_ids, model, field)
-    return prompt
-
-
-def _stopped(error: TemplateStopped) -> ApiError:
-    """With a status that no client tries again at: it would be stopped as well."""
-    return ApiError(400, f"the chat template was stopped: {error.reason}", param="messages", code="template_stopped")
-
-
-async def _read(receive: Receive) -> bytes:
-    pieces = []
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise ClientDisconnect
-        pieces.append(message.get("body", b""))
-        if not message.get("more_body", False):
-            return b"".join(pieces)

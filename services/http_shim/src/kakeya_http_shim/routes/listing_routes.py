@@ -7,9 +7,18 @@ from pydantic import BaseModel, Field
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from kakeya import ServedModel
 from kakeya_http_shim.metrics import Metrics
 from kakeya_http_shim.models.served_models import ServedModels
 from kakeya_http_shim.problems import ApiError, model_not_found, unavailable
+
+
+class Sizes(BaseModel):
+    """What OpenAI's API has no field for; of the largest lane of a worker that serves the model."""
+
+    sink: int | None = Field(description="first tokens that a session keeps for ever, unless more are pinned")
+    window: int | None = Field(description="last tokens that a session keeps")
+    vocab_size: int = Field(description="token ids are below it")
 
 
 class Model(BaseModel):
@@ -19,6 +28,10 @@ class Model(BaseModel):
     object: Literal["model"] = "model"
     created: int = Field(description="Unix time in seconds: when this server started")
     owned_by: str = "kakeya"
+    max_model_len: int = Field(
+        description="tokens of a conversation that the model sees at once, sink and window; it may be longer"
+    )
+    kakeya: Sizes
 
 
 class ModelList(BaseModel):
@@ -34,40 +47,54 @@ class Health(BaseModel):
     status: Literal["ok"] = "ok"
 
 
-class ListingRoutes:
-    """GET /v1/models, /v1/models/{id}, /healthz, /readyz, /metrics."""
+class Version(BaseModel):
+    """Which server this is."""
 
-    def __init__(self, models: ServedModels, metrics: Metrics) -> None:
+    version: str
+
+
+class ListingRoutes:
+    """GET routes: models, the version, how this server is, and its metrics."""
+
+    def __init__(self, models: ServedModels, metrics: Metrics, version: str) -> None:
         self._models = models
         self._metrics = metrics
+        self._version = version
         self._created = int(time.time())
 
     async def models(self, request: Request) -> Response:
         """Raises ApiError."""
-        names = await self._models.names(request.state.api_key)
-        return _json(ModelList(data=[self._model(name) for name in names]))
+        listed = await self._models.listed(request.state.api_key)
+        return _json(ModelList(data=[self._model(name, model) for name, model in listed.items()]))
 
     async def model(self, request: Request) -> Response:
         """Raises ApiError."""
         wanted = request.path_params["id"]
-        if wanted not in await self._models.names(request.state.api_key):
+        listed = await self._models.listed(request.state.api_key)
+        if wanted not in listed:
             raise model_not_found(wanted)
-        return _json(self._model(wanted))
+        return _json(self._model(wanted, listed[wanted]))
 
-    async def health(self, _: Request) -> Response:
+    async def version(self, _: Request) -> Response:
+        """Of this server."""
+        return _json(Version(version=self._version))
+
+    async def alive(self, _: Request) -> Response:
         """Of this process alone."""
         return _json(Health())
 
     async def readiness(self, _: Request) -> Response:
         """Whether a request would find the runtime, and a model with its tokenizer. Raises ApiError."""
+        if not self._models.is_loaded:
+            raise unavailable("the tokenizers are being loaded", "loading")
         try:
-            names = await self._models.names("")
+            listed = await self._models.listed("")
         except ApiError as error:
             if error.status == 401:  # the router is there and asks for keys, which nobody gave this server
                 return _json(Health())
             raise
         problem = unavailable("no worker serves a model that has a tokenizer here", "no_worker")
-        for name in names:
+        for name in listed:
             try:
                 await self._models.find(name, "")  # which loads it
             except ApiError as error:
@@ -81,8 +108,11 @@ class ListingRoutes:
         content, media_type = self._metrics.exposition()
         return Response(content, media_type=media_type)
 
-    def _model(self, name: str) -> Model:
-        return Model(id=name, created=self._created)
+    def _model(self, name: str, served: ServedModel) -> Model:
+        # A router of before it said so has 0 for both; no session has a window of 0.
+        sink, window = (served.sink, served.window) if served.window else (None, None)
+        sizes = Sizes(sink=sink, window=window, vocab_size=served.vocab_size)
+        return Model(id=name, created=self._created, max_model_len=served.num_lane_tokens, kakeya=sizes)
 
 
 def _json(answer: BaseModel) -> JSONResponse:

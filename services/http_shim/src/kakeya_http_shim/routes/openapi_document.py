@@ -9,7 +9,9 @@ from kakeya_http_shim.answers.chat_answer import ChatChunk, ChatCompletion
 from kakeya_http_shim.answers.completion_answer import Completion
 from kakeya_http_shim.requests.chat_request import ChatRequest
 from kakeya_http_shim.requests.completion_request import CompletionRequest
-from kakeya_http_shim.routes.listing_routes import Health, Model, ModelList
+from kakeya_http_shim.requests.text_requests import DetokenizeRequest, TemplateRequest, TokenizeRequest
+from kakeya_http_shim.routes.listing_routes import Health, Model, ModelList, Version
+from kakeya_http_shim.routes.text_routes import Rendered, Text, Tokens
 
 _STATUSES = {
     400: "a field is at fault, which `param` names; or the request itself",
@@ -56,6 +58,7 @@ def document(version: str, *, max_choices: int) -> dict[str, Any]:
             "title": "Kakeya",
             "version": version,
             "summary": "OpenAI's API over sessions with bounded KV",
+            "description": "Each path below /v1 is served without that, too, and each path with a slash at its end.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "paths": _paths(),
@@ -75,8 +78,16 @@ def _paths() -> dict[str, Any]:
             "get": _listing("model", "One model.", Model, 404)
             | {"parameters": [{"name": "id", "in": "path", "required": True, "schema": {"type": "string"}}]}
         },
-        "/healthz": {"get": _open("health", "Whether this process is alive.", _json(Health))},
-        "/readyz": {"get": _open("readiness", "Whether the runtime and a model are there.", _json(Health))},
+        "/tokenize": {"post": _of_text("tokenize", TokenizeRequest, Tokens)},
+        "/detokenize": {"post": _of_text("detokenize", DetokenizeRequest, Text)},
+        "/apply-template": {"post": _of_text("applyTemplate", TemplateRequest, Rendered)},
+        "/version": {"get": _listing("version", "Which server this is.", Version)},
+        "/": {"get": _open("root", "Whether this process is alive.", _json(Health))},
+        "/healthz": {"get": _open("alive", "Whether this process is alive.", _json(Health))},
+        **{
+            path: {"get": _open(name, "Whether the runtime and a model are there.", _json(Health))}
+            for path, name in (("/readyz", "readiness"), ("/health", "health"), ("/ping", "ping"))
+        },
         "/metrics": {"get": _open("metrics", "For Prometheus.", {"text/plain": {"schema": {"type": "string"}}})},
     }
 
@@ -90,6 +101,16 @@ def _generation(name: str, body: type[BaseModel], answer: type[BaseModel], chunk
         "summary": (answer.__doc__ or "").splitlines()[0],
         "requestBody": {"required": True, "content": _json(body)},
         "responses": _responses(_json(answer) | stream, 401, 403, 404, 429, says=_ANSWERED),
+        "security": [{"key": []}, {}],
+    }
+
+
+def _of_text(name: str, body: type[BaseModel], answer: type[BaseModel]) -> dict[str, Any]:
+    return {
+        "operationId": name,
+        "summary": (answer.__doc__ or "").splitlines()[0],
+        "requestBody": {"required": True, "content": _json(body)},
+        "responses": _responses(_json(answer), 401, 403, 404, 429),
         "security": [{"key": []}, {}],
     }
 
@@ -126,9 +147,10 @@ def _reference(model: type[BaseModel]) -> dict[str, str]:
 
 
 def _schemas(max_choices: int) -> dict[str, Any]:
-    requests, answers = (ChatRequest, CompletionRequest), (ChatCompletion, ChatChunk, Completion, Model, ModelList)
+    requests = (ChatRequest, CompletionRequest, TokenizeRequest, DetokenizeRequest, TemplateRequest)
+    answers = (ChatCompletion, ChatChunk, Completion, Model, ModelList, Tokens, Text, Rendered, Version, Health)
     _, schema = models_json_schema(
-        [(model, "validation") for model in (*requests, *answers, Health, ErrorAnswer)],
+        [(model, "validation") for model in (*requests, *answers, ErrorAnswer)],
         ref_template="#/components/schemas/{model}",
     )
     schemas: dict[str, Any] = schema["$defs"]

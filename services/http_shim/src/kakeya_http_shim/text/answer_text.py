@@ -22,6 +22,7 @@ class Likelihood:
         logprob: natural logarithm, of the raw logits' softmax.
         offset: characters of the answer, thoughts included, before it.
         likeliest: text, bytes and logprob of the likeliest tokens, descending.
+        has_logprob: False of a history's first token, which nothing precedes.
     """
 
     text: str
@@ -29,6 +30,7 @@ class Likelihood:
     logprob: float
     offset: int
     likeliest: tuple[tuple[str, bytes, float], ...]
+    has_logprob: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +39,13 @@ class Delta:
 
     Attributes:
         likelihoods: of the tokens that begin in this piece.
+        num_tokens: of the answer up to here.
     """
 
     content: str
     reasoning: str = ""
     likelihoods: tuple[Likelihood, ...] = ()
+    num_tokens: int = 0
 
     def __bool__(self) -> bool:
         return bool(self.content or self.reasoning or self.likelihoods)
@@ -54,6 +58,10 @@ class AnswerText:
         stop_texts: looked for in the content; thoughts that are told apart may hold them.
         splits_reasoning: whether thoughts are told apart from the content.
         begins_in_thought: the prompt has opened the thoughts already.
+        min_tokens: stop texts are looked for behind so many tokens.
+        stop_token_ids: tokens that may end the answer; the one that does is no part of it.
+        offset: characters before the answer that offsets count, too.
+        tells_end: how likely the token was that ended the answer is told, too.
 
     Attributes:
         is_stopped: a stop text was found; what comes after it is none of the answer.
@@ -66,9 +74,13 @@ class AnswerText:
         *,
         splits_reasoning: bool,
         begins_in_thought: bool,
+        min_tokens: int = 0,
+        stop_token_ids: frozenset[int] = frozenset(),
+        offset: int = 0,
+        tells_end: bool = False,
     ) -> None:
         self._texts = TokenTexts(tokenizer)
-        self._eos_token_ids = frozenset(tokenizer.eos_token_ids)
+        self._untold = frozenset() if tells_end else frozenset(tokenizer.eos_token_ids)
         self._detokenizer = Detokenizer(tokenizer.decode)
         self._stops = StopTexts(stop_texts)
         self._reasoning = ReasoningSplit(splits_reasoning, begins_in_thought)
@@ -76,6 +88,11 @@ class AnswerText:
         self._num_given = 0  # those of them that were given out, or left out as a tag is
         self._num_kept_back = 0  # of the content: may become a stop text, or is behind where one began
         self._waiting: deque[Likelihood] = deque()
+        self._min_tokens = min_tokens
+        self._stop_token_ids = stop_token_ids
+        self._offset = offset
+        self._held: tuple[int, TokenDetail | None] | None = None  # it ends the answer, unless another one follows
+        self._num_tokens = 0
 
     @property
     def is_stopped(self) -> bool:
@@ -83,37 +100,62 @@ class AnswerText:
 
     def push(self, token_id: int, detail: TokenDetail | None = None) -> Delta:
         """What is certain now; an empty piece where that is nothing."""
-        if detail is not None and detail.logprob is not None and token_id not in self._eos_token_ids:
-            self._waiting.append(self._likelihood(detail, detail.logprob))
-        return self._piece(self._detokenizer.push(token_id), is_last=False)
+        text = self._taken_up() if self._held else ""
+        if token_id in self._stop_token_ids:
+            self._held = token_id, detail
+        else:
+            text += self._said(token_id, detail)
+        self._num_tokens += 1
+        return self._piece(text, is_last=False)
 
-    def finish(self) -> Delta:
-        """The rest, once no token follows."""
-        return self._piece("" if self.is_stopped else self._detokenizer.flush(), is_last=True)
+    def finish(self, *, at_stop_token: bool = False) -> Delta:
+        """The rest, once no token follows.
+
+        Args:
+            at_stop_token: the last one was a stop token that ended the answer.
+        """
+        if self.is_stopped:
+            return self._piece("", is_last=True)
+        text = self._taken_up() if self._held and not at_stop_token else ""
+        rest = self._detokenizer.flush()
+        self._length += len(rest)
+        return self._piece(text + rest, is_last=True)
+
+    def _taken_up(self) -> str:
+        """Of the token that was held back."""
+        held, self._held = self._held, None
+        return self._said(*held) if held else ""
+
+    def _said(self, token_id: int, detail: TokenDetail | None) -> str:
+        if detail is not None and detail.logprob is not None and token_id not in self._untold:
+            self._waiting.append(likelihood(self._texts, token_id, detail, self._offset + self._length))
+        text = self._detokenizer.push(token_id)
+        self._length += len(text)
+        return text
 
     def _piece(self, text: str, *, is_last: bool) -> Delta:
-        self._length += len(text)
         reasoning, answer = self._reasoning.push(text)
         if is_last:
             rest = self._reasoning.flush()
             reasoning, answer = reasoning + rest[0], answer + rest[1]
-        content = self._stops.push(answer)
+        content = self._stops.push(answer) if self._num_tokens > self._min_tokens else answer
         if is_last:
             content += self._stops.flush()
         self._num_kept_back += len(answer) - len(content)
         self._num_given = self._length - self._reasoning.num_held - self._num_kept_back
-        return Delta(content, reasoning, tuple(self._begun(is_last=is_last)))
+        return Delta(content, reasoning, tuple(self._begun(is_last=is_last)), self._num_tokens)
 
     def _begun(self, *, is_last: bool) -> Iterable[Likelihood]:
         """The tokens that begin in what was given out; at the end those too that have no text of their own."""
         keeps_textless = is_last and not self.is_stopped
-        while self._waiting and (self._waiting[0].offset < self._num_given or keeps_textless):
+        while self._waiting and (self._waiting[0].offset < self._offset + self._num_given or keeps_textless):
             yield self._waiting.popleft()
 
-    def _likelihood(self, detail: TokenDetail, logprob: float) -> Likelihood:
-        likeliest = tuple(
-            (self._texts.text(token_id), self._texts.bytes(token_id), top_logprob)
-            for token_id, top_logprob in detail.top_logprobs.items()
-        )
-        own = detail.token_id
-        return Likelihood(self._texts.text(own), self._texts.bytes(own), logprob, self._length, likeliest)
+
+def likelihood(texts: TokenTexts, token_id: int, detail: TokenDetail | None, offset: int) -> Likelihood:
+    """Of a token with so many characters before it; without a detail nothing is known of it."""
+    text, data = texts.text(token_id), texts.bytes(token_id)
+    if detail is None or detail.logprob is None:
+        return Likelihood(text, data, 0.0, offset, (), has_logprob=False)
+    likeliest = tuple((texts.text(top), texts.bytes(top), logprob) for top, logprob in detail.top_logprobs.items())
+    return Likelihood(text, data, detail.logprob, offset, likeliest)

@@ -1,0 +1,57 @@
+"""The fields that say how a conversation is rendered."""
+
+from collections.abc import Sequence
+from typing import Annotated, ClassVar
+
+from pydantic import AfterValidator, Field, JsonValue, StringConstraints
+
+from kakeya.text.chat_tokenizer import End
+from kakeya_http_shim.requests.fields import NotBoth, RequestModel, Rule, honoured, refusal
+
+_MAX_VARIABLES = 64
+_RESERVED = ("messages", "tools", "documents", "add_generation_prompt", "continue_final_message", "chat_template")
+"""Names that mean something by themselves where templates are rendered."""
+
+
+def _no_reserved(variables: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    for name in _RESERVED:
+        if name in variables:
+            raise refusal("a name of its own where templates are rendered", name)
+    return variables
+
+
+Variables = Annotated[
+    dict[Annotated[str, StringConstraints(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,63}$")], JsonValue],
+    Field(
+        max_length=_MAX_VARIABLES,
+        json_schema_extra={"additionalProperties": False, "propertyNames": {"not": {"enum": list(_RESERVED)}}},
+    ),
+    AfterValidator(_no_reserved),
+]
+
+
+class TemplateFields(RequestModel):
+    """Of all that is made from messages."""
+
+    add_generation_prompt: bool | None = honoured(
+        None,
+        "true by default: the prompt ends with the beginning of an answer; false: with the end of the last message "
+        "(transformers')",
+    )
+    continue_final_message: bool | None = honoured(
+        None,
+        "the last message is left open, and the answer goes on with its text; not together with "
+        "add_generation_prompt (transformers')",
+    )
+    chat_template_kwargs: Variables | None = honoured(
+        None, "what the chat template is told beside the messages, such as `enable_thinking` (vLLM's)"
+    )
+
+    rules: ClassVar[Sequence[Rule]] = (NotBoth("continue_final_message", "add_generation_prompt"),)
+
+    @property
+    def end(self) -> End:
+        """Where the prompt ends."""
+        if self.continue_final_message:
+            return "text"
+        return "message" if self.add_generation_prompt is False else "answer"

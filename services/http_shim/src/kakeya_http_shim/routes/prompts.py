@@ -1,0 +1,151 @@
+"""What a request gives the model to go on from, or why it cannot be given."""
+
+import asyncio
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TypeVar
+
+from kakeya import ServedModel
+from kakeya.text.chat_tokenizer import PromptRefused, PromptTooLong, TemplateStopped, TokenizerError
+from kakeya.text.rendering.budget import patience
+from kakeya_http_shim.choices import ask
+from kakeya_http_shim.models.model_tokenizer import Prompt
+from kakeya_http_shim.models.served_models import TextModel
+from kakeya_http_shim.problems import ApiError, context_length_exceeded
+from kakeya_http_shim.requests.messages import Message, for_template
+from kakeya_http_shim.requests.template_fields import TemplateFields
+
+_INLINE_SECONDS = 0.01
+"""Of processor time for each text that a chat template writes on the event loop; most take a tenth of a millisecond."""
+_WINDOW_STEP = 64
+"""A window that is named is rounded up to it."""
+
+Made = TypeVar("Made")
+
+
+def chat(messages: Sequence[Message], how: TemplateFields, model: TextModel, *, max_tokens: int) -> Prompt:
+    """A conversation whose next message, or the rest of the last one, is the model's.
+
+    Raises:
+        ApiError: the template refuses it, it has more than `max_tokens`, or tokens that the model does not know.
+        TokenizerError: the template fails on it, which is not the client's fault.
+    """
+    write = partial(model.tokenizer.chat_prompt, max_tokens=max_tokens)
+    return checked(_rendered(write, messages, how, max_tokens), model, "messages")
+
+
+def rendered(messages: Sequence[Message], how: TemplateFields, model: TextModel) -> str:
+    """A conversation as the template writes it. Raises as `chat` does, whatever its length."""
+    return _rendered(model.tokenizer.chat_text, messages, how)
+
+
+def _rendered(
+    write: Callable[..., Made], messages: Sequence[Message], how: TemplateFields, max_tokens: int = 0
+) -> Made:
+    given, variables = [for_template(message) for message in messages], how.chat_template_kwargs
+    try:
+        return _made(lambda: write(given, end=how.end, variables=variables), "messages", max_tokens)
+    except (ApiError, TemplateStopped):
+        raise
+    except TokenizerError as error:
+        if not variables:
+            raise
+        # A template that is told what it does not expect may fail: that is the client's doing.
+        raise ApiError(400, str(error), param="chat_template_kwargs", code="invalid_value") from error
+
+
+def check_head(prompt: Prompt, served: ServedModel) -> None:
+    """Raises ApiError where the head, which is kept for ever, leaves no room in the largest lane for what follows."""
+    if prompt.num_pinned < served.num_lane_tokens:
+        return
+    raise context_length_exceeded(
+        f"the system messages and tools have {prompt.num_pinned:,} tokens, and a session keeps "
+        f"{served.num_lane_tokens:,}{_cure(prompt.num_pinned, served)}"
+    )
+
+
+def _cure(num_head_tokens: int, served: ServedModel) -> str:
+    """The window in which they fit with as much beside them as there is now, and what that costs."""
+    if not served.window:  # a router of an older version does not say
+        return "; start workers with a larger --window"
+    window = math.ceil((num_head_tokens + served.window) / _WINDOW_STEP) * _WINDOW_STEP
+    num_bytes = (served.sink + window) * served.kv_bytes_per_token
+    return (
+        f"; a worker with `--window {window}` holds them with {served.window:,} beside them, in {num_bytes:,} bytes a "
+        f"session, and `--window max` takes the largest that fits"
+    )
+
+
+def text(given: str, model: TextModel, *, max_tokens: int) -> Prompt:
+    """A text as it is. Raises ApiError where it holds half a character, is too long, or has no tokens."""
+    prompt = _made(lambda: model.tokenizer.text_prompt(given, max_tokens=max_tokens), "prompt", max_tokens)
+    return checked(prompt, model, "prompt")
+
+
+def encoded(
+    given: str, model: TextModel, *, field: str, special_tokens: bool, parses: bool | None, max_tokens: int
+) -> list[int]:
+    """The tokens of a text, as `ModelTokenizer.encode` makes them.
+
+    Args:
+        field: which has it.
+
+    Raises:
+        ApiError: it holds half a character, or is too long.
+    """
+    encode = partial(model.tokenizer.encode, special_tokens=special_tokens, parses=parses, max_tokens=max_tokens)
+    return _made(lambda: encode(given), field, max_tokens)
+
+
+def tokens(token_ids: list[int], model: TextModel, *, max_tokens: int) -> Prompt:
+    """Raises ApiError where they are too many, or the model does not know one."""
+    if len(token_ids) > max_tokens:
+        raise _too_long("prompt", max_tokens)
+    return checked(Prompt(token_ids), model, "prompt")
+
+
+async def without_waiting(make: Callable[[], Made], *, is_short: bool) -> Made:
+    """What is made of a short body is made here; a template that would keep the loop waiting goes on in a thread.
+
+    Raises:
+        ApiError: as `make` does; and where the template comes to no end.
+    """
+    if is_short:
+        try:
+            with patience(_INLINE_SECONDS):
+                return make()
+        except TemplateStopped as error:
+            if not error.by_time:
+                raise _stopped(error) from error
+    try:
+        return await asyncio.to_thread(make)
+    except TemplateStopped as error:
+        raise _stopped(error) from error
+
+
+def checked(prompt: Prompt, model: TextModel, field: str) -> Prompt:
+    """Raises ApiError where it has no tokens, or one that the model does not know."""
+    if not prompt.token_ids:
+        raise ApiError(400, f"{field}: no tokens to go on from", param=field, code="invalid_value")
+    ask.check_tokens(prompt.token_ids, model, field)
+    return prompt
+
+
+def _made(make: Callable[[], Made], field: str, max_tokens: int = 0) -> Made:
+    try:
+        return make()
+    except PromptTooLong as error:
+        raise _too_long(field, max_tokens) from error
+    except PromptRefused as error:  # all else that a template raises is not the client's fault
+        raise ApiError(400, str(error), param=field, code="invalid_value") from error
+
+
+def _too_long(field: str, max_tokens: int) -> ApiError:
+    longest = f"the {max_tokens:,} tokens that this server allows (--max-prompt-tokens)"
+    return context_length_exceeded(f"the prompt is longer than {longest}", {"token_ids": field})
+
+
+def _stopped(error: TemplateStopped) -> ApiError:
+    """With a status that no client tries again at: it would be stopped as well."""
+    return ApiError(400, f"the chat template was stopped: {error.reason}", param="messages", code="template_stopped")

@@ -1,0 +1,30 @@
+"""One path for all the ways to write it."""
+
+import pytest
+
+from kakeya_http_shim.middleware.other_paths import OtherPaths
+from tests.unit.http_shim.served import echo, raw_client
+
+
+@pytest.mark.parametrize(
+    ("asked", "served"),
+    [
+        ("/v1/models", "/v1/models"),
+        ("/v1/models/", "/v1/models"),
+        ("/v1/models//", "/v1/models"),
+        ("/models", "/v1/models"),
+        ("/models/", "/v1/models"),
+        ("/models/owner/name", "/v1/models/owner/name"),
+        ("/chat/completions", "/v1/chat/completions"),
+        ("/chat/completions/?a=/", "/v1/chat/completions"),
+        ("/completions", "/v1/completions"),
+        ("/tokenize/", "/tokenize"),
+        ("/", "/"),
+        ("//", "/"),
+        ("/modelsx", "/modelsx"),
+        ("/completions/x", "/completions/x"),
+    ],
+)
+async def test_paths(asked: str, served: str) -> None:
+    async with raw_client(OtherPaths(echo)) as client:
+        assert (await client.get(asked)).body == served.encode()
