@@ -14,7 +14,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PHONY: help install kernel demo up test test-unit test-others test-busy check lint types contracts proto proto-check vectors outcomes docs test-parts test-compose \
-        test-heavy test-versions test-conformance test-mutations walk bench-latency bench-int8 bench-memory fuzz overload chaos bench-slow-clients \
+        test-heavy test-versions test-conformance test-clients test-mutations walk bench-latency bench-int8 bench-memory fuzz overload chaos bench-slow-clients \
         bench-admission bench-router bench-fairness bench-interference bench-fork bench-recovery bench-pauses bench-snapshots bench-quality bench-session bench-qwen3 bench-load bench-compare bench-engine bench-mlx evidence fuzz-http leavers-http overload-http bench-http bench-request nano nano-held-out
 
 help: ## list the targets
@@ -104,6 +104,15 @@ test-compose: install ## what needs a Docker engine: images, a conversation thro
 
 test-heavy: install ## longer proofs: sessions used and abandoned at random, the model's floors, the demo (JOBS=N, HEAVY_FLAGS='-k ...')
 	$(BIN)/python -m pytest -m heavy --timeout 900 -n $(or $(JOBS),2) --dist loadfile tests $(HEAVY_FLAGS)
+
+# Each with what it needs, in an environment of its own; some 2 GB.
+build/clients/%/.installed: tests/clients/requirements/%.txt
+	$(PYTHON) -m venv build/clients/$*
+	build/clients/$*/bin/pip install --quiet --disable-pip-version-check -r $<
+	@touch $@
+
+test-clients: install build/clients/guidellm/.installed build/clients/lm-eval/.installed ## unmodified guidellm and lm-evaluation-harness ask the HTTP shim (minutes; installs them)
+	$(BIN)/python -m pytest -m heavy --timeout 900 tests/clients tests/end_to_end/test_llama_swap.py $(TEST_FLAGS)
 
 test-versions: install ## routers and workers of the first wave against today's, both ways (needs the history of git; a minute)
 	$(BIN)/python -m pytest -m heavy --timeout 900 tests/integration/test_versions.py

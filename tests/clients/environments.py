@@ -1,0 +1,15 @@
+"""Clients that people have, unmodified, each in an environment of its own (`make test-clients`)."""
+
+from pathlib import Path
+
+import pytest
+
+_BUILT = Path(__file__).resolve().parents[2] / "build" / "clients"
+
+
+def program(client: str, name: str) -> str:
+    """The path of a program of a client; the test is skipped where the client was not installed."""
+    path = _BUILT / client / "bin" / name
+    if not path.exists():
+        pytest.skip(f"{client} is not installed (make test-clients)")
+    return str(path)
