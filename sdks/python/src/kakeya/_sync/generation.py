@@ -254,8 +254,8 @@ class Generation:
         self._history.answered(done.history_length)
         call.span.describe(done)
         with suppress(KakeyaError):  # nothing that befalls the connection now can change the result
-            call.read()
-        call.cancel(Cancelled(_LEFT))  # a runtime that goes on after its result does not wait for us to read that
+            if call.read() is not None:  # such a runtime would wait for us to read the rest
+                call.cancel(Cancelled(_LEFT))
         self._end_turn(None)
 
     @contextmanager

@@ -35,6 +35,7 @@ DROPPED = ran(3) + drop() + begin(A)
 SECOND = to(operation_number=2, expiry=IN_60S, idle=GONE)
 FOR_ONE = Closes.EPHEMERAL
 TURN = replace(GENERATE, num_tokens=3, digest="digest")
+IN_TURN = (OPEN + begin(A, TURN)).called("turn")
 TURNING: dict[str, Any] = {"append_digest": "digest"}
 APPENDING: dict[str, Any] = {"kind": "append", "append_digest": "digest"}
 LANELESS_BEGUN = to(op=op("a", 3), operation_id="a", operation_number=2, operation_start=3)
@@ -59,9 +60,10 @@ ROWS: Rows = {
         Row(OPEN, begin(A), "begun", begun("a", 0, 1)),
         Row(ran(2), begin(A, APPEND), "begun", begun("a", 2, **APPENDING, append_end=5)),
         Row(ran(2), begin(A, replace(GENERATE, seed=7)), "begun", to(begun("a", 2), operation_seed=7)),
-        Row(ran(2), begin(A, TURN), "begun", to(begun("a", 2, **TURNING, append_end=5), operation_start=5)),
-        Row(ran(2), begin(A, replace(GENERATE, at_length=2)), "begun", begun("a", 2)),
-        Row(ran(2), begin(A, replace(GENERATE, at_length=3)), "apart"),
+        Row(ran(2), begin(A, TURN).called("turn"), "begun",
+            to(begun("a", 2, **TURNING, append_end=5), operation_start=5)),
+        Row(ran(2), begin(A, replace(GENERATE, at_length=2)).called("at its end"), "begun", begun("a", 2)),
+        Row(ran(2), begin(A, replace(GENERATE, at_length=3)).called("elsewhere"), "apart"),
         Row(ran(2), begin(A, FORK), "begun", to(SECOND, op=op("a", 2, kind="fork"))),
         Row(ran(2), begin(A, PARK), "begun", to(SECOND, op=op("a", 2, kind="park"))),
         Row(HALF + end(A, 2, 1, [2, 3]), begin(B, APPEND), "begun", begun("b", 3, **APPENDING, append_end=6)),
@@ -123,8 +125,8 @@ ROWS: Rows = {
         Row(OPEN + begin(A, tokens_per_minute=60), end(A, 2, 0, [1, 2]), "ended",
             to(ENDED, lane(2), journal(2), boundaries=2, spent=2)),
         # It began with an append: its answer begins behind that, and one of no token is no turn's end.
-        Row(OPEN + begin(A, TURN), end(A, 5, 0, [1, 2, 3, 4, 5]), "ended", to(ENDED, lane(5), journal(5), boundaries=5)),
-        Row(OPEN + begin(A, TURN), end(A, 3, 0, [1, 2, 3]), "ended", to(ENDED, lane(3), journal(3), APPENDED_NOW)),
+        Row(IN_TURN, end(A, 4, 0, [1, 2, 3, 4]), "ended", to(ENDED, lane(4), journal(4), boundaries=4)),
+        Row(IN_TURN, end(A, 3, 0, [1, 2, 3]), "ended", to(ENDED, lane(3), journal(3), APPENDED_NOW)),
         # The lane has tokens that nobody knows, or others, or too few.
         Row(HALF, (end(A, 3, 2), end(A, 4, 2, [3]), end(A, 2, 3), end(A, 4, 3, [4])), "unknown"),
         Row(HALF, (end(A, 2, 2, history_digest=5), end(A, 3, 2, [3], history_digest=5)), "unlike"),
@@ -134,11 +136,13 @@ ROWS: Rows = {
         Row(ran(4) + begin(A, REWIND), end(A, 3, 4), "unknown"),
         # It lives for one answer.
         Row(EPHEMERAL + begin(A), end(A, 2, 0, [1, 2], closes=FOR_ONE), "closing", ONE_ANSWER),
-        Row(EPHEMERAL + begin(A) + end(A, 2, 0, [1, 2], closes=FOR_ONE), end(A, 2, 0, [1, 2], closes=FOR_ONE), "closing"),
+        Row(EPHEMERAL + begin(A) + end(A, 2, 0, [1, 2], closes=FOR_ONE), end(A, 2, 0, [1, 2], closes=FOR_ONE),
+            "closing"),
         Row(EPHEMERAL + begin(A, APPEND), end(A, 3, 0, [1, 2, 3], closes=FOR_ONE), "ended",
             to(ENDED, lane(3), journal(3), APPENDED_NOW)),
-        Row(OPEN + begin(A), end(A, 2, 0, [1, 2], closes=FOR_ONE), "ended", to(ENDED, lane(2), journal(2), boundaries=2)),
-        Row(OPEN + begin(A), end(A, 2, 0, [1, 2], closes=Closes.ANY), "closing", ONE_ANSWER),
+        Row(OPEN + begin(A), end(A, 2, 0, [1, 2], closes=FOR_ONE), "ended",
+            to(ENDED, lane(2), journal(2), boundaries=2)),
+        Row(OPEN + begin(A), end(A, 2, 0, [1, 2], closes=Closes.ANY).called("end, and close"), "closing", ONE_ANSWER),
     ],
     "release_operation": [
         Row(OPEN, release(A), "gone"),

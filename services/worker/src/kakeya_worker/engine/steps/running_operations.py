@@ -177,11 +177,13 @@ def _forward(step: Step, verifier: Verifier) -> _Forwarded:
             (append, append.lane.row(append.next_tokens(num_tokens), is_scored=append.is_scored))
             for append, num_tokens in step.appends
         ]
-        done.scoring.before(prefills)
+        if scored := [(append, row) for append, row in prefills if row.is_scored]:
+            done.scoring.before(scored)
         done.rows.extend(prefills)
         if done.rows:
             verifier.forward([row for _, row in done.rows])
-        done.scoring.after(prefills)
+        if scored:
+            done.scoring.after(scored)
         return done
     except Exception:  # of a backend, whatever it is: the engine goes on, and these operations are told
         scheduled: list[Append | Generate] = [*step.generates, *(append for append, _ in step.appends)]

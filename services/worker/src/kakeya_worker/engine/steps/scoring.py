@@ -41,7 +41,7 @@ class ScoringCosts:
 
 @dataclass
 class Scoring:
-    """Of one step's rows; those that are not scored are passed over.
+    """Of one step's rows that are scored.
 
     Attributes:
         num_tokens, seconds: that were scored, and how long that took.
@@ -51,19 +51,19 @@ class Scoring:
     num_tokens: int = field(init=False, default=0)
     seconds: float = field(init=False, default=0.0)
 
-    def before(self, prefills: Sequence[tuple[Append, Row]]) -> None:
+    def before(self, scored: Sequence[tuple[Append, Row]]) -> None:
         """Scores each row's first token, while its lane does not hold it."""
         started = time.perf_counter()
-        for append, row in prefills:
-            if row.is_scored and row.start:
+        for append, row in scored:
+            if row.start:
                 self._score(append, row.token_ids[:1], self._verifier.logits([row.lane]))
         self.seconds += time.perf_counter() - started
 
-    def after(self, prefills: Sequence[tuple[Append, Row]]) -> None:
+    def after(self, scored: Sequence[tuple[Append, Row]]) -> None:
         """Scores the others, once the rows are forwarded."""
         started = time.perf_counter()
-        for append, row in prefills:
-            if row.is_scored and len(row.token_ids) > 1:
+        for append, row in scored:
+            if len(row.token_ids) > 1:
                 # The last token's logits are for what comes next.
                 self._score(append, row.token_ids[1:], self._verifier.scored_logits(row.lane)[:-1])
         self.seconds += time.perf_counter() - started
