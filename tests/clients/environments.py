@@ -8,8 +8,8 @@ _BUILT = Path(__file__).resolve().parents[2] / "build" / "clients"
 
 
 def program(client: str, name: str) -> str:
-    """The path of a program of a client; the test is skipped where the client was not installed."""
+    """The path of a program of a client; the test fails where the client is not installed."""
     path = _BUILT / client / "bin" / name
     if not path.exists():
-        pytest.skip(f"{client} is not installed (make test-clients)")
+        pytest.fail(f"{client} is not installed (make test-clients)")
     return str(path)
