@@ -4,6 +4,7 @@
 from dataclasses import replace
 from typing import Any
 
+from kakeya_router.store.sessions.session_changes import Closes
 from kakeya_shared.contract.history_digest import EMPTY_HISTORY, extended_digest
 from tests.unit.router.store.script_steps import *
 from tests.unit.router.store.script_world import *
