@@ -214,6 +214,13 @@ bench-compare: install ## turns beside a server that re-prefills and llama.cpp's
 bench-engine: install ## the engine beside transformers and llama.cpp, step by step (BENCH_JSON=FILE, OUTPUT=DIR; builds llama.cpp once)
 	@$(BIN)/python -m kakeya_bench.engine $(if $(BENCH_JSON),--json '$(BENCH_JSON)') $(if $(OUTPUT),--output '$(OUTPUT)')
 
+figures: install ## all that README and docs name, measured anew in one sitting and recorded in docs/figures.json (TRIALS=50; about 90 minutes)
+	@$(MAKE) --no-print-directory bench-qwen3 OUTPUT=build/figures/session
+	@$(MAKE) --no-print-directory bench-engine OUTPUT=build/figures/engine
+	@$(MAKE) --no-print-directory bench-compare OUTPUT=build/figures/compare
+	@$(MAKE) --no-print-directory bench-pauses TRIALS=$(or $(TRIALS),50) JSON=build/figures/pauses.json
+	@$(BIN)/python scripts/record_figures.py build/figures
+
 bench-mlx: install ## the MLX backend beside mlx-lm on one checkpoint: prefill, decode, 100 turns (ROUNDS=10, JSON=FILE)
 	@$(BIN)/python -m tests.benchmarks.mlx_bench $(if $(ROUNDS),--rounds $(ROUNDS)) $(if $(JSON),--json '$(JSON)')
 
