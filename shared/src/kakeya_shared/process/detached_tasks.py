@@ -56,11 +56,15 @@ class DetachedTasks:
             raise
 
     async def drain(self, timeout_seconds: float) -> int:
-        """Waits for all of them, and cancels those that take longer: how many these were."""
-        if not self._running:
-            return 0
-        _, late = await asyncio.wait(self._running, timeout=timeout_seconds)
-        for task in late:
-            task.cancel()
-        await asyncio.gather(*late, return_exceptions=True)
-        return len(late)
+        """Waits for all of them, also for those that they start, and cancels those that take longer: how many these
+        were.
+        """
+        loop, num_late = asyncio.get_running_loop(), 0
+        until = loop.time() + timeout_seconds
+        while self._running:
+            _, late = await asyncio.wait(self._running, timeout=max(0.0, until - loop.time()))
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
+            num_late += len(late)
+        return num_late

@@ -35,7 +35,7 @@ def said(num_turns: int, conversation: int) -> list[list[int]]:
 def test_a_turn_sends_only_what_is_new(play: Play, runtime: ScriptedRuntime) -> None:
     play(*SHORT, "--turns", "7")
     assert appended(runtime) == said(7, conversation=0)
-    assert [request.expected_history_length for request in runtime.requests["AppendTokens"]] == [*range(0, 35, 5)]
+    assert [request.session.expected_history_length for request in runtime.requests["Turn"]] == [*range(0, 35, 5)]
     assert [request.expected_history_length for request in runtime.requests["Generate"]] == [*range(3, 38, 5)]
     assert {request.max_tokens for request in runtime.requests["Generate"]} == {2}
 

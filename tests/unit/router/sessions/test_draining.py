@@ -23,6 +23,7 @@ from kakeya_shared.errors.tree import (
 from kakeya_stubs.admin.v1 import admin_pb2
 from tests.unit.router.fake_worker import FakeWorker, SnapshotFiles
 from tests.unit.router.keyed import keyed_on
+from tests.unit.router.lanes.test_moving import holds
 from tests.unit.router.lanes.test_parking import (
     called,
     expected,
@@ -109,7 +110,7 @@ async def test_a_session_in_use_is_taken_when_it_is_idle(stack: Stack, client: C
     worker.flowing.clear()
     await client.drain("worker-a")
     await eventually(lambda: is_parked(client, idle))
-    assert set(worker.lanes) == {busy}
+    await holds(lambda: set(worker.lanes) == {busy})
     assert worker.calls["WriteSnapshot"] <= 2  # the busy one is not written with each pass
     worker.flowing.set()
     while (response := await call.read()) is not grpc.aio.EOF:

@@ -6,13 +6,17 @@ import time
 import pytest
 from structlog.testing import capture_logs
 
+from kakeya_router.store.fleet.worker_store import WorkerStore
+from kakeya_router.store.session_record import PoolName
+from kakeya_router.store.worker_record import WorkerRecord
 from kakeya_shared.errors.tree import InvariantViolated, SessionNotFound
 from tests.unit.router.fake_worker import FakeWorker
-from tests.unit.router.lapses import expire
+from tests.unit.router.lapses import die, expire
 from tests.unit.router.stack import Client, Stack, eventually
 
 SESSION = "kakeya:{{tiny}}:session:{}"
 OPERATION = "kakeya:{{tiny}}:op:{}"
+WORKERS = "kakeya:{tiny}:workers"
 
 
 async def _nothing(stack: Stack, worker: FakeWorker) -> bool:
@@ -83,6 +87,35 @@ async def test_a_close_that_its_router_did_not_finish_is_finished(
     await stack.redis.hset(OPERATION.format(session_id), mapping={"claim": "x", "lease_until_ms": 1})
     await stack.redis.zadd("kakeya:{tiny}:expiry", {session_id: 1})
     await eventually(lambda: _nothing(stack, worker))
+
+
+async def test_a_lease_that_seems_to_lapse_while_redis_hangs_is_left(
+    stack: Stack, client: Client, worker: FakeWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lapsed, looks = WorkerStore.lapsed, []
+
+    async def late(store: WorkerStore, pool: PoolName, limit: int) -> list[WorkerRecord]:
+        """As where the answer came only after a time-out."""
+        found = await lapsed(store, pool, limit)
+        if found:
+            store._redis._answers_since = None
+            looks.append(found)
+        return found
+
+    async def has_looked() -> bool:
+        return len(looks) > 1
+
+    await die(worker)
+    with monkeypatch.context() as patched:
+        patched.setattr(WorkerStore, "lapsed", late)
+        await stack.redis.zadd(WORKERS, {worker.worker_id: 1})
+        await eventually(has_looked)
+        assert await stack.redis.zscore(WORKERS, worker.worker_id) == 1
+
+    async def is_dropped() -> bool:
+        return await stack.redis.zscore(WORKERS, worker.worker_id) is None
+
+    await eventually(is_dropped)
 
 
 async def test_the_reaper_outlives_what_it_stumbles_over(stack: Stack, client: Client, worker: FakeWorker) -> None:

@@ -169,3 +169,12 @@ async def test_a_lack_of_connections_is_no_outage(redis_url: str, monkeypatch: p
     await pool.release(taken)
     await busy.now_ms()
     await busy.aclose()
+
+
+async def test_what_comes_after_the_end_connects_to_nobody(redis_url: str) -> None:
+    connection = RedisConnection(redis_url)
+    await connection.claim_layout()
+    await connection.aclose()
+    for late in (connection.now_ms, connection.claim_layout, connection.eviction_policy):
+        with pytest.raises(StoreUnavailable, match="this router has stopped"):
+            await late()

@@ -119,7 +119,7 @@ async def test_an_answer_goes_on_only_where_the_feature_is(stack: Stack) -> None
     rest = asyncio.create_task(token_ids(call))
     await be_lost(dying)
     await eventually(lambda: client.session())  # others come to lanes there
-    await asyncio.sleep(0.5)
+    await holds_waiters(stack, 1)
     assert session_id not in older.opening
     await stack.worker(client, "worker-c", features=[MASKED_ENDS, REPETITION_PENALTY])
     assert seen + await rest == expected(2, 302)

@@ -57,3 +57,35 @@ async def test_draining_cancels_what_takes_too_long() -> None:
     assert await tasks.drain(0.01) == 1
     assert late.cancelled()
     assert await tasks.drain(0.01) == 0
+
+
+async def test_draining_waits_for_what_is_started_meanwhile() -> None:
+    tasks, done = DetachedTasks(), []
+
+    async def first() -> None:
+        await asyncio.sleep(0)
+        tasks.start(second())
+
+    async def second() -> None:
+        await asyncio.sleep(0.01)
+        done.append("second")
+
+    tasks.start(first())
+    assert await tasks.drain(60) == 0
+    assert done == ["second"]
+
+
+async def test_what_a_late_one_starts_at_its_end_is_cancelled_too() -> None:
+    tasks = DetachedTasks()
+    started = []
+
+    async def late() -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            started.append(tasks.start(asyncio.sleep(60)))
+
+    tasks.start(late())
+    await asyncio.sleep(0)
+    assert await tasks.drain(0.01) == 2
+    assert started[0].cancelled()

@@ -83,10 +83,13 @@ class RedisConnection:
         self._answers_since: float | None = None
         self._knows_layout = False
         self._refused = ""
+        self._is_closed = False
         self._calls = DetachedTasks()
 
     async def aclose(self) -> None:
+        """Once all calls have their answers. Later ones are refused, for which redis-py would connect anew."""
         await self._calls.drain(_LAST_ANSWERS_SECONDS)
+        self._is_closed = True
         await self._redis.aclose()
         await self._redis.connection_pool.disconnect()
 
@@ -110,6 +113,7 @@ class RedisConnection:
             UnknownLayout: it is another one, which a newer router has written.
             StoreUnavailable: see `call`.
         """
+        self._check_open()
         asked = self._execute([("SET", SCHEMA, LAYOUT, "NX"), ("GET", SCHEMA)])
         try:
             _, found = await self._calls.complete(self._answered(asked))
@@ -158,10 +162,7 @@ class RedisConnection:
     async def outcomes(
         self, of: type[OutcomeT], calls: Iterable[tuple[Sequence[str], Mapping[str, Argument]]]
     ) -> list[OutcomeT]:
-        """Runs such a script for each of these keys and arguments, in one round trip; not atomic.
-
-        Raises StoreUnavailable.
-        """
+        """As `outcome` for each of these keys and arguments, in one round trip; not atomic."""
         script = self._scripts[script_of(of)]
         commands = [_evalsha(script, keys, arguments) for keys, arguments in calls]
         try:
@@ -191,10 +192,7 @@ class RedisConnection:
         return await self.call(lambda redis: redis.hgetall(name))
 
     async def hashes(self, names: Sequence[str]) -> list[dict[str, str]]:
-        """Each hash, empty where there is none; some at a time, so that nobody waits for all.
-
-        Raises StoreUnavailable.
-        """
+        """As `hash`, for each; some at a time, so that nobody waits for all."""
         found: list[dict[str, str]] = []
         for start in range(0, len(names), _HASHES_AT_ONCE):
             found += await self.commands(("HGETALL", name) for name in names[start : start + _HASHES_AT_ONCE])
@@ -218,7 +216,12 @@ class RedisConnection:
                 pipe.execute_command(*command)
             return await pipe.execute()
 
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise StoreUnavailable("this router has stopped", retry_after_seconds=_RETRY_AFTER_SECONDS)
+
     async def _guarded(self, ask: Callable[[], Awaitable[T]]) -> T:
+        self._check_open()
         if self._refused:
             raise StoreUnavailable(self._refused, retry_after_seconds=_RETRY_AFTER_SECONDS)
         return await self._answered(ask())
