@@ -23,7 +23,7 @@ IMPORTS = """
 import importlib, importlib.metadata, importlib.util, pkgutil
 found = [module for module in {forbidden!r} if importlib.util.find_spec(module)]
 assert not found, found
-there = {{each.name.lower() for each in importlib.metadata.distributions()}} - {{"pip", "setuptools"}}
+there = {{each.name.lower().replace("_", "-") for each in importlib.metadata.distributions()}} - {{"pip", "setuptools"}}
 assert not {exactly!r} or there == {exactly!r}, sorted(there ^ {exactly!r})
 package = importlib.import_module({package!r})
 for module in pkgutil.walk_packages(package.__path__, package.__name__ + ".", onerror=lambda name: None):
