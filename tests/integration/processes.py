@@ -145,10 +145,12 @@ class Runtime:
         with self._state() as state:
             state.hset(f"kakeya:{{{session_id.partition('.')[0]}}}:op:{session_id}", "lease_until_ms", 1)
 
-    def expire(self, session_id: str) -> None:
-        """Has a session's time be over."""
+    def expire(self, session_id: str) -> bool:
+        """Has a session's time be over; whether it is still there. The end of an operation gives it a new time."""
+        expiry = f"kakeya:{{{session_id.partition('.')[0]}}}:expiry"
         with self._state() as state:
-            state.zadd(f"kakeya:{{{session_id.partition('.')[0]}}}:expiry", {session_id: 1}, xx=True)
+            state.zadd(expiry, {session_id: 1}, xx=True)
+            return state.zscore(expiry, session_id) is not None
 
     def _state(self) -> Redis:
         return Redis.from_url(self.redis.url, decode_responses=True, protocol=2)
