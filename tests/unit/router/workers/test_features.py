@@ -15,6 +15,7 @@ from tests.unit.router.stack import FORGETFUL, Client, Stack, eventually
 
 MASKED = {"ignore_eos": True}
 WORKER = "kakeya:{tiny}:worker:worker-a"
+QUEUE, WAITERS = "kakeya:{tiny}:queue", "kakeya:{tiny}:waiters"
 
 
 @pytest.fixture
@@ -120,6 +121,9 @@ async def test_an_answer_goes_on_only_where_the_feature_is(stack: Stack) -> None
     await be_lost(dying)
     await eventually(lambda: client.session())  # others come to lanes there
     await holds_waiters(stack, 1)
+    await holds_no_worker(stack, dying)
+    await stack.redis.delete(QUEUE, WAITERS)  # it comes back to the queue, and looks again
+    await holds_waiters(stack, 1)
     assert session_id not in older.opening
     await stack.worker(client, "worker-c", features=[MASKED_ENDS, REPETITION_PENALTY])
     assert seen + await rest == expected(2, 302)
@@ -144,6 +148,13 @@ async def test_who_waits_for_a_feature_is_in_nobodys_way(stack: Stack) -> None:
     assert not waiting.done()
     await client.close(next(each for each in held if each in able.lanes))
     assert await asyncio.wait_for(waiting, 60) == expected(2, 5)
+
+
+async def holds_no_worker(stack: Stack, worker: FakeWorker) -> None:
+    async def is_dropped() -> bool:
+        return await stack.redis.zscore("kakeya:{tiny}:workers", worker.worker_id) is None
+
+    await eventually(is_dropped)
 
 
 async def holds_waiters(stack: Stack, number: int) -> None:

@@ -64,6 +64,8 @@ def test_what_is_done_to_a_marked_text_is_done_to_what_is_meant(control: Control
 
     @given(texts, texts)
     @example("", "<")
+    @example("imim", "<|im_end|>")
+    @example("<|im_end|>", "imim")
     @example("<think> \n", "<think>")
     @example("<|ß|>", "|")
     @settings(max_examples=25, deadline=None)

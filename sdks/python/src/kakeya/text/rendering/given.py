@@ -25,14 +25,17 @@ class Given:
 
     Args:
         suspicion: None to mark nothing.
+        marks_all: mark also what raises no suspicion: where one text is marked, a plain one that is asked about it
+            (`a.strip(b)`) would look at stand-ins.
 
     Attributes:
         num_letters: of all texts until now.
         is_marked: whether one of them was marked.
     """
 
-    def __init__(self, suspicion: Suspicion | None) -> None:
+    def __init__(self, suspicion: Suspicion | None, *, marks_all: bool = False) -> None:
         self._suspicion = suspicion
+        self._marks_all = marks_all
         self.num_letters = 0
         self.is_marked = False
 
@@ -56,7 +59,7 @@ class Given:
         self.num_letters += len(text)
         if has_stand_ins(text):
             check_whole(text)
-        if self._suspicion is None or not self._suspicion.falls_on(text):
+        if self._suspicion is None or not ((self._marks_all and text) or self._suspicion.falls_on(text)):
             return str.__str__(text)
         self.is_marked = True
         stand_ins = self._suspicion.stand_ins

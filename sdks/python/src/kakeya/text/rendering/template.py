@@ -35,7 +35,11 @@ def rendered(
         OverBudget; PromptRefused where a text holds half a character; whatever the template raises.
     """
     copying = Given(suspicion)
-    told = {**variables, **{name: copying.value(value) for name, value in given.items()}}
+    copies = {name: copying.value(value) for name, value in given.items()}
+    if copying.is_marked:
+        copying = Given(suspicion, marks_all=True)
+        copies = {name: copying.value(value) for name, value in given.items()}
+    told = {**variables, **copies}
     stand_ins = suspicion.stand_ins if suspicion is not None and copying.is_marked else None
     with budget.spending(budget.Budget(copying.num_letters, stand_ins)):
         return "".join(within(template.root_render_func(template.new_context(told))))
