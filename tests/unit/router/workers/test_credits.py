@@ -201,7 +201,7 @@ async def test_a_lane_that_is_gone_hears_no_more() -> None:
 async def test_a_client_that_does_not_read_pauses_the_worker(client: Client, worker: FakeWorker) -> None:
     session_id = await client.session()
     await client.append(session_id, [1])
-    small_window = [("grpc.http2.lookahead_bytes", 512), ("grpc.http2.bdp_probe", 0)]  # as the SDK has it
+    small_window = [("grpc.http2.lookahead_bytes", 256), ("grpc.http2.bdp_probe", 0)]  # as the SDK has it
     async with grpc.aio.insecure_channel(client.address, options=small_window) as channel:
         stub: Any = RuntimeServiceStub(channel)
         stream = stub.Generate(api.GenerateRequest(session_id=session_id, max_tokens=10**4))

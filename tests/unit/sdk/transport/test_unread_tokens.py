@@ -29,21 +29,26 @@ class Endless(RuntimeServiceServicer):
 
 
 _SETTLED_SECONDS = 0.5  # in which a sender that may send does send
+_PING_SECONDS = 0.5
+_PINGS = ("grpc.keepalive_time_ms", round(_PING_SECONDS * 1000))
+_TAKES_PINGS = [("grpc.http2.max_ping_strikes", 0), ("grpc.http2.min_ping_interval_without_data_ms", 100)]
+_WINDOW = 27  # tokens of this runtime, of 9 bytes each, in what the options allow
 
 
-async def _num_unread(runtime: Endless, num_read: int) -> int:
-    while runtime.num_sent < num_read + 32:  # so many are sent on a busy machine, too
+async def _num_unread(runtime: Endless, num_read: int, *, at_least: int, seconds: float) -> int:
+    """Once so many are there, and no more have come for so long."""
+    while runtime.num_sent < num_read + at_least:
         await asyncio.sleep(0.01)
     num_sent = -1
     while num_sent != runtime.num_sent:
         num_sent = runtime.num_sent
-        await asyncio.sleep(_SETTLED_SECONDS)
+        await asyncio.sleep(seconds)
     return num_sent - num_read
 
 
 @pytest.fixture
 async def served() -> AsyncIterator[tuple[str, Endless]]:
-    runtime, server = Endless(), grpc.aio.server()
+    runtime, server = Endless(), grpc.aio.server(options=_TAKES_PINGS)
     add_RuntimeServiceServicer_to_server(runtime, server)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()
@@ -52,15 +57,18 @@ async def served() -> AsyncIterator[tuple[str, Endless]]:
 
 
 async def test_an_unread_stream_takes_in_64_tokens_at_most(served: tuple[str, Endless]) -> None:
+    """What was read before does not widen it, but for what a ping takes along: gRPC has a second window ready where a
+    read has waited, and tells of it with whatever it sends next.
+    """
     address, runtime = served
-    async with grpc.aio.insecure_channel(address, options=OPTIONS) as channel:
+    options = [each for each in OPTIONS if each[0] != _PINGS[0]] + [_PINGS]
+    async with grpc.aio.insecure_channel(address, options=options) as channel:
         call: Any = RuntimeServiceStub(channel).Generate(pb.GenerateRequest())
         await call.read()
-        assert 32 <= await _num_unread(runtime, 1) <= 64
-        for _ in range(1000):  # what was read before does not widen it, as gRPC's own measure would, to thousands
+        assert await _num_unread(runtime, 1, at_least=_WINDOW // 2, seconds=_SETTLED_SECONDS) <= 64
+        for _ in range(1000):
             await call.read()
-        # A read that waits, as each does on a busy machine, lets in more for itself: 74 and 87 were seen.
-        assert await _num_unread(runtime, 1001) <= 128
+        assert _WINDOW < await _num_unread(runtime, 1001, at_least=_WINDOW + 4, seconds=4 * _PING_SECONDS) <= 64
         call.cancel()
 
 
@@ -69,5 +77,6 @@ async def test_the_same_of_a_blocking_client(served: tuple[str, Endless]) -> Non
     with grpc.insecure_channel(address, options=OPTIONS) as channel:
         call: Any = RuntimeServiceStub(channel).Generate(pb.GenerateRequest())
         await asyncio.to_thread(next, call)
-        assert 32 <= await _num_unread(runtime, 1) <= 64
+        unread = await _num_unread(runtime, 1, at_least=_WINDOW // 2, seconds=_SETTLED_SECONDS)
+        assert _WINDOW // 2 <= unread <= 64
         call.cancel()

@@ -10,10 +10,11 @@ OPTIONS = [
     ("grpc.keepalive_time_ms", 30_000),
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.http2.ping_timeout_ms", 10_000),  # where gRPC sees a ping unanswered; a minute, else
-    # A stream that nobody reads takes in this much, 64 plain tokens of 8 bytes, and then its row at the worker pauses;
-    # by gRPC's own measure it would be 4 MB, 466,000 tokens. On a link of 50 ms it lets 670 plain tokens a second
-    # through, 110 with 5 logprobs and 56 with 20; other answers of any size take one round trip more.
-    ("grpc.http2.lookahead_bytes", 512),
+    # A stream that nobody reads takes in twice this much, 64 plain tokens of 8 bytes, and then its row at the worker
+    # pauses: where a read has waited, gRPC has a second window ready, which goes out with the next ping. By gRPC's own
+    # measure it would be 4 MB, 466,000 tokens. On a link of 50 ms each way it lets 300 plain tokens a second through,
+    # 39 with 5 logprobs and 19 with 20 (measured); other answers of any size take some round trips more.
+    ("grpc.http2.lookahead_bytes", 256),
     ("grpc.http2.bdp_probe", 0),  # or the measure grows
     # Breaks are seen per client, not shared with others of the process.
     ("grpc.use_local_subchannel_pool", 1),
