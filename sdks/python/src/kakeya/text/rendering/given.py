@@ -11,7 +11,7 @@ _ENUMERATED = frozenset({"role", "type"})
 
 
 class Suspicion(Protocol):
-    """Which texts are marked, and how."""
+    """For which texts all of them are marked, and how."""
 
     stand_ins: StandIns
 
@@ -21,23 +21,19 @@ class Suspicion(Protocol):
 
 
 class Given:
-    """One rendering's.
+    """One rendering's. All of its texts are marked, or none: a plain one that is asked about a marked one
+    (`a.strip(b)`) would look at stand-ins.
 
     Args:
-        suspicion: None to mark nothing.
-        marks_all: mark also what raises no suspicion: where one text is marked, a plain one that is asked about it
-            (`a.strip(b)`) would look at stand-ins.
+        stand_ins: what letters are exchanged for; None to mark nothing.
 
     Attributes:
-        num_letters: of all texts until now.
-        is_marked: whether one of them was marked.
+        texts: all until now, as they were given; but for words that are no texts.
     """
 
-    def __init__(self, suspicion: Suspicion | None, *, marks_all: bool = False) -> None:
-        self._suspicion = suspicion
-        self._marks_all = marks_all
-        self.num_letters = 0
-        self.is_marked = False
+    def __init__(self, stand_ins: StandIns | None = None) -> None:
+        self._stand_ins = stand_ins
+        self.texts: list[str] = []
 
     def value(self, given: Any) -> Any:
         """A copy for the template. Raises PromptRefused where a text holds half a character."""
@@ -56,14 +52,12 @@ class Given:
         return self.value(given)
 
     def _text(self, text: str) -> str:
-        self.num_letters += len(text)
+        self.texts.append(text)
         if has_stand_ins(text):
             check_whole(text)
-        if self._suspicion is None or not ((self._marks_all and text) or self._suspicion.falls_on(text)):
+        if self._stand_ins is None or not text:
             return str.__str__(text)
-        self.is_marked = True
-        stand_ins = self._suspicion.stand_ins
-        return stand_ins.text_type(stand_ins.mark(text))
+        return self._stand_ins.text_type(self._stand_ins.mark(text))
 
 
 def check_whole(text: str) -> None:

@@ -25,7 +25,7 @@ def compiled(source: str) -> Template:
 def rendered(
     template: Template, variables: Mapping[str, Any], suspicion: Suspicion | None = None, /, **given: Any
 ) -> str:
-    """What the template writes; with stand-ins for the letters that came from suspicious texts.
+    """What the template writes; with stand-ins for the letters that came from texts, where one of these is suspicious.
 
     Args:
         variables: what it is told, as it is.
@@ -34,12 +34,14 @@ def rendered(
     Raises:
         OverBudget; PromptRefused where a text holds half a character; whatever the template raises.
     """
-    copying = Given(suspicion)
-    copies = {name: copying.value(value) for name, value in given.items()}
-    if copying.is_marked:
-        copying = Given(suspicion, marks_all=True)
-        copies = {name: copying.value(value) for name, value in given.items()}
-    told = {**variables, **copies}
-    stand_ins = suspicion.stand_ins if suspicion is not None and copying.is_marked else None
-    with budget.spending(budget.Budget(copying.num_letters, stand_ins)):
-        return "".join(within(template.root_render_func(template.new_context(told))))
+    stand_ins, copying = None, Given()
+    told = {name: copying.value(value) for name, value in given.items()}
+    falls_on = (
+        [] if suspicion is None else [suspicion.falls_on(text) for text in copying.texts]
+    )  # may name more letters
+    if suspicion is not None and any(falls_on):
+        stand_ins = suspicion.stand_ins
+        copying = Given(stand_ins)
+        told = {name: copying.value(value) for name, value in given.items()}
+    with budget.spending(budget.Budget(sum(map(len, copying.texts)), stand_ins)):
+        return "".join(within(template.root_render_func(template.new_context({**variables, **told}))))
