@@ -86,7 +86,7 @@ class OnlyWith:
 
     def schema(self) -> dict[str, Any]:
         """The same in JSON Schema."""
-        says_nothing = {"properties": {self.field: {"enum": [None, 0]}}}
+        says_nothing = {"properties": {self.field: {"enum": [None, False, 0]}}}  # JSON tells false from 0
         other_is_true = {"properties": {self.other: {"const": True}}, "required": [self.other]}
         return {"anyOf": [says_nothing, other_is_true]}
 
