@@ -14,7 +14,7 @@ from tests.walk.way import Step, Watch, Way, purpose
 
 # What is reached today: whoever gets it shorter lowers it here.
 CEILING = {
-    "append": {"files": 50, "router_files": 19, "router_returns": 74},
+    "append": {"files": 49, "router_files": 19, "router_returns": 74},
     "generate": {"files": 54, "router_files": 21, "router_returns": 111},
 }
 

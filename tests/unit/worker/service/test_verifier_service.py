@@ -21,7 +21,7 @@ from kakeya_worker.engine.lanes.operation import Generate
 from kakeya_worker.engine.sampling.sampling import Sampling, TokenDetail
 from kakeya_worker.engine.seams.geometry import LaneGeometry
 from kakeya_worker.engine.seams.row import Row
-from kakeya_worker.service import generate_request
+from kakeya_worker.service import operation_requests
 from kakeya_worker.service.verifier_service import SERVICE_NAME, VerifierService
 from kakeya_worker.snapshots.snapshot_store import open_store
 from kakeya_worker.snapshots.snapshots import Snapshots
@@ -269,7 +269,7 @@ def test_every_field_of_a_request_reaches_the_engine() -> None:
         min_tokens=10,
         ignore_eos=True,
     )
-    generate = generate_request.operation(request, VOCABULARY, on_token)
+    generate = operation_requests.generate(request, VOCABULARY, on_token)
     assert generate.sampling == Sampling(2**63, 0.5, 0.75, 7, 0.125, 1.5, -0.25, ((3, -1.0), (9, 2.5)), 1.25)
     assert generate.stop_token_sequences == ((1, 2), (3,))
     assert (generate.session_id, generate.epoch, generate.history_length) == ("s", 3, 40)
@@ -278,7 +278,7 @@ def test_every_field_of_a_request_reaches_the_engine() -> None:
     assert generate.on_token is on_token
     assert generate.acknowledges
     assert (generate.min_tokens, generate.ignores_eos) == (10, True)
-    unset = generate_request.operation(pb.GenerateRequest(max_tokens=1), VOCABULARY, on_token)
+    unset = operation_requests.generate(pb.GenerateRequest(max_tokens=1), VOCABULARY, on_token)
     assert (unset.sampling, unset.stop_token_sequences, unset.num_top_logprobs) == (Sampling(), (), None)
     assert not unset.acknowledges
     assert (unset.min_tokens, unset.ignores_eos) == (0, False)
@@ -426,7 +426,7 @@ async def _read(tokens: Any, num_tokens: int, engine: Engine) -> Generate:
 async def test_who_does_not_say_so_acknowledges_nothing(stub: Any, engine: Engine) -> None:
     tokens = Tokens(wanted=64)
     request = pb.GenerateRequest(**LEASE, history_length=40, max_tokens=1000)
-    generate = generate_request.operation(request, VOCABULARY, tokens)
+    generate = operation_requests.generate(request, VOCABULARY, tokens)
     engine.submit(generate)
     assert await asyncio.to_thread(tokens.enough.wait, TIMEOUT)
     await stub.Acknowledge(_acknowledge(10))

@@ -14,7 +14,7 @@ from kakeya_stubs.worker.v1.verifier_pb2_grpc import VerifierServiceServicer
 from kakeya_worker.engine.engine import Engine
 from kakeya_worker.engine.lanes.operation import Finish, Generate, GenerateResult, LaneState, OpenLane
 from kakeya_worker.engine.sampling.sampling import TokenDetail
-from kakeya_worker.service import append_request, generate_request, open_request
+from kakeya_worker.service import open_request, operation_requests
 from kakeya_worker.snapshots.lane_transfer import LaneTransfer
 from kakeya_worker.snapshots.snapshots import Snapshots
 
@@ -46,7 +46,7 @@ class VerifierService(VerifierServiceServicer):
 
     async def Append(self, request: pb.AppendRequest, context: Context) -> pb.AppendResponse:
         engine = self._engine(request.session_id)
-        append = append_request.operation(request, engine.facts.vocab_size)
+        append = operation_requests.append(request, engine.facts.vocab_size)
         engine.submit(append)
         try:
             result = await asyncio.wrap_future(append.future)
@@ -68,7 +68,7 @@ class VerifierService(VerifierServiceServicer):
         def put(response: pb.GenerateResponse | None) -> None:
             loop.call_soon_threadsafe(unread.put_nowait, response)
 
-        generate = generate_request.operation(
+        generate = operation_requests.generate(
             request,
             engine.facts.vocab_size,
             on_token=lambda token_id, detail: put(
