@@ -16,6 +16,7 @@ from kakeya_router.store.sessions.session_changes import Closes
 from kakeya_router.store.sessions.session_lists import SessionLists
 from kakeya_router.store.sessions.session_store import Answer, Holder
 from kakeya_router.store.sessions.snapshot_lists import SnapshotLists
+from kakeya_router.store.sessions.tag_store import TagStore
 
 
 class LaneAtRest(NamedTuple):
@@ -30,7 +31,9 @@ class LaneAtRest(NamedTuple):
     history_digest: int | None = None
 
 
-class SessionStores(CreationStore, OperationStore, JournalStore, LaneStore, SnapshotLists, ClosingStore, SessionLists):
+class SessionStores(
+    CreationStore, OperationStore, JournalStore, LaneStore, SnapshotLists, ClosingStore, SessionLists, TagStore
+):
     """Args: as `Holder` takes them, whose leases last ten seconds where none is given."""
 
     def __init__(self, redis: RedisConnection, router_id: str = "router", **seconds: Any) -> None:

@@ -122,6 +122,14 @@ class Client:
     async def park(self, session_id: str) -> api.ParkSessionResponse:
         return await answer(self.runtime.ParkSession(api.ParkSessionRequest(session_id=session_id)))
 
+    async def tag(self, session_id: str, kind: str, length: int, *tags: bytes, op_id: str = "") -> None:
+        place = api.HistoryPlace(kind=api.PlaceKind.Value(f"PLACE_KIND_{kind}"), history_length=length)
+        request = api.TagTurnRequest(session_id=session_id, place=place, tags=tags, op_id=op_id)
+        await answer(self.runtime.TagTurn(request))
+
+    async def find(self, *tags: bytes, model: str = "") -> api.FindSessionResponse:
+        return await answer(self.runtime.FindSession(api.FindSessionRequest(tags=tags, model=model)))
+
     async def info(self, session_id: str) -> api.GetSessionInfoResponse:
         return await answer(self.runtime.GetSessionInfo(api.GetSessionInfoRequest(session_id=session_id)))
 

@@ -37,6 +37,7 @@ from kakeya_router.sessions.rewinding import Rewinding
 from kakeya_router.sessions.sessions import Sessions
 from kakeya_router.sessions.sharing import Sharing
 from kakeya_router.sessions.sources import Sources
+from kakeya_router.sessions.tagging import Tagging
 from kakeya_router.sessions.turns import Turns
 from kakeya_router.settings import RouterSettings
 from kakeya_router.snapshots.snapshotting import Snapshotting
@@ -55,6 +56,7 @@ from kakeya_router.store.sessions.session_changes import TimesToLive
 from kakeya_router.store.sessions.session_lists import SessionLists
 from kakeya_router.store.sessions.session_store import Holder
 from kakeya_router.store.sessions.snapshot_lists import SnapshotLists
+from kakeya_router.store.sessions.tag_store import TagStore
 from kakeya_router.store.subscription import messages
 from kakeya_router.workers import placement
 from kakeya_router.workers.fleet import Fleet
@@ -93,6 +95,7 @@ class Stores:
         self.journals = JournalStore(redis, holder)
         self.snapshots = SnapshotLists(redis, holder)
         self.lists = SessionLists(redis, holder)
+        self.tags = TagStore(redis, holder)
 
 
 class Base:
@@ -194,6 +197,7 @@ class Work:
             key_max_sessions=settings.key_max_sessions,
         )
         self.turns = Turns(stores.creations, self.sessions, turning, tasks)
+        self.tagging = Tagging(stores.tags, stores.workers, default_model=settings.default_model)
 
 
 class Parts:
@@ -240,6 +244,7 @@ class Parts:
             work.limits,
             pages,
             work.park_requests,
+            work.tagging,
         )
         self.registry_service = RegistryService(
             stores.workers,

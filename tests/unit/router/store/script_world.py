@@ -1,5 +1,6 @@
 """What a row of the table of scripts is made of: a state, a call, an outcome, and what has changed in Redis."""
 
+import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -96,8 +97,8 @@ def _named(key: str, value: Any) -> Iterable[tuple[str, Any]]:
     if kind == "worker":
         ledger = tuple(int(value.pop(name)) for name in _LEDGER)
         return [(f"worker{_suffix(of)}", value), (f"ledger{_suffix(of)}", ledger)]
-    if kind in ("session", "op", "sessions", "journal"):
-        read: dict[str, Callable[[Any], Any]] = {"sessions": sorted, "journal": unpack}
+    if kind in ("session", "op", "sessions", "journal", "tags"):
+        read: dict[str, Callable[[Any], Any]] = {"sessions": sorted, "journal": unpack, "tags": _timeless}
         return [(kind + _suffix(of), read.get(kind, dict)(value))]
     told: dict[str, Callable[[Any], Any]] = {
         "heirs": lambda members: members[::2],
@@ -106,8 +107,14 @@ def _named(key: str, value: Any) -> Iterable[tuple[str, Any]]:
         "usage": lambda counts: {name: int(count) for name, count in counts.items()},
         "spent": lambda bucket: int(bucket.split()[0]),
         "lost": sorted,
+        "tagged": lambda members: [re.sub(r"\|\d{16}\|", "|", member) for member in members[::2]],
     }
     return [(kind, told.get(kind, lambda as_it_is: as_it_is)(value))]
+
+
+def _timeless(tags: Mapping[str, str]) -> dict[str, str]:
+    """A session's tags without the times at which they came, and without the name of the index."""
+    return {name: re.sub(r"\d{16}:", "", value) for name, value in tags.items() if name != "index"}
 
 
 def _suffix(of: str) -> str:

@@ -16,10 +16,11 @@ from tests.unit.router.store.operations.rows import ROWS as OPERATIONS
 from tests.unit.router.store.queue.rows import ROWS as QUEUE
 from tests.unit.router.store.script_world import ANY, Moment, Row, Steps, World, changes, is_said_by, same_as
 from tests.unit.router.store.sessions.rows import ROWS as SESSIONS
+from tests.unit.router.store.sessions.tag_rows import TAG_ROWS as TAGS
 
 TABLE = [
     (script, state, call, row)
-    for room in (FLEET, HISTORIES, LANES, OPERATIONS, QUEUE, SESSIONS)
+    for room in (FLEET, HISTORIES, LANES, OPERATIONS, QUEUE, SESSIONS, TAGS)
     for script, rows in room.items()
     for row in rows
     for state, call in row.cases

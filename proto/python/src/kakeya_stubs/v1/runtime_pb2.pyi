@@ -81,6 +81,33 @@ router lets histories be.
 STOP_REASON_STOP_SEQUENCE: StopReason.ValueType  # 5
 Global___StopReason: _TypeAlias = StopReason  # noqa: Y015
 
+class _PlaceKind:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _PlaceKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_PlaceKind.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    PLACE_KIND_UNSPECIFIED: _PlaceKind.ValueType  # 0
+    """Is refused."""
+    PLACE_KIND_HEAD: _PlaceKind.ValueType  # 1
+    """The end of what conversations begin with alike, such as system message and tools."""
+    PLACE_KIND_ANSWER_START: _PlaceKind.ValueType  # 2
+    """Where an answer begins: what a Generate, or the Turn it is part of, has appended is before it."""
+    PLACE_KIND_ANSWER_END: _PlaceKind.ValueType  # 3
+    """Where an answer has ended."""
+
+class PlaceKind(_PlaceKind, metaclass=_PlaceKindEnumTypeWrapper): ...
+
+PLACE_KIND_UNSPECIFIED: PlaceKind.ValueType  # 0
+"""Is refused."""
+PLACE_KIND_HEAD: PlaceKind.ValueType  # 1
+"""The end of what conversations begin with alike, such as system message and tools."""
+PLACE_KIND_ANSWER_START: PlaceKind.ValueType  # 2
+"""Where an answer begins: what a Generate, or the Turn it is part of, has appended is before it."""
+PLACE_KIND_ANSWER_END: PlaceKind.ValueType  # 3
+"""Where an answer has ended."""
+Global___PlaceKind: _TypeAlias = PlaceKind  # noqa: Y015
+
 class _SessionState:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -929,6 +956,154 @@ class TurnResponse(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType_event) -> _WhichOneofReturnType_event | None: ...
 
 Global___TurnResponse: _TypeAlias = TurnResponse  # noqa: Y015
+
+@_typing.final
+class HistoryPlace(_message.Message):
+    """A place of a history that can have tags."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KIND_FIELD_NUMBER: _builtins.int
+    HISTORY_LENGTH_FIELD_NUMBER: _builtins.int
+    kind: Global___PlaceKind.ValueType
+    history_length: _builtins.int
+    """Tokens before it; at least 1."""
+    def __init__(
+        self,
+        *,
+        kind: Global___PlaceKind.ValueType = ...,
+        history_length: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["history_length", b"history_length", "kind", b"kind"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___HistoryPlace: _TypeAlias = HistoryPlace  # noqa: Y015
+
+@_typing.final
+class TagTurnRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SESSION_ID_FIELD_NUMBER: _builtins.int
+    PLACE_FIELD_NUMBER: _builtins.int
+    TAGS_FIELD_NUMBER: _builtins.int
+    OP_ID_FIELD_NUMBER: _builtins.int
+    session_id: _builtins.str
+    op_id: _builtins.str
+    """As in the initial metadata of Generate and Turn (kakeya-op-id) and in GenerateDone. May be empty for a head, as of a
+    session that was only appended to: then the history must never have been taken back. At most 128 bytes.
+    """
+    @_builtins.property
+    def place(self) -> Global___HistoryPlace:
+        """Of the turn that `op_id` names: where its answer began, or has ended, or a head before that. BOUNDARY_NOT_REACHABLE
+        where another operation has come since or the history was taken back, and where the turn has no such place: tags
+        name tokens, and a length may be of others by then. OPERATION_RUNNING for the end of an answer that is still generated.
+        """
+
+    @_builtins.property
+    def tags(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """One to four, each of 32 bytes, which the runtime never looks into. A place has at most four: of more the latest count."""
+
+    def __init__(
+        self,
+        *,
+        session_id: _builtins.str = ...,
+        place: Global___HistoryPlace | None = ...,
+        tags: _abc.Iterable[_builtins.bytes] | None = ...,
+        op_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["place", b"place"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["op_id", b"op_id", "place", b"place", "session_id", b"session_id", "tags", b"tags"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TagTurnRequest: _TypeAlias = TagTurnRequest  # noqa: Y015
+
+@_typing.final
+class TagTurnResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TagTurnResponse: _TypeAlias = TagTurnResponse  # noqa: Y015
+
+@_typing.final
+class FindSessionRequest(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TAGS_FIELD_NUMBER: _builtins.int
+    MODEL_FIELD_NUMBER: _builtins.int
+    model: _builtins.str
+    """As in CreateSessionRequest. Tags of sessions of another model are not found."""
+    @_builtins.property
+    def tags(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """The deepest place first: the first that names a place of a session counts. One to 64, each of 32 bytes."""
+
+    def __init__(
+        self,
+        *,
+        tags: _abc.Iterable[_builtins.bytes] | None = ...,
+        model: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["model", b"model", "tags", b"tags"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FindSessionRequest: _TypeAlias = FindSessionRequest  # noqa: Y015
+
+@_typing.final
+class FindSessionResponse(_message.Message):
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SESSION_ID_FIELD_NUMBER: _builtins.int
+    PLACE_FIELD_NUMBER: _builtins.int
+    TAG_INDEX_FIELD_NUMBER: _builtins.int
+    IS_IDLE_END_FIELD_NUMBER: _builtins.int
+    IS_LAST_FIELD_NUMBER: _builtins.int
+    HISTORY_LENGTH_FIELD_NUMBER: _builtins.int
+    session_id: _builtins.str
+    """Empty: no session of the caller's has a place with one of the tags, at which it could be gone on with. Of several
+    with the same tag it is the one that was tagged last, or branched off last.
+    """
+    tag_index: _builtins.int
+    """Which tag it was, from 0."""
+    is_idle_end: _builtins.bool
+    """The history ends there, and no operation runs: a Turn goes on in the session itself. Else in a fork."""
+    is_last: _builtins.bool
+    """No place beyond it has tags: what comes after it can be rewound, with `history_length` as the expected one."""
+    history_length: _builtins.int
+    """Of the session, now."""
+    @_builtins.property
+    def place(self) -> Global___HistoryPlace: ...
+    def __init__(
+        self,
+        *,
+        session_id: _builtins.str = ...,
+        place: Global___HistoryPlace | None = ...,
+        tag_index: _builtins.int = ...,
+        is_idle_end: _builtins.bool = ...,
+        is_last: _builtins.bool = ...,
+        history_length: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["place", b"place"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["history_length", b"history_length", "is_idle_end", b"is_idle_end", "is_last", b"is_last", "place", b"place", "session_id", b"session_id", "tag_index", b"tag_index"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FindSessionResponse: _TypeAlias = FindSessionResponse  # noqa: Y015
 
 @_typing.final
 class CloseSessionRequest(_message.Message):

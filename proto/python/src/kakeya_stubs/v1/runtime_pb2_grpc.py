@@ -90,6 +90,16 @@ class RuntimeServiceStub:
                 request_serializer=kakeya__stubs_dot_v1_dot_runtime__pb2.TurnRequest.SerializeToString,
                 response_deserializer=kakeya__stubs_dot_v1_dot_runtime__pb2.TurnResponse.FromString,
                 _registered_method=True)
+        self.TagTurn = channel.unary_unary(
+                '/kakeya.v1.RuntimeService/TagTurn',
+                request_serializer=kakeya__stubs_dot_v1_dot_runtime__pb2.TagTurnRequest.SerializeToString,
+                response_deserializer=kakeya__stubs_dot_v1_dot_runtime__pb2.TagTurnResponse.FromString,
+                _registered_method=True)
+        self.FindSession = channel.unary_unary(
+                '/kakeya.v1.RuntimeService/FindSession',
+                request_serializer=kakeya__stubs_dot_v1_dot_runtime__pb2.FindSessionRequest.SerializeToString,
+                response_deserializer=kakeya__stubs_dot_v1_dot_runtime__pb2.FindSessionResponse.FromString,
+                _registered_method=True)
 
 
 class RuntimeServiceServicer:
@@ -176,6 +186,24 @@ class RuntimeServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def TagTurn(self, request, context):
+        """Gives a place of a session's history tags, under which FindSession finds it. It is not use of the session, and does not
+        refresh its idle time. A repeated call changes nothing. What a session keeps are its last four turns' places and its
+        head's; they end with the session, with its loss, and with a rewind to before them. A fork has those of its source
+        up to where it branches off.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def FindSession(self, request, context):
+        """Finds the caller's session that a tag names. It is not use of the session, and does not refresh its idle time. What it
+        says may have changed by the time that it arrives: a Turn with a boundary never appends behind another one all the same.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_RuntimeServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -233,6 +261,16 @@ def add_RuntimeServiceServicer_to_server(servicer, server):
                     servicer.Turn,
                     request_deserializer=kakeya__stubs_dot_v1_dot_runtime__pb2.TurnRequest.FromString,
                     response_serializer=kakeya__stubs_dot_v1_dot_runtime__pb2.TurnResponse.SerializeToString,
+            ),
+            'TagTurn': grpc.unary_unary_rpc_method_handler(
+                    servicer.TagTurn,
+                    request_deserializer=kakeya__stubs_dot_v1_dot_runtime__pb2.TagTurnRequest.FromString,
+                    response_serializer=kakeya__stubs_dot_v1_dot_runtime__pb2.TagTurnResponse.SerializeToString,
+            ),
+            'FindSession': grpc.unary_unary_rpc_method_handler(
+                    servicer.FindSession,
+                    request_deserializer=kakeya__stubs_dot_v1_dot_runtime__pb2.FindSessionRequest.FromString,
+                    response_serializer=kakeya__stubs_dot_v1_dot_runtime__pb2.FindSessionResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -533,6 +571,60 @@ class RuntimeService:
             '/kakeya.v1.RuntimeService/Turn',
             kakeya__stubs_dot_v1_dot_runtime__pb2.TurnRequest.SerializeToString,
             kakeya__stubs_dot_v1_dot_runtime__pb2.TurnResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def TagTurn(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kakeya.v1.RuntimeService/TagTurn',
+            kakeya__stubs_dot_v1_dot_runtime__pb2.TagTurnRequest.SerializeToString,
+            kakeya__stubs_dot_v1_dot_runtime__pb2.TagTurnResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def FindSession(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kakeya.v1.RuntimeService/FindSession',
+            kakeya__stubs_dot_v1_dot_runtime__pb2.FindSessionRequest.SerializeToString,
+            kakeya__stubs_dot_v1_dot_runtime__pb2.FindSessionResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -64,6 +64,16 @@ class RuntimeServiceStub:
     effect; an error says in the ErrorInfo's metadata which part it is of (`part`: session, append or generate). A session
     that the turn has made is closed again where it fails, or its client leaves, before it has appended.
     """
+    TagTurn: _grpc.UnaryUnaryMultiCallable[_runtime_pb2.TagTurnRequest, _runtime_pb2.TagTurnResponse]
+    """Gives a place of a session's history tags, under which FindSession finds it. It is not use of the session, and does not
+    refresh its idle time. A repeated call changes nothing. What a session keeps are its last four turns' places and its
+    head's; they end with the session, with its loss, and with a rewind to before them. A fork has those of its source
+    up to where it branches off.
+    """
+    FindSession: _grpc.UnaryUnaryMultiCallable[_runtime_pb2.FindSessionRequest, _runtime_pb2.FindSessionResponse]
+    """Finds the caller's session that a tag names. It is not use of the session, and does not refresh its idle time. What it
+    says may have changed by the time that it arrives: a Turn with a boundary never appends behind another one all the same.
+    """
 
 @_typing.type_check_only
 class RuntimeServiceAsyncStub(RuntimeServiceStub):
@@ -95,6 +105,16 @@ class RuntimeServiceAsyncStub(RuntimeServiceStub):
     Stream order: one `session`, one `appended`, then what Generate sends. All parts are checked before the first takes
     effect; an error says in the ErrorInfo's metadata which part it is of (`part`: session, append or generate). A session
     that the turn has made is closed again where it fails, or its client leaves, before it has appended.
+    """
+    TagTurn: _aio.UnaryUnaryMultiCallable[_runtime_pb2.TagTurnRequest, _runtime_pb2.TagTurnResponse]  # type: ignore[assignment]
+    """Gives a place of a session's history tags, under which FindSession finds it. It is not use of the session, and does not
+    refresh its idle time. A repeated call changes nothing. What a session keeps are its last four turns' places and its
+    head's; they end with the session, with its loss, and with a rewind to before them. A fork has those of its source
+    up to where it branches off.
+    """
+    FindSession: _aio.UnaryUnaryMultiCallable[_runtime_pb2.FindSessionRequest, _runtime_pb2.FindSessionResponse]  # type: ignore[assignment]
+    """Finds the caller's session that a tag names. It is not use of the session, and does not refresh its idle time. What it
+    says may have changed by the time that it arrives: a Turn with a boundary never appends behind another one all the same.
     """
 
 class RuntimeServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -190,6 +210,28 @@ class RuntimeServiceServicer(metaclass=_abc_1.ABCMeta):
         Stream order: one `session`, one `appended`, then what Generate sends. All parts are checked before the first takes
         effect; an error says in the ErrorInfo's metadata which part it is of (`part`: session, append or generate). A session
         that the turn has made is closed again where it fails, or its client leaves, before it has appended.
+        """
+
+    @_abc_1.abstractmethod
+    def TagTurn(
+        self,
+        request: _runtime_pb2.TagTurnRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_runtime_pb2.TagTurnResponse, _abc.Awaitable[_runtime_pb2.TagTurnResponse]]:
+        """Gives a place of a session's history tags, under which FindSession finds it. It is not use of the session, and does not
+        refresh its idle time. A repeated call changes nothing. What a session keeps are its last four turns' places and its
+        head's; they end with the session, with its loss, and with a rewind to before them. A fork has those of its source
+        up to where it branches off.
+        """
+
+    @_abc_1.abstractmethod
+    def FindSession(
+        self,
+        request: _runtime_pb2.FindSessionRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_runtime_pb2.FindSessionResponse, _abc.Awaitable[_runtime_pb2.FindSessionResponse]]:
+        """Finds the caller's session that a tag names. It is not use of the session, and does not refresh its idle time. What it
+        says may have changed by the time that it arrives: a Turn with a boundary never appends behind another one all the same.
         """
 
 def add_RuntimeServiceServicer_to_server(servicer: RuntimeServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -15,6 +15,7 @@ from kakeya_router.api.session_pages import SessionPages
 from kakeya_router.contract import creates, generates, lanes, refusals, turns
 from kakeya_router.contract.appends import AppendRequest
 from kakeya_router.contract.generates import Begun, Ended, GenerateRequest
+from kakeya_router.contract.tags import FindRequest, TagRequest
 from kakeya_router.contract.turns import Held, TurnRequest
 from kakeya_router.contract.validation import RequestLimits
 from kakeya_router.operations.append import Appending
@@ -22,6 +23,7 @@ from kakeya_router.operations.generate import Generating
 from kakeya_router.sessions.park_requests import ParkRequests
 from kakeya_router.sessions.rewinding import Rewinding
 from kakeya_router.sessions.sessions import Sessions
+from kakeya_router.sessions.tagging import Tagging
 from kakeya_router.sessions.turns import Turns
 from kakeya_router.store.session_record import LaneState, SessionRecord, State
 from kakeya_router.store.sessions.session_store import Glance, SessionStore
@@ -50,6 +52,7 @@ class RuntimeService(runtime_pb2_grpc.RuntimeServiceServicer):
     _limits: RequestLimits
     _pages: SessionPages
     _park_requests: ParkRequests
+    _tagging: Tagging
 
     def register(self, server: grpc.aio.Server) -> None:
         runtime_pb2_grpc.add_RuntimeServiceServicer_to_server(self, server)
@@ -154,6 +157,20 @@ class RuntimeService(runtime_pb2_grpc.RuntimeServiceServicer):
             kv_live_bytes=record.kv_live_bytes,
             retained=lanes.retained(record.retained),
         )
+
+    async def TagTurn(self, request: api.TagTurnRequest, context: Context) -> api.TagTurnResponse:
+        with self._gate.inside():
+            asked = TagRequest.of(request)
+            await self._tagging.tag(await self._session(asked.session_id), asked)
+        return api.TagTurnResponse()
+
+    async def FindSession(self, request: api.FindSessionRequest, context: Context) -> api.FindSessionResponse:
+        with self._gate.inside():
+            found = await self._tagging.find(FindRequest.of(request))
+        if found is None:
+            return api.FindSessionResponse()
+        _observe(found.session_id)
+        return found.message()
 
     async def _session(self, asked: str) -> SessionRecord:
         """The caller's session; raises SessionNotFound, StoreUnavailable."""

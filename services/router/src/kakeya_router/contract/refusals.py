@@ -4,7 +4,7 @@ import random
 from collections.abc import Collection, Iterable
 from typing import Literal, assert_never
 
-from kakeya_router.store.outcomes import BeginOperation, ParkSession, UseSource
+from kakeya_router.store.outcomes import BeginOperation, ParkSession, TagTurn, UseSource
 from kakeya_router.store.session_record import SessionRecord, State
 from kakeya_router.store.sessions.session_store import ExceededQuota
 from kakeya_shared.errors.tree import (
@@ -39,9 +39,10 @@ _QUOTAS = {
 Refused = (
     Literal[BeginOperation.BUSY, BeginOperation.FAILED, BeginOperation.LOST, BeginOperation.MISSING]
     | Literal[ParkSession.BUSY, ParkSession.FAILED, ParkSession.LOST, ParkSession.MISSING]
+    | Literal[TagTurn.BUSY, TagTurn.FAILED, TagTurn.LOST, TagTurn.MISSING]
     | Literal[UseSource.BUSY, UseSource.FAILED, UseSource.LOST, UseSource.MISSING]
 )
-"""What scripts say of a session that cannot be resumed."""
+"""What scripts say of a session that cannot be used."""
 
 
 def crowd_retry_seconds() -> float:
@@ -155,15 +156,15 @@ def overtaken(record: SessionRecord | None) -> KakeyaError:
 
 
 def refusal(outcome: Refused, record: SessionRecord) -> KakeyaError:
-    """Why a session cannot be resumed, as a script says."""
+    """Why a session cannot be used, as a script says."""
     match outcome:
-        case BeginOperation.BUSY | ParkSession.BUSY | UseSource.BUSY:
+        case BeginOperation.BUSY | ParkSession.BUSY | TagTurn.BUSY | UseSource.BUSY:
             return busy()
-        case BeginOperation.FAILED | ParkSession.FAILED | UseSource.FAILED:
+        case BeginOperation.FAILED | ParkSession.FAILED | TagTurn.FAILED | UseSource.FAILED:
             return failed_before(record)
-        case BeginOperation.LOST | ParkSession.LOST | UseSource.LOST:
+        case BeginOperation.LOST | ParkSession.LOST | TagTurn.LOST | UseSource.LOST:
             return lost()
-        case BeginOperation.MISSING | ParkSession.MISSING | UseSource.MISSING:
+        case BeginOperation.MISSING | ParkSession.MISSING | TagTurn.MISSING | UseSource.MISSING:
             return not_found()
         case never:
             assert_never(never)

@@ -92,6 +92,16 @@ class PoolKeys:
         """String: the last tokens of the session's history, 4 bytes each, little-endian; see `SessionRecord`."""
         return f"{self._prefix}journal:{session_id}"
 
+    def tags(self, session_id: SessionId) -> str:
+        """Hash: the tags of the session's places; see prelude/tags.lua."""
+        return f"{self._prefix}tags:{session_id}"
+
+    def tagged(self, tenant: str, model: str) -> str:
+        """Sorted set: "TAG|AT_US|KIND|LENGTH|SESSION" for each tag of a tenant's sessions of a model, all with score 0
+        and so in the order of their text.
+        """
+        return f"{self._prefix}tagged:{tenant}:{model}"
+
     def operation(self, session_id: SessionId) -> str:
         """Hash: the session's running operation; that it exists is the session's busy flag."""
         return f"{self._prefix}op:{session_id}"
@@ -115,12 +125,26 @@ class PoolKeys:
 
 def keys_of(record: SessionRecord) -> Sequence[str]:
     """The KEYS of every script on a session, in the order in which prelude/session.lua names them."""
-    return _keys(record.pool, record.session_id, record.worker_id, record.incarnation, record.tenant, record.request_id)
+    return _keys(
+        record.pool,
+        record.session_id,
+        record.worker_id,
+        record.incarnation,
+        record.tenant,
+        record.model,
+        record.request_id,
+    )
 
 
 @lru_cache(maxsize=1024)
 def _keys(
-    pool: PoolName, session_id: SessionId, worker_id: WorkerId, incarnation: Incarnation, tenant: str, request_id: str
+    pool: PoolName,
+    session_id: SessionId,
+    worker_id: WorkerId,
+    incarnation: Incarnation,
+    tenant: str,
+    model: str,
+    request_id: str,
 ) -> Sequence[str]:
     keys = PoolKeys(pool)
     return (
@@ -136,4 +160,6 @@ def _keys(
         keys.idle,
         keys.tokens(tenant),
         keys.journal(session_id),
+        keys.tags(session_id),
+        keys.tagged(tenant, model),
     )

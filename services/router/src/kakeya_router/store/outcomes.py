@@ -29,6 +29,7 @@ RetractJournal = StrEnum("RetractJournal", "RETRACTED GONE")
 RewindSession = StrEnum("RewindSession", "REWOUND CHANGED GONE")
 SetSnapshots = StrEnum("SetSnapshots", "SET AHEAD UNLIKE CHANGED GONE")
 ShareSession = StrEnum("ShareSession", "SHARED MISSING")
+TagTurn = StrEnum("TagTurn", "TAGGED ELSEWHERE FAILED MISSING LOST BUSY")
 UseSource = StrEnum("UseSource", "PRESENT LEFT MOVED ELSEWHERE EMPTY FAILED MISSING LOST BUSY")
 WithdrawLane = StrEnum("WithdrawLane", "WITHDRAWN GONE")
 

@@ -126,4 +126,5 @@ class CreationStore(SessionStore):
 
 def _source_keys(source: SessionRecord) -> list[str]:
     keys = PoolKeys(source.pool)
-    return [keys.session(source.session_id), keys.journal(source.session_id), keys.heirs]
+    of = source.session_id
+    return [keys.session(of), keys.journal(of), keys.heirs, keys.tags(of)]

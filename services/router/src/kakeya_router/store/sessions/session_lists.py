@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from kakeya_router.store.keys import PoolKeys, keys_of
 from kakeya_router.store.outcomes import LoseSession
 from kakeya_router.store.session_record import Incarnation, PoolName, SessionId, SessionRecord, State
+from kakeya_router.store.sessions import stored_tags
 from kakeya_router.store.sessions.session_changes import INTERRUPTED, TimesToLive
 from kakeya_router.store.sessions.session_store import Glance, SessionStore
 
@@ -35,11 +36,13 @@ class SessionLists(SessionStore):
     async def _forget_all(self, pool: PoolName, session_ids: Collection[SessionId]) -> None:
         """What Redis has left of sessions whose records it has evicted."""
         keys = PoolKeys(pool)
+        tags = await self._redis.hashes([keys.tags(session_id) for session_id in session_ids])
         await self._redis.commands(
             command
-            for session_id in session_ids
+            for session_id, held in zip(session_ids, tags, strict=True)
             for command in (
-                ("DEL", keys.operation(session_id), keys.journal(session_id)),
+                *stored_tags.removals(session_id, held),
+                ("DEL", keys.operation(session_id), keys.journal(session_id), keys.tags(session_id)),
                 ("ZREM", keys.expiry, session_id),
                 ("ZREM", keys.idle, session_id),
             )

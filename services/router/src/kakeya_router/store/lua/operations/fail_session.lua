@@ -14,5 +14,6 @@ leave_lane('failed')
 redis.call('HSET', key.session, 'idle_since_ms', now)
 redis.call('HINCRBY', key.session, arg.counter, 1)
 redis.call('DEL', key.operation, key.journal)
+forget_tags()
 redis.call('ZADD', key.expiry, now + record[1], arg.session_id)
 return 'failed'

@@ -48,4 +48,5 @@ leave_lane('lost')
 redis.call('DEL', key.journal)
 redis.call('ZADD', key.expiry, now + arg.lost_ms, arg.session_id)
 forget_request()
+forget_tags()
 return 'lost'

@@ -136,7 +136,13 @@ local function cut_journal(length, digest)
     journal.first, journal.at_start = length, journal.at_end
   end
   journal.length = length
-  redis.call('HINCRBY', key.session, 'num_rewinds', 1)
+  local had_true_tags = has_true_tags()
+  local num_rewinds = redis.call('HINCRBY', key.session, 'num_rewinds', 1)
+  if had_true_tags then
+    cut_tags(length, num_rewinds)
+  else
+    forget_tags()
+  end
   write_journal(journal)
   redis.call('HDEL', key.session, 'append_end')
 end

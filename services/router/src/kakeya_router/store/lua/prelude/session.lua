@@ -1,5 +1,5 @@
 -- What scripts of a session do, whose header says "of a session": these names are theirs.
--- key session, operation, worker, sessions, expiry, request, usage, queue, waiters, idle, tokens, journal
+-- key session, operation, worker, sessions, expiry, request, usage, queue, waiters, idle, tokens, journal, tags, tagged
 -- arg session_id
 
 -- Whether the operation on the session is the one with arg.claim. Of a record that Redis has evicted nobody has one:
@@ -106,4 +106,5 @@ local function claim_for_good(now)
   redis.call('ZADD', key.expiry, now + arg.lease_ms, arg.session_id)
   redis.call('ZREM', key.idle, arg.session_id)
   forget_request()
+  forget_tags()
 end

@@ -16,6 +16,7 @@ if record[1] == '1' then
   redis.call('SET', key.closed, arg.history_length .. ' ' .. (record[2] or ''), 'PX', arg.closed_ms)
 end
 disinherit('')
+forget_tags()  -- an older router that claimed it has left them
 redis.call('DEL', key.session, key.operation, key.journal)
 redis.call('ZREM', key.expiry, arg.session_id)
 return 'deleted'

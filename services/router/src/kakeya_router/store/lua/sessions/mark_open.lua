@@ -25,6 +25,7 @@ redis.call('HSET', key.session, 'state', 'open', 'sink', arg.sink, 'window', arg
 redis.call('HINCRBY', key.worker, 'kv_live_bytes', arg.kv_live_bytes)
 charge(arg.history_length, now)
 redis.call('DEL', key.operation)
+publish_tags()
 redis.call('ZADD', key.expiry, now + record[3], arg.session_id)
 redis.call('ZADD', key.idle, now, arg.session_id)
 return {'open', redis.call('HGETALL', key.session)}

@@ -1,7 +1,7 @@
 -- Reserves a lane for a new session, if its worker is alive, has the bytes, and nobody in the queue comes first. A
 -- waiter leaves the queue with it. A fork has from here on what its source has of the history that they share.
 -- of a session
--- key source, source_journal, heirs: of a fork: session and journal of its source
+-- key source, source_journal, heirs, source_tags: of a fork: session, journal and tags of its source
 -- arg claim, router, lease_ms
 -- arg request_ttl_ms: 0: no request id
 -- arg waiter_id: '': not in the queue
@@ -50,6 +50,17 @@ local function inherited(length, needed)
   return {tokens = tokens, snapshots = snapshots, store = store, journal = {
     first = start, length = length, at_start = start == journal.first and journal.at_start or nil,
     at_end = digest_at(journal, length, key.source_journal)}}
+end
+-- A fork has the tags of its source's places up to where it begins, which are found once it is open.
+local function inherit_tags(length)
+  if not has_true_tags(key.source, key.source_tags) then
+    return
+  end
+  for _, each in ipairs(tagged_places(redis.call('HGETALL', key.source_tags))) do
+    if each.length <= length then
+      redis.call('HSET', key.tags, each.place, each.text, 'index', key.tagged, 'num_rewinds', 0)
+    end
+  end
 end
 local function inherit(from)
   write_journal(from.journal)
@@ -103,6 +114,7 @@ end
 redis.call('HSET', key.session, unpack(arg.record))
 if key.source then
   inherit(inheritance)
+  inherit_tags(tonumber(arg.length))
 end
 redis.call('HSET', key.session, 'idle_since_ms', now)
 redis.call('HSET', key.operation, 'claim', arg.claim, 'kind', 'create', 'router', arg.router,

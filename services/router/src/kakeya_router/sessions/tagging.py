@@ -1,0 +1,95 @@
+"""Tags of places, by which callers find their sessions again: `TagTurn` and `FindSession`."""
+
+from dataclasses import KW_ONLY, dataclass
+
+from kakeya_router.access import callers
+from kakeya_router.contract import refusals
+from kakeya_router.contract.tags import FindRequest, Found, TagRequest
+from kakeya_router.lanes import candidates
+from kakeya_router.snapshots import past
+from kakeya_router.store.fleet.worker_store import WorkerStore
+from kakeya_router.store.outcomes import TagTurn
+from kakeya_router.store.session_record import PoolName, SessionRecord, State
+from kakeya_router.store.sessions.stored_tags import Entry
+from kakeya_router.store.sessions.tag_store import TagStore
+
+# Sessions that a search looks at and passes over, since they cannot be gone on with at the place that a tag names. It
+# comes to few: a session that ends takes its tags along.
+_MAX_PASSED = 16
+
+
+@dataclass(eq=False, slots=True)
+class Tagging:
+    """Tags places and finds them; called by `RuntimeService`."""
+
+    _store: TagStore
+    _worker_store: WorkerStore
+    _: KW_ONLY
+    default_model: str
+
+    async def tag(self, record: SessionRecord, request: TagRequest) -> None:
+        """Gives a place of a session tags.
+
+        Raises:
+            BoundaryNotReachable: the place is not there any more, or never was.
+            OperationRunning: the answer whose end it is to be has not ended.
+            SessionNotFound, WorkerLost, InvariantViolated, StoreUnavailable
+        """
+        answer = await self._store.tag(record, request.place, request.tags, request.op_id)
+        match answer.outcome:
+            case TagTurn.TAGGED:
+                return
+            case TagTurn.ELSEWHERE:
+                raise past.not_reachable(answer.record, request.place.length)
+            case refused:
+                raise refusals.refusal(refused, answer.record)
+
+    async def find(self, request: FindRequest) -> Found | None:
+        """The caller's session that the first tag names which names one; of equal tags the latest counts.
+
+        Raises:
+            InvalidField: several models are served and none is named.
+            NoWorker: no worker serves it.
+            StoreUnavailable
+        """
+        serving = candidates.of_model(await self._worker_store.all_workers(), request.model or self.default_model)
+        pools = sorted({worker.pool for worker in serving})
+        found = [each for pool in pools if (each := await self._in_pool(pool, serving[0].model, request.tags))]
+        return min(found, key=lambda each: (each.tag_index, -each.at_us), default=None)
+
+    async def _in_pool(self, pool: PoolName, model: str, tags: tuple[str, ...]) -> Found | None:
+        tenant, first, num_passed = callers.current().tenant, 0, 0
+        for _ in range(_MAX_PASSED):
+            answer = await self._store.find(pool, tenant, model, tags, first, num_passed)
+            if answer is None:
+                return None
+            tag_index, entry = answer
+            found = await self._there(pool, tag_index, entry)
+            if found is not None:
+                return found
+            first, num_passed = tag_index, num_passed + 1 if tag_index == first else 1
+        return None
+
+    async def _there(self, pool: PoolName, tag_index: int, entry: Entry) -> Found | None:
+        """The session at the place; None: it cannot be gone on with there."""
+        tagged = await self._store.tagged(pool, entry.session_id)
+        if tagged is None or entry.place not in tagged.places:
+            return None
+        record, length = tagged.record, entry.place.length
+        is_end = length == record.journal_length
+        if record.state not in (State.OPEN, State.PARKED) or not (is_end or _is_reachable(record, length)):
+            return None
+        return Found(
+            entry.session_id,
+            entry.place,
+            tag_index,
+            entry.at_us,
+            is_idle_end=is_end and not tagged.is_busy,
+            is_last=all(place.length <= length for place in tagged.places),
+            history_length=record.journal_length,
+        )
+
+
+def _is_reachable(record: SessionRecord, length: int) -> bool:
+    """Whether a fork or a rewind comes there; a lane that has forgotten nothing goes back by itself."""
+    return past.is_reachable(record, length) or (record.holds_lane and record.lane.num_dropped_tokens == 0)

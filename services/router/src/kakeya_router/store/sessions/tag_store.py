@@ -1,0 +1,65 @@
+"""Tags of places, by which sessions are found."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from kakeya_router.store.connection import time_ms
+from kakeya_router.store.keys import PoolKeys
+from kakeya_router.store.outcomes import TagTurn
+from kakeya_router.store.session_record import PoolName, SessionId, SessionRecord
+from kakeya_router.store.sessions import stored_tags
+from kakeya_router.store.sessions.session_store import Answer, SessionStore
+from kakeya_router.store.sessions.stored_tags import Entry, HistoryPlace
+
+
+@dataclass(frozen=True, slots=True)
+class Tagged:
+    """A session that has tags, as of one moment.
+
+    Attributes:
+        is_busy: whether an operation runs.
+        places: of its history, that have tags.
+    """
+
+    record: SessionRecord
+    is_busy: bool
+    places: frozenset[HistoryPlace]
+
+
+class TagStore(SessionStore):
+    """Tags places, and finds them; a tag is text in hexadecimal."""
+
+    async def tag(self, record: SessionRecord, place: HistoryPlace, tags: Sequence[str], op_id: str) -> Answer[TagTurn]:
+        """See tag_turn.lua."""
+        return await self._answer(
+            TagTurn, record, kind=place.kind.value, length=place.length, op_id=op_id, tags=list(tags)
+        )
+
+    async def find(
+        self, pool: PoolName, tenant: str, model: str, tags: Sequence[str], first: int, num_passed: int
+    ) -> tuple[int, Entry] | None:
+        """The index of the first tag from `first` on that names anything, and the latest place that it names.
+
+        Args:
+            num_passed: of the tag `first` so many of the latest places are passed over.
+        """
+        found = await self._redis.script(
+            "find_tagged", [PoolKeys(pool).tagged(tenant, model)], first=first + 1, num_passed=num_passed, tags=[*tags]
+        )
+        return (int(found[0]) - 1, Entry.of(found[1])) if found else None
+
+    async def tagged(self, pool: PoolName, session_id: SessionId) -> Tagged | None:
+        """A session without touching it; None: it is gone, or its tags are of a history that it has no more."""
+        keys = PoolKeys(pool)
+        values, held, lease_until_ms, time = await self._redis.commands(
+            [
+                ("HGETALL", keys.session(session_id)),
+                ("HGETALL", keys.tags(session_id)),
+                ("HGET", keys.operation(session_id), "lease_until_ms"),
+                ("TIME",),
+            ]
+        )
+        if not values or held.get("num_rewinds") != values.get("num_rewinds", "0"):
+            return None
+        is_busy = int(lease_until_ms or 0) > time_ms(time)
+        return Tagged(SessionRecord.from_hash(values), is_busy, frozenset(stored_tags.places(held)))
