@@ -20,7 +20,11 @@ from tests.unit.router.stack import Client, Stack, answer
 SERVICE = api.DESCRIPTOR.services_by_name["RuntimeService"]
 ON_A_SESSION = [method for method in SERVICE.methods if "session_id" in method.input_type.fields_by_name]
 # Beside the session id, what makes each request a good one.
-FIELDS: dict[str, dict[str, Any]] = {"AppendTokens": {"token_ids": [1, 2]}, "Generate": {"max_tokens": 2}}
+FIELDS: dict[str, dict[str, Any]] = {
+    "AppendTokens": {"token_ids": [1, 2]},
+    "Generate": {"max_tokens": 2},
+    "TagTurn": {"place": {"kind": api.PLACE_KIND_HEAD, "history_length": 1}, "tags": [bytes(32)]},
+}
 
 
 @pytest.fixture
@@ -30,7 +34,7 @@ async def worker(keyed: Keyed) -> FakeWorker:
 
 def test_the_walk_over_all_rpcs_leaves_none_out() -> None:
     others = {method.name for method in SERVICE.methods} - {method.name for method in ON_A_SESSION}
-    assert others == {"CreateSession", "ForkSession", "ListModels", "ListSessions", "Turn"}, (
+    assert others == {"CreateSession", "FindSession", "ForkSession", "ListModels", "ListSessions", "Turn"}, (
         "an rpc without a session id needs a test of its own"
     )
 

@@ -179,6 +179,7 @@ NUMBERS: dict[int, list[Any]] = {
     FieldDescriptor.TYPE_FLOAT: [0.0, -0.0, 1e-45, 3e38, -3e38, math.inf, -math.inf, math.nan],
     FieldDescriptor.TYPE_DOUBLE: [0.0, 1e308, -1e308, math.inf, math.nan],
     FieldDescriptor.TYPE_BOOL: [False, True],
+    FieldDescriptor.TYPE_BYTES: [b"", b"|" * 32, bytes(32), b"\xff" * 32, bytes(33)],
     FieldDescriptor.TYPE_ENUM: [0, 1, 2, 77, -1, (1 << 31) - 1],
 }
 TEXTS = [
