@@ -55,6 +55,8 @@ def _of_runtime(method: str, known: Known, chance: random.Random) -> Fields:
     if method == "Turn":
         options = {"max_tokens": chance.randrange(1, 8), **_maybe(_MAYBE[RUNTIME], known, chance)}
         return _turn(known, chance, options)
+    if method in ("TagTurn", "FindSession"):
+        return _tagged(method, known, chance)
     boundary = {"boundary": chance.randrange(100)} if chance.random() < _BOUNDARY_SHARE else {}
     return {
         "model": known.model,
@@ -62,6 +64,21 @@ def _of_runtime(method: str, known: Known, chance: random.Random) -> Fields:
         "session_id": (_own_session if method == "CloseSession" else _any_session)(known, chance),
         "token_ids": _tokens(known, chance),
         "max_tokens": chance.randrange(1, 8),
+    }
+
+
+def _tagged(method: str, known: Known, chance: random.Random) -> Fields:
+    """A tag of the few that there are: for a place that a session may have, or to find one."""
+    tags = [bytes([chance.randrange(16)]) * 32 for _ in range(chance.randrange(1, 5))]
+    if method == "FindSession":
+        return {"tags": tags, "model": known.model}
+    kind = chance.choice((api.PLACE_KIND_HEAD, api.PLACE_KIND_ANSWER_START, api.PLACE_KIND_ANSWER_END))
+    place = api.HistoryPlace(kind=kind, history_length=chance.randrange(1, 100))
+    return {
+        "session_id": _any_session(known, chance),
+        "place": place,
+        "tags": tags,
+        "op_id": f"fuzz-{chance.randrange(256)}" if kind != api.PLACE_KIND_HEAD else "",
     }
 
 

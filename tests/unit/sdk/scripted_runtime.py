@@ -139,6 +139,7 @@ class ScriptedRuntime(runtime_pb2_grpc.RuntimeServiceServicer):
         self.after: dict[str, deque[Fault]] = defaultdict(deque)
         self.sessions: dict[str, ScriptedSession] = {}
         self.by_request_id: dict[str, str] = {}
+        self.tagged: dict[bytes, pb.TagTurnRequest] = {}
         self.given_up: set[str] = set()
         self.num_cancelled = 0
         self.hold_after: int | None = None
@@ -426,6 +427,32 @@ class ScriptedRuntime(runtime_pb2_grpc.RuntimeServiceServicer):
     def ListModels(self, request: pb.ListModelsRequest, context: grpc.ServicerContext) -> Any:
         self._come("ListModels", request, context)
         return pb.ListModelsResponse(models=self.models)
+
+    def TagTurn(self, request: pb.TagTurnRequest, context: grpc.ServicerContext) -> Any:
+        self._come("TagTurn", request, context)
+        session = self._session(request.session_id, context)
+        if request.place.history_length > len(session.history):
+            fails("BOUNDARY_NOT_REACHABLE", reachable=str(len(session.history)))(context)
+        self.tagged |= dict.fromkeys(request.tags, request)
+        self._leave("TagTurn", context)
+        return pb.TagTurnResponse()
+
+    def FindSession(self, request: pb.FindSessionRequest, context: grpc.ServicerContext) -> Any:
+        self._come("FindSession", request, context)
+        found = next((number for number, tag in enumerate(request.tags) if tag in self.tagged), None)
+        self._leave("FindSession", context)
+        if found is None:
+            return pb.FindSessionResponse()
+        there = self.tagged[request.tags[found]]
+        length = len(self.sessions[there.session_id].history)
+        return pb.FindSessionResponse(
+            session_id=there.session_id,
+            place=there.place,
+            tag_index=found,
+            is_idle_end=there.place.history_length == length,
+            is_last=True,
+            history_length=length,
+        )
 
     def _tokens(
         self,

@@ -49,10 +49,12 @@ from kakeya.errors import (
 )
 from kakeya.results import (
     AppendResult,
+    FoundSession,
     GenerateResult,
     ListedSession,
     OverflowPolicy,
     ParkResult,
+    PlaceKind,
     RewindResult,
     ServedModel,
     SessionInfo,
@@ -66,8 +68,8 @@ __all__ = [
     "AsyncClient", "AsyncGeneration", "AsyncSession",
     "Client", "Generation", "Session",
     "tls_credentials",
-    "AppendResult", "GenerateResult", "ListedSession", "OverflowPolicy", "ParkResult", "RewindResult",
-    "ServedModel", "SessionInfo", "SessionState",
+    "AppendResult", "FoundSession", "GenerateResult", "ListedSession", "OverflowPolicy", "ParkResult", "PlaceKind",
+    "RewindResult", "ServedModel", "SessionInfo", "SessionState",
     "StopReason", "TokenDetail", "Truncation",
     "KakeyaError",
     "SessionNotFound",

@@ -208,7 +208,7 @@ class Parts:
     def __init__(self, settings: RouterSettings) -> None:
         """Raises PluginError, TlsError."""
         self.base = base = Base(settings)
-        stores, interval_seconds = base.stores, settings.reap_interval_seconds
+        stores, reap_seconds = base.stores, settings.reap_interval_seconds
         lanes = Lanes(settings, base)
         work = Work(settings, base, lanes)
         self.queue = lanes.queue
@@ -224,11 +224,11 @@ class Parts:
             base.fleet,
             LedgerAudit(stores.workers),
             base.tasks,
-            interval_seconds=interval_seconds,
+            interval_seconds=reap_seconds,
             grace_seconds=base.grace_seconds,
         )
         self.drainer = Drainer(
-            stores.lists, stores.workers, work.park_requests, lanes.moving, interval_seconds=interval_seconds
+            stores.lists, stores.workers, work.park_requests, lanes.moving, interval_seconds=reap_seconds
         )
         self.gate = CallGate(max_calls=settings.max_calls, max_calls_per_tenant=settings.max_calls_per_tenant)
         pages, models = SessionPages(stores.lists, stores.workers), Models(stores.workers, settings.default_model)

@@ -323,7 +323,10 @@ async def test_tags_that_may_not_be_given(
 ) -> None:
     session_id = await client.session()
     made = await turn(client, session_id)
-    given = {"place": {"kind": "PLACE_KIND_ANSWER_END", "history_length": made.end}, "tags": [ONE]} | fields
+    given: dict[str, Any] = {
+        "place": {"kind": "PLACE_KIND_ANSWER_END", "history_length": made.end},
+        "tags": [ONE],
+    } | fields
     request = api.TagTurnRequest(session_id=session_id, **({"op_id": made.op_id} | given))
     with pytest.raises(InvalidField) as raised:
         await answer(client.runtime.TagTurn(request))

@@ -1,7 +1,7 @@
 """A client of a Kakeya runtime."""
 
 import copy
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from types import TracebackType
 from typing import Any, Literal, Self, Unpack
 
@@ -14,9 +14,9 @@ from kakeya._async.options import SamplingOptions, TurnOptions, check_names
 from kakeya._async.session import AsyncSession
 from kakeya._spans._tracing import choose
 from kakeya._transport._api_key import choose as choose_key
-from kakeya._transport._requests import TokenIds, generate_request, token_list
+from kakeya._transport._requests import TokenIds, fill, generate_request, tag_list, token_list
 from kakeya._transport._retry import Retry
-from kakeya.results import ListedSession, OverflowPolicy, ServedModel
+from kakeya.results import FoundSession, ListedSession, OverflowPolicy, ServedModel
 from kakeya_stubs.v1 import runtime_pb2
 
 
@@ -240,6 +240,25 @@ class AsyncClient:
             lambda: self._calls.unary("ListSessions", request, retry.deadline), retry
         )
         return found
+
+    async def find_session(
+        self, tags: Iterable[bytes], *, model: str | None = None, timeout_seconds: float | None = None
+    ) -> FoundSession | None:
+        """The session of the key's tenant that has one of these tags (`tag` of a session); None: none has.
+
+        The first tag that a session has counts, and of several sessions with it the one that came to it last.
+
+        Args:
+            tags: at most 64, those of the deepest place of a conversation first.
+            model: of the session; None where the runtime has a default.
+
+        Raises:
+            KakeyaError: NoWorker where the model is not served.
+        """
+        request = fill(runtime_pb2.FindSessionRequest(tags=tag_list(tags)), model=model)
+        retry = Retry(self._calls.deadline(timeout_seconds), max_attempts=self._calls.max_attempts)
+        response = await repeat(lambda: self._calls.unary("FindSession", request, retry.deadline), retry)
+        return FoundSession.from_wire(response) if response.session_id else None
 
     def with_api_key(self, api_key: str) -> "AsyncClient":
         """A client that shows another key over the same connection, which closes with this one; "" for none.

@@ -10,7 +10,7 @@ from kakeya._async.history import AsyncHistory
 from kakeya._async.options import SamplingOptions, check_names
 from kakeya._async.turn import AsyncSessionTurn
 from kakeya._spans._tracing import Span
-from kakeya._transport._requests import TokenIds, fill, generate_request, token_list
+from kakeya._transport._requests import TokenIds, fill, generate_request, tag_request, token_list
 from kakeya._transport._retry import Retry
 from kakeya.errors import KakeyaError, SessionNotFound
 from kakeya.results import AppendResult, ParkResult, RewindResult, SessionInfo
@@ -207,6 +207,29 @@ class AsyncSession:
             return RewindResult.from_wire(response)
 
         return await self._history.operate(attempt, retry)
+
+    async def tag(
+        self,
+        kind: str,
+        history_length: int,
+        tags: Iterable[bytes],
+        *,
+        op_id: str | None = None,
+        timeout_seconds: float | None = None,
+    ) -> None:
+        """Gives a place of the history tags, by which a client's `find_session` finds it. Repeated, it changes nothing.
+
+        Args:
+            kind: a PlaceKind: "answer_start" or "answer_end" of the last answer, or the "head" before it.
+            history_length: tokens before the place.
+            tags: one to four, of 32 bytes each.
+            op_id: of the generation whose answer it is; may be None for a head.
+
+        Raises KakeyaError: BoundaryNotReachable where the history has gone on or was taken back since.
+        """
+        request = tag_request(self.id, kind, history_length, tags, op_id)
+        retry = Retry(self._calls.deadline(timeout_seconds), max_attempts=self._calls.max_attempts)
+        await repeat(lambda: self._calls.unary("TagTurn", request, retry.deadline), retry)
 
     async def info(self, *, timeout_seconds: float | None = None) -> SessionInfo:
         """Describes the session: waits for no running operation, does not count as use. Raises KakeyaError."""

@@ -11,7 +11,7 @@ from kakeya._sync.generation import Generation
 from kakeya._sync.history import History
 from kakeya._sync.options import SamplingOptions, check_names
 from kakeya._sync.turn import SessionTurn
-from kakeya._transport._requests import TokenIds, fill, generate_request, token_list
+from kakeya._transport._requests import TokenIds, fill, generate_request, tag_request, token_list
 from kakeya._transport._retry import Retry
 from kakeya.errors import KakeyaError, SessionNotFound
 from kakeya.results import AppendResult, ParkResult, RewindResult, SessionInfo
@@ -208,6 +208,29 @@ class Session:
             return RewindResult.from_wire(response)
 
         return self._history.operate(attempt, retry)
+
+    def tag(
+        self,
+        kind: str,
+        history_length: int,
+        tags: Iterable[bytes],
+        *,
+        op_id: str | None = None,
+        timeout_seconds: float | None = None,
+    ) -> None:
+        """Gives a place of the history tags, by which a client's `find_session` finds it. Repeated, it changes nothing.
+
+        Args:
+            kind: a PlaceKind: "answer_start" or "answer_end" of the last answer, or the "head" before it.
+            history_length: tokens before the place.
+            tags: one to four, of 32 bytes each.
+            op_id: of the generation whose answer it is; may be None for a head.
+
+        Raises KakeyaError: BoundaryNotReachable where the history has gone on or was taken back since.
+        """
+        request = tag_request(self.id, kind, history_length, tags, op_id)
+        retry = Retry(self._calls.deadline(timeout_seconds), max_attempts=self._calls.max_attempts)
+        repeat(lambda: self._calls.unary("TagTurn", request, retry.deadline), retry)
 
     def info(self, *, timeout_seconds: float | None = None) -> SessionInfo:
         """Describes the session: waits for no running operation, does not count as use. Raises KakeyaError."""

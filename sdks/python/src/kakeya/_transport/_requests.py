@@ -7,7 +7,7 @@ from typing import SupportsIndex, TypeVar
 from google.protobuf.message import Message
 
 from kakeya.errors import InvalidField, TokenOutOfVocabulary
-from kakeya.results import OverflowPolicy
+from kakeya.results import OverflowPolicy, PlaceKind
 from kakeya_stubs.v1 import runtime_pb2
 
 TokenIds = Iterable[SupportsIndex]
@@ -108,3 +108,24 @@ def overflow_policy(name: str | None) -> "runtime_pb2.OverflowPolicy.ValueType |
         return OverflowPolicy(name).wire
     except ValueError as error:
         raise InvalidField(f"on_overflow: {error}", metadata={"field": "on_overflow"}) from error
+
+
+def tag_request(
+    session_id: str, kind: str, history_length: int, tags: Iterable[bytes], op_id: str | None
+) -> runtime_pb2.TagTurnRequest:
+    """A TagTurn. Raises InvalidField."""
+    request = fill(runtime_pb2.TagTurnRequest(session_id=session_id, tags=tag_list(tags)), op_id=op_id)
+    try:
+        request.place.kind = PlaceKind(kind).wire
+    except ValueError as error:
+        raise InvalidField(f"kind: {error}", metadata={"field": "kind"}) from error
+    fill(request.place, history_length=history_length)
+    return request
+
+
+def tag_list(tags: Iterable[bytes]) -> list[bytes]:
+    """Tags as a list. Raises InvalidField: it is no sequence of bytes, as one tag alone is none."""
+    given = list(tags)
+    if not all(isinstance(tag, bytes) for tag in given):
+        raise InvalidField("tags: not a sequence of bytes, 32 each", metadata={"field": "tags"})
+    return given

@@ -154,3 +154,62 @@ class ParkResult:
     @classmethod
     def from_wire(cls, response: runtime_pb2.ParkSessionResponse) -> Self:
         return cls(history_length=response.history_length, freed_bytes=response.freed_bytes)
+
+
+class PlaceKind(StrEnum):
+    """What a place of a history is, that can have tags."""
+
+    HEAD = "head"
+    """The end of what conversations begin with alike, such as system message and tools."""
+    ANSWER_START = "answer_start"
+    """Where an answer begins."""
+    ANSWER_END = "answer_end"
+    """Where an answer has ended."""
+    UNSPECIFIED = "unspecified"
+
+    @property
+    def wire(self) -> runtime_pb2.PlaceKind.ValueType:
+        return runtime_pb2.PlaceKind.Value(f"PLACE_KIND_{self.name}")
+
+    @classmethod
+    def from_wire(cls, value: int) -> "PlaceKind":
+        """A kind that this version does not know is UNSPECIFIED."""
+        if value not in runtime_pb2.PlaceKind.values():
+            return cls.UNSPECIFIED
+        name = runtime_pb2.PlaceKind.Name(runtime_pb2.PlaceKind.ValueType(value))
+        return cls[name.removeprefix("PLACE_KIND_")]
+
+
+@dataclass(frozen=True, slots=True)
+class FoundSession:
+    """A session that has a tag, and where.
+
+    Attributes:
+        id: as a client's `session` takes it, to go on with it.
+        kind: of the place.
+        place: tokens before it.
+        tag_index: which of the tags it was.
+        is_idle_end: the history ends there, and no operation runs: the session itself can go on. Else a fork of it can.
+        is_last: no place beyond it has tags; what comes after it can be rewound.
+        history_length: tokens of the session now.
+    """
+
+    id: str
+    kind: PlaceKind
+    place: int
+    tag_index: int
+    is_idle_end: bool
+    is_last: bool
+    history_length: int
+
+    @classmethod
+    def from_wire(cls, response: runtime_pb2.FindSessionResponse) -> Self:
+        return cls(
+            id=response.session_id,
+            kind=PlaceKind.from_wire(response.place.kind),
+            place=response.place.history_length,
+            tag_index=response.tag_index,
+            is_idle_end=response.is_idle_end,
+            is_last=response.is_last,
+            history_length=response.history_length,
+        )
