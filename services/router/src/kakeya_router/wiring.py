@@ -158,7 +158,7 @@ class Work:
 
     def __init__(self, settings: RouterSettings, base: Base, lanes: Lanes) -> None:
         stores, workers, snapshotting, tasks = base.stores, base.workers, base.snapshotting, base.tasks
-        self.times_to_live = TimesToLive(
+        times_to_live = TimesToLive(
             lost_ms=round(settings.lost_retention_seconds * 1000), parked_ms=settings.parked_ttl_seconds * 1000
         )
         self.limits = RequestLimits(**same_named(settings, RequestLimits.__dataclass_fields__))
@@ -170,7 +170,7 @@ class Work:
             tasks,
             recovery,
             snapshotting,
-            Settling(stores.operations, workers, lanes.closing, tasks, self.times_to_live),
+            Settling(stores.operations, workers, lanes.closing, tasks, times_to_live),
             lanes.closing,
             lease_seconds=settings.operation_lease_seconds,
         )
@@ -197,6 +197,7 @@ class Work:
             key_max_sessions=settings.key_max_sessions,
         )
         self.turns = Turns(stores.creations, self.sessions, turning, tasks)
+        self.sweep = WorkerSweep(stores.lists, stores.workers, times_to_live)
         self.tagging = Tagging(stores.tags, stores.workers, default_model=settings.default_model)
 
 
@@ -208,27 +209,26 @@ class Parts:
     def __init__(self, settings: RouterSettings) -> None:
         """Raises PluginError, TlsError."""
         self.base = base = Base(settings)
-        stores, reap_seconds = base.stores, settings.reap_interval_seconds
+        stores, interval_seconds = base.stores, settings.reap_interval_seconds
         lanes = Lanes(settings, base)
         work = Work(settings, base, lanes)
         self.queue = lanes.queue
-        sweep = WorkerSweep(stores.lists, stores.workers, work.times_to_live)
         self.reaper = Reaper(
             base.redis,
             stores.lists,
             stores.workers,
             stores.queue,
             work.sessions,
-            sweep,
+            work.sweep,
             base.workers,
             base.fleet,
             LedgerAudit(stores.workers),
             base.tasks,
-            interval_seconds=reap_seconds,
+            interval_seconds=interval_seconds,
             grace_seconds=base.grace_seconds,
         )
         self.drainer = Drainer(
-            stores.lists, stores.workers, work.park_requests, lanes.moving, interval_seconds=reap_seconds
+            stores.lists, stores.workers, work.park_requests, lanes.moving, interval_seconds=interval_seconds
         )
         self.gate = CallGate(max_calls=settings.max_calls, max_calls_per_tenant=settings.max_calls_per_tenant)
         pages, models = SessionPages(stores.lists, stores.workers), Models(stores.workers, settings.default_model)
@@ -248,7 +248,7 @@ class Parts:
         )
         self.registry_service = RegistryService(
             stores.workers,
-            sweep,
+            work.sweep,
             base.snapshotting,
             heartbeat_interval_seconds=settings.heartbeat_interval_seconds,
             worker_lease_seconds=settings.worker_lease_seconds,
