@@ -135,7 +135,7 @@ FAULTS = (
     _lua(
         "the end of an answer is tagged before it has ended",
         "sessions/tag_turn",
-        "if arg.kind == 'end' and running[1] == arg.op_id then",
+        "if arg.kind == 'end' and redis.call('HGET', key.operation, 'op_id') == arg.op_id then",
         "if false then",
         SCRIPTS,
         "sessions/test_tags.py",

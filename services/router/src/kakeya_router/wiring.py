@@ -178,7 +178,9 @@ class Work:
         self.appending = Appending(operations, recovery, snapshotting, workers, self.limits)
         self.generating = Generating(operations, recovery, self.appending, snapshotting, workers, self.limits)
         turning = Turning(operations, self.appending, self.generating, snapshotting, self.limits)
-        self.rewinding = Rewinding(stores.journals, workers, base.fleet, operations, recovery, snapshotting, tasks)
+        self.rewinding = Rewinding(
+            stores.journals, stores.tags, workers, base.fleet, operations, recovery, snapshotting, tasks
+        )
         self.park_requests = ParkRequests(stores.lanes, operations, lanes.parking, tasks)
         sources = Sources(stores.creations, operations)
         past_lanes = PastLanes(stores.journals, workers)

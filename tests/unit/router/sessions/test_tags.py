@@ -172,6 +172,19 @@ async def test_what_a_rewind_takes_back_is_not_found(client: Client, worker: Fak
     assert (await client.find(FOUR, THREE)).session_id == ""
 
 
+async def test_a_rewind_can_be_of_what_no_tag_names_alone(client: Client, worker: FakeWorker) -> None:
+    session_id = await client.session()
+    (made,) = await tagged(client, session_id, (ONE, TWO))
+    await client.append(session_id, [5])
+    with pytest.raises(BoundaryNotReachable):
+        await client.rewind(session_id, made.start, only_untagged=True)
+    assert (await client.info(session_id)).history_length == made.end + 1
+    assert (await client.rewind(session_id, made.end, only_untagged=True)).history_length == made.end
+    untagged = await client.session()
+    await client.append(untagged, [5, 6])
+    assert (await client.rewind(untagged, 1, only_untagged=True)).history_length == 1
+
+
 async def test_a_parked_session_is_found(client: Client, worker: FakeWorker) -> None:
     session_id = await client.session()
     (answer,) = await tagged(client, session_id, (ONE, TWO))

@@ -88,3 +88,10 @@ async def test_both_are_repeated(runtime: ScriptedRuntime, link: CuttableLink) -
         assert found is not None
         assert found.id == session.id
     assert (runtime.calls.count("TagTurn"), runtime.calls.count("FindSession")) == (2, 2)
+
+
+async def test_a_rewind_of_what_no_tag_names_alone(session: AsyncSession, runtime: ScriptedRuntime) -> None:
+    await session.append([1, 2])
+    await session.rewind(1, only_untagged=True)
+    await session.rewind(0)
+    assert [request.only_untagged for request in runtime.requests["RewindSession"]] == [True, False]

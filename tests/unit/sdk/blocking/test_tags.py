@@ -87,3 +87,10 @@ def test_both_are_repeated(runtime: ScriptedRuntime, link: CuttableLink) -> None
         assert found is not None
         assert found.id == session.id
     assert (runtime.calls.count("TagTurn"), runtime.calls.count("FindSession")) == (2, 2)
+
+
+def test_a_rewind_of_what_no_tag_names_alone(session: Session, runtime: ScriptedRuntime) -> None:
+    session.append([1, 2])
+    session.rewind(1, only_untagged=True)
+    session.rewind(0)
+    assert [request.only_untagged for request in runtime.requests["RewindSession"]] == [True, False]

@@ -999,7 +999,8 @@ class TagTurnRequest(_message.Message):
     def place(self) -> Global___HistoryPlace:
         """Of the turn that `op_id` names: where its answer began, or has ended, or a head before that. BOUNDARY_NOT_REACHABLE
         where another operation has come since or the history was taken back, and where the turn has no such place: tags
-        name tokens, and a length may be of others by then. OPERATION_RUNNING for the end of an answer that is still generated.
+        name tokens, and a length may be of others by then. OPERATION_RUNNING for the end of an answer that is still
+        generated, and while a rewind runs.
         """
 
     @_builtins.property
@@ -1082,7 +1083,7 @@ class FindSessionResponse(_message.Message):
     is_idle_end: _builtins.bool
     """The history ends there, and no operation runs: a Turn goes on in the session itself. Else in a fork."""
     is_last: _builtins.bool
-    """No place beyond it has tags: what comes after it can be rewound, with `history_length` as the expected one."""
+    """No place beyond it has tags: what comes after it can be rewound (RewindSessionRequest.only_untagged)."""
     history_length: _builtins.int
     """Of the session, now."""
     @_builtins.property
@@ -1407,6 +1408,7 @@ class RewindSessionRequest(_message.Message):
     SESSION_ID_FIELD_NUMBER: _builtins.int
     TARGET_LENGTH_FIELD_NUMBER: _builtins.int
     EXPECTED_HISTORY_LENGTH_FIELD_NUMBER: _builtins.int
+    ONLY_UNTAGGED_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     target_length: _builtins.int
     """The length that the history is to have. GetSessionInfoResponse.boundaries can always be reached where workers have a snapshot
@@ -1415,16 +1417,19 @@ class RewindSessionRequest(_message.Message):
     """
     expected_history_length: _builtins.int
     """As in AppendTokensRequest; the target's length is accepted too: an earlier attempt of this call got through."""
+    only_untagged: _builtins.bool
+    """Where a place beyond the target has tags the rewind is refused (BOUNDARY_NOT_REACHABLE). Else they end with it."""
     def __init__(
         self,
         *,
         session_id: _builtins.str = ...,
         target_length: _builtins.int = ...,
         expected_history_length: _builtins.int | None = ...,
+        only_untagged: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_expected_history_length", b"_expected_history_length", "expected_history_length", b"expected_history_length"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_expected_history_length", b"_expected_history_length", "expected_history_length", b"expected_history_length", "session_id", b"session_id", "target_length", b"target_length"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_expected_history_length", b"_expected_history_length", "expected_history_length", b"expected_history_length", "only_untagged", b"only_untagged", "session_id", b"session_id", "target_length", b"target_length"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__expected_history_length: _TypeAlias = _typing.Literal["expected_history_length"]  # noqa: Y015
     _WhichOneofArgType__expected_history_length: _TypeAlias = _typing.Literal["_expected_history_length", b"_expected_history_length"]  # noqa: Y015

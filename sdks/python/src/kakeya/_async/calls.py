@@ -103,6 +103,11 @@ class AsyncCalls:
         span.end()
         return response
 
+    async def repeated(self, method: str, request: Message, timeout_seconds: float | None) -> Any:
+        """A call of fixed work that is safe to repeat. Raises KakeyaError."""
+        retry = Retry(self.deadline(timeout_seconds), max_attempts=self.max_attempts)
+        return await repeat(lambda: self.unary(method, request, retry.deadline), retry)
+
     def stream(
         self, method: str, request: Message, deadline: Deadline, *, parent: Span | None = None
     ) -> "AsyncStreamCall":

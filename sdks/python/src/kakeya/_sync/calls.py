@@ -104,6 +104,11 @@ class Calls:
         span.end()
         return response
 
+    def repeated(self, method: str, request: Message, timeout_seconds: float | None) -> Any:
+        """A call of fixed work that is safe to repeat. Raises KakeyaError."""
+        retry = Retry(self.deadline(timeout_seconds), max_attempts=self.max_attempts)
+        return repeat(lambda: self.unary(method, request, retry.deadline), retry)
+
     def stream(self, method: str, request: Message, deadline: Deadline, *, parent: Span | None = None) -> "StreamCall":
         """Starts a call with a stream of responses."""
         span = self._start(method, request, parent)

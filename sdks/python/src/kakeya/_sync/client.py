@@ -255,8 +255,7 @@ class Client:
             KakeyaError: NoWorker where the model is not served.
         """
         request = fill(runtime_pb2.FindSessionRequest(tags=tag_list(tags)), model=model)
-        retry = Retry(self._calls.deadline(timeout_seconds), max_attempts=self._calls.max_attempts)
-        response = repeat(lambda: self._calls.unary("FindSession", request, retry.deadline), retry)
+        response = self._calls.repeated("FindSession", request, timeout_seconds)
         return FoundSession.from_wire(response) if response.session_id else None
 
     def with_api_key(self, api_key: str) -> "Client":

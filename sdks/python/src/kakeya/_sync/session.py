@@ -188,16 +188,19 @@ class Session:
             turn=SessionTurn(self._calls, self, self._history, ids, max_attempts=self._max_attempts),
         )
 
-    def rewind(self, history_length: int, *, timeout_seconds: float | None = None) -> RewindResult:
+    def rewind(
+        self, history_length: int, *, only_untagged: bool = False, timeout_seconds: float | None = None
+    ) -> RewindResult:
         """Takes the last tokens of the history back, down to a length, as if they had never been.
 
         Any length is reachable while the session has forgotten nothing, later at least the ends of its last four turns.
+        With `only_untagged` it is none before a place that has tags.
 
         Raises:
             KakeyaError: BoundaryNotReachable, whose `metadata` lists what is reachable; nothing has changed then.
         """
         request = runtime_pb2.RewindSessionRequest(session_id=self.id)
-        fill(request, target_length=history_length)
+        fill(request, target_length=history_length, only_untagged=only_untagged)
         deadline = self._calls.operation_deadline(timeout_seconds)
         retry = Retry(deadline, max_attempts=self._calls.max_attempts, may_go_on=True)
 
@@ -229,14 +232,12 @@ class Session:
         Raises KakeyaError: BoundaryNotReachable where the history has gone on or was taken back since.
         """
         request = tag_request(self.id, kind, history_length, tags, op_id)
-        retry = Retry(self._calls.deadline(timeout_seconds), max_attempts=self._calls.max_attempts)
-        repeat(lambda: self._calls.unary("TagTurn", request, retry.deadline), retry)
+        self._calls.repeated("TagTurn", request, timeout_seconds)
 
     def info(self, *, timeout_seconds: float | None = None) -> SessionInfo:
         """Describes the session: waits for no running operation, does not count as use. Raises KakeyaError."""
         request = runtime_pb2.GetSessionInfoRequest(session_id=self.id)
-        retry = Retry(self._calls.deadline(timeout_seconds), max_attempts=self._calls.max_attempts)
-        response = repeat(lambda: self._calls.unary("GetSessionInfo", request, retry.deadline), retry)
+        response = self._calls.repeated("GetSessionInfo", request, timeout_seconds)
         return SessionInfo.from_wire(response)
 
     def park(self, *, timeout_seconds: float | None = None) -> ParkResult:
@@ -264,9 +265,8 @@ class Session:
         if self._is_closed:
             return self._final_length
         request = runtime_pb2.CloseSessionRequest(session_id=self.id)
-        retry = Retry(self._calls.deadline(timeout_seconds), max_attempts=self._calls.max_attempts)
         try:
-            response = repeat(lambda: self._calls.unary("CloseSession", request, retry.deadline), retry)
+            response = self._calls.repeated("CloseSession", request, timeout_seconds)
         except SessionNotFound:
             self._is_closed = True
             return None

@@ -150,7 +150,9 @@ class RuntimeService(runtime_pb2_grpc.RuntimeServiceServicer):
         expected = request.expected_history_length if request.HasField("expected_history_length") else None
         with self._gate.inside():
             record = await self._session(request.session_id)
-            record = await self._rewinding.rewind(record, request.target_length, expected)
+            record = await self._rewinding.rewind(
+                record, request.target_length, expected, only_untagged=request.only_untagged
+            )
         tracing.annotate(history_length=record.history_length, kv_live_bytes=record.kv_live_bytes)
         return api.RewindSessionResponse(
             history_length=record.history_length,

@@ -17,6 +17,7 @@ from kakeya_router.store.sessions.journal_store import JournalStore
 from kakeya_router.store.sessions.session_changes import Intent
 from kakeya_router.store.sessions.session_store import Taken
 from kakeya_router.store.sessions.stored_snapshots import Snapshots
+from kakeya_router.store.sessions.tag_store import TagStore
 from kakeya_router.workers.fleet import Fleet
 from kakeya_router.workers.worker_clients import WorkerClients
 from kakeya_router.workers.worker_errors import LaneGone, WorkerError
@@ -43,6 +44,7 @@ class Rewinding:
     """
 
     _store: JournalStore
+    _tag_store: TagStore
     _workers: WorkerClients
     _fleet: Fleet
     _operations: Operations
@@ -50,11 +52,14 @@ class Rewinding:
     _snapshotting: Snapshotting
     _tasks: DetachedTasks
 
-    async def rewind(self, record: SessionRecord, length: int, expected_length: int | None) -> SessionRecord:
+    async def rewind(
+        self, record: SessionRecord, length: int, expected_length: int | None, *, only_untagged: bool = False
+    ) -> SessionRecord:
         """Takes a history back to a length; returns the session as it is then.
 
         Args:
             expected_length: of the history before; None: whatever it is.
+            only_untagged: not where a place beyond that has tags.
 
         Raises:
             HistoryLengthMismatch: it is neither that long nor as long as it is to be.
@@ -70,11 +75,16 @@ class Rewinding:
                 return record
             if expected_length is not None:
                 validation.check_history_length(expected_length, record.history_length)
-            if length > record.history_length:
+            if length > record.history_length or (only_untagged and await self._is_tagged_beyond(record, length)):
                 raise past.not_reachable(record, length)
             lane = await operation.complete(self._taken_back(operation, length))
             await self._operations.finish(operation, lane)
         return operation.record
+
+    async def _is_tagged_beyond(self, record: SessionRecord, length: int) -> bool:
+        """It stays as it is found: nothing is tagged while a rewind runs."""
+        tagged = await self._tag_store.tagged(record.pool, record.session_id)
+        return tagged is not None and any(place.length > length for place in tagged.places)
 
     async def _taken_back(self, operation: Operation, length: int) -> LaneState:
         await self._fleet.looked_up(operation.record.incarnation)  # it may have joined just now

@@ -44,7 +44,7 @@ FOUR_TURNS = sum(
     (run(2) + tag(f"start {n}", f"a{n}") + tag(f"end {n + 2}", f"b{n}") for n in (2, 4, 6)),
     ran(2) + tag("head 1", "cc", op_id="") + tag("end 2", "b0"),
 ).called("four_turns")
-REWOUND_TO_4 = ran(4) + begin(A, REWIND) + rewind(A, 3)
+REWOUND_TO_3 = ran(4) + begin(A, REWIND) + rewind(A, 3) + end(A, 3, 3, num_rewinds=1)
 fork = reserve(of=TWO, source=SESSION, length=2)
 FORKING = TAGGED + fork
 open_fork = mark_open(of=TWO, lane=LaneState(2, 20), source=SESSION)
@@ -66,6 +66,8 @@ TAG_ROWS: Rows = {
         Row(FAILED, tag("end 5", "aa"), "failed"),
         Row(LOST, tag("end 5", "aa"), "lost"),
         Row(ANSWERING, tag("end 3", "aa", op_id="a"), "busy"),
+        Row(ANSWERED + begin(A, REWIND), (tag("end 5", "aa"), tag("head 1", "aa", op_id="")), "busy"),
+        Row(TAGGED + begin(A, REWIND), tag("end 5", "cc"), "tagged"),
         # The places of the latest answer.
         Row(ANSWERED, tag("end 5", "bb", "aa", "bb"), "tagged",
             to(tags=holds(end_5="2 bb aa"), tagged=listed("aa|end|5", "bb|end|5"))),
@@ -83,7 +85,7 @@ TAG_ROWS: Rows = {
                        tag("start 2", "aa", op_id=""), tag("head 6", "aa", op_id="")), "elsewhere"),
         Row((ANSWERED + begin(A), ANSWERED + begin(A) + end(A, 6, 5, [6])),
             (tag("end 5", "aa"), tag("start 2", "aa")), "elsewhere"),
-        Row(REWOUND_TO_4, (tag("end 3", "aa"), tag("head 1", "aa", op_id="")), "elsewhere"),
+        Row(REWOUND_TO_3, (tag("end 3", "aa"), tag("head 1", "aa", op_id="")), "elsewhere"),
         Row(ran(2) + begin(A, TURN), tag("start 5", "aa", op_id="a"), "elsewhere"),  # not appended yet
         # Repeated, and more of them.
         Row(ONE_TAG, (tag("end 5", "aa"), tag("end 5", "aa", "aa", op_id="b")), "tagged"),

@@ -9,7 +9,7 @@
 -- out elsewhere {record}: the place is not there any more, or never was
 -- out failed {record}
 -- out missing, lost
--- out busy: the answer has not ended
+-- out busy: the answer has not ended, or a rewind runs
 local MAX_TURNS, MAX_TAGS = 4, 4
 local record = redis.call('HMGET', key.session,
   'state', 'operation_id', 'operation_start', 'journal_length', 'num_rewinds')
@@ -39,6 +39,10 @@ end
 if #new == 0 then
   return {'tagged'}
 end
+-- One that has seen that no tag is in its way must not meet one later.
+if redis.call('HGET', key.operation, 'kind') == 'rewind' then
+  return {'busy'}
+end
 -- A length alone is not enough: since the caller was told of it the history may have become another one there.
 local start, stop = tonumber(record[3] or 0), tonumber(record[4] or 0)
 local is_there
@@ -46,8 +50,7 @@ if arg.op_id == '' then
   start = 0
   is_there = arg.kind == 'head' and num_rewinds == '0'
 elseif arg.op_id == record[2] then
-  local running = redis.call('HMGET', key.operation, 'op_id', 'kind')
-  if arg.kind == 'end' and running[1] == arg.op_id then
+  if arg.kind == 'end' and redis.call('HGET', key.operation, 'op_id') == arg.op_id then
     return {'busy'}
   end
   is_there = (arg.kind == 'head' and length <= start) or (arg.kind == 'start' and length == start)
