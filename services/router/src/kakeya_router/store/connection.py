@@ -163,14 +163,22 @@ class RedisConnection:
         self, of: type[OutcomeT], calls: Iterable[tuple[Sequence[str], Mapping[str, Argument]]]
     ) -> list[OutcomeT]:
         """As `outcome` for each of these keys and arguments, in one round trip; not atomic."""
-        script = self._scripts[script_of(of)]
-        commands = [_evalsha(script, keys, arguments) for keys, arguments in calls]
+        return [*map(of, await self.scripts(script_of(of), calls))]
+
+    async def scripts(
+        self,
+        name: str,
+        calls: Iterable[tuple[Sequence[str], Mapping[str, Argument]]],
+        before: Iterable[Sequence[Any]] = (),
+    ) -> list[Any]:
+        """As `script` for each of these keys and arguments, behind some commands, in one round trip; not atomic."""
+        script = self._scripts[name]
+        commands = [*before, *(_evalsha(script, keys, arguments) for keys, arguments in calls)]
         try:
-            answers = await self.commands(commands)
+            return await self.commands(commands)
         except exceptions.NoScriptError:
             await self.call(lambda redis: redis.script_load(script.text))
-            answers = await self.commands(commands)
-        return [*map(of, answers)]
+            return await self.commands(commands)
 
     async def read_bytes(self, name: str, start: int, end: int) -> bytes:
         """Bytes start..end-1 of a string; empty where there is none. Raises StoreUnavailable."""

@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from kakeya_router.store.connection import RedisConnection, in_ms
@@ -49,6 +49,7 @@ class WorkerStore:
 
     _redis: RedisConnection
     worker_lease_seconds: float
+    _pools: list[PoolName] = field(default_factory=list, init=False)
 
     async def announce_router(self, address: str) -> list[str]:
         """Says that the router at `address` runs; returns all that do."""
@@ -69,10 +70,8 @@ class WorkerStore:
 
     async def workers(self, pool: PoolName) -> list[WorkerRecord]:
         """The registered incarnations of a pool, by worker id."""
-        keys = PoolKeys(pool)
-        found = await self._redis.script("list_workers", [keys.workers], worker=keys.worker(WorkerId("")))
-        workers = [WorkerRecord.from_pairs(flat) for flat in found if flat]
-        return sorted(workers, key=lambda worker: worker.worker_id)
+        keys, arguments = _listing(pool)
+        return _by_id(await self._redis.script("list_workers", keys, **arguments))
 
     async def worker(self, pool: PoolName, worker_id: WorkerId) -> WorkerRecord | None:
         """The registered incarnation of a worker; None: there is none."""
@@ -80,7 +79,15 @@ class WorkerStore:
         return WorkerRecord.from_hash(values) if values else None
 
     async def all_workers(self) -> list[WorkerRecord]:
-        return [worker for pool in await self.pools() for worker in await self.workers(pool)]
+        """In one round trip, but for those of pools that are new since the last time."""
+        asked = self._pools
+        pools, *found = await self._redis.scripts("list_workers", map(_listing, asked), [("SMEMBERS", POOLS)])
+        self._pools = sorted(pools)
+        listed = dict(zip(asked, map(_by_id, found), strict=True))
+        for pool in self._pools:
+            if pool not in listed:
+                listed[pool] = await self.workers(pool)
+        return [worker for pool in self._pools for worker in listed[pool]]
 
     async def now_ms(self) -> int:
         return await self._redis.now_ms()
@@ -217,6 +224,16 @@ class WorkerStore:
             "repair_ledger", [key], changes=[part for each in changes for part in each]
         )
         return corrected
+
+
+def _listing(pool: PoolName) -> tuple[list[str], dict[str, str]]:
+    keys = PoolKeys(pool)
+    return [keys.workers], {"worker": keys.worker(WorkerId(""))}
+
+
+def _by_id(listed: Sequence[Sequence[str]]) -> list[WorkerRecord]:
+    workers = [WorkerRecord.from_pairs(flat) for flat in listed if flat]
+    return sorted(workers, key=lambda worker: worker.worker_id)
 
 
 def _has_lease(outcome: Literal[ReportLane.UPDATED, ReportLane.KEPT, ReportLane.ORPHAN]) -> bool:
