@@ -14,7 +14,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PHONY: help install kernel demo up test test-unit test-others test-busy check lint types contracts proto proto-check vectors outcomes docs test-parts test-compose \
-        test-heavy test-versions test-conformance test-clients test-mutations walk bench-latency bench-int8 bench-memory fuzz overload chaos bench-slow-clients \
+        test-heavy test-versions test-conformance test-clients test-turns test-mutations walk bench-latency bench-int8 bench-memory fuzz overload chaos bench-slow-clients \
         bench-admission bench-router bench-fairness bench-interference bench-fork bench-recovery bench-pauses bench-snapshots bench-quality bench-session bench-qwen3 bench-load bench-compare bench-engine bench-mlx evidence fuzz-http leavers-http overload-http bench-http bench-request nano nano-held-out
 
 help: ## list the targets
@@ -116,6 +116,9 @@ test-clients: install build/clients/guidellm/.installed build/clients/lm-eval/.i
 
 test-versions: install ## routers and workers of the first wave against today's, both ways (needs the history of git; a minute)
 	$(BIN)/python -m pytest -m heavy --timeout 900 tests/integration/test_versions.py
+
+test-turns: install ## a Turn whose router or worker is killed at each message of its answer (minutes)
+	KAKEYA_TEST_EVERY_POINT=1 $(BIN)/python -m pytest -m heavy --timeout 900 tests/integration/test_turns.py -k dies $(TEST_FLAGS)
 
 test-mutations: install ## faults put into the sources, one after the other: a test is red for each (ONLY='words', JSON=FILE; minutes)
 	@$(BIN)/python -m tests.mutations $(if $(ONLY),--only '$(ONLY)') $(if $(JSON),--json '$(JSON)')

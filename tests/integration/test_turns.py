@@ -4,6 +4,7 @@ nothing left.
 
 import asyncio
 import dataclasses
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,8 @@ NUM_TOKENS = 6
 PROMPT = list(range(SINK + WINDOW + 20))  # longer than what is kept, so that `truncated` is among the messages
 OPTIONS: dict[str, Any] = {"max_tokens": NUM_TOKENS, "temperature": 1.0, "seed": 11, "logprobs": 1}
 MESSAGES = ["session", "appended", "truncated", *(f"token {number}" for number in range(NUM_TOKENS)), "done", "end"]
+EVERY_POINT = bool(os.environ.get("KAKEYA_TEST_EVERY_POINT"))
+"""Processes die at each message, which takes minutes; else at some."""
 FLAGS = ("--heartbeat-interval-seconds=0.3", "--reap-interval-seconds=0.2", "--recovery-seconds=0.1")
 Begin = Callable[..., Awaitable[kakeya.AsyncGeneration]]
 
@@ -119,6 +122,11 @@ async def nothing_left(made: Runtime) -> None:
         return leftovers(made, Pool(POOL))
 
     await asyncio.to_thread(wait_until, lambda: not found(), "nothing is left")
+
+
+def dies_at(*some: str) -> pytest.MarkDecorator:
+    points = MESSAGES if EVERY_POINT else some
+    return pytest.mark.parametrize("number", map(MESSAGES.index, points), ids=points)
 
 
 def each_message(*begin: Begin, but: str = "") -> pytest.MarkDecorator:
@@ -222,7 +230,7 @@ async def left(made: Runtime, client: kakeya.AsyncClient, generation: kakeya.Asy
     await nothing_left(made)
 
 
-@pytest.mark.parametrize("number", [0, 1, 3, 6, len(MESSAGES) - 2], ids=lambda number: MESSAGES[number])
+@dies_at("session", "appended", "token 0", "token 3", "done")
 @pytest.mark.parametrize("begin", [in_a_session, in_a_new_session, for_one_answer])
 async def test_a_router_dies(
     made: Runtime, proxy: MessageProxy, client: kakeya.AsyncClient, expected: Heard, begin: Begin, number: int
@@ -239,7 +247,7 @@ async def test_a_router_dies(
     await asyncio.to_thread(made.start_router, *FLAGS)
 
 
-@pytest.mark.parametrize("number", [0, 1, 3, 6], ids=lambda number: MESSAGES[number])
+@dies_at("session", "appended", "token 0", "token 3")
 @pytest.mark.parametrize("begin", [in_a_session, in_a_new_session])
 async def test_a_worker_dies(
     made: Runtime, proxy: MessageProxy, client: kakeya.AsyncClient, expected: Heard, begin: Begin, number: int
