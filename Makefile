@@ -218,7 +218,7 @@ bench-engine: install ## the engine beside transformers and llama.cpp, step by s
 	@$(BIN)/python -m kakeya_bench.engine $(if $(BENCH_JSON),--json '$(BENCH_JSON)') $(if $(OUTPUT),--output '$(OUTPUT)')
 
 figures: install ## all that README and docs name, measured anew in one sitting and recorded in docs/figures.json (TRIALS=50; about 90 minutes)
-	@$(MAKE) --no-print-directory bench-qwen3 OUTPUT=build/figures/session
+	@$(MAKE) --no-print-directory bench-qwen3 OUTPUT=build/figures/session FLAGS=--exact
 	@$(MAKE) --no-print-directory bench-engine OUTPUT=build/figures/engine
 	@$(MAKE) --no-print-directory bench-compare OUTPUT=build/figures/compare
 	@$(MAKE) --no-print-directory bench-pauses TRIALS=$(or $(TRIALS),50) JSON=build/figures/pauses.json

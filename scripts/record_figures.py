@@ -9,7 +9,6 @@ A page names a figure behind its number, `1.02<!-- session.prefill_ratio -->`, a
 
 import json
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -100,6 +99,14 @@ def pauses(document: Document) -> Found:
     } | {"num_trials": str(len(document["killed"]))}, []
 
 
+_DRAWN = {
+    "kakeya": "Kakeya",
+    "llama.cpp": "llama.cpp, its prompt cache",
+    "transformers": "prefilled anew each turn (transformers)",
+}
+_FEW = 20
+"""A player that is asked at some turns only has dots there."""
+
 BENCHES: dict[str, tuple[str, str, Callable[[Document], Found]]] = {
     "session": ("make bench-qwen3", "session/report.json", session),
     "engine": ("make bench-engine", "engine/engine.json", engine),
@@ -151,6 +158,28 @@ def written(page: str, found: Document) -> str:
     return _TABLE.sub(table, page)
 
 
+def draw(document: Document) -> None:
+    """The picture of README: what each turn costs, and what the conversation takes, by turn."""
+    import matplotlib.pyplot as plt
+
+    names = [player["name"] for player in document["players"] if player["name"] in _DRAWN]
+    figure, (times, memory) = plt.subplots(1, 2, figsize=(11, 3.6), layout="constrained")
+    for name in names:
+        turns = [turn for turn in document["turns"] if turn["player"] == name]
+        at = [turn["index"] for turn in turns]
+        kv = [(turn["kv_live_bytes"] or turn["kv_computed_bytes"]) / 2**20 for turn in turns]
+        how = {"label": _DRAWN[name], "marker": "o" if len(turns) < _FEW else None, "linewidth": 1.3}
+        times.plot(at, [turn["time_to_first_token_seconds"] for turn in turns], **how)
+        memory.plot(at, kv, **how)
+    times.set(yscale="log", xlabel="turn of the conversation", ylabel="time to the first token (s)")
+    memory.set(xlabel="turn of the conversation", ylabel="KV of the conversation (MiB)")
+    for axis in (times, memory):
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.grid(alpha=0.3)
+    memory.legend(frameon=False)
+    figure.savefig(PICTURE, dpi=110, metadata={"Software": None})
+
+
 def _lines(rows: Sequence[Sequence[str]]) -> Iterator[str]:
     head, *body = rows
     for row in (head, ["---", *["---:"] * (len(head) - 1)], *body):
@@ -175,11 +204,15 @@ def main(folders: Sequence[str]) -> int:
         except ValueError as error:
             print(error, file=sys.stderr)
             return 1
-        if (picture := folder / "compare" / "compare.png").is_file():
-            shutil.copy(picture, PICTURE)
+        if (compared := folder / "compare" / "compare.json").is_file():
+            draw(json.loads(compared.read_text()))
     FIGURES.write_text(json.dumps(found, indent=2, sort_keys=True) + "\n")
     for page in PAGES:
-        page.write_text(written(page.read_text(), found))
+        try:
+            page.write_text(written(page.read_text(), found))
+        except KeyError as error:
+            print(f"{page.name} names {error}, which is not measured yet", file=sys.stderr)
+            return 1
     subprocess.run(["git", "diff", "--stat", "--", "docs", "README.md"], cwd=ROOT, check=False)
     return 0
 
