@@ -29,7 +29,7 @@ def test_every_figure_of_the_claims_is_recorded() -> None:
     assert len(claims) == 5
     for claim in claims:
         rest = record_figures.FIGURE.sub("", claim)
-        assert {*re.findall(r"\d[\d,.]*\d|\d", rest)} <= _OF_THE_SETTING, claim
+        assert {*re.findall(r"(?<!\w)\d[\d,.]*\d|(?<!\w)\d", rest)} <= _OF_THE_SETTING, claim
 
 
 def test_every_figure_says_what_measured_it() -> None:

@@ -24,6 +24,7 @@ T = TypeVar("T")
 OutcomeT = TypeVar("OutcomeT", bound=StrEnum)
 Argument = str | int | bytes | None
 """Of a script, which has None as '' and a bool as 1 or 0."""
+ScriptCall = tuple[Sequence[str], Mapping[str, Argument]]  # keys and arguments
 
 _RETRY_AFTER_SECONDS = 1.0
 # What is answered later than this was asked of a Redis that nobody could renew a lease at meanwhile. A lease outlasts a
@@ -159,18 +160,11 @@ class RedisConnection:
         outcome, *rest = [answer] if isinstance(answer, str) else answer
         return of(outcome), rest
 
-    async def outcomes(
-        self, of: type[OutcomeT], calls: Iterable[tuple[Sequence[str], Mapping[str, Argument]]]
-    ) -> list[OutcomeT]:
+    async def outcomes(self, of: type[OutcomeT], calls: Iterable[ScriptCall]) -> list[OutcomeT]:
         """As `outcome` for each of these keys and arguments, in one round trip; not atomic."""
         return [*map(of, await self.scripts(script_of(of), calls))]
 
-    async def scripts(
-        self,
-        name: str,
-        calls: Iterable[tuple[Sequence[str], Mapping[str, Argument]]],
-        before: Iterable[Sequence[Any]] = (),
-    ) -> list[Any]:
+    async def scripts(self, name: str, calls: Iterable[ScriptCall], before: Iterable[Sequence[Any]] = ()) -> list[Any]:
         """As `script` for each of these keys and arguments, behind some commands, in one round trip; not atomic."""
         script = self._scripts[name]
         commands = [*before, *(_evalsha(script, keys, arguments) for keys, arguments in calls)]
