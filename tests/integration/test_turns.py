@@ -126,7 +126,7 @@ async def nothing_left(made: Runtime) -> None:
 
 def dies_at(*some: str) -> pytest.MarkDecorator:
     points = MESSAGES if EVERY_POINT else some
-    return pytest.mark.parametrize("number", map(MESSAGES.index, points), ids=points)
+    return pytest.mark.parametrize("number", [*map(MESSAGES.index, points)], ids=points)
 
 
 def each_message(*begin: Begin, but: str = "") -> pytest.MarkDecorator:
