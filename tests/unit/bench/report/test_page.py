@@ -1,6 +1,7 @@
 """A page as a browser takes it: what is foreign is text, and nothing is elsewhere."""
 
 from html.parser import HTMLParser
+from importlib import resources
 
 from kakeya_bench.report.blocks import Badge, Figure, Section, Table
 from kakeya_bench.report.page import page
@@ -45,6 +46,7 @@ def test_whatever_is_said_nothing_runs_and_nothing_is_loaded() -> None:
     (policy,) = (each["content"] for _, each in elements.found if "http-equiv" in each)
     assert policy == "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
     assert elements.text.count(NASTY) == 9
+    assert resources.files("kakeya_bench.report").joinpath("templates/page.css").read_bytes() in content
     assert not [word for word in (b"http:", b"https:", b"@import", b"url(") if word in content]
 
 
