@@ -3,13 +3,15 @@ import os
 import signal
 from collections.abc import Iterator
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 from kakeya_stubs.admin.v1 import admin_pb2, admin_pb2_grpc
+from tests.unit.bench.conversation import playing
 from tests.unit.bench.conversation.own_clock import OwnClock
-from tests.unit.bench.conversation.playing import CONFIG, RSS_BYTES
+from tests.unit.bench.conversation.playing import CONFIG, RSS_BYTES, Play
 from tests.unit.sdk.conftest import plain_dir, template_dir, tokenizer
 from tests.unit.sdk.scripted_admin import ScriptedAdmin
 from tests.unit.sdk.scripted_runtime import ScriptedRuntime
@@ -57,9 +59,31 @@ def config(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def flags(runtime: ScriptedRuntime, config: Path, tmp_path: Path) -> list[str]:
+def flags(runtime: ScriptedRuntime, tmp_path: Path) -> list[str]:
     """What each run of a bench is told."""
-    return ["--address", runtime.address, "--config", str(config), "--output", str(tmp_path / "report")]
+    return ["--address", runtime.address, "--output", str(tmp_path / "report")]
+
+
+@pytest.fixture
+def room(request: pytest.FixtureRequest) -> str:
+    """Of the bench that is tested, e.g. `load`."""
+    return request.path.parent.name
+
+
+@pytest.fixture
+def play(flags: list[str], room: str) -> Play:
+    """Runs what the command runs."""
+    kind = getattr(import_module(f"kakeya_bench.{room}.settings"), f"{room.capitalize()}Settings")
+    run = import_module(f"kakeya_bench.{room}.run").run
+    return lambda *further: playing.played(kind.parse([*flags, *further]), run)
+
+
+@pytest.fixture
+def bench(flags: list[str], room: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Play:
+    """Runs the command."""
+    main = import_module(f"kakeya_bench.{room}.command").main
+    report = tmp_path / "report" / import_module(f"kakeya_bench.{room}.run").JSON_NAME
+    return lambda *further: playing.typed(main, [*flags, *further], report, capsys)
 
 
 @pytest.fixture

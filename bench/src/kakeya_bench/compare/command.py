@@ -1,17 +1,10 @@
 """`kakeya bench compare`."""
 
+from functools import partial
+
 from kakeya_bench.compare.settings import SUMMARY, CompareSettings
 from kakeya_bench.conversation import command
 
 __all__ = ["SUMMARY", "main"]
 
-
-def main(argv: list[str]) -> int:
-    """Runs the bench and returns its exit status."""
-
-    def load() -> command.Bench[CompareSettings]:
-        from kakeya_bench.compare import bench
-
-        return bench
-
-    return command.main(argv, CompareSettings, load)
+main = partial(command.main, CompareSettings, "kakeya_bench.compare")

@@ -2,61 +2,48 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
-from typing import Any
+from typing import Any, ClassVar
 
 from kakeya_bench.compare.rival import RUNTIME
 from kakeya_bench.compare.settings import CompareSettings
 from kakeya_bench.compare.turn import PlayedTurn
-from kakeya_bench.conversation.facts import Facts
-from kakeya_bench.report.environment import environment
+from kakeya_bench.conversation import report
 from kakeya_bench.report.verdict import Outcome, Verdict
 from kakeya_bench.statistics.distribution import distribution
 
-SCHEMA = "kakeya.bench.compare/1"
 RIVAL_DTYPE = "float16"
 """Of K and V: llama.cpp's default, and as large as bfloat16, which others keep."""
 MARK_TURNS = 5
 """A mark's figures are the medians of so many turns, the last of which is the mark."""
 
 
-@dataclass
-class Report:
+@dataclass(kw_only=True)
+class Report(report.Report):
     """What a run has found so far.
 
     Attributes:
         rival_kv: what a token weighs in `RIVAL_DTYPE`, and why that is not known.
         rss_before: resident memory of each player's server before the first turn, where it is known.
-        left_out: players that failed too often, and after which turn.
-        state: running, complete, interrupted, or given_up where the runtime failed too often.
+        left_out: players that failed too often, and after which turn; the run is given up where the runtime is one.
     """
 
+    SCHEMA: ClassVar[str] = "kakeya.bench.compare/1"
+
     settings: CompareSettings
-    facts: Facts
     rival_kv: tuple[int | None, str]
     turns: list[PlayedTurn] = field(default_factory=list)
     rss_before: dict[str, int | None] = field(default_factory=dict)
     left_out: dict[str, int] = field(default_factory=dict)
-    state: str = "running"
-    started_at: datetime = field(default_factory=lambda: datetime.now(UTC))
-    _environment: Mapping[str, object] = field(default_factory=environment)
 
     def verdicts(self) -> list[Verdict]:
         """What becomes of each claim."""
         return [self._judged(name, factor) for name, factor in self.settings.at_least.items()]
 
-    def document(self) -> dict[str, Any]:
-        """Everything, as plain values for JSON."""
+    def found(self) -> dict[str, Any]:
+        """As in `conversation.report`."""
         weight, why_not = self.rival_kv
         rivals = [self._player(each.name, each.plays_every_turn, each.document()) for each in self.settings.rival]
         return {
-            "schema": SCHEMA,
-            "state": self.state,
-            "started_at": self.started_at.isoformat(timespec="seconds"),
-            "written_at": datetime.now(UTC).isoformat(timespec="seconds"),
-            "options": self.settings.document(),
-            "environment": dict(self._environment),
-            "model": self.facts.document(),
             "rival_kv": {"dtype": RIVAL_DTYPE, "bytes_per_token": weight, "why_not": why_not},
             "marks": list(self.settings.marks),
             "turns_to_a_mark": MARK_TURNS,

@@ -50,7 +50,7 @@ async def run(settings: CompareSettings, console: Console) -> tuple[Report, int 
         async with closed_in_the_end([runtime.dialogue], tell):
             session = await runtime.dialogue.open()
             known = await facts.learn(session, workers, config=settings.config, beside=None, kv_dtype=None)
-            report = Report(settings, known, rival_kv)
+            report = Report(settings=settings, facts=known, rival_kv=rival_kv)
             files.write_json(settings.directory / JSON_NAME, report.document())
             with progress.shown(console, "compare") as shown, interruption.heeded() as heeded:
                 if await heeded.cuts_short(Rounds([runtime, *rivals], report, shown).play(script)):

@@ -110,16 +110,10 @@ class CompareSettings(RuntimeSettings):
         return self
 
     def document(self) -> dict[str, object]:
-        """As it stands in a report."""
-        return {
+        """As in `RuntimeSettings`."""
+        return super().document() | {
             "address": self.connection.address,
-            "model": self.model,
             "num_turns": self.turns,
             "num_new_tokens": self.new_tokens,
-            "max_tokens": self.max_tokens,
             "num_warm_up_turns": self.warm_up_turns,
-            "sink": self.sink,
-            "window": self.window,
-            "seed": self.seed,
-            "timeout_seconds": self.timeout_s,
         }

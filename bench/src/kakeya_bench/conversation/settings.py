@@ -94,6 +94,11 @@ class RuntimeSettings(ServiceSettings):
         """Where the report goes."""
         return self.output or Path(f"{self.bench().replace(' ', '-')}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}")
 
+    def document(self) -> dict[str, object]:
+        """As it stands in a report."""
+        same = self.model_dump(include={"model", "max_tokens", "sink", "window", "seed"})
+        return {**same, "timeout_seconds": self.timeout_s}
+
 
 class BenchSettings(RuntimeSettings):
     """Base of the settings of a bench that says messages, or random ids in place of them."""
@@ -122,18 +127,12 @@ class BenchSettings(RuntimeSettings):
             raise ValueError("--random-tokens goes without --prompts and --tokenizer")
         return self
 
-    def conversation_document(self) -> dict[str, object]:
-        """What is said, and to which model, as it stands in a report."""
-        return {
-            "model": self.model,
+    def document(self) -> dict[str, object]:
+        """As in `RuntimeSettings`, with what is said."""
+        return super().document() | {
             "tokenizer": self.tokenizer,
             "num_random_tokens": self.random_tokens,
             "prompts": str(self.prompts) if self.prompts else None,
             "uses_template": not self.no_chat_template,
-            "max_tokens": self.max_tokens,
             "ignores_eos": self.ignore_eos,
-            "sink": self.sink,
-            "window": self.window,
-            "seed": self.seed,
-            "timeout_seconds": self.timeout_s,
         }

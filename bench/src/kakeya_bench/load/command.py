@@ -1,17 +1,10 @@
 """`kakeya bench load`."""
 
+from functools import partial
+
 from kakeya_bench.conversation import command
 from kakeya_bench.load.settings import SUMMARY, LoadSettings
 
 __all__ = ["SUMMARY", "main"]
 
-
-def main(argv: list[str]) -> int:
-    """Runs the bench and returns its exit status."""
-
-    def load() -> command.Bench[LoadSettings]:
-        from kakeya_bench.load import bench
-
-        return bench
-
-    return command.main(argv, LoadSettings, load)
+main = partial(command.main, LoadSettings, "kakeya_bench.load")

@@ -96,9 +96,8 @@ class LoadSettings(BenchSettings):
         return each is None or each <= self.tpot_limit_s
 
     def document(self) -> dict[str, object]:
-        """As it stands in a report."""
-        return {
-            **self.conversation_document(),
+        """As in `RuntimeSettings`."""
+        return super().document() | {
             "numbers_of_sessions": list(self.sessions),
             "warm_up_seconds": self.warm_up_s,
             "duration_seconds": self.duration_s,

@@ -3,7 +3,8 @@
 import os
 import sys
 
-from kakeya.cli.output.table import print_json, printable
+from kakeya.cli.output.table import printable
+from kakeya_bench.conversation.command import publish
 from kakeya_bench.quality import floors
 from kakeya_bench.quality.settings import INSTALL, SUMMARY, CannotMeasure, QualitySettings
 from kakeya_bench.report import files
@@ -32,21 +33,11 @@ def _run(settings: QualitySettings) -> int:
 
         from kakeya_bench.quality import run
         from kakeya_bench.quality.result import page
-        from kakeya_bench.report import console
     except ModuleNotFoundError as error:  # the extra is not installed
         raise CannotMeasure(f"the module {error.name!r} is missing; install it with: {INSTALL}") from error
 
     if settings.output:
         files.prepare(settings.output)
     document = run.run(settings, Console(file=sys.stderr))
-    try:
-        if settings.output:
-            files.write_all(settings.output / page.JSON_NAME, document, page.files)
-    finally:  # what was found is said where it cannot be written, and written where nobody listens any more
-        if settings.print_json:
-            print_json(document)
-        else:
-            console.print_sections(*page.summary(document))
-    if settings.output:
-        print(f"report: {settings.output}", file=sys.stderr if settings.print_json else sys.stdout)
+    publish(document, page, settings.output and settings.output / page.JSON_NAME, is_json=settings.print_json)
     return exit_status(floors.verdicts(document))

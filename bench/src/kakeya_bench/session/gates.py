@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from itertools import groupby, takewhile
 from typing import Any
 
+from kakeya_bench.conversation import report
 from kakeya_bench.conversation.facts import Facts
 from kakeya_bench.conversation.turn import Turn
 from kakeya_bench.report.verdict import Outcome, Verdict
@@ -21,7 +22,7 @@ RSS_ALLOWANCE_BYTES = 16 << 20
 
 
 @dataclass(kw_only=True)
-class Measured:
+class Measured(report.Report):
     """What the gates judge.
 
     Attributes:
@@ -33,7 +34,7 @@ class Measured:
     """
 
     settings: SessionSettings
-    facts: Facts
+    facts: Facts = field()
     turns: list[Turn] = field(default_factory=list)
     next_tokens: tuple[list[int], list[int]] | None = None
     why_not_exact: str = ""

@@ -89,9 +89,8 @@ class SessionSettings(BenchSettings):
         return tuple(name for name in GATES if name in self.skip_gate or (name == "exact" and not self.exact))
 
     def document(self) -> dict[str, object]:
-        """As it stands in a report."""
-        return {
-            **self.conversation_document(),
+        """As in `RuntimeSettings`."""
+        return super().document() | {
             "num_sessions": self.sessions,
             "num_turns": self.turns,
             "duration_seconds": self.duration_s,

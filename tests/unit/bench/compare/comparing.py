@@ -7,15 +7,10 @@ from kakeya_bench.compare.report import Report
 from kakeya_bench.compare.rival import RUNTIME
 from kakeya_bench.compare.settings import CompareSettings
 from kakeya_bench.compare.turn import PlayedTurn
-from kakeya_bench.conversation.facts import Facts
-from tests.unit.bench.conversation.playing import Outcome
+from tests.unit.bench.conversation.playing import FACTS, Outcome
 
 SHORT = ("--new-tokens", "3", "--max-tokens", "2", "--warm-up-turns", "0")
 """Turns that take little time: three new ids, an answer of two."""
-FACTS = Facts(
-    model="counter", fingerprint="f", exact=True, sink=4, window=16, reserved_bytes=1, kv_dtype="float32",
-    bytes_per_token=1024, why_not="", worker={"worker_id": "w"},
-)  # fmt: skip
 
 
 def column(outcome: Outcome, player: str, field: str) -> list[Any]:
@@ -31,9 +26,10 @@ def figures_of(document: dict[str, Any], name: str) -> dict[str, Any]:
 def report(*turns: PlayedTurn, flags: tuple[str, ...] = (), why_not: str = "") -> Report:
     """Of three turns that the runtime, `a` and, at the marks, `c` play."""
     rivals = ("--rival=a=http://h/v1,context=2000", "--rival=c=http://h/v1,every=mark")
+    settings = CompareSettings.parse(["--turns=3", *rivals, *flags])
     return Report(
-        CompareSettings.parse(["--turns=3", *rivals, *flags]), FACTS, (None if why_not else 512, why_not), [*turns],
-        started_at=datetime(2026, 1, 1, tzinfo=UTC), _environment={"machine": "one", "memory_bytes": 1 << 34},
+        settings=settings, facts=FACTS, rival_kv=(None if why_not else 512, why_not), turns=[*turns],
+        started_at=datetime(2026, 1, 1, tzinfo=UTC), environment={"machine": "one", "memory_bytes": 1 << 34},
     )  # fmt: skip
 
 

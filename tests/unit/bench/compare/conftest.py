@@ -1,15 +1,9 @@
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from kakeya_bench.compare.run import run
-from kakeya_bench.compare.settings import CompareSettings
 from tests.unit.bench.compare.comparing import SHORT
 from tests.unit.bench.compare.scripted_rival import ScriptedRival, scripted_rival
-from tests.unit.bench.conversation import playing
-from tests.unit.bench.conversation.playing import Outcome, Play
-from tests.unit.sdk.scripted_runtime import ScriptedRuntime
 
 
 @pytest.fixture
@@ -25,14 +19,6 @@ def other() -> Iterator[ScriptedRival]:
 
 
 @pytest.fixture
-def flags(runtime: ScriptedRuntime, tmp_path: Path) -> list[str]:
-    """What each run is told: short turns."""
-    return ["--address", runtime.address, "--output", str(tmp_path / "report"), *SHORT]
-
-
-@pytest.fixture
-def play(flags: list[str]) -> Play:
-    def play(*further: str) -> Outcome:
-        return playing.played(CompareSettings.parse([*flags, *further]), run)
-
-    return play
+def flags(flags: list[str]) -> list[str]:
+    """Short turns."""
+    return [*flags, *SHORT]

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple, TypeVar
 import pytest
 from rich.console import Console
 
-from kakeya_bench.conversation.command import Report
+from kakeya_bench.conversation.facts import Facts
+from kakeya_bench.conversation.report import Report
 from kakeya_bench.conversation.settings import BenchSettings, RuntimeSettings
 from kakeya_bench.report import files
 from kakeya_bench.report.verdict import exit_status
@@ -23,6 +24,10 @@ CONFIG = {
 }  # fmt: skip
 """Of a model whose KV in float32 is 4 x 2 x 16 x 4 x 2 = 1,024 bytes a token."""
 RSS_BYTES = 300 << 20
+FACTS = Facts(
+    model="counter", fingerprint="f", exact=True, sink=4, window=16, reserved_bytes=1, kv_dtype="float32",
+    bytes_per_token=1024, why_not="", worker={"worker_id": "w"},
+)  # fmt: skip
 SHORT = ("--random-tokens", "3", "--max-tokens", "2")
 """Turns that take little time: three random ids, an answer of two."""
 
@@ -56,9 +61,14 @@ class Outcome(NamedTuple):
 
     @property
     def turns(self) -> list[dict[str, Any]]:
-        """As the document has them."""
-        turns: list[dict[str, Any]] = self.document["turns"]
-        return turns
+        """As the document has them; those of the only level of a sweep."""
+        (found,) = self.document.get("levels", [self.document])
+        return list(found["turns"])
+
+    @property
+    def levels(self) -> list[dict[str, Any]]:
+        """Of a sweep, as the document has them."""
+        return list(self.document["levels"])
 
     def gate(self, name: str) -> dict[str, Any]:
         """What one gate said."""
@@ -70,7 +80,7 @@ Play = Callable[..., Outcome]
 """Runs a bench with these flags beside those that name the scripted runtime, and returns what came of it."""
 
 
-def played(settings: S, run: Callable[[S, Console], Coroutine[Any, Any, tuple[Report, int | None]]]) -> Outcome:
+def played(settings: RuntimeSettings, run: Callable[..., Coroutine[Any, Any, tuple[Report, int | None]]]) -> Outcome:
     """What a command runs, without the command: no files but the checkpoints are written, nothing is drawn."""
     files.prepare(settings.directory)
     said = io.StringIO()

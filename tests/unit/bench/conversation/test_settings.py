@@ -41,10 +41,10 @@ def variable(flag: str) -> str:
 def test_each_flag_and_its_variable(
     flag: str, text: str, changed: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert read(monkeypatch).conversation_document() == DEFAULTS
-    assert read(monkeypatch, flag, *[text][: bool(text)]).conversation_document() == DEFAULTS | changed
+    assert read(monkeypatch).document() == DEFAULTS
+    assert read(monkeypatch, flag, *[text][: bool(text)]).document() == DEFAULTS | changed
     by_variable = read(monkeypatch, **{variable(flag): text or "1"})
-    assert by_variable.conversation_document() == DEFAULTS | changed
+    assert by_variable.document() == DEFAULTS | changed
 
 
 def test_the_runtime_and_the_tokenizer_are_named_as_for_every_command(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,13 +1,8 @@
-from pathlib import Path
-
 import pytest
 
-from kakeya_bench.load import command
-from kakeya_bench.load.run import run
-from tests.unit.bench.conversation import playing
 from tests.unit.bench.conversation.own_clock import OwnClock
-from tests.unit.bench.load.sweeping import SHORT, TICK_SECONDS, Sweep, Swept, asked, said
-from tests.unit.sdk.scripted_runtime import ScriptedRuntime
+from tests.unit.bench.conversation.playing import Play
+from tests.unit.bench.load.sweeping import SHORT, TICK_SECONDS, said
 
 
 @pytest.fixture(autouse=True)
@@ -18,19 +13,17 @@ def clock(own_clock: OwnClock) -> OwnClock:
 
 
 @pytest.fixture
-def flags(runtime: ScriptedRuntime, tmp_path: Path) -> list[str]:
-    """Flags of each run."""
-    return ["--address", runtime.address, "--output", str(tmp_path / "report"), *SHORT]
+def flags(flags: list[str]) -> list[str]:
+    return [*flags, *SHORT]
 
 
 @pytest.fixture
-def sweep(flags: list[str]) -> Sweep:
+def sweep(play: Play) -> Play:
     """Runs what the command runs."""
-    return lambda *further: Swept(*playing.played(asked(*flags, *said(*further)), run))
+    return lambda *further: play(*said(*further))
 
 
 @pytest.fixture
-def bench(flags: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Sweep:
+def bench(bench: Play) -> Play:
     """Runs the command."""
-    report = tmp_path / "report" / "load.json"
-    return lambda *further: Swept(*playing.typed(command.main, [*flags, *said(*further)], report, capsys))
+    return lambda *further: bench(*said(*further))

@@ -1,14 +1,12 @@
 """What tests of `kakeya bench load` share beside their fixtures."""
 
 from collections import deque
-from collections.abc import Callable
 from typing import Any
 
 from kakeya_bench.conversation.prompts import RandomTokens
 from kakeya_bench.load.level import Level, LevelState
 from kakeya_bench.load.settings import LoadSettings
 from kakeya_bench.load.timed_turn import TimedTurn
-from tests.unit.bench.conversation.playing import Outcome
 from tests.unit.sdk.scripted_runtime import VOCAB_SIZE, Fault
 
 TICK_SECONDS = 0.1
@@ -18,25 +16,6 @@ SHORT = (
     "--tpot-limit-s", "60",
 )  # fmt: skip
 """Levels of a few turns by that clock, and of next to no time by any other: answers of four tokens, no thoughts."""
-
-
-class Swept(Outcome):
-    """What a sweep left behind."""
-
-    @property
-    def levels(self) -> list[dict[str, Any]]:
-        """As the document has them."""
-        return list(self.document["levels"])
-
-    @property
-    def turns(self) -> list[dict[str, Any]]:
-        """Those of the only level."""
-        (level,) = self.levels
-        return list(level["turns"])
-
-
-Sweep = Callable[..., Swept]
-"""Runs the bench with these flags beside those of `SHORT`; returns what came of it."""
 
 
 class Always(deque[Fault]):

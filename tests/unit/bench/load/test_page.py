@@ -1,5 +1,6 @@
 """The page, the picture and the summary: one page in whole, and pictures of sweeps of all kinds."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -11,14 +12,12 @@ from kakeya_bench.load import page
 from kakeya_bench.load.kv_total import KvTotal
 from kakeya_bench.load.level import Level, LevelState
 from kakeya_bench.load.report import Report
+from tests.unit.bench.conversation import playing
 from tests.unit.bench.load.sweeping import asked, failed, level, turn
 from tests.unit.bench.report import golden
 
 GOLDEN = Path(__file__).parent / "golden" / "load.html"
-FACTS = Facts(
-    model="<b>counter</b>", fingerprint="f", exact=True, sink=4, window=16, reserved_bytes=1, kv_dtype="float32",
-    bytes_per_token=1024, why_not="", worker={"worker_id": "w"},
-)  # fmt: skip
+FACTS = replace(playing.FACTS, model="<b>counter</b>")
 
 
 def document(*levels: Level, facts: Facts | None = FACTS, **fields: Any) -> dict[str, Any]:

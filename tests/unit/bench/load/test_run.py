@@ -12,13 +12,14 @@ import pytest
 
 from kakeya_bench.load import page
 from kakeya_bench.report import files, progress
-from tests.unit.bench.load.sweeping import Always, Sweep
+from tests.unit.bench.conversation.playing import Play
+from tests.unit.bench.load.sweeping import Always
 from tests.unit.sdk import tiny_tokenizer
 from tests.unit.sdk.scripted_admin import ScriptedAdmin
 from tests.unit.sdk.scripted_runtime import Fault, ScriptedRuntime, fails, fails_plainly, passes, stalls
 
 
-def test_the_command_leaves_a_report(bench: Sweep, tmp_path: Path) -> None:
+def test_the_command_leaves_a_report(bench: Play, tmp_path: Path) -> None:
     outcome = bench("--sessions", "1,2")
     assert (outcome.status, outcome.err, outcome.document["state"]) == (0, "", "complete")
     assert outcome.out.splitlines()[-1] == f"report: {tmp_path / 'report'}"
@@ -27,7 +28,7 @@ def test_the_command_leaves_a_report(bench: Sweep, tmp_path: Path) -> None:
     assert drawn == page.files(outcome.document)
 
 
-def test_each_level_has_sessions_of_its_own(sweep: Sweep, runtime: ScriptedRuntime) -> None:
+def test_each_level_has_sessions_of_its_own(sweep: Play, runtime: ScriptedRuntime) -> None:
     held: list[int] = []
     runtime.before["AppendTokens"] = Always([lambda context: held.append(len(runtime.sessions))])
     outcome = sweep("--sessions", "1,3")
@@ -39,7 +40,7 @@ def test_each_level_has_sessions_of_its_own(sweep: Sweep, runtime: ScriptedRunti
         assert level["why_not_closed"] == level["refusal"] == ""
 
 
-def test_what_is_asked_and_what_is_known(sweep: Sweep, runtime: ScriptedRuntime, admin: ScriptedAdmin) -> None:
+def test_what_is_asked_and_what_is_known(sweep: Play, runtime: ScriptedRuntime, admin: ScriptedAdmin) -> None:
     admin.workers[0].reported_kv_live_bytes = 4_321
     outcome = sweep("--sessions", "2", "--sink", "2", "--window", "9", "--model", "counter")
     asked, _ = runtime.requests["CreateSession"]
@@ -60,7 +61,7 @@ def test_what_is_asked_and_what_is_known(sweep: Sweep, runtime: ScriptedRuntime,
     ],
 )
 def test_a_level_is_played_with_those_who_got_in(
-    sweep: Sweep, runtime: ScriptedRuntime, refuses: Fault, says: str
+    sweep: Play, runtime: ScriptedRuntime, refuses: Fault, says: str
 ) -> None:
     runtime.before["CreateSession"] += [passes, passes, refuses]
     outcome = sweep("--sessions", "4")
@@ -73,7 +74,7 @@ def test_a_level_is_played_with_those_who_got_in(
     assert outcome.document["largest_num_sessions_within_limits"] is None, "two are not four"
 
 
-def test_a_level_that_nobody_gets_into_cannot_be_judged(sweep: Sweep, runtime: ScriptedRuntime) -> None:
+def test_a_level_that_nobody_gets_into_cannot_be_judged(sweep: Play, runtime: ScriptedRuntime) -> None:
     runtime.before["CreateSession"] += [fails("NO_CAPACITY")]
     outcome = sweep("--sessions", "1,2", "--judge-goodput", "--duration-s", "30")
     assert [level["state"] for level in outcome.levels] == ["refused", "complete"]
@@ -82,7 +83,7 @@ def test_a_level_that_nobody_gets_into_cannot_be_judged(sweep: Sweep, runtime: S
     assert (outcome.gate("goodput")["outcome"], outcome.status) == ("passed", 2)
 
 
-def test_a_level_that_cannot_be_opened_ends_the_sweep(sweep: Sweep, runtime: ScriptedRuntime) -> None:
+def test_a_level_that_cannot_be_opened_ends_the_sweep(sweep: Play, runtime: ScriptedRuntime) -> None:
     runtime.before["CreateSession"] += [passes, passes, fails("UNAUTHENTICATED")]
     outcome = sweep("--sessions", "1,2,4")
     assert (outcome.status, outcome.document["state"], runtime.sessions) == (2, "broken_off", {})
@@ -92,14 +93,14 @@ def test_a_level_that_cannot_be_opened_ends_the_sweep(sweep: Sweep, runtime: Scr
     assert outcome.gate("errors")["reason"] == "2 sessions: the level did not come to its end"
 
 
-def test_where_the_first_level_cannot_be_opened_nothing_is_reported(bench: Sweep, runtime: ScriptedRuntime) -> None:
+def test_where_the_first_level_cannot_be_opened_nothing_is_reported(bench: Play, runtime: ScriptedRuntime) -> None:
     runtime.before["CreateSession"] += [passes, fails("INVALID_FIELD", field="sink")]
     outcome = bench("--sessions", "2")
     assert (outcome.status, outcome.out, outcome.document, runtime.sessions) == (2, "", {}, {})
     assert outcome.err == "kakeya bench load: error: scripted INVALID_FIELD\n"
 
 
-def test_after_each_level_there_is_a_report(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_each_level_there_is_a_report(sweep: Play, monkeypatch: pytest.MonkeyPatch) -> None:
     kept: list[dict[str, Any]] = []
     write = files.write_json
 
@@ -114,14 +115,14 @@ def test_after_each_level_there_is_a_report(sweep: Sweep, monkeypatch: pytest.Mo
     assert [[level["state"] for level in document["levels"]] for document in kept] == [["complete"], ["complete"] * 2]
 
 
-def test_a_session_that_cannot_be_closed_is_said(sweep: Sweep, runtime: ScriptedRuntime) -> None:
+def test_a_session_that_cannot_be_closed_is_said(sweep: Play, runtime: ScriptedRuntime) -> None:
     runtime.before["CloseSession"] += [fails("INTERNAL")]
     outcome = sweep("--sessions", "2")
     assert (outcome.status, outcome.levels[0]["why_not_closed"]) == (0, "Internal: scripted INTERNAL")
     assert len(runtime.sessions) == 1, "the other one is"
 
 
-def test_a_template_that_refuses_answers(bench: Sweep, runtime: ScriptedRuntime, tmp_path: Path) -> None:
+def test_a_template_that_refuses_answers(bench: Play, runtime: ScriptedRuntime, tmp_path: Path) -> None:
     """Which shows with the second message only, and before a session is opened."""
     tiny_tokenizer.save(tmp_path, template=True)
     refuses = "{% if messages[1] is defined %}{{ raise_exception('one at a time') }}{% endif %}"
@@ -131,7 +132,7 @@ def test_a_template_that_refuses_answers(bench: Sweep, runtime: ScriptedRuntime,
     assert "the chat template refuses messages of user, assistant: one at a time" in outcome.err
 
 
-def test_progress_is_told(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_is_told(sweep: Play, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "LINE_SECONDS", 0.0)
     lines = sweep("--sessions", "1,2").err.splitlines()
     told = [line.removeprefix("load: ") for line in lines if "level of" in line]
@@ -145,7 +146,7 @@ class TestInterrupted:
     """By Ctrl-C or SIGTERM: what there is is reported, and no session stays open."""
 
     @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-    def test_in_a_turn(self, sweep: Sweep, runtime: ScriptedRuntime, number: signal.Signals, status: int) -> None:
+    def test_in_a_turn(self, sweep: Play, runtime: ScriptedRuntime, number: signal.Signals, status: int) -> None:
         def interrupts_the_second_level(context: grpc.ServicerContext) -> None:
             if len(runtime.sessions) == 3 and not came:
                 came.append(number)
@@ -160,7 +161,7 @@ class TestInterrupted:
         assert (outcome.levels[1]["measured_s"] > 0, outcome.levels[1]["kv"]) == (True, None)
 
     @pytest.mark.parametrize("then", [stalls, passes, fails("INTERNAL")], ids=["waits", "opens", "fails"])
-    def test_while_a_session_is_opened(self, sweep: Sweep, runtime: ScriptedRuntime, then: Fault) -> None:
+    def test_while_a_session_is_opened(self, sweep: Play, runtime: ScriptedRuntime, then: Fault) -> None:
         runtime.before["CreateSession"] += [passes, interrupts(runtime, then)]
         outcome = sweep("--sessions", "3")
         assert (outcome.status, outcome.document["state"], outcome.err) == (130, "interrupted", "")
@@ -169,14 +170,14 @@ class TestInterrupted:
         assert len(runtime.requests["CreateSession"]) == 2
         runtime.wait_for(lambda: runtime.sessions == {})
 
-    def test_while_sessions_are_closed(self, sweep: Sweep, runtime: ScriptedRuntime) -> None:
+    def test_while_sessions_are_closed(self, sweep: Play, runtime: ScriptedRuntime) -> None:
         runtime.before["CloseSession"] += [interrupts(runtime, passes)]
         outcome = sweep("--sessions", "3,4")
         assert (outcome.status, outcome.document["state"], runtime.sessions) == (130, "interrupted", {})
         (level,) = outcome.levels
         assert (level["num_opened"], level["state"], level["num_turns"] > 0) == (3, "broken_off", True)
 
-    def test_before_the_first_level(self, sweep: Sweep, runtime: ScriptedRuntime) -> None:
+    def test_before_the_first_level(self, sweep: Play, runtime: ScriptedRuntime) -> None:
         runtime.before["ListModels"] += [interrupts(runtime, passes)]
         outcome = sweep("--sessions", "2")
         assert (outcome.status, outcome.document["state"], runtime.sessions) == (130, "interrupted", {})

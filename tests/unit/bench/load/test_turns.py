@@ -8,8 +8,8 @@ import pytest
 
 from kakeya_bench.load.player import ERROR_PAUSE_SECONDS, think_times
 from tests.unit.bench.conversation.own_clock import OwnClock
-from tests.unit.bench.conversation.playing import appended
-from tests.unit.bench.load.sweeping import TICK_SECONDS, Sweep, messages
+from tests.unit.bench.conversation.playing import Play, appended
+from tests.unit.bench.load.sweeping import TICK_SECONDS, messages
 from tests.unit.sdk.scripted_runtime import ScriptedRuntime, fails, passes
 
 
@@ -31,7 +31,7 @@ def test_think_times_are_exponential() -> None:
         assert abs(sum(value > seconds for value in drawn) / len(drawn) - math.exp(-seconds / 2.0)) < 0.01
 
 
-def test_each_session_says_its_own_and_the_same_at_each_level(sweep: Sweep, runtime: ScriptedRuntime) -> None:
+def test_each_session_says_its_own_and_the_same_at_each_level(sweep: Play, runtime: ScriptedRuntime) -> None:
     sweep("--sessions", "1,2", "--seed", "5")
     for name, conversation in [("counter.0", 0), ("counter.1", 0), ("counter.2", 1)]:
         sent = appended(runtime, name)
@@ -39,7 +39,7 @@ def test_each_session_says_its_own_and_the_same_at_each_level(sweep: Sweep, runt
         assert sent == messages(conversation, len(sent), seed=5) != messages(conversation, len(sent))
 
 
-def test_users_think_as_long_as_was_drawn(sweep: Sweep, clock: OwnClock) -> None:
+def test_users_think_as_long_as_was_drawn(sweep: Play, clock: OwnClock) -> None:
     clock.tick_seconds = 0.0
     turns = sweep("--sessions", "1", "--duration-s", "100", "--think-time-s", "5", "--seed", "3").turns
     starts = [turn["started_seconds"] for turn in turns]
@@ -48,14 +48,14 @@ def test_users_think_as_long_as_was_drawn(sweep: Sweep, clock: OwnClock) -> None
     assert starts[-1] < 100 <= starts[-1] + thoughts[-1], "no turn begins later"
 
 
-def test_the_first_turns_are_spread_over_a_thought(sweep: Sweep, clock: OwnClock) -> None:
+def test_the_first_turns_are_spread_over_a_thought(sweep: Play, clock: OwnClock) -> None:
     clock.tick_seconds = 0.0
     turns = sweep("--sessions", "4", "--think-time-s", "12", "--duration-s", "7.5").turns
     first = {turn["session"]: turn["started_seconds"] for turn in turns if turn["index"] == 1}
     assert first == {0: 0.0, 1: 3.0, 2: 6.0}, "that of the fourth is due when it is over"
 
 
-def test_what_a_turn_is_recorded_as(sweep: Sweep, runtime: ScriptedRuntime, clock: OwnClock) -> None:
+def test_what_a_turn_is_recorded_as(sweep: Play, runtime: ScriptedRuntime, clock: OwnClock) -> None:
     runtime.before["AppendTokens"] += [clock.takes(3.0)]
     first, second, *_ = sweep("--sessions", "1").turns
     assert first.pop("time_to_first_token_seconds") == pytest.approx(3.0 + TICK_SECONDS), "the append and the first"
@@ -70,7 +70,7 @@ def test_what_a_turn_is_recorded_as(sweep: Sweep, runtime: ScriptedRuntime, cloc
 
 
 @pytest.mark.parametrize("limit", ["--ttft-limit-s", "--tpot-limit-s"])
-def test_turns_that_miss_a_limit(sweep: Sweep, limit: str) -> None:
+def test_turns_that_miss_a_limit(sweep: Play, limit: str) -> None:
     outcome = sweep("--sessions", "1,3", limit, "0.05", "--duration-s", "40", "--judge-goodput")
     for level in outcome.levels:
         assert (level["num_errors"], level["num_within_limits"], level["goodput_turns_per_s"]) == (0, 0, 0.0)
@@ -80,7 +80,7 @@ def test_turns_that_miss_a_limit(sweep: Sweep, limit: str) -> None:
     assert outcome.document["largest_num_sessions_within_limits"] is None
 
 
-def test_a_turn_that_runs_at_the_end_comes_to_its_own(sweep: Sweep, runtime: ScriptedRuntime, clock: OwnClock) -> None:
+def test_a_turn_that_runs_at_the_end_comes_to_its_own(sweep: Play, runtime: ScriptedRuntime, clock: OwnClock) -> None:
     runtime.before["AppendTokens"] += [passes, clock.takes(60.0)]
     (level,) = sweep("--sessions", "1").levels
     _, last = level["turns"]
@@ -90,7 +90,7 @@ def test_a_turn_that_runs_at_the_end_comes_to_its_own(sweep: Sweep, runtime: Scr
     assert level["goodput_turns_per_s"] == 1 / level["measured_s"]
 
 
-def test_turns_of_the_warm_up_are_played_and_not_counted(sweep: Sweep) -> None:
+def test_turns_of_the_warm_up_are_played_and_not_counted(sweep: Play) -> None:
     (level,) = sweep("--sessions", "2", "--warm-up-s", "4").levels
     assert all(turn["is_warm_up"] is (turn["started_seconds"] < 4.0) for turn in level["turns"])
     assert all(turn["started_seconds"] < 14.0 for turn in level["turns"])
@@ -101,14 +101,14 @@ def test_turns_of_the_warm_up_are_played_and_not_counted(sweep: Sweep) -> None:
     assert level["goodput_turns_per_s"] == len(counted) / level["measured_s"]
 
 
-def test_where_everybody_thinks_all_the_time_nothing_can_be_judged(sweep: Sweep) -> None:
+def test_where_everybody_thinks_all_the_time_nothing_can_be_judged(sweep: Play) -> None:
     outcome = sweep("--sessions", "1", "--warm-up-s", "1", "--think-time-s", "600")
     assert (len(outcome.turns), outcome.levels[0]["measured_s"]) == (1, 10.0)
     assert outcome.gate("errors")["reason"] == "1 session: no turn began after the warm-up"
     assert outcome.status == 2
 
 
-def test_errors_count_and_the_next_turn_is_played(sweep: Sweep, runtime: ScriptedRuntime) -> None:
+def test_errors_count_and_the_next_turn_is_played(sweep: Play, runtime: ScriptedRuntime) -> None:
     runtime.before["AppendTokens"] += [passes, fails("QUOTA_EXCEEDED")]
     runtime.before["Generate"] += [passes, passes, fails("INTERNAL")]
     outcome = sweep("--sessions", "1", "--duration-s", "30")
@@ -126,21 +126,21 @@ def test_errors_count_and_the_next_turn_is_played(sweep: Sweep, runtime: Scripte
     assert len(runtime.requests["CreateSession"]) == 1, "the session is there, and goes on"
 
 
-def test_a_lost_session_is_replaced_by_one_with_another_conversation(sweep: Sweep, runtime: ScriptedRuntime) -> None:
+def test_a_lost_session_is_replaced_by_one_with_another_conversation(sweep: Play, runtime: ScriptedRuntime) -> None:
     runtime.before["AppendTokens"] += [passes, fails("WORKER_LOST")]
     assert [turn["history_length"] for turn in sweep("--sessions", "1").turns[:4]] == [7, 0, 7, 14]
     sent = appended(runtime, "counter.1")
     assert sent == messages(1, len(sent)), "of a user whose number nobody else has"
 
 
-def test_a_session_that_is_replaced_too_late(sweep: Sweep, runtime: ScriptedRuntime, clock: OwnClock) -> None:
+def test_a_session_that_is_replaced_too_late(sweep: Play, runtime: ScriptedRuntime, clock: OwnClock) -> None:
     runtime.before["AppendTokens"] += [fails("SESSION_NOT_FOUND")]
     runtime.before["CreateSession"] += [passes, clock.takes(60.0)]
     assert [turn["error"] is None for turn in sweep("--sessions", "1").turns] == [False]
     assert runtime.sessions.keys() == {"counter.0"}, "the lost one alone"
 
 
-def test_a_session_that_cannot_be_replaced(sweep: Sweep, runtime: ScriptedRuntime) -> None:
+def test_a_session_that_cannot_be_replaced(sweep: Play, runtime: ScriptedRuntime) -> None:
     runtime.before["AppendTokens"] += [fails("WORKER_LOST")]
     runtime.before["CreateSession"] += [passes, *[fails("NO_CAPACITY")] * 99]
     outcome = sweep("--sessions", "1")
@@ -151,7 +151,7 @@ def test_a_session_that_cannot_be_replaced(sweep: Sweep, runtime: ScriptedRuntim
 
 
 def test_prompts_that_are_gone_when_a_session_is_replaced(
-    sweep: Sweep, runtime: ScriptedRuntime, template_dir: Path, tmp_path: Path
+    sweep: Play, runtime: ScriptedRuntime, template_dir: Path, tmp_path: Path
 ) -> None:
     file = tmp_path / "prompts.txt"
     file.write_text("Hello!\n")

@@ -180,7 +180,7 @@ def test_the_config_beside_the_tokenizer(
 def test_help_does_not_wait_for_what_measures_and_draws(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("scipy", "matplotlib", "kakeya_bench.session.bench"):
+    for name in ("scipy", "matplotlib", "kakeya_bench.session.run"):
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(SystemExit) as ended:
         command.main(["--help"])
