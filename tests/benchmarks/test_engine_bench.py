@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from kakeya_bench.engine import contestants, figures, memory_read, page, report, run
+from kakeya_bench.engine import contestants, memory_read, page, report, run
 from kakeya_bench.engine.contestants import BFLOAT16, INT8, LLAMA, READ, TRANSFORMERS
-from kakeya_bench.engine.figures import FLOOR, LEAST, MOST
 from kakeya_bench.engine.plan import DECODE, PREFILL, SHAPE, Case, Plan
-from kakeya_bench.engine.rounds import burst_length, measured, order
-from kakeya_bench.engine.run import Run
+from kakeya_bench.engine.report import FLOOR, LEAST, MOST
+from kakeya_bench.engine.run import Run, burst_length, measured, order
 from kakeya_bench.engine.settings import EngineSettings
 from kakeya_bench.report import console
 from kakeya_bench.report.verdict import Outcome, exit_status
@@ -46,7 +45,7 @@ def test_every_bound_speaks_of_a_case_that_is_measured() -> None:
 def test_a_ratio_is_taken_within_each_round() -> None:
     """The machine is slow for both in the second round, and ten times as fast for one of them in the third."""
     seconds = {"decode_1": {LLAMA: [[2.0], [20.0], [0.2]], INT8: [[1.0], [10.0], [1.0]], READ: [[0.8], [8.0], [0.8]]}}
-    found = figures.ratios(seconds, "decode_1")
+    found = report.ratios(seconds, "decode_1")
     assert found["decode_1"].estimate == 2.0
     assert 0.2 <= found["decode_1"].low < 2.0 == found["decode_1"].high
     assert found[FLOOR].estimate == 1.25
@@ -54,15 +53,15 @@ def test_a_ratio_is_taken_within_each_round() -> None:
 
 def test_a_burst_counts_with_its_median() -> None:
     seconds = {"prefill_64": {INT8: [[1.0, 3.0, 50.0], [2.0, 2.0, 2.0], [9.0]]}}
-    assert figures.rounds(seconds, "prefill_64", INT8) == [3.0, 2.0, 9.0]
-    assert figures.typical(seconds, "prefill_64", INT8) == 3.0
+    assert report.rounds(seconds, "prefill_64", INT8) == [3.0, 2.0, 9.0]
+    assert report.typical(seconds, "prefill_64", INT8) == 3.0
 
 
 def test_bounds_are_least_speeds_and_a_most_for_the_floor() -> None:
     kept = {name: intervals.of_median([bound]) for name, bound in {**LEAST, **MOST}.items()}
-    assert exit_status(figures.verdicts(kept)) == 0
+    assert exit_status(report.verdicts(kept)) == 0
     missed = {**kept, "decode_8": intervals.of_median([2.4]), FLOOR: intervals.of_median([1.3])}
-    verdicts = figures.verdicts(missed)
+    verdicts = report.verdicts(missed)
     assert {verdict.gate for verdict in verdicts if verdict.outcome is Outcome.FAILED} == {"decode_8", FLOOR}
     assert exit_status(verdicts) == 1
 

@@ -6,8 +6,8 @@ from typing import Any
 from kakeya_bench.compare.run import JSON_NAME
 from kakeya_bench.report import blocks, page, pictures
 from kakeya_bench.report.blocks import Badge, Figure, Section, Table
-from kakeya_bench.report.drawing import label
 from kakeya_bench.report.panels import COLORS, Line, Panel
+from kakeya_bench.report.pictures import label
 from kakeya_bench.report.quantities import Bytes, Seconds, counted
 
 HTML_NAME = "compare.html"

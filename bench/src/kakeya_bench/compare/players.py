@@ -9,15 +9,14 @@ from typing import Any
 
 from kakeya import AsyncClient, KakeyaError
 from kakeya_bench.compare import memory
-from kakeya_bench.compare.answer import RivalFailed
-from kakeya_bench.compare.completions import Completions
+from kakeya_bench.compare.completions import Completions, RivalFailed
 from kakeya_bench.compare.rival import RUNTIME, Rival
 from kakeya_bench.compare.settings import CompareSettings
 from kakeya_bench.compare.turn import PlayedTurn, Said, Script
-from kakeya_bench.conversation import clock, transcript
-from kakeya_bench.conversation.dialogue import Dialogue
+from kakeya_bench.conversation import clock
+from kakeya_bench.conversation.dialogue import Dialogue, replay
 from kakeya_bench.conversation.failure import describe
-from kakeya_bench.conversation.workers import Workers
+from kakeya_bench.conversation.runtime import Workers
 
 
 class Player(ABC):
@@ -102,7 +101,7 @@ class RuntimePlayer(Player):
     async def _turn(self, said: Said) -> dict[str, Any]:
         if self.dialogue.session is None:  # another one is brought to where the lost one was, which is not measured
             before = self._history[: -len(said.new_tokens)]
-            await transcript.replay(await self.dialogue.open(), before, timeout_seconds=self._settings.timeout_s)
+            await replay(await self.dialogue.open(), before, timeout_seconds=self._settings.timeout_s)
         answer = await self.dialogue.answer(said.new_tokens)
         rss_bytes = await self.rss_bytes()
         self.answer = list(answer.token_ids)

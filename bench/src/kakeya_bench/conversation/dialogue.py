@@ -162,3 +162,13 @@ async def _to_its_end(work: Awaitable[object]) -> None:
         await asyncio.wait({working})
     finally:
         await working
+
+
+LONGEST_APPEND = 65_536
+"""What a router takes in one append unless it is told otherwise."""
+
+
+async def replay(session: AsyncSession, token_ids: Sequence[int], *, timeout_seconds: float) -> None:
+    """Appends all of them, in one append where they fit. Raises KakeyaError."""
+    for place in range(0, len(token_ids), LONGEST_APPEND):
+        await session.append(list(token_ids[place : place + LONGEST_APPEND]), timeout_seconds=timeout_seconds)

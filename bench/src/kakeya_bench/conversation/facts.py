@@ -9,7 +9,7 @@ from kakeya.cli.flags import installed_models
 from kakeya.cli.flags.installed_models import BrokenModel
 from kakeya.cli.output.document import document
 from kakeya.kv_bytes import ConfigError
-from kakeya_bench.conversation.workers import Workers
+from kakeya_bench.conversation.runtime import Workers
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,8 +9,8 @@ from kakeya.text.chat_tokenizer import ChatTokenizer
 from kakeya_bench.conversation import facts, prompts
 from kakeya_bench.conversation.facts import Facts
 from kakeya_bench.conversation.prompts import Prompts, RandomTokens, Texts
+from kakeya_bench.conversation.runtime import Workers
 from kakeya_bench.conversation.settings import BenchSettings
-from kakeya_bench.conversation.workers import Workers
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,15 @@
 """The report of a sweep: a JSON document, meanwhile and in the end."""
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar
 
 from kakeya_bench.conversation import report
 from kakeya_bench.load import gates
-from kakeya_bench.load.aggregation import aggregate, largest_within
-from kakeya_bench.load.level import Level
+from kakeya_bench.load.level import Level, LevelState
 from kakeya_bench.load.settings import LoadSettings
 from kakeya_bench.report.verdict import Verdict
+from kakeya_bench.statistics.distribution import distribution
 
 
 @dataclass(kw_only=True)
@@ -49,3 +50,44 @@ class Report(report.Report):
             "kv": asdict(level.kv) if level.kv else None,
             "turns": [asdict(turn) for turn in level.turns],
         }
+
+
+def aggregate(level: Level, settings: LoadSettings) -> dict[str, object]:
+    """Figures of the turns that began in the measured period.
+
+    Times are of those that succeeded; goodput and the share are of all of them, since who gets no answer does not get
+    it in time. Each figure is None where there is nothing to compute it of.
+    """
+    turns = level.counted
+    succeeded = [turn for turn in turns if turn.error is None]
+    num_within_limits = sum(map(settings.is_in_time, turns))
+    num_tokens_out = sum(turn.num_tokens_out for turn in succeeded)
+    return {
+        "measured_s": level.measured_seconds,
+        "num_turns": len(turns),
+        "num_errors": len(turns) - len(succeeded),
+        "num_within_limits": num_within_limits,
+        "share_within_limits": level.share_in_time(settings),
+        "goodput_turns_per_s": _rate(num_within_limits, level),
+        "turns_per_s": _rate(len(succeeded), level),
+        "tokens_out_per_s": _rate(num_tokens_out, level),
+        "num_tokens_in": sum(turn.num_new_tokens for turn in succeeded),
+        "num_tokens_out": num_tokens_out,
+        "time_to_first_token_s": distribution(turn.time_to_first_token_seconds for turn in succeeded),
+        "time_per_output_token_s": distribution(turn.time_per_output_token_seconds for turn in succeeded),
+        "turn_s": distribution(turn.wall_seconds for turn in succeeded),
+    }
+
+
+def largest_within(levels: Sequence[Level], settings: LoadSettings) -> int | None:
+    """The most sessions that a level had, all of them inside, with the goal's share of its turns in time.
+
+    A level that was broken off does not count: the turns that took longest are not among those that it has.
+    """
+    complete = [level for level in levels if level.is_full and level.state is LevelState.COMPLETE]
+    met = [level for level in complete if (level.share_in_time(settings) or 0.0) >= settings.goal_share]
+    return max((level.num_sessions for level in met), default=None)
+
+
+def _rate(count: int, level: Level) -> float | None:
+    return count / level.measured_seconds if level.measured_seconds else None

@@ -8,8 +8,8 @@ from typing import Any
 from kakeya_bench.conversation.turn import Turn
 from kakeya_bench.report import blocks, page, pictures
 from kakeya_bench.report.blocks import Figure, Section, Table
-from kakeya_bench.report.drawing import label
 from kakeya_bench.report.panels import COLORS, Cloud, Level, Line, Panel, Point, Stretch
+from kakeya_bench.report.pictures import label
 from kakeya_bench.report.quantities import Bytes, Seconds, counted
 from kakeya_bench.session import stretches
 from kakeya_bench.session.run import JSON_NAME

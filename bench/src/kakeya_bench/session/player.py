@@ -5,12 +5,12 @@ from itertools import count
 from typing import Any
 
 from kakeya import AsyncClient, KakeyaError
-from kakeya_bench.conversation import clock, transcript
-from kakeya_bench.conversation.dialogue import Dialogue
+from kakeya_bench.conversation import clock
+from kakeya_bench.conversation.dialogue import Dialogue, replay
 from kakeya_bench.conversation.failure import describe
+from kakeya_bench.conversation.runtime import Workers
 from kakeya_bench.conversation.speech import Speech
 from kakeya_bench.conversation.turn import Turn
-from kakeya_bench.conversation.workers import Workers
 from kakeya_bench.session.settings import SessionSettings
 
 ERROR_PAUSE_SECONDS = 1.0
@@ -82,7 +82,7 @@ class Player:
             window=session.window, fingerprint=session.fingerprint or None,
             timeout_seconds=self._settings.timeout_s,
         ) as other:  # fmt: skip
-            await transcript.replay(other, said, timeout_seconds=self._settings.timeout_s)
+            await replay(other, said, timeout_seconds=self._settings.timeout_s)
             return played, await other.generate(max_tokens=NUM_EXACT_TOKENS).all()
 
     async def _turn(self, index: int, start: float) -> Turn:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from kakeya_bench.compare.answer import DONE, Answer, RivalFailed, saying
+from kakeya_bench.compare.completions import DONE, Answer, RivalFailed, saying
 
 
 def read(*events: Any) -> tuple[Any, ...]:

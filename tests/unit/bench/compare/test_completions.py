@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from kakeya_bench.compare import completions
-from kakeya_bench.compare.answer import Answer, RivalFailed
-from kakeya_bench.compare.completions import Completions
+from kakeya_bench.compare.completions import Answer, Completions, RivalFailed
 from kakeya_bench.compare.rival import Rival
 from tests.certificates import Authority
 from tests.unit.bench.compare.scripted_rival import (

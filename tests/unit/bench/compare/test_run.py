@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from kakeya_bench.conversation import transcript
+from kakeya_bench.conversation import dialogue
 from kakeya_bench.report import files
 from tests.unit.bench.compare.comparing import column, figures_of
 from tests.unit.bench.compare.scripted_rival import Exchange, ScriptedRival, refuses, says_ids, says_texts
@@ -158,7 +158,7 @@ def test_a_rival_that_fails_again_and_again_is_left_out(
 def test_the_runtime_goes_on_in_another_session(
     play: Play, runtime: ScriptedRuntime, rival: ScriptedRival, other: ScriptedRival, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transcript, "LONGEST_APPEND", 4)
+    monkeypatch.setattr(dialogue, "LONGEST_APPEND", 4)
     rival.answering += [says_ids, refuses(500, b"no")]
     runtime.before["Generate"] += [passes, fails("SESSION_NOT_FOUND"), passes]
     outcome = play("--turns", "3", f"--rival=a={rival.url}", f"--rival=b={other.url},every=mark", "--marks=3")

@@ -8,7 +8,7 @@ from statistics import mean
 
 import pytest
 
-from kakeya_bench.conversation import phrases, prompts
+from kakeya_bench.conversation import prompts
 from kakeya_bench.conversation.prompts import NoPrompts, RandomTokens
 
 NUM_MESSAGES = 500
@@ -43,20 +43,20 @@ def test_messages_are_about_equally_long_throughout() -> None:
 
 
 def test_every_kind_comes_equally_often_and_no_message_twice_in_a_while() -> None:
-    longest_parts = {max(re.split(r"\{\w+\}", kind), key=len): kind for kind in phrases.KINDS}
+    longest_parts = {max(re.split(r"\{\w+\}", kind), key=len): kind for kind in prompts.KINDS}
     messages = _said()
     for start in range(0, NUM_MESSAGES - 50, 50):
         kinds = Counter(
             kind for message in messages[start : start + 50] for part, kind in longest_parts.items() if part in message
         )
-        assert all(abs(kinds[kind] - 50 / len(phrases.KINDS)) < 2 for kind in phrases.KINDS), kinds
+        assert all(abs(kinds[kind] - 50 / len(prompts.KINDS)) < 2 for kind in prompts.KINDS), kinds
     assert len(set(messages)) > 0.97 * NUM_MESSAGES
 
 
 def test_every_word_is_said_and_no_place_is_left_empty() -> None:
     text = " ".join(_said(count=2_000))
     assert "{" not in text
-    for words in phrases.WORDS.values():
+    for words in prompts.WORDS.values():
         assert [word for word in words if not re.search(rf"\b{word}", text)] == []
 
 

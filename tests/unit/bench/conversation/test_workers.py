@@ -9,7 +9,7 @@ import pytest
 
 from kakeya.cli.commands.admin_calls import AdminCalls
 from kakeya.cli.flags.connection import Connection
-from kakeya_bench.conversation.workers import FRESH_SECONDS, Workers
+from kakeya_bench.conversation.runtime import FRESH_SECONDS, Workers
 from kakeya_stubs.admin.v1 import admin_pb2 as pb
 from tests.unit.bench.conversation.own_clock import OwnClock
 from tests.unit.sdk.scripted_admin import ScriptedAdmin

@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from kakeya_bench.conversation.runtime import connected
-from kakeya_bench.load import kv_total
-from kakeya_bench.load.kv_total import KvTotal
+from kakeya_bench.load import level
+from kakeya_bench.load.level import KvTotal
 from kakeya_stubs.admin.v1 import admin_pb2 as pb
 from tests.unit.bench.conversation.playing import PlainSettings
 from tests.unit.bench.load.sweeping import Always
@@ -25,7 +25,7 @@ def weigh(runtime: ScriptedRuntime) -> Weigh:
             sessions = [await client.create_session() for _ in histories]
             for session, length in zip(sessions, histories, strict=True):
                 await session.append([1] * length)
-            return await kv_total.read(sessions, workers)
+            return await level.weigh(sessions, workers)
 
     return weigh
 

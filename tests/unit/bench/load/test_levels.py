@@ -2,9 +2,9 @@
 
 import pytest
 
-from kakeya_bench.load.aggregation import aggregate, largest_within
 from kakeya_bench.load.gates import judge
 from kakeya_bench.load.level import Level, LevelState
+from kakeya_bench.load.report import aggregate, largest_within
 from kakeya_bench.report.verdict import Outcome, Verdict
 from tests.unit.bench.load.sweeping import asked, failed, level, turn
 

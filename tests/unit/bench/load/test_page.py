@@ -9,8 +9,7 @@ import pytest
 
 from kakeya_bench.conversation.facts import Facts
 from kakeya_bench.load import page
-from kakeya_bench.load.kv_total import KvTotal
-from kakeya_bench.load.level import Level, LevelState
+from kakeya_bench.load.level import KvTotal, Level, LevelState
 from kakeya_bench.load.report import Report
 from tests.unit.bench.conversation import playing
 from tests.unit.bench.load.sweeping import asked, failed, level, turn

@@ -9,10 +9,9 @@ import pytest
 
 from kakeya_bench.quality.material import dialogue, facts, fillers, text
 from kakeya_bench.quality.material.chat_template import ChatTemplate
-from kakeya_bench.quality.material.dialogue import Dialogue
+from kakeya_bench.quality.material.dialogue import Dialogue, Transcript
 from kakeya_bench.quality.material.facts import Exchange
 from kakeya_bench.quality.material.script import Outcome
-from kakeya_bench.quality.material.transcript import Transcript
 from kakeya_bench.quality.plan import ANSWER_TOKENS
 from kakeya_bench.quality.settings import CannotMeasure
 from tests.unit.bench.quality.quality_checkpoint import CHATML, save_tokenizer

@@ -14,8 +14,8 @@ from kakeya_bench.quality.material.script import Outcome
 from kakeya_bench.quality.material.text import Text
 from kakeya_bench.quality.measure.measurement import Asked, Found
 from kakeya_bench.quality.plan import Configuration, Kind, make
-from kakeya_bench.quality.result import document, page, perplexity
-from kakeya_bench.quality.result.recall import recall
+from kakeya_bench.quality.result import document, figures, page
+from kakeya_bench.quality.result.figures import recall
 from kakeya_bench.quality.settings import QualitySettings
 from tests.unit.bench.quality.test_plan import facts
 
@@ -68,7 +68,7 @@ def test_beyond_is_what_the_window_alone_does_not_see() -> None:
 
 @pytest.mark.parametrize("num_positions", [1, 17, 18, 67, 68, 69, 1999])
 def test_buckets_double_and_intervals_are_equal_and_leave_nothing_out(num_positions: int) -> None:
-    buckets, intervals = list(perplexity.bounds(68, num_positions)), perplexity.intervals(num_positions)
+    buckets, intervals = list(figures.bounds(68, num_positions)), figures.intervals(num_positions)
     for each in (buckets, intervals):
         assert (each[0][0], each[-1][1]) == (0, num_positions)
         assert all(before[1] == after[0] for before, after in pairwise(each))
@@ -79,25 +79,25 @@ def test_buckets_double_and_intervals_are_equal_and_leave_nothing_out(num_positi
 def test_perplexity_is_the_exponential_of_the_mean_loss() -> None:
     texts = [Text((1, 2, 3, 4), (False, False, True, True)), Text((5, 6), (False, True))]
     losses = [np.array([1.0, 2.0, 3.0]), np.array([6.0])]
-    whole, first, nothing = (perplexity.between(texts, losses, *each) for each in ((0, 3), (0, 1), (3, 9)))
+    whole, first, nothing = (figures.between(texts, losses, *each) for each in ((0, 3), (0, 1), (3, 9)))
     assert (whole["num_tokens"], whole["num_answer_tokens"]) == (4, 3)
     assert whole["value"] == pytest.approx(math.exp(12 / 4))
     assert whole["of_answers"] == pytest.approx(math.exp(11 / 3)), "a loss belongs to the token that it predicts"
     assert (first["num_tokens"], first["value"]) == (2, pytest.approx(math.exp(3.5)))
     assert (nothing["num_tokens"], nothing["value"], nothing["of_answers"]) == (0, None, None)
-    assert perplexity.between(texts, [np.array([math.nan]), losses[1]], 0, 1)["value"] is None, "JSON has no such word"
+    assert figures.between(texts, [np.array([math.nan]), losses[1]], 0, 1)["value"] is None, "JSON has no such word"
 
 
 def test_perplexity_is_told_by_bucket_beside_full_attention() -> None:
     texts = [Text(tuple(range(301)), (True,) * 301)]
-    found = perplexity.perplexity(CONFIGURATION, texts, [np.repeat([1.0, 2.0], [68, 232])], [np.ones(150)])
+    found = figures.perplexity(CONFIGURATION, texts, [np.repeat([1.0, 2.0], [68, 232])], [np.ones(150)])
     assert [(each["start"], each["stop"]) for each in found["buckets"]] == [(0, 68), (68, 136), (136, 272), (272, 300)]
     assert [each["value"] for each in found["buckets"]] == pytest.approx([math.e, *[math.e**2] * 3])
     full = [each["full_attention"] and each["full_attention"]["value"] for each in found["buckets"]]
     assert full == [pytest.approx(math.e), pytest.approx(math.e), None, None]
     assert (found["past_the_wrap"]["start"], found["past_the_wrap"]["num_tokens"]) == (68, 232)
-    assert (found["whole"]["num_tokens"], len(found["curve"])) == (300, perplexity.NUM_INTERVALS)
-    assert perplexity.curve(texts, [np.ones(150)])[-1]["stop"] == 150
+    assert (found["whole"]["num_tokens"], len(found["curve"])) == (300, figures.NUM_INTERVALS)
+    assert figures.curve(texts, [np.ones(150)])[-1]["stop"] == 150
 
 
 def written(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:

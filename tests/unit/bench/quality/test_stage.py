@@ -17,8 +17,7 @@ from kakeya_bench.quality.material.text import Losses, Text
 from kakeya_bench.quality.measure.measurement import Asked
 from kakeya_bench.quality.measure.stage import Stage
 from kakeya_bench.quality.plan import ANSWER_TOKENS, Configuration, Kind
-from kakeya_bench.quality.result.perplexity import perplexity
-from kakeya_bench.quality.result.recall import multi_turn, recall
+from kakeya_bench.quality.result.figures import multi_turn, perplexity, recall
 from kakeya_worker.engine.seams.geometry import LaneGeometry
 from kakeya_worker.engine.seams.verifier import Verifier
 from kakeya_worker.torch_backend import TorchVerifier

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from kakeya_bench.session.aggregation import aggregate, buckets
+from kakeya_bench.session.report import aggregate, buckets
 from kakeya_bench.statistics.distribution import distribution
 from tests.unit.bench.session.runs import changed, failed, run
 

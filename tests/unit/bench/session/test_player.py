@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from kakeya.text.chat_tokenizer import ChatTokenizer
-from kakeya_bench.conversation import prompts, transcript
+from kakeya_bench.conversation import dialogue, prompts
 from kakeya_bench.conversation.prompts import RandomTokens
 from kakeya_bench.session import player
 from kakeya_stubs.v1 import runtime_pb2 as pb
@@ -222,7 +222,7 @@ def test_it_gives_something_else(play: Play, runtime: ScriptedRuntime) -> None:
 
 
 def test_a_long_transcript_goes_in_parts(play: Play, runtime: ScriptedRuntime, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transcript, "LONGEST_APPEND", 8)
+    monkeypatch.setattr(dialogue, "LONGEST_APPEND", 8)
     outcome = play(*SHORT, "--turns", "4", "--exact")
     assert [len(ids) for ids in appended(runtime, "counter.1")] == [8, 8, 4]
     assert outcome.gate("exact")["outcome"] == "passed"

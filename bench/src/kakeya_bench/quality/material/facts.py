@@ -6,7 +6,50 @@ from dataclasses import dataclass
 from random import Random
 from typing import Final, NamedTuple
 
-from kakeya_bench.quality.material import words
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+NAMES: Final = _words(
+    "Anna Ben Clara David Emma Grace Henry Iris Jack Karen Leo Maria Noah Olivia Paul Quinn Rosa Sam Tina Umar Vera "
+    "Walter Yara Zoe Adam Bella Carl Diana Erik Fiona George Hannah Ivan Julia Kevin Laura Marco Nina Oscar Petra "
+    "Sofia Tom Ursula Victor Wendy Alice Cora Daniel Elena Frank Gina Hugo Jonas Lukas Nora Otto Priya Robin Sara Theo"
+)
+PETS: Final = _words(
+    "Rex Bello Luna Milo Coco Rocky Daisy Simba Nala Molly Lucky Shadow Ginger Smokey Oreo Biscuit Teddy Ziggy Pixel "
+    "Waffle Noodle Mochi Cleo Loki Thor Bandit Willow Hazel Cookie Peanut Rusty Scout Snowy Buddy"
+)
+CITIES: Final = _words(
+    "Paris Rome Berlin Madrid London Lisbon Vienna Prague Oslo Athens Dublin Cairo Tokyo Lima Quito Boston Chicago "
+    "Seattle Denver Toronto Sydney Delhi Mumbai Seoul Osaka Geneva Zurich Milan Naples Venice Hamburg Munich Warsaw "
+    "Helsinki Stockholm Copenhagen Brussels Amsterdam Porto Valencia Nairobi Lagos Accra Havana Bogota Montreal"
+)
+JOBS: Final = _words(
+    "doctor teacher baker pilot nurse painter lawyer farmer singer writer driver engineer gardener plumber chemist "
+    "dentist waiter tailor carpenter butcher librarian architect journalist mechanic sailor"
+)
+SECRETS: Final = _words(
+    "maple tiger river stone cloud amber falcon ocean pepper comet forest lemon marble winter rocket velvet copper "
+    "meadow harbor saturn bamboo canyon ember glacier island jungle lantern mango nectar"
+)
+ANIMALS: Final = _words("fox bear wolf owl rabbit mouse duck goat sheep cow pig frog snake lion crow deer otter badger")
+OBJECTS: Final = _words(
+    "key book lamp phone wallet hat coat bag map ring clock cup knife ladder camera umbrella basket"
+)
+PLACES: Final = _words(
+    "kitchen garden garage cellar attic office library bathroom bedroom hall shed barn tower station"
+)
+ADJECTIVES: Final = _words("small big old young quiet happy clever lazy brave shy fast slow warm cold tall tiny gentle")
+VERBS: Final = _words("sleeps runs sings waits eats jumps hides plays walks sits dances rests works swims dreams")
+GOODS: Final = _words(
+    "apples pears plums bread butter cheese eggs rice pasta salt sugar flour onions carrots beans soap"
+)
+OPPOSITES: Final = _words(
+    "hot-cold big-small old-young fast-slow day-night up-down full-empty hard-soft wet-dry high-low"
+)
+CAPITALS: Final = _words("France-Paris Italy-Rome Germany-Berlin Spain-Madrid Norway-Oslo Greece-Athens Japan-Tokyo")
+
 
 Draw = Callable[[Random], str]
 
@@ -76,10 +119,10 @@ def _digits(count: int) -> Draw:
 
 
 def _password(random: Random) -> str:
-    return "-".join(random.sample(words.SECRETS, 2))
+    return "-".join(random.sample(SECRETS, 2))
 
 
-_name, _pet = _from(words.NAMES), _from(words.PETS)
+_name, _pet = _from(NAMES), _from(PETS)
 _ATTRIBUTES: Final = (
     _Attribute("name", _name, ("I am {v}.", "Call me {v}."), ("Who am I?",)),
     _Attribute("dog's name", _pet, ("My dog is called {v}.", "I have a dog called {v}."), ("What is my dog called?",)),
@@ -92,8 +135,8 @@ _ATTRIBUTES: Final = (
     _Attribute("doctor's name", _name, ("My doctor is called {v}.",), ("Who is my doctor?",)),
     _Attribute("best friend", _name, ("{v} is my best friend.",), ("Who is my best friend?",)),
     _Attribute("boss", _name, ("{v} is my boss.",), ("Who is my boss?",)),
-    _Attribute("home city", _from(words.CITIES), ("I live in {v}.",), ("Where do I live?", "In which city do I live?")),
-    _Attribute("job", _from(words.JOBS), ("I work as a {v}.",), ("What do I do for work?",)),
+    _Attribute("home city", _from(CITIES), ("I live in {v}.",), ("Where do I live?", "In which city do I live?")),
+    _Attribute("job", _from(JOBS), ("I work as a {v}.",), ("What do I do for work?",)),
     _Attribute("room number", _digits(3), ("I am in room {v}.",), ("Which room am I in?",)),
     _Attribute("locker number", _digits(3)),
     _Attribute("door code", _digits(4), ("The code of my door is {v}.",), ("What is the code of my door?",)),

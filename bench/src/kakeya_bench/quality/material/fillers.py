@@ -4,7 +4,7 @@ from collections.abc import Collection
 from random import Random
 from typing import Final
 
-from kakeya_bench.quality.material import words
+from kakeya_bench.quality.material import facts
 from kakeya_bench.quality.material.facts import Exchange, stands_in
 
 GREETING: Final = Exchange("Hello!", "Hello! How can I help you today?")
@@ -54,24 +54,24 @@ def _quote(random: Random) -> Exchange:
 
 
 def _sentence(random: Random) -> str:
-    subject = f"The {random.choice(words.ADJECTIVES)} {random.choice(words.ANIMALS)}"
+    subject = f"The {random.choice(facts.ADJECTIVES)} {random.choice(facts.ANIMALS)}"
     preposition = random.choice(("in", "near", "behind", "beside", "under"))
-    return f"{subject} {random.choice(words.VERBS)} {preposition} the {random.choice(words.OBJECTS + words.PLACES)}."
+    return f"{subject} {random.choice(facts.VERBS)} {preposition} the {random.choice(facts.OBJECTS + facts.PLACES)}."
 
 
 def _list(random: Random) -> Exchange:
-    items = random.sample(words.GOODS, random.randint(2, 6))
+    items = random.sample(facts.GOODS, random.randint(2, 6))
     given = f"{', '.join(items[:-1])} and {items[-1]}"
     return Exchange(f"Make a list of {given}.", "\n".join(f"- {item}" for item in items))
 
 
 def _opposite(random: Random) -> Exchange:
-    first, second = random.sample(random.choice(words.OPPOSITES).split("-"), 2)
+    first, second = random.sample(random.choice(facts.OPPOSITES).split("-"), 2)
     return Exchange(f"What is the opposite of {first}?", f"The opposite of {first} is {second}.")
 
 
 def _capital(random: Random) -> Exchange:
-    country, city = random.choice(words.CAPITALS).split("-")
+    country, city = random.choice(facts.CAPITALS).split("-")
     return Exchange(f"What is the capital of {country}?", f"The capital of {country} is {city}.")
 
 

@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 
 from kakeya_bench.quality.material import facts, fillers
 from kakeya_bench.quality.material.chat_template import ChatTemplate
+from kakeya_bench.quality.material.dialogue import Transcript
 from kakeya_bench.quality.material.facts import Fact
 from kakeya_bench.quality.material.script import Feed, Logits, Script, Tokens
-from kakeya_bench.quality.material.transcript import Transcript
 from kakeya_bench.quality.settings import CannotMeasure
 
 Losses = NDArray[np.float64]  # nats, by the position that predicts; [positions]
