@@ -14,16 +14,17 @@ from pydantic import BeforeValidator
 from pydantic_settings import NoDecode, SettingsConfigDict
 from rich.console import Console
 
-from kakeya_bench.report import blocks, files, progress
-from kakeya_bench.report.blocks import Section
+from kakeya_bench.report import blocks, files, progress, quantities
+from kakeya_bench.report.blocks import Section, Table
 from kakeya_bench.report.console import print_sections
 from kakeya_bench.report.environment import environment
 from kakeya_bench.report.files import NotWritable
 from kakeya_bench.report.progress import Progress
+from kakeya_bench.report.quantities import Precise
 from kakeya_bench.report.verdict import EXIT_UNDECIDED, Outcome, Verdict, exit_status
 from kakeya_bench.rivals.command import RivalFailed
+from kakeya_bench.statistics.distribution import median
 from kakeya_shared.settings.service import ServiceSettings, setting, split
-from tests.benchmarks.tables import tables
 
 EXIT_INTERRUPTED = 130
 
@@ -125,3 +126,44 @@ def _about(settings: BenchSettings) -> dict[str, Any]:
         "environment": environment(),
         "options": settings.model_dump(mode="json", exclude={"json_file"}),
     }
+
+
+def tables(document: Mapping[str, Any]) -> list[Section]:
+    """Mappings of the same names, one after the other, are rows of one table."""
+    rows: dict[tuple[str, ...], list[dict[str, object]]] = {}
+    found, rest = [], {}
+    for name, value in document.items():
+        if isinstance(value, Mapping):
+            rows.setdefault(tuple(value), []).append({"": name, **_flat(value)})
+        elif isinstance(value, Sequence) and value and isinstance(value[0], Mapping):
+            found.append(_section(name, [{name: number, **_flat(each)} for number, each in enumerate(value, 1)]))
+        else:
+            rest[name] = value
+    found += [_section(str(each[0][""]), each) for each in rows.values()]
+    facts = [[name, value] for name, value in _flat(rest).items()]
+    return [*found, Section("", [Table(["name", "value"], facts)])]
+
+
+def _section(name: str, rows: Sequence[Mapping[str, object]]) -> Section:
+    return Section(name, [Table(list(rows[0]), [list(row.values()) for row in rows])])
+
+
+def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, object]:
+    """By a column's name."""
+    found: dict[str, object] = {}
+    for name, value in values.items():
+        label = f"{prefix} {name.replace('_', ' ')}".strip()
+        found |= _flat(value, label) if isinstance(value, Mapping) else {label: _cell(label, value)}
+    return found
+
+
+def _cell(label: str, value: object) -> object:
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        return _precise(value)
+    low, high = (value[0], value[-1]) if "interval" in label else (type(value[0])(median(value)), max(value))
+    between = "to" if "interval" in label else f"(median of {len(value)}), at most"
+    return f"{quantities.show(_precise(low))} {between} {quantities.show(_precise(high))}"
+
+
+def _precise(value: object) -> object:
+    return Precise(value) if type(value) is float else value

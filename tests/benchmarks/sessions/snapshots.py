@@ -29,7 +29,7 @@ from tests.benchmarks.bench import Found, Numbers, Stage
 from tests.benchmarks.models import ModelSettings, num_threads
 from tests.benchmarks.pairs import in_turn
 from tests.benchmarks.sessions import snapshot_figures
-from tests.benchmarks.sessions.snapshot_writer import Store, Writer
+from tests.benchmarks.sessions.snapshot_figures import Store, Writer
 from tests.integration.processes import runtime, wait_until
 
 SINK = 4

@@ -23,8 +23,7 @@ from kakeya_shared.settings.service import setting
 from tests.benchmarks import bench
 from tests.benchmarks.bench import Found, Stage
 from tests.benchmarks.models import ModelSettings
-from tests.benchmarks.worker.watched_worker import WatchedWorker
-from tests.benchmarks.worker.worker_sessions import WorkerSessions
+from tests.benchmarks.worker.watched_worker import WatchedWorker, WorkerSessions
 
 SINK, WINDOW, NUM_LANES = 4, 256, 4
 FILLING_TOKENS = 400  # more than a lane has slots

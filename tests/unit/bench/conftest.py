@@ -10,8 +10,7 @@ import pytest
 
 from kakeya_stubs.admin.v1 import admin_pb2, admin_pb2_grpc
 from tests.unit.bench.conversation import playing
-from tests.unit.bench.conversation.own_clock import OwnClock
-from tests.unit.bench.conversation.playing import CONFIG, RSS_BYTES, Play
+from tests.unit.bench.conversation.playing import CONFIG, RSS_BYTES, OwnClock, Play
 from tests.unit.sdk.conftest import plain_dir, template_dir, tokenizer
 from tests.unit.sdk.scripted_admin import ScriptedAdmin
 from tests.unit.sdk.scripted_runtime import ScriptedRuntime

@@ -31,7 +31,7 @@ class KvTotal:
     why_not: str = ""
 
 
-async def weigh(sessions: Sequence[AsyncSession], workers: Workers) -> KvTotal:
+async def kv_total(sessions: Sequence[AsyncSession], workers: Workers) -> KvTotal:
     """Asks the sessions, and waits for heartbeats of their workers that are newer than the call."""
     since = clock.now()
     try:

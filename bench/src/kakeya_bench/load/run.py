@@ -14,7 +14,7 @@ from kakeya_bench.conversation.dialogue import closed_in_the_end
 from kakeya_bench.conversation.failure import describe
 from kakeya_bench.conversation.runtime import Workers, connected
 from kakeya_bench.conversation.speech import Speech
-from kakeya_bench.load.level import Level, LevelState, weigh
+from kakeya_bench.load.level import Level, LevelState, kv_total
 from kakeya_bench.load.player import Player
 from kakeya_bench.load.report import Report
 from kakeya_bench.load.settings import LoadSettings
@@ -82,7 +82,7 @@ class _Sweep:
                 if self.report.facts is None:
                     self.report.facts = await self.said.learn(_sessions(inside)[0], self.workers)
                 await self._turns(level, inside)
-                level.kv = await weigh(_sessions(inside), self.workers)
+                level.kv = await kv_total(_sessions(inside), self.workers)
         level.state = LevelState.COMPLETE if inside else LevelState.REFUSED
 
     async def _turns(self, level: Level, players: Sequence[Player]) -> None:

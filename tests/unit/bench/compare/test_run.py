@@ -9,8 +9,7 @@ from kakeya_bench.conversation import dialogue
 from kakeya_bench.report import files
 from tests.unit.bench.compare.comparing import column, figures_of
 from tests.unit.bench.compare.scripted_rival import Exchange, ScriptedRival, refuses, says_ids, says_texts
-from tests.unit.bench.conversation.own_clock import OwnClock
-from tests.unit.bench.conversation.playing import RSS_BYTES, Play, appended
+from tests.unit.bench.conversation.playing import RSS_BYTES, OwnClock, Play, appended
 from tests.unit.sdk.scripted_admin import ScriptedAdmin
 from tests.unit.sdk.scripted_runtime import BYTES_PER_TOKEN, SINK, VOCAB_SIZE, WINDOW, ScriptedRuntime, fails, passes
 

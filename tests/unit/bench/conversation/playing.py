@@ -1,21 +1,24 @@
-"""What tests of benches share beside their fixtures."""
+"""What tests of benches share beside their fixtures, and a clock that goes on by what a test says alone: none waits."""
 
 import asyncio
 import io
 import json
+import threading
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+import grpc
 import pytest
 from rich.console import Console
 
+from kakeya_bench.conversation import clock
 from kakeya_bench.conversation.facts import Facts
 from kakeya_bench.conversation.report import Report
 from kakeya_bench.conversation.settings import BenchSettings, RuntimeSettings
 from kakeya_bench.report import files
 from kakeya_bench.report.verdict import exit_status
-from tests.unit.sdk.scripted_runtime import ScriptedRuntime
+from tests.unit.sdk.scripted_runtime import Fault, ScriptedRuntime
 
 S = TypeVar("S", bound=RuntimeSettings)
 
@@ -106,3 +109,43 @@ def appended(runtime: ScriptedRuntime, session_id: str | None = None) -> list[li
     """The ids of each append, to one session or to all."""
     requests = runtime.requests["AppendTokens"]
     return [list(request.token_ids) for request in requests if session_id in (None, request.session_id)]
+
+
+class OwnClock:
+    """In the place of the benches' clock: who sleeps is there at once, and a call takes as long as a test says.
+
+    Attributes:
+        tick_seconds: how much later it is after each look at it.
+    """
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.tick_seconds = 0.0
+        self._seconds = 0.0
+        self._lock = threading.Lock()
+        patch.setattr(clock, "now", self.now)
+        patch.setattr(clock, "sleep", self.sleep)
+
+    def now(self) -> float:
+        """Seconds since it was made."""
+        return self.go_on(self.tick_seconds)
+
+    async def sleep(self, seconds: float) -> None:
+        """Those who fall asleep at the same time wake up in that order, each at its own."""
+        until = self.go_on(0.0) + seconds
+        await asyncio.sleep(0)
+        with self._lock:
+            self._seconds = max(self._seconds, until)
+
+    def go_on(self, seconds: float) -> float:
+        """Returns when it is then."""
+        with self._lock:
+            self._seconds += seconds
+            return self._seconds
+
+    def takes(self, seconds: float) -> Fault:
+        """Not a failure: a call that takes so long."""
+
+        def fault(context: grpc.ServicerContext) -> None:
+            self.go_on(seconds)
+
+        return fault

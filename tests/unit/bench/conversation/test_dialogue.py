@@ -9,8 +9,7 @@ from kakeya.errors import KakeyaError
 from kakeya_bench.conversation.dialogue import Answer, Dialogue, closed_in_the_end
 from kakeya_bench.conversation.speech import Speech
 from kakeya_stubs.v1 import runtime_pb2 as pb
-from tests.unit.bench.conversation.own_clock import OwnClock
-from tests.unit.bench.conversation.playing import PlainSettings, appended
+from tests.unit.bench.conversation.playing import OwnClock, PlainSettings, appended
 from tests.unit.sdk.scripted_runtime import VOCAB_SIZE, ScriptedRuntime, fails
 
 

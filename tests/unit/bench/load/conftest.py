@@ -1,7 +1,6 @@
 import pytest
 
-from tests.unit.bench.conversation.own_clock import OwnClock
-from tests.unit.bench.conversation.playing import Play
+from tests.unit.bench.conversation.playing import OwnClock, Play
 from tests.unit.bench.load.sweeping import SHORT, TICK_SECONDS, said
 
 

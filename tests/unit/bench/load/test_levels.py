@@ -1,12 +1,19 @@
-"""Levels in figures whose answers are known, and what the gates say of them."""
+"""Levels in figures whose answers are known, what the gates say of them, and what their sessions weigh."""
+
+from collections.abc import Awaitable, Callable
 
 import pytest
 
+from kakeya_bench.conversation.runtime import connected
 from kakeya_bench.load.gates import judge
-from kakeya_bench.load.level import Level, LevelState
+from kakeya_bench.load.level import KvTotal, Level, LevelState, kv_total
 from kakeya_bench.load.report import aggregate, largest_within
 from kakeya_bench.report.verdict import Outcome, Verdict
-from tests.unit.bench.load.sweeping import asked, failed, level, turn
+from kakeya_stubs.admin.v1 import admin_pb2 as pb
+from tests.unit.bench.conversation.playing import PlainSettings
+from tests.unit.bench.load.sweeping import Always, asked, failed, level, turn
+from tests.unit.sdk.scripted_admin import ScriptedAdmin
+from tests.unit.sdk.scripted_runtime import BYTES_PER_TOKEN, ScriptedRuntime, fails, passes
 
 PASSED, FAILED, UNDECIDED, SKIPPED = Outcome.PASSED, Outcome.FAILED, Outcome.UNDECIDED, Outcome.SKIPPED
 NINE_OF_TEN = (*[turn()] * 18, turn(9.0), failed())
@@ -128,3 +135,58 @@ def test_nobody_asks_for_goodput_unless_told_so() -> None:
         "with 2 sessions, all get in, and 29 % of the turns or more meet both limits: 1.5 s to the first token, "
         "0.04 s for each token after it"
     )
+
+
+Weigh = Callable[..., Awaitable[KvTotal]]
+
+
+@pytest.fixture
+def weigh(runtime: ScriptedRuntime) -> Weigh:
+    """Opens sessions with so many tokens, and asks for their weight."""
+
+    async def weigh(*histories: int) -> KvTotal:
+        async with connected(PlainSettings.parse(["--address", runtime.address])) as (client, workers):
+            sessions = [await client.create_session() for _ in histories]
+            for session, length in zip(sessions, histories, strict=True):
+                await session.append([1] * length)
+            return await kv_total(sessions, workers)
+
+    return weigh
+
+
+def status(reported: int, age_seconds: float = 0.0, worker_id: str = "scripted") -> pb.WorkerStatus:
+    return pb.WorkerStatus(worker_id=worker_id, reported_kv_live_bytes=reported, last_heartbeat_age_seconds=age_seconds)
+
+
+async def test_the_sessions_and_the_worker_say_how_much(weigh: Weigh, admin: ScriptedAdmin) -> None:
+    """A worker of several sessions counts once, and those of others not at all."""
+    admin.workers = [status(31_000), status(1_000, worker_id="of others")]
+    assert await weigh(3, 10, 99) == KvTotal((3 + 10 + 20) * BYTES_PER_TOKEN, 31_000)
+    assert await weigh() == KvTotal(0, 0), "as where the last session was lost"
+
+
+async def test_it_waits_for_a_heartbeat_after_the_last_turn(weigh: Weigh, admin: ScriptedAdmin) -> None:
+    def beats(context: object) -> None:
+        admin.workers = [status(2)]
+
+    admin.workers = [status(1, age_seconds=3.0)]
+    admin.before["ListWorkers"] += [passes, passes, beats]
+    assert (await weigh(1)).workers_bytes == 2
+    assert len(admin.requests["ListWorkers"]) == 3
+
+
+@pytest.mark.parametrize("workers", [[], [status(1, age_seconds=60.0)]], ids=["not listed", "silent"])
+async def test_it_does_not_wait_for_ever(weigh: Weigh, admin: ScriptedAdmin, workers: list[pb.WorkerStatus]) -> None:
+    admin.workers = workers
+    assert await weigh(5) == KvTotal(5 * BYTES_PER_TOKEN, None, "worker scripted does not say")
+
+
+async def test_a_key_that_is_no_operators(weigh: Weigh, admin: ScriptedAdmin) -> None:
+    admin.before["ListWorkers"] = Always([fails("PERMISSION_DENIED")])
+    why_not = "the router does not list its workers: scripted PERMISSION_DENIED"
+    assert await weigh(5) == KvTotal(5 * BYTES_PER_TOKEN, None, why_not)
+
+
+async def test_a_session_that_does_not_say(weigh: Weigh, runtime: ScriptedRuntime) -> None:
+    runtime.before["GetSessionInfo"] += [passes, fails("INTERNAL")]
+    assert await weigh(5, 5) == KvTotal(None, None, "a session does not say: Internal: scripted INTERNAL")

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from kakeya_bench.load.player import ERROR_PAUSE_SECONDS, think_times
-from tests.unit.bench.conversation.own_clock import OwnClock
-from tests.unit.bench.conversation.playing import Play, appended
+from tests.unit.bench.conversation.playing import OwnClock, Play, appended
 from tests.unit.bench.load.sweeping import TICK_SECONDS, messages
 from tests.unit.sdk.scripted_runtime import ScriptedRuntime, fails, passes
 

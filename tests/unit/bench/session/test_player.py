@@ -10,8 +10,7 @@ from kakeya_bench.conversation import dialogue, prompts
 from kakeya_bench.conversation.prompts import RandomTokens
 from kakeya_bench.session import player
 from kakeya_stubs.v1 import runtime_pb2 as pb
-from tests.unit.bench.conversation.own_clock import OwnClock
-from tests.unit.bench.conversation.playing import RSS_BYTES, SHORT, Play, appended
+from tests.unit.bench.conversation.playing import RSS_BYTES, SHORT, OwnClock, Play, appended
 from tests.unit.sdk.chatting import encode, sent
 from tests.unit.sdk.scripted_runtime import (
     FINGERPRINT,

@@ -20,8 +20,7 @@ from kakeya.errors import NoCapacity
 from kakeya_bench.conversation.prompts import NoPrompts
 from kakeya_bench.report import progress
 from kakeya_bench.session import player
-from tests.unit.bench.conversation.own_clock import OwnClock
-from tests.unit.bench.conversation.playing import SHORT, Play
+from tests.unit.bench.conversation.playing import SHORT, OwnClock, Play
 from tests.unit.sdk.scripted_runtime import ScriptedRuntime, fails, passes
 
 Start = Callable[..., "subprocess.Popen[str]"]

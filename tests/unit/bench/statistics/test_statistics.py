@@ -1,4 +1,4 @@
-"""What the interval of a ratio says of series whose true cost is known."""
+"""What is kept of many measurements, and what intervals say of series whose truth is known."""
 
 import math
 import random
@@ -6,7 +6,25 @@ from dataclasses import replace
 
 import pytest
 
+from kakeya_bench.statistics.distribution import SHARES, distribution, extent, median, percentile
 from kakeya_bench.statistics.intervals import Cost, Interval, cost_ratio, of_mean, of_median
+from kakeya_bench.statistics.share import NONE, Share
+
+
+def test_what_is_known_of_values_in_any_order() -> None:
+    values = [float(value) for value in (4, None, 100, 1, None, 3, 2, 0) if value is not None]
+    assert distribution([None, *values, None]) == {
+        "min": 0.0, "mean": pytest.approx(110 / 6), "max": 100.0, "p50": 2.5, "p90": 52.0, "p95": 76.0,
+        "p99": pytest.approx(95.2),
+    }  # fmt: skip
+    assert extent([3, None, 1]) == {"min": 1, "mean": 2.0, "max": 3}
+    assert (median(iter([4, 1, 3, 2])), percentile([1.0, 2.0], 75)) == (2.5, 1.75)
+    assert {f"p{share}": share for share in (50, 90, 95, 99)} == SHARES
+
+
+def test_there_are_no_figures_of_nothing() -> None:
+    assert distribution([None]) is None
+    assert extent([None]) is None
 
 
 def series(
@@ -77,3 +95,22 @@ def test_means_and_medians_have_intervals() -> None:
     for found, estimate in ((of_mean(values), 22.0), (of_median(values), 3.0)):
         assert found.estimate == estimate
         assert 1.0 <= found.low < estimate < found.high <= 100.0
+
+
+@pytest.mark.parametrize(
+    ("hits", "num", "low", "high"),
+    [(8, 10, 0.490162, 0.943318), (0, 10, 0.0, 0.277533), (10, 10, 0.722467, 1.0), (0, 0, 0.0, 1.0)],
+)  # of R's binom::binom.wilson
+def test_intervals_are_wilsons(hits: int, num: int, low: float, high: float) -> None:
+    assert Share(hits, num).interval == pytest.approx((low, high), abs=1e-6)
+    assert Share(hits, num).document() == {
+        "hits": hits, "num": num, "share": hits / num if num else None,
+        "low": pytest.approx(low, abs=1e-6), "high": pytest.approx(high, abs=1e-6),
+    }  # fmt: skip
+
+
+def test_shares_add_up_and_are_told() -> None:
+    assert Share.of([True, False, True]) + Share(1, 1) == Share(3, 4)
+    assert NONE.value is None
+    assert str(NONE) == "-"
+    assert str(Share(1, 2)) == "50.0% (9.5% to 90.5%, n = 2)"
