@@ -28,8 +28,7 @@ import numpy as np
 
 from kakeya_bench.report.quantities import Precise
 from kakeya_bench.report.verdict import Verdict, at_most
-from kakeya_bench.rivals.command import CommandFailed
-from kakeya_bench.rivals.environment import PythonEnvironment
+from kakeya_bench.rivals.command import CommandFailed, PythonEnvironment
 from kakeya_bench.statistics import intervals
 from kakeya_shared.settings.service import setting
 from tests.benchmarks import bench

@@ -14,7 +14,7 @@ from httpx_sse import aconnect_sse
 from pydantic import AliasPath, BaseModel, Field, ValidationError
 
 from kakeya.cli.output.table import printable
-from kakeya_bench.compare.rival import Rival
+from kakeya_bench.compare.settings import Rival
 from kakeya_bench.conversation import clock
 from kakeya_bench.conversation.failure import describe
 

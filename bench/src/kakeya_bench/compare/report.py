@@ -4,9 +4,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar
 
-from kakeya_bench.compare.rival import RUNTIME
-from kakeya_bench.compare.settings import CompareSettings
-from kakeya_bench.compare.turn import PlayedTurn
+from kakeya_bench.compare.players import PlayedTurn
+from kakeya_bench.compare.settings import RUNTIME, CompareSettings
 from kakeya_bench.conversation import report
 from kakeya_bench.report.verdict import Outcome, Verdict
 from kakeya_bench.statistics.distribution import distribution

@@ -8,12 +8,10 @@ from rich.console import Console
 
 from kakeya.cli.flags import tokenizer_choice
 from kakeya.kv_bytes import ConfigError
-from kakeya_bench.compare.players import Player, RivalPlayer, RuntimePlayer
+from kakeya_bench.compare.players import PlayedTurn, Player, RivalPlayer, RuntimePlayer, Said, Script
 from kakeya_bench.compare.report import RIVAL_DTYPE, Report
-from kakeya_bench.compare.rival import RUNTIME
-from kakeya_bench.compare.settings import CompareSettings
-from kakeya_bench.compare.turn import PlayedTurn, Said, Script
-from kakeya_bench.conversation import clock, facts, interruption
+from kakeya_bench.compare.settings import RUNTIME, CompareSettings
+from kakeya_bench.conversation import clock, interruption, speech
 from kakeya_bench.conversation.dialogue import closed_in_the_end
 from kakeya_bench.conversation.runtime import connected
 from kakeya_bench.report import files, progress
@@ -41,7 +39,7 @@ async def run(settings: CompareSettings, console: Console) -> tuple[Report, int 
 
     async with connected(settings) as (client, workers):
         model = tokenizer_choice.model_to_answer(await client.list_models(), settings.model)
-        rival_kv = facts.bytes_per_token(model.name, RIVAL_DTYPE, settings.config)
+        rival_kv = speech.bytes_per_token(model.name, RIVAL_DTYPE, settings.config)
         if settings.config and rival_kv[0] is None:
             raise ConfigError(rival_kv[1])
         script = Script(settings, model.vocab_size)
@@ -49,7 +47,7 @@ async def run(settings: CompareSettings, console: Console) -> tuple[Report, int 
         rivals = [RivalPlayer(each, settings, kv_bytes_per_token=rival_kv[0]) for each in settings.rival]
         async with closed_in_the_end([runtime.dialogue], tell):
             session = await runtime.dialogue.open()
-            known = await facts.learn(session, workers, config=settings.config, beside=None, kv_dtype=None)
+            known = await speech.learn(session, workers, config=settings.config, beside=None, kv_dtype=None)
             report = Report(settings=settings, facts=known, rival_kv=rival_kv)
             files.write_json(settings.directory / JSON_NAME, report.document())
             with progress.shown(console, "compare") as shown, interruption.heeded() as heeded:

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 
-from kakeya_bench.conversation.facts import Facts
 from kakeya_bench.conversation.settings import RuntimeSettings
+from kakeya_bench.conversation.speech import Facts
 from kakeya_bench.report.environment import environment
 from kakeya_bench.report.verdict import Verdict
 

@@ -16,8 +16,7 @@ def main(argv: list[str]) -> int:
     from kakeya_bench.engine.run import played
     from kakeya_bench.report import console, files
     from kakeya_bench.report.verdict import EXIT_UNDECIDED, exit_status
-    from kakeya_bench.rivals.command import RivalFailed
-    from kakeya_bench.rivals.environment import BENCH
+    from kakeya_bench.rivals.command import BENCH, RivalFailed
 
     written = settings.output / page.JSON_NAME
     try:

@@ -4,8 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from kakeya_bench.rivals.command import CommandFailed, RivalFailed, say
-from kakeya_bench.rivals.environment import BENCH, PythonEnvironment
+from kakeya_bench.rivals.command import BENCH, CommandFailed, PythonEnvironment, RivalFailed, say
 from kakeya_bench.rivals.process import own_process
 
 REQUIREMENTS = Path(__file__).with_name("llama_cpp.txt")

@@ -20,8 +20,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from kakeya_bench.rivals.command import CommandFailed, RivalFailed, run_logged, say
-from kakeya_bench.rivals.environment import BENCH
+from kakeya_bench.rivals.command import BENCH, CommandFailed, RivalFailed, run_logged, say
 from kakeya_bench.rivals.llama_cpp import REQUIREMENTS, TOOLS
 from kakeya_bench.rivals.server import HOST, Command, Rival, running
 

@@ -1,4 +1,6 @@
-"""The gates of a run: what must hold of its turns. Each can fail, and says when it cannot judge."""
+"""The gates of a run: what must hold of its turns, and the stretches that are compared. Each can fail, and says when it
+cannot judge.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -6,14 +8,49 @@ from itertools import groupby, takewhile
 from typing import Any
 
 from kakeya_bench.conversation import report
-from kakeya_bench.conversation.facts import Facts
+from kakeya_bench.conversation.speech import Facts
 from kakeya_bench.conversation.turn import Turn
 from kakeya_bench.report.verdict import Outcome, Verdict
-from kakeya_bench.session import stretches
 from kakeya_bench.session.settings import SessionSettings
 from kakeya_bench.statistics import intervals
 from kakeya_bench.statistics.distribution import median
 from kakeya_bench.statistics.intervals import Cost
+
+SHARE = 10
+"""Head and tail are each one of so many equal parts."""
+FEWEST = 10
+"""Turns that a head must have to be judged."""
+
+
+def head_and_tail(turns: Sequence[Turn], num_warm_up_turns: int) -> tuple[list[Turn], list[Turn]]:
+    """The first and the last tenth of the turns after warm-up and plateau, of all sessions together, in order of time.
+
+    Turns that failed are in neither.
+    """
+    head: list[Turn] = []
+    tail: list[Turn] = []
+    played = sorted(steady(turns, num_warm_up_turns), key=lambda turn: (turn.session, turn.index))
+    for _, group in groupby(played, key=lambda turn: turn.session):
+        of_session = list(group)
+        length = len(of_session) // SHARE
+        head += of_session[:length]
+        tail += of_session[len(of_session) - length :]
+    return sorted(head, key=_start), sorted(tail, key=_start)
+
+
+def steady(turns: Sequence[Turn], num_warm_up_turns: int) -> list[Turn]:
+    """Those after warm-up and plateau."""
+    return [turn for turn in after_warm_up(turns, num_warm_up_turns) if turn.is_after_plateau]
+
+
+def after_warm_up(turns: Sequence[Turn], num_warm_up_turns: int) -> list[Turn]:
+    """Those beyond the first turns of each session."""
+    return [turn for turn in turns if turn.index > num_warm_up_turns]
+
+
+def _start(turn: Turn) -> float:
+    return turn.started_seconds
+
 
 MAX_RATIO = 1.05
 MAX_HALF_WIDTH = 0.10
@@ -81,7 +118,7 @@ def kv_bounded(measured: Measured) -> _Finding:
 
 def rss_bounded(measured: Measured) -> _Finding:
     """The worker's process has not grown."""
-    steady = stretches.after_warm_up(measured.succeeded, measured.settings.warm_up_turns)
+    steady = after_warm_up(measured.succeeded, measured.settings.warm_up_turns)
     steady.sort(key=lambda turn: (turn.worker, turn.started_seconds))
     if not steady:
         return Outcome.UNDECIDED, "no turn after the warm-up succeeded", {}
@@ -101,8 +138,8 @@ def _worker_rss(worker: str, series: Sequence[int | None], figures: dict[str, An
     known = [rss for rss in series if rss]
     if len(known) < len(series):
         return Outcome.UNDECIDED, f"worker {worker or '(unknown)'}: its memory is not known in every turn"
-    length = len(known) // stretches.SHARE
-    if length < stretches.FEWEST:
+    length = len(known) // SHARE
+    if length < FEWEST:
         return Outcome.UNDECIDED, _too_few(len(known))
     head, tail, most = median(known[:length]), median(known[-length:]), max(known)
     allowance = max(RSS_ALLOWANCE_BYTES, RSS_ALLOWANCE_SHARE * head)
@@ -117,10 +154,10 @@ def _worker_rss(worker: str, series: Sequence[int | None], figures: dict[str, An
 
 def prefill_bounded(measured: Measured) -> _Finding:
     """A new token costs in the tail what it costs in the head."""
-    head, tail = stretches.head_and_tail(measured.turns, measured.settings.warm_up_turns)
+    head, tail = head_and_tail(measured.turns, measured.settings.warm_up_turns)
     figures: dict[str, Any] = {"num_head_turns": len(head)}
-    if len(head) < stretches.FEWEST:
-        num_steady = len(stretches.steady(measured.turns, measured.settings.warm_up_turns))
+    if len(head) < FEWEST:
+        num_steady = len(steady(measured.turns, measured.settings.warm_up_turns))
         return Outcome.UNDECIDED, _too_few(num_steady), figures
     costs = [_costs(head), _costs(tail)]
     if min(map(len, costs)) < 2:  # of one turn nothing says how far it can be trusted
@@ -172,7 +209,7 @@ def exact(measured: Measured) -> _Finding:
 
 
 def _too_few(num_turns: int) -> str:
-    needed = stretches.SHARE * stretches.FEWEST
+    needed = SHARE * FEWEST
     return f"{num_turns} turns after warm-up and plateau, {needed} are needed"
 
 

@@ -11,7 +11,7 @@ from kakeya_bench.report.blocks import Figure, Section, Table
 from kakeya_bench.report.panels import COLORS, Cloud, Level, Line, Panel, Point, Stretch
 from kakeya_bench.report.pictures import label
 from kakeya_bench.report.quantities import Bytes, Seconds, counted
-from kakeya_bench.session import stretches
+from kakeya_bench.session import gates
 from kakeya_bench.session.run import JSON_NAME
 
 HTML_NAME = "report.html"
@@ -139,7 +139,7 @@ def _latency(document: _Document, turns: list[Turn]) -> Figure:
 
 
 def _memory(document: _Document, turns: list[Turn]) -> Figure:
-    gates = document["gates"]
+    judged = document["gates"]
     kv = _by_session(turns, lambda turn: turn.kv_live_bytes)
     rss = _points(turns, lambda turn: turn.worker, lambda turn: turn.worker_rss_bytes)
     weight = document["model"]["kv_bytes_per_token"]
@@ -162,14 +162,14 @@ def _memory(document: _Document, turns: list[Turn]) -> Figure:
             empty="the memory of the worker is not known: it takes an operator's key",
         ),
     ]
-    if limits := gates["rss_bounded"]["figures"]:
+    if limits := judged["rss_bounded"]["figures"]:
         panels.append(_growth(limits, rss, document["options"]["num_warm_up_turns"]))
     return Figure(
         pictures.draw("memory", f"{_name(document)}: what is held", panels, x="turn of its session"),
         "KV bytes of each session and resident memory of each worker, in the order of the turns",
         "KV grows until sinks and window are full, to the byte that config.json demands, and stays there (kv_bounded: "
-        f"{gates['kv_bounded']['outcome']}). The worker's process must not grow either (rss_bounded: "
-        f"{gates['rss_bounded']['outcome']}).",
+        f"{judged['kv_bounded']['outcome']}). The worker's process must not grow either (rss_bounded: "
+        f"{judged['rss_bounded']['outcome']}).",
     )
 
 
@@ -196,8 +196,8 @@ def _prefill(document: _Document, turns: list[Turn]) -> Figure:
     """The gate's stretches are marked, where they are long enough for the gate to compare them."""
     gate = document["gates"]["prefill_bounded"]
     marked = [Stretch(f"S + W = {each:,} tokens", each, each) for each in _capacities(turns)]
-    head_and_tail = stretches.head_and_tail(turns, document["options"]["num_warm_up_turns"])
-    if min(map(len, head_and_tail)) >= stretches.FEWEST:
+    head_and_tail = gates.head_and_tail(turns, document["options"]["num_warm_up_turns"])
+    if min(map(len, head_and_tail)) >= gates.FEWEST:
         for name, part, color in zip(("head", "tail"), head_and_tail, (COLORS[2], COLORS[1]), strict=True):
             histories = [turn.history_before for turn in part]
             marked.append(Stretch(f"{name}: {len(part):,} turns", min(histories), max(histories), color))

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from kakeya_bench.conversation.turn import Turn
 from kakeya_bench.report.verdict import Verdict
-from kakeya_bench.session import gates, stretches
+from kakeya_bench.session import gates
 from kakeya_bench.session.gates import Measured
 from kakeya_bench.statistics.distribution import distribution, extent, median
 
@@ -55,7 +55,7 @@ _WORK: dict[str, _Measure] = {
 def aggregate(turns: Sequence[Turn], num_warm_up_turns: int) -> Document:
     """Figures of the whole run. Times are of turns after the warm-up that did not fail; sizes of all of those."""
     succeeded = [turn for turn in turns if turn.error is None]
-    timed = stretches.after_warm_up(succeeded, num_warm_up_turns)
+    timed = gates.after_warm_up(succeeded, num_warm_up_turns)
     return {
         "num_turns": len(turns),
         "num_errors": len(turns) - len(succeeded),
@@ -108,5 +108,5 @@ def _sizes(turns: Sequence[Turn]) -> Document:
 def _drift(turns: Sequence[Turn]) -> float | None:
     """How much longer the median turn of the last tenth takes than that of the first; None of too few turns."""
     seconds = [turn.wall_seconds for turn in sorted(turns, key=lambda turn: turn.started_seconds)]
-    length = len(seconds) // stretches.SHARE
+    length = len(seconds) // gates.SHARE
     return median(seconds[-length:]) - median(seconds[:length]) if length else None

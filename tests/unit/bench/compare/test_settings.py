@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kakeya_bench.compare.rival import Rival, read_rivals
-from kakeya_bench.compare.settings import CompareSettings
+from kakeya_bench.compare.settings import CompareSettings, Rival, read_rivals
 
 RIVAL = "--rival=a=http://127.0.0.1:1/v1"
 

@@ -13,9 +13,9 @@ import pytest
 from rich.console import Console
 
 from kakeya_bench.conversation import clock
-from kakeya_bench.conversation.facts import Facts
 from kakeya_bench.conversation.report import Report
 from kakeya_bench.conversation.settings import BenchSettings, RuntimeSettings
+from kakeya_bench.conversation.speech import Facts
 from kakeya_bench.report import files
 from kakeya_bench.report.verdict import exit_status
 from tests.unit.sdk.scripted_runtime import Fault, ScriptedRuntime

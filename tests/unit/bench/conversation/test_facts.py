@@ -16,9 +16,9 @@ import pytest
 from kakeya.cli.commands.admin_calls import AdminCalls
 from kakeya.cli.flags import installed_models
 from kakeya.cli.flags.connection import Connection
-from kakeya_bench.conversation import facts
-from kakeya_bench.conversation.facts import Facts
+from kakeya_bench.conversation import speech
 from kakeya_bench.conversation.runtime import FRESH_SECONDS, Workers, connected
+from kakeya_bench.conversation.speech import Facts
 from kakeya_stubs.admin.v1 import admin_pb2 as pb
 from tests.unit.bench.conversation.playing import CONFIG, RSS_BYTES, OwnClock, PlainSettings
 from tests.unit.sdk.scripted_admin import ScriptedAdmin
@@ -31,7 +31,7 @@ Learn = Callable[..., Awaitable[Facts]]
 def learn(runtime: ScriptedRuntime) -> Learn:
     async def learn(**places: Any) -> Facts:
         async with connected(PlainSettings.parse(["--address", runtime.address])) as (client, workers):
-            return await facts.learn(await client.create_session(), workers, **places)
+            return await speech.learn(await client.create_session(), workers, **places)
 
     return learn
 

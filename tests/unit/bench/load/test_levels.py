@@ -5,9 +5,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from kakeya_bench.conversation.runtime import connected
-from kakeya_bench.load.gates import judge
 from kakeya_bench.load.level import KvTotal, Level, LevelState, kv_total
-from kakeya_bench.load.report import aggregate, largest_within
+from kakeya_bench.load.report import aggregate, judge, largest_within
 from kakeya_bench.report.verdict import Outcome, Verdict
 from kakeya_stubs.admin.v1 import admin_pb2 as pb
 from tests.unit.bench.conversation.playing import PlainSettings

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kakeya_bench.conversation.facts import Facts
+from kakeya_bench.conversation.speech import Facts
 from kakeya_bench.load import page
 from kakeya_bench.load.level import KvTotal, Level, LevelState
 from kakeya_bench.load.report import Report

@@ -7,7 +7,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from kakeya_bench.quality.material import dialogue, facts, fillers, text
+from kakeya_bench.quality.material import dialogue, facts, fillers
 from kakeya_bench.quality.material.chat_template import ChatTemplate
 from kakeya_bench.quality.material.dialogue import Dialogue, Transcript
 from kakeya_bench.quality.material.facts import Exchange
@@ -203,14 +203,14 @@ def test_short_dialogues_have_fewer_facts() -> None:
 
 
 def test_texts_are_dialogues_of_one_length_or_cut_out_of_a_given_one(template: ChatTemplate) -> None:
-    own = text.write(template, Random(0), 600)
+    own = dialogue.write(template, Random(0), 600)
     assert len(own.tokens) == len(own.is_answer) == 600
     assert 0.2 < sum(own.is_answer) / 600 < 0.7
     assert facts.ACKNOWLEDGED in template.decode(own.tokens)
     tokens = tuple(range(100))
-    assert [each.tokens for each in text.cut(tokens, 40, 9)] == [tokens[:40], tokens[40:80]]
-    assert [each.tokens for each in text.cut(tokens, 40, 1)] == [tokens[:40]]
-    assert [each.tokens for each in text.cut(tokens, 400, 9)] == [tokens]
-    assert not any(text.cut(tokens, 40, 1)[0].is_answer)
+    assert [each.tokens for each in dialogue.cut(tokens, 40, 9)] == [tokens[:40], tokens[40:80]]
+    assert [each.tokens for each in dialogue.cut(tokens, 40, 1)] == [tokens[:40]]
+    assert [each.tokens for each in dialogue.cut(tokens, 400, 9)] == [tokens]
+    assert not any(dialogue.cut(tokens, 40, 1)[0].is_answer)
     with pytest.raises(CannotMeasure, match="has 31 tokens"):
-        text.cut(tokens[:31], 40, 1)
+        dialogue.cut(tokens[:31], 40, 1)

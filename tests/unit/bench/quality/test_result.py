@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from kakeya_bench.quality.material.dialogue import Text
 from kakeya_bench.quality.material.script import Outcome
-from kakeya_bench.quality.material.text import Text
 from kakeya_bench.quality.measure.measurement import Asked, Found
 from kakeya_bench.quality.plan import Configuration, Kind, make
 from kakeya_bench.quality.result import document, figures, page

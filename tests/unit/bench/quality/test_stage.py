@@ -12,8 +12,8 @@ from transformers import AutoModelForCausalLM
 
 from kakeya_bench.quality.material import dialogue
 from kakeya_bench.quality.material.chat_template import ChatTemplate
+from kakeya_bench.quality.material.dialogue import Losses, Text
 from kakeya_bench.quality.material.script import Feed, Logits, Script, answer
-from kakeya_bench.quality.material.text import Losses, Text
 from kakeya_bench.quality.measure.measurement import Asked
 from kakeya_bench.quality.measure.stage import Stage
 from kakeya_bench.quality.plan import ANSWER_TOKENS, Configuration, Kind

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from kakeya_bench.conversation.facts import Facts
+from kakeya_bench.conversation.speech import Facts
 from kakeya_bench.conversation.turn import Turn
 from kakeya_bench.report.verdict import Verdict
 from kakeya_bench.session.report import Report

@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from kakeya_bench.quality.material import dialogue, text
+from kakeya_bench.quality.material import dialogue
 from kakeya_bench.quality.material.chat_template import ChatTemplate
-from kakeya_bench.quality.material.dialogue import Dialogue
+from kakeya_bench.quality.material.dialogue import Dialogue, Text
 from kakeya_bench.quality.material.script import Outcome, Script
-from kakeya_bench.quality.material.text import Text
 from kakeya_bench.quality.plan import ANSWER_TOKENS, Configuration, Kind, Plan
 from kakeya_bench.quality.settings import CannotMeasure
 
@@ -121,9 +120,8 @@ def _compared(plan: Plan, template: ChatTemplate) -> Iterator[Dialogue]:
 
 
 def _own_texts(plan: Plan, template: ChatTemplate) -> list[Text]:
-    return [
-        text.write(template, _seeded(plan, "perplexity", index), plan.text_length) for index in range(plan.num_texts)
-    ]
+    numbers = range(plan.num_texts)
+    return [dialogue.write(template, _seeded(plan, "perplexity", number), plan.text_length) for number in numbers]
 
 
 def _given_texts(plan: Plan, template: ChatTemplate, file: Path) -> list[Text]:
@@ -131,4 +129,4 @@ def _given_texts(plan: Plan, template: ChatTemplate, file: Path) -> list[Text]:
         content = file.read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
         raise CannotMeasure(f"{file} cannot be read: {error}") from error
-    return text.cut(template.encode(content), plan.text_length, plan.num_texts)
+    return dialogue.cut(template.encode(content), plan.text_length, plan.num_texts)

@@ -7,9 +7,9 @@ from typing import TypeVar
 
 import numpy as np
 
+from kakeya_bench.quality.material.dialogue import Losses, Text
 from kakeya_bench.quality.material.material import Material
 from kakeya_bench.quality.material.script import Outcome, Script
-from kakeya_bench.quality.material.text import Losses, Text
 from kakeya_bench.quality.measure.stage import Stage
 from kakeya_bench.quality.plan import SMALLEST_CHUNK, Configuration, Kind, Plan, num_lanes
 from kakeya_bench.report.progress import Progress

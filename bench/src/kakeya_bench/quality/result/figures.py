@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from kakeya_bench.quality.material.dialogue import Losses, Text
 from kakeya_bench.quality.material.script import Outcome
-from kakeya_bench.quality.material.text import Losses, Text
 from kakeya_bench.quality.measure.measurement import Asked
 from kakeya_bench.quality.plan import Configuration, Kind
 from kakeya_bench.statistics.share import Share
