@@ -1,4 +1,4 @@
-"""Who speaks in a bench: which tokenizer, which messages, what ends an answer; and what is known before the first turn."""
+"""Who speaks in a bench: which tokenizer, which messages, what ends an answer; and what is known before."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

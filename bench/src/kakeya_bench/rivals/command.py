@@ -1,4 +1,4 @@
-"""Commands that take minutes: what they print goes to a log, how far they are to stderr; and the packages they install."""
+"""Commands that take minutes: what they print goes to a log, how far they are to stderr; packages that they need."""
 
 import re
 import shutil
