@@ -21,7 +21,7 @@ from mlx_lm.utils import load_model, quantize_model, save_config, save_model
 from kakeya_bench.engine.stepping import Lanes
 from kakeya_bench.report.quantities import Precise
 from kakeya_bench.report.verdict import Verdict, at_least, at_most
-from kakeya_bench.rivals.checkpoint import save_random_qwen3
+from kakeya_bench.rivals.checkpoint import SMALL, save_random_qwen3
 from kakeya_bench.statistics import intervals
 from kakeya_bench.statistics.distribution import median
 from kakeya_shared.settings.service import setting
@@ -30,16 +30,7 @@ from kakeya_worker.mlx_backend import MlxVerifier
 from tests.benchmarks import bench, pairs
 from tests.benchmarks.bench import BenchSettings, Found, Stage
 
-SHAPE: dict[str, Any] = {
-    "vocab_size": 4096,
-    "hidden_size": 512,
-    "intermediate_size": 1536,
-    "num_hidden_layers": 8,
-    "num_attention_heads": 8,
-    "num_key_value_heads": 4,
-    "head_dim": 64,
-    "max_position_embeddings": 4096,
-}
+SHAPE = {**SMALL, "vocab_size": 4096, "num_hidden_layers": 8, "max_position_embeddings": 4096}
 GEOMETRY = LaneGeometry(sink=4, window=124, chunk=32)
 NUM_SESSIONS = (1, 4)
 NUM_PROMPT, NUM_DECODED = 32, 32  # tokens

@@ -7,7 +7,6 @@ import asyncio
 import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
@@ -15,7 +14,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 import kakeya
 from kakeya_bench.report.quantities import Seconds
 from kakeya_bench.report.verdict import at_most
-from kakeya_bench.rivals.checkpoint import save_random_qwen3
+from kakeya_bench.rivals.checkpoint import SMALL, save_random_qwen3
 from kakeya_bench.statistics.distribution import distribution
 from kakeya_shared.settings.service import setting
 from tests.benchmarks import bench
@@ -25,15 +24,7 @@ from tests.integration.processes import runtime
 BOUND_SECONDS = 0.1
 PAUSE_SECONDS = 0.01
 IDLE_SECONDS = 3.0
-SHAPE: dict[str, Any] = {
-    "hidden_size": 512,
-    "intermediate_size": 1536,
-    "num_hidden_layers": 8,
-    "num_attention_heads": 8,
-    "num_key_value_heads": 4,
-    "head_dim": 64,
-    "max_position_embeddings": 4096,
-}
+SHAPE = {**SMALL, "vocab_size": 512, "num_hidden_layers": 8, "max_position_embeddings": 4096}
 
 Probes = Mapping[str, Callable[[], Awaitable[object]]]
 """Calls whose latency is measured, by name."""

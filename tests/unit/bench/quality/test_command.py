@@ -20,17 +20,11 @@ from kakeya_worker.engine.seams.geometry import LaneGeometry
 from kakeya_worker.engine.seams.retention import Retention, SessionOptions, sink_window
 from kakeya_worker.torch_backend import TorchVerifier
 from kakeya_worker.torch_backend.mode import choose_mode
-from tests.unit.bench.quality.quality_checkpoint import save_quality_checkpoint
 
 pytestmark = pytest.mark.timeout(240)  # whole runs of a model, beside whatever else the machine does
 SMALL = "--samples 2 --threads 1 --weights float32 --windows 64 --distances 64,100"
 
 Bench = Callable[..., tuple[int, dict[str, Any]]]
-
-
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_quality_checkpoint(tmp_path_factory.mktemp("models") / "random")
 
 
 @pytest.fixture

@@ -17,18 +17,6 @@ from kakeya_bench.quality.settings import CannotMeasure
 from tests.unit.bench.quality.quality_checkpoint import CHATML, save_tokenizer
 
 
-@pytest.fixture(scope="module")
-def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("tokenizer")
-    save_tokenizer(path, CHATML)
-    return path
-
-
-@pytest.fixture(scope="module")
-def template(directory: Path) -> ChatTemplate:
-    return ChatTemplate(str(directory))
-
-
 def test_a_value_stands_in_a_text_as_words_of_its_own() -> None:
     assert facts.stands_in("Rex", "Your dog's name is REX.")
     assert facts.stands_in("tiger-maple", "It is tiger-maple.")

@@ -21,22 +21,10 @@ from kakeya_bench.quality.result.figures import multi_turn, perplexity, recall
 from kakeya_worker.engine.seams.geometry import LaneGeometry
 from kakeya_worker.engine.seams.verifier import Verifier
 from kakeya_worker.torch_backend import TorchVerifier
-from tests.unit.bench.quality.quality_checkpoint import CHATML, Oracle, save_quality_checkpoint, save_tokenizer
+from tests.unit.bench.quality.quality_checkpoint import Oracle
 
 CHUNK = 80
 DISTANCES = (48, 64, 90, 128, 160, 256)
-
-
-@pytest.fixture(scope="module")
-def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("tokenizer")
-    save_tokenizer(path, CHATML)
-    return path
-
-
-@pytest.fixture(scope="module")
-def template(directory: Path) -> ChatTemplate:
-    return ChatTemplate(str(directory))
 
 
 @pytest.fixture
@@ -101,11 +89,6 @@ def test_several_facts_are_recalled_while_they_are_seen(stage: Stage, template: 
     assert (whole["in_sight"]["hits"], whole["in_sight"]["num"], whole["out_of_sight"]["num"]) == (30, 30, 0)
     assert part["out_of_sight"]["share"] == 0
     assert part["out_of_sight"]["num"] >= 6
-
-
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save_quality_checkpoint(tmp_path_factory.mktemp("models") / "random")
 
 
 @pytest.fixture
