@@ -149,7 +149,7 @@ PARTS = {
         "kakeya-bench",
         "kakeya_bench",
         "tests/unit/bench",
-        ("statistics", "session/test_command.py", "report/test_page.py", "load/test_settings.py"),
+        ("statistics", "session/test_command.py", "report/test_page.py", "test_settings.py"),
         ("torch", "redis", "kakeya_worker", "kakeya_router"),
         extras=("kakeya_worker", "safetensors", "torch"),
         not_imported=("kakeya_bench.engine", "kakeya_bench.quality", "kakeya_bench.rivals"),
