@@ -30,7 +30,7 @@ from transformers import PreTrainedTokenizerFast
 from kakeya_bench.compare import command
 from kakeya_bench.rivals import checkpoint as checkpoints
 from kakeya_bench.rivals import llama_server as llama
-from kakeya_bench.rivals.checkpoint import SMALL, Checkpoint
+from kakeya_bench.rivals.checkpoint import GGUF, SMALL
 from kakeya_bench.rivals.command import RivalFailed, say
 from kakeya_bench.rivals.llama_server import llama_server
 from kakeya_bench.rivals.transformers_server import transformers_server
@@ -65,26 +65,26 @@ def played(asked: argparse.Namespace, directory: Path) -> int:
             say("starting the runtime and its HTTP shim")
             kakeya = stack.enter_context(served(checkpoint, directory))
             rivals = started(stack, asked, kakeya, checkpoint)
-            status = command.main(flags(asked, kakeya.address, rivals, checkpoint.directory))
+            status = command.main(flags(asked, kakeya.address, rivals, checkpoint))
     except RivalFailed:
         if status < INTERRUPTED:  # else a Ctrl-C in the terminal was for the rivals, too
             raise
     return status
 
 
-def started(stack: ExitStack, asked: argparse.Namespace, kakeya: Runtime, checkpoint: Checkpoint) -> list[str]:
+def started(stack: ExitStack, asked: argparse.Namespace, kakeya: Runtime, checkpoint: Path) -> list[str]:
     """The rivals, as the bench's flag takes them."""
     shim = kakeya.shims[0]
     rivals = [f"{SHIM}=http://{shim.address}/v1,every=mark,kv={SINK + WINDOW},pid={shim.process.pid}"]
     say("starting transformers")
-    made = stack.enter_context(transformers_server(checkpoint.directory, num_threads=NUM_THREADS))
+    made = stack.enter_context(transformers_server(checkpoint, num_threads=NUM_THREADS))
     rivals.append(f"{TRANSFORMERS}={made.url}/v1,every=mark,pid={made.pid}")
     for name, context, option in (
         (LLAMA, rounded_up(num_conversation_tokens(asked)), ""),
         (FULL_LLAMA, asked.context, f",context={asked.context}"),
     ):
         say(f"starting {name} with a context of {context:,} tokens")
-        made = stack.enter_context(llama_server(checkpoint.gguf, num_context_tokens=context, num_threads=NUM_THREADS))
+        made = stack.enter_context(llama_server(checkpoint / GGUF, num_context_tokens=context, num_threads=NUM_THREADS))
         rivals.append(f"{name}={made.url}/v1,pid={made.pid}{option}")
     return rivals
 
@@ -112,9 +112,9 @@ def rounded_up(num_tokens: int) -> int:
 
 
 @contextmanager
-def served(checkpoint: Checkpoint, directory: Path) -> Iterator[Runtime]:
+def served(checkpoint: Path, directory: Path) -> Iterator[Runtime]:
     """A router, a worker and a shim."""
-    with runtime(checkpoint.directory, directory, num_workers=0) as made:
+    with runtime(checkpoint, directory, num_workers=0) as made:
         made.start_worker(
             *("--served-model-name", MODEL, "--weights", "int8", "--window", str(WINDOW)),
             *("--threads", str(NUM_THREADS), "--cache-dir", str(directory / "cache")),

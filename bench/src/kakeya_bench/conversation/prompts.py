@@ -3,7 +3,6 @@
 import random
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Protocol
 
 from kakeya.text.chat_tokenizer import ChatTokenizer
 
@@ -51,18 +50,6 @@ class NoPrompts(Exception):
     """A file of prompts cannot be read, or holds none."""
 
 
-class Prompts(Protocol):
-    """One conversation's share of the tokens."""
-
-    def next_turn(self, last_token_id: int | None) -> list[int]:
-        """The tokens to append for the next turn.
-
-        Args:
-            last_token_id: of the answer before; None at the start, and where an answer never came.
-        """
-        ...
-
-
 class RandomTokens:
     """So many random ids a turn: for models without a tokenizer, and turns that are all alike."""
 
@@ -72,7 +59,11 @@ class RandomTokens:
         self._draw = random.Random(f"{seed}/{conversation}")
 
     def next_turn(self, last_token_id: int | None) -> list[int]:
-        """As in `Prompts`."""
+        """The tokens to append for the next turn of one conversation.
+
+        Args:
+            last_token_id: of the answer before; None at the start, and where an answer never came.
+        """
         return [self._draw.randrange(self._vocab_size) for _ in range(self._num_tokens)]
 
 
@@ -85,12 +76,15 @@ class Texts:
         self._has_begun = False
 
     def next_turn(self, last_token_id: int | None) -> list[int]:
-        """As in `Prompts`."""
+        """As in `RandomTokens`."""
         message = next(self._messages)
         if self._has_begun:
             return self._tokenizer.next_prompt(message, last_token_id)
         self._has_begun = True
         return self._tokenizer.first_prompt(message, None)
+
+
+Prompts = RandomTokens | Texts
 
 
 def messages(path: Path | None, *, seed: int, conversation: int) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """Who speaks in a bench: which tokenizer, which messages, what ends an answer; and what is known before."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from kakeya import AsyncClient, AsyncSession, kv_bytes
@@ -21,37 +21,27 @@ class Facts:
     """The model, how it is served, and what its KV must weigh.
 
     Attributes:
-        bytes_per_token: KV of one token by the model's config.json; None where that cannot be computed.
+        kv_bytes_per_token: KV of one token by the model's config.json; None where that cannot be computed.
         why_not: why it cannot.
         worker: what the router says of the first session's worker; empty where it does not say.
     """
 
-    model: str
+    name: str
     fingerprint: str
     exact: bool
     sink: int
     window: int
     reserved_bytes: int
     kv_dtype: str | None
-    bytes_per_token: int | None
+    kv_bytes_per_token: int | None
     why_not: str
     worker: Mapping[str, object] = field(default_factory=dict)
 
     def document(self) -> dict[str, object]:
         """As it stands in a report."""
-        plateau = (self.sink + self.window) * self.bytes_per_token if self.bytes_per_token else None
-        return {
-            "name": self.model,
-            "fingerprint": self.fingerprint,
-            "exact": self.exact,
-            "sink": self.sink,
-            "window": self.window,
-            "reserved_bytes": self.reserved_bytes,
-            "kv_dtype": self.kv_dtype,
-            "kv_bytes_per_token": self.bytes_per_token,
-            "kv_live_bytes_at_plateau": plateau,
-            "worker": dict(self.worker),
-        }
+        plateau = (self.sink + self.window) * self.kv_bytes_per_token if self.kv_bytes_per_token else None
+        known = asdict(self) | {"kv_live_bytes_at_plateau": plateau}
+        return {name: value for name, value in known.items() if name != "why_not"}
 
 
 async def learn(
@@ -70,14 +60,14 @@ async def learn(
     dtype = kv_dtype or (worker.dtype if worker else None) or None
     weight, why_not = bytes_per_token(session.model, dtype, config, beside)
     return Facts(
-        model=session.model,
+        name=session.model,
         fingerprint=session.fingerprint or "",
         exact=bool(session.exact),
         sink=session.sink,
         window=session.window,
         reserved_bytes=session.reserved_bytes or 0,
         kv_dtype=dtype,
-        bytes_per_token=weight,
+        kv_bytes_per_token=weight,
         why_not=why_not,
         worker=document(worker) if worker else {},
     )

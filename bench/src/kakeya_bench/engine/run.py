@@ -162,9 +162,9 @@ def played(plan: Plan, kept: Path) -> Run:
     directory.mkdir(parents=True)
     try:
         engines = contestants.engines(
-            model.directory, model.gguf, plan, directory / "cache", llama_cpp.BINDING.packages
+            model, model / checkpoint.GGUF, plan, directory / "cache", llama_cpp.BINDING.packages
         )
-        reader = memory_read.entrant(json.loads((model.directory / "config.json").read_text()), plan, directory)
+        reader = memory_read.entrant(json.loads((model / "config.json").read_text()), plan, directory)
         run = Run(plan, {entrant.name: entrant for entrant in engines}, reader)
         run.play()
     finally:

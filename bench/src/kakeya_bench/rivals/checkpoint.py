@@ -4,7 +4,6 @@ Random weights cost as much to run as trained ones, and nothing is downloaded.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -44,34 +43,21 @@ SMALL: dict[str, Any] = {
 """Of 54 million parameters, which two cores can play through a long conversation."""
 
 
-@dataclass(frozen=True)
-class Checkpoint:
-    """One model in both formats.
-
-    Attributes:
-        directory: a checkpoint of transformers.
-    """
-
-    directory: Path
-
-    @property
-    def gguf(self) -> Path:
-        """The same model with Q8_0 matrices."""
-        return self.directory / "Q8_0.gguf"
+GGUF = "Q8_0.gguf"
+"""The same model with Q8_0 matrices, in the checkpoint's directory."""
 
 
-def kept(directory: Path, shape: Mapping[str, Any], dtype: str = "float32") -> Checkpoint:
+def kept(directory: Path, shape: Mapping[str, Any], dtype: str = "float32") -> Path:
     """The checkpoint that is there, else a new one; the weights of a shape are always the same.
 
     Raises:
         RivalFailed: the GGUF file could not be written.
     """
-    found = Checkpoint(directory)
-    if not found.gguf.is_file():
+    if not (directory / GGUF).is_file():
         say(f"making the model in {directory}")
         save_random_qwen3(directory, dtype=getattr(torch, dtype), **shape)
         llama_cpp.gguf(directory, "Q8_0")  # which is there when all of it is
-    return found
+    return directory
 
 
 def save_random_qwen3(directory: Path, *, dtype: torch.dtype = torch.float32, **overrides: Any) -> Path:

@@ -98,7 +98,7 @@ def judge(measured: Measured) -> list[Verdict]:
 
 def kv_bounded(measured: Measured) -> _Finding:
     """Every turn that did not fail holds what min(history, S + W) tokens weigh, and some of them are full."""
-    weight = measured.facts.bytes_per_token
+    weight = measured.facts.kv_bytes_per_token
     if weight is None:
         return Outcome.UNDECIDED, measured.facts.why_not, {}
     turns = measured.succeeded

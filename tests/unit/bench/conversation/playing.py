@@ -28,8 +28,8 @@ CONFIG = {
 """Of a model whose KV in float32 is 4 x 2 x 16 x 4 x 2 = 1,024 bytes a token."""
 RSS_BYTES = 300 << 20
 FACTS = Facts(
-    model="counter", fingerprint="f", exact=True, sink=4, window=16, reserved_bytes=1, kv_dtype="float32",
-    bytes_per_token=1024, why_not="", worker={"worker_id": "w"},
+    name="counter", fingerprint="f", exact=True, sink=4, window=16, reserved_bytes=1, kv_dtype="float32",
+    kv_bytes_per_token=1024, why_not="", worker={"worker_id": "w"},
 )  # fmt: skip
 SHORT = ("--random-tokens", "3", "--max-tokens", "2")
 """Turns that take little time: three random ids, an answer of two."""

@@ -69,15 +69,15 @@ async def test_what_is_named_comes_before_what_is_known(learn: Learn, tmp_path: 
         (tmp_path / name).mkdir()
         (tmp_path / name / "config.json").write_text(json.dumps({**CONFIG, "num_hidden_layers": num_layers}))
     named, beside = tmp_path / "named", tmp_path / "beside"
-    assert (await learn(config=named, beside=beside)).bytes_per_token == 256
-    assert (await learn(beside=beside)).bytes_per_token == 512
+    assert (await learn(config=named, beside=beside)).kv_bytes_per_token == 256
+    assert (await learn(beside=beside)).kv_bytes_per_token == 512
     halved = await learn(beside=beside, kv_dtype="bfloat16")
-    assert (halved.bytes_per_token, halved.kv_dtype) == (256, "bfloat16")
+    assert (halved.kv_bytes_per_token, halved.kv_dtype) == (256, "bfloat16")
 
 
 async def test_no_config_is_known(learn: Learn) -> None:
     known = await learn()
-    assert known.bytes_per_token is None
+    assert known.kv_bytes_per_token is None
     assert known.why_not == "the config.json of 'counter' is not known: name it with --config"
     assert known.document()["kv_live_bytes_at_plateau"] is None
 
@@ -86,9 +86,9 @@ async def test_the_config_of_the_installed_model(
     learn: Learn, installed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     known = await learn()
-    assert (known.bytes_per_token, known.why_not) == (None, f"{installed}/config.json: No such file or directory")
+    assert (known.kv_bytes_per_token, known.why_not) == (None, f"{installed}/config.json: No such file or directory")
     (installed / "config.json").write_text(json.dumps(CONFIG))
-    assert (await learn()).bytes_per_token == BYTES_PER_TOKEN
+    assert (await learn()).kv_bytes_per_token == BYTES_PER_TOKEN
     monkeypatch.delattr(sys.modules["the_counter"], "counter")
     assert (await learn()).why_not.startswith("the installed model 'counter' is broken: AttributeError: ")
 
@@ -99,10 +99,10 @@ async def test_no_type_is_known(
 ) -> None:
     admin.workers = workers
     known = await learn(config=config)
-    assert (known.bytes_per_token, known.kv_dtype) == (None, None)
+    assert (known.kv_bytes_per_token, known.kv_dtype) == (None, None)
     assert known.why_not == "the type of K and V is not known: name it with --kv-dtype, or take an operator's key"
     assert bool(known.worker) == bool(workers)
-    assert (await learn(config=config, kv_dtype="float32")).bytes_per_token == BYTES_PER_TOKEN
+    assert (await learn(config=config, kv_dtype="float32")).kv_bytes_per_token == BYTES_PER_TOKEN
 
 
 @pytest.fixture

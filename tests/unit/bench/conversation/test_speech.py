@@ -143,7 +143,7 @@ async def test_another_models_tokenizer_is_refused(runtime: ScriptedRuntime, cho
     async with connected(PlainSettings.parse(["--address", runtime.address])) as (client, workers):
         session = await client.create_session()
         for flags in (["--tokenizer", str(fitting)], ["--random-tokens", "1"]):
-            assert (await (await choose(*flags)).learn(session, workers)).model == "counter"
+            assert (await (await choose(*flags)).learn(session, workers)).name == "counter"
         another = await choose("--tokenizer", str(larger))
         with pytest.raises(TokenizerError) as raised:
             await another.learn(session, workers)

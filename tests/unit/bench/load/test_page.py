@@ -16,7 +16,7 @@ from tests.unit.bench.load.sweeping import asked, failed, level, turn
 from tests.unit.bench.report import golden
 
 GOLDEN = Path(__file__).parent / "golden" / "load.html"
-FACTS = replace(playing.FACTS, model="<b>counter</b>")
+FACTS = replace(playing.FACTS, name="<b>counter</b>")
 
 
 def document(*levels: Level, facts: Facts | None = FACTS, **fields: Any) -> dict[str, Any]:

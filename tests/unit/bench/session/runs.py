@@ -17,8 +17,8 @@ CAPACITY = SINK + WINDOW
 NEW, OUT = 30, 8
 RSS = 300 << 20
 FACTS = Facts(
-    model="counter", fingerprint="f" * 8, exact=True, sink=SINK, window=WINDOW, reserved_bytes=100_000,
-    kv_dtype="float32", bytes_per_token=BYTES_PER_TOKEN, why_not="", worker={"worker_id": "one", "backend": "torch"},
+    name="counter", fingerprint="f" * 8, exact=True, sink=SINK, window=WINDOW, reserved_bytes=100_000,
+    kv_dtype="float32", kv_bytes_per_token=BYTES_PER_TOKEN, why_not="", worker={"worker_id": "one", "backend": "torch"},
 )  # fmt: skip
 
 

@@ -77,7 +77,7 @@ def test_kv_bounded(turns: list[Turn], outcome: Outcome, reason: str) -> None:
 
 
 def test_without_config_bytes_cannot_be_judged() -> None:
-    said = verdict("kv_bounded", GOOD, facts=replace(FACTS, bytes_per_token=None, why_not="no config.json"))
+    said = verdict("kv_bounded", GOOD, facts=replace(FACTS, kv_bytes_per_token=None, why_not="no config.json"))
     assert (said.outcome, said.reason) == (UNDECIDED, "no config.json")
 
 

@@ -130,7 +130,7 @@ def test_runs_of_nothing_have_no_figures() -> None:
 
 GOLDEN = Path(__file__).parent / "golden" / "report.html"
 PICTURES = ["latency", "memory", "prefill"]
-UNKNOWN = replace(FACTS, model="漢 $x$", bytes_per_token=None, why_not="no config.json", worker={})
+UNKNOWN = replace(FACTS, name="漢 $x$", kv_bytes_per_token=None, why_not="no config.json", worker={})
 
 
 def document(turns: list[Turn], *flags: str, **known: Any) -> dict[str, Any]:
