@@ -1,8 +1,5 @@
 """One long conversation on Kakeya and on its rivals, on this machine, with `kakeya bench compare`.
 
-    python -m tests.benchmarks.compare_rivals [--turns 200] [--new-tokens 100] [--checkpoint DIR] [--output DIR]
-                                              [--json FILE]
-
 All serve one model of random weights, which rivals/checkpoint.py makes, with two threads, one at a time:
 
     kakeya           a router and a worker: int8, 4 sinks and a window of 1,020 tokens; over gRPC
@@ -15,7 +12,6 @@ See llama_server.py for how that is run best. Exits as the bench does: with 1 un
 times as long as Kakeya for the first token of the last turn.
 """
 
-import argparse
 import json
 import shutil
 import sys
@@ -23,7 +19,9 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Self
 
+from pydantic import model_validator
 from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerFast
 
@@ -34,6 +32,8 @@ from kakeya_bench.rivals.checkpoint import GGUF, SMALL
 from kakeya_bench.rivals.command import RivalFailed, say
 from kakeya_bench.rivals.llama_server import llama_server
 from kakeya_bench.rivals.transformers_server import transformers_server
+from kakeya_shared.settings.service import setting
+from tests.benchmarks.bench import BenchSettings
 from tests.integration.processes import SINK, Runtime, runtime
 
 MODEL = "random-qwen3"
@@ -56,7 +56,27 @@ _FIELDS = {
 }
 
 
-def played(asked: argparse.Namespace, directory: Path) -> int:
+class RivalsSettings(BenchSettings):
+    turns: int = setting(200, "turns of the conversation", metavar="N", ge=1)
+    new_tokens: int = setting(100, "new tokens in each turn", metavar="N", ge=1)
+    context: int = setting(2048, f"context of {FULL_LLAMA}", unit="tokens", metavar="N", ge=1)
+    at_least: float = setting(LEAST_FACTOR, "the claim about transformers", metavar="FACTOR", gt=0)
+    checkpoint: Path | None = setting(None, "where the model is kept", reason="made for this run", metavar="DIR")
+    output: Path = setting(Path("build/compare"), "directory of the report", metavar="DIR")
+
+    @property
+    def num_tokens(self) -> int:
+        """Of the whole conversation."""
+        return self.turns * (self.new_tokens + MAX_TOKENS)
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.num_tokens > (most := SMALL["max_position_embeddings"]):
+            raise ValueError(f"the rivals' model has {most:,} positions, fewer than these turns take")
+        return self
+
+
+def played(asked: RivalsSettings, directory: Path) -> int:
     """Starts everybody, plays, and returns the bench's exit status. Raises RivalFailed."""
     checkpoint = checkpoints.kept(asked.checkpoint or directory / "checkpoint", SMALL)
     status = FAILED
@@ -72,7 +92,7 @@ def played(asked: argparse.Namespace, directory: Path) -> int:
     return status
 
 
-def started(stack: ExitStack, asked: argparse.Namespace, kakeya: Runtime, checkpoint: Path) -> list[str]:
+def started(stack: ExitStack, asked: RivalsSettings, kakeya: Runtime, checkpoint: Path) -> list[str]:
     """The rivals, as the bench's flag takes them."""
     shim = kakeya.shims[0]
     rivals = [f"{SHIM}=http://{shim.address}/v1,every=mark,kv={SINK + WINDOW},pid={shim.process.pid}"]
@@ -80,7 +100,7 @@ def started(stack: ExitStack, asked: argparse.Namespace, kakeya: Runtime, checkp
     made = stack.enter_context(transformers_server(checkpoint, num_threads=NUM_THREADS))
     rivals.append(f"{TRANSFORMERS}={made.url}/v1,every=mark,pid={made.pid}")
     for name, context, option in (
-        (LLAMA, rounded_up(num_conversation_tokens(asked)), ""),
+        (LLAMA, rounded_up(asked.num_tokens), ""),
         (FULL_LLAMA, asked.context, f",context={asked.context}"),
     ):
         say(f"starting {name} with a context of {context:,} tokens")
@@ -89,7 +109,7 @@ def started(stack: ExitStack, asked: argparse.Namespace, kakeya: Runtime, checkp
     return rivals
 
 
-def flags(asked: argparse.Namespace, address: str, rivals: Sequence[str], config: Path) -> list[str]:
+def flags(asked: RivalsSettings, address: str, rivals: Sequence[str], config: Path) -> list[str]:
     """Of the bench."""
     return [
         *("--address", address, "--model", MODEL, "--config", str(config), "--output", str(asked.output)),
@@ -99,11 +119,6 @@ def flags(asked: argparse.Namespace, address: str, rivals: Sequence[str], config
         *(f"--fields={name}={json.dumps(fields)}" for name, fields in _FIELDS.items()),
         f"--at-least={TRANSFORMERS}={asked.at_least}",
     ]
-
-
-def num_conversation_tokens(asked: argparse.Namespace) -> int:
-    """Of all turns."""
-    return int(asked.turns * (asked.new_tokens + MAX_TOKENS))
 
 
 def rounded_up(num_tokens: int) -> int:
@@ -134,24 +149,8 @@ def saved_tokenizer(directory: Path) -> Path:
     return directory
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
-    parser.add_argument("--turns", type=int, default=200, help="of the conversation (default: 200)")
-    parser.add_argument("--new-tokens", type=int, default=100, help="in each turn (default: 100)")
-    parser.add_argument("--context", type=int, default=2048, help=f"of {FULL_LLAMA} (default: 2048)")
-    parser.add_argument(
-        "--at-least", type=float, default=LEAST_FACTOR, help="the claim about transformers (default: 20)"
-    )
-    parser.add_argument("--checkpoint", type=Path, help="where the model is kept; else it is made for this run")
-    parser.add_argument(
-        "--output", type=Path, default=Path("build/compare"), help="of the report (default: build/compare)"
-    )
-    parser.add_argument("--json", type=Path, help="where to write the report's JSON, too")
-    asked = parser.parse_args()
-    if num_conversation_tokens(asked) > SMALL["max_position_embeddings"]:
-        parser.error(
-            f"the rivals' model has {SMALL['max_position_embeddings']:,} positions, fewer than these turns take"
-        )
+def main(argv: list[str]) -> int:
+    asked = RivalsSettings.parse(argv)
     try:
         llama.prepare()
         with tempfile.TemporaryDirectory(prefix="kakeya-compare-") as directory:
@@ -159,10 +158,10 @@ def main() -> int:
     except RivalFailed as error:
         print(f"cannot compare: {error}", file=sys.stderr)
         return FAILED
-    if asked.json:
-        shutil.copy(asked.output / "compare.json", asked.json)
+    if asked.json_file:
+        shutil.copy(asked.output / "compare.json", asked.json_file)
     return status
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

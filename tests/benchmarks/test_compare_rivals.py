@@ -1,16 +1,15 @@
 """What `make bench-compare` asks of the bench; that the bench does it, the tests of the bench show."""
 
-import argparse
 from pathlib import Path
 
 from kakeya.text.chat_tokenizer import ChatTokenizer
 from kakeya_bench.compare.settings import CompareSettings
 from tests.benchmarks import compare_rivals
-from tests.benchmarks.compare_rivals import FULL_LLAMA, LLAMA, SHIM, TRANSFORMERS
+from tests.benchmarks.compare_rivals import FULL_LLAMA, LLAMA, SHIM, TRANSFORMERS, RivalsSettings
 
 
 def test_each_rival_is_asked_in_its_own_way() -> None:
-    asked = argparse.Namespace(turns=200, new_tokens=100, output=Path("out"), at_least=20.0)
+    asked = RivalsSettings.parse([])
     rivals = [f"{name}=http://127.0.0.1:1/v1" for name in (SHIM, TRANSFORMERS, LLAMA, FULL_LLAMA)]
     parsed = CompareSettings.parse(compare_rivals.flags(asked, "127.0.0.1:2", rivals, Path("model")))
     assert (parsed.turns, parsed.new_tokens, parsed.max_tokens) == (200, 100, 16)
