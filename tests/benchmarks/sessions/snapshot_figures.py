@@ -28,6 +28,8 @@ MOST_SLOWDOWN = 0.05
 
 Gaps = Sequence[Sequence[float]]
 """Stretches of seconds from one token to the next."""
+TURN_TOKENS = 256
+_WRITE_SECONDS = 120.0
 
 
 def num_kept(start: int, length: int, sink: int, window: int) -> int:
@@ -106,10 +108,6 @@ def verdicts(
         at_least("resume", "times as fast as the prefill:", resumed["ratio"], LEAST_RESUME_RATIO),
         at_most("decode", "slower by", decoded["slowdown"], Share(MOST_SLOWDOWN)),
     ]
-
-
-TURN_TOKENS = 256
-_WRITE_SECONDS = 120.0
 
 
 class Store:

@@ -21,6 +21,7 @@ from tests.redis_server import free_port
 
 _SAMPLE_SECONDS = 0.005
 _START_SECONDS = 900.0
+_EPOCH = 1
 
 
 class WatchedWorker:
@@ -73,9 +74,6 @@ class WatchedWorker:
     def _watch(self) -> None:
         while not self._is_over.wait(_SAMPLE_SECONDS) and self._process.poll() is None:
             self.peak_anonymous_bytes = max(self.peak_anonymous_bytes, self.anonymous_bytes())
-
-
-_EPOCH = 1
 
 
 class WorkerSessions:

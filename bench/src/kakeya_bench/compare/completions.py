@@ -20,6 +20,8 @@ from kakeya_bench.conversation.failure import describe
 
 DONE = "[DONE]"
 _LONGEST_SAYING = 300
+CONNECT_SECONDS = 10.0
+_MOST_OF_AN_ERROR = 65_536  # characters: a server that fails may go on for ever
 
 
 class RivalFailed(Exception):
@@ -116,10 +118,6 @@ def in_one_line(text: str) -> str:
     """What a server said, or as much of it as is read."""
     line = printable(" ".join(text.split()))
     return line if len(line) <= _LONGEST_SAYING else f"{line[: _LONGEST_SAYING - 1]}…"
-
-
-CONNECT_SECONDS = 10.0
-_MOST_OF_AN_ERROR = 65_536  # characters: a server that fails may go on for ever
 
 
 class Completions:

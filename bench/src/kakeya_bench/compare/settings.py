@@ -25,6 +25,9 @@ RUNTIME = "kakeya"
 """The runtime's own name among the players."""
 _NEXT = re.compile(r",(?=[^,=]*=[^,]*://)")
 """Between one rival and the next, where several stand in one text."""
+SUMMARY = "the same conversation on this runtime and on servers that know no sessions"
+USUAL_MARKS = (1, 10, 50, 200)
+_Marks = Annotated[tuple[Annotated[int, Field(ge=1)], ...], NoDecode, BeforeValidator(split)]
 
 
 def _name(text: str) -> str:
@@ -156,17 +159,12 @@ def read_fields(given: object) -> object:
     return fields
 
 
-SUMMARY = "the same conversation on this runtime and on servers that know no sessions"
-USUAL_MARKS = (1, 10, 50, 200)
-
-
 def _factors(given: object) -> object:
     return dict(part.rpartition("=")[::2] for part in split(given)) if isinstance(given, str) else given  # type: ignore[attr-defined]  # a text is split into a list
 
 
 _Rivals = Annotated[tuple[Rival, ...], NoDecode, BeforeValidator(read_rivals)]
 _Fields = Annotated[dict[str, dict[str, Any]], NoDecode, BeforeValidator(read_fields)]
-_Marks = Annotated[tuple[Annotated[int, Field(ge=1)], ...], NoDecode, BeforeValidator(split)]
 _Factors = Annotated[dict[str, Annotated[float, Field(gt=0, allow_inf_nan=False)]], NoDecode, BeforeValidator(_factors)]
 
 

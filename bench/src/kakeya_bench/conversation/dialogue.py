@@ -14,6 +14,8 @@ from kakeya_bench.conversation.prompts import Prompts
 from kakeya_bench.conversation.settings import RuntimeSettings
 
 _GONE = (SessionNotFound, SessionClosed, WorkerLost, InvariantViolated)
+LONGEST_APPEND = 65_536
+"""What a router takes in one append unless it is told otherwise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,10 +164,6 @@ async def _to_its_end(work: Awaitable[object]) -> None:
         await asyncio.wait({working})
     finally:
         await working
-
-
-LONGEST_APPEND = 65_536
-"""What a router takes in one append unless it is told otherwise."""
 
 
 async def replay(session: AsyncSession, token_ids: Sequence[int], *, timeout_seconds: float) -> None:

@@ -12,6 +12,9 @@ from kakeya_bench.engine.plan import Case, Plan
 from kakeya_bench.rivals.process import OwnProcess, own_process
 
 _SAMPLE_SECONDS = 0.01
+INT8, BFLOAT16, TRANSFORMERS, LLAMA = "Kakeya int8", "Kakeya bfloat16", "transformers", "llama.cpp"
+READ = "memory read"
+Fields = dict[str, Any]
 
 
 @contextmanager
@@ -53,12 +56,6 @@ def _forget_peak(pid: int) -> None:
     reset = Path(f"/proc/{pid}/clear_refs")
     if reset.exists():
         reset.write_text("5")
-
-
-INT8, BFLOAT16, TRANSFORMERS, LLAMA = "Kakeya int8", "Kakeya bfloat16", "transformers", "llama.cpp"
-READ = "memory read"
-
-Fields = dict[str, Any]
 
 
 @dataclass(frozen=True)

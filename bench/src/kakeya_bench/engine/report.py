@@ -27,6 +27,7 @@ LEAST = {
 """How many times as long llama.cpp takes as Kakeya's int8, at least."""
 MOST = {FLOOR: 1.2}
 """A decode step of one session, in times of reading its weights once, at most."""
+Document = dict[str, Any]
 
 
 def rounds(seconds: Seconds, case: str, contestant: str) -> list[float]:
@@ -67,9 +68,6 @@ def _verdict(name: str, found: Interval, relation: str, bound: float) -> Verdict
         reason=f"{found.estimate:.2f} (95 %: {found.low:.2f} to {found.high:.2f})",
         figures={"estimate": found.estimate, "low": found.low, "high": found.high, "bound": bound},
     )
-
-
-Document = dict[str, Any]
 
 
 def judged(run: Run) -> tuple[dict[str, Interval], list[Verdict]]:

@@ -25,6 +25,8 @@ _LEAST_TIMES = {DECODE: 3}
 _MOST_TIMES = 30
 _NUM_WARM_TIMES = 2
 _SETTLE_SECONDS = 0.02  # threads of the one before spin for some milliseconds before they sleep
+_NUM_LARGE_CHUNK_ROUNDS = 3
+_NUM_SERVING_STEPS = 3
 
 
 def measured(contestants: Mapping[Case, Mapping[str, Contestant]], num_rounds: int, burst_seconds: float) -> Seconds:
@@ -58,10 +60,6 @@ def order(names: Sequence[str], number: int) -> list[str]:
 def _burst(contestant: Contestant, case: Case, num_times: int) -> list[float]:
     time.sleep(_SETTLE_SECONDS)
     return contestant.measure(case, num_times)
-
-
-_NUM_LARGE_CHUNK_ROUNDS = 3
-_NUM_SERVING_STEPS = 3
 
 
 @dataclass

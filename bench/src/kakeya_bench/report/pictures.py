@@ -28,6 +28,23 @@ FAR = 3
 _NUM_BANDS = 120
 _FEWEST_IN_BAND = 10
 _MAX_LABEL_CHARACTERS = 40
+_with_separators = FuncFormatter(lambda value, _: f"{value:,.10g}")
+_MAX_TITLE_CHARACTERS = 100
+_STYLE: dict[Any, Any] = {  # matplotlib 3.11 has a type for these names, 3.10 has none
+    "axes.grid": True,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.xmargin": 0.02,
+    "font.family": "DejaVu Sans",  # comes with matplotlib
+    "font.size": 9,
+    "grid.alpha": 0.35,
+    "legend.fontsize": "small",
+    "legend.frameon": False,
+    "legend.title_fontsize": "small",
+    "svg.fonttype": "none",
+    "svg.hashsalt": "kakeya",
+    "text.parse_math": False,  # the name of a model may have a dollar
+}
 
 
 def label(text: str, *, most: int = _MAX_LABEL_CHARACTERS) -> str:
@@ -180,27 +197,6 @@ def finish_x(axis: Axes, name: str, ticks: Ticks | None) -> None:
     axis.set_xscale("log", base=2)
     axis.xaxis.set_minor_locator(NullLocator())
     axis.set_xticks(ticks.places, ticks.names)
-
-
-_with_separators = FuncFormatter(lambda value, _: f"{value:,.10g}")
-
-
-_MAX_TITLE_CHARACTERS = 100
-_STYLE: dict[Any, Any] = {  # matplotlib 3.11 has a type for these names, 3.10 has none
-    "axes.grid": True,
-    "axes.spines.right": False,
-    "axes.spines.top": False,
-    "axes.xmargin": 0.02,
-    "font.family": "DejaVu Sans",  # comes with matplotlib
-    "font.size": 9,
-    "grid.alpha": 0.35,
-    "legend.fontsize": "small",
-    "legend.frameon": False,
-    "legend.title_fontsize": "small",
-    "svg.fonttype": "none",
-    "svg.hashsalt": "kakeya",
-    "text.parse_math": False,  # the name of a model may have a dollar
-}
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,8 @@ from pathlib import Path
 _COMPILED = re.compile(r"\[(\d+)/(\d+)\]")  # ninja's progress
 _PROGRESS_SECONDS = 15.0
 _NUM_LOG_LINES = 20
+BENCH = Path(".bench").absolute()  # what benches install and compile, in the working directory; not in git
+CONSTRAINTS = Path("constraints.txt").absolute()  # where the repository is the working directory
 
 
 class RivalFailed(Exception):
@@ -53,10 +55,6 @@ def end_of(log: Path) -> str:
 def say(line: str) -> None:
     """Tells the waiting user."""
     print(line, file=sys.stderr, flush=True)
-
-
-BENCH = Path(".bench").absolute()  # what benches install and compile, in the working directory; not in git
-CONSTRAINTS = Path("constraints.txt").absolute()  # where the repository is the working directory
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,11 @@ SHARE = 10
 """Head and tail are each one of so many equal parts."""
 FEWEST = 10
 """Turns that a head must have to be judged."""
+MAX_RATIO = 1.05
+MAX_HALF_WIDTH = 0.10
+RSS_ALLOWANCE_SHARE = 0.02
+RSS_ALLOWANCE_BYTES = 16 << 20
+_Finding = tuple[Outcome, str, dict[str, Any]]
 
 
 def head_and_tail(turns: Sequence[Turn], num_warm_up_turns: int) -> tuple[list[Turn], list[Turn]]:
@@ -52,12 +57,6 @@ def _start(turn: Turn) -> float:
     return turn.started_seconds
 
 
-MAX_RATIO = 1.05
-MAX_HALF_WIDTH = 0.10
-RSS_ALLOWANCE_SHARE = 0.02
-RSS_ALLOWANCE_BYTES = 16 << 20
-
-
 @dataclass(kw_only=True)
 class Measured(report.Report):
     """What the gates judge.
@@ -81,9 +80,6 @@ class Measured(report.Report):
     def succeeded(self) -> list[Turn]:
         """The turns that did not fail."""
         return [turn for turn in self.turns if turn.error is None]
-
-
-_Finding = tuple[Outcome, str, dict[str, Any]]
 
 
 def judge(measured: Measured) -> list[Verdict]:

@@ -10,6 +10,24 @@ from kakeya_bench.session import gates
 from kakeya_bench.session.gates import Measured
 from kakeya_bench.statistics.distribution import distribution, extent, median
 
+BUCKET_SECONDS = 600.0
+NUM_BUCKETS = 10
+"""Of a run that is too short for so many buckets of ten minutes."""
+Document = dict[str, object]
+_Measure = Callable[[Turn], float | None]
+_LATENCIES: dict[str, _Measure] = {
+    "turn_s": lambda turn: turn.wall_seconds,
+    "time_to_first_token_s": lambda turn: turn.time_to_first_token_seconds,
+    "time_to_first_token_per_new_token_s": lambda turn: turn.first_token_cost_seconds,
+}
+_WORK: dict[str, _Measure] = {
+    "prefill_s": lambda turn: turn.prefill_seconds,
+    "decode_s": lambda turn: turn.decode_seconds,
+    "decode_per_token_s": lambda turn: (
+        turn.decode_seconds / turn.num_tokens_out if turn.decode_seconds is not None and turn.num_tokens_out else None
+    ),
+}
+
 
 @dataclass(kw_only=True)
 class Report(Measured):
@@ -29,27 +47,6 @@ class Report(Measured):
             "buckets_10min": buckets(self.turns),
             "turns": [{name: getattr(turn, name) for name in Turn.__slots__} for turn in self.turns],
         }
-
-
-BUCKET_SECONDS = 600.0
-NUM_BUCKETS = 10
-"""Of a run that is too short for so many buckets of ten minutes."""
-
-Document = dict[str, object]
-_Measure = Callable[[Turn], float | None]
-
-_LATENCIES: dict[str, _Measure] = {
-    "turn_s": lambda turn: turn.wall_seconds,
-    "time_to_first_token_s": lambda turn: turn.time_to_first_token_seconds,
-    "time_to_first_token_per_new_token_s": lambda turn: turn.first_token_cost_seconds,
-}
-_WORK: dict[str, _Measure] = {
-    "prefill_s": lambda turn: turn.prefill_seconds,
-    "decode_s": lambda turn: turn.decode_seconds,
-    "decode_per_token_s": lambda turn: (
-        turn.decode_seconds / turn.num_tokens_out if turn.decode_seconds is not None and turn.num_tokens_out else None
-    ),
-}
 
 
 def aggregate(turns: Sequence[Turn], num_warm_up_turns: int) -> Document:

@@ -23,6 +23,11 @@ from kakeya_bench.quality.settings import CannotMeasure
 
 _NUM_CANDIDATES = 12  # fillers to choose the longest from that still fits
 _NEAR = 160  # tokens; closer to the end than this, fillers are chosen by their length
+SYSTEM = "You are a helpful assistant."
+FEWEST_FACTS, MOST_FACTS = 3, 6  # of multi-turn recall
+_TOKENS_A_FACT = 52  # of a dialogue, so that a short one has fewer: a telling with its answer, and as much again
+Losses = NDArray[np.float64]  # nats, by the position that predicts; [positions]
+_MIN_TOKENS = 32
 
 
 class Transcript:
@@ -77,11 +82,6 @@ class Transcript:
     def _add(self, tokens: Tokens, *, is_answer: bool) -> None:
         self.tokens += tokens
         self.is_answer += [is_answer] * len(tokens)
-
-
-SYSTEM = "You are a helpful assistant."
-FEWEST_FACTS, MOST_FACTS = 3, 6  # of multi-turn recall
-_TOKENS_A_FACT = 52  # of a dialogue, so that a short one has fewer: a telling with its answer, and as much again
 
 
 @dataclass(frozen=True)
@@ -198,10 +198,6 @@ def num_facts(length: int) -> int:
     """So many facts a dialogue of so many tokens holds; none where they would be too few to be mixed up."""
     fitting = length // _TOKENS_A_FACT
     return 0 if fitting < FEWEST_FACTS else min(MOST_FACTS, fitting)
-
-
-Losses = NDArray[np.float64]  # nats, by the position that predicts; [positions]
-_MIN_TOKENS = 32
 
 
 @dataclass(frozen=True)

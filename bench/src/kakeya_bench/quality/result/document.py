@@ -16,6 +16,8 @@ from kakeya_bench.statistics.share import Share, told
 SCHEMA = "kakeya.bench.quality"
 SCHEMA_VERSION = 1
 """Rises with every change that a reader of the document could notice, but for fields that are added."""
+_NOTICEABLE = 0.02  # a ratio of perplexities nearer to 1 is called none
+_Document = Mapping[str, Any]
 
 
 def document(plan: Plan, found: Mapping[str, Found], model: Mapping[str, Any], *, seconds: float) -> dict[str, Any]:
@@ -141,10 +143,6 @@ def _highest(losses: Sequence[float | None]) -> float | None:
     """None, too, where one of them is not known."""
     known = [loss for loss in losses if loss is not None]
     return max(known) if known and len(known) == len(losses) else None
-
-
-_NOTICEABLE = 0.02  # a ratio of perplexities nearer to 1 is called none
-_Document = Mapping[str, Any]
 
 
 def conclusions(document: _Document) -> list[str]:

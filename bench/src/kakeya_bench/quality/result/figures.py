@@ -20,6 +20,7 @@ from kakeya_bench.quality.plan import Configuration, Kind
 from kakeya_bench.statistics.share import Share
 
 NUM_INTERVALS = 18  # of a curve over the whole text
+FALLEN = 0.5  # recall below this has fallen
 
 
 def perplexity(
@@ -85,9 +86,6 @@ def _exp_mean(losses: Losses) -> float | None:
     """None of nothing, and where a broken model's logits are no numbers."""
     value = float(np.exp(losses.mean())) if len(losses) else np.nan
     return value if np.isfinite(value) else None
-
-
-FALLEN = 0.5  # recall below this has fallen
 
 
 def recall(asked: Asked, enough: int) -> dict[str, Any]:
