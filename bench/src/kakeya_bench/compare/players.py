@@ -213,7 +213,6 @@ class RivalPlayer(Player):
         self._completions = Completions(rival, settings.timeout_s)
 
     def plays(self, index: int) -> bool:
-        """As in `Player`."""
         return self._rival.plays_every_turn or index in self._settings.marks
 
     def hear(self, said: Said) -> None:
@@ -224,7 +223,6 @@ class RivalPlayer(Player):
         super().hear(said)
 
     def settle(self, said: Said, runtime_answer: Sequence[int]) -> None:
-        """As in `Player`."""
         if not self._rival.plays_every_turn:
             self.answer = list(runtime_answer)
         super().settle(said, runtime_answer)

@@ -39,7 +39,6 @@ class Report(report.Report):
         return [self._judged(name, factor) for name, factor in self.settings.at_least.items()]
 
     def found(self) -> dict[str, Any]:
-        """As in `conversation.report`."""
         weight, why_not = self.rival_kv
         rivals = [self._player(each.name, each.plays_every_turn, each.document()) for each in self.settings.rival]
         return {

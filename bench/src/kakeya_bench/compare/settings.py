@@ -253,7 +253,6 @@ class CompareSettings(RuntimeSettings):
         return self
 
     def document(self) -> dict[str, object]:
-        """As in `RuntimeSettings`."""
         return super().document() | {
             "address": self.connection.address,
             "num_turns": self.turns,

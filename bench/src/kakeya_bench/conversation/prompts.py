@@ -76,7 +76,6 @@ class Texts:
         self._has_begun = False
 
     def next_turn(self, last_token_id: int | None) -> list[int]:
-        """As in `RandomTokens`."""
         message = next(self._messages)
         if self._has_begun:
             return self._tokenizer.next_prompt(message, last_token_id)

@@ -91,11 +91,9 @@ class Report(report.Report):
     why_broken_off: str = ""
 
     def verdicts(self) -> list[Verdict]:
-        """As in `conversation.report`."""
         return judge(self.levels, self.settings)
 
     def found(self) -> dict[str, Any]:
-        """As in `conversation.report`."""
         return {
             "why_broken_off": self.why_broken_off,
             "gates": {verdict.gate: verdict.document() for verdict in self.verdicts()},

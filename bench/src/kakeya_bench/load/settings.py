@@ -96,7 +96,6 @@ class LoadSettings(BenchSettings):
         return each is None or each <= self.tpot_limit_s
 
     def document(self) -> dict[str, object]:
-        """As in `RuntimeSettings`."""
         return super().document() | {
             "numbers_of_sessions": list(self.sessions),
             "warm_up_seconds": self.warm_up_s,

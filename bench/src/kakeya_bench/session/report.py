@@ -36,11 +36,9 @@ class Report(Measured):
     SCHEMA: ClassVar[str] = "kakeya.bench.session/1"
 
     def verdicts(self) -> list[Verdict]:
-        """As in `conversation.report`."""
         return gates.judge(self)
 
     def found(self) -> dict[str, Any]:
-        """As in `conversation.report`."""
         return {
             "gates": {verdict.gate: verdict.document() for verdict in self.verdicts()},
             "agg": aggregate(self.turns, self.settings.warm_up_turns),

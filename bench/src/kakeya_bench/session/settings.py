@@ -89,7 +89,6 @@ class SessionSettings(BenchSettings):
         return tuple(name for name in GATES if name in self.skip_gate or (name == "exact" and not self.exact))
 
     def document(self) -> dict[str, object]:
-        """As in `RuntimeSettings`."""
         return super().document() | {
             "num_sessions": self.sessions,
             "num_turns": self.turns,
