@@ -8,8 +8,8 @@ from kakeya import AsyncSession, KakeyaError
 from kakeya_bench.conversation import clock
 from kakeya_bench.conversation.failure import describe
 from kakeya_bench.conversation.runtime import FRESH_SECONDS, Workers
+from kakeya_bench.conversation.turn import TimedTurn
 from kakeya_bench.load.settings import LoadSettings
-from kakeya_bench.load.timed_turn import TimedTurn
 
 PATIENCE_SECONDS = 5.0
 """Five heartbeats of a worker: one that is silent for so long has nothing to say of now."""

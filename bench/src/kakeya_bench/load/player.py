@@ -12,8 +12,8 @@ from kakeya_bench.conversation.dialogue import Dialogue
 from kakeya_bench.conversation.failure import describe
 from kakeya_bench.conversation.prompts import NoPrompts
 from kakeya_bench.conversation.speech import Speech
+from kakeya_bench.conversation.turn import TimedTurn
 from kakeya_bench.load.settings import LoadSettings
-from kakeya_bench.load.timed_turn import TimedTurn
 
 ERROR_PAUSE_SECONDS = 1.0
 """At least so long after a turn that failed: who does not think would else do nothing but fail."""

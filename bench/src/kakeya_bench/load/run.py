@@ -14,11 +14,11 @@ from kakeya_bench.conversation.dialogue import closed_in_the_end
 from kakeya_bench.conversation.failure import describe
 from kakeya_bench.conversation.runtime import Workers, connected
 from kakeya_bench.conversation.speech import Speech
+from kakeya_bench.conversation.turn import TimedTurn
 from kakeya_bench.load.level import Level, LevelState, kv_total
 from kakeya_bench.load.player import Player
 from kakeya_bench.load.report import Report
 from kakeya_bench.load.settings import LoadSettings
-from kakeya_bench.load.timed_turn import TimedTurn
 from kakeya_bench.report import files, progress
 from kakeya_bench.report.progress import Progress
 

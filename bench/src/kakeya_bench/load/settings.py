@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field
 from pydantic_settings import NoDecode
 
 from kakeya_bench.conversation.settings import BenchSettings
-from kakeya_bench.load.timed_turn import TimedTurn
+from kakeya_bench.conversation.turn import TimedTurn
 from kakeya_shared.settings.service import setting
 
 _Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]

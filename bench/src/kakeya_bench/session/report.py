@@ -1,7 +1,7 @@
 """The report of a run: a JSON document, meanwhile and in the end."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 from kakeya_bench.conversation.turn import Turn
@@ -13,6 +13,7 @@ from kakeya_bench.statistics.distribution import distribution, extent, median
 BUCKET_SECONDS = 600.0
 NUM_BUCKETS = 10
 """Of a run that is too short for so many buckets of ten minutes."""
+_FIELDS = [field.name for field in fields(Turn)]
 Document = dict[str, object]
 _Measure = Callable[[Turn], float | None]
 _LATENCIES: dict[str, _Measure] = {
@@ -43,7 +44,7 @@ class Report(Measured):
             "gates": {verdict.gate: verdict.document() for verdict in self.verdicts()},
             "agg": aggregate(self.turns, self.settings.warm_up_turns),
             "buckets_10min": buckets(self.turns),
-            "turns": [{name: getattr(turn, name) for name in Turn.__slots__} for turn in self.turns],
+            "turns": [{name: getattr(turn, name) for name in _FIELDS} for turn in self.turns],
         }
 
 

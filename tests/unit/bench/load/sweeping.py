@@ -4,9 +4,9 @@ from collections import deque
 from typing import Any
 
 from kakeya_bench.conversation.prompts import RandomTokens
+from kakeya_bench.conversation.turn import TimedTurn
 from kakeya_bench.load.level import Level, LevelState
 from kakeya_bench.load.settings import LoadSettings
-from kakeya_bench.load.timed_turn import TimedTurn
 from tests.unit.sdk.scripted_runtime import VOCAB_SIZE, Fault
 
 TICK_SECONDS = 0.1
