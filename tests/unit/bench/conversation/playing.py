@@ -13,12 +13,13 @@ import pytest
 from rich.console import Console
 
 from kakeya_bench.conversation import clock
+from kakeya_bench.conversation.prompts import RandomTokens
 from kakeya_bench.conversation.report import Report
 from kakeya_bench.conversation.settings import BenchSettings, RuntimeSettings
 from kakeya_bench.conversation.speech import Facts
 from kakeya_bench.report import files
 from kakeya_bench.report.verdict import exit_status
-from tests.unit.sdk.scripted_runtime import Fault, ScriptedRuntime
+from tests.unit.sdk.scripted_runtime import VOCAB_SIZE, Fault, ScriptedRuntime
 
 S = TypeVar("S", bound=RuntimeSettings)
 
@@ -103,6 +104,12 @@ def typed(
         status = refusal.code
     said = capsys.readouterr()
     return Outcome(status, said.out, said.err, json.loads(report.read_text()) if report.exists() else {})
+
+
+def messages(num_turns: int, conversation: int, seed: int = 0) -> list[list[int]]:
+    """What a bench says in a conversation of three random ids a turn."""
+    tokens = RandomTokens(3, VOCAB_SIZE, seed=seed, conversation=conversation)
+    return [tokens.next_turn(None) for _ in range(num_turns)]
 
 
 def appended(runtime: ScriptedRuntime, session_id: str | None = None) -> list[list[int]]:

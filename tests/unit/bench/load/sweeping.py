@@ -3,11 +3,10 @@
 from collections import deque
 from typing import Any
 
-from kakeya_bench.conversation.prompts import RandomTokens
 from kakeya_bench.conversation.turn import TimedTurn
 from kakeya_bench.load.level import Level, LevelState
 from kakeya_bench.load.settings import LoadSettings
-from tests.unit.sdk.scripted_runtime import VOCAB_SIZE, Fault
+from tests.unit.sdk.scripted_runtime import Fault
 
 TICK_SECONDS = 0.1
 """How long a look at the clock takes, so that levels end by themselves."""
@@ -28,12 +27,6 @@ class Always(deque[Fault]):
 def said(*flags: str) -> tuple[str, ...]:
     """With three random ids a turn, where no tokenizer is named."""
     return flags if "--tokenizer" in flags else ("--random-tokens", "3", *flags)
-
-
-def messages(conversation: int, num_turns: int, seed: int = 0) -> list[list[int]]:
-    """What the bench says in a conversation of three random ids a turn."""
-    tokens = RandomTokens(3, VOCAB_SIZE, seed=seed, conversation=conversation)
-    return [tokens.next_turn(None) for _ in range(num_turns)]
 
 
 def turn(first: float | None = 1.0, each: float | None = 0.1, **fields: Any) -> TimedTurn:

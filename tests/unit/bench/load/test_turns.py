@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from kakeya_bench.load.player import ERROR_PAUSE_SECONDS, think_times
-from tests.unit.bench.conversation.playing import OwnClock, Play, appended
-from tests.unit.bench.load.sweeping import TICK_SECONDS, messages
+from tests.unit.bench.conversation.playing import OwnClock, Play, appended, messages
+from tests.unit.bench.load.sweeping import TICK_SECONDS
 from tests.unit.sdk.scripted_runtime import ScriptedRuntime, fails, passes
 
 
@@ -35,7 +35,7 @@ def test_each_session_says_its_own_and_the_same_at_each_level(sweep: Play, runti
     for name, conversation in [("counter.0", 0), ("counter.1", 0), ("counter.2", 1)]:
         sent = appended(runtime, name)
         assert sent
-        assert sent == messages(conversation, len(sent), seed=5) != messages(conversation, len(sent))
+        assert sent == messages(len(sent), conversation, seed=5) != messages(len(sent), conversation)
 
 
 def test_users_think_as_long_as_was_drawn(sweep: Play, clock: OwnClock) -> None:
@@ -129,7 +129,7 @@ def test_a_lost_session_is_replaced_by_one_with_another_conversation(sweep: Play
     runtime.before["AppendTokens"] += [passes, fails("WORKER_LOST")]
     assert [turn["history_length"] for turn in sweep("--sessions", "1").turns[:4]] == [7, 0, 7, 14]
     sent = appended(runtime, "counter.1")
-    assert sent == messages(1, len(sent)), "of a user whose number nobody else has"
+    assert sent == messages(len(sent), 1), "of a user whose number nobody else has"
 
 
 def test_a_session_that_is_replaced_too_late(sweep: Play, runtime: ScriptedRuntime, clock: OwnClock) -> None:

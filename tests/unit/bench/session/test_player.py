@@ -7,15 +7,13 @@ import pytest
 
 from kakeya.text.chat_tokenizer import ChatTokenizer
 from kakeya_bench.conversation import dialogue, prompts
-from kakeya_bench.conversation.prompts import RandomTokens
 from kakeya_bench.session import player
 from kakeya_stubs.v1 import runtime_pb2 as pb
-from tests.unit.bench.conversation.playing import RSS_BYTES, SHORT, OwnClock, Play, appended
+from tests.unit.bench.conversation.playing import RSS_BYTES, SHORT, OwnClock, Play, appended, messages
 from tests.unit.sdk.chatting import encode, sent
 from tests.unit.sdk.scripted_runtime import (
     FINGERPRINT,
     SINK,
-    VOCAB_SIZE,
     WINDOW,
     Fault,
     ScriptedRuntime,
@@ -25,15 +23,9 @@ from tests.unit.sdk.scripted_runtime import (
 )
 
 
-def said(num_turns: int, conversation: int) -> list[list[int]]:
-    """What the bench says in a conversation of `SHORT` turns."""
-    tokens = RandomTokens(3, VOCAB_SIZE, seed=0, conversation=conversation)
-    return [tokens.next_turn(None) for _ in range(num_turns)]
-
-
 def test_a_turn_sends_only_what_is_new(play: Play, runtime: ScriptedRuntime) -> None:
     play(*SHORT, "--turns", "7")
-    assert appended(runtime) == said(7, conversation=0)
+    assert appended(runtime) == messages(7, conversation=0)
     assert [request.session.expected_history_length for request in runtime.requests["Turn"]] == [*range(0, 35, 5)]
     assert [request.expected_history_length for request in runtime.requests["Generate"]] == [*range(3, 38, 5)]
     assert {request.max_tokens for request in runtime.requests["Generate"]} == {2}
@@ -46,12 +38,12 @@ def test_a_message_is_sent_once(
     (end,) = encode(tokenizer, "<|im_end|>")
     runtime.answers += [[65, end], [66, 67]]
     outcome = play("--tokenizer", str(template_dir), "--turns", "3", "--max-tokens", "2")
-    messages = prompts.messages(None, seed=0, conversation=0)
+    texts = prompts.messages(None, seed=0, conversation=0)
     opened = "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n"
     assert sent(tokenizer, runtime) == [
-        opened.format(next(messages)),
-        f"\n{opened}".format(next(messages)),
-        f"<|im_end|>\n{opened}".format(next(messages)),
+        opened.format(next(texts)),
+        f"\n{opened}".format(next(texts)),
+        f"<|im_end|>\n{opened}".format(next(texts)),
     ]
     assert list(runtime.requests["CreateSession"][0].eos_token_ids) == [end]
     lengths = [len(ids) + 2 for ids in appended(runtime)]
@@ -71,7 +63,7 @@ def test_a_session_is_asked_for_as_the_flags_say(play: Play, runtime: ScriptedRu
 def test_several_sessions_say_different_things(play: Play, runtime: ScriptedRuntime) -> None:
     outcome = play(*SHORT, "--turns", "4", "--sessions", "3")
     for number in range(3):
-        assert appended(runtime, f"counter.{number}") == said(4, conversation=number)
+        assert appended(runtime, f"counter.{number}") == messages(4, conversation=number)
         assert [turn["index"] for turn in outcome.turns if turn["session"] == number] == [1, 2, 3, 4]
     assert runtime.sessions == {}
 
@@ -148,7 +140,7 @@ def test_a_turn_that_fails_is_recorded_and_the_next_one_played(
     assert (failed["kv_live_bytes"], failed["time_to_first_token_seconds"], failed["worker"]) == (None, None, "")
     assert f"session 0 turn 3: {error}" in outcome.gate("errors")["reason"]
     assert len(runtime.requests["CreateSession"]) == 1, "the session is there, and goes on"
-    assert appended(runtime) == said(5, conversation=0)
+    assert appended(runtime) == messages(5, conversation=0)
     lengths = [turn["history_length"] for turn in outcome.turns]
     assert lengths == [5, 10, 0, 15 + num_tokens_left, 20 + num_tokens_left]
     assert runtime.sessions == {}
@@ -160,9 +152,9 @@ def test_a_lost_session_is_replaced_by_one_with_another_conversation(play: Play,
     (failed,) = [turn for turn in outcome.turns if turn["error"]]
     assert (outcome.status, failed["error"]) == (1, "WorkerLost: scripted WORKER_LOST")
     lost, num_played = failed["session"], failed["index"]
-    assert appended(runtime, f"counter.{lost}") == said(num_played, conversation=lost)
-    assert appended(runtime, f"counter.{1 - lost}") == said(5, conversation=1 - lost)
-    assert appended(runtime, "counter.2") == said(5 - num_played, conversation=lost + 2)
+    assert appended(runtime, f"counter.{lost}") == messages(num_played, conversation=lost)
+    assert appended(runtime, f"counter.{1 - lost}") == messages(5, conversation=1 - lost)
+    assert appended(runtime, "counter.2") == messages(5 - num_played, conversation=lost + 2)
     lengths = [turn["history_length"] for turn in outcome.turns if turn["session"] == lost]
     assert lengths == [*range(5, 5 * num_played, 5), 0, *range(5, 5 * (5 - num_played) + 1, 5)]
     assert "counter.2" not in runtime.sessions
@@ -205,7 +197,7 @@ def test_the_transcript_in_one_append_gives_what_the_session_gives_next(play: Pl
     assert outcome.gate("exact")["reason"] == "the same 32 tokens, 32 of them distinct"
     asked = runtime.requests["CreateSession"][1]
     assert (asked.model, asked.sink, asked.window, asked.fingerprint) == ("counter", SINK, WINDOW, FINGERPRINT)
-    turns = [[*ids, ids[-1] + 1, ids[-1] + 2] for ids in said(4, conversation=0)]
+    turns = [[*ids, ids[-1] + 1, ids[-1] + 2] for ids in messages(4, conversation=0)]
     assert appended(runtime, "counter.1") == [[*chain(*turns)]]
     assert [request.max_tokens for request in runtime.requests["Generate"]] == [2, 2, 2, 2, 32, 32]
     assert len(outcome.turns) == 4, "what is replayed is no turn"
