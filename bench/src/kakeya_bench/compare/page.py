@@ -10,7 +10,6 @@ from kakeya_bench.report.panels import COLORS, Line, Panel
 from kakeya_bench.report.pictures import label
 from kakeya_bench.report.quantities import Bytes, Seconds, counted
 
-HTML_NAME = "compare.html"
 _Document = Mapping[str, Any]
 
 
@@ -25,15 +24,13 @@ def files(document: _Document) -> dict[str, bytes]:
     Args:
         document: what `Report.document` returns, or what a compare.json holds.
     """
-    figure, claims = _figure(document), document["claims"]
+    claims = document["claims"]
     badges = [blocks.state("run", document["state"])]
     if claims:
         badges.append(Badge(blocks.worst(claims).outcome, f"claims {blocks.worst(claims).outcome}"))
-    sections = [
-        *_findings(document), Section("Turn after turn", [figure]), _players(document), *blocks.circumstances(document),
-    ]  # fmt: skip
-    html = page.page(_title(document), badges, sections, json_name=JSON_NAME)
-    return {HTML_NAME: html, f"{figure.picture.name}.png": figure.picture.png}
+    turns = Section("Turn after turn", [_figure(document)])
+    sections = [*_findings(document), turns, _players(document), *blocks.circumstances(document)]
+    return page.files(_title(document), badges, sections, json_name=JSON_NAME)
 
 
 def _title(document: _Document) -> str:

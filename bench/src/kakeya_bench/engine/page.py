@@ -11,7 +11,7 @@ from kakeya_bench.report.blocks import Figure, Section, Table
 from kakeya_bench.report.panels import INK, Level, Line, Panel, Ticks
 from kakeya_bench.report.quantities import Bytes, Seconds, show
 
-JSON_NAME, HTML_NAME = "engine.json", "engine.html"
+JSON_NAME = "engine.json"
 _TITLE = "The engine beside transformers and llama.cpp"
 _NUMBERS = {DECODE: "sessions that decode a token each", PREFILL: "tokens of a prefill"}
 _MEMORY = {"peak_rss_bytes": "peak RSS", "peak_anonymous_bytes": "peak anonymous"}
@@ -25,17 +25,15 @@ def summary(document: _Document) -> tuple[str, list[Section]]:
 
 def files(document: _Document) -> dict[str, bytes]:
     """The page and the pictures by their names; the same document gives the same bytes."""
-    figures = [_figure(document, kind) for kind in (DECODE, PREFILL)]
     sections = [
         _conclusions(document),
-        Section("Beside llama.cpp", figures),
+        Section("Beside llama.cpp", [_figure(document, kind) for kind in (DECODE, PREFILL)]),
         _times(document),
         _memory(document),
         _settings(document),
         *_rest(document),
     ]
-    html = page.page(_TITLE, [blocks.worst(_gates(document))], sections, json_name=JSON_NAME)
-    return {HTML_NAME: html, **{f"{each.picture.name}.png": each.picture.png for each in figures}}
+    return page.files(_TITLE, [blocks.worst(_gates(document))], sections, json_name=JSON_NAME)
 
 
 def _gates(document: _Document) -> dict[str, _Document]:

@@ -10,7 +10,6 @@ from kakeya_bench.report.panels import COLORS, Level, Line, Panel, Point, Ticks
 from kakeya_bench.report.pictures import Picture
 from kakeya_bench.report.quantities import Bytes, Seconds, Share, counted
 
-HTML_NAME = "load.html"
 _DISTRIBUTIONS = {"TTFT": "time_to_first_token_s", "TPOT": "time_per_output_token_s"}
 _Document = Mapping[str, Any]
 
@@ -36,8 +35,7 @@ def files(document: _Document) -> dict[str, bytes]:
     sections = [
         *_findings(document), Section("Goodput and waiting times", [figure]), *blocks.circumstances(document),
     ]  # fmt: skip
-    html = page.page(_title(document), badges, sections, json_name=JSON_NAME)
-    return {HTML_NAME: html, f"{figure.picture.name}.png": figure.picture.png}
+    return page.files(_title(document), badges, sections, json_name=JSON_NAME)
 
 
 def picture(document: _Document) -> Picture:

@@ -25,6 +25,20 @@ def page(title: str, badges: Sequence[Badge], sections: Sequence[Section], *, js
     return html.encode(errors="backslashreplace")
 
 
+def files(
+    title: str, badges: Sequence[Badge], sections: Sequence[Section], *, json_name: str, html_name: str = ""
+) -> dict[str, bytes]:
+    """The page and the pictures in it, by the names of their files; see `page`.
+
+    Args:
+        html_name: of the page; else it is named as the document.
+    """
+    html = page(title, badges, sections, json_name=json_name)
+    pictures = [block.picture for section in sections for block in section.blocks if isinstance(block, Figure)]
+    name = html_name or f"{json_name.removesuffix('.json')}.html"
+    return {name: html, **{f"{each.name}.png": each.png for each in pictures}}
+
+
 @cache
 def _template() -> Template:
     environment = Environment(

@@ -14,7 +14,6 @@ from kakeya_bench.report.quantities import Bytes, Seconds, counted
 from kakeya_bench.session import gates
 from kakeya_bench.session.run import JSON_NAME
 
-HTML_NAME = "report.html"
 _DURATIONS = {
     "turn_s": "turn",
     "time_to_first_token_s": "time to first token",
@@ -47,8 +46,7 @@ def files(document: _Document) -> dict[str, bytes]:
     sections = [
         *_findings(document), Section("Turn after turn", figures), over_time, *blocks.circumstances(document),
     ]  # fmt: skip
-    html = page.page(_title(document), badges, sections, json_name=JSON_NAME)
-    return {HTML_NAME: html, **{f"{each.picture.name}.png": each.picture.png for each in figures}}
+    return page.files(_title(document), badges, sections, json_name=JSON_NAME)
 
 
 def _title(document: _Document) -> str:

@@ -29,22 +29,19 @@ def summary(document: _Document) -> tuple[str, list[Section]]:
 
 def files(document: _Document) -> dict[str, bytes]:
     """The card, the page and the pictures by their names; the same document gives the same bytes."""
-    figures, title, verdicts = _figures(document), _title(document), _verdicts(document)
+    title, verdicts = _title(document), _verdicts(document)
     model = {name: value for name, value in document["model"].items() if name != "modes"}
     sections = [
         *_findings(document),
-        Section("Pictures", figures),
+        Section("Pictures", _figures(document)),
         *_tables(document),
         blocks.facts("Model", model | document["model"]["modes"]),
         blocks.facts("Settings", document["settings"]),
         blocks.facts("Run", {name: document[name] for name in ("made_at", "seconds")} | document["environment"]),
     ]
     badges = [blocks.worst(verdicts)] if verdicts else []
-    return {
-        "card.md": markdown.markdown(title, sections),
-        "report.html": page.page(title, badges, sections, json_name=JSON_NAME),
-        **{f"{each.picture.name}.png": each.picture.png for each in figures},
-    }
+    drawn = page.files(title, badges, sections, json_name=JSON_NAME, html_name="report.html")
+    return {"card.md": markdown.markdown(title, sections), **drawn}
 
 
 def _title(document: _Document) -> str:
