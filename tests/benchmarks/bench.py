@@ -89,6 +89,17 @@ class Stage:
         return step
 
 
+def command(kind: type[S]) -> Callable[[Callable[[S, Stage], Found]], Callable[[S, Stage], Found]]:
+    """Of what measures, the last function of its module: it is run where the module is the program."""
+
+    def run(measure: Callable[[S, Stage], Found]) -> Callable[[S, Stage], Found]:
+        if measure.__module__ == "__main__":
+            sys.exit(main(kind, measure))
+        return measure
+
+    return run
+
+
 def main(kind: type[S], measure: Callable[[S, Stage], Found], argv: Sequence[str] | None = None) -> int:
     """Runs a bench.
 

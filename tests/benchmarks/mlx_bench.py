@@ -6,7 +6,6 @@ of many turns, whose window is full early. Exits with 1 when Kakeya's decoding i
 the last quarter of the turns slower than the first by more than 5 %.
 """
 
-import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass, field
@@ -185,6 +184,7 @@ def verdicts(sessions: Sequence[dict[str, Any]], drifted: float) -> list[Verdict
     ]
 
 
+@bench.command(MlxSettings)
 def measure(settings: MlxSettings, stage: Stage) -> Found:
     model = make_checkpoint(stage.directory)
     kakeya = Kakeya(model)
@@ -200,7 +200,3 @@ def measure(settings: MlxSettings, stage: Stage) -> Found:
         "drift": drifted,
     }
     return document, verdicts(sessions, drifted)
-
-
-if __name__ == "__main__":
-    sys.exit(bench.main(MlxSettings, measure))

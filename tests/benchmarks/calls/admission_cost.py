@@ -12,7 +12,6 @@ over pairs.
 """
 
 import asyncio
-import sys
 from collections.abc import Callable, Sequence
 
 from kakeya_shared.settings.service import setting
@@ -56,6 +55,7 @@ async def compare(made: Sequence[Runtime], key: str, num_calls: int, on_calls: C
     return callers
 
 
+@bench.command(AdmissionSettings)
 def measure(settings: AdmissionSettings, stage: Stage) -> Found:
     step, measured = stage.steps(settings.pairs * (_NUM_WARM + settings.calls)), []
     for number in range(settings.pairs):
@@ -70,7 +70,3 @@ def measure(settings: AdmissionSettings, stage: Stage) -> Found:
             measured.append(asyncio.run(compare(made, key, settings.calls, step)))
     found = pairs.added([[caller.seconds for caller in pair] for pair in measured], ("open", "keyed"), BOUND_MS)
     return {"pairs": settings.pairs, "calls_per_pair": settings.calls, **found}, pairs.verdicts(found)
-
-
-if __name__ == "__main__":
-    sys.exit(bench.main(AdmissionSettings, measure))

@@ -15,7 +15,6 @@ medians, in the mean over pairs.
 import asyncio
 import json
 import socket
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -137,6 +136,7 @@ def tokenizing_ms() -> float:
     return median(seconds) * 1e3
 
 
+@bench.command(HttpSettings)
 def measure(settings: HttpSettings, stage: Stage) -> Found:
     step = stage.steps(settings.pairs * (_NUM_WARM + settings.answers))
     with runtime_without_model(stage.directory) as made:
@@ -150,7 +150,3 @@ def measure(settings: HttpSettings, stage: Stage) -> Found:
         **found,
     }
     return document, pairs.verdicts(found)
-
-
-if __name__ == "__main__":
-    sys.exit(bench.main(HttpSettings, measure))

@@ -4,7 +4,6 @@ Exits with 1 when a call took over 100 ms, the contract's bound.
 """
 
 import asyncio
-import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping
 
@@ -69,6 +68,7 @@ def _health(channel: grpc.aio.Channel) -> Callable[[], Awaitable[object]]:
     return lambda: stub.Check(health_pb2.HealthCheckRequest())
 
 
+@bench.command(LatencySettings)
 def measure(settings: LatencySettings, stage: Stage) -> Found:
     model = save_random_qwen3(stage.directory / "model", **SHAPE)
     with runtime(model, stage.directory, num_workers=0) as made:
@@ -84,7 +84,3 @@ def measure(settings: LatencySettings, stage: Stage) -> Found:
     document = {"tokens": settings.tokens, "prefill_seconds": prefill_seconds, "calls": rows}
     worst = Seconds(max(map(max, taken["busy"].values())))
     return document, [at_most("slowest call", "during the prefill", worst, Seconds(BOUND_SECONDS))]
-
-
-if __name__ == "__main__":
-    sys.exit(bench.main(LatencySettings, measure))

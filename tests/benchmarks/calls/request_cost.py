@@ -10,7 +10,6 @@ interval over groups.
 """
 
 import json
-import sys
 from collections.abc import Callable
 from http.client import HTTPConnection
 
@@ -66,6 +65,7 @@ def measured(
     return found
 
 
+@bench.command(RequestSettings)
 def measure(settings: RequestSettings, stage: Stage) -> Found:
     step = stage.steps(settings.groups, start=0.1)
     with runtime_without_model(stage.directory) as made:
@@ -81,7 +81,3 @@ def measure(settings: RequestSettings, stage: Stage) -> Found:
         }
         verdicts.append(at_most(name, "upper end of the interval, ms a request:", Precise(mean.high), Precise(bound)))
     return {"groups": settings.groups, "requests_per_group": settings.requests, **document}, verdicts
-
-
-if __name__ == "__main__":
-    sys.exit(bench.main(RequestSettings, measure))

@@ -14,7 +14,6 @@ of the calls. How long calls took is told, and judged by nobody.
 import asyncio
 import io
 import subprocess
-import sys
 import tarfile
 import time
 from collections import defaultdict
@@ -189,6 +188,7 @@ def verdicts(found: Mapping[str, Mapping[str, Any]]) -> list[Verdict]:
     ]
 
 
+@bench.command(RouterSettings)
 def measure(settings: RouterSettings, stage: Stage) -> Found:
     num_groups = 2 * max(1, settings.calls // (2 * GROUP))
     commit = commit_of(settings.base)
@@ -199,7 +199,3 @@ def measure(settings: RouterSettings, stage: Stage) -> Found:
     found = figures([*measured(pythons, stage.directory, settings.pairs, num_groups, step)])
     numbers = {"base": commit, "pairs": settings.pairs, "calls_per_pair": num_groups * GROUP}
     return {**numbers, **found}, verdicts(found)
-
-
-if __name__ == "__main__":
-    sys.exit(bench.main(RouterSettings, measure))

@@ -10,7 +10,6 @@ Exits with 1 when the 95th percentile of the time between two tokens is over 1.2
 
 import asyncio
 import resource
-import sys
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -153,6 +152,13 @@ def _percentiles(seconds: Sequence[float]) -> dict[str, float]:
     return {"p50_ms": p50, "p95_ms": p95, "tokens": len(seconds)}
 
 
+def _allow_connections() -> None:
+    """This process and those it starts hold as many sockets as the host lets them."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+@bench.command(SlowClientsSettings)
 def measure(settings: SlowClientsSettings, stage: Stage) -> Found:
     _allow_connections()
     model = save_random_checkpoint(stage.directory / "random")
@@ -163,13 +169,3 @@ def measure(settings: SlowClientsSettings, stage: Stage) -> Found:
     facts["ratio"] = facts["all"]["beside"]["p95_ms"] / facts["all"]["alone"]["p95_ms"]
     beside = f"{NUM_UNREAD} unread, {NUM_SLOW} slow and {NUM_FROZEN} frozen streams and {NUM_IDLE:,} idle connections"
     return facts, [at_most("slow clients", f"p95 beside {beside} to p95 alone:", facts["ratio"], RATIO_BOUND)]
-
-
-def _allow_connections() -> None:
-    """This process and those it starts hold as many sockets as the host lets them."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-
-
-if __name__ == "__main__":
-    sys.exit(bench.main(SlowClientsSettings, measure))

@@ -7,7 +7,6 @@ average, or where one of them says something else: tokens, greedy and drawn, and
 likeliest ids, which tell of the logits' bits.
 """
 
-import sys
 import time
 from collections.abc import Callable, Sequence
 from statistics import mean
@@ -82,6 +81,7 @@ def _milliseconds(seconds: Sequence[float]) -> dict[str, float]:
     return {name: round(value * 1e3, 2) for name, value in found.items()} | {"sessions": len(seconds)}
 
 
+@bench.command(ForkSettings)
 def measure(settings: ForkSettings, stage: Stage) -> Found:
     model = models.save(stage.directory / "model", **SHAPE)
     environment = {"KAKEYA_WORKER_CACHE_DIR": str(stage.directory / "cache")}
@@ -108,7 +108,3 @@ def measure(settings: ForkSettings, stage: Stage) -> Found:
         at_least("speed", "times as fast by a fork:", ratio, LEAST_RATIO),
         at_most("sameness", "sessions that said something else:", num_different, 0),
     ]
-
-
-if __name__ == "__main__":
-    sys.exit(bench.main(ForkSettings, measure))

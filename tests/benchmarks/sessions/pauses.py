@@ -81,6 +81,7 @@ async def _restart(made: Runtime, worker: Process) -> None:
     recovery.start_worker(made, WINDOW, worker.address)
 
 
+@bench.command(PausesSettings)
 def measure(settings: PausesSettings, stage: Stage) -> Found:
     with recovery.two_workers(WINDOW, stage.directory / "runtime") as made, busy(settings.busy):
         pauses = asyncio.run(trials(made, settings.trials, stage.steps(settings.trials)))
@@ -89,7 +90,3 @@ def measure(settings: PausesSettings, stage: Stage) -> Found:
         at_most(name, "longest pause", max(pauses[name]), Seconds(bound)) for name, bound in BOUND_SECONDS.items()
     ]
     return {"num_busy": settings.busy, **pauses, "percentiles": percentiles}, verdicts
-
-
-if __name__ == "__main__":
-    sys.exit(bench.main(PausesSettings, measure))

@@ -8,7 +8,6 @@ Exits with 1 when the longest gap in a stream, or the time of a resume, is beyon
 import asyncio
 import os
 import signal
-import sys
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
@@ -185,13 +184,10 @@ def start_worker(made: Runtime, window: int, address: str = "") -> Process:
     return made.start_worker("--window", str(window), lanes=4, address=address)
 
 
+@bench.command(RecoverySettings)
 def measure(settings: RecoverySettings, stage: Stage) -> Found:
     step, found = stage.steps(2 * settings.rounds * len(settings.windows)), []
     for window in settings.windows:
         with two_workers(window, stage.directory / str(window)) as made:
             found.append(asyncio.run(figures(made, window, settings.rounds, step)))
     return {"windows": found}, [verdict for each in found for verdict in verdicts(each)]
-
-
-if __name__ == "__main__":
-    sys.exit(bench.main(RecoverySettings, measure))

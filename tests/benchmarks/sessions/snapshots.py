@@ -9,7 +9,6 @@ Exits with 1 where a bound is missed.
 
 import json
 import math
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -190,6 +189,7 @@ def decoding(session: kakeya.Session) -> Iterator[list[float]]:
             generating.result()
 
 
+@bench.command(SnapshotSettings)
 def measure(settings: SnapshotSettings, stage: Stage) -> Found:
     model, directory = settings.made(stage), stage.directory
     vocabulary = json.loads((model / "config.json").read_text())["vocab_size"]
@@ -203,7 +203,3 @@ def measure(settings: SnapshotSettings, stage: Stage) -> Found:
         wait_until(lambda: len(made.list_workers()) == 1, "the worker has joined", 300.0)
         with kakeya.Client(made.address) as client, Store(directory / "snapshots", made.workers[0].address) as store:
             return Bench(client, store, settings, vocabulary, stage).run()
-
-
-if __name__ == "__main__":
-    sys.exit(bench.main(SnapshotSettings, measure))

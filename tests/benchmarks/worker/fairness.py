@@ -5,7 +5,6 @@ with 1 when the median of the rounds is below that divided by 1.5, beside an equ
 sessions generate and prefill without an end.
 """
 
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -120,6 +119,7 @@ def compare(beside: Neighbour, rounds: Sequence[dict[Neighbour, Rates]]) -> dict
     }
 
 
+@bench.command(FairnessSettings)
 def measure(settings: FairnessSettings, stage: Stage) -> Found:
     step = stage.steps(settings.rounds * (1 + len(NEIGHBOURS)))
     rounds: list[dict[Neighbour, Rates]] = [{} for _ in range(settings.rounds)]
@@ -135,7 +135,3 @@ def measure(settings: FairnessSettings, stage: Stage) -> Found:
         {"modest_alone": alone, "least_part_of_share": LEAST_PART, "beside": found},
         [at_least(f"beside {each['beside']}", "of its share", each["part_of_share"], LEAST_PART) for each in told],
     )
-
-
-if __name__ == "__main__":
-    sys.exit(bench.main(FairnessSettings, measure))

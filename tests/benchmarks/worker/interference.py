@@ -6,7 +6,6 @@ compared with those alone, and the throughput of both at once with that of the s
 two workers generate at once on the same two cores. Exits with 1 when the median of the rounds breaks a bound.
 """
 
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -93,6 +92,7 @@ def two_workers(rates: Sequence[tuple[float, float]]) -> dict[str, Any]:
     }
 
 
+@bench.command(InterferenceSettings)
 def measure(settings: InterferenceSettings, stage: Stage) -> Found:
     model, windows = settings.made(stage), settings.windows
     prefill = tuple(number % 89 for number in range(settings.prefill_tokens))
@@ -113,7 +113,3 @@ def measure(settings: InterferenceSettings, stage: Stage) -> Found:
     both = two_workers(rates)
     ratio = at_least("two workers", "together to one alone:", both["ratio"], LEAST_TWO_WORKERS_RATIO)
     return {"beside_a_prefill": comparisons, "two_workers": both}, [*chain(*verdicts), ratio]
-
-
-if __name__ == "__main__":
-    sys.exit(bench.main(InterferenceSettings, measure))

@@ -7,7 +7,6 @@ tenth by over 4 MB.
 """
 
 import asyncio
-import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -120,6 +119,7 @@ def verdicts(starts: Sequence[dict[str, Any]], turns: dict[str, Any]) -> list[Ve
     ]
 
 
+@bench.command(MemorySettings)
 def measure(settings: MemorySettings, stage: Stage) -> Found:
     model, starts = settings.made(stage, **(SMALL if settings.small else {})), []
     for number, kind in enumerate(("converting", "cached")):
@@ -129,7 +129,3 @@ def measure(settings: MemorySettings, stage: Stage) -> Found:
     on_round = stage.steps(settings.turns // NUM_SESSIONS, start=0.5)
     turns = asyncio.run(measure_turns(tiny, stage.directory, settings.turns, on_round))
     return {"starts": starts, "turns": turns}, verdicts(starts, turns)
-
-
-if __name__ == "__main__":
-    sys.exit(bench.main(MemorySettings, measure))
