@@ -19,11 +19,7 @@ def summary(document: _Document) -> tuple[str, list[Section]]:
 
 
 def files(document: _Document) -> dict[str, bytes]:
-    """The page and the picture by their names; the same document gives the same bytes.
-
-    Args:
-        document: what `Report.document` returns, or what a compare.json holds.
-    """
+    """The page and the picture of what a compare.json holds, by their names; the same document gives the same bytes."""
     claims = document["claims"]
     badges = [blocks.state("run", document["state"])]
     if claims:

@@ -53,11 +53,7 @@ def candidates(case: Case, repacks: bool) -> Iterator[Settings]:
 
 
 class Context:
-    """A case's sessions, which are empty at first.
-
-    Raises:
-        LlamaCppRefused: from every method.
-    """
+    """A case's sessions, which are empty at first. Raises LlamaCppRefused: from every method."""
 
     def __init__(self, model: Any, case: Case, settings: Settings, num_threads: int) -> None:
         self.case, self.settings = case, settings

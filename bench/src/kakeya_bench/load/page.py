@@ -20,11 +20,7 @@ def summary(document: _Document) -> tuple[str, list[Section]]:
 
 
 def files(document: _Document) -> dict[str, bytes]:
-    """The page and the picture by their names; the same document gives the same bytes.
-
-    Args:
-        document: what `Report.document` returns, or what a load.json holds.
-    """
+    """The page and the picture of what a load.json holds, by their names; the same document gives the same bytes."""
     badges = [blocks.state("sweep", document["state"]), blocks.worst(document["gates"])]
     figure = Figure(
         picture(document),

@@ -27,11 +27,7 @@ class CommandFailed(RivalFailed):
 
 
 def run_logged(command: Sequence[str | Path], log: Path) -> None:
-    """Runs a command and appends what it prints to a log.
-
-    Raises:
-        CommandFailed: its status is not 0.
-    """
+    """Runs a command and appends what it prints to a log. Raises CommandFailed: its status is not 0."""
     started = said = time.monotonic()
     with (
         log.open("a") as written,
@@ -94,11 +90,7 @@ class PythonEnvironment:
         return self._installed.is_file() and self._installed.read_text() == self.requirements.read_text()
 
     def prepare(self) -> None:
-        """Makes the environment where it is missing or of other requirements.
-
-        Raises:
-            CommandFailed: pip failed.
-        """
+        """Makes the environment where it is missing or of other requirements. Raises CommandFailed: pip failed."""
         if self.is_ready:
             return
         shutil.rmtree(self.directory, ignore_errors=True)

@@ -34,11 +34,7 @@ def summary(document: _Document) -> tuple[str, list[Section]]:
 
 
 def files(document: _Document) -> dict[str, bytes]:
-    """The page and the pictures by their names; the same document gives the same bytes.
-
-    Args:
-        document: what `Report.document` returns, or what a report.json holds.
-    """
+    """The page and the pictures of what a report.json holds, by their names; the same document gives the same bytes."""
     turns = [Turn(**turn) for turn in document["turns"]]
     figures = [_latency(document, turns), _memory(document, turns), _prefill(document, turns)]
     badges = [blocks.state("run", document["state"]), blocks.worst(document["gates"])]
