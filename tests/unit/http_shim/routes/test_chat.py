@@ -70,6 +70,7 @@ async def test_the_session_that_it_makes(shim: Shim) -> None:
         ({"temperature": 0.5}, {"temperature": 0.5}),
         ({"top_p": 0.25}, {"top_p": 0.25}),
         ({"top_p": 5e-324}, {"top_p": 2**-126}),
+        ({"repetition_penalty": 5e-324}, {"repetition_penalty": 2**-126}),
         ({"top_k": 3}, {"top_k": 3}),
         ({"min_p": 0.5}, {"min_p": 0.5}),
         ({"presence_penalty": -1.5}, {"presence_penalty": -1.5}),

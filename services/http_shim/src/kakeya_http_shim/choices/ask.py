@@ -10,8 +10,8 @@ from kakeya_http_shim.problems import ApiError
 from kakeya_http_shim.requests.generation_fields import GenerationFields
 
 _MASK = (1 << 64) - 1
-_LEAST_TOP_P = 2.0**-126
-"""The runtime's numbers have 32 bits, in which less than this may be 0; either leaves the likeliest token alone."""
+_LEAST = 2.0**-126
+"""The runtime's numbers have 32 bits, in which less than this may be 0, and some of them must be above that."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def sampling(fields: GenerationFields, *, max_tokens: int, logprobs: int | None)
     """
     _check_lengths(fields, max_tokens)
     newer = {
-        "repetition_penalty": fields.repetition_penalty,
+        "repetition_penalty": _above_0(fields.repetition_penalty),
         "min_tokens": fields.min_tokens or None,
         "ignore_eos": fields.ignore_eos or None,
         "stop_token_sequences": [[token_id] for token_id in fields.stop_token_ids or ()] or None,
@@ -71,7 +71,7 @@ def sampling(fields: GenerationFields, *, max_tokens: int, logprobs: int | None)
     return {
         "max_tokens": max_tokens,
         "temperature": 1.0 if fields.temperature is None else fields.temperature,
-        "top_p": None if fields.top_p is None else max(fields.top_p, _LEAST_TOP_P),
+        "top_p": _above_0(fields.top_p),
         "top_k": fields.top_k,
         "min_p": fields.min_p,
         "presence_penalty": fields.presence_penalty,
@@ -81,6 +81,10 @@ def sampling(fields: GenerationFields, *, max_tokens: int, logprobs: int | None)
         "logprobs": logprobs,
         **{name: value for name, value in newer.items() if value is not None},
     }
+
+
+def _above_0(number: float | None) -> float | None:
+    return None if number is None else max(number, _LEAST)
 
 
 def check(fields: GenerationFields, model: TextModel, *, num_answers: int, max_choices: int) -> None:
