@@ -90,31 +90,26 @@ def test_an_answer_without_a_token(play: Play, runtime: ScriptedRuntime) -> None
     assert outcome.document["agg"]["time_to_first_token_s"] is None
 
 
-def test_turns_start_as_far_apart_as_asked(play: Play, runtime: ScriptedRuntime, own_clock: OwnClock) -> None:
-    """From start to start, whatever a turn takes; one that takes longer does not shift those after the next few."""
-    runtime.before["Generate"] += [own_clock.takes(seconds) for seconds in (2, 2, 20, *[2] * 5)]
-    turns = play(*SHORT, "--turns", "8", "--turn-spacing-s", "6").turns
-    assert [turn["started_seconds"] for turn in turns] == [0, 6, 12, 32, 34, 36, 38, 42]
-
-
 def test_sessions_start_one_after_the_other(play: Play) -> None:
     for turn in play(*SHORT, "--sessions", "3", "--turns", "2", "--turn-spacing-s", "0.3").turns:
         assert turn["started_seconds"] >= (turn["index"] - 1) * 0.3 + turn["session"] * 0.1 - 0.001
 
 
 @pytest.mark.parametrize(
-    ("asked", "started"),
+    ("asked", "taken", "started"),
     [
-        (["--duration-s", "30", "--turn-spacing-s", "10"], [0, 10, 20]),
-        (["--duration-s", "30"], [0, 8, 16, 24]),
-        (["--duration-s", "30", "--turns", "2"], [0, 8]),
-        (["--duration-s", "0", "--turns", "2"], []),
+        (["--turns", "8", "--turn-spacing-s", "6"], [2, 2, 20, *[2] * 5], [0, 6, 12, 32, 34, 36, 38, 42]),
+        (["--duration-s", "30", "--turn-spacing-s", "10"], [8] * 3, [0, 10, 20]),
+        (["--duration-s", "30"], [8] * 4, [0, 8, 16, 24]),
+        (["--duration-s", "30", "--turns", "2"], [8] * 2, [0, 8]),
+        (["--duration-s", "0", "--turns", "2"], [], []),
     ],
 )
-def test_no_turn_begins_after_the_duration(
-    play: Play, runtime: ScriptedRuntime, own_clock: OwnClock, asked: list[str], started: list[float]
+def test_when_turns_start(
+    play: Play, runtime: ScriptedRuntime, own_clock: OwnClock, asked: list[str], taken: list[int], started: list[int]
 ) -> None:
-    runtime.before["Generate"] += [own_clock.takes(8.0)] * 5
+    """From start to start, whatever a turn takes; a longer one delays the next few; none begins after the duration."""
+    runtime.before["Generate"] += map(own_clock.takes, taken)
     assert [turn["started_seconds"] for turn in play(*SHORT, *asked).turns] == started
 
 
