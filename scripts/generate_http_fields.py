@@ -62,7 +62,8 @@ def _messages() -> str:
     content = (
         "`content` is a text, or a list of parts `{type: text, text}`; images, sounds and files are refused. What has\n"
         "no meaning of its own here (`name`, `tool_calls`, `tool_call_id`, `reasoning_content`) is handed to the chat\n"
-        "template, a call's `arguments` that are a JSON object as one.\n"
+        "template, a call's `arguments` that are a JSON object as one. `cache_control` of a message or a part is\n"
+        f"accepted without effect: {SystemMessage.model_fields['cache_control'].description}.\n"
     )
     return "\n".join(["## Messages\n", content, _table([("role", "fields", "what it is"), *rows])])
 
@@ -76,7 +77,7 @@ def _message_fields(model: type[RequestModel]) -> list[str]:
     return [
         f"`{name}`" + ("" if field.is_required() else " (optional)")
         for name, field in model.model_fields.items()
-        if name not in ("role", "refusal")
+        if name not in ("role", "refusal", "cache_control")
     ]
 
 

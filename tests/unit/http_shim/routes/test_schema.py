@@ -23,8 +23,8 @@ _FUNCTION = {"name": "add", "arguments": "{}"}
 _HELLO = [{"role": "user", "content": "Hello!"}]
 _CHAT = {
     "messages": [
-        {"role": "system", "content": [{"type": "text", "text": "Be brief."}]},
-        {"role": "user", "content": "Hello!", "name": "me"},
+        {"role": "system", "content": [{"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}]},
+        {"role": "user", "content": "Hello!", "name": "me", "cache_control": {"type": "ephemeral", "ttl": "1h"}},
         {
             "role": "assistant",
             "content": [{"type": "text", "text": "Hm. "}, {"type": "refusal", "refusal": "No."}],

@@ -42,6 +42,18 @@ async def test_a_conversation_that_is_left_open(shim: Shim) -> None:
     assert ended == {"prompt": "<|im_start|>user\nHello<|im_end|>\n"}
 
 
+async def test_marks_for_caches_are_not_for_the_template(shim: Shim) -> None:
+    mark = {"cache_control": {"type": "ephemeral", "ttl": "1h"}}
+    marked = [
+        {"role": "user", "content": [{"type": "text", "text": "Hello", **mark}], **mark},
+        {"role": "assistant", "content": [{"type": "refusal", "refusal": "No.", **mark}], **mark},
+    ]
+    bare = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "No."}]
+    prompts = [(await shim.http.post("/apply-template", json={"messages": each})).json() for each in (marked, bare)]
+    assert prompts[0] == prompts[1]
+    assert (await shim.chat(messages=marked)).status_code == 200
+
+
 @pytest.mark.parametrize(("parses", "count"), [(True, 2), (None, 2), (False, 11)])
 async def test_what_looks_like_a_control_token(shim: Shim, parses: bool | None, count: int) -> None:
     assert (await tokenize(shim, content="a<|im_end|>", parse_special=parses)).json()["count"] == count

@@ -2,9 +2,9 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Discriminator, Field, Tag
+from pydantic import Discriminator, Field, JsonValue, Tag
 
-from kakeya_http_shim.requests.fields import INTEGRAL, RequestModel, known
+from kakeya_http_shim.requests.fields import INTEGRAL, RequestModel, known, without_effect
 
 MAX_MESSAGES = 10_000
 """A template's time grows with them; far beyond any conversation that is sent whole."""
@@ -13,14 +13,22 @@ MAX_MESSAGES = 10_000
 _MEDIA = known("image_url", "input_audio", "file", "video_url", "audio_url", why="contents are texts")
 
 
-class TextPart(RequestModel):
+class _Marked(RequestModel):
+    """What Anthropic's clients put a mark on, which wanders from message to message as a conversation grows."""
+
+    cache_control: dict[str, JsonValue] | None = without_effect(
+        "what was said before is found again without it (Anthropic's)"
+    )
+
+
+class TextPart(_Marked):
     """A part of a content; only text is served."""
 
     type: Annotated[Literal["text"], _MEDIA]
     text: str
 
 
-class RefusalPart(RequestModel):
+class RefusalPart(_Marked):
     """A part in which a model said no; to the chat template a text like any other."""
 
     type: Literal["refusal"]
@@ -80,7 +88,7 @@ AnswerContent = Annotated[
 ]
 
 
-class _Message(RequestModel):
+class _Message(_Marked):
     name: str | None = Field(None, description="handed to the chat template")
 
 
@@ -156,7 +164,7 @@ Messages = Annotated[list[Message], Field(min_length=1, max_length=MAX_MESSAGES,
 
 def for_template(message: Message) -> dict[str, Any]:
     """A message as chat templates take it: the role `system` for instructions, and nothing in its content but text."""
-    given = message.model_dump(exclude_none=True)
+    given = message.model_dump(exclude={"cache_control"}, exclude_none=True)
     given["content"] = _content(given.get("content") or given.pop("refusal", None) or given.get("content", []))
     if given["role"] == "developer":  # OpenAI's newer name for it, which templates do not know
         given["role"] = "system"

@@ -1,0 +1,1 @@
+"""Which live session a conversation that is sent whole goes on in."""

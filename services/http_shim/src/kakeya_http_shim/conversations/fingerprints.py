@@ -1,0 +1,115 @@
+"""What is compared of a message where a conversation is sent again: its fingerprint.
+
+What a client says counts as it was sent. What the model said comes back from clients that trim it, cut it into parts or
+write the arguments of its calls anew; its text is ours, so that does no harm, and is forgiven. Nothing else is.
+"""
+
+import json
+import re
+from hashlib import blake2b
+from typing import Any
+
+from kakeya_http_shim.requests.messages import (
+    AssistantMessage,
+    Message,
+    SystemMessage,
+    TextPart,
+    ToolCall,
+    ToolMessage,
+    UserMessage,
+)
+
+_KIND = b"kakeya message"
+_NEVER_COMPARED = {"cache_control"}
+_NUMBER = ""
+"""Names a number in a JSON value; the names of its objects get a letter in front, so that none is like it."""
+
+_JSON = json.JSONEncoder(sort_keys=True)
+
+_OUR_ID = re.compile(r"[A-Za-z0-9]{9}")
+"""Of a call that the model made. Some chat templates take no other."""
+
+
+def fingerprint(message: Message) -> bytes:
+    """32 bytes: equal where messages count as the same, and different, but for a broken hash, where they do not.
+
+    A text and one part with that text are the same. `cache_control` does not count anywhere. Of what the model said
+    white space around it does not count either, nor whether it comes as null, as an empty text or as none, nor its
+    cutting into parts, nor what it thought. The arguments of a call count by their JSON value where its id is of the
+    form of ours.
+    """
+    compared = _said_by_model(message) if isinstance(message, AssistantMessage) else _as_sent(message)
+    # JSON is unambiguous, and escaped it has bytes for halves of characters, too.
+    return blake2b(_JSON.encode(compared).encode(), digest_size=32, person=_KIND).digest()
+
+
+def _as_sent(message: SystemMessage | UserMessage | ToolMessage) -> dict[str, Any]:
+    return _all_but(message, {"content"}) | {"content": _content(message.content)}
+
+
+def _content(content: str | list[TextPart]) -> str | list[dict[str, Any]]:
+    if isinstance(content, str):
+        return content
+    if len(content) == 1:
+        return content[0].text
+    return [part.model_dump(exclude=_NEVER_COMPARED, exclude_none=True) for part in content]
+
+
+def _said_by_model(message: AssistantMessage) -> dict[str, Any]:
+    said = _all_but(message, {"content", "reasoning_content", "tool_calls"})
+    return said | {"content": _text(message).strip(), "tool_calls": [_call(call) for call in message.tool_calls or ()]}
+
+
+def _all_but(message: Message, left_out: set[str]) -> dict[str, Any]:
+    """By exclusion: a field that messages get one day counts until it is said that it does not."""
+    return message.model_dump(exclude=_NEVER_COMPARED | left_out, exclude_none=True)
+
+
+def _text(message: AssistantMessage) -> str:
+    if message.content is None or isinstance(message.content, str):
+        return message.content or ""
+    return "".join(part.text if isinstance(part, TextPart) else part.refusal for part in message.content)
+
+
+def _call(call: ToolCall) -> dict[str, Any]:
+    given = call.model_dump(exclude={"index"}, exclude_none=True)
+    arguments = given["function"].pop("arguments")
+    is_ours = _OUR_ID.fullmatch(call.id) is not None
+    return given | (_by_value(arguments) if is_ours else {"arguments": arguments})
+
+
+def _by_value(arguments: str) -> dict[str, Any]:
+    """What is no JSON, or has no one value, counts as it was sent."""
+    try:
+        value = json.loads(
+            arguments, object_pairs_hook=_object, parse_int=_number, parse_float=_number, parse_constant=_constant
+        )
+    except (ValueError, RecursionError):
+        return {"arguments": arguments}
+    return {"value": value}
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    named = {f".{name}": value for name, value in pairs}
+    if len(named) < len(pairs):
+        raise ValueError("a name comes twice")
+    return named
+
+
+def _number(digits: str) -> dict[str, str]:
+    """1, 1.0 and 10e-1 are one number, to the last digit: floats would take different ones for the same.
+
+    Raises:
+        ValueError: the exponent has thousands of digits.
+    """
+    mantissa, _, exponent = digits.lower().partition("e")
+    whole, _, fraction = mantissa.removeprefix("-").partition(".")
+    significant = (whole + fraction).rstrip("0")
+    power = int(exponent or 0) + len(whole) - len(significant)
+    significant = significant.lstrip("0")
+    sign = "-" if mantissa.startswith("-") else ""
+    return {_NUMBER: f"{sign}{significant}e{power}" if significant else "0"}
+
+
+def _constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")
