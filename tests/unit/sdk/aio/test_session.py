@@ -33,6 +33,9 @@ async def test_create_session_sends_its_options_and_tells_what_was_granted(
         fingerprint=FINGERPRINT,
         inexact_resume=True,
         ttl_seconds=90,
+        park_after_seconds=30,
+        disposable=True,
+        head=True,
     )
     request = runtime.requests["CreateSession"][0]
     assert list(request.eos_token_ids) == [2, 3]
@@ -40,6 +43,7 @@ async def test_create_session_sends_its_options_and_tells_what_was_granted(
     assert (request.HasField("pin"), request.pin, request.ttl_seconds) == (True, 0, 90)
     assert (request.on_overflow, request.fingerprint) == (runtime_pb2.OVERFLOW_POLICY_REFUSE, FINGERPRINT)
     assert request.inexact_resume
+    assert (request.park_after_seconds, request.disposable, request.head) == (30, True, True)
     assert len(request.request_id) == 32
     assert (session.id, session.model, session.sink, session.window) == ("counter.0", "counter", SINK, WINDOW)
     assert (session.reserved_bytes, session.vocab_size, session.history_length) == (32_768, VOCAB_SIZE, 0)
@@ -49,8 +53,9 @@ async def test_create_session_sends_its_options_and_tells_what_was_granted(
 async def test_options_left_out_stay_unset(client: AsyncClient, runtime: ScriptedRuntime) -> None:
     await client.create_session()
     request = runtime.requests["CreateSession"][0]
-    assert not any(request.HasField(name) for name in ("sink", "window", "pin", "ttl_seconds"))
+    assert not any(request.HasField(name) for name in ("sink", "window", "pin", "ttl_seconds", "park_after_seconds"))
     assert (request.model, request.fingerprint, request.inexact_resume) == ("", "", False)
+    assert (request.disposable, request.head) == (False, False)
     assert request.on_overflow == runtime_pb2.OVERFLOW_POLICY_UNSPECIFIED
 
 

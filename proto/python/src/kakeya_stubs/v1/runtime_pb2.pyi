@@ -158,6 +158,9 @@ class CreateSessionRequest(_message.Message):
     FINGERPRINT_FIELD_NUMBER: _builtins.int
     INEXACT_RESUME_FIELD_NUMBER: _builtins.int
     EPHEMERAL_FIELD_NUMBER: _builtins.int
+    PARK_AFTER_SECONDS_FIELD_NUMBER: _builtins.int
+    DISPOSABLE_FIELD_NUMBER: _builtins.int
+    HEAD_FIELD_NUMBER: _builtins.int
     client_label: _builtins.str
     """One line of text for the operator's eyes; at most 256 bytes, unless the router is told otherwise."""
     model: _builtins.str
@@ -195,6 +198,23 @@ class CreateSessionRequest(_message.Message):
     long as that holds all of its history, else it is WORKER_LOST. Forks of it are sessions of their own, for one answer
     only where they say so.
     """
+    park_after_seconds: _builtins.int
+    """Idle seconds until the session is parked (ParkSession) by itself, where its worker has a snapshot store; at least 1.
+    Unset: it is not.
+    """
+    disposable: _builtins.bool
+    """The client can do without the session, since it has the whole conversation and makes another one where this one is gone
+    (NOT_FOUND). Once its answer has ended, and while no operation runs, the session makes room for others, however short
+    it has been idle: it is parked, or closed where prefilling it anew costs less or its worker has no snapshot store. It
+    does so for the next session of its own tenant that would exceed a quota of sessions or bytes. It is closed where more is
+    parked or written than the router keeps, and as the least recently used of too many such forks of one place: a place
+    keeps those of it that a Turn with a boundary, `fork_from` or ForkSession has made, at most as many as the router says.
+    """
+    head: _builtins.bool
+    """The session holds what conversations begin with alike, which are forks of it; it is disposable, too. A tenant keeps a few
+    such sessions of a pool, as many as the router says: of more parked ones the least recently used is closed. Its forks
+    are not counted as those of a place, are no heads, and have no tags of PLACE_KIND_HEAD from it.
+    """
     @_builtins.property
     def eos_token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """Generation stops after one of these. The EOS token is sent, counted and part of history."""
@@ -222,11 +242,16 @@ class CreateSessionRequest(_message.Message):
         fingerprint: _builtins.str = ...,
         inexact_resume: _builtins.bool = ...,
         ephemeral: _builtins.bool = ...,
+        park_after_seconds: _builtins.int | None = ...,
+        disposable: _builtins.bool = ...,
+        head: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_pin", b"_pin", "_sink", b"_sink", "_ttl_seconds", b"_ttl_seconds", "_window", b"_window", "fork_from", b"fork_from", "pin", b"pin", "sink", b"sink", "ttl_seconds", b"ttl_seconds", "window", b"window"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_park_after_seconds", b"_park_after_seconds", "_pin", b"_pin", "_sink", b"_sink", "_ttl_seconds", b"_ttl_seconds", "_window", b"_window", "fork_from", b"fork_from", "park_after_seconds", b"park_after_seconds", "pin", b"pin", "sink", b"sink", "ttl_seconds", b"ttl_seconds", "window", b"window"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_pin", b"_pin", "_sink", b"_sink", "_ttl_seconds", b"_ttl_seconds", "_window", b"_window", "client_label", b"client_label", "eos_token_ids", b"eos_token_ids", "ephemeral", b"ephemeral", "fingerprint", b"fingerprint", "fork_from", b"fork_from", "inexact_resume", b"inexact_resume", "model", b"model", "on_overflow", b"on_overflow", "pin", b"pin", "request_id", b"request_id", "sink", b"sink", "ttl_seconds", b"ttl_seconds", "window", b"window"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_park_after_seconds", b"_park_after_seconds", "_pin", b"_pin", "_sink", b"_sink", "_ttl_seconds", b"_ttl_seconds", "_window", b"_window", "client_label", b"client_label", "disposable", b"disposable", "eos_token_ids", b"eos_token_ids", "ephemeral", b"ephemeral", "fingerprint", b"fingerprint", "fork_from", b"fork_from", "head", b"head", "inexact_resume", b"inexact_resume", "model", b"model", "on_overflow", b"on_overflow", "park_after_seconds", b"park_after_seconds", "pin", b"pin", "request_id", b"request_id", "sink", b"sink", "ttl_seconds", b"ttl_seconds", "window", b"window"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__park_after_seconds: _TypeAlias = _typing.Literal["park_after_seconds"]  # noqa: Y015
+    _WhichOneofArgType__park_after_seconds: _TypeAlias = _typing.Literal["_park_after_seconds", b"_park_after_seconds"]  # noqa: Y015
     _WhichOneofReturnType__pin: _TypeAlias = _typing.Literal["pin"]  # noqa: Y015
     _WhichOneofArgType__pin: _TypeAlias = _typing.Literal["_pin", b"_pin"]  # noqa: Y015
     _WhichOneofReturnType__sink: _TypeAlias = _typing.Literal["sink"]  # noqa: Y015
@@ -235,6 +260,8 @@ class CreateSessionRequest(_message.Message):
     _WhichOneofArgType__ttl_seconds: _TypeAlias = _typing.Literal["_ttl_seconds", b"_ttl_seconds"]  # noqa: Y015
     _WhichOneofReturnType__window: _TypeAlias = _typing.Literal["window"]  # noqa: Y015
     _WhichOneofArgType__window: _TypeAlias = _typing.Literal["_window", b"_window"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__park_after_seconds) -> _WhichOneofReturnType__park_after_seconds | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__pin) -> _WhichOneofReturnType__pin | None: ...
     @_typing.overload
@@ -872,7 +899,7 @@ class TurnPlace(_message.Message):
     """
     request_id: _builtins.str
     """Makes a retry of a Turn that forks safe, as in CreateSessionRequest; only beside a boundary. The fork has its source's
-    label and idle time.
+    label, ttl_seconds and park_after_seconds, and is disposable where its source is.
     """
     expected_history_length: _builtins.int
     """As in AppendTokensRequest: where the session ends elsewhere the Turn is ABORTED and nothing is forked, unless an earlier
@@ -1348,12 +1375,16 @@ class ForkSessionRequest(_message.Message):
     TTL_SECONDS_FIELD_NUMBER: _builtins.int
     INEXACT_RESUME_FIELD_NUMBER: _builtins.int
     EPHEMERAL_FIELD_NUMBER: _builtins.int
+    PARK_AFTER_SECONDS_FIELD_NUMBER: _builtins.int
+    DISPOSABLE_FIELD_NUMBER: _builtins.int
     client_label: _builtins.str
     """The rest as in CreateSessionRequest."""
     request_id: _builtins.str
     ttl_seconds: _builtins.int
     inexact_resume: _builtins.bool
     ephemeral: _builtins.bool
+    park_after_seconds: _builtins.int
+    disposable: _builtins.bool
     @_builtins.property
     def source(self) -> Global___ForkPoint: ...
     @_builtins.property
@@ -1368,13 +1399,20 @@ class ForkSessionRequest(_message.Message):
         ttl_seconds: _builtins.int | None = ...,
         inexact_resume: _builtins.bool = ...,
         ephemeral: _builtins.bool = ...,
+        park_after_seconds: _builtins.int | None = ...,
+        disposable: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_ttl_seconds", b"_ttl_seconds", "source", b"source", "ttl_seconds", b"ttl_seconds"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_park_after_seconds", b"_park_after_seconds", "_ttl_seconds", b"_ttl_seconds", "park_after_seconds", b"park_after_seconds", "source", b"source", "ttl_seconds", b"ttl_seconds"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_ttl_seconds", b"_ttl_seconds", "client_label", b"client_label", "eos_token_ids", b"eos_token_ids", "ephemeral", b"ephemeral", "inexact_resume", b"inexact_resume", "request_id", b"request_id", "source", b"source", "ttl_seconds", b"ttl_seconds"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_park_after_seconds", b"_park_after_seconds", "_ttl_seconds", b"_ttl_seconds", "client_label", b"client_label", "disposable", b"disposable", "eos_token_ids", b"eos_token_ids", "ephemeral", b"ephemeral", "inexact_resume", b"inexact_resume", "park_after_seconds", b"park_after_seconds", "request_id", b"request_id", "source", b"source", "ttl_seconds", b"ttl_seconds"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__park_after_seconds: _TypeAlias = _typing.Literal["park_after_seconds"]  # noqa: Y015
+    _WhichOneofArgType__park_after_seconds: _TypeAlias = _typing.Literal["_park_after_seconds", b"_park_after_seconds"]  # noqa: Y015
     _WhichOneofReturnType__ttl_seconds: _TypeAlias = _typing.Literal["ttl_seconds"]  # noqa: Y015
     _WhichOneofArgType__ttl_seconds: _TypeAlias = _typing.Literal["_ttl_seconds", b"_ttl_seconds"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__park_after_seconds) -> _WhichOneofReturnType__park_after_seconds | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__ttl_seconds) -> _WhichOneofReturnType__ttl_seconds | None: ...
 
 Global___ForkSessionRequest: _TypeAlias = ForkSessionRequest  # noqa: Y015

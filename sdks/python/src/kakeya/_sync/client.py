@@ -95,6 +95,9 @@ class Client:
         inexact_resume: bool = False,
         ephemeral: bool = False,
         ttl_seconds: int | None = None,
+        park_after_seconds: int | None = None,
+        disposable: bool = False,
+        head: bool = False,
         fork_from: Session | str | None = None,
         boundary: int | None = None,
         wait_for_capacity_seconds: float = 0.0,
@@ -119,6 +122,11 @@ class Client:
                 an error, and never writes it to a snapshot store. A broken connection ends it, too; a lost router does
                 not. A fork is for one answer only where it says so itself.
             ttl_seconds: idle time after which the session expires; None takes the router's.
+            park_after_seconds: idle time after which it is parked, where its worker has a snapshot store; None: never.
+            disposable: you can make it anew, so it makes room for others once its answer has ended: it is parked, or
+                closed, where less is lost or too much is kept. A later call may raise SessionNotFound.
+            head: it holds what many conversations begin with, which are forks of it. It is disposable, and of more such
+                sessions of a tenant than the router keeps the least recently used is closed.
             fork_from: a session, or the id of one, with whose history the new one begins: its KV is copied, not
                 computed. Model, sink, window and on_overflow are the source's; EOS tokens too, unless some are given.
             boundary: history length at which to branch off; None takes the source's present one. For a session whose
@@ -156,6 +164,9 @@ class Client:
             inexact_resume=inexact_resume,
             ephemeral=ephemeral,
             ttl_seconds=ttl_seconds,
+            park_after_seconds=park_after_seconds,
+            disposable=disposable,
+            head=head,
             fork_from=fork_from,
             boundary=boundary,
             wait_for_capacity_seconds=wait_for_capacity_seconds,

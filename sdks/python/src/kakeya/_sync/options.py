@@ -42,6 +42,9 @@ class SessionOptions(TypedDict, total=False):
     fingerprint: str | None
     inexact_resume: bool
     ttl_seconds: int | None
+    park_after_seconds: int | None
+    disposable: bool
+    head: bool
     fork_from: "Session | str | None"
     boundary: int | None
     wait_for_capacity_seconds: float

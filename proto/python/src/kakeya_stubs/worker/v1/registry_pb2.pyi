@@ -46,6 +46,7 @@ class JoinRequest(_message.Message):
     PREFILL_TOKENS_PER_SECOND_FIELD_NUMBER: _builtins.int
     MODEL_DIGEST_FIELD_NUMBER: _builtins.int
     FEATURES_FIELD_NUMBER: _builtins.int
+    SNAPSHOT_FREE_BYTES_FIELD_NUMBER: _builtins.int
     contract_version: _builtins.int
     worker_id: _builtins.str
     """Stable name of the worker on its host."""
@@ -79,6 +80,8 @@ class JoinRequest(_message.Message):
     """What it prefills alone, as measured at its start; 0: not known."""
     model_digest: _builtins.str
     """Of config and weights: equal for workers that serve the same model, in whichever mode. Empty: not known."""
+    snapshot_free_bytes: _builtins.int
+    """Free on the disk of the snapshot store when the worker started; 0: not known, as of a store that is a URL."""
     @_builtins.property
     def features(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """What this worker can do beyond what its contract version says, by the names of kakeya_shared/contract/features.py. What
@@ -112,10 +115,11 @@ class JoinRequest(_message.Message):
         prefill_tokens_per_second: _builtins.float = ...,
         model_digest: _builtins.str = ...,
         features: _abc.Iterable[_builtins.str] | None = ...,
+        snapshot_free_bytes: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "backend", b"backend", "contract_version", b"contract_version", "dtype", b"dtype", "exact", b"exact", "features", b"features", "fingerprint", b"fingerprint", "incarnation", b"incarnation", "kv_bytes_per_token", b"kv_bytes_per_token", "lane_bytes", b"lane_bytes", "model", b"model", "model_digest", b"model_digest", "num_lanes", b"num_lanes", "num_threads", b"num_threads", "pool", b"pool", "prefill_tokens_per_second", b"prefill_tokens_per_second", "sink", b"sink", "slab_bytes", b"slab_bytes", "snapshot_store", b"snapshot_store", "tokenizer_digest", b"tokenizer_digest", "vocab_size", b"vocab_size", "weights", b"weights", "window", b"window", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "backend", b"backend", "contract_version", b"contract_version", "dtype", b"dtype", "exact", b"exact", "features", b"features", "fingerprint", b"fingerprint", "incarnation", b"incarnation", "kv_bytes_per_token", b"kv_bytes_per_token", "lane_bytes", b"lane_bytes", "model", b"model", "model_digest", b"model_digest", "num_lanes", b"num_lanes", "num_threads", b"num_threads", "pool", b"pool", "prefill_tokens_per_second", b"prefill_tokens_per_second", "sink", b"sink", "slab_bytes", b"slab_bytes", "snapshot_free_bytes", b"snapshot_free_bytes", "snapshot_store", b"snapshot_store", "tokenizer_digest", b"tokenizer_digest", "vocab_size", b"vocab_size", "weights", b"weights", "window", b"window", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
