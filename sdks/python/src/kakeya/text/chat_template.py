@@ -2,12 +2,14 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from kakeya.errors import MissingExtra
 from kakeya.text import tool_calls
 from kakeya.text.content_form import ContentForm, text_part
+from kakeya.text.rendering.given import check_whole
 from kakeya.text.tokenizer_error import PromptRefused, TemplateStopped, TokenizerError
 
 if TYPE_CHECKING:
@@ -75,12 +77,14 @@ class ChatTemplate:
         prompts_answer: bool = True,
         tools: Tools | None = None,
         variables: Mapping[str, Any] | None = None,
+        at: datetime | None = None,
     ) -> str:
         """The conversation as the template writes it, with stand-ins.
 
         Args:
             prompts_answer: with the beginning of the model's next message.
             variables: what else the template is told this time.
+            at: the time that it is told; None for the present.
 
         Raises:
             PromptRefused: the template refuses these messages, on purpose, or a text holds half a character.
@@ -90,7 +94,18 @@ class ChatTemplate:
         if not messages:
             raise PromptRefused("there are no messages")
         given = dict(variables or {}) | {"tools": tools, "add_generation_prompt": prompts_answer}
-        return self._written([self._formed(message) for message in messages], given, self._control)
+        return self._written([self._formed(message) for message in messages], given, self._control, at)
+
+    def as_text(self, text: str) -> str:
+        """A text beside what was rendered, with stand-ins where it could be part of a control token.
+
+        Raises:
+            PromptRefused: it holds half a character.
+        """
+        check_whole(text)
+        if self._control is None or not self._control.falls_on(text):
+            return text
+        return self._control.stand_ins.mark(text)
 
     def unmarked(self, rendered: str) -> str:
         """What was rendered, without stand-ins."""
@@ -149,14 +164,16 @@ class ChatTemplate:
         messages: list[dict[str, Any]],
         given: Mapping[str, Any] | None = None,
         control: "ControlTokens | None" = None,
+        at: datetime | None = None,
     ) -> str:
+        clock = {} if at is None else {"strftime_now": at.strftime}
         told = {"tools": None, "documents": None, "add_generation_prompt": True, **(given or {})}
         try:
             compiled = self._template
             from kakeya.text.rendering import template
 
             messages = [_with_reasoning(message) for message in messages]
-            return template.rendered(compiled, self._variables, control, messages=messages, **told)
+            return template.rendered(compiled, self._variables | clock, control, messages=messages, **told)
         except (PromptRefused, MissingExtra):
             raise
         except Exception as error:  # a template is another's program, run on any messages

@@ -1,18 +1,18 @@
-"""Prompts into ids by the model's chat template, ids into text."""
+"""Prompts of conversations that go on, turn by turn."""
 
-import os
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from functools import cached_property, partial
-from typing import Any, Literal
+from typing import Any, Final
 
-from kakeya.text import tokenizer_files, tokenizer_loading
-from kakeya.text.chat_template import ChatTemplate, Message, Tools
+from kakeya.text.chat_template import Message, Tools
+from kakeya.text.prompt_tokenizer import End, PromptTokenizer
 from kakeya.text.rendering.given import check_whole
-from kakeya.text.rendering.head import head, leading, num_common, said
-from kakeya.text.rendering.marked_text import has_stand_ins
-from kakeya.text.rendering.open_message import left_open
+from kakeya.text.rendering.head import before_first, num_common, said
+from kakeya.text.suffixes.suffixes import Suffixes
+from kakeya.text.suffixes.wanted import Wanted
+from kakeya.text.text_tokenizer import no_longer
 from kakeya.text.tokenizer_error import PromptRefused, PromptTooLong, TemplateStopped, TokenizerError
-from kakeya.text.vocabulary import Vocabulary
 
 __all__ = [
     "ChatTokenizer",
@@ -25,153 +25,87 @@ __all__ = [
     "Tools",
 ]
 
-End = Literal["answer", "message", "text"]
-"""Where a prompt ends, see `ChatTokenizer.prompt`."""
-
-_PIECE_LETTERS = 1 << 16
-_CUT_TOKENS = 64  # far more than a cut in the middle of a text adds to its tokens
-_LETTERS_A_TOKEN = 4  # a text with fewer is encoded at once, whatever it comes to
+_FIXED_CLOCK: Final = datetime(2000, 1, 1)
 
 
-class ChatTokenizer:
-    """A tokenizer and, if it has one, its chat template. Its methods may be called from several threads at once.
+class ChatTokenizer(PromptTokenizer):
+    """A tokenizer, its chat template, and how a conversation begins and goes on by them.
 
-    Args:
-        name: a directory with the tokenizer's files, or a model id of the Hugging Face Hub.
-        is_plain: do without the chat template, as if there were none.
-        parses_texts: control tokens in the texts of a conversation are such; otherwise they are text.
-
-    Attributes:
-        name: as above, `~` expanded.
-        directory: where the files are; a hub's are in its snapshot.
-        eos_token_ids: what ends an answer: the tokenizer's own, then those of generation_config.json or config.json.
-        vocabulary: the single tokens.
-
-    Raises:
-        MissingExtra: the extra [tokenizer] is not installed.
-        TokenizerError: there is no such tokenizer, a file of it is broken, or its chat template does not write what is
-            said.
+    Its methods may be called from several threads at once.
     """
 
-    def __init__(self, name: str, *, is_plain: bool = False, parses_texts: bool = False) -> None:
-        if name.startswith(("/", ".", "~")):
-            name = os.path.expanduser(name)
-            if not os.path.isdir(name):
-                raise TokenizerError(f"{name} is no directory")
-        self.name = name
-        self._tokenizer, self.directory = tokenizer_loading.load(name)
-        self.vocabulary = Vocabulary(self._tokenizer.backend)
-        self.eos_token_ids = self._all_eos_token_ids()
-        self._parses_texts = parses_texts
-        self._template = None if is_plain else self._named_template("default")
-
-    @property
-    def num_token_ids(self) -> int:
-        """Ids that it may make of a text are below this."""
-        return self._tokenizer.num_token_ids
-
-    @property
-    def template(self) -> str:
-        """The source of the chat template; "" where there is none."""
-        return self._template.source if self._template else ""
-
-    @property
-    def has_template(self) -> bool:
-        """Whether prompts are rendered by a chat template, not sent as they are."""
-        return self._template is not None
-
-    @property
-    def leaves_out_system(self) -> bool:
-        """Whether the chat template neither writes system messages nor refuses them."""
-        return self._template is not None and self._template.leaves_out_system
-
-    def decode(self, token_ids: list[int], *, special_tokens: bool = False) -> str:
-        """Text, as it is told without special tokens."""
-        return self._tokenizer.decode(token_ids, special_tokens=special_tokens)
-
-    def encode(
-        self, text: str, *, special_tokens: bool = True, max_tokens: int | None = None, parses: bool = True
-    ) -> list[int]:
-        """The tokens of a whole text.
-
-        Args:
-            special_tokens: with the special ones that the tokenizer puts around it.
-            parses: control tokens in it are such; otherwise they are text.
-
-        Raises:
-            PromptRefused: the text holds half a character; PromptTooLong where it has more than `max_tokens`.
-        """
-        check_whole(text)
-        self._check_length(text, max_tokens)
-        encode = self._tokenizer.encoder.parsed if parses else self._tokenizer.encoder.as_text
-        return _no_longer(encode(text, special_tokens=special_tokens), max_tokens)
-
-    def prompt(
+    def head_text(
         self,
         messages: Sequence[Message],
         *,
-        max_tokens: int | None = None,
         tools: Tools | None = None,
         variables: Mapping[str, Any] | None = None,
-        end: End = "answer",
-    ) -> list[int]:
-        """The tokens of a conversation whose next message will be the model's.
+        at: datetime = _FIXED_CLOCK,
+    ) -> str:
+        """What the chat template writes before the first message that is not of the head: equal heads, equal texts.
+
+        Where it writes a part of the head further down, that is in it, too.
 
         Args:
-            tools: what it may call.
-            variables: what else the chat template is told.
-            end: where it ends. "answer": behind the beginning of that message; "message": behind the last one;
-                "text": behind the text of the last one, which the model goes on with.
+            at: the time that the chat template is told; always the same unless it is given.
 
         Raises:
-            PromptRefused: the chat template refuses it, there is none, or a text holds half a character; PromptTooLong
-                where it has more than `max_tokens`.
-            TemplateStopped: the chat template does not come to an end.
+            PromptRefused: the chat template refuses the head, or there is none.
             TokenizerError: the chat template fails on it.
         """
-        return self._ids(self._rendered(messages, tools, variables, end), max_tokens)
+        template = self._template_for(tools)
+        render = partial(template.render, tools=tools, variables=variables, at=at)
+        return before_first(messages, tools, render, template.unmarked)
 
-    def render(
+    @property
+    def end_of_turn_id(self) -> int | None:
+        """The control token that the chat template writes right behind an answer, but for white space.
+
+        None where it writes none, or there is no chat template.
+        """
+        return None if self._template is None else self._control_id(self._suffixes.end)
+
+    def behind(
         self,
         messages: Sequence[Message],
+        index: int,
         *,
+        closed: bool,
+        repeats_answer: bool = False,
         tools: Tools | None = None,
         variables: Mapping[str, Any] | None = None,
-        end: End = "answer",
-    ) -> str:
-        """The text of such a conversation. Raises as `prompt` does, whatever its length."""
-        rendered = self._chat_template.unmarked(self._rendered(messages, tools, variables, end))
-        check_whole(rendered)
-        return rendered
+        max_tokens: int | None = None,
+    ) -> list[int] | None:
+        """The tokens that the chat template writes behind an answer, up to and with the beginning of the next one.
 
-    def num_pinned_tokens(
-        self,
-        messages: Sequence[Message],
-        *,
-        tools: Tools | None = None,
-        variables: Mapping[str, Any] | None = None,
-    ) -> int:
-        """How many tokens at the start of a prompt hold its head, whatever follows that: tools and system messages.
+        What was said before the answer is rendered again only where the chat template makes them depend on that.
 
         Args:
-            tools, variables: as of the prompt.
+            index: of the answer among the messages.
+            closed: the history ends with `end_of_turn_id`. Otherwise it is without, and the tokens begin with it.
+            repeats_answer: the history ends where the answer begins, and the tokens begin with that: with its text as
+                it was said, or with its calls as the chat template writes them. `closed` says nothing then.
+            tools, variables, max_tokens: as of a prompt.
 
         Returns:
-            0 where it has no head, or where the chat template leaves a part of that out or puts it behind what follows.
+            None where the chat template does not write one message behind another, so that there are no such tokens.
 
         Raises:
-            PromptRefused: the chat template refuses the messages, or there is none.
-            TokenizerError: the chat template fails on them.
+            PromptRefused, TemplateStopped, TokenizerError: as `prompt` does; not always for what was said before.
         """
-        system = leading(messages)
-        if not system and not tools:
-            return 0
-        template = self._template_for(tools)
-        render = partial(template.render, tools=tools, variables=variables)
-        found = head(messages, tools, render, template.unmarked)
-        if not found:
-            return 0
-        return num_common(self._ids(found), self.prompt([*system, said("-")], tools=tools, variables=variables))
+        suffixes = self._suffixes if tools is None else self._tool_suffixes
+        wanted = Wanted(messages, index, repeats_answer, tools, variables, datetime.now())
+        text = suffixes.text(wanted)
+        if text is None:
+            return None
+        if repeats_answer or not closed:
+            return self._ids(text, max_tokens, goes_on=True)
+        end, behind = suffixes.end, text.lstrip()
+        if not end or end != self._suffixes.end or not behind.startswith(end):
+            return None
+        self._tokenizer.check_length(self._chat_template.unmarked(behind), max_tokens)
+        ids = self._ids(behind)  # with the token that is there already: what follows it is encoded as behind it
+        return no_longer(ids[1:], max_tokens) if ids[0] == self.end_of_turn_id else None
 
     def first_prompt(self, text: str, system: str | None) -> list[int]:
         """The tokens that open a conversation. Raises TokenizerError where the chat template does not take it."""
@@ -214,73 +148,18 @@ class ChatTokenizer:
             prompt = prompt.removeprefix(self.vocabulary.token(last_token_id))
         return self._ids(prompt)
 
-    @property
-    def _chat_template(self) -> ChatTemplate:
-        if self._template is None:
-            raise PromptRefused(f"the tokenizer {self.name} has no chat template")
-        return self._template
+    @cached_property
+    def _suffixes(self) -> Suffixes:
+        return Suffixes(self._chat_template, self._tokenizer.control.contents.values())
 
     @cached_property
-    def _tool_template(self) -> ChatTemplate:
-        """For conversations with tools, where that is another one."""
-        return self._named_template("tool_use") or self._chat_template
+    def _tool_suffixes(self) -> Suffixes:
+        if self._tool_template is self._template:
+            return self._suffixes
+        return Suffixes(self._tool_template, self._tokenizer.control.contents.values())
 
-    def _named_template(self, name: str) -> ChatTemplate | None:
-        config = self._tokenizer.config
-        source = config.templates.get(name)
-        control = None if self._parses_texts else self._tokenizer.control
-        return ChatTemplate(source, self.name, config.special_tokens, control) if source else None
-
-    def _template_for(self, tools: Tools | None) -> ChatTemplate:
-        return self._chat_template if tools is None else self._tool_template
-
-    def _rendered(
-        self, messages: Sequence[Message], tools: Tools | None, variables: Mapping[str, Any] | None, end: End
-    ) -> str:
-        template = self._template_for(tools)
-        render = partial(template.render, prompts_answer=end == "answer", tools=tools, variables=variables)
-        return left_open(messages, render, template.unmarked) if end == "text" else render(messages)
-
-    def _ids(self, rendered: str, max_tokens: int | None = None) -> list[int]:
-        """The tokens of what the chat template wrote."""
-        meant = self._chat_template.unmarked(rendered)
-        check_whole(meant)
-        self._check_length(meant, max_tokens)
-        if has_stand_ins(rendered):
-            return _no_longer(self._tokenizer.encoder.marked(rendered), max_tokens)
-        return _no_longer(self._tokenizer.encode(rendered), max_tokens)
-
-    def _check_length(self, text: str, max_tokens: int | None) -> None:
-        """Raises PromptTooLong where a beginning of the text is."""
-        if max_tokens is not None and self._is_surely_longer(text, max_tokens):
-            raise _too_long(max_tokens)
-
-    def _is_surely_longer(self, text: str, max_tokens: int) -> bool:
-        """Told from the beginning of a long text, in pieces: a book as a whole takes seconds, and a gigabyte."""
-        if len(text) <= max(_PIECE_LETTERS, _LETTERS_A_TOKEN * max_tokens):
-            return False
-        num_tokens = 0
-        for start in range(0, len(text), _PIECE_LETTERS):
-            piece = self._tokenizer.encode(text[start : start + _PIECE_LETTERS])
-            num_tokens += max(0, len(piece) - _CUT_TOKENS)
-            if num_tokens > max_tokens:
-                return True
-        return False
-
-    def _all_eos_token_ids(self) -> list[int]:
-        eos = self._tokenizer.eos_token_id
-        own = [] if eos is None else [eos]
-        return list(dict.fromkeys(own + tokenizer_files.eos_token_ids(self.directory)))
-
-
-def _too_long(max_tokens: int) -> PromptTooLong:
-    return PromptTooLong(f"the prompt has more than {max_tokens:,} tokens")
-
-
-def _no_longer(token_ids: list[int], max_tokens: int | None) -> list[int]:
-    if max_tokens is not None and len(token_ids) > max_tokens:
-        raise _too_long(max_tokens)
-    return token_ids
+    def _control_id(self, content: str) -> int | None:
+        return next((id_ for id_, each in self._tokenizer.control.contents.items() if each == content), None)
 
 
 def _opening(text: str, system: str | None) -> list[Message]:

@@ -49,24 +49,29 @@ class TextEncoder:
             for id_, is_special in zip(whole.ids, whole.special_tokens_mask, strict=True)
         ]
 
-    def marked(self, marked: str) -> list[int]:
+    def marked(self, marked: str, *, goes_on: bool = False) -> list[int]:
         """A text with stand-ins: the letters that they stand for are text, and all others are parsed.
+
+        Args:
+            goes_on: it stands behind another text.
 
         Raises:
             PromptRefused: there is no other way to write what the text spells.
         """
         meant = self._control.stand_ins.unmark(marked)
         (encoding,) = self._backend.encode_batch([meant], add_special_tokens=False)
-        if not any(has_stand_ins(marked[start:end]) for _, start, end in self._controls(encoding, meant)):
+        places = [(start, end) for _, start, end in self._controls(encoding, meant)]
+        begins_in_text = not places or places[0][0] > 0
+        if not (goes_on and begins_in_text) and not any(has_stand_ins(marked[start:end]) for start, end in places):
             return list(encoding.ids)
         masked = self._control.stand_ins.masked(marked, self._neutral)
         (encoding,) = self._backend.encode_batch([masked], add_special_tokens=False)
         ids: list[int] = []
         last = 0
         for id_, start, end in self._controls(encoding, masked):
-            ids += [*self._between(meant, last, start), id_]
+            ids += [*self._between(meant, last, start, goes_on=goes_on), id_]
             last = end
-        return ids + self._between(meant, last, len(meant))
+        return ids + self._between(meant, last, len(meant), goes_on=goes_on)
 
     def _controls(self, encoding: "Encoding", text: str) -> Iterator[tuple[int, int, int]]:
         """The control tokens in it: id, and where its letters begin and end."""
@@ -75,8 +80,9 @@ class TextEncoder:
             if id_ in contents and self._control.is_read(id_, text[start:end]):
                 yield id_, start, end
 
-    def _between(self, text: str, start: int, end: int) -> list[int]:
-        encodings = self._plain_encodings(text[start:end], goes_on=start > 0) if start < end else ()
+    def _between(self, text: str, start: int, end: int, *, goes_on: bool = False) -> list[int]:
+        goes_on = goes_on or start > 0
+        encodings = self._plain_encodings(text[start:end], goes_on=goes_on) if start < end else ()
         return self._real([id_ for encoding in encodings for id_ in encoding.ids])
 
     def _plain_encodings(self, text: str, *, goes_on: bool) -> Iterator["Encoding"]:

@@ -6,10 +6,14 @@ from typing import TYPE_CHECKING
 from kakeya.text.control_tokens import ControlTokens
 from kakeya.text.text_encoder import TextEncoder
 from kakeya.text.tokenizer_config import TokenizerConfig
+from kakeya.text.tokenizer_error import PromptTooLong
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
+_PIECE_LETTERS = 1 << 16
+_CUT_TOKENS = 64  # far more than a cut in the middle of a text adds to its tokens
+_LETTERS_A_TOKEN = 4  # a text with fewer is encoded at once, whatever it comes to
 # In English, blanks that some tokenizers put in front of what follows; the order matters.
 _CLEANED = (
     (" .", "."),
@@ -65,12 +69,40 @@ class TextTokenizer:
         """
         return self.encoder.parsed(text, special_tokens=special_tokens)
 
+    def check_length(self, text: str, max_tokens: int | None) -> None:
+        """Raises PromptTooLong where the beginning of a long text has more tokens already."""
+        if max_tokens is not None and self._is_surely_longer(text, max_tokens):
+            raise _too_long(max_tokens)
+
+    def _is_surely_longer(self, text: str, max_tokens: int) -> bool:
+        """Told from the beginning of a long text, in pieces: a book as a whole takes seconds, and a gigabyte."""
+        if len(text) <= max(_PIECE_LETTERS, _LETTERS_A_TOKEN * max_tokens):
+            return False
+        num_tokens = 0
+        for start in range(0, len(text), _PIECE_LETTERS):
+            piece = self.encode(text[start : start + _PIECE_LETTERS])
+            num_tokens += max(0, len(piece) - _CUT_TOKENS)
+            if num_tokens > max_tokens:
+                return True
+        return False
+
     def decode(self, token_ids: list[int], *, special_tokens: bool = False) -> str:
         """Text; with special tokens only where they are asked for."""
         text: str = self.backend.decode(token_ids, skip_special_tokens=not special_tokens)
         for blank, clean in _CLEANED if self._cleans_up else ():
             text = text.replace(blank, clean)
         return text
+
+
+def no_longer(token_ids: list[int], max_tokens: int | None) -> list[int]:
+    """The same tokens. Raises PromptTooLong where they are more."""
+    if max_tokens is not None and len(token_ids) > max_tokens:
+        raise _too_long(max_tokens)
+    return token_ids
+
+
+def _too_long(max_tokens: int) -> PromptTooLong:
+    return PromptTooLong(f"the prompt has more than {max_tokens:,} tokens")
 
 
 def load(directory: Path) -> TextTokenizer:

@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final, Literal
 
-from kakeya.text.chat_tokenizer import ChatTokenizer, End, Message, TokenizerError
+from kakeya.text.chat_tokenizer import ChatTokenizer, End, Message, TokenizerError, Tools
 from kakeya_shared import installed_models, plugins
 from kakeya_shared.contract import tokenizer_digest
 
@@ -103,6 +104,69 @@ class ModelTokenizer:
     ) -> str:
         """What `chat_prompt` has the tokens of. Raises as it does, whatever the length."""
         return self._tokenizer.render(messages, variables=variables, end=end)
+
+    @property
+    def templates(self) -> tuple[str, ...]:
+        """The sources of all chat templates that may write a part of a conversation."""
+        return self._tokenizer.templates
+
+    @property
+    def end_of_turn_id(self) -> int | None:
+        """The token that the chat template writes right behind an answer; None where it writes none."""
+        return self._tokenizer.end_of_turn_id
+
+    def head_text(
+        self,
+        messages: Sequence[Message],
+        *,
+        tools: Tools | None = None,
+        variables: Mapping[str, Any] | None = None,
+        at: datetime | None = None,
+    ) -> str:
+        """What the chat template writes before the first message that is not of the head.
+
+        Args:
+            at: the time that the chat template is told; None for one that is always the same.
+
+        Raises:
+            TokenizerError: as `chat_prompt` does.
+        """
+        clock = {} if at is None else {"at": at}
+        return self._tokenizer.head_text(messages, tools=tools, variables=variables, **clock)
+
+    def behind(
+        self,
+        messages: Sequence[Message],
+        index: int,
+        *,
+        closed: bool,
+        repeats_answer: bool = False,
+        tools: Tools | None = None,
+        variables: Mapping[str, Any] | None = None,
+        max_tokens: int | None = None,
+    ) -> list[int] | None:
+        """What the chat template writes behind an answer, up to and with the beginning of the next one.
+
+        Args:
+            index: of the answer among the messages.
+            closed: the history ends with `end_of_turn_id`; else the tokens begin with that.
+            repeats_answer: the history ends where the answer begins, and the tokens begin with it, as it was said.
+
+        Returns:
+            None where the chat template does not write one message behind another: the whole is to be rendered.
+
+        Raises:
+            PromptRefused, TemplateStopped, TokenizerError: as `chat_prompt` does.
+        """
+        return self._tokenizer.behind(
+            messages,
+            index,
+            closed=closed,
+            repeats_answer=repeats_answer,
+            tools=tools,
+            variables=variables,
+            max_tokens=max_tokens,
+        )
 
     def text_prompt(self, text: str, *, max_tokens: int | None = None) -> Prompt:
         """A whole text. Raises as `encode` does."""

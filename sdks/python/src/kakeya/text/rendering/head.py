@@ -42,11 +42,33 @@ def head(messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] | None,
         TokenizerError: the template fails on them, or refuses them.
     """
     system = leading(messages)
-    texts = [text for message in system for text in _texts(message.get("content"))]
-    wanted = [*texts, *(str(tool.get("function", tool).get("name", "")) for tool in tools or ())]
+    wanted = _wanted(system, tools)
     found = _common_head(system, wanted, render, unmark)
     found = found[: num_common(found, render(messages, prompts_answer=True))]
     return found if _holds(unmark(found), wanted) else ""
+
+
+def before_first(
+    messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] | None, render: Render, unmark: Unmark
+) -> str:
+    """What the template writes before the first message that is not of the head; told from the head alone.
+
+    Returns:
+        With what stands behind the first message, where a part of the head is only there.
+
+    Raises:
+        TokenizerError: the template fails on it, or refuses it.
+    """
+    system = leading(messages)
+    first, second = (unmark(render([*system, said(text)], prompts_answer=False)) for text in ("A", "B"))
+    found = first[: num_common(first, second)]
+    return found if _holds(found, _wanted(system, tools)) else first
+
+
+def _wanted(system: Sequence[Message], tools: Sequence[Mapping[str, Any]] | None) -> list[str]:
+    """What a head holds."""
+    said_first = [text for message in system for text in texts(message.get("content"))]
+    return [*said_first, *(str(tool.get("function", tool).get("name", "")) for tool in tools or ())]
 
 
 def _common_head(system: list[Message], wanted: list[str], render: Render, unmark: Unmark) -> str:
@@ -63,14 +85,14 @@ def _common_head(system: list[Message], wanted: list[str], render: Render, unmar
     return first[: num_common(first, second)]
 
 
-def _holds(rendered: str, texts: Sequence[str]) -> bool:
+def _holds(rendered: str, wanted: Sequence[str]) -> bool:
     """Whether all the texts are in it, in capitals perhaps, as some templates write them."""
     rendered = rendered.casefold()
-    return all(text.strip().casefold() in rendered for text in texts)
+    return all(text.strip().casefold() in rendered for text in wanted)
 
 
-def _texts(content: Any) -> list[str]:
-    """A content may be one text, or parts, some of which are texts."""
+def texts(content: Any) -> list[str]:
+    """Of a content, which may be one text, or parts, some of which are texts."""
     if isinstance(content, list):
         return [part["text"] for part in content if isinstance(part, Mapping) and isinstance(part.get("text"), str)]
     return [content] if isinstance(content, str) else []

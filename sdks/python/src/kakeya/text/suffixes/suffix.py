@@ -1,0 +1,142 @@
+"""What one template writes behind an answer, found with markers; and what its answers end with."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Final
+
+from kakeya.text.chat_template import ChatTemplate, Message
+from kakeya.text.rendering.head import texts
+from kakeya.text.suffixes import histories, marked_answer
+from kakeya.text.suffixes.marked_answer import MARKERS, Way
+from kakeya.text.suffixes.wanted import Wanted
+from kakeya.text.tokenizer_error import TemplateStopped, TokenizerError
+
+_SYSTEM: Final = ([], [{"role": "system", "content": "-"}])
+_TOOLS: Final = (None, histories.TOOLS)
+
+
+class Suffix:
+    """A template's. Its methods may be called from several threads at once, and raise what `ChatTemplate.render` does.
+
+    Args:
+        control: the tokens that an answer may end with, as they are written.
+
+    Attributes:
+        end: the control token that the template writes behind an answer, white space perhaps before it; "" for none.
+    """
+
+    def __init__(self, template: ChatTemplate, control: Iterable[str]) -> None:
+        self._template = template
+        self.end = self._found_end(control)
+
+    def text(self, wanted: Wanted) -> str | None:
+        """What stands behind the answer, with stand-ins, up to and with the beginning of the next one.
+
+        Returns:
+            None where a marker as the answer does not come out exactly once, or what follows depends on it.
+        """
+        found = self._around(wanted)
+        if found is None:
+            return None
+        before, behind = found
+        if not wanted.repeats_answer:
+            return behind
+        if marked_answer.has_calls(wanted.answer):
+            return self._with_calls(wanted, behind)
+        text = "".join(texts(wanted.answer.get("content")))
+        return self._lead(wanted, before) + self._template.as_text(text) + behind
+
+    def meant(self, text: str | None) -> str | None:
+        """Without stand-ins."""
+        return None if text is None else self._template.unmarked(text)
+
+    def keeps_order(self, wanted: Wanted) -> bool:
+        """Whether nothing that was said before the answer comes out behind it, and nothing new before it or twice.
+
+        Told with texts that no two messages share; so it holds for the template, whatever is said.
+        """
+        tail, new = histories.renamed(wanted.messages[wanted.index + 1 :])
+        messages = [*histories.bare(wanted.head), *histories.OLD, wanted.answer, *tail]
+        index = len(wanted.head) + len(histories.OLD)
+        found = self._around(replace(wanted, messages=messages, index=index, repeats_answer=False))
+        if found is None:
+            return False
+        before, behind = (self._template.unmarked(each).casefold() for each in found)
+        places = [behind.find(text.casefold()) for text in new if text.casefold() in behind]
+        return (
+            not any(text.casefold() in before for text in new)
+            and not any(text.casefold() in behind for text in histories.OLD_TEXTS)
+            and all(behind.count(text.casefold()) <= 1 for text in new)
+            and places == sorted(places)
+        )
+
+    def _around(self, wanted: Wanted) -> tuple[str, str] | None:
+        """What stands before the answer and behind it."""
+        for way in marked_answer.ways(wanted.answer):
+            first, second = (self._parted(wanted, way, marker) for marker in MARKERS)
+            if first and second and self.meant(first[1]) == self.meant(second[1]):
+                return first
+        return None
+
+    def _parted(self, wanted: Wanted, way: Way, marker: str) -> tuple[str, str] | None:
+        found = self._marked(wanted, way, marker)
+        if found is None or not marked_answer.has_calls(wanted.answer):
+            return found
+        # The rest of the call is the answer's: its end is where the template ends it. A marker in the text does for
+        # templates that leave out calls, of which nothing stands behind it then.
+        place = found[1].find(self.end) if self.end else -1
+        if place < 0 or (way is marked_answer.as_text and found[1][:place].strip()):
+            return None
+        return found[0], found[1][place:]
+
+    def _marked(self, wanted: Wanted, way: Way, marker: str) -> tuple[str, str] | None:
+        before, behind = wanted.messages[: wanted.index], wanted.messages[wanted.index + 1 :]
+        rendered = self._rendered(wanted, [*before, way(wanted.answer, marker), *behind])
+        return marked_answer.parted(rendered, self._template.unmarked(rendered), marker)
+
+    def _rendered(self, wanted: Wanted, messages: Sequence[Message]) -> str:
+        return self._template.render(messages, tools=wanted.tools, variables=wanted.variables, at=wanted.at)
+
+    def _opened(self, wanted: Wanted) -> str | None:
+        """All up to the place where the answer begins; None where the template does not write that."""
+        try:
+            return self._rendered(wanted, wanted.messages[: wanted.index])
+        except TemplateStopped:
+            raise
+        except TokenizerError:
+            return None
+
+    def _lead(self, wanted: Wanted, before: str) -> str:
+        """What the template writes between the beginning of an answer and its text, such as a blank."""
+        opened, meant = self._opened(wanted), self._template.unmarked(before)
+        if opened is None or not meant.startswith(self._template.unmarked(opened)):
+            return ""
+        return before[len(opened) :]
+
+    def _with_calls(self, wanted: Wanted, behind: str) -> str | None:
+        """An answer with calls, as the template writes it, and what stands behind; None where that does not fit in."""
+        opened, whole = self._opened(wanted), self._rendered(wanted, wanted.messages)
+        meant = self._template.unmarked(whole)
+        if opened is None or not meant.startswith(self._template.unmarked(opened)):
+            return None
+        return whole[len(opened) :] if meant.endswith(self._template.unmarked(behind)) else None
+
+    def _found_end(self, control: Iterable[str]) -> str:
+        behind = self._behind_an_answer().lstrip()
+        return max((each for each in control if behind.startswith(each)), key=len, default="")
+
+    def _behind_an_answer(self) -> str:
+        """Some templates demand a system message, or tools."""
+        messages = [*histories.SHORT, {"role": "assistant", "content": "-"}, *histories.SHORT]
+        for system in _SYSTEM:
+            for tools in _TOOLS:
+                wanted = Wanted([*system, *messages], len(system) + 1, False, tools, None, datetime.now())
+                try:
+                    found = self._marked(wanted, marked_answer.as_text, MARKERS[0])
+                except TemplateStopped:
+                    raise
+                except TokenizerError:
+                    continue
+                return found[1] if found else ""
+        return ""
