@@ -1,12 +1,13 @@
 import json
 import shutil
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 from tokenizers import AddedToken
 
-from kakeya.text.chat_tokenizer import TokenizerError
+from kakeya.text.chat_tokenizer import PromptTooLong, TokenizerError
 from kakeya_http_shim.models.model_tokenizer import ModelTokenizer, Prompt
 from kakeya_shared import installed_models, plugins
 from kakeya_shared.contract.tokenizer_digest import tokenizer_digest
@@ -67,6 +68,30 @@ def test_messages_become_a_prompt_whose_beginning_is_pinned(tokenizer: ModelToke
 def test_a_text_is_a_prompt_as_it_is(tokenizer: ModelTokenizer) -> None:
     prompt = tokenizer.text_prompt("hello")
     assert (tokenizer.decode(prompt.token_ids), prompt.num_pinned, prompt.is_chat) == ("hello", 0, False)
+
+
+def test_what_stands_behind_an_answer(tokenizer: ModelTokenizer) -> None:
+    messages = [*MESSAGES, {"role": "assistant", "content": "Hi"}, {"role": "user", "content": "And?"}]
+    whole = tokenizer.chat_prompt(messages).token_ids
+    closed = tokenizer.behind(messages, 2, closed=True)
+    assert closed is not None
+    assert whole[-len(closed) - 1 :] == [tokenizer.end_of_turn_id, *closed]
+    assert tokenizer.end_of_turn_id == 256
+    assert tokenizer.behind(messages, 2, closed=False) == [256, *closed]
+    repeated = tokenizer.behind(messages, 2, closed=True, repeats_answer=True)
+    assert repeated is not None
+    assert tokenizer.chat_prompt(MESSAGES).token_ids + repeated == whole
+    with pytest.raises(PromptTooLong):
+        tokenizer.behind(messages, 2, closed=True, max_tokens=len(closed) - 1)
+
+
+def test_the_text_of_a_head(tokenizer: ModelTokenizer, thinking: Thinking) -> None:
+    head = "<|im_start|>system\nBe brief<|im_end|>\n<|im_start|>user\n"
+    assert tokenizer.head_text(MESSAGES) == head
+    assert tokenizer.templates == (tiny_tokenizer.TEMPLATE,)
+    dated = thinking("{{ strftime_now('%Y') if tools }}")
+    told = [dated.head_text(MESSAGES, tools=[{"name": "x"}], at=at) for at in (None, datetime(2031, 1, 1))]
+    assert [text[-4:] for text in told] == ["2000", "2031"], "what a template leaves out may be anywhere"
 
 
 def test_what_the_template_fails_on_is_a_tokenizers_error(tokenizer: ModelTokenizer) -> None:

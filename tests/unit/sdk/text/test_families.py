@@ -6,13 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tokenizers import AddedToken
 from transformers import AutoTokenizer
 
 from kakeya.text.chat_template import ChatTemplate
 from kakeya.text.chat_tokenizer import ChatTokenizer
 from kakeya.text.tokenizer_error import PromptRefused
-from tests.unit.sdk import families, tiny_tokenizer
+from tests.unit.sdk import families
 
 TOOLS: list[dict[str, Any]] = [
     {
@@ -75,11 +74,7 @@ def _conversations(said: list[str]) -> dict[str, list[dict[str, Any]]]:
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("family")
-    tiny_tokenizer.save(folder, template=False, markers=False)
-    control = [AddedToken(content, special=content[-2:] == "|>", normalized=False) for content in families.CONTROL]
-    tiny_tokenizer.add(folder, *control)
-    config = {"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": "<|im_start|>", "eos_token": "<|im_end|>"}
-    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+    families.save(folder)
     return folder
 
 

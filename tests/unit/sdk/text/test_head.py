@@ -2,12 +2,13 @@
 
 import shutil
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kakeya.text.chat_tokenizer import ChatTokenizer
+from kakeya.text.chat_tokenizer import ChatTokenizer, PromptRefused
 from tests.unit.sdk import tiny_tokenizer
 
 Made = Callable[[str], ChatTokenizer]
@@ -78,3 +79,63 @@ def test_what_the_template_is_told_is_part_of_the_head(made: Made) -> None:
     tokenizer = made("{{ mood or '' }}" + tiny_tokenizer.TEMPLATE)
     plain, told = (tokenizer.num_pinned_tokens([SYSTEM, USER], variables={"mood": mood}) for mood in ("", "glad"))
     assert told == plain + len("glad")
+
+
+@pytest.mark.parametrize(
+    ("template", "system", "tools", "expected"),
+    [
+        (tiny_tokenizer.TEMPLATE, [], None, "<|im_start|>user\n"),
+        (tiny_tokenizer.TEMPLATE, [], TOOLS, "<|im_start|>user\nA<|im_end|>\n"),
+        (
+            tiny_tokenizer.TEMPLATE,
+            [SYSTEM, SYSTEM],
+            None,
+            "<|im_start|>system\nBe brief<|im_end|>\n" * 2 + "<|im_start|>user\n",
+        ),
+        (
+            IN_SYSTEM,
+            [SYSTEM],
+            TOOLS[1:],
+            '<|im_start|>system\nBe brief<tools>[{"name": "plain"}]</tools><|im_end|>\n<|im_start|>user\n',
+        ),
+        (
+            "{{ strftime_now('%Y-%m-%d %H:%M:%S') }}" + tiny_tokenizer.TEMPLATE,
+            [],
+            None,
+            "2000-01-01 00:00:00<|im_start|>user\n",
+        ),
+        (
+            tiny_tokenizer.TEMPLATE + "{{ tools | tojson if tools }}",
+            [],
+            TOOLS[1:],
+            '<|im_start|>user\nA<|im_end|>\n[{"name": "plain"}]',
+        ),
+    ],
+)
+def test_what_is_written_before_the_first_message(
+    made: Made, template: str, system: list[Any], tools: list[Any] | None, expected: str
+) -> None:
+    tokenizer = made(template)
+    for rest in ([USER], [USER, {"role": "assistant", "content": "Hi"}, {"role": "user", "content": "And?"}], []):
+        assert tokenizer.head_text([*system, *rest], tools=tools) == expected
+
+
+def test_the_time_is_the_same_unless_it_is_given(made: Made) -> None:
+    tokenizer = made("{{ strftime_now('%d %b %Y') }}" + tiny_tokenizer.TEMPLATE)
+    assert tokenizer.head_text([USER], at=datetime(2026, 3, 1)).startswith("01 Mar 2026")
+    assert tokenizer.head_text([USER]).startswith("01 Jan 2000")
+    assert not tokenizer.render([USER]).startswith("01 Jan 2000")
+
+
+def test_variables_change_a_head_that_tells_them(made: Made) -> None:
+    tokenizer = made("{{ mood or '' }}" + tiny_tokenizer.TEMPLATE + "{{ 'hm' if thinks and add_generation_prompt }}")
+    plain = tokenizer.head_text([SYSTEM, USER])
+    assert tokenizer.head_text([SYSTEM, USER], variables={"mood": "glad"}) == f"glad{plain}"
+    assert tokenizer.head_text([SYSTEM, USER], variables={"thinks": True}) == plain
+
+
+def test_a_head_that_the_template_refuses(made: Made) -> None:
+    tokenizer = made("{{ raise_exception('alone') if messages[0].role == 'system' }}" + tiny_tokenizer.TEMPLATE)
+    assert tokenizer.head_text([USER]) == "<|im_start|>user\n"
+    with pytest.raises(PromptRefused, match="alone"):
+        tokenizer.head_text([SYSTEM, USER])

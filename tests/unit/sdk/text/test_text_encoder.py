@@ -93,3 +93,19 @@ def test_a_token_of_one_letter_that_has_no_other_way_is_refused(tmp_path: Path) 
     assert loaded.encoder.as_text("a?", special_tokens=False) == [2, 0]
     with pytest.raises(PromptRefused, match="no way to write '#' but as a control token"):
         loaded.encoder.as_text("a#a", special_tokens=False)
+
+
+def test_a_text_behind_another_has_no_blank_in_front_of_it(tmp_path: Path) -> None:
+    """Of its own, that is; with control tokens in it or without, spelled ones too."""
+    model_tokenizers.mistral(tmp_path)
+    tokenizer = tokenizer_loading.load(str(tmp_path))[0]
+    marked = tokenizer.encoder.marked
+    for text in ("word", " word", "word</s>[INST] word", "</s>[INST] word", "w", ""):
+        alone, behind = marked(text), marked(text, goes_on=True)
+        begins_in_text = bool(text) and not text.startswith("</s>")
+        assert (alone != behind) == (begins_in_text and not text.startswith(" ")), text
+        assert tokenizer.encode(f"</s>{text}")[1:] == behind
+    spelled = tokenizer.control.stand_ins.mark("</s> a")
+    eos = tokenizer.eos_token_id
+    assert eos not in marked(spelled, goes_on=True)
+    assert marked(f"{spelled}</s>", goes_on=True) == [*marked(spelled, goes_on=True), eos]

@@ -1,9 +1,10 @@
 """What one template writes behind an answer, found with markers; and what its answers end with."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Final
+from functools import partial
+from typing import TypeVar
 
 from kakeya.text.chat_template import ChatTemplate, Message
 from kakeya.text.rendering.head import texts
@@ -12,8 +13,7 @@ from kakeya.text.suffixes.marked_answer import MARKERS, Way
 from kakeya.text.suffixes.wanted import Wanted
 from kakeya.text.tokenizer_error import TemplateStopped, TokenizerError
 
-_SYSTEM: Final = ([], [{"role": "system", "content": "-"}])
-_TOOLS: Final = (None, histories.TOOLS)
+Made = TypeVar("Made")
 
 
 class Suffix:
@@ -39,17 +39,17 @@ class Suffix:
         found = self._around(wanted)
         if found is None:
             return None
-        before, behind = found
+        behind = found[1]
         if not wanted.repeats_answer:
             return behind
         if marked_answer.has_calls(wanted.answer):
             return self._with_calls(wanted, behind)
         text = "".join(texts(wanted.answer.get("content")))
-        return self._lead(wanted, before) + self._template.as_text(text) + behind
+        return self._lead(wanted) + self._template.as_text(text) + behind
 
-    def meant(self, text: str | None) -> str | None:
+    def meant(self, text: str) -> str:
         """Without stand-ins."""
-        return None if text is None else self._template.unmarked(text)
+        return self._template.unmarked(text)
 
     def keeps_order(self, wanted: Wanted) -> bool:
         """Whether nothing that was said before the answer comes out behind it, and nothing new before it or twice.
@@ -62,7 +62,7 @@ class Suffix:
         found = self._around(replace(wanted, messages=messages, index=index, repeats_answer=False))
         if found is None:
             return False
-        before, behind = (self._template.unmarked(each).casefold() for each in found)
+        before, behind = (self.meant(each).casefold() for each in found)
         places = [behind.find(text.casefold()) for text in new if text.casefold() in behind]
         return (
             not any(text.casefold() in before for text in new)
@@ -93,50 +93,56 @@ class Suffix:
     def _marked(self, wanted: Wanted, way: Way, marker: str) -> tuple[str, str] | None:
         before, behind = wanted.messages[: wanted.index], wanted.messages[wanted.index + 1 :]
         rendered = self._rendered(wanted, [*before, way(wanted.answer, marker), *behind])
-        return marked_answer.parted(rendered, self._template.unmarked(rendered), marker)
+        return marked_answer.parted(rendered, self.meant(rendered), marker)
 
     def _rendered(self, wanted: Wanted, messages: Sequence[Message]) -> str:
         return self._template.render(messages, tools=wanted.tools, variables=wanted.variables, at=wanted.at)
 
     def _opened(self, wanted: Wanted) -> str | None:
         """All up to the place where the answer begins; None where the template does not write that."""
-        try:
-            return self._rendered(wanted, wanted.messages[: wanted.index])
-        except TemplateStopped:
-            raise
-        except TokenizerError:
-            return None
+        return unless_refused(lambda: self._rendered(wanted, wanted.messages[: wanted.index]), None)
 
-    def _lead(self, wanted: Wanted, before: str) -> str:
-        """What the template writes between the beginning of an answer and its text, such as a blank."""
-        opened, meant = self._opened(wanted), self._template.unmarked(before)
-        if opened is None or not meant.startswith(self._template.unmarked(opened)):
-            return ""
-        return before[len(opened) :]
+    def _lead(self, wanted: Wanted) -> str:
+        """What the template writes between the beginning of an answer and its text, such as a blank.
+
+        Where it writes what was said before in another way once there is an answer, that is told without a head.
+        """
+        for each in (wanted, replace(wanted.behind(histories.SHORT), tools=None)):
+            opened, found = self._opened(each), unless_refused(partial(self._around, each), None)
+            if opened is None or found is None:
+                continue
+            if self.meant(found[0]).startswith(self.meant(opened)):
+                return found[0][len(opened) :]
+        return ""
 
     def _with_calls(self, wanted: Wanted, behind: str) -> str | None:
         """An answer with calls, as the template writes it, and what stands behind; None where that does not fit in."""
         opened, whole = self._opened(wanted), self._rendered(wanted, wanted.messages)
-        meant = self._template.unmarked(whole)
-        if opened is None or not meant.startswith(self._template.unmarked(opened)):
+        meant = self.meant(whole)
+        if opened is None or not meant.startswith(self.meant(opened)):
             return None
-        return whole[len(opened) :] if meant.endswith(self._template.unmarked(behind)) else None
+        return whole[len(opened) :] if meant.endswith(self.meant(behind)) else None
 
     def _found_end(self, control: Iterable[str]) -> str:
         behind = self._behind_an_answer().lstrip()
         return max((each for each in control if behind.startswith(each)), key=len, default="")
 
     def _behind_an_answer(self) -> str:
-        """Some templates demand a system message, or tools."""
+        """Some templates demand a system message."""
         messages = [*histories.SHORT, {"role": "assistant", "content": "-"}, *histories.SHORT]
-        for system in _SYSTEM:
-            for tools in _TOOLS:
-                wanted = Wanted([*system, *messages], len(system) + 1, False, tools, None, datetime.now())
-                try:
-                    found = self._marked(wanted, marked_answer.as_text, MARKERS[0])
-                except TemplateStopped:
-                    raise
-                except TokenizerError:
-                    continue
-                return found[1] if found else ""
+        for system in ([], [{"role": "system", "content": "-"}]):
+            wanted = Wanted([*system, *messages], len(system) + 1, False, None, None, datetime.now())
+            found = unless_refused(partial(self._marked, wanted, marked_answer.as_text, MARKERS[0]), None)
+            if found is not None:
+                return found[1]
         return ""
+
+
+def unless_refused(make: Callable[[], Made], otherwise: Made) -> Made:
+    """What is made, or the other where the template fails on it or refuses it. Raises TemplateStopped."""
+    try:
+        return make()
+    except TemplateStopped:
+        raise
+    except TokenizerError:
+        return otherwise

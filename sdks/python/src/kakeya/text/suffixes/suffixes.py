@@ -21,19 +21,15 @@ import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Literal
 
 from kakeya.text.chat_template import ChatTemplate, Message
 from kakeya.text.suffixes import histories
-from kakeya.text.suffixes.suffix import Suffix
+from kakeya.text.suffixes.suffix import Suffix, unless_refused
 from kakeya.text.suffixes.wanted import Wanted
-from kakeya.text.tokenizer_error import TemplateStopped, TokenizerError
 
 _MAX_FORMS = 1 << 12
 """That are known at once, a hundred bytes each: some for each head that is in use."""
-
-_REFUSED: Final = "\ud800"
-"""In place of a suffix, where the template refuses a history. No suffix is one half of a character."""
 
 Short = Literal["bare", "headed"]
 Way = Literal["bare", "headed", "whole", "never"]
@@ -92,14 +88,8 @@ class Suffixes:
     def _rendered(self, way: Way, wanted: Wanted) -> str | None:
         if way == "never":
             return None
-        if way != "whole":
-            try:
-                return self._suffix.text(_behind(way, histories.SHORT, wanted))
-            except TemplateStopped:
-                raise
-            except TokenizerError:  # what it says of the whole is true
-                pass
-        return self._suffix.text(wanted)
+        short = self._short(way, histories.SHORT, wanted) if way != "whole" else ()
+        return short[0] if short else self._suffix.text(wanted)  # what is refused there is refused
 
     def _learnt(self, key: bytes, known: _Known | None, wanted: Wanted) -> str | None:
         """The suffix of the whole, and what is known from then on."""
@@ -124,28 +114,22 @@ class Suffixes:
 
     def _keeps_order(self, wanted: Wanted) -> bool | None:
         """None where the template refuses what that is told with: then nothing is known."""
-        try:
-            return self._suffix.keeps_order(wanted)
-        except TemplateStopped:
-            raise
-        except TokenizerError:
-            return None
+        return unless_refused(lambda: self._suffix.keeps_order(wanted), None)
 
     def _holds(self, way: Short, wanted: Wanted, whole: str, *, is_new: bool) -> bool:
         """Whether the same comes out behind a short history, and if that is new, behind others."""
         meant = self._suffix.meant(whole)
-        if self._meant_behind(way, histories.SHORT, wanted) != meant:
+        if self._meant(self._short(way, histories.SHORT, wanted)) != [meant]:
             return False
-        others = (self._meant_behind(way, each, wanted) for each in histories.OTHERS) if is_new else ()
-        return all(each in (meant, _REFUSED) for each in others)
+        others = histories.OTHERS if is_new else ()
+        return all(self._meant(self._short(way, each, wanted)) in ([], [meant]) for each in others)
 
-    def _meant_behind(self, way: Short, history: Sequence[Message], wanted: Wanted) -> str | None:
-        try:
-            return self._suffix.meant(self._suffix.text(_behind(way, history, wanted)))
-        except TemplateStopped:
-            raise
-        except TokenizerError:
-            return _REFUSED
+    def _short(self, way: Short, history: Sequence[Message], wanted: Wanted) -> tuple[str | None, ...]:
+        """One suffix; none where the template refuses the history."""
+        return unless_refused(lambda: (self._suffix.text(_behind(way, history, wanted)),), ())
+
+    def _meant(self, found: tuple[str | None, ...]) -> list[str | None]:
+        return [each and self._suffix.meant(each) for each in found]
 
 
 def _behind(way: Short, history: Sequence[Message], wanted: Wanted) -> Wanted:
