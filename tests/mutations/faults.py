@@ -5,6 +5,7 @@ from dataclasses import dataclass
 _ROUTER = "services/router/src/kakeya_router"
 _LUA = f"{_ROUTER}/store/lua"
 _SHIM = "services/http_shim/src/kakeya_http_shim"
+_SUFFIXES = "sdks/python/src/kakeya/text/suffixes"
 _ENGINE = "services/worker/src/kakeya_worker/engine"
 _T_ROUTER, _T_SHIM, _T_WORKER = "tests/unit/router", "tests/unit/http_shim", "tests/unit/worker"
 
@@ -38,6 +39,10 @@ def _router(name: str, file: str, old: str, new: str, *tests: str) -> Fault:
 
 def _shim(name: str, file: str, old: str, new: str, *tests: str) -> Fault:
     return Fault(name, f"{_SHIM}/{file}.py", old, new, tuple(f"{_T_SHIM}/{test}" for test in tests))
+
+
+def _suffixes(name: str, file: str, old: str, new: str) -> Fault:
+    return Fault(name, f"{_SUFFIXES}/{file}.py", old, new, ("tests/unit/sdk/text/test_suffixes.py",))
 
 
 def _engine(name: str, file: str, old: str, new: str, *tests: str) -> Fault:
@@ -385,6 +390,37 @@ FAULTS = (
         "            if request.expected_history_length is not None:\n",
         "            if False:\n",
         "operations/test_generate.py",
+    ),
+    # What stands behind an answer.
+    _suffixes(
+        "what a template makes of calls and thoughts further up is not found out",
+        "suffixes",
+        "others = histories.OTHERS if is_new else ()",
+        "others = ()",
+    ),
+    _suffixes(
+        "a template that changes its ways in a long conversation is not found out",
+        "suffixes",
+        "return len(wanted.messages).bit_length()",
+        "return 0",
+    ),
+    _suffixes(
+        "a head decides for another head",
+        "wanted",
+        "[*self.head], self.tools, self.variables",
+        "self.tools",
+    ),
+    _suffixes(
+        "a template that repeats old messages has suffixes",
+        "suffix",
+        "not any(text.casefold() in behind for text in histories.OLD_TEXTS)",
+        "True",
+    ),
+    _suffixes(
+        "what depends on the answer is taken for a suffix",
+        "suffix",
+        "if first and second and self.meant(first[1]) == self.meant(second[1]):",
+        "if first and second:",
     ),
     # The HTTP shim.
     _shim(

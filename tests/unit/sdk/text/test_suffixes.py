@@ -186,6 +186,18 @@ def test_old_turns_are_not_rendered_again(made: Made, name: str, rendered: list[
     assert len(rendered) == 4
 
 
+@pytest.mark.parametrize("name", ["whether there was a call", "whether there was a thought"])
+def test_what_was_not_there_at_first_is_seen(made: Made, name: str) -> None:
+    """In conversations that are no longer than the first."""
+    tokenizer = made(DEPENDING[name])
+    thought = {"role": "assistant", "content": "Hm", "reasoning_content": "What?"}
+    for turn in ([], called(call("{}"))[-2:], [thought, {"role": "user", "content": "So?"}]):
+        messages = [*talk(0), *turn, *talk(1)[1:]] if turn else talk(2)
+        found = behind(tokenizer, messages)
+        assert found is not None
+        assert tokenizer.render(messages).endswith(found)
+
+
 def test_a_head_of_its_own_is_found_out_anew(made: Made) -> None:
     tokenizer = made(INDEPENDENT["the system's text says how"][0])
     for said, told in (("Be brief", "no thoughts"), ("Be long", ""), ("Be brief", "no thoughts"), ("Be long", "")):
