@@ -407,7 +407,7 @@ FAULTS = (
     _suffixes(
         "a head decides for another head",
         "wanted",
-        "[*self.head], self.tools, self.variables",
+        "self.head, self.tools, self.variables",
         "self.tools",
     ),
     _suffixes(

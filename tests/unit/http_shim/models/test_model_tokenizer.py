@@ -1,7 +1,6 @@
 import json
 import shutil
 from collections.abc import Callable
-from datetime import datetime
 from pathlib import Path
 
 import pytest
@@ -90,8 +89,7 @@ def test_the_text_of_a_head(tokenizer: ModelTokenizer, thinking: Thinking) -> No
     assert tokenizer.head_text(MESSAGES) == head
     assert tokenizer.templates == (tiny_tokenizer.TEMPLATE,)
     dated = thinking("{{ strftime_now('%Y') if tools }}")
-    told = [dated.head_text(MESSAGES, tools=[{"name": "x"}], at=at) for at in (None, datetime(2031, 1, 1))]
-    assert [text[-4:] for text in told] == ["2000", "2031"], "what a template leaves out may be anywhere"
+    assert dated.head_text(MESSAGES, tools=[{"name": "x"}])[-4:] == "2000", "what it leaves out may be anywhere"
 
 
 def test_what_the_template_fails_on_is_a_tokenizers_error(tokenizer: ModelTokenizer) -> None:

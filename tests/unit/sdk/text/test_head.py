@@ -2,13 +2,14 @@
 
 import shutil
 from collections.abc import Callable
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kakeya.text.chat_template import ChatTemplate
 from kakeya.text.chat_tokenizer import ChatTokenizer, PromptRefused
+from kakeya.text.rendering.kept_texts import KeptTexts, key_of
 from tests.unit.sdk import tiny_tokenizer
 
 Made = Callable[[str], ChatTokenizer]
@@ -120,9 +121,8 @@ def test_what_is_written_before_the_first_message(
         assert tokenizer.head_text([*system, *rest], tools=tools) == expected
 
 
-def test_the_time_is_the_same_unless_it_is_given(made: Made) -> None:
+def test_its_time_stands_still(made: Made) -> None:
     tokenizer = made("{{ strftime_now('%d %b %Y') }}" + tiny_tokenizer.TEMPLATE)
-    assert tokenizer.head_text([USER], at=datetime(2026, 3, 1)).startswith("01 Mar 2026")
     assert tokenizer.head_text([USER]).startswith("01 Jan 2000")
     assert not tokenizer.render([USER]).startswith("01 Jan 2000")
 
@@ -139,3 +139,37 @@ def test_a_head_that_the_template_refuses(made: Made) -> None:
     assert tokenizer.head_text([USER]) == "<|im_start|>user\n"
     with pytest.raises(PromptRefused, match="alone"):
         tokenizer.head_text([SYSTEM, USER])
+
+
+def test_a_head_is_written_once(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    tokenizer = made(IN_SYSTEM)
+    heads = [tokenizer.head_text([SYSTEM, USER], tools=tools) for tools in (None, TOOLS)]
+    monkeypatch.setattr(ChatTemplate, "render", None)
+    assert [
+        tokenizer.head_text([SYSTEM, {"role": "assistant", "content": "Hi"}], tools=tools) for tools in (None, TOOLS)
+    ] == heads
+    with pytest.raises(TypeError):
+        tokenizer.head_text([SYSTEM | {"content": "Be long"}])
+
+
+def test_texts_are_kept_up_to_a_length() -> None:
+    kept = KeptTexts(10)
+
+    def made_anew(name: str, length: int) -> bool:
+        made: list[str] = []
+
+        def make() -> str:
+            made.append(name)
+            return name * length
+
+        assert kept.get(key_of(name), make) == name * length
+        return bool(made)
+
+    asked = [("a", 4), ("b", 4), ("a", 4), ("c", 4), ("a", 4), ("b", 4), ("a", 4), ("d", 11), ("d", 11), ("b", 4)]
+    assert [made_anew(*each) for each in asked] == [1, 1, 0, 1, 0, 1, 0, 1, 1, 0]
+
+
+def test_a_text_that_two_make_at_once_is_kept_once() -> None:
+    kept = KeptTexts(4)
+    assert kept.get(b"a", lambda: kept.get(b"a", lambda: "text")) == "text"
+    assert kept.get(b"a", lambda: "another") == "text"

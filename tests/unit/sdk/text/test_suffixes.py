@@ -9,7 +9,7 @@ import pytest
 
 from kakeya.text.chat_template import ChatTemplate
 from kakeya.text.chat_tokenizer import ChatTokenizer, PromptRefused, PromptTooLong, TemplateStopped
-from kakeya.text.suffixes import suffixes
+from kakeya.text.suffixes import histories, suffixes
 from tests.unit.sdk import tiny_tokenizer
 
 Made = Callable[..., ChatTokenizer]
@@ -232,10 +232,11 @@ def test_a_template_that_refuses_short_histories_is_given_the_whole(made: Made, 
 
 
 def test_where_nothing_can_be_found_out_all_is_rendered_anew(made: Made) -> None:
-    tokenizer = made("{{ raise_exception('old') if 'Kakeyaoldone' in messages | map(attribute='content') }}" + PLAIN)
+    old = histories.OLD_TEXTS[0]
+    tokenizer = made("{{ raise_exception('old') if '" + old + "' in messages | map(attribute='content') }}" + PLAIN)
     assert behind(tokenizer, talk(5)) is None
     with pytest.raises(PromptRefused, match="old"):
-        behind(tokenizer, [{"role": "user", "content": "Kakeyaoldone"}, *talk(1)])
+        behind(tokenizer, [{"role": "user", "content": old}, *talk(1)])
 
 
 def test_what_is_refused_is_refused_also_where_it_would_not_be_rendered(made: Made) -> None:

@@ -8,7 +8,8 @@ from typing import Any, Final
 from kakeya.text.chat_template import Message, Tools
 from kakeya.text.prompt_tokenizer import End, PromptTokenizer
 from kakeya.text.rendering.given import check_whole
-from kakeya.text.rendering.head import before_first, num_common, said
+from kakeya.text.rendering.head import before_first, leading, num_common, said
+from kakeya.text.rendering.kept_texts import KeptTexts, key_of
 from kakeya.text.suffixes.suffixes import Suffixes
 from kakeya.text.suffixes.wanted import Wanted
 from kakeya.text.text_tokenizer import no_longer
@@ -26,6 +27,8 @@ __all__ = [
 ]
 
 _FIXED_CLOCK: Final = datetime(2000, 1, 1)
+_MAX_HEAD_LETTERS: Final = 1 << 22
+"""Of heads that are kept: each turn asks for its own, and one with many tools takes 30 ms to write."""
 
 
 class ChatTokenizer(PromptTokenizer):
@@ -40,22 +43,20 @@ class ChatTokenizer(PromptTokenizer):
         *,
         tools: Tools | None = None,
         variables: Mapping[str, Any] | None = None,
-        at: datetime = _FIXED_CLOCK,
     ) -> str:
         """What the chat template writes before the first message that is not of the head: equal heads, equal texts.
 
-        Where it writes a part of the head further down, that is in it, too.
-
-        Args:
-            at: the time that the chat template is told; always the same unless it is given.
+        It is told a time that is always the same. Where it leaves a part of the head out, or writes it further down, a
+        first message is in the text, too, and all that stands behind that.
 
         Raises:
             PromptRefused: the chat template refuses the head, or there is none.
             TokenizerError: the chat template fails on it.
         """
         template = self._template_for(tools)
-        render = partial(template.render, tools=tools, variables=variables, at=at)
-        return before_first(messages, tools, render, template.unmarked)
+        render = partial(template.render, tools=tools, variables=variables, at=_FIXED_CLOCK)
+        key = key_of(leading(messages), tools, variables)
+        return self._heads.get(key, lambda: before_first(messages, tools, render, template.unmarked))
 
     @property
     def end_of_turn_id(self) -> int | None:
@@ -147,6 +148,10 @@ class ChatTokenizer(PromptTokenizer):
         if last_token_id is not None and last_token_id in self.eos_token_ids:
             prompt = prompt.removeprefix(self.vocabulary.token(last_token_id))
         return self._ids(prompt)
+
+    @cached_property
+    def _heads(self) -> KeptTexts:
+        return KeptTexts(_MAX_HEAD_LETTERS)
 
     @cached_property
     def _suffixes(self) -> Suffixes:

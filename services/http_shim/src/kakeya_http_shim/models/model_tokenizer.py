@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any, Final, Literal
 
 from kakeya.text.chat_tokenizer import ChatTokenizer, End, Message, TokenizerError, Tools
@@ -121,18 +120,13 @@ class ModelTokenizer:
         *,
         tools: Tools | None = None,
         variables: Mapping[str, Any] | None = None,
-        at: datetime | None = None,
     ) -> str:
-        """What the chat template writes before the first message that is not of the head.
-
-        Args:
-            at: the time that the chat template is told; None for one that is always the same.
+        """What the chat template writes before the first message that is not of the head, at a time that stands still.
 
         Raises:
             TokenizerError: as `chat_prompt` does.
         """
-        clock = {} if at is None else {"at": at}
-        return self._tokenizer.head_text(messages, tools=tools, variables=variables, **clock)
+        return self._tokenizer.head_text(messages, tools=tools, variables=variables)
 
     def behind(
         self,

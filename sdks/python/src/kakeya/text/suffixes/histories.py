@@ -1,5 +1,6 @@
 """Short histories that stand in for a long one, and others that a suffix must not depend on."""
 
+import secrets
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -40,7 +41,8 @@ OTHERS: Final[Sequence[Sequence[Message]]] = (
 )
 """Of odd and even numbers of messages, few and many, with calls and thoughts and without."""
 
-OLD_TEXTS: Final = ("Kakeyaoldone", "Kakeyaoldtwo", "Kakeyaoldthree")
+_RUN = secrets.token_hex(8)  # no client foresees it: what it says must not be taken for one of these texts
+OLD_TEXTS: Final = tuple(f"Kakeyaold{number}x{_RUN}" for number in range(3))
 OLD: Final[Sequence[Message]] = (said(OLD_TEXTS[0]), _answered(OLD_TEXTS[1]), said(OLD_TEXTS[2]))
 """With texts that must not come out behind the answer."""
 
@@ -63,7 +65,7 @@ def renamed(messages: Sequence[Message]) -> tuple[list[Message], list[str]]:
     changed, texts = [], []
     for number, message in enumerate(messages):
         if message.get("content"):
-            texts.append(f"Kakeya{number}new")
+            texts.append(f"Kakeyanew{number}x{_RUN}")
             message = {**message, "content": texts[-1]}
         changed.append(message)
     return changed, texts

@@ -3,13 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from hashlib import blake2b
 from typing import Any
 
 from kakeya.text.chat_template import Message, Tools
 from kakeya.text.rendering.head import leading
-
-_KEY_BYTES = 16
+from kakeya.text.rendering.kept_texts import key_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +56,7 @@ class Wanted:
         head, tools and variables. The texts that follow are left out: they are new each time, and always rendered.
         """
         forms = [_form(message) for message in self.messages[self.index :]]
-        alike = (forms, self.repeats_answer, [*self.head], self.tools, self.variables)
-        return blake2b(repr(alike).encode(), digest_size=_KEY_BYTES).digest()
+        return key_of(forms, self.repeats_answer, self.head, self.tools, self.variables)
 
 
 def _form(message: Message) -> tuple[object, ...]:
