@@ -9,7 +9,7 @@ import pytest
 
 from kakeya.text.chat_template import ChatTemplate
 from kakeya.text.chat_tokenizer import ChatTokenizer, PromptRefused
-from kakeya.text.rendering.kept_texts import KeptTexts, key_of
+from kakeya.text.rendering.kept import Kept, key_of
 from tests.unit.sdk import tiny_tokenizer
 
 Made = Callable[[str], ChatTokenizer]
@@ -153,7 +153,7 @@ def test_a_head_is_written_once(made: Made, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_texts_are_kept_up_to_a_length() -> None:
-    kept = KeptTexts(10)
+    kept: Kept[str] = Kept(10)
 
     def made_anew(name: str, length: int) -> bool:
         made: list[str] = []
@@ -170,6 +170,6 @@ def test_texts_are_kept_up_to_a_length() -> None:
 
 
 def test_a_text_that_two_make_at_once_is_kept_once() -> None:
-    kept = KeptTexts(4)
+    kept: Kept[str] = Kept(4)
     assert kept.get(b"a", lambda: kept.get(b"a", lambda: "text")) == "text"
     assert kept.get(b"a", lambda: "another") == "text"

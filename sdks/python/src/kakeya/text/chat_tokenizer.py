@@ -9,7 +9,7 @@ from kakeya.text.chat_template import Message, Tools
 from kakeya.text.prompt_tokenizer import End, PromptTokenizer
 from kakeya.text.rendering.given import check_whole
 from kakeya.text.rendering.head import before_first, leading, num_common, said
-from kakeya.text.rendering.kept_texts import KeptTexts, key_of
+from kakeya.text.rendering.kept import Kept, key_of
 from kakeya.text.suffixes.suffixes import Suffixes
 from kakeya.text.suffixes.wanted import Wanted
 from kakeya.text.text_tokenizer import no_longer
@@ -150,8 +150,8 @@ class ChatTokenizer(PromptTokenizer):
         return self._ids(prompt)
 
     @cached_property
-    def _heads(self) -> KeptTexts:
-        return KeptTexts(_MAX_HEAD_LETTERS)
+    def _heads(self) -> Kept[str]:
+        return Kept(_MAX_HEAD_LETTERS)
 
     @cached_property
     def _suffixes(self) -> Suffixes:

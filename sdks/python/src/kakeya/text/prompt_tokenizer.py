@@ -2,13 +2,15 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from datetime import date
 from functools import cached_property, partial
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from kakeya.text import tokenizer_files, tokenizer_loading
 from kakeya.text.chat_template import ChatTemplate, Message, Tools
 from kakeya.text.rendering.given import check_whole
-from kakeya.text.rendering.head import head, leading, num_common, said
+from kakeya.text.rendering.head import common_head, head, leading, num_common, said
+from kakeya.text.rendering.kept import Kept, key_of
 from kakeya.text.rendering.marked_text import has_stand_ins
 from kakeya.text.rendering.open_message import left_open
 from kakeya.text.text_tokenizer import no_longer
@@ -17,6 +19,9 @@ from kakeya.text.vocabulary import Vocabulary
 
 End = Literal["answer", "message", "text"]
 """Where a prompt ends, see `PromptTokenizer.prompt`."""
+
+_MAX_PINNED_TOKENS: Final = 1 << 20
+"""Of heads that are kept: some for each of fifty agents."""
 
 
 class PromptTokenizer:
@@ -142,11 +147,13 @@ class PromptTokenizer:
         *,
         tools: Tools | None = None,
         variables: Mapping[str, Any] | None = None,
+        prompt_ids: Sequence[int] | None = None,
     ) -> int:
         """How many tokens at the start of a prompt hold its head, whatever follows that: tools and system messages.
 
         Args:
             tools, variables: as of the prompt.
+            prompt_ids: its tokens, where they are known.
 
         Returns:
             0 where it has no head, or where the chat template leaves a part of that out or puts it behind what follows.
@@ -160,10 +167,25 @@ class PromptTokenizer:
             return 0
         template = self._template_for(tools)
         render = partial(template.render, tools=tools, variables=variables)
+
+        def of_any() -> tuple[int, ...]:
+            found = common_head(system, tools, render, template.unmarked)
+            ids = self._ids(found) if found else []
+            return tuple(ids[: num_common(ids, self.prompt([*system, said("-")], tools=tools, variables=variables))])
+
+        # Some heads tell the day.
+        kept = self._pins.get(key_of(system, tools, variables, date.today()), of_any)
+        if prompt_ids is None:
+            prompt_ids = self.prompt(messages, tools=tools, variables=variables)
+        if tuple(prompt_ids[: len(kept)]) == kept:
+            return len(kept)
         found = head(messages, tools, render, template.unmarked)
-        if not found:
-            return 0
-        return num_common(self._ids(found), self.prompt([*system, said("-")], tools=tools, variables=variables))
+        return num_common(self._ids(found), prompt_ids) if found else 0
+
+    @cached_property
+    def _pins(self) -> Kept[tuple[int, ...]]:
+        """Of heads, whatever follows them: each turn asks for its own."""
+        return Kept(_MAX_PINNED_TOKENS)
 
     @property
     def _chat_template(self) -> ChatTemplate:

@@ -95,7 +95,7 @@ class ModelTokenizer:
             TokenizerError: the chat template fails on them: its own fault.
         """
         token_ids = self._tokenizer.prompt(messages, max_tokens=max_tokens, variables=variables, end=end)
-        num_pinned = self._tokenizer.num_pinned_tokens(messages, variables=variables)
+        num_pinned = self._tokenizer.num_pinned_tokens(messages, variables=variables, prompt_ids=token_ids)
         return Prompt(token_ids, num_pinned, is_chat=True, open_text=_text(messages[-1]) if end == "text" else None)
 
     def chat_text(

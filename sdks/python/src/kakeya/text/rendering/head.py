@@ -32,8 +32,10 @@ def leading(messages: Sequence[Message]) -> list[Message]:
     return list(takewhile(lambda message: message.get("role") in _LEADING_ROLES, messages))
 
 
-def head(messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] | None, render: Render, unmark: Unmark) -> str:
-    """What every prompt that begins with these system messages and tools begins with, and this conversation too.
+def common_head(
+    messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] | None, render: Render, unmark: Unmark
+) -> str:
+    """What every prompt that begins with these system messages and tools begins with.
 
     Returns:
         "" where the template leaves a part of it out, or puts it behind what follows.
@@ -44,8 +46,14 @@ def head(messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] | None,
     system = leading(messages)
     wanted = _wanted(system, tools)
     found = _common_head(system, wanted, render, unmark)
-    found = found[: num_common(found, render(messages, prompts_answer=True))]
     return found if _holds(unmark(found), wanted) else ""
+
+
+def head(messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] | None, render: Render, unmark: Unmark) -> str:
+    """What of that this conversation begins with. Returns and raises as `common_head`."""
+    found = common_head(messages, tools, render, unmark)
+    found = found[: num_common(unmark(found), unmark(render(messages, prompts_answer=True)))]
+    return found if _holds(unmark(found), _wanted(leading(messages), tools)) else ""
 
 
 def before_first(

@@ -7,7 +7,7 @@ from typing import Any
 
 from kakeya.text.chat_template import Message, Tools
 from kakeya.text.rendering.head import leading
-from kakeya.text.rendering.kept_texts import key_of
+from kakeya.text.rendering.kept import key_of
 
 
 @dataclass(frozen=True, slots=True)
