@@ -61,8 +61,10 @@ def used(content: Any, id: str = OUR_ID) -> dict[str, Any]:
 
 
 SAME = [
-    (user("a"), user([text("a")]), user([text("a", cache_control=MARK)]), user("a", cache_control=MARK)),
-    (user("a"), user("a", name=None), user("a", cache_control=None), user("a", unknown=[])),
+    (
+        *(user("a"), user([text("a")]), user([text("a", cache_control=MARK)]), user("a", cache_control=MARK)),
+        *(user("a", name=None), user("a", cache_control=None), user("a", unknown=[])),
+    ),
     (user([text("a"), text("b")]), user([text("a", cache_control=MARK), text("b")])),
     (used("a"), used([text("a")])),
     ({"role": "system", "content": "a"}, {"role": "system", "content": [text("a")], "cache_control": MARK}),

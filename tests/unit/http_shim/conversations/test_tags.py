@@ -23,7 +23,7 @@ CONDITIONS: dict[str, Any] = {
     "options": {"sink": 4, "window": 64, "pin": None, "on_overflow": "evict"},
 }
 ROOT = tags.root(**CONDITIONS)
-OTHER_CONDITIONS = [
+OTHER_CONDITIONS: list[dict[str, Any]] = [
     {"head": ""},
     {"head": "<s>Be brief"},
     {"head": "<s>Be brief.\ud800"},
@@ -73,7 +73,7 @@ def test_a_chain_has_an_element_before_each_message_and_one_behind_all() -> None
 
 
 def test_no_two_tags_of_a_conversation_are_equal() -> None:
-    same = [said("a"), "a", "a", said("a"), said("a")]
+    same: list[dict[str, Any] | str] = [said("a"), "a", "a", said("a"), said("a")]
     chain = tags.chain(ROOT, messages(*same))
     found = [
         *chain,

@@ -98,7 +98,8 @@ def end_of_answer(before: bytes, content: str, *, closed: bool) -> bytes:
     Args:
         before: the element of the chain that stands before it.
     """
-    return end(link(before, AssistantMessage(role="assistant", content=content)), closed=closed)
+    answer = AssistantMessage.model_validate({"role": "assistant", "content": content})
+    return end(link(before, answer), closed=closed)
 
 
 def candidates(
