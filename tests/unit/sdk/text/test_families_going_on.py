@@ -168,6 +168,34 @@ def test_twenty_turns_append_each_token_once(name: str, tokenizer: ChatTokenizer
         assert history == tokenizer.prompt(messages, tools=tools)
 
 
+@pytest.mark.parametrize("name", ["qwen3"], indirect=True, scope="module")
+def test_a_thought_stays_as_it_was_said(tokenizer: ChatTokenizer) -> None:
+    """Qwen3's template leaves out thoughts before the last text of the user's; the session has them already."""
+    messages = [user("Where?")]
+    history, expected = tokenizer.prompt(messages), "<|im_start|>user\nWhere?<|im_end|>\n<|im_start|>assistant\n"
+    result = "<|im_end|>\n<|im_start|>user\n<tool_response>\nsun\n</tool_response><|im_end|>\n<|im_start|>assistant\n"
+    for turn in range(6):
+        thought = f"<think>\nHm {turn}\n</think>\n\n"
+        told = {"reasoning_content": f"Hm {turn}"} if turn % 2 else {}  # some clients send it back
+        if turn % 3 == 2:
+            text = thought + '<tool_call>\n{"name": "weather", "arguments": {}}\n</tool_call>'
+            said, behind = used("Rome", "sun"), result
+        else:
+            text = f"{thought}Answer {turn}"
+            said, behind = (
+                [answer(f"Answer {turn}"), user("And?")],
+                result.replace("<tool_response>\nsun\n</tool_response>", "And?"),
+            )
+        messages += [said[0] | told, *said[1:]]
+        ids = tokenizer.behind(messages, len(messages) - 2, closed=True)
+        assert ids is not None
+        assert tokenizer.end_of_turn_id is not None
+        history += [*tokenizer.encode(text), tokenizer.end_of_turn_id, *ids]
+        expected += text + behind
+    assert tokenizer.decode(history, special_tokens=True) == expected
+    assert "Hm 0" not in tokenizer.render(messages)
+
+
 def _gone_on(tokenizer: ChatTokenizer, messages: Messages, index: int, history: list[int], tools: Any) -> list[int]:
     """The history with an answer as the template writes it, and with what stands behind that."""
     repeated = tokenizer.behind(messages, index, closed=True, repeats_answer=True, tools=tools)

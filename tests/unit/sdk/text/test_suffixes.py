@@ -432,6 +432,13 @@ def test_a_history_that_is_closed_needs_an_end(made: Made) -> None:
     assert behind(tokenizer, talk(2), closed=True) is None
 
 
+def test_the_next_turn_may_end_an_answer(made: Made) -> None:
+    """As with GLM, whose model ends its answer by the token that begins the user's turn."""
+    tokenizer = made(PLAIN.replace("<|im_end|>\n", ""))
+    assert behind(tokenizer, talk(2)) == "<|im_start|>user\nlast of 2<|im_start|>assistant\n"
+    assert behind(tokenizer, talk(2), closed=True) == "user\nlast of 2<|im_start|>assistant\n"
+
+
 def test_what_is_too_long(made: Made) -> None:
     tokenizer = made(PLAIN)
     for how in ({"closed": True}, {"closed": False}, {"closed": True, "repeats_answer": True}):

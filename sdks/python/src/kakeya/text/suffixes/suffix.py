@@ -129,8 +129,9 @@ class Suffix:
 
     def _behind_an_answer(self) -> str:
         """Some templates demand a system message."""
-        messages = [*histories.SHORT, {"role": "assistant", "content": "-"}, *histories.SHORT]
-        for system in ([], [{"role": "system", "content": "-"}]):
+        messages: list[Message] = [*histories.SHORT, {"role": "assistant", "content": "-"}, *histories.SHORT]
+        systems: tuple[list[Message], ...] = ([], [{"role": "system", "content": "-"}])
+        for system in systems:
             wanted = Wanted([*system, *messages], len(system) + 1, False, None, None, datetime.now())
             found = unless_refused(partial(self._marked, wanted, marked_answer.as_text, MARKERS[0]), None)
             if found is not None:
