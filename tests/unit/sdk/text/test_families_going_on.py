@@ -209,8 +209,8 @@ def _gone_on(tokenizer: ChatTokenizer, messages: Messages, index: int, history: 
     return history + repeated
 
 
-def test_what_a_template_refuses_is_refused(tokenizer: ChatTokenizer, name: str) -> None:
-    if name not in ("gemma3", "mistral"):
-        pytest.skip("it takes turns in any order")
+@pytest.mark.parametrize("name", ["gemma3", "mistral"], indirect=True, scope="module")
+def test_what_a_template_refuses_is_refused(tokenizer: ChatTokenizer) -> None:
+    """They take turns in strict order."""
     with pytest.raises(TokenizerError, match="refuses messages of user, assistant: "):
         tokenizer.behind([user("a"), answer("b"), user("c"), user("d")], 1, closed=True)

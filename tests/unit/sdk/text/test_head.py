@@ -144,7 +144,11 @@ def test_a_head_that_the_template_refuses(made: Made) -> None:
 def test_a_head_is_written_once(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
     tokenizer = made(IN_SYSTEM)
     heads = [tokenizer.head_text([SYSTEM, USER], tools=tools) for tools in (None, TOOLS)]
-    monkeypatch.setattr(ChatTemplate, "render", None)
+
+    def renders(*_: Any, **__: Any) -> str:
+        raise TypeError
+
+    monkeypatch.setattr(ChatTemplate, "render", renders)
     assert [
         tokenizer.head_text([SYSTEM, {"role": "assistant", "content": "Hi"}], tools=tools) for tools in (None, TOOLS)
     ] == heads

@@ -239,6 +239,14 @@ def test_where_nothing_can_be_found_out_all_is_rendered_anew(made: Made) -> None
         behind(tokenizer, [{"role": "user", "content": old}, *talk(1)])
 
 
+def test_an_answer_that_this_conversation_hides_says_nothing_of_others(made: Made) -> None:
+    shown = "if m.role != 'assistant' or 'hide' not in messages[0].content %}"
+    tokenizer = made(PLAIN.replace("for m in messages %}", f"for m in messages {shown}"))
+    hidden = [{"role": "user", "content": "hide it"}, *talk(2)[1:]]
+    for messages, is_none in ((hidden, True), (talk(2), False), ([SYSTEM, *talk(2)], False)):
+        assert (behind(tokenizer, messages) is None) == is_none
+
+
 def test_what_is_refused_is_refused_also_where_it_would_not_be_rendered(made: Made) -> None:
     tokenizer = made("{{ raise_exception('bad') if messages[-1].content == 'bad' }}" + PLAIN)
     assert behind(tokenizer, talk(5)) is not None

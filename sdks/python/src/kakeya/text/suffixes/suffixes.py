@@ -31,7 +31,6 @@ from kakeya.text.suffixes.wanted import Wanted
 _MAX_FORMS = 1 << 12
 """That are known at once, a hundred bytes each: some for each head that is in use."""
 
-Short = Literal["bare", "headed"]
 Way = Literal["bare", "headed", "whole", "never"]
 
 
@@ -100,8 +99,8 @@ class Suffixes:
         whole = self._suffix.text(wanted)
         if whole is None or keeps_order is None:  # perhaps in this conversation only
             return None
-        ways: Sequence[Short] = ("bare", "headed") if known is None else (known.way,)
-        way = next((each for each in ways if self._holds(each, wanted, whole, is_new=known is None)), "whole")
+        ways: Sequence[Way] = ("bare", "headed") if known is None else (known.way,)
+        way: Way = next((each for each in ways if self._holds(each, wanted, whole, is_new=known is None)), "whole")
         self._keep(key, _Known(way, _doublings(wanted)))
         return whole
 
@@ -116,7 +115,7 @@ class Suffixes:
         """None where the template refuses what that is told with: then nothing is known."""
         return unless_refused(lambda: self._suffix.keeps_order(wanted), None)
 
-    def _holds(self, way: Short, wanted: Wanted, whole: str, *, is_new: bool) -> bool:
+    def _holds(self, way: Way, wanted: Wanted, whole: str, *, is_new: bool) -> bool:
         """Whether the same comes out behind a short history, and if that is new, behind others."""
         meant = self._suffix.meant(whole)
         if self._meant(self._short(way, histories.SHORT, wanted)) != [meant]:
@@ -124,7 +123,7 @@ class Suffixes:
         others = histories.OTHERS if is_new else ()
         return all(self._meant(self._short(way, each, wanted)) in ([], [meant]) for each in others)
 
-    def _short(self, way: Short, history: Sequence[Message], wanted: Wanted) -> tuple[str | None, ...]:
+    def _short(self, way: Way, history: Sequence[Message], wanted: Wanted) -> tuple[str | None, ...]:
         """One suffix; none where the template refuses the history."""
         return unless_refused(lambda: (self._suffix.text(_behind(way, history, wanted)),), ())
 
@@ -132,7 +131,7 @@ class Suffixes:
         return [each and self._suffix.meant(each) for each in found]
 
 
-def _behind(way: Short, history: Sequence[Message], wanted: Wanted) -> Wanted:
+def _behind(way: Way, history: Sequence[Message], wanted: Wanted) -> Wanted:
     if way == "bare":
         return wanted.behind([*histories.bare(wanted.head), *history], histories.TOOLS)
     return wanted.behind([*wanted.head, *history])
