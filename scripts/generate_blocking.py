@@ -25,8 +25,10 @@ NAMES = {
     "AsyncClient": "Client",
     "AsyncGeneration": "Generation",
     "AsyncHistory": "History",
+    "AsyncLookups": "Lookups",
     "AsyncOpening": "Opening",
     "AsyncOpeningTurn": "OpeningTurn",
+    "AsyncPlaceTurn": "PlaceTurn",
     "AsyncSession": "Session",
     "AsyncSession | None": "Session | None",  # quoted, as are the next
     "AsyncSession | str | None": "Session | str | None",

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +66,10 @@ def check_http(document: dict[str, Any], turns: list[int]) -> None:
         assert turn["evicted"] == max(0, num_tokens - lane_tokens) == num_tokens - turn["retained"]
         assert turn["first_token_seconds"] > 0
         assert turn["answer"]
+        assert turn["appended"] + turn["reused"] == turn["prompt_tokens"]
+    assert [turn["session_state"] for turn in http["turns"]] == ["new"] + ["continued"] * (len(turns) - 1)
+    for before, after in pairwise(http["turns"]):
+        assert after["reused"] == before["history"], "it appends its own tokens only"
 
 
 @pytest.mark.heavy
@@ -83,7 +88,8 @@ def test_the_demo_as_it_is(tmp_path: Path) -> None:
         assert all(turn["same_as_grpc"] for turn in document["http"]["turns"])
     assert "exact in all 396 readings" in done.stdout
     assert "once more, over HTTP; the 26 turns before are brought along" in done.stdout
-    assert "what exceeds 240 tokens is evicted; no session is left" in done.stdout
+    assert "turn 31 sent the whole conversation and appended its own " in done.stdout
+    assert "what exceeds 240 tokens is evicted; no other session is left" in done.stdout
     assert "history grew to" in done.stdout
     assert 40 <= len(done.stdout.splitlines()) <= 90, "conversations that fit a screen or two"
     assert [path.name for path in tmp_path.iterdir()] == ["demo.json"]

@@ -39,18 +39,24 @@ class HttpStack:
 
 
 @contextmanager
-def http_stack(directory: Path) -> Iterator[HttpStack]:
-    """With one worker of eight lanes, in exact mode, so that equal seeds give equal answers; stopped at the end."""
+def http_stack(directory: Path, *flags: str, **environment_too: str) -> Iterator[HttpStack]:
+    """With one worker of eight lanes, in exact mode, so that equal seeds give equal answers; stopped at the end.
+
+    Args:
+        flags: of the shim.
+        environment_too: more variables of all processes.
+    """
     model = installed_models.directory(MODEL)
     with otlp_receiver() as receiver:
-        environment = asking_for_keys() | receiver.environment()
+        environment = asking_for_keys() | receiver.environment() | environment_too
         with (
             runtime(model, directory, num_workers=0, environment=environment) as made,
             operator_of(made) as operator,
         ):
             start_worker(made)
             made.wait_for_workers(1)
-            shim = made.start_http("--tokenizer", f"{ABSENT}={MODEL}", "--served-model-name", f"{ALIAS}={MODEL}")
+            names = ("--tokenizer", f"{ABSENT}={MODEL}", "--served-model-name", f"{ALIAS}={MODEL}")
+            shim = made.start_http(*names, *flags)
             yield HttpStack(made, shim, operator, receiver, operator.make_key("everybody"))
 
 

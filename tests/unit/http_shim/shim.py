@@ -73,7 +73,9 @@ def data(lines: Sequence[str]) -> list[Any]:
 
 @asynccontextmanager
 async def shim(runtime: ScriptedRuntime, tokenizer: Path, *flags: str) -> AsyncIterator[Shim]:
-    """Served until the end of the context."""
+    """Served until the end of the context; without live sessions, unless the flags say otherwise."""
+    if "--live-sessions" not in flags:
+        flags = ("--live-sessions", "off", *flags)
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]

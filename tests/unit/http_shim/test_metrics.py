@@ -75,6 +75,7 @@ def test_prometheus_can_read_all_of_it() -> None:
         f"kakeya_http_{name}"
         for name in [
             *("requests", "rejected_requests", "disconnected_requests", "prompt_tokens", "completion_tokens"),
+            *("sessions", "appended_tokens", "reused_tokens", "failed_tags"),
             *("in_flight_requests", "waiting_requests"),
             *("request_duration_seconds", "time_to_first_token_seconds", "time_per_output_token_seconds"),
         ]

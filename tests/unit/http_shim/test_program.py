@@ -39,6 +39,9 @@ async def test_no_page_of_another_origin(runtime: ScriptedRuntime, tokenizer_dir
             "/v1/chat/completions", headers=asked, json={"messages": HELLO, "max_tokens": 1, "temperature": 0}
         )
         assert answer.headers["access-control-allow-origin"] == "https://chat.example.com"
+        assert "kakeya-session" in answer.headers["access-control-expose-headers"]
+        wanted = asked | {"access-control-request-headers": "kakeya-session-id, kakeya-session, content-type"}
+        assert (await shim.http.options("/v1/chat/completions", headers=wanted)).status_code == 200
         refused = await shim.http.options("/v1/chat/completions", headers=asked | {"origin": "https://evil.example"})
         assert "access-control-allow-origin" not in refused.headers
 

@@ -127,8 +127,9 @@ class Client:
         request = api.TagTurnRequest(session_id=session_id, place=place, tags=tags, op_id=op_id)
         await answer(self.runtime.TagTurn(request))
 
-    async def find(self, *tags: bytes, model: str = "") -> api.FindSessionResponse:
-        return await answer(self.runtime.FindSession(api.FindSessionRequest(tags=tags, model=model)))
+    async def find(self, *tags: bytes, model: str = "", session_id: str = "") -> api.FindSessionResponse:
+        request = api.FindSessionRequest(tags=tags, model=model, session_id=session_id)
+        return await answer(self.runtime.FindSession(request))
 
     async def info(self, session_id: str) -> api.GetSessionInfoResponse:
         return await answer(self.runtime.GetSessionInfo(api.GetSessionInfoRequest(session_id=session_id)))

@@ -116,6 +116,7 @@ class ScriptedRuntime(runtime_pb2_grpc.RuntimeServiceServicer):
         unusual_responses: what a Generate sends first.
         has_unusual_events: a Turn sends one first.
         boundaries: what it says of every session.
+        tagged: each tag with what it was given by, of several the last counts; those of sessions that are gone do not.
         pages: of its list of sessions, by token.
         models: what it says that it serves.
         forks: it knows `fork_from`.
@@ -139,7 +140,7 @@ class ScriptedRuntime(runtime_pb2_grpc.RuntimeServiceServicer):
         self.after: dict[str, deque[Fault]] = defaultdict(deque)
         self.sessions: dict[str, ScriptedSession] = {}
         self.by_request_id: dict[str, str] = {}
-        self.tagged: dict[bytes, pb.TagTurnRequest] = {}
+        self.tagged: list[tuple[bytes, pb.TagTurnRequest]] = []
         self.given_up: set[str] = set()
         self.num_cancelled = 0
         self.hold_after: int | None = None
@@ -183,15 +184,29 @@ class ScriptedRuntime(runtime_pb2_grpc.RuntimeServiceServicer):
         if request.request_id in self.given_up:
             fails("INVALID_FIELD", field="request_id")(context)
         source = self._source(request, context)
-        session_id = self.by_request_id.setdefault(request.request_id, f"counter.{len(self.by_request_id)}")
-        session = self.sessions.setdefault(
-            session_id,
-            ScriptedSession(
-                source.history.copy(), tuple(request.eos_token_ids), request.ephemeral and self.closes_itself
-            ),
-        )
+        session_id, session = self._made(request, source)
         self._leave("CreateSession", context)
         return self._opened(session_id, session)
+
+    def _made(self, request: pb.CreateSessionRequest, source: ScriptedSession) -> tuple[str, ScriptedSession]:
+        session_id = self.by_request_id.setdefault(request.request_id, f"counter.{len(self.by_request_id)}")
+        if session_id not in self.sessions:
+            eos_token_ids = tuple(request.eos_token_ids) or source.eos_token_ids
+            is_ephemeral = request.ephemeral and self.closes_itself
+            self.sessions[session_id] = ScriptedSession(source.history.copy(), eos_token_ids, is_ephemeral)
+            self._inherit(request.fork_from.session_id, session_id)
+        return session_id, self.sessions[session_id]
+
+    def _inherit(self, source_id: str, session_id: str) -> None:
+        """A fork has the tags of its source up to where it begins, but for those of a head."""
+        length = len(self.sessions[session_id].history)
+        for tag, given in self.tags_of(source_id):
+            if given.place.history_length <= length and given.place.kind != pb.PLACE_KIND_HEAD:
+                self.tagged.append((tag, pb.TagTurnRequest(session_id=session_id, place=given.place)))
+
+    def tags_of(self, session_id: str) -> list[tuple[bytes, pb.TagTurnRequest]]:
+        """The tags of a session, the latest last."""
+        return [each for each in self.tagged if each[1].session_id == session_id]
 
     def _opened(self, session_id: str, session: ScriptedSession) -> pb.CreateSessionResponse:
         return pb.CreateSessionResponse(
@@ -212,11 +227,13 @@ class ScriptedRuntime(runtime_pb2_grpc.RuntimeServiceServicer):
         """An empty one where there is none."""
         if not self.forks or not request.HasField("fork_from"):
             return ScriptedSession()
-        source = self._session(request.fork_from.session_id, context)
-        if source.running:
+        source, boundary = self._session(request.fork_from.session_id, context), request.fork_from.boundary
+        if source.running and boundary in (0, len(source.history)):
             fails("OPERATION_RUNNING")(context)
-        if request.fork_from.boundary:
-            return ScriptedSession(source.history[: request.fork_from.boundary])
+        if boundary > len(source.history):
+            fails("BOUNDARY_NOT_REACHABLE", reachable=str(len(source.history)))(context)
+        if boundary:
+            return ScriptedSession(source.history[:boundary], source.eos_token_ids)
         return source
 
     def AppendTokens(self, request: pb.AppendTokensRequest, context: grpc.ServicerContext) -> Any:
@@ -254,8 +271,17 @@ class ScriptedRuntime(runtime_pb2_grpc.RuntimeServiceServicer):
         length = len(session.history)
         if request.target_length > length:
             fails("BOUNDARY_NOT_REACHABLE", reachable=str(length))(context)
+        if session.running:
+            fails("OPERATION_RUNNING")(context)
         if length not in (request.target_length, request.expected_history_length):
             fails("HISTORY_LENGTH_MISMATCH")(context)
+        beyond = [
+            each for each in self.tags_of(request.session_id) if each[1].place.history_length > request.target_length
+        ]
+        if beyond and request.only_untagged:
+            fails("BOUNDARY_NOT_REACHABLE", reachable=str(length))(context)
+        self.tagged = [each for each in self.tagged if each not in beyond]
+        session.last_request, session.last_generate = "", ("", 0)
         del session.history[request.target_length :]
         self._leave("RewindSession", context)
         return pb.RewindSessionResponse(
@@ -319,8 +345,9 @@ class ScriptedRuntime(runtime_pb2_grpc.RuntimeServiceServicer):
             context.abort(grpc.StatusCode.UNIMPLEMENTED, "Method not found!")
         self._come("Turn", request, context)
         token_ids = [token_id for span in request.spans for token_id in span.token_ids]
-        is_new = request.HasField("create") and request.create.request_id not in self.by_request_id
+        known = set(self.sessions)
         opened, session = self._turns_session(request, token_ids, context)
+        is_new = opened.session_id not in known
         generate = pb.GenerateRequest()
         generate.CopyFrom(request.generate)
         generate.session_id = opened.session_id
@@ -366,6 +393,8 @@ class ScriptedRuntime(runtime_pb2_grpc.RuntimeServiceServicer):
             opened = self.CreateSession(request.create, context)
             return opened, self.sessions[opened.session_id]
         session = self._session(request.session.session_id, context)
+        if request.session.HasField("boundary"):
+            return self._at(request.session, session, request.generate.op_id, context)
         if request.generate.op_id == session.last_request:
             while session.running:  # its client has gone
                 time.sleep(0.001)
@@ -378,6 +407,20 @@ class ScriptedRuntime(runtime_pb2_grpc.RuntimeServiceServicer):
         if not session.history and not token_ids:
             fails("EMPTY_HISTORY")(context)
         return self._opened(request.session.session_id, session), session
+
+    def _at(
+        self, place: pb.TurnPlace, session: ScriptedSession, op_id: str, context: grpc.ServicerContext
+    ) -> tuple[pb.CreateSessionResponse, ScriptedSession]:
+        """The session itself, if it is idle there; else a fork."""
+        is_idle_end = len(session.history) == place.boundary and not session.running
+        if (is_idle_end and place.request_id not in self.by_request_id) or op_id == session.last_request:
+            return self._opened(place.session_id, session), session
+        if place.boundary > len(session.history):
+            fails("BOUNDARY_NOT_REACHABLE", reachable=str(len(session.history)), part="session")(context)
+        request = pb.CreateSessionRequest(request_id=place.request_id)
+        request.fork_from.CopyFrom(pb.ForkPoint(session_id=place.session_id, boundary=place.boundary))
+        fork_id, fork = self._made(request, ScriptedSession(session.history[: place.boundary], session.eos_token_ids))
+        return self._opened(fork_id, fork), fork
 
     def CloseSession(self, request: pb.CloseSessionRequest, context: grpc.ServicerContext) -> Any:
         self._come("CloseSession", request, context)
@@ -431,27 +474,36 @@ class ScriptedRuntime(runtime_pb2_grpc.RuntimeServiceServicer):
     def TagTurn(self, request: pb.TagTurnRequest, context: grpc.ServicerContext) -> Any:
         self._come("TagTurn", request, context)
         session = self._session(request.session_id, context)
-        if request.place.history_length > len(session.history):
+        is_latest = request.op_id == session.last_generate[0] or not request.op_id
+        if request.place.history_length > len(session.history) or not is_latest:
             fails("BOUNDARY_NOT_REACHABLE", reachable=str(len(session.history)))(context)
-        self.tagged |= dict.fromkeys(request.tags, request)
+        if request.place.kind == pb.PLACE_KIND_ANSWER_END and session.running:
+            fails("OPERATION_RUNNING")(context)
+        self.tagged += [(tag, request) for tag in request.tags]
         self._leave("TagTurn", context)
         return pb.TagTurnResponse()
 
     def FindSession(self, request: pb.FindSessionRequest, context: grpc.ServicerContext) -> Any:
         self._come("FindSession", request, context)
-        found = next((number for number, tag in enumerate(request.tags) if tag in self.tagged), None)
         self._leave("FindSession", context)
-        if found is None:
-            return pb.FindSessionResponse()
-        there = self.tagged[request.tags[found]]
-        length = len(self.sessions[there.session_id].history)
+        if request.session_id:
+            self._session(request.session_id, context)
+        for number, tag in enumerate(request.tags):
+            for known, there in reversed(self.tagged):
+                is_wanted = request.session_id in ("", there.session_id)
+                if known == tag and there.session_id in self.sessions and is_wanted:
+                    return self._found(number, there)
+        return pb.FindSessionResponse()
+
+    def _found(self, number: int, there: pb.TagTurnRequest) -> pb.FindSessionResponse:
+        session, length = self.sessions[there.session_id], there.place.history_length
         return pb.FindSessionResponse(
             session_id=there.session_id,
             place=there.place,
-            tag_index=found,
-            is_idle_end=there.place.history_length == length,
-            is_last=True,
-            history_length=length,
+            tag_index=number,
+            is_idle_end=length == len(session.history) and not session.running,
+            is_last=all(given.place.history_length <= length for _, given in self.tags_of(there.session_id)),
+            history_length=len(session.history),
         )
 
     def _tokens(

@@ -11,6 +11,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from kakeya_http_shim.conversations.said import SESSION_HEADER
 from kakeya_http_shim.metrics import CountRequests, Metrics
 from kakeya_http_shim.middleware.body_limit import BodyLimit
 from kakeya_http_shim.middleware.deprecation import DeprecationHeaders
@@ -87,7 +88,7 @@ def _with_cors(app: ASGIApp, settings: HttpSettings) -> ASGIApp:
         allow_origins=settings.cors_origins,
         allow_methods=["GET", "POST"],
         allow_headers=["*"],
-        expose_headers=["x-request-id", "retry-after", "deprecation", "sunset", "link"],
+        expose_headers=["x-request-id", "retry-after", "deprecation", "sunset", "link", SESSION_HEADER],
     )
 
 

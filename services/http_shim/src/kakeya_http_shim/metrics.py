@@ -39,6 +39,14 @@ class Metrics:
         )
         self.prompt_tokens = self._counter("prompt_tokens", "Tokens of prompts that were answered.")
         self.completion_tokens = self._counter("completion_tokens", "Tokens of answers that came to their end.")
+        self.sessions = self._counter(
+            "sessions", "Answers of chats, by what became of their session: continued, forked or new.", "state"
+        )
+        self.appended_tokens = self._counter("appended_tokens", "Tokens that chats have added to their sessions.")
+        self.reused_tokens = self._counter("reused_tokens", "Tokens of chats that their sessions had before.")
+        self.failed_tags = self._counter(
+            "failed_tags", "Places of conversations that could not be named, so that they are not found.", "place"
+        )
         self.in_flight_requests = self._gauge("in_flight_requests", "Requests that are worked on.")
         self.waiting_requests = self._gauge("waiting_requests", "Requests that wait for a place.")
         self.request_duration = self._histogram(
@@ -57,6 +65,12 @@ class Metrics:
             "Of an answer's tokens but the first, on average, its end included.",
             _TOKEN_SECONDS,
         )
+
+    def count_session(self, state: str, num_appended: int, num_reused: int) -> None:
+        """One of a chat."""
+        self.sessions.labels(state).inc()
+        self.appended_tokens.inc(num_appended)
+        self.reused_tokens.inc(num_reused)
 
     def exposition(self) -> tuple[bytes, str]:
         """All of it as Prometheus reads it: the content and its type."""

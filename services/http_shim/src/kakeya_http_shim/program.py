@@ -15,6 +15,9 @@ from kakeya_http_shim.answers.answering import Answering
 from kakeya_http_shim.app import application
 from kakeya_http_shim.choices.choice import ChoiceMaker
 from kakeya_http_shim.choices.open_sessions import OpenSessions
+from kakeya_http_shim.conversations.finding import Finding
+from kakeya_http_shim.conversations.heads import Heads, SessionSeconds
+from kakeya_http_shim.conversations.live_sessions import LiveSessions
 from kakeya_http_shim.metrics import Metrics
 from kakeya_http_shim.middleware.deprecation import Deprecation
 from kakeya_http_shim.models.model_tokenizer import ModelTokenizer
@@ -61,10 +64,26 @@ def _desk(
     metrics: Metrics,
     cut_short: asyncio.Event,
 ) -> Desk:
+    open_timeout_seconds = settings.router_wait_s or math.inf
+    seconds = SessionSeconds(settings.session_park_after_seconds, settings.session_close_after_seconds)
+    live = LiveSessions(
+        session_seconds=seconds,
+        open_timeout_seconds=open_timeout_seconds,
+        max_append_tokens=settings.max_append_tokens,
+        metrics=metrics,
+        tasks=sessions.tasks,
+    )
+    heads = Heads(
+        min_tokens=settings.shared_head_tokens,
+        max_append_tokens=settings.max_append_tokens,
+        session_seconds=seconds,
+        tasks=sessions.tasks,
+    )
     maker = ChoiceMaker(
         sessions=sessions,
+        live=live,
         session_ttl_seconds=settings.session_ttl_seconds,
-        open_timeout_seconds=settings.router_wait_s or math.inf,
+        open_timeout_seconds=open_timeout_seconds,
         max_append_tokens=settings.max_append_tokens,
         splits_reasoning=settings.reasoning == "auto",
     )
@@ -76,6 +95,7 @@ def _desk(
         client=client,
         models=ServedModels(client, settings.tokenizers, settings.aliases, _tokenizers(settings)),
         answering=Answering(maker, metrics, settings.keep_alive_comment_seconds),
+        finding=Finding(heads),
         house=House(admission, cut_short),
     )
 

@@ -7,18 +7,18 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import model_validator
 
+from kakeya_http_shim.session_settings import HttpSessionSettings
 from kakeya_http_shim.setting_values import Origins, Pairs, by_name
 from kakeya_shared.settings.addresses import Address, HostPort, is_loopback
 from kakeya_shared.settings.service import (
     LONGEST_APPEND_TOKENS,
-    ListenerSettings,
     Names,
     ServiceSettings,
     setting,
 )
 
 
-class HttpSettings(ListenerSettings):
+class HttpSettings(HttpSessionSettings):
     """HTTP shim: OpenAI's API over sessions of a runtime, which it reaches as any client does."""
 
     model_config = ServiceSettings.configured(command="http")
@@ -29,7 +29,6 @@ class HttpSettings(ListenerSettings):
         "models and texts": (
             "tokenizer served_model_name reasoning special_tokens_in_text special_tokens_in_completions"
         ),
-        "sessions": "on_overflow session_ttl_seconds",
         "admission": "admission max_in_flight queue_length queue_max_wait_s",
         "limits of requests": (
             "default_max_tokens max_choices max_prompt_tokens max_append_tokens max_body_bytes max_held_bytes"
@@ -100,12 +99,6 @@ class HttpSettings(ListenerSettings):
         "read what spells a control token as one in the prompts of /v1/completions",
         reason="they are whole prompts, with the template written by the client",
     )
-    on_overflow: Literal["evict", "refuse"] = setting(
-        "evict",
-        "what happens when a conversation outgrows its session. The oldest tokens behind the system prompt are "
-        "forgotten, or the request is refused; a request may say otherwise",
-        reason="the answer says what was forgotten",
-    )
     default_max_tokens: int = setting(
         4096,
         "the longest answer where a request names none",
@@ -128,13 +121,6 @@ class HttpSettings(ListenerSettings):
         reason="the router's --max-append-tokens",
         ge=1,
         le=LONGEST_APPEND_TOKENS,
-    )
-    session_ttl_seconds: int = setting(
-        60,
-        "after so long without a sign of this server a request's session expires",
-        unit="seconds",
-        reason="its lane is free again soon if this process is killed",
-        ge=1,
     )
     admission: Literal["queue", "reject"] = setting(
         "queue",

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from tokenizers import AddedToken
 
-from kakeya.text.chat_tokenizer import PromptTooLong, TokenizerError
+from kakeya.text.chat_tokenizer import PromptTooLong, TemplateStopped, TokenizerError
+from kakeya.text.rendering.budget import patience
 from kakeya_http_shim.models.model_tokenizer import ModelTokenizer, Prompt
 from kakeya_shared import installed_models, plugins
 from kakeya_shared.contract.tokenizer_digest import tokenizer_digest
@@ -51,6 +52,7 @@ def test_what_a_model_directory_says(tokenizer: ModelTokenizer, folder: Path) ->
         "has_template": True,
         "leaves_out_system": False,
         "thinks": False,
+        "parses_texts": False,
     }
     assert len(tokenizer.digest) == 64
     assert tokenizer.vocabulary.token(256) == tiny_tokenizer.END
@@ -148,3 +150,23 @@ def test_a_tag_that_is_a_special_token_opens_a_thought(folder: Path, tmp_path: P
     tokenizer = ModelTokenizer(str(tmp_path))
     assert tokenizer.starts_in_thought(tokenizer.text_prompt("x<think>").token_ids)
     assert not tokenizer.starts_in_thought([])
+
+
+def test_how_answers_begin(tmp_path: Path) -> None:
+    tiny_tokenizer.save(tmp_path, template=True)
+    thinking = "{% if add_generation_prompt and thinks %}<think>{% endif %}{# and </think> #}"
+    refusing = "{% if refuses %}{{ raise_exception('no') }}{% endif %}"
+    (tmp_path / "chat_template.jinja").write_text(tiny_tokenizer.TEMPLATE + thinking + refusing)
+    tokenizer = ModelTokenizer(str(tmp_path))
+    assert tokenizer.begins(None) == tokenizer.begins({}) == "perhaps"
+    assert tokenizer.begins({"thinks": True}) == "inside"
+    assert tokenizer.begins({"refuses": True}) == "perhaps", "it cannot be told"
+    for number in range(100):
+        assert tokenizer.begins({"thinks": number % 2}) == ("inside" if number % 2 else "perhaps")
+    with pytest.raises(TemplateStopped), patience(0.0):
+        tokenizer.begins({"thinks": "otherwise"})
+
+
+def test_a_prompt_without_what_a_session_has_already(tokenizer: ModelTokenizer) -> None:
+    prompt = tokenizer.chat_prompt(MESSAGES)
+    assert prompt.after(3) == Prompt(prompt.token_ids[3:], prompt.num_pinned, is_chat=True)

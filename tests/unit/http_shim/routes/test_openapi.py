@@ -48,7 +48,8 @@ async def test_answers_are_as_described(shim: Shim) -> None:
 async def test_it_says_which_statuses_bring_a_retry_after(shim: Shim) -> None:
     document = (await shim.http.get("/openapi.json")).json()
     responses = document["paths"][CHAT]["post"]["responses"]
-    assert [status for status, response in responses.items() if "headers" in response] == ["429", "503"]
+    with_it = [status for status, response in responses.items() if "Retry-After" in response.get("headers", ())]
+    assert with_it == ["429", "503"]
 
 
 async def test_an_event_is_described_as_the_object_that_it_is(shim: Shim) -> None:
@@ -69,3 +70,13 @@ async def test_whatever_a_request_asks_for_it_may_itself_be_at_fault(shim: Shim)
         response = await shim.http.request("GET", "/v1/models", headers=headers, content=body)
         assert response.status_code == status
         assert str(status) in document["paths"]["/v1/models"]["get"]["responses"]
+
+
+async def test_what_chats_say_of_their_session_is_described(shim: Shim) -> None:
+    chat = (await shim.http.get("/openapi.json")).json()["paths"][CHAT]["post"]
+    assert [(each["name"], each["in"]) for each in chat["parameters"]] == [
+        ("Kakeya-Session-Id", "header"),
+        ("Kakeya-Session", "header"),
+    ]
+    assert "Kakeya-Session" in chat["responses"]["200"]["headers"]
+    assert "409" in chat["responses"]

@@ -59,6 +59,13 @@ def test_a_stream_is_read_to_its_end(server: ScriptedHttp) -> None:
     server.answers = [answer(" It is blue.\n")]
     said = ask(server)
     assert said == Completion("It is blue.", said.first_token_seconds, 90, 20, 110, 100, 10)
+    session = {"state": "continued", "id": "nano.1", "appended": 8, "reused": 82, "why": "next-turn"}
+    usage = used(90, 20)
+    usage["usage"]["kakeya"]["session"] = session
+    server.answers = [stream(piece(content="It"), usage)]
+    told = ask(server)
+    assert (told.session_id, told.session_state, told.appended, told.reused) == ("nano.1", "continued", 8, 82)
+    server.requests.pop()
     assert 0 < said.first_token_seconds < 30
     ((request, body),) = server.requests
     assert request == "POST /v1/chat/completions"
@@ -166,6 +173,35 @@ def test_figures_that_cannot_be_are_wrong(changes: dict[str, int], problem: str)
     assert problem in said
 
 
+def live(**changes: Any) -> HttpReport:
+    """The same in one session, to which the second turn appends four tokens."""
+    first, second = over_http().turns
+    begun = replace(first.completion, session_id="nano.1", session_state="new", appended=104)
+    told = {"session_id": "nano.1", "session_state": "continued", "appended": 4, "reused": 110}
+    gone_on = replace(second.completion, **(told | changes))
+    return HttpReport(LANE, [replace(first, completion=begun), replace(second, completion=gone_on)])
+
+
+def test_a_turn_that_appends_its_own_tokens_passes() -> None:
+    assert live().wrong_figures() == []
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"session_state": "forked"},
+        {"session_id": "nano.2"},
+        {"reused": 109},
+        {"appended": 5},
+        {"session_state": "new", "reused": 0, "appended": 114},
+    ],
+)
+def test_a_turn_that_appends_more_is_wrong(changes: dict[str, Any]) -> None:
+    (said,) = live(**changes).wrong_figures()
+    assert said.startswith("HTTP turn 12: its session is ")
+    assert said.endswith(" tokens, of 110 that were there")
+
+
 def test_a_session_that_is_left_over_is_wrong() -> None:
     assert replace(over_http(), left_sessions=["nano.1"]).wrong_figures() == ["session nano.1 is left over"]
 
@@ -173,14 +209,16 @@ def test_a_session_that_is_left_over_is_wrong() -> None:
 async def test_sessions_are_given_time_to_close(monkeypatch: pytest.MonkeyPatch) -> None:
     with serving_registry() as (address, router):
         router.pages = [(["a"], "more"), (["b"], ""), (["b"], "")]
-        assert await left_sessions(Connection(address)) == []
+        assert await left_sessions(Connection(address), set()) == []
         assert router.pages == []
+        router.pages = [(["a"], "")]
+        assert await left_sessions(Connection(address), {"a"}) == [], "that of the conversation stays"
         monkeypatch.setattr(http_conversation, "_CLOSED_WITHIN_SECONDS", 0)
         router.pages = [(["a"], "more"), (["b"], "")]
-        assert await left_sessions(Connection(address)) == ["a", "b"]
+        assert await left_sessions(Connection(address), {"c"}) == ["a", "b"]
         router.key = "secret"
         with pytest.raises(StackError, match=r"^the router does not list its sessions: not for you$"):
-            await left_sessions(Connection(address))
+            await left_sessions(Connection(address), set())
 
 
 def test_not_to_know_counts_where_as_much_was_said_as_over_grpc() -> None:
@@ -215,14 +253,18 @@ def test_what_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
     assert title.startswith(
         "conversation 1 from turn 11 on once more, over HTTP; the 10 turns before are brought along"
     )
-    assert header.split()[:5] == ["turn", "prompt", "history", "retained", "evicted"]
+    assert header.split()[:6] == ["turn", "prompt", "appended", "history", "retained", "evicted"]
     assert [" ".join(row.split()) for row in rows] == [
-        "11 104 110 100 10 125 question 11 -> answer 11",
-        "12 114 120 100 20 125 question 12 -> It is / red. [expected: blue]",
+        "11 104 104 110 100 10 125 question 11 -> answer 11",
+        "12 114 114 120 100 20 125 question 12 -> It is / red. [expected: blue]",
     ]
     assert http_summary(over_http()) == (
         "over HTTP: 1 of 1 as expected, 2 of 2 answers word for word those over gRPC; "
         "what exceeds 100 tokens is evicted; no session is left"
+    )
+    assert http_summary(live()).endswith(
+        "; turn 12 sent the whole conversation and appended its own 4 tokens, the other 110 were there; "
+        "what exceeds 100 tokens is evicted; no other session is left"
     )
     said = http_summary(over_http(text="It is red.", evicted=0))
     assert said.startswith(
@@ -243,6 +285,9 @@ def test_json_has_the_turns_over_http(tmp_path: Path) -> None:
         "history": 120,
         "retained": 100,
         "evicted": 20,
+        "session_state": "",
+        "appended": 0,
+        "reused": 0,
         "answer": "It is blue.",
         "expected": "blue",
         "still_in_sight": False,

@@ -153,6 +153,14 @@ async def test_a_fork_has_the_places_up_to_where_it_begins(client: Client, worke
     found = await client.find(TWO)  # of equal ones the latest
     assert (place(found), found.is_idle_end) == ((fork, "ANSWER_END", first.end), True)
     assert place(await client.find(FOUR, TWO)) == (session_id, "ANSWER_END", second.end)
+    found = await client.find(TWO, ONE, session_id=session_id)
+    assert (place(found), found.tag_index) == ((session_id, "ANSWER_END", first.end), 0), "of the one that is named"
+    found = await client.find(bytes(32), ONE, session_id=fork)
+    assert (place(found), found.tag_index) == ((fork, "ANSWER_START", first.start), 1)
+    assert not (await client.find(FOUR, session_id=fork)).session_id
+    assert not (await client.find(FOUR, session_id=await client.session())).session_id, "it has no tags"
+    with pytest.raises(SessionNotFound):
+        await client.find(TWO, session_id="no.such")
     await tagged(client, fork, (THREE, THREE))
     assert (await client.find(THREE)).session_id == fork
     await client.close(fork)

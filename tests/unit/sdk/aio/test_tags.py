@@ -39,6 +39,21 @@ async def test_a_session_is_found_by_its_tag(
     assert (again.place, again.is_idle_end, again.history_length) == (5, False, 6)
 
 
+async def test_one_session_alone_is_looked_at(client: AsyncClient, session: AsyncSession) -> None:
+    other = await client.create_session()
+    for each in (session, other):
+        await each.append([1])
+        await each.tag("head", 1, [ONE])
+        found = await client.find_session([ONE])
+        assert found is not None
+        assert found.id == each.id, "of equal tags the latest counts"
+    found = await client.find_session([ONE], session_id=session.id)
+    assert found is not None
+    assert found.id == session.id
+    with pytest.raises(kakeya.SessionNotFound):
+        await client.find_session([ONE], session_id="counter.9")
+
+
 async def test_none_is_found(client: AsyncClient) -> None:
     assert await client.find_session([ONE]) is None
 
@@ -53,7 +68,7 @@ async def test_a_head_needs_no_operation(session: AsyncSession, runtime: Scripte
 
 async def test_a_kind_that_is_not_known(client: AsyncClient, session: AsyncSession, runtime: ScriptedRuntime) -> None:
     place = pb.HistoryPlace(kind=pb.PlaceKind.ValueType(77), history_length=0)
-    runtime.tagged[ONE] = pb.TagTurnRequest(session_id=session.id, place=place)
+    runtime.tagged.append((ONE, pb.TagTurnRequest(session_id=session.id, place=place)))
     found = await client.find_session([ONE])
     assert found is not None
     assert found.kind is kakeya.PlaceKind.UNSPECIFIED

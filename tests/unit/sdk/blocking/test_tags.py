@@ -38,6 +38,21 @@ def test_a_session_is_found_by_its_tag(client: Client, session: Session, runtime
     assert (again.place, again.is_idle_end, again.history_length) == (5, False, 6)
 
 
+def test_one_session_alone_is_looked_at(client: Client, session: Session) -> None:
+    other = client.create_session()
+    for each in (session, other):
+        each.append([1])
+        each.tag("head", 1, [ONE])
+        found = client.find_session([ONE])
+        assert found is not None
+        assert found.id == each.id, "of equal tags the latest counts"
+    found = client.find_session([ONE], session_id=session.id)
+    assert found is not None
+    assert found.id == session.id
+    with pytest.raises(kakeya.SessionNotFound):
+        client.find_session([ONE], session_id="counter.9")
+
+
 def test_none_is_found(client: Client) -> None:
     assert client.find_session([ONE]) is None
 
@@ -52,7 +67,7 @@ def test_a_head_needs_no_operation(session: Session, runtime: ScriptedRuntime) -
 
 def test_a_kind_that_is_not_known(client: Client, session: Session, runtime: ScriptedRuntime) -> None:
     place = pb.HistoryPlace(kind=pb.PlaceKind.ValueType(77), history_length=0)
-    runtime.tagged[ONE] = pb.TagTurnRequest(session_id=session.id, place=place)
+    runtime.tagged.append((ONE, pb.TagTurnRequest(session_id=session.id, place=place)))
     found = client.find_session([ONE])
     assert found is not None
     assert found.kind is kakeya.PlaceKind.UNSPECIFIED

@@ -1071,8 +1071,11 @@ class FindSessionRequest(_message.Message):
 
     TAGS_FIELD_NUMBER: _builtins.int
     MODEL_FIELD_NUMBER: _builtins.int
+    SESSION_ID_FIELD_NUMBER: _builtins.int
     model: _builtins.str
     """As in CreateSessionRequest. Tags of sessions of another model are not found."""
+    session_id: _builtins.str
+    """This session's places alone are looked at; then the model says nothing. Empty: those of all the caller's sessions."""
     @_builtins.property
     def tags(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
         """The deepest place first: the first that names a place of a session counts. One to 64, each of 32 bytes."""
@@ -1082,10 +1085,11 @@ class FindSessionRequest(_message.Message):
         *,
         tags: _abc.Iterable[_builtins.bytes] | None = ...,
         model: _builtins.str = ...,
+        session_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["model", b"model", "tags", b"tags"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["model", b"model", "session_id", b"session_id", "tags", b"tags"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -190,7 +190,7 @@ class RuntimeServiceServicer:
         """Gives a place of a session's history tags, under which FindSession finds it. It is not use of the session, and does not
         refresh its idle time. A repeated call changes nothing. What a session keeps are its last four turns' places and its
         head's; they end with the session, with its loss, and with a rewind to before them. A fork has those of its source
-        up to where it branches off.
+        up to where it branches off (see also CreateSessionRequest.head).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -68,7 +68,7 @@ class RuntimeServiceStub:
     """Gives a place of a session's history tags, under which FindSession finds it. It is not use of the session, and does not
     refresh its idle time. A repeated call changes nothing. What a session keeps are its last four turns' places and its
     head's; they end with the session, with its loss, and with a rewind to before them. A fork has those of its source
-    up to where it branches off.
+    up to where it branches off (see also CreateSessionRequest.head).
     """
     FindSession: _grpc.UnaryUnaryMultiCallable[_runtime_pb2.FindSessionRequest, _runtime_pb2.FindSessionResponse]
     """Finds the caller's session that a tag names. It is not use of the session, and does not refresh its idle time. What it
@@ -110,7 +110,7 @@ class RuntimeServiceAsyncStub(RuntimeServiceStub):
     """Gives a place of a session's history tags, under which FindSession finds it. It is not use of the session, and does not
     refresh its idle time. A repeated call changes nothing. What a session keeps are its last four turns' places and its
     head's; they end with the session, with its loss, and with a rewind to before them. A fork has those of its source
-    up to where it branches off.
+    up to where it branches off (see also CreateSessionRequest.head).
     """
     FindSession: _aio.UnaryUnaryMultiCallable[_runtime_pb2.FindSessionRequest, _runtime_pb2.FindSessionResponse]  # type: ignore[assignment]
     """Finds the caller's session that a tag names. It is not use of the session, and does not refresh its idle time. What it
@@ -221,7 +221,7 @@ class RuntimeServiceServicer(metaclass=_abc_1.ABCMeta):
         """Gives a place of a session's history tags, under which FindSession finds it. It is not use of the session, and does not
         refresh its idle time. A repeated call changes nothing. What a session keeps are its last four turns' places and its
         head's; they end with the session, with its loss, and with a rewind to before them. A fork has those of its source
-        up to where it branches off.
+        up to where it branches off (see also CreateSessionRequest.head).
         """
 
     @_abc_1.abstractmethod

@@ -1,26 +1,25 @@
 """A client of a Kakeya runtime."""
 
 import copy
-from collections.abc import AsyncIterator, Iterable
 from types import TracebackType
 from typing import Any, Literal, Self, Unpack
 
 import grpc
 
-from kakeya._async.calls import AsyncCalls, repeat
+from kakeya._async.calls import AsyncCalls
 from kakeya._async.generation import AsyncGeneration
+from kakeya._async.lookups import AsyncLookups
 from kakeya._async.opening import AsyncOpening, AsyncOpeningTurn
 from kakeya._async.options import SamplingOptions, TurnOptions, check_names
+from kakeya._async.place import AsyncPlaceTurn
 from kakeya._async.session import AsyncSession
 from kakeya._spans._tracing import choose
 from kakeya._transport._api_key import choose as choose_key
-from kakeya._transport._requests import TokenIds, fill, generate_request, tag_list, token_list
-from kakeya._transport._retry import Retry
-from kakeya.results import FoundSession, ListedSession, OverflowPolicy, ServedModel
-from kakeya_stubs.v1 import runtime_pb2
+from kakeya._transport._requests import TokenIds, generate_request, token_list
+from kakeya.results import OverflowPolicy
 
 
-class AsyncClient:
+class AsyncClient(AsyncLookups):
     """A connection to a runtime; any number of sessions share it. As a context manager it disconnects when left.
 
     Args:
@@ -99,6 +98,7 @@ class AsyncClient:
         head: bool = False,
         fork_from: AsyncSession | str | None = None,
         boundary: int | None = None,
+        request_id: str | None = None,
         wait_for_capacity_seconds: float = 0.0,
         timeout_seconds: float | None = None,
     ) -> AsyncSession:
@@ -132,6 +132,8 @@ class AsyncClient:
                 `history_length` is known that one is expected. An earlier one comes from what the runtime remembers
                 of the source, which may be busy or parked: one of `info().boundaries` where it has a snapshot store,
                 and any where it journals the whole history.
+            request_id: calls with the same one get the same session, for 10 minutes. It is not closed then where no
+                answer is seen, since it may be another call's.
             wait_for_capacity_seconds: how long to try again, as late as the runtime asks, while it has no free lane,
                 its queue is full or a quota is used up; on top of the timeout.
             timeout_seconds: None takes the client's, math.inf is no limit. It should outlast the router's queue, in
@@ -168,6 +170,7 @@ class AsyncClient:
             head=head,
             fork_from=fork_from,
             boundary=boundary,
+            request_id=request_id,
             wait_for_capacity_seconds=wait_for_capacity_seconds,
             timeout_seconds=timeout_seconds,
         )
@@ -213,62 +216,35 @@ class AsyncClient:
             self._calls, turn.history, request, session=None, timeout_seconds=timeout_seconds, turn=turn
         )
 
-    async def list_models(self, *, timeout_seconds: float | None = None) -> list[ServedModel]:
-        """The models that are served now, by name. Raises KakeyaError."""
-        request = runtime_pb2.ListModelsRequest()
-        retry = Retry(self._calls.deadline(timeout_seconds), max_attempts=self._calls.max_attempts)
-        response = await repeat(lambda: self._calls.unary("ListModels", request, retry.deadline), retry)
-        return [ServedModel.from_wire(model) for model in response.models]
+    def turn_at(
+        self,
+        session_id: str,
+        boundary: int,
+        token_ids: TokenIds,
+        *,
+        max_tokens: int,
+        open_timeout_seconds: float | None = None,
+        timeout_seconds: float | None = None,
+        **options: Unpack[SamplingOptions],
+    ) -> AsyncGeneration:
+        """A turn behind so many tokens of a session: in that itself where it ends there and is idle, else in a fork.
 
-    async def list_sessions(self, *, timeout_seconds: float | None = None) -> AsyncIterator[ListedSession]:
-        """The sessions of the key's tenant, in no order, fetched as they are taken; without keys, those of no tenant.
-
-        None is resumed or kept alive by it. One that is created or closed meanwhile may be missing.
-
-        Args:
-            timeout_seconds: of each page; None takes the client's.
-
-        Raises:
-            KakeyaError
+        The `session` of the result says which, once it has begun. There may be no tokens to append; the rest is as in
+        `turn`.
         """
-        seen: set[str] = set()
-        request = runtime_pb2.ListSessionsRequest()
-        while True:
-            response = await self._page(request, timeout_seconds)
-            for session in response.sessions:
-                if session.session_id not in seen:
-                    seen.add(session.session_id)
-                    yield ListedSession.from_wire(session)
-            if not response.next_page_token:
-                return
-            request.page_token = response.next_page_token
-
-    async def _page(
-        self, request: runtime_pb2.ListSessionsRequest, timeout_seconds: float | None
-    ) -> runtime_pb2.ListSessionsResponse:
-        retry = Retry(self._calls.deadline(timeout_seconds), max_attempts=self._calls.max_attempts)
-        found: runtime_pb2.ListSessionsResponse = await repeat(
-            lambda: self._calls.unary("ListSessions", request, retry.deadline), retry
+        check_names("turn_at", options, SamplingOptions)
+        turn = AsyncPlaceTurn(
+            self._calls,
+            session_id,
+            boundary,
+            token_list(token_ids),
+            check_history=self._check_history,
+            timeout_seconds=open_timeout_seconds,
         )
-        return found
-
-    async def find_session(
-        self, tags: Iterable[bytes], *, model: str | None = None, timeout_seconds: float | None = None
-    ) -> FoundSession | None:
-        """The session of the key's tenant that has one of these tags (`tag` of a session); None: none has.
-
-        The first tag that a session has counts, and of several sessions with it the one that came to it last.
-
-        Args:
-            tags: at most 64, those of the deepest place of a conversation first.
-            model: of the session; None where the runtime has a default.
-
-        Raises:
-            KakeyaError: NoWorker where the model is not served.
-        """
-        request = fill(runtime_pb2.FindSessionRequest(tags=tag_list(tags)), model=model)
-        response = await self._calls.repeated("FindSession", request, timeout_seconds)
-        return FoundSession.from_wire(response) if response.session_id else None
+        request = generate_request("", max_tokens=max_tokens, **options)
+        return AsyncGeneration(
+            self._calls, turn.history, request, session=None, timeout_seconds=timeout_seconds, turn=turn
+        )
 
     def with_api_key(self, api_key: str) -> "AsyncClient":
         """A client that shows another key over the same connection, which closes with this one; "" for none.
@@ -279,6 +255,12 @@ class AsyncClient:
         client._calls = self._calls.with_api_key(choose_key(api_key))
         return client
 
-    def session(self, session_id: str) -> AsyncSession:
-        """Attaches to a session that exists; nothing is sent. Use it without `with` to leave it open."""
-        return AsyncSession(self._calls, session_id, check_history=self._check_history)
+    def session(self, session_id: str, *, history_length: int | None = None) -> AsyncSession:
+        """Attaches to a session that exists; nothing is sent. Use it without `with` to leave it open.
+
+        Args:
+            history_length: of the session, where it is known, as `find_session` says it; None: it is asked for.
+        """
+        session = AsyncSession(self._calls, session_id, check_history=self._check_history)
+        session._history.length = history_length
+        return session

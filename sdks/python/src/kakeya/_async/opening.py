@@ -36,6 +36,7 @@ class AsyncOpening:
         label: str | None = None,
         fork_from: AsyncSession | str | None = None,
         boundary: int | None = None,
+        request_id: str | None = None,
         wait_for_capacity_seconds: float = 0.0,
         timeout_seconds: float | None = None,
         **fields: object,
@@ -46,6 +47,8 @@ class AsyncOpening:
             request_id=secrets.token_hex(16),
             ephemeral=ephemeral,
         )
+        self._is_shared = request_id is not None
+        fill(self.request, request_id=request_id)
         fill(self.request, client_label=label, on_overflow=overflow_policy(on_overflow), **fields)
         self._check_history = check_history
         self._wait_for_capacity_seconds = wait_for_capacity_seconds
@@ -103,8 +106,9 @@ class AsyncOpening:
         return session
 
     def give_up(self) -> None:
-        """Has the session closed in the background, if there is one."""
-        self.calls.give_up(self.request.request_id)
+        """Has the session closed in the background, if there is one, and it cannot be another call's as well."""
+        if not self._is_shared:
+            self.calls.give_up(self.request.request_id)
 
 
 class AsyncOpeningTurn(AsyncTurn):

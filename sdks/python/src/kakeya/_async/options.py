@@ -46,6 +46,7 @@ class SessionOptions(TypedDict, total=False):
     head: bool
     fork_from: "AsyncSession | str | None"
     boundary: int | None
+    request_id: str | None
     wait_for_capacity_seconds: float
 
 

@@ -37,6 +37,7 @@ class Opening:
         label: str | None = None,
         fork_from: Session | str | None = None,
         boundary: int | None = None,
+        request_id: str | None = None,
         wait_for_capacity_seconds: float = 0.0,
         timeout_seconds: float | None = None,
         **fields: object,
@@ -47,6 +48,8 @@ class Opening:
             request_id=secrets.token_hex(16),
             ephemeral=ephemeral,
         )
+        self._is_shared = request_id is not None
+        fill(self.request, request_id=request_id)
         fill(self.request, client_label=label, on_overflow=overflow_policy(on_overflow), **fields)
         self._check_history = check_history
         self._wait_for_capacity_seconds = wait_for_capacity_seconds
@@ -104,8 +107,9 @@ class Opening:
         return session
 
     def give_up(self) -> None:
-        """Has the session closed in the background, if there is one."""
-        self.calls.give_up(self.request.request_id)
+        """Has the session closed in the background, if there is one, and it cannot be another call's as well."""
+        if not self._is_shared:
+            self.calls.give_up(self.request.request_id)
 
 
 class OpeningTurn(Turn):

@@ -47,6 +47,7 @@ class SessionOptions(TypedDict, total=False):
     head: bool
     fork_from: "Session | str | None"
     boundary: int | None
+    request_id: str | None
     wait_for_capacity_seconds: float
 
 

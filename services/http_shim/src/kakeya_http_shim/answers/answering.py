@@ -12,6 +12,7 @@ from kakeya_http_shim.answers.writer import Heading, Whole, Writer
 from kakeya_http_shim.choices.ask import Ask
 from kakeya_http_shim.choices.choice import ChoiceMaker, Ended, Event, Opened, Spent
 from kakeya_http_shim.choices.several import all_choices
+from kakeya_http_shim.conversations.said import SESSION_HEADER
 from kakeya_http_shim.metrics import Metrics
 from kakeya_http_shim.text.answer_text import Delta
 
@@ -54,18 +55,24 @@ class Answering:
         """Raises KakeyaError, ApiError."""
         async with (
             aclosing(all_choices(self.maker, question.asks, question.client)) as events,
-            aclosing(self._timed(events)) as timed,
+            aclosing(self._timed(events, reply)) as timed,
         ):
             if question.streams:
                 await _streamed(question, timed, reply, self.comment_seconds)
             else:
                 await _whole(question, timed, reply)
 
-    async def _timed(self, events: AsyncGenerator[tuple[int, Event], None]) -> AsyncGenerator[tuple[int, Event], None]:
+    async def _timed(
+        self, events: AsyncGenerator[tuple[int, Event], None], reply: Reply
+    ) -> AsyncGenerator[tuple[int, Event], None]:
         began_at = time.monotonic()
         first_at: dict[int, float] = {}
         async for index, event in events:
             now = time.monotonic()
+            if isinstance(event, Opened) and event.said is not None:
+                reply.headers.setdefault(SESSION_HEADER, event.said.header)
+                if index == 0:  # the others are forks of its session
+                    self.metrics.count_session(event.said.state, event.said.num_appended, event.said.num_reused)
             if not isinstance(event, Opened) and index not in first_at:
                 first_at[index] = now
                 self.metrics.time_to_first_token.observe(now - began_at)

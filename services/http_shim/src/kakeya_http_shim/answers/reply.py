@@ -21,6 +21,7 @@ class Reply:
 
     Attributes:
         is_begun: a status has been sent; what fails now can only be said in the stream.
+        headers: of an answer that is given, beside those of its form.
     """
 
     def __init__(self, send: Send) -> None:
@@ -29,6 +30,7 @@ class Reply:
         self._is_over = False
         self._last_sent_at = 0.0
         self.is_begun = False
+        self.headers: dict[str, str] = {}
 
     @property
     def silent_seconds(self) -> float:
@@ -36,9 +38,9 @@ class Reply:
         return asyncio.get_running_loop().time() - self._last_sent_at
 
     async def whole(self, body: bytes, status: int = 200, headers: Mapping[str, str] | None = None) -> None:
-        """The whole answer, as JSON."""
-        given = [(name.encode(), value.encode()) for name, value in (headers or {}).items()]
+        """The whole answer, as JSON; None: with the headers of an answer that is given."""
         length = (b"content-length", str(len(body)).encode())
+        given = _encoded(self.headers if headers is None else headers)
         await self._begin(status, [(b"content-type", b"application/json"), length, *given])
         await self._say(body, is_last=True)
 
@@ -67,7 +69,7 @@ class Reply:
     async def _stream(self, data: bytes, *, is_last: bool = False) -> None:
         async with self._sending:
             if not self.is_begun:
-                await self._begin(200, list(_STREAM_HEADERS))
+                await self._begin(200, [*_STREAM_HEADERS, *_encoded(self.headers)])
             await self._say(data, is_last=is_last)
 
     async def _begin(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
@@ -78,3 +80,7 @@ class Reply:
         self._last_sent_at = asyncio.get_running_loop().time()
         self._is_over = is_last
         await self._send({"type": "http.response.body", "body": data, "more_body": not is_last})
+
+
+def _encoded(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
+    return [(name.encode(), value.encode()) for name, value in headers.items()]

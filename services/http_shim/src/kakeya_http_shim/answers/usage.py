@@ -5,12 +5,23 @@ from collections.abc import Sequence
 from pydantic import BaseModel, Field
 
 from kakeya_http_shim.choices.choice import Spent
+from kakeya_http_shim.conversations.said import Said, State, Why
 
 
 class PromptTokensDetails(BaseModel):
     """Of the prompt's tokens."""
 
-    cached_tokens: int = Field(description="not computed again; 0, since each request has a session of its own")
+    cached_tokens: int = Field(description="not computed again, since the conversation's session had them")
+
+
+class SessionUsage(BaseModel):
+    """Which session a chat's answer came from, as the header `Kakeya-Session` says it."""
+
+    state: State
+    id: str = Field("", description="none of a session that ended with its answer")
+    appended: int = Field(description="tokens that the request added to its history")
+    reused: int = Field(description="tokens that were there before")
+    why: Why = Field(description="see docs/http-sessions.md")
 
 
 class Sight(BaseModel):
@@ -19,6 +30,7 @@ class Sight(BaseModel):
     history: int = Field(description="tokens of prompt and answer")
     retained: int = Field(description="those that the model still saw at the end")
     evicted: int = Field(description="those that it did not see any more")
+    session: SessionUsage | None = Field(None, description="of chats; the first answer's")
 
 
 class Usage(BaseModel):
@@ -40,18 +52,28 @@ def usage(prompts: Sequence[Spent], answers: Sequence[Spent]) -> Usage:
     """
     num_prompt_tokens = sum(each.num_prompt_tokens for each in prompts)
     num_tokens = sum(each.num_tokens for each in answers)
+    num_reused = sum(each.said.num_reused for each in prompts if each.said)
     longest = max(answers, key=lambda each: each.history_length)
     return Usage(
         prompt_tokens=num_prompt_tokens,
         completion_tokens=num_tokens,
         total_tokens=num_prompt_tokens + num_tokens,
-        prompt_tokens_details=PromptTokensDetails(cached_tokens=0),
+        prompt_tokens_details=PromptTokensDetails(cached_tokens=num_reused),
         kakeya=Sight(
             history=longest.history_length,
             retained=longest.num_retained,
             evicted=longest.history_length - longest.num_retained,
+            **_session(prompts[0].said),
         ),
     )
+
+
+def _session(said: Said | None) -> dict[str, SessionUsage]:
+    if said is None:
+        return {}
+    named = {"id": said.session_id} if said.session_id else {}
+    told = SessionUsage(state=said.state, appended=said.num_appended, reused=said.num_reused, why=said.why, **named)
+    return {"session": told}
 
 
 def usage_so_far(spent: Spent | None) -> Usage | None:

@@ -4,6 +4,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from kakeya_http_shim.conversations.branches import Branches
+from kakeya_http_shim.conversations.chat import Chat
+from kakeya_http_shim.conversations.said import Why
+from kakeya_http_shim.conversations.way import Way
 from kakeya_http_shim.models.model_tokenizer import Prompt
 from kakeya_http_shim.models.served_models import TextModel
 from kakeya_http_shim.problems import ApiError
@@ -12,6 +16,21 @@ from kakeya_http_shim.requests.generation_fields import GenerationFields
 _MASK = (1 << 64) - 1
 _LEAST = 2.0**-126
 """The runtime's numbers have 32 bits, in which less than this may be 0, and some of them must be above that."""
+
+
+@dataclass(frozen=True)
+class Live:
+    """A chat, and where it was found to go on.
+
+    Attributes:
+        branches: of several answers; None: there is one.
+        is_first: of several, the one whose session stays.
+    """
+
+    chat: Chat
+    way: Way
+    branches: Branches | None = None
+    is_first: bool = True
 
 
 @dataclass(frozen=True)
@@ -24,6 +43,8 @@ class Ask:
         label: of the session, for the operator's eyes.
         stop_token_ids: end the answer, and are not part of its text.
         echoes: the prompt is part of the answer; with log-probabilities, if any are asked for.
+        live: where a chat gets it in a live session; None: in one that is opened and closed for it.
+        why_not_live: why a chat does not.
     """
 
     model: TextModel
@@ -34,6 +55,8 @@ class Ask:
     label: str
     stop_token_ids: frozenset[int] = frozenset()
     echoes: bool = False
+    live: Live | None = None
+    why_not_live: Why | None = None
 
     @property
     def min_tokens(self) -> int:

@@ -1,18 +1,22 @@
-"""One answer: a session that is opened, given the prompt, asked, and closed; in one call where the prompt fits."""
+"""One answer: in a session that is opened, given the prompt, asked, and closed, or in the live session of its chat."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass
-from itertools import pairwise
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from kakeya import AsyncClient, AsyncGeneration, AsyncSession, StopReason, TokenDetail
-from kakeya_http_shim.choices.ask import Ask
+from kakeya import AsyncClient, AsyncGeneration, AsyncSession, Conflict, StopReason, TokenDetail
+from kakeya_http_shim.choices.ask import Ask, Live
 from kakeya_http_shim.choices.echo import echoed
 from kakeya_http_shim.choices.open_sessions import OpenSessions
+from kakeya_http_shim.choices.telling import Telling
+from kakeya_http_shim.conversations.branches import Branches
+from kakeya_http_shim.conversations.live_sessions import Begin, LiveSessions
+from kakeya_http_shim.conversations.parts import parts
+from kakeya_http_shim.conversations.said import Said
 from kakeya_http_shim.problems import unavailable
-from kakeya_http_shim.text.answer_text import AnswerText, Delta
+from kakeya_http_shim.text.answer_text import Delta
 
 FinishReason = Literal["stop", "length"]
 _FINISH_REASONS: dict[StopReason, FinishReason] = {
@@ -30,17 +34,20 @@ class Opened:
     """The session is there: from now on what passes is the model's time.
 
     Attributes:
+        num_prompt_tokens: in its history before the answer.
         num_kept: tokens that the model sees at once.
+        said: of a chat's session; None: it is none of a chat.
     """
 
     fingerprint: str
     num_prompt_tokens: int
     num_kept: int
+    said: Said | None = None
 
     def spent(self, num_tokens: int) -> "Spent":
         """Once the answer has so many tokens."""
         length = self.num_prompt_tokens + num_tokens
-        return Spent(self.num_prompt_tokens, num_tokens, length, min(length, self.num_kept))
+        return Spent(self.num_prompt_tokens, num_tokens, length, min(length, self.num_kept), self.said)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +58,14 @@ class Spent:
         num_tokens: of the answer, one that ended it included.
         history_length: tokens of prompt and answer.
         num_retained: those that the model still sees.
+        said: as of `Opened`.
     """
 
     num_prompt_tokens: int
     num_tokens: int
     history_length: int
     num_retained: int
+    said: Said | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +77,8 @@ class Ended:
 
 
 Event = Opened | Delta | Ended
+_Held = tuple[AsyncSession, AsyncGeneration | None, Opened]
+"""A session, what is generated in it where one call does it all, and what is told of it."""
 
 
 @dataclass(frozen=True)
@@ -75,24 +86,48 @@ class ChoiceMaker:
     """Opens the sessions of answers and runs their turns.
 
     Attributes:
+        live: those of chats.
         open_timeout_seconds: of the opening of a session, the router's queue included; inf for ever.
         max_append_tokens: longer prompts go in parts, in calls of their own.
         splits_reasoning: whether thoughts are told apart where a model has them.
     """
 
     sessions: OpenSessions
+    live: LiveSessions
     session_ttl_seconds: int
     open_timeout_seconds: float
     max_append_tokens: int
     splits_reasoning: bool
 
-    async def choice(self, ask: Ask, client: AsyncClient) -> AsyncGenerator[Event, None]:
+    def choice(self, ask: Ask, client: AsyncClient) -> AsyncGenerator[Event, None]:
         """One `Opened`, pieces of the answer, one `Ended`. Raises KakeyaError, ApiError.
 
         Close it where it is left before its end (`contextlib.aclosing`).
         """
-        async with self._opened(ask, client) as (session, turn):
-            opened = _opened(ask, session)
+        live = ask.live
+        if live is None:
+            return self._alone(ask, self._opened(ask, client))
+        if live.branches is not None and not live.is_first:
+            return self._alone(ask, self._forked(ask, live.branches, client))
+        return self._live(ask, live, client)
+
+    async def _live(self, ask: Ask, live: Live, client: AsyncClient) -> AsyncGenerator[Event, None]:
+        begin = Begin(client, live.chat, ask.label, ask.sampling, live.branches)
+        async with self.live.turning(begin, live.way) as turn:
+            opened = Opened(turn.fingerprint, turn.way.answer_start, turn.num_kept, turn.said)
+            yield opened
+            telling = Telling(replace(ask, prompt=turn.way.prompt), splits_reasoning=self.splits_reasoning)
+            async with aclosing(telling.pieces(turn.generation, turn.has_appended)) as pieces:
+                async for piece in pieces:
+                    yield piece
+            ended = _ended(opened, turn.generation, telling)
+            if not telling.is_stopped:
+                await turn.answered(telling.token_ids, telling.content, telling.reasoning, telling.split())
+        yield ended  # once its place is named, or free again
+
+    async def _alone(self, ask: Ask, opening: AbstractAsyncContextManager[_Held]) -> AsyncGenerator[Event, None]:
+        """In a session that ends with the answer."""
+        async with opening as (session, turn, opened):
             yield opened
             ended = None
             async with aclosing(self._events(ask, session, opened, turn)) as events:
@@ -105,10 +140,8 @@ class ChoiceMaker:
             yield ended
 
     @asynccontextmanager
-    async def _opened(
-        self, ask: Ask, client: AsyncClient
-    ) -> AsyncIterator[tuple[AsyncSession, AsyncGeneration | None]]:
-        """The session, and what is generated in it where one call does it all."""
+    async def _opened(self, ask: Ask, client: AsyncClient) -> AsyncIterator[_Held]:
+        """A new session; one call does it all where the prompt fits."""
         options: dict[str, Any] = {
             "model": ask.model.served.name,
             "eos_token_ids": ask.model.tokenizer.eos_token_ids,
@@ -119,13 +152,42 @@ class ChoiceMaker:
             "ephemeral": True,
         }
         token_ids, timeout_seconds = ask.prompt.token_ids, self.open_timeout_seconds
+        said = Said("new", "", len(token_ids), 0, ask.why_not_live) if ask.why_not_live else None
         if ask.echoes or len(token_ids) > self.max_append_tokens:
             async with self.sessions.opened(client, timeout_seconds=timeout_seconds, **options) as session:
-                yield session, None
+                yield session, None, _opened(session, len(token_ids), said)
         else:
             generation = client.turn(token_ids, open_timeout_seconds=timeout_seconds, **options, **ask.sampling)
             async with self.sessions.turning(generation) as session:
-                yield session, generation
+                yield session, generation, _opened(session, len(token_ids), said)
+
+    @asynccontextmanager
+    async def _forked(self, ask: Ask, branches: Branches, client: AsyncClient) -> AsyncIterator[_Held]:
+        """A fork of the session in which the first of several answers is."""
+        source = await branches.source()
+
+        def generation() -> AsyncGeneration:
+            return client.turn(
+                [],
+                fork_from=source.session_id,
+                boundary=source.place,
+                label=ask.label,
+                ttl_seconds=self.session_ttl_seconds,
+                open_timeout_seconds=self.open_timeout_seconds,
+                **ask.sampling,
+            )
+
+        turn = generation()
+        try:
+            try:
+                await turn.begin()
+            except Conflict:  # the first has gone on in this moment: now it is remembered where it was
+                turn = generation()
+                await turn.begin()
+        finally:
+            branches.come()
+        async with self.sessions.turning(turn) as session:
+            yield session, turn, _opened(session, source.place, source.said)
 
     async def _events(
         self, ask: Ask, session: AsyncSession, opened: Opened, turn: AsyncGeneration | None
@@ -138,16 +200,12 @@ class ChoiceMaker:
         if not ask.sampling["max_tokens"]:
             yield Ended("length", opened.spent(0))
             return
-        text = self._text(ask, offset)
-        num_tokens = 0
-        async with turn or await self._turn_of_parts(ask, session) as generation:
-            while not text.is_stopped and (token_id := await generation.next_token()) is not None:
-                num_tokens += 1
-                if piece := text.push(token_id, generation.details.pop() if ask.asks_for_logprobs else None):
-                    yield piece
-        if piece := text.finish(at_stop_token=_is_at_stop_token(generation)):
-            yield piece
-        yield _ended(opened, generation, text, num_tokens)
+        telling = Telling(ask, splits_reasoning=self.splits_reasoning, offset=offset)
+        generation = turn or await self._turn_of_parts(ask, session)
+        async with aclosing(telling.pieces(generation)) as pieces:
+            async for piece in pieces:
+                yield piece
+        yield _ended(opened, generation, telling)
 
     async def _turn_of_parts(self, ask: Ask, session: AsyncSession) -> AsyncGeneration:
         if ask.echoes:  # its parts are there
@@ -171,37 +229,15 @@ class ChoiceMaker:
         wanted = None if num_likeliest is None else details
         return await asyncio.to_thread(echoed, ask.prompt, ask.model.tokenizer, wanted)
 
-    def _text(self, ask: Ask, offset: int) -> AnswerText:
-        thinking = ask.model.tokenizer.thinking(ask.prompt) if self.splits_reasoning else "not"
-        return AnswerText(
-            ask.model.tokenizer,
-            ask.stop_texts,
-            splits_reasoning=thinking != "not",
-            begins_in_thought=thinking == "inside",
-            min_tokens=ask.min_tokens,
-            stop_token_ids=ask.stop_token_ids,
-            offset=offset,
-            tells_end=ask.echoes,  # scores of a prompt are counted, one entry for each token
-        )
 
-
-def parts(token_ids: list[int], longest: int) -> list[list[int]]:
-    """The tokens in parts of at most `longest`."""
-    borders = [*range(0, len(token_ids), longest), len(token_ids)]
-    return [token_ids[start:end] for start, end in pairwise(borders)]
-
-
-def _opened(ask: Ask, session: AsyncSession) -> Opened:
+def _opened(session: AsyncSession, num_prompt_tokens: int, said: Said | None) -> Opened:
     num_kept = (session.sink or 0) + (session.window or 0)
-    return Opened(session.fingerprint or "", len(ask.prompt.token_ids), num_kept)
+    return Opened(session.fingerprint or "", num_prompt_tokens, num_kept, said)
 
 
-def _is_at_stop_token(generation: AsyncGeneration) -> bool:
-    return generation.done is not None and generation.done.stop_reason is StopReason.STOP_SEQUENCE
-
-
-def _ended(opened: Opened, generation: AsyncGeneration, text: AnswerText, num_tokens: int) -> Ended:
-    if text.is_stopped:
+def _ended(opened: Opened, generation: AsyncGeneration, telling: Telling) -> Ended:
+    num_tokens = len(telling.token_ids)
+    if telling.is_stopped:
         # Left before its end: the runtime may be a few tokens further, which nobody asked for.
         return Ended("stop", opened.spent(num_tokens))
     done = generation.done
@@ -209,4 +245,4 @@ def _ended(opened: Opened, generation: AsyncGeneration, text: AnswerText, num_to
     if done is None or reason is None:
         raise unavailable("the runtime stopped the answer before its end", "stopped")
     num_retained = done.history_length - (done.num_forgotten_tokens or 0)
-    return Ended(reason, Spent(opened.num_prompt_tokens, num_tokens, done.history_length, num_retained))
+    return Ended(reason, Spent(opened.num_prompt_tokens, num_tokens, done.history_length, num_retained, opened.said))

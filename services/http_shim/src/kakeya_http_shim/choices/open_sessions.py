@@ -17,10 +17,14 @@ _CLOSE_SECONDS = 1.0
 
 
 class OpenSessions:
-    """Opens sessions and closes them in tasks of their own, which no client's leaving cancels."""
+    """Opens sessions and closes them in tasks of their own, which no client's leaving cancels.
+
+    Attributes:
+        tasks: these, and what else of sessions goes on when its request is gone.
+    """
 
     def __init__(self) -> None:
-        self._closing = DetachedTasks()
+        self.tasks = DetachedTasks()
 
     @asynccontextmanager
     async def opened(self, client: AsyncClient, **options: Any) -> AsyncIterator[AsyncSession]:
@@ -45,13 +49,13 @@ class OpenSessions:
         try:
             yield
         finally:
-            closing = self._closing.start(_close(session()))
+            closing = self.tasks.start(_close(session()))
             unheard(closing)
         await asyncio.wait({closing}, timeout=_CLOSE_SECONDS)
 
     async def drain(self, timeout_seconds: float) -> None:
         """Waits for every session that was left to be closed; what takes longer is left to its time to live."""
-        if num_left := await self._closing.drain(timeout_seconds):
+        if num_left := await self.tasks.drain(timeout_seconds):
             _log.warning("sessions were left to their time to live: the router does not answer", number=num_left)
 
 

@@ -1,10 +1,11 @@
 """A served model's tokenizer, as requests need it."""
 
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
-from kakeya.text.chat_tokenizer import ChatTokenizer, End, Message, TokenizerError, Tools
+from kakeya.text.chat_tokenizer import ChatTokenizer, End, Message, TemplateStopped, TokenizerError, Tools
 from kakeya_shared import installed_models, plugins
 from kakeya_shared.contract import tokenizer_digest
 
@@ -13,6 +14,9 @@ _CLOSES_THOUGHT: Final = "</think>"
 
 Thinking = Literal["not", "perhaps", "inside"]
 """An answer has no thoughts in front, may begin with some, or begins within them."""
+
+_MAX_BEGINNINGS = 64
+"""Variables of chat templates that are known; some few are in use at a time."""
 
 _NUM_LAST_TOKENS = 16
 """Of a prompt: where it opens a thought, that is among them, even if each letter is a token."""
@@ -27,6 +31,7 @@ class Prompt:
         is_chat: it was rendered from messages.
         text: what it was made of; None where it came as tokens.
         open_text: of the message that the answer goes on with; None where it begins one.
+        begins: how the answer begins, where that cannot be told from the tokens.
     """
 
     token_ids: list[int]
@@ -34,6 +39,11 @@ class Prompt:
     is_chat: bool = False
     text: str | None = None
     open_text: str | None = None
+    begins: Thinking | None = None
+
+    def after(self, num_tokens: int) -> "Prompt":
+        """Without so many tokens, which a session has already."""
+        return replace(self, token_ids=self.token_ids[num_tokens:], text=None)
 
 
 class ModelTokenizer:
@@ -53,6 +63,7 @@ class ModelTokenizer:
         leaves_out_system: whether that leaves out system messages.
         thinks: whether its model writes thoughts before an answer, between <think> and </think>.
         vocabulary: the single tokens.
+        parses_texts: as above.
 
     Raises:
         TokenizerError: there is none, a file of it is broken, or the installed model is, or its chat template does not
@@ -61,6 +72,7 @@ class ModelTokenizer:
 
     def __init__(self, source: str, *, parses_texts: bool = False, parses_prompts: bool = True) -> None:
         self._parses_prompts = parses_prompts
+        self._begins: dict[str, Thinking] = {}
         try:
             self._tokenizer = ChatTokenizer(installed_models.resolve(source), parses_texts=parses_texts)
             self.digest = tokenizer_digest.tokenizer_digest(self._tokenizer.directory)
@@ -73,6 +85,7 @@ class ModelTokenizer:
         self.leaves_out_system = self._tokenizer.leaves_out_system
         self.thinks = _OPENS_THOUGHT in self._tokenizer.template
         self.vocabulary = self._tokenizer.vocabulary
+        self.parses_texts = parses_texts
 
     def chat_prompt(
         self,
@@ -190,10 +203,36 @@ class ModelTokenizer:
         end = self._tokenizer.decode(list(prompt_ids[-_NUM_LAST_TOKENS:]), special_tokens=True)
         return end.rstrip().endswith(_OPENS_THOUGHT)
 
+    def begins(self, variables: Mapping[str, Any] | None) -> Thinking:
+        """How answers begin where the chat template is told this, as that of a short conversation does.
+
+        Raises:
+            TemplateStopped: the chat template does not come to an end.
+        """
+        if not self.thinks:
+            return "not"
+        key = json.dumps(variables or {}, sort_keys=True)
+        if key not in self._begins:
+            if len(self._begins) >= _MAX_BEGINNINGS:
+                self._begins.clear()
+            self._begins[key] = self._beginning(variables)
+        return self._begins[key]
+
+    def _beginning(self, variables: Mapping[str, Any] | None) -> Thinking:
+        try:
+            prompt = self.chat_prompt([{"role": "user", "content": "-"}], variables=variables)
+        except TemplateStopped:
+            raise
+        except TokenizerError:  # it takes no such conversation
+            return "perhaps"
+        return self.thinking(prompt)
+
     def thinking(self, prompt: Prompt) -> Thinking:
         """How the answer to a prompt begins."""
         if not (self.thinks and prompt.is_chat):
             return "not"
+        if prompt.begins is not None:
+            return prompt.begins
         if prompt.open_text is not None and (said := prompt.open_text.strip()):
             return "inside" if said.rfind(_OPENS_THOUGHT) > said.rfind(_CLOSES_THOUGHT) else "not"
         return "inside" if self.starts_in_thought(prompt.token_ids) else "perhaps"

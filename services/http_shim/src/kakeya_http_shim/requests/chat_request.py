@@ -60,7 +60,7 @@ class ChatRequest(GenerationFields, TemplateFields):
     modalities: list[Annotated[Literal["text"], known("audio", why="answers are text")]] | None = without_effect(
         "`[text]`: answers are text"
     )
-    prompt_cache_key: str | None = without_effect("each request has a session of its own")
+    prompt_cache_key: str | None = without_effect("a conversation is found by its messages")
     safety_identifier: str | None = without_effect("nobody is told apart by it")
 
     rules: ClassVar[Sequence[Rule]] = (
@@ -77,7 +77,7 @@ class ChatRequest(GenerationFields, TemplateFields):
         "audio": "answers are text",
         "prediction": LATER,
         "web_search_options": "nothing is searched",
-        "prompt_cache_retention": "each request has a session of its own",
+        "prompt_cache_retention": "sessions are kept as the server was told (--session-close-after-seconds)",
         "best_of": "not of this API",
         "echo": "not of this API; continue_final_message goes on with a message",
     }

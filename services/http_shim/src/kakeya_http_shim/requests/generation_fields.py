@@ -107,9 +107,9 @@ class GenerationFields(RequestModel):
     stream_options: StreamOptions | None = honoured(None, "only with stream")
     kakeya: KakeyaOptions | None = honoured(None, "options that OpenAI's API has no field for")
     user: str | None = without_effect("nobody is told apart by it; keys do that")
-    cache_prompt: bool | None = without_effect("each request has a session of its own (llama.cpp's)")
+    cache_prompt: bool | None = without_effect("chats go on in their sessions anyway (llama.cpp's)")
     keep_alive: Annotated[str, StringConstraints(max_length=_MAX_DURATION_LETTERS)] | float | None = without_effect(
-        "models stay loaded, and a request's session ends with it (Ollama's)"
+        "models stay loaded, and sessions are kept as the server was told (Ollama's)"
     )
 
     rules: ClassVar[Sequence[Rule]] = (OnlyWith("stream_options", "stream"),)

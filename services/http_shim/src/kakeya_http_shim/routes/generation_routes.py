@@ -3,8 +3,9 @@
 import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import ClassVar, Generic, TypeVar
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from typing import ClassVar, Generic, Literal, TypeVar
 
 from starlette.types import Receive, Scope, Send
 
@@ -15,14 +16,20 @@ from kakeya_http_shim.answers.completion_answer import CompletionWriter
 from kakeya_http_shim.answers.reply import Reply
 from kakeya_http_shim.answers.writer import Writer
 from kakeya_http_shim.choices import ask
-from kakeya_http_shim.choices.ask import Ask
+from kakeya_http_shim.choices.ask import Ask, Live
+from kakeya_http_shim.conversations.branches import Branches
+from kakeya_http_shim.conversations.chat import Chat
+from kakeya_http_shim.conversations.finding import Finding
+from kakeya_http_shim.conversations.way import Way
 from kakeya_http_shim.models.model_tokenizer import Prompt
 from kakeya_http_shim.models.served_models import ServedModels, TextModel
 from kakeya_http_shim.requests.chat_request import ChatRequest
 from kakeya_http_shim.requests.completion_request import CompletionRequest
 from kakeya_http_shim.requests.generation_fields import GenerationFields
 from kakeya_http_shim.routes import bodies, prompts
+from kakeya_http_shim.routes.chat_prompts import ChatPrompts
 from kakeya_http_shim.routes.exchange import Exchange, House
+from kakeya_http_shim.routes.wanted_session import WantedSession
 from kakeya_http_shim.settings import HttpSettings
 
 _DEFAULT_COMPLETION_TOKENS = 16
@@ -38,7 +45,23 @@ class Desk:
     client: AsyncClient
     models: ServedModels
     answering: Answering
+    finding: Finding
     house: House
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Who asks, and how.
+
+    Attributes:
+        is_short: the request is; a long one is worked on off the event loop.
+    """
+
+    client: AsyncClient
+    api_key: str
+    request_id: str
+    wanted: WantedSession
+    is_short: bool
 
 
 class GenerationRoute(ABC, Generic[Body]):
@@ -62,43 +85,55 @@ class GenerationRoute(ABC, Generic[Body]):
             return
         body, is_short = read
         state = scope["state"]
+        client, wanted = self._desk.client.with_api_key(state["api_key"]), WantedSession.of(scope)
+        caller = Caller(client, state["api_key"], state["request_id"], wanted, is_short)
 
         async def work(reply: Reply) -> None:
-            question = await self._question(body, state["api_key"], state["request_id"], is_short=is_short)
+            question = await self._question(body, caller)
             await self._desk.answering.answer(question, reply)
 
         await Exchange(self._desk.house, work, self.fields)(scope, receive, send)
 
-    async def _question(self, body: Body, api_key: str, request_id: str, *, is_short: bool) -> Question:
-        model = await self._desk.models.find(body.model, api_key)
+    async def _question(self, body: Body, caller: Caller) -> Question:
+        model = await self._desk.models.find(body.model, caller.api_key)
         self._check(body, model)
-        made = await prompts.without_waiting(lambda: self._prompts(body, model), is_short=is_short)
-        asks = [choice for prompt in made for choice in self._ask(body, model, prompt, request_id)]
+        asks = await self._asks(body, model, caller)
         writer = self._writer(body)
         return Question(
             id=f"{writer.id_prefix}{secrets.token_hex(16)}",
             asks=asks,
-            client=self._desk.client.with_api_key(api_key),
+            client=caller.client,
             writer=writer,
             streams=bool(body.stream),
             includes_usage=body.includes_usage,
             tells_usage=body.tells_usage,
         )
 
-    def _ask(self, body: Body, model: TextModel, prompt: Prompt, request_id: str) -> Sequence[Ask]:
-        settings = self._desk.settings
-        options = body.kakeya
-        one = Ask(
+    async def _asks(self, body: Body, model: TextModel, caller: Caller) -> Sequence[Ask]:
+        """The answers, prompt by prompt, each in a session of its own. Raises ApiError."""
+        caller.wanted.check_live(False)
+        made = await prompts.without_waiting(lambda: self._prompts(body, model), is_short=caller.is_short)
+        return [
+            choice
+            for prompt in made
+            for choice in self._ask(body, model, prompt, caller.request_id).choices(body.num_choices)
+        ]
+
+    def _ask(self, body: Body, model: TextModel, prompt: Prompt, request_id: str) -> Ask:
+        return Ask(
             model=model,
             prompt=prompt,
             sampling=self._sampling(body),
             stop_texts=body.stop_texts,
-            on_overflow=(options.on_overflow if options else None) or settings.on_overflow,
+            on_overflow=self._on_overflow(body),
             label=f"http {request_id}",
             stop_token_ids=frozenset(body.stop_token_ids or ()),
             echoes=self._echoes(body),
         )
-        return one.choices(body.num_choices)
+
+    def _on_overflow(self, body: Body) -> Literal["evict", "refuse"]:
+        options = body.kakeya
+        return (options.on_overflow if options else None) or self._desk.settings.on_overflow
 
     def _check(self, body: Body, model: TextModel) -> None:
         ask.check(
@@ -138,10 +173,42 @@ class ChatRoute(GenerationRoute[ChatRequest]):
     def _num_prompts(self, body: ChatRequest) -> int:
         return 1
 
+    async def _asks(self, body: ChatRequest, model: TextModel, caller: Caller) -> Sequence[Ask]:
+        """In the conversation's live session, where it has one, or opens one. Raises ApiError, KakeyaError."""
+        if self._desk.settings.live_sessions == "off":
+            return await super()._asks(body, model, caller)
+        chat = await self._chat(body, model, caller)
+        if chat is None:
+            return [replace(each, why_not_live="off") for each in await super()._asks(body, model, caller)]
+        way = await self._way(chat, caller)
+        one = self._ask(body, model, way.prompt, caller.request_id)
+        if way.why == "off":
+            return [replace(each, why_not_live="off") for each in one.choices(body.num_choices)]
+        if body.num_choices == 1:
+            return [replace(one, live=Live(chat, way))]
+        branches = Branches(body.num_choices - 1)
+        several = enumerate(one.choices(body.num_choices))
+        return [replace(each, live=Live(chat, way, branches, is_first=index == 0)) for index, each in several]
+
+    async def _chat(self, body: ChatRequest, model: TextModel, caller: Caller) -> Chat | None:
+        """None: it gets its answer in a session that ends with it."""
+        if body.end != "answer":
+            return None
+        conversation = await prompts.conversation(
+            body.messages, body, model, on_overflow=self._on_overflow(body), is_short=caller.is_short
+        )
+        if conversation is None:
+            return None
+        rendering = ChatPrompts(body, model, conversation, self._max_prompt_tokens, caller.is_short)
+        return Chat(conversation, rendering, blake2b(caller.api_key.encode(), digest_size=16).digest())
+
+    async def _way(self, chat: Chat, caller: Caller) -> Way:
+        if caller.wanted.is_new:
+            return await self._desk.finding.anew(caller.client, chat, "asked")
+        return await self._desk.finding.way(caller.client, chat, caller.wanted.session_id)
+
     def _prompts(self, body: ChatRequest, model: TextModel) -> list[Prompt]:
-        prompt = prompts.chat(body.messages, body, model, max_tokens=self._max_prompt_tokens)
-        prompts.check_head(prompt, model.served)
-        return [prompt]
+        return [prompts.whole_chat(body, model, max_tokens=self._max_prompt_tokens)]
 
     def _sampling(self, body: ChatRequest) -> dict[str, object]:
         longest = body.longest_answer or self._desk.settings.default_max_tokens

@@ -17,7 +17,8 @@ _STATUSES = {
     400: "a field is at fault, which `param` names; or the request itself",
     401: "no key, or one that is not good",
     403: "the key is good, and not for this",
-    404: "there is no such model",
+    404: "there is no such model, or no such session",
+    409: "the messages do not lead to a place of the session that is named",
     408: "the body did not come in time",
     413: "the body is too large",
     415: "the body is not said to be JSON in UTF-8, or is compressed in a way that is not served",
@@ -71,7 +72,7 @@ def document(version: str, *, max_choices: int) -> dict[str, Any]:
 
 def _paths() -> dict[str, Any]:
     return {
-        "/v1/chat/completions": {"post": _generation("chat", ChatRequest, ChatCompletion, ChatChunk)},
+        "/v1/chat/completions": {"post": _in_sessions(_generation("chat", ChatRequest, ChatCompletion, ChatChunk))},
         "/v1/completions": {"post": _generation("complete", CompletionRequest, Completion, Completion)},
         "/v1/models": {"get": _listing("models", "The models that are served now.", ModelList)},
         "/v1/models/{id}": {
@@ -103,6 +104,24 @@ def _generation(name: str, body: type[BaseModel], answer: type[BaseModel], chunk
         "responses": _responses(_json(answer) | stream, 401, 403, 404, 429, says=_ANSWERED),
         "security": [{"key": []}, {}],
     }
+
+
+def _in_sessions(operation: dict[str, Any]) -> dict[str, Any]:
+    """What goes on in live sessions may be told which, and tells it."""
+    named = {"name": "Kakeya-Session-Id", "description": "it has to go on in this session, or in a fork of it"}
+    new = {"name": "Kakeya-Session", "description": "it begins a new session"}
+    operation["parameters"] = [
+        {**named, "in": "header", "schema": {"type": "string"}},
+        {**new, "in": "header", "schema": {"const": "new"}},
+    ]
+    operation["responses"]["200"]["headers"] = {
+        "Kakeya-Session": {
+            "description": "`continued`, `forked` or `new`; id; appended; reused; why (docs/http-sessions.md)",
+            "schema": {"type": "string"},
+        }
+    }
+    operation["responses"]["409"] = _failure(409)
+    return operation
 
 
 def _of_text(name: str, body: type[BaseModel], answer: type[BaseModel]) -> dict[str, Any]:

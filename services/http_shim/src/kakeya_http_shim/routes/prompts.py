@@ -10,9 +10,12 @@ from kakeya import ServedModel
 from kakeya.text.chat_tokenizer import PromptRefused, PromptTooLong, TemplateStopped, TokenizerError
 from kakeya.text.rendering.budget import patience
 from kakeya_http_shim.choices import ask
+from kakeya_http_shim.conversations.chat import Conversation, TemplateMessages
+from kakeya_http_shim.conversations.tags import Candidate
 from kakeya_http_shim.models.model_tokenizer import Prompt
 from kakeya_http_shim.models.served_models import TextModel
 from kakeya_http_shim.problems import ApiError, context_length_exceeded
+from kakeya_http_shim.requests.chat_request import ChatRequest
 from kakeya_http_shim.requests.messages import Message, for_template
 from kakeya_http_shim.requests.template_fields import TemplateFields
 
@@ -35,6 +38,13 @@ def chat(messages: Sequence[Message], how: TemplateFields, model: TextModel, *, 
     return checked(_rendered(write, messages, how, max_tokens), model, "messages")
 
 
+def whole_chat(body: ChatRequest, model: TextModel, *, max_tokens: int) -> Prompt:
+    """That of a request. Raises as `chat` does, and ApiError where its head does not fit a session."""
+    prompt = chat(body.messages, body, model, max_tokens=max_tokens)
+    check_head(prompt, model.served)
+    return prompt
+
+
 def rendered(messages: Sequence[Message], how: TemplateFields, model: TextModel) -> str:
     """A conversation as the template writes it. Raises as `chat` does, whatever its length."""
     return _rendered(model.tokenizer.chat_text, messages, how)
@@ -53,6 +63,52 @@ def _rendered(
             raise
         # A template that is told what it does not expect may fail: that is the client's doing.
         raise ApiError(400, str(error), param="chat_template_kwargs", code="invalid_value") from error
+
+
+async def conversation(
+    messages: Sequence[Message], how: TemplateFields, model: TextModel, *, on_overflow: str, is_short: bool
+) -> Conversation | None:
+    """What a chat's session is found by; None where the chat template does not write its head. Raises ApiError."""
+
+    def made() -> Conversation:
+        found = Conversation.of(messages, how.chat_template_kwargs, model, on_overflow)
+        _ = found.candidates  # of a long one that takes milliseconds
+        return found
+
+    try:
+        return await without_waiting(made, is_short=is_short)
+    except ApiError:
+        raise
+    except TokenizerError:  # rendered whole it is refused, or not
+        return None
+
+
+def behind(given: Conversation, candidate: Candidate, *, max_tokens: int) -> Prompt | None:
+    """What the template writes behind a place of a conversation, up to its answer.
+
+    Returns:
+        None where that depends on what is before the place, or would have that written in another way.
+
+    Raises:
+        ApiError: it has more than `max_tokens`, or tokens that the model does not know.
+        TemplateStopped: the template comes to no end.
+    """
+    try:
+        token_ids = given.tokenizer.behind(
+            TemplateMessages(given.messages),
+            candidate.index,
+            closed=candidate.closed,
+            repeats_answer=candidate.kind == "start",
+            variables=given.variables,
+            max_tokens=max_tokens,
+        )
+    except PromptTooLong as error:
+        raise _too_long("messages", max_tokens) from error
+    except TemplateStopped:
+        raise
+    except TokenizerError:  # the whole conversation is rendered then, which tells what is wrong with it
+        return None
+    return checked(Prompt(token_ids, is_chat=True), given.model, "messages") if token_ids else None
 
 
 def check_head(prompt: Prompt, served: ServedModel) -> None:

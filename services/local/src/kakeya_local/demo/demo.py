@@ -187,7 +187,7 @@ async def _go_on_over_http(stack: Stack, report: DemoReport) -> HttpReport | Non
     _report("the first conversation goes on over HTTP")
     turns = [turn for turn in report.turns if turn.conversation == 1]
     said = await asyncio.to_thread(hold_again, stack.plan.http, report.sessions[0].system, turns)
-    left = await left_sessions(stack.plan.connection)
+    left = await left_sessions(stack.plan.connection, {turn.completion.session_id for turn in said})
     return HttpReport(report.sink + report.window, said, left)
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -65,12 +65,16 @@ def hold_again(http: HttpPlan, system: str, turns: Sequence[Turn]) -> list[HttpT
     return [conversation.take_turn(turn) for turn in turns[start : start + NUM_TURNS]]
 
 
-async def left_sessions(connection: Connection) -> list[str]:
-    """The sessions that stay open although nobody uses any, their ids. Raises StackError."""
+async def left_sessions(connection: Connection, own: Collection[str]) -> list[str]:
+    """The sessions that stay open although nobody uses any, their ids. Raises StackError.
+
+    Args:
+        own: those of the conversation, which may go on.
+    """
     deadline = time.monotonic() + _CLOSED_WITHIN_SECONDS
     async with open_channel(connection) as channel:
         try:
-            while left := await list_sessions(channel, connection.metadata):
+            while left := [each for each in await list_sessions(channel, connection.metadata) if each not in own]:
                 if time.monotonic() > deadline:
                     break
                 await asyncio.sleep(_POLL_SECONDS)

@@ -24,6 +24,8 @@ class Completion:
         first_token_seconds: from the request to the first piece of text, as the client's clock has it.
         history, retained, evicted: tokens of the conversation, answer included: all, those that the model still sees,
             and those that it does not.
+        session_id, session_state: of the session that it is in, and what became of that; "" of one that has ended.
+        appended, reused: tokens of the prompt that were added to it, and those that it had already.
     """
 
     text: str
@@ -33,6 +35,10 @@ class Completion:
     history: int
     retained: int
     evicted: int
+    session_id: str = ""
+    session_state: str = ""
+    appended: int = 0
+    reused: int = 0
 
 
 def complete(entrance: HttpEntrance, model: str, messages: Sequence[Message], max_tokens: int) -> Completion:
@@ -73,6 +79,7 @@ def _read(response: http.client.HTTPResponse, started: float) -> Completion:
     if usage is None:
         raise StackError("the HTTP shim ended an answer without its usage")
     kept = usage["kakeya"]
+    session = kept.get("session") or {}
     return Completion(
         "".join(pieces).strip(),
         first_token_seconds,
@@ -81,6 +88,10 @@ def _read(response: http.client.HTTPResponse, started: float) -> Completion:
         kept["history"],
         kept["retained"],
         kept["evicted"],
+        session.get("id", ""),
+        session.get("state", ""),
+        session.get("appended", 0),
+        session.get("reused", 0),
     )
 
 

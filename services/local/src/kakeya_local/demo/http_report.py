@@ -45,7 +45,7 @@ class HttpTurn:
         return {
             "turn": turn.turn,
             "user": turn.user,
-            **{name: value for name, value in vars(self.completion).items() if name != "text"},
+            **{name: value for name, value in vars(self.completion).items() if name not in ("text", "session_id")},
             "answer": turn.answer,
             "expected": turn.expected,
             "still_in_sight": turn.still_in_sight,
@@ -60,7 +60,7 @@ class HttpReport:
 
     Attributes:
         lane_tokens: what a session keeps.
-        left_sessions: that were still open some time after the last answer.
+        left_sessions: others that were still open some time after the last answer.
     """
 
     lane_tokens: int
@@ -72,6 +72,11 @@ class HttpReport:
         """Held over gRPC alone, and brought along by the client."""
         return self.turns[0].held.turn - 1
 
+    @property
+    def is_live(self) -> bool:
+        """Whether it was in a session that goes on from turn to turn."""
+        return bool(self.turns[0].completion.session_id)
+
     def wrong_figures(self) -> list[str]:
         """A line for everything in `usage` that cannot be, and for every session that is left."""
         return [
@@ -81,6 +86,12 @@ class HttpReport:
                 f"{before.completion.prompt_tokens}, and nothing was taken back"
                 for before, after in pairwise(self.turns)
                 if after.completion.prompt_tokens <= before.completion.prompt_tokens
+            ),
+            *(
+                f"HTTP turn {after.held.turn}: its session is {after.completion.session_state} and had "
+                f"{after.completion.reused} tokens, of {before.completion.history} that were there"
+                for before, after in pairwise(self.turns)
+                if self.is_live and not _goes_on(before.completion, after.completion)
             ),
             *(f"session {session} is left over" for session in self.left_sessions),
         ]
@@ -112,3 +123,9 @@ class HttpReport:
             "left_sessions": len(self.left_sessions),
             "turns": [each.summary() for each in self.turns],
         }
+
+
+def _goes_on(before: Completion, after: Completion) -> bool:
+    """Whether a turn appended its own tokens only, to all that was there."""
+    is_same = (after.session_id, after.session_state) == (before.session_id, "continued")
+    return is_same and after.reused == before.history and after.reused + after.appended == after.prompt_tokens

@@ -8,7 +8,7 @@ from kakeya_local.demo.turn import Turn
 from kakeya_local.terminal import print_table
 
 _HEADER = ("turn", "history", "seen", "prefill+decode ms", "kv_live_bytes", "you -> the model")
-_HTTP_HEADER = ("turn", "prompt", "history", "retained", "evicted", "first token ms", "you -> the model")
+_HTTP_HEADER = ("turn", "prompt", "appended", "history", "retained", "evicted", "first token ms", "you -> the model")
 _MAX_CHARACTERS = 200
 _NUM_LAST_TURNS = 7
 
@@ -70,8 +70,19 @@ def http_summary(report: HttpReport) -> str:
     num_expected, num_missed = len(report.expectations()), len(report.missed())
     answers = f"{num_expected - num_missed} of {num_expected} as expected, " if num_expected else ""
     problems = report.wrong_figures()
-    figures = problems[0] if problems else f"what exceeds {report.lane_tokens} tokens is evicted; no session is left"
+    figures = problems[0] if problems else _http_figures(report)
     return f"over HTTP: {answers}{num_same} of {num_turns} answers word for word those over gRPC; {figures}"
+
+
+def _http_figures(report: HttpReport) -> str:
+    evicted = f"what exceeds {report.lane_tokens} tokens is evicted"
+    if not report.is_live:
+        return f"{evicted}; no session is left"
+    last = report.turns[-1]
+    return (
+        f"turn {last.held.turn} sent the whole conversation and appended its own {last.completion.appended} tokens, "
+        f"the other {last.completion.reused} were there; {evicted}; no other session is left"
+    )
 
 
 def _http_row(turn: HttpTurn) -> tuple[str | Text, ...]:
@@ -79,6 +90,7 @@ def _http_row(turn: HttpTurn) -> tuple[str | Text, ...]:
     return (
         str(turn.held.turn),
         str(said.prompt_tokens),
+        str(said.appended or said.prompt_tokens),
         str(said.history),
         str(said.retained),
         str(said.evicted),

@@ -54,16 +54,21 @@ class TagRequest:
 
 @dataclass(frozen=True, slots=True)
 class FindRequest:
-    """Tags, in hexadecimal, deepest place first; no model: the default."""
+    """Tags, in hexadecimal, deepest place first; no model: the default.
+
+    Attributes:
+        session_id: the one session to look at; empty: all of the caller's.
+    """
 
     tags: tuple[str, ...]
     model: str
+    session_id: str = ""
 
     @classmethod
     def of(cls, message: api.FindSessionRequest) -> Self:
         """Raises InvalidField."""
         check_text("model", message.model, labels.MAX_MODEL_BYTES)
-        return cls(_checked(message.tags, _MAX_FIND_TAGS), message.model)
+        return cls(_checked(message.tags, _MAX_FIND_TAGS), message.model, message.session_id)
 
 
 @dataclass(frozen=True, slots=True)

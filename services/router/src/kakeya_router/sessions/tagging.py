@@ -9,9 +9,9 @@ from kakeya_router.lanes import candidates
 from kakeya_router.snapshots import past
 from kakeya_router.store.fleet.worker_store import WorkerStore
 from kakeya_router.store.outcomes import TagTurn
-from kakeya_router.store.session_record import PoolName, SessionRecord, State
+from kakeya_router.store.session_record import PoolName, SessionId, SessionRecord, State
 from kakeya_router.store.sessions.stored_tags import Entry
-from kakeya_router.store.sessions.tag_store import TagStore
+from kakeya_router.store.sessions.tag_store import Tagged, TagStore
 
 # Sessions that a search looks at and passes over, since they cannot be gone on with at the place that a tag names. It
 # comes to few: a session that ends takes its tags along.
@@ -50,8 +50,11 @@ class Tagging:
         Raises:
             InvalidField: several models are served and none is named.
             NoWorker: no worker serves it.
+            SessionNotFound: the one session that is to be looked at is not there.
             StoreUnavailable
         """
+        if request.session_id:
+            return await self._in_session(callers.check_issued(request.session_id), request.tags)
         serving = candidates.of_model(await self._worker_store.all_workers(), request.model or self.default_model)
         pools = sorted({worker.pool for worker in serving})
         found = [each for pool in pools if (each := await self._in_pool(pool, serving[0].model, request.tags))]
@@ -70,24 +73,36 @@ class Tagging:
             first, num_passed = tag_index, num_passed + 1 if tag_index == first else 1
         return None
 
+    async def _in_session(self, session_id: SessionId, tags: tuple[str, ...]) -> Found | None:
+        record = callers.callers_own(await self._store.get(session_id))
+        tagged = await self._store.tagged(record.pool, session_id)
+        if tagged is None:
+            return None
+        named = ((index, tagged.named[tag]) for index, tag in enumerate(tags) if tag in tagged.named)
+        found = (_at(tagged, index, Entry(session_id, place, 0)) for index, place in named)
+        return next((each for each in found if each), None)
+
     async def _there(self, pool: PoolName, tag_index: int, entry: Entry) -> Found | None:
         """The session at the place; None: it cannot be gone on with there."""
         tagged = await self._store.tagged(pool, entry.session_id)
-        if tagged is None or entry.place not in tagged.places:
-            return None
-        record, length = tagged.record, entry.place.length
-        is_end = length == record.journal_length
-        if record.state not in (State.OPEN, State.PARKED) or not (is_end or _is_reachable(record, length)):
-            return None
-        return Found(
-            entry.session_id,
-            entry.place,
-            tag_index,
-            entry.at_us,
-            is_idle_end=is_end and not tagged.is_busy,
-            is_last=all(place.length <= length for place in tagged.places),
-            history_length=record.journal_length,
-        )
+        return None if tagged is None else _at(tagged, tag_index, entry)
+
+
+def _at(tagged: Tagged, tag_index: int, entry: Entry) -> Found | None:
+    record, length = tagged.record, entry.place.length
+    is_end = length == record.journal_length
+    is_open = entry.place in tagged.places and record.state in (State.OPEN, State.PARKED)
+    if not is_open or not (is_end or _is_reachable(record, length)):
+        return None
+    return Found(
+        entry.session_id,
+        entry.place,
+        tag_index,
+        entry.at_us,
+        is_idle_end=is_end and not tagged.is_busy,
+        is_last=all(place.length <= length for place in tagged.places),
+        history_length=record.journal_length,
+    )
 
 
 def _is_reachable(record: SessionRecord, length: int) -> bool:

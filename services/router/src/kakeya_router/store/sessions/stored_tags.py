@@ -48,6 +48,12 @@ def places(held: Mapping[str, str]) -> Iterable[HistoryPlace]:
     return (HistoryPlace(PlaceKind(match[1]), int(match[2])) for match in found if match)
 
 
+def named(held: Mapping[str, str]) -> dict[str, HistoryPlace]:
+    """The place of each tag in a session's hash of tags; of several the deepest."""
+    found = sorted(places(held), key=lambda place: place.length)
+    return {tag: place for place in found for _, tag in _TAG.findall(held[f"{place.kind.value}|{place.length}"])}
+
+
 def removals(session_id: SessionId, held: Mapping[str, str]) -> list[Sequence[str]]:
     """Commands that take a session's tags out of the index; `held` is its hash of tags."""
     entries = [

@@ -1,6 +1,6 @@
 """Tags of places, by which sessions are found."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from kakeya_router.store.connection import time_ms
@@ -19,11 +19,13 @@ class Tagged:
     Attributes:
         is_busy: whether an operation runs.
         places: of its history, that have tags.
+        named: each tag's.
     """
 
     record: SessionRecord
     is_busy: bool
     places: frozenset[HistoryPlace]
+    named: Mapping[str, HistoryPlace]
 
 
 class TagStore(SessionStore):
@@ -62,4 +64,5 @@ class TagStore(SessionStore):
         if not values or held.get("num_rewinds") != values.get("num_rewinds", "0"):
             return None
         is_busy = int(lease_until_ms or 0) > time_ms(time)
-        return Tagged(SessionRecord.from_hash(values), is_busy, frozenset(stored_tags.places(held)))
+        named = stored_tags.named(held)
+        return Tagged(SessionRecord.from_hash(values), is_busy, frozenset(stored_tags.places(held)), named)

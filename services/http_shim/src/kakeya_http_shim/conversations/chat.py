@@ -1,0 +1,140 @@
+"""A chat request, as far as its live session is concerned."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import cached_property
+from typing import Any, Final, Protocol, overload
+
+from kakeya_http_shim.conversations import tags
+from kakeya_http_shim.conversations.tags import Candidate
+from kakeya_http_shim.models.model_tokenizer import ModelTokenizer, Prompt
+from kakeya_http_shim.models.served_models import TextModel
+from kakeya_http_shim.requests.messages import Message, for_template
+
+_CLOCK: Final = "strftime_now"
+"""What a chat template asks for the time by."""
+
+
+class Rendering(Protocol):
+    """Writes the prompts of one request, off the event loop where that takes long. Its errors are ApiErrors."""
+
+    async def whole(self) -> Prompt:
+        """The conversation from its beginning."""
+        ...
+
+    async def behind(self, candidate: Candidate) -> Prompt | None:
+        """What follows a place; None where the template would have to write anew what is before it."""
+        ...
+
+
+class TemplateMessages(Sequence[dict[str, Any]]):
+    """Messages as chat templates take them, made when they are looked at: of a long conversation few are."""
+
+    def __init__(self, messages: Sequence[Message]) -> None:
+        self._messages = messages
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    @overload
+    def __getitem__(self, index: int) -> dict[str, Any]: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[dict[str, Any]]: ...
+
+    def __getitem__(self, index: int | slice) -> dict[str, Any] | list[dict[str, Any]]:
+        if isinstance(index, slice):
+            return [for_template(message) for message in self._messages[index]]
+        return for_template(self._messages[index])
+
+
+@dataclass(frozen=True)
+class Conversation:
+    """What was said, and all that the tags of its places depend on.
+
+    Attributes:
+        variables: what the chat template is told beside the messages.
+        on_overflow: of its session.
+        root: what its chain of tags begins with.
+        head_root: the same of today, where the chat template writes the date: in a new session that is right.
+    """
+
+    messages: Sequence[Message]
+    variables: Mapping[str, Any] | None
+    model: TextModel
+    on_overflow: str
+    root: bytes
+    head_root: bytes
+
+    @classmethod
+    def of(
+        cls, messages: Sequence[Message], variables: Mapping[str, Any] | None, model: TextModel, on_overflow: str
+    ) -> "Conversation":
+        """Raises TokenizerError where the chat template does not write its head."""
+        tokenizer, given = model.tokenizer, TemplateMessages(messages)
+
+        def root(**day: str) -> bytes:
+            return tags.root(
+                head=tokenizer.head_text(given, variables=variables),
+                templates=tokenizer.templates,
+                tokenizer=tokenizer.digest,
+                model=model.served.name,
+                options={"on_overflow": on_overflow, "parses_texts": tokenizer.parses_texts, **day},
+            )
+
+        always = root()
+        writes_date = any(_CLOCK in template for template in tokenizer.templates)
+        today = root(day=datetime.now().date().isoformat()) if writes_date else always
+        return cls(messages, variables, model, on_overflow, always, today)
+
+    @property
+    def tokenizer(self) -> ModelTokenizer:
+        return self.model.tokenizer
+
+    @cached_property
+    def chain(self) -> list[bytes]:
+        return tags.chain(self.root, self.messages)
+
+    @cached_property
+    def last_answer(self) -> int | None:
+        """Which message it is."""
+        indices = range(len(self.messages) - 1, -1, -1)
+        return next((index for index in indices if self.messages[index].role == "assistant"), None)
+
+    @cached_property
+    def candidates(self) -> list[Candidate]:
+        """The places at which it can go on, the deepest first."""
+        *found, head = tags.candidates(self.chain, self.messages, variables=self.variables)
+        found.append(replace(head, tag=self.head_tag))
+        if self.tokenizer.begins(self.variables) != "inside":
+            return found
+        # What a client sends of an answer lacks its thoughts: it does not go where those have been begun.
+        return [each for each in found if each.kind != "start" or each.index == len(self.messages)]
+
+    @property
+    def head_tag(self) -> bytes:
+        return tags.head(self.head_root)
+
+    @property
+    def start_tag(self) -> bytes:
+        """Of the place where its answer begins."""
+        return tags.start(self.chain[-1], variables=self.variables)
+
+    def end_tag(self, content: str, *, closed: bool) -> bytes:
+        """Of the place where its answer ended, if that is this text."""
+        return tags.end_of_answer(self.chain[-1], content, closed=closed)
+
+
+@dataclass(frozen=True)
+class Chat:
+    """A chat request that is to be answered in a live session.
+
+    Attributes:
+        rendering: writes its prompts.
+        owner: of its session: equal for equal keys, and not the key.
+    """
+
+    conversation: Conversation
+    rendering: Rendering
+    owner: bytes

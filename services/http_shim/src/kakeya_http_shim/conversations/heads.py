@@ -1,0 +1,113 @@
+"""Sessions that hold what conversations begin with alike: a head is prefilled once, and they branch off from there."""
+
+import asyncio
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+from typing import Any
+
+import structlog
+
+from kakeya import AsyncClient, KakeyaError, PlaceKind
+from kakeya_http_shim.conversations.chat import Chat
+from kakeya_http_shim.conversations.said import Why
+from kakeya_http_shim.conversations.way import Way
+from kakeya_http_shim.models.model_tokenizer import Prompt
+from kakeya_shared.process.detached_tasks import DetachedTasks, unheard
+
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class SessionSeconds:
+    """Idle times of live sessions, after which they are parked and closed."""
+
+    to_park: int
+    to_close: int
+
+
+@dataclass(frozen=True)
+class Heads:
+    """Finds and makes head sessions.
+
+    Attributes:
+        min_tokens: shorter heads are prefilled with each conversation.
+        max_append_tokens: longer ones go in parts.
+        session_seconds: as of `LiveSessions`.
+        tasks: what goes on when its request is gone.
+    """
+
+    min_tokens: int
+    max_append_tokens: int
+    session_seconds: SessionSeconds
+    tasks: DetachedTasks
+    _made: dict[bytes, "asyncio.Task[str]"] = field(default_factory=dict, init=False)
+
+    async def way(self, client: AsyncClient, chat: Chat, prompt: Prompt, why: Why, *, is_absent: bool) -> Way:
+        """From a session with the head of a whole prompt, where that is worth it; else in one of its own.
+
+        Whatever fails here does not fail the request.
+        """
+        plain = Way("new", why, prompt)
+        if not self.min_tokens <= prompt.num_pinned < len(prompt.token_ids):
+            return plain
+        try:
+            found = None if is_absent else await self._found(client, chat)
+            is_made = found is None and self._flight(chat) not in self._made
+            session_id = found or await self._make(client, chat, prompt)
+        except KakeyaError as error:
+            _log.warning("a head was not shared", error=f"{type(error).__name__}: {error}")
+            return plain
+        behind = behind_head(prompt, session_id)
+        # Nothing was there before for the request that has it prefilled. It parks it once its own session is there.
+        return replace(behind, state="new", why=why, num_reused=0, parks_source=True) if is_made else behind
+
+    async def _found(self, client: AsyncClient, chat: Chat) -> str | None:
+        conversation = chat.conversation
+        found = await client.find_session([conversation.head_tag], model=conversation.model.served.name)
+        return found.id if found else None
+
+    def _flight(self, chat: Chat) -> bytes:
+        return chat.owner + chat.conversation.head_tag
+
+    async def _make(self, client: AsyncClient, chat: Chat, prompt: Prompt) -> str:
+        """The id of the session; made once for all who want it meanwhile. Raises KakeyaError."""
+        flight = self._flight(chat)
+        if flight not in self._made:
+            self._made[flight] = task = self.tasks.start(self._prefilled(client, chat, prompt))
+            task.add_done_callback(lambda _: self._made.pop(flight))
+            unheard(task)
+        return await asyncio.shield(self._made[flight])
+
+    async def _prefilled(self, client: AsyncClient, chat: Chat, prompt: Prompt) -> str:
+        tag, head = chat.conversation.head_tag, prompt.token_ids[: prompt.num_pinned]
+        session = await client.create_session(
+            **session_options(chat, prompt, self.session_seconds),
+            label="http head",
+            head=True,
+            # So that several servers that want it in one moment get the same one.
+            request_id=f"head-{blake2b(tag, digest_size=16).hexdigest()}",
+        )
+        for start in range(session.history_length or 0, len(head), self.max_append_tokens):
+            await session.append(head[start : start + self.max_append_tokens])
+        await session.tag(PlaceKind.HEAD, len(head), [tag])
+        return session.id
+
+
+def behind_head(prompt: Prompt, session_id: str) -> Way:
+    """In a session that branches off from one that has the head of a whole prompt."""
+    place = prompt.num_pinned
+    return Way("forked", "head", prompt.after(place), source=session_id, place=place, num_reused=place, is_branch=True)
+
+
+def session_options(chat: Chat, prompt: Prompt, seconds: SessionSeconds) -> dict[str, Any]:
+    """What all live sessions of a conversation are created with."""
+    conversation = chat.conversation
+    return {
+        "model": conversation.model.served.name,
+        "eos_token_ids": conversation.tokenizer.eos_token_ids,
+        "pin": prompt.num_pinned or None,
+        "on_overflow": conversation.on_overflow,
+        "ttl_seconds": seconds.to_close,
+        "park_after_seconds": seconds.to_park,
+        "disposable": True,  # it is prefilled anew where it is gone
+    }

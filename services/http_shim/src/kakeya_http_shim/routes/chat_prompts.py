@@ -1,0 +1,39 @@
+"""The prompts of one chat request, each written when it is asked for."""
+
+from dataclasses import dataclass
+
+from kakeya_http_shim.conversations.chat import Conversation
+from kakeya_http_shim.conversations.tags import Candidate
+from kakeya_http_shim.models.model_tokenizer import Prompt
+from kakeya_http_shim.models.served_models import TextModel
+from kakeya_http_shim.requests.chat_request import ChatRequest
+from kakeya_http_shim.routes import prompts
+
+
+@dataclass(frozen=True)
+class ChatPrompts:
+    """Writes them as `Rendering` has it.
+
+    Attributes:
+        conversation: that the request sends.
+        max_tokens: that a prompt may have.
+        is_short: the request is; a long one is worked on off the event loop.
+    """
+
+    body: ChatRequest
+    model: TextModel
+    conversation: Conversation
+    max_tokens: int
+    is_short: bool
+
+    async def whole(self) -> Prompt:
+        """Raises ApiError."""
+        return await prompts.without_waiting(
+            lambda: prompts.whole_chat(self.body, self.model, max_tokens=self.max_tokens), is_short=self.is_short
+        )
+
+    async def behind(self, candidate: Candidate) -> Prompt | None:
+        """Raises ApiError."""
+        return await prompts.without_waiting(
+            lambda: prompts.behind(self.conversation, candidate, max_tokens=self.max_tokens), is_short=self.is_short
+        )

@@ -1,0 +1,58 @@
+"""What `kakeya http` can be told of the sessions that it opens."""
+
+from collections.abc import Mapping
+from typing import ClassVar, Literal
+
+from kakeya_shared.settings.service import ListenerSettings, setting
+
+
+class HttpSessionSettings(ListenerSettings):
+    """Base of the settings: those of sessions."""
+
+    GROUPS: ClassVar[Mapping[str, str]] = {
+        "sessions": (
+            "live_sessions on_overflow session_park_after_seconds session_close_after_seconds shared_head_tokens "
+            "session_ttl_seconds"
+        ),
+    }
+
+    live_sessions: Literal["on", "off"] = setting(
+        "on",
+        "whether a chat goes on in the session that has what it sends again, and prefills its new tokens only. Off, "
+        "each request has a session that ends with it",
+        reason="a turn costs what its new tokens cost",
+    )
+    session_park_after_seconds: int = setting(
+        1800,
+        "idle time after which the session of a chat gives its lane to others until its next turn",
+        unit="seconds",
+        reason="as long as a break; the router parks it earlier where others need its lane",
+        ge=1,
+    )
+    session_close_after_seconds: int = setting(
+        86_400,
+        "idle time after which the session of a chat is closed; its next turn is prefilled as a whole",
+        unit="seconds",
+        reason="a conversation is gone on with the next day; parked it takes no lane",
+        ge=1,
+    )
+    shared_head_tokens: int = setting(
+        256,
+        "system messages of so many tokens are prefilled once for all conversations that begin with them",
+        unit="tokens",
+        reason="a shorter prefill takes no longer than the calls that share it",
+        ge=1,
+    )
+    on_overflow: Literal["evict", "refuse"] = setting(
+        "evict",
+        "what happens when a conversation outgrows its session. The oldest tokens behind the system prompt are "
+        "forgotten, or the request is refused; a request may say otherwise",
+        reason="the answer says what was forgotten",
+    )
+    session_ttl_seconds: int = setting(
+        60,
+        "after so long without a sign of this server the session of a request that is no live one expires",
+        unit="seconds",
+        reason="its lane is free again soon if this process is killed",
+        ge=1,
+    )
