@@ -447,6 +447,26 @@ def test_the_next_turn_may_end_an_answer(made: Made) -> None:
     assert behind(tokenizer, talk(2), closed=True) == "user\nlast of 2<|im_start|>assistant\n"
 
 
+def test_of_several_tokens_behind_an_answer_one_ends_it(made: Made) -> None:
+    """As with Command A, whose model says two of them."""
+    tokenizer = made(PLAIN.replace("<|im_end|>", "<|im_start|> <|im_end|>"))
+    assert tokenizer.end_of_turn_id == 256
+    rest = "\n<|im_start|>user\nlast of 2<|im_start|> <|im_end|>\n<|im_start|>assistant\n"
+    assert behind(tokenizer, talk(2)) == f"<|im_start|> <|im_end|>{rest}"
+    assert behind(tokenizer, talk(2), closed=True) == rest
+
+
+@pytest.mark.parametrize(("least", "end"), [(3, None), (4, 256)])
+def test_an_end_that_stands_behind_more_than_the_answer_ends_no_history(
+    made: Made, least: int, end: int | None
+) -> None:
+    more = "{{ '!' if messages | length >= " + str(least) + " and loop.revindex == 2 }}"
+    tokenizer = made(PLAIN.replace("{{ m.content }}", "{{ m.content }}" + more))
+    assert tokenizer.end_of_turn_id == end
+    assert behind(tokenizer, talk(2)) is not None
+    assert behind(tokenizer, talk(2), closed=True) is None
+
+
 def test_what_is_too_long(made: Made) -> None:
     tokenizer = made(PLAIN)
     for how in ({"closed": True}, {"closed": False}, {"closed": True, "repeats_answer": True}):

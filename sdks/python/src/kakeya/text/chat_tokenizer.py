@@ -5,7 +5,7 @@ from datetime import datetime
 from functools import cached_property, partial
 from typing import Any, Final
 
-from kakeya.text.chat_template import Message, Tools
+from kakeya.text.chat_template import ChatTemplate, Message, Tools
 from kakeya.text.prompt_tokenizer import End, PromptTokenizer
 from kakeya.text.rendering.given import check_whole
 from kakeya.text.rendering.head import before_first, leading, num_common, said
@@ -60,7 +60,7 @@ class ChatTokenizer(PromptTokenizer):
 
     @property
     def end_of_turn_id(self) -> int | None:
-        """The control token that the chat template writes right behind an answer, but for white space.
+        """The control token that the chat template ends an answer with, right behind it or behind other such tokens.
 
         None where it writes none, or there is no chat template.
         """
@@ -101,8 +101,8 @@ class ChatTokenizer(PromptTokenizer):
             return None
         if repeats_answer or not closed:
             return self._ids(text, max_tokens, goes_on=True)
-        end, behind = suffixes.end, text.lstrip()
-        if not end or end != self._suffixes.end or not behind.startswith(end):
+        behind = suffixes.from_end(text) if suffixes.end == self._suffixes.end else None
+        if behind is None:
             return None
         self._tokenizer.check_length(self._chat_template.unmarked(behind), max_tokens)
         ids = self._ids(behind)  # with the token that is there already: what follows it is encoded as behind it
@@ -155,13 +155,18 @@ class ChatTokenizer(PromptTokenizer):
 
     @cached_property
     def _suffixes(self) -> Suffixes:
-        return Suffixes(self._chat_template, self._tokenizer.control.contents.values())
+        return self._suffixes_of(self._chat_template)
 
     @cached_property
     def _tool_suffixes(self) -> Suffixes:
         if self._tool_template is self._template:
             return self._suffixes
-        return Suffixes(self._tool_template, self._tokenizer.control.contents.values())
+        return self._suffixes_of(self._tool_template)
+
+    def _suffixes_of(self, template: ChatTemplate) -> Suffixes:
+        control = self._tokenizer.control.contents
+        eos = [control[id_] for id_ in self.eos_token_ids if id_ in control]
+        return Suffixes(template, [*control.values()], eos)
 
     def _control_id(self, content: str) -> int | None:
         return next((id_ for id_, each in self._tokenizer.control.contents.items() if each == content), None)

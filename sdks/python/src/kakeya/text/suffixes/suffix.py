@@ -1,6 +1,6 @@
 """What one template writes behind an answer, found with markers; and what its answers end with."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -20,15 +20,18 @@ class Suffix:
     """A template's. Its methods may be called from several threads at once, and raise what `ChatTemplate.render` does.
 
     Args:
-        control: the tokens that an answer may end with, as they are written.
+        control: the control tokens, as they are written.
+        eos: those of them that end an answer of the model's.
 
     Attributes:
-        end: the control token that the template writes behind an answer, white space perhaps before it; "" for none.
+        end: the control token that the template ends an answer with, "" for none: of those right behind its text the
+            first that ends the model's answers, or else the first of all. White space may stand between them.
     """
 
-    def __init__(self, template: ChatTemplate, control: Iterable[str]) -> None:
+    def __init__(self, template: ChatTemplate, control: Collection[str], eos: Collection[str]) -> None:
         self._template = template
-        self.end = self._found_end(control)
+        self._control = control
+        self.end = self._found_end(eos)
 
     def text(self, wanted: Wanted) -> str | None:
         """What stands behind the answer, with stand-ins, up to and with the beginning of the next one.
@@ -123,9 +126,26 @@ class Suffix:
             return None
         return whole[len(opened) :] if meant.endswith(self.meant(behind)) else None
 
-    def _found_end(self, control: Iterable[str]) -> str:
-        behind = self._behind_an_answer().lstrip()
-        return max((each for each in control if behind.startswith(each)), key=len, default="")
+    def from_end(self, text: str) -> str | None:
+        """A suffix from the end of the answer on; None where there is more before that than control tokens."""
+        if self.end and (stripped := text.lstrip()).startswith(self.end):
+            return stripped  # nearly always; some tokenizers have thousands of control tokens
+        return next((text[place:] for token, place in self._leading(text) if token == self.end), None)
+
+    def _found_end(self, eos: Collection[str]) -> str:
+        tokens = [token for token, _ in self._leading(self._behind_an_answer())]
+        return next((token for token in tokens if token in eos), tokens[0] if tokens else "")
+
+    def _leading(self, text: str) -> Iterator[tuple[str, int]]:
+        """The control tokens that a text begins with, and where they stand; white space may be around them."""
+        place = 0
+        while True:
+            place += len(text[place:]) - len(text[place:].lstrip())
+            token = max((each for each in self._control if text.startswith(each, place)), key=len, default="")
+            if not token:
+                return
+            yield token, place
+            place += len(token)
 
     def _behind_an_answer(self) -> str:
         """Some templates demand a system message."""

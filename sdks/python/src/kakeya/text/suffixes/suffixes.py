@@ -19,7 +19,7 @@ answer is rendered each time, as in a short conversation.
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -54,17 +54,18 @@ class Suffixes:
     """Of one template. Its methods may be called from several threads at once.
 
     Args:
-        control: the tokens that an answer may end with, as they are written.
+        control, eos: as of `Suffix`.
 
     Attributes:
-        end: the control token that the template writes behind an answer, white space perhaps before it; "" for none.
+        end: as of `Suffix`.
 
     Raises:
         TemplateStopped: the template comes to no end.
     """
 
-    def __init__(self, template: ChatTemplate, control: Iterable[str]) -> None:
-        self._suffix = Suffix(template, control)
+    def __init__(self, template: ChatTemplate, control: Collection[str], eos: Collection[str]) -> None:
+        self._suffix = Suffix(template, control, eos)
+        self.from_end = self._suffix.from_end
         self._known: OrderedDict[bytes, _Known] = OrderedDict()
         self._lock = threading.Lock()
         self.end = self._suffix.end
