@@ -394,6 +394,8 @@ def test_a_thought_that_was_opened_is_left_open(made: Made) -> None:
     assert behind(tokenizer, talk(2)) == (
         "<|im_end|>\n<|im_start|>user\nlast of 2<|im_end|>\n<|im_start|>assistant\n<think>\n"
     )
+    repeated = behind(tokenizer, talk(2), repeats_answer=True)
+    assert repeated == f"assistant 1{behind(tokenizer, talk(2))}", "the template writes no such thought for it"
 
 
 def test_another_template_for_tools(made: Made) -> None:
