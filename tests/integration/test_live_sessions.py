@@ -194,7 +194,7 @@ async def test_two_clients_at_one_place(client: openai.AsyncOpenAI) -> None:
 async def test_another_key_finds_nothing(stack: HttpStack, client: openai.AsyncOpenAI) -> None:
     talk = Talk(client)
     first = await talk.says("Hello, I am Bob.")
-    key = stack.operator.make_key("another tenant")
+    key = stack.operator.make_key("another")
     async with openai.AsyncOpenAI(base_url=stack.base_url, api_key=key, max_retries=0) as other:
         told = await Talk(other, talk.messages.copy()).says("And?")
     assert told.short == ("new", "not-found")

@@ -6,10 +6,14 @@ from typing import Any
 
 import pytest
 
+from kakeya_http_shim.conversations import live_turn
+from kakeya_http_shim.models.model_tokenizer import ModelTokenizer
+from kakeya_http_shim.text.reasoning import ReasoningSplit
 from kakeya_stubs.v1 import runtime_pb2 as pb
 from tests.unit.http_shim.shim import CHAT, Shim, data
 from tests.unit.http_shim.shim import shim as serving_shim
 from tests.unit.http_shim.talk import Talk, Told
+from tests.unit.sdk import tiny_tokenizer
 from tests.unit.sdk.scripted_runtime import ScriptedRuntime
 
 SYSTEM = {"role": "system", "content": "Be kind."}
@@ -127,6 +131,36 @@ async def test_a_control_token_within_an_answer(talk: Talk) -> None:
     told = await talk.says("And?")
     assert told.short == ("continued", "cut-answer")
     assert talk.history(told) == talk.written()
+
+
+async def test_an_answer_that_a_stop_token_cut(talk: Talk) -> None:
+    stop = talk.shim.tokens("!")[0]
+    await talk.says("Hello", "Hi! You", stop_token_ids=[stop])
+    assert talk.messages[-1]["content"] == "Hi"
+    told = await talk.says("And?")
+    assert told.short == ("continued", "cut-answer")
+    assert talk.history(told) == talk.written()
+
+
+async def test_a_template_that_does_not_write_its_head_alone(runtime: ScriptedRuntime, tmp_path: Path) -> None:
+    """What a conversation is found by cannot be told then."""
+    tiny_tokenizer.save(tmp_path, template=True)
+    strict = "{% if strict and messages[-1].content != 'Hello' %}{{ raise_exception('no') }}{% endif %}"
+    (tmp_path / "chat_template.jinja").write_text(strict + tiny_tokenizer.TEMPLATE)
+    async with serving_shim(runtime, tmp_path, "--live-sessions", "on") as shim:
+        told = Told.by(await shim.chat(chat_template_kwargs={"strict": True}, max_tokens=3))
+        assert told.short == ("new", "off")
+        await shim.nothing_left()
+        refused = await shim.chat(chat_template_kwargs={"strict": True}, messages=[{"role": "user", "content": "a"}])
+        assert refused.status_code == 400
+
+
+def test_what_is_told_must_be_what_the_tokens_say(tokenizer_dir: Path) -> None:
+    tokenizer = ModelTokenizer(str(tokenizer_dir))
+    token_ids = tokenizer.encode("Yes.")
+    for content, reasoning, is_told in (("Yes.", "", True), ("Yes", "", False), ("Yes.", "hm", False)):
+        whole = ReasoningSplit(enabled=False, starts_inside=False)
+        assert live_turn.is_told_by(tokenizer, token_ids, content, reasoning, whole) == is_told
 
 
 async def test_white_space_around_an_answer_does_not_matter(talk: Talk) -> None:

@@ -66,6 +66,13 @@ async def test_where_the_first_cannot_begin_none_does(live: Shim) -> None:
     await live.nothing_left()
 
 
+async def test_where_the_first_fails_behind_its_prompt(live: Shim) -> None:
+    live.runtime.before["Generate"].extend([fails("WORKER_LOST")] * 2)
+    response = await live.http.post(CHAT, json={"messages": [{"role": "user", "content": "Hello"}], "n": 2})
+    assert response.status_code == 503
+    await live.nothing_left()
+
+
 async def test_a_fork_that_comes_too_late(live: Shim) -> None:
     """It is made from what the runtime remembers."""
     live.runtime.before["Turn"].append(fails("HISTORY_LENGTH_MISMATCH"))

@@ -77,7 +77,7 @@ class LiveTurn:
         if closed is None:
             return
         token_ids = token_ids[:-1] if closed else token_ids
-        if _is_told_by(self._conversation.tokenizer, list(token_ids), content, reasoning, thinks):
+        if is_told_by(self._conversation.tokenizer, list(token_ids), content, reasoning, thinks):
             length = self.way.answer_start + len(token_ids) + closed
             tag = self._conversation.end_tag(content, closed=closed)
             self._is_at_end = await asyncio.shield(self._tasks.start(self._tag(PlaceKind.ANSWER_END, length, tag)))
@@ -94,11 +94,10 @@ class LiveTurn:
     def _is_closed(self, token_ids: Sequence[int]) -> bool | None:
         """Whether the answer has its last token; None where it was cut otherwise, or ended in another way."""
         done = self.generation.done
-        if done is None or not token_ids:
-            return None
-        if done.stop_reason is StopReason.EOS and token_ids[-1] == self._conversation.tokenizer.end_of_turn_id:
+        reason = None if done is None else done.stop_reason
+        if reason is StopReason.EOS and token_ids[-1] == self._conversation.tokenizer.end_of_turn_id:
             return True
-        return False if done.stop_reason is StopReason.MAX_TOKENS else None
+        return False if reason is StopReason.MAX_TOKENS else None
 
     async def _tag(self, kind: PlaceKind, length: int, tag: bytes) -> bool:
         try:
@@ -125,7 +124,7 @@ class LiveTurn:
             _log.info("a cut answer stays", error=f"{type(error).__name__}: {error}")
 
 
-def _is_told_by(
+def is_told_by(
     tokenizer: ModelTokenizer, token_ids: list[int], content: str, reasoning: str, thinks: ReasoningSplit
 ) -> bool:
     """Whether the tokens are the text that the client got and no more, so that they stand for it in the history.
