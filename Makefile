@@ -15,7 +15,7 @@ export PYTHONDONTWRITEBYTECODE :=
 .DEFAULT_GOAL := help
 .PHONY: help install kernel demo up test test-unit test-others test-busy check lint types contracts proto proto-check vectors outcomes docs test-parts test-compose \
         test-heavy test-versions test-conformance test-clients test-turns test-mutations walk bench-latency bench-int8 bench-memory fuzz overload chaos bench-slow-clients \
-        bench-admission bench-router bench-fairness bench-interference bench-fork bench-recovery bench-pauses bench-snapshots bench-quality bench-session bench-qwen3 bench-load bench-compare bench-engine bench-mlx evidence fuzz-http leavers-http overload-http bench-http bench-request nano nano-held-out
+        bench-admission bench-router bench-fairness bench-interference bench-fork bench-recovery bench-pauses bench-snapshots bench-quality bench-session bench-qwen3 bench-load bench-compare bench-engine bench-mlx evidence fuzz-http histories-http leavers-http overload-http bench-http bench-request nano nano-held-out
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -138,6 +138,10 @@ chaos: install ## processes killed, stopped and ended under load, answers held a
 fuzz-http: install ## requests that the HTTP shim's document allows and forbids (FUZZ_HTTP_CASES=2400, FUZZ_HTTP_SEED=N, JSON=FILE)
 	@$(BIN)/python -m tests.soak fuzz-http --cases $(or $(FUZZ_HTTP_CASES),2400) \
 	  $(if $(FUZZ_HTTP_SEED),--seed $(FUZZ_HTTP_SEED)) $(if $(JSON),--json '$(JSON)')
+
+histories-http: install ## conversations that are changed and sent again, each session's tokens read back (CASES=10000, KILLS=40, SEED=N, JSON=FILE)
+	@$(BIN)/python -m tests.soak histories-http --cases $(or $(CASES),10000) --kills $(or $(KILLS),40) \
+	  $(if $(SEED),--seed $(SEED)) $(if $(JSON),--json '$(JSON)')
 
 leavers-http: install ## clients that leave the HTTP shim at random moments (LEAVERS=1000, LEAVERS_SEED=N, JSON=FILE)
 	@$(BIN)/python -m tests.soak leavers-http --leavers $(or $(LEAVERS),1000) \

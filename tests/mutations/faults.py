@@ -50,6 +50,13 @@ def _engine(name: str, file: str, old: str, new: str, *tests: str) -> Fault:
 
 
 SCRIPTS = "store/test_scripts.py"
+HISTORIES = "tests/soak/histories_http/test_histories_http.py::test_no_session_holds_another_conversation"
+
+
+def _matcher(name: str, file: str, old: str, new: str) -> Fault:
+    """Of what says which conversations are the same: the proof that knows nothing of it is to notice."""
+    return Fault(name, f"{_SHIM}/conversations/{file}.py", old, new, (HISTORIES,))
+
 
 FAULTS = (
     # Compare-and-set, fences, busy flags in Redis.
@@ -557,5 +564,54 @@ FAULTS = (
         "if {name: each.hexdigest() for name, each in told.items()} != self._checksums:",
         "if False:",
         (f"{_T_WORKER}/snapshots/test_snapshot_file.py",),
+    ),
+    _matcher(
+        "messages of two roles are the same",
+        "fingerprints",
+        'return _all_but(message, {"content"}) | {"content": _content(message.content)}',
+        'return _all_but(message, {"content", "role"}) | {"content": _content(message.content)}',
+    ),
+    _matcher(
+        "what a user says is trimmed before it is compared",
+        "fingerprints",
+        "    if isinstance(content, str):\n        return content\n",
+        "    if isinstance(content, str):\n        return content.strip()\n",
+    ),
+    _matcher(
+        "answers are the same whatever they say",
+        "fingerprints",
+        '"content": _text(message).strip(),',
+        '"content": "",',
+    ),
+    _matcher(
+        "calls are the same whatever their arguments",
+        "fingerprints",
+        'return {"value": value}',
+        'return {"value": None}',
+    ),
+    _matcher(
+        "the order of messages does not count",
+        "tags",
+        "return _hash(_LINK, before + fingerprint(message))",
+        "return bytes(one ^ other for one, other in zip(before, fingerprint(message), strict=True))",
+    ),
+    _matcher(
+        "a session that forgets is as good as one that refuses",
+        "tags",
+        "tokenizer, model, dict(options)]",
+        "tokenizer, model, {}]",
+    ),
+    _matcher(
+        "an answer without its last token is as good as one with it",
+        "tags",
+        "return _hash(_END, behind + bytes([closed]))",
+        "return _hash(_END, behind)",
+    ),
+    Fault(
+        "a client is led to the session of another tenant",
+        f"{_ROUTER}/store/keys.py",
+        'tagged:{tenant}:{model}"',
+        'tagged:{model}"',
+        (HISTORIES,),
     ),
 )
