@@ -614,4 +614,18 @@ FAULTS = (
         'tagged:{model}"',
         (HISTORIES,),
     ),
+    _matcher(
+        "an answer that was cut is tagged as if it were whole",
+        "live_turn",
+        """        closed = self._is_closed(token_ids)
+        if closed is None:
+            return
+        token_ids = token_ids[:-1] if closed else token_ids
+        if _is_told_by(self._conversation.tokenizer, list(token_ids), content, reasoning, thinks):
+""",
+        """        closed = bool(self._is_closed(token_ids))
+        token_ids = token_ids[:-1] if closed else token_ids
+        if token_ids:
+""",
+    ),
 )

@@ -75,7 +75,8 @@ def _start_shim(made: Runtime, router: Process, flags: tuple[str, ...]) -> Proce
 def ground(directory: Path) -> Iterator[Ground]:
     """In exact mode, so that equal seeds give equal answers; stopped at the end."""
     model = installed_models.directory(MODEL)
-    flags = (f"--tokenizer={OTHER_MODEL}={MODEL}", f"--session-close-after-seconds={_CLOSE_SECONDS}")
+    live = ("--live-sessions", "on", f"--session-close-after-seconds={_CLOSE_SECONDS}")
+    flags = (f"--tokenizer={OTHER_MODEL}={MODEL}", *live)
     environment = asking_for_keys()
     with runtime(model, directory, num_workers=0, router_flags=_ROUTER_FLAGS, environment=environment) as made:
         made.start_router(*_ROUTER_FLAGS)

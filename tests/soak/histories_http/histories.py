@@ -45,7 +45,7 @@ def opening(draw: random.Random, *, may_be_long: bool) -> list[Message]:
     if draw.random() < 0.5:
         texts = (*_SYSTEMS, *_LONG_SYSTEMS) if may_be_long else _SYSTEMS
         begins.append({"role": draw.choice(("system", "system", "developer")), "content": draw.choice(texts)})
-    if draw.random() < 0.25:
+    if draw.random() < 0.4:
         begins += [user(draw), *_call(draw)]
     if draw.random() < 0.1:
         begins += [user(draw), {"role": "assistant", "content": draw.choice(("Hello", "Yes.", ""))}]
@@ -190,7 +190,7 @@ def _with_other_calls(draw: random.Random, messages: list[Message]) -> list[Mess
         return _edited(draw, messages)
     place = draw.choice(calling)
     first, *rest = messages[place]["tool_calls"]
-    change = draw.choice(("arguments", "name", "id"))
+    change = draw.choice(("arguments", "arguments", "name", "id"))
     if change == "id":
         first = {**first, "id": draw.choice(_IDS)}
     else:

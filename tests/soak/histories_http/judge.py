@@ -108,7 +108,7 @@ def _faults_of_header(ask: Ask, answer: Answer) -> Iterator[str]:
     reused = int(said["reused"])
     if (said["state"] == "new") != (reused == 0):
         yield f"{said['state']} with {reused} tokens reused"
-    if ask.headers == NEW and said["state"] != "new":
+    if ask.headers == NEW and said["state"] != "new" and said["why"] != "head":  # what all begin with is no history
         yield f"{said['state']}, and a new one was asked for"
     if ask.kind == OTHER_TENANT and said["why"] == "gone":
         yield "a session was found that the tenant cannot go on with"

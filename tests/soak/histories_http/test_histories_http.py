@@ -20,7 +20,7 @@ from tests.soak.histories_http.judge import faults_of_history
 from tests.soak.histories_http.oracle import Session, difference, num_head_tokens, sent, tokenizer
 from tests.soak.histories_http.proof import HistoriesHttp
 
-NUM_CASES, NUM_KILLS, SEED = 250, 2, 7
+NUM_CASES, NUM_KILLS, SEED = 400, 2, 7
 NUM_HISTORIES = 150
 IM_START, IM_END, END_OF_TEXT, RESULT = 2042, 2043, 2041, 2046
 
