@@ -614,18 +614,17 @@ FAULTS = (
         'tagged:{model}"',
         (HISTORIES,),
     ),
-    _matcher(
+    Fault(
         "an answer that was cut is tagged as if it were whole",
-        "live_turn",
-        """        closed = self._is_closed(token_ids)
-        if closed is None:
-            return
-        token_ids = token_ids[:-1] if closed else token_ids
-        if _is_told_by(self._conversation.tokenizer, list(token_ids), content, reasoning, thinks):
+        f"{_SHIM}/choices/choice.py",
+        "            if not telling.is_stopped:\n",
+        """            if telling.is_stopped:
+                await __import__("asyncio").sleep(0.5)
+                length = (await turn.session.info()).history_length
+                tag = live.chat.conversation.end_tag(telling.content, closed=False)
+                turn._is_at_end = await turn._tag(__import__("kakeya").PlaceKind.ANSWER_END, length, tag)
+            else:
 """,
-        """        closed = bool(self._is_closed(token_ids))
-        token_ids = token_ids[:-1] if closed else token_ids
-        if token_ids:
-""",
+        (HISTORIES,),
     ),
 )
