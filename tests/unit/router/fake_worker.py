@@ -138,7 +138,7 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
         reading: clear it and no lane is read to its end.
         draining: what heartbeats say of that.
         leases: the Redis in which its lease is, for `lapse`.
-        prefill_tokens_per_second: what it says of that.
+        prefill_tokens_per_second, snapshot_free_bytes: what it says of that.
         contract_version, features: what it says of that when it joins.
     """
 
@@ -156,6 +156,8 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
         settings: RpcServerSettings | None = None,
         files: "SnapshotFiles | None" = None,
         features: Sequence[str] = (),
+        prefill_tokens_per_second: float = 0.0,
+        snapshot_free_bytes: int = 0,
     ) -> None:
         self.worker_id = worker_id
         self.incarnation = f"incarnation-{next(_incarnations)}"
@@ -189,7 +191,8 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
         self.reading = asyncio.Event()
         self.reading.set()
         self.draining = False
-        self.prefill_tokens_per_second = 0.0
+        self.prefill_tokens_per_second = prefill_tokens_per_second
+        self.snapshot_free_bytes = snapshot_free_bytes
         self.contract_version = CONTRACT_VERSION
         self.features: Sequence[str] = features
         self.server = RpcServer(
@@ -242,6 +245,7 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
             model_digest=self.model_digest,
             snapshot_store="" if self.files is None else self.files.identity,
             prefill_tokens_per_second=self.prefill_tokens_per_second,
+            snapshot_free_bytes=self.snapshot_free_bytes,
         )
 
     def heartbeat_request(self, *, complete: bool = True) -> registry_pb2.HeartbeatRequest:

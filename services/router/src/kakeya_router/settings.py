@@ -2,15 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, SecretStr, model_validator
 
+from kakeya_router.kept_settings import KeptSettings, limit, seconds
 from kakeya_shared.settings.addresses import Address
 from kakeya_shared.settings.redis_url import TIMEOUT_SECONDS, CheckedRedisUrl
 from kakeya_shared.settings.service import (
     LONGEST_APPEND_TOKENS,
-    RpcServerSettings,
     ServiceSettings,
     append_bytes,
     setting,
@@ -30,17 +30,7 @@ def _secret(given: SecretStr) -> SecretStr:
 _Secret = Annotated[SecretStr, AfterValidator(_secret)]
 
 
-def _seconds(default: float, help: str, *, reason: str, **limits: Any) -> Any:
-    """A time; without other limits it is not nothing."""
-    return setting(default, help, unit="seconds", reason=reason, **limits or {"gt": 0})
-
-
-def _limit(help: str, *, unit: str, reason: str) -> Any:
-    """There is none unless an operator sets one."""
-    return setting(0, f"{help}. 0 is no limit", unit=unit, reason=reason, ge=0)
-
-
-class RouterSettings(RpcServerSettings):
+class RouterSettings(KeptSettings):
     """Session router: serves sessions, keeps their state in Redis, places them on workers."""
 
     model_config = ServiceSettings.configured(command="router")
@@ -49,7 +39,7 @@ class RouterSettings(RpcServerSettings):
         "addresses and keys": "bind advertise auth admin_key join_token",
         "admission": "admission queue_seconds queue_length close_idle_after_seconds placement default_model",
         "quotas": "tenant_max_sessions tenant_max_bytes tenant_tokens_per_minute key_max_sessions",
-        "sessions": "session_ttl_seconds parked_ttl_seconds snapshot_turns reap_interval_seconds",
+        "sessions": "reap_interval_seconds",
         "workers": "heartbeat_interval_seconds worker_lease_seconds worker_ca",
         "recovery": "operation_lease_seconds journal_tokens recovery_seconds lost_retention_seconds",
         "limits of requests": "max_append_tokens max_generate_tokens max_history_tokens max_label_bytes",
@@ -68,7 +58,7 @@ class RouterSettings(RpcServerSettings):
         unit="URL",
         reason="a Redis on this host",
     )
-    redis_timeout_seconds: float = _seconds(
+    redis_timeout_seconds: float = seconds(
         TIMEOUT_SECONDS,
         "how long Redis may take to answer, or to take a connection; what is silent for longer is down, and calls are "
         "refused",
@@ -108,14 +98,15 @@ class RouterSettings(RpcServerSettings):
         unit="file",
         reason="none, plaintext to workers",
     )
-    admission: Literal["queue", "reject", "close-idle", "evict-idle"] = setting(
-        "queue",
+    admission: Literal["auto", "queue", "reject", "close-idle", "evict-idle"] = setting(
+        "auto",
         "what happens to a new session when every lane is taken. It waits (queue), is refused (reject), or takes the "
         "lane of the session that has been idle for longest. close-idle closes that session. evict-idle parks it until "
-        "its next call, if a snapshot store or the journal has its history",
-        reason="short bursts go unnoticed, and nobody loses a session",
+        "its next call, if a snapshot store or the journal has its history. auto is evict-idle where the worker has a "
+        "snapshot store, and queue where it has none. Disposable sessions make room in any case",
+        reason="short bursts go unnoticed, who is idle makes room, and nobody loses a session",
     )
-    queue_seconds: float = _seconds(
+    queue_seconds: float = seconds(
         30.0,
         "how long a new session waits for a lane. 0 is for ever",
         reason="as long as a person waits, and half of the time-out of our clients",
@@ -128,43 +119,37 @@ class RouterSettings(RpcServerSettings):
         reason="each costs a few KB here; more would not get in within the time that they wait",
         ge=1,
     )
-    close_idle_after_seconds: float = _seconds(
+    close_idle_after_seconds: float = seconds(
         30.0,
-        "with --admission close-idle or evict-idle: how long a session must have been idle",
+        "with --admission auto, close-idle or evict-idle: how long a session must have been idle",
         reason="a person's pause between two turns is mostly shorter",
         ge=0,
     )
-    tenant_max_sessions: int = _limit(
+    tenant_max_sessions: int = limit(
         "most sessions of a tenant in a pool, unless it has a quota of its own",
         unit="sessions",
         reason="the lanes are the limit, and the queue shares them fairly",
     )
-    tenant_max_bytes: int = _limit(
+    tenant_max_bytes: int = limit(
         "most reserved bytes of a tenant in a pool, unless it has a quota of its own",
         unit="bytes",
         reason="as above",
     )
-    tenant_tokens_per_minute: int = _limit(
+    tenant_tokens_per_minute: int = limit(
         "most tokens of a tenant in a pool, appended, generated and prefilled anew for forks, unless it has a quota of "
         "its own",
         unit="tokens",
         reason="workers share their time fairly among tenants",
     )
-    key_max_sessions: int = _limit(
+    key_max_sessions: int = limit(
         "most sessions of a key in a pool", unit="sessions", reason="its tenant's quota holds"
     )
-    session_ttl_seconds: int = _seconds(
-        1800,
-        "how long a session may be idle, unless it asks for another time",
-        reason="a person's pause in a conversation",
-        ge=1,
-    )
-    reap_interval_seconds: float = _seconds(
+    reap_interval_seconds: float = seconds(
         1.0,
         "between two passes of the reaper",
         reason="freed lanes are missed within seconds, a pass costs a few commands",
     )
-    operation_lease_seconds: float = _seconds(
+    operation_lease_seconds: float = seconds(
         5.0,
         "how long a vanished router's operation keeps its session busy",
         reason="longer than any pause of a healthy router, short for a person who waits",
@@ -178,37 +163,23 @@ class RouterSettings(RpcServerSettings):
         reason="four appends of the largest size; a MiB for the few sessions that are so long",
         ge=1,
     )
-    heartbeat_interval_seconds: float = _seconds(
+    heartbeat_interval_seconds: float = seconds(
         1.0,
         "how often workers report",
         reason="five chances within the default lease, a few hundred bytes each",
     )
-    worker_lease_seconds: float = _seconds(
+    worker_lease_seconds: float = seconds(
         5.0,
         "without a heartbeat for so long a worker is lost",
         reason="five missed heartbeats are no accident",
     )
-    lost_retention_seconds: float = _seconds(
+    lost_retention_seconds: float = seconds(
         30.0,
         "how long the sessions of a lost worker answer WORKER_LOST before they are unknown",
         reason="every client that is at work asks again within that time",
         ge=0,
     )
-    parked_ttl_seconds: int = _seconds(
-        86_400,
-        "how long a session without a lane, such as one whose worker was lost, is kept for its next call",
-        reason="a day: it costs no memory of a worker",
-        ge=1,
-    )
-    snapshot_turns: int = setting(
-        1,
-        "after how many turns a session is written to its worker's snapshot store",
-        unit="turns",
-        reason="any turn can be gone back to; what is written is what the turn added",
-        ge=1,
-        le=4,
-    )
-    recovery_seconds: float = _seconds(
+    recovery_seconds: float = seconds(
         2.0,
         "a session is also written when prefilling anew what came since the last time would take so long",
         reason="the pause that a client notices when a worker is lost",
@@ -228,7 +199,7 @@ class RouterSettings(RpcServerSettings):
         reason="longer than any answer that a person reads; what needs more goes on with another call",
         ge=1,
     )
-    max_history_tokens: int = _limit(
+    max_history_tokens: int = limit(
         "the longest history of a session", unit="tokens", reason="memory does not grow with it"
     )
     max_label_bytes: int = setting(
@@ -263,7 +234,7 @@ class RouterSettings(RpcServerSettings):
     log_level: Literal["debug", "info", "warning", "error"] = setting(
         "info", "the least level that is logged", reason="one line for each session's begin and end"
     )
-    shutdown_grace_seconds: float = _seconds(
+    shutdown_grace_seconds: float = seconds(
         10.0,
         "how long running calls may go on after SIGTERM",
         reason="most turns end within it, and supervisors wait for 10 s or more",

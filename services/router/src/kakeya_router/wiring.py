@@ -17,7 +17,7 @@ from kakeya_router.contract.same_names import same_named
 from kakeya_router.contract.validation import RequestLimits
 from kakeya_router.lanes.admission_queue import LEASE_SECONDS, AdmissionQueue
 from kakeya_router.lanes.closing import LANE_LEASE_SECONDS, Closing
-from kakeya_router.lanes.idle_lanes import IdleLanes
+from kakeya_router.lanes.idle_lanes import GivesWay, IdleLanes
 from kakeya_router.lanes.moving import Moving
 from kakeya_router.lanes.parking import Parking
 from kakeya_router.lanes.resuming import Resuming
@@ -29,6 +29,7 @@ from kakeya_router.operations.recovery import Recovery
 from kakeya_router.operations.settling import Settling
 from kakeya_router.operations.turn import Turning
 from kakeya_router.sessions.draining import Drainer
+from kakeya_router.sessions.keeping import Keeping
 from kakeya_router.sessions.opening import Opening
 from kakeya_router.sessions.park_requests import ParkRequests
 from kakeya_router.sessions.past_lanes import PastLanes
@@ -70,6 +71,13 @@ from kakeya_shared.rpc.tls import client_tls
 _log = structlog.get_logger()
 
 _LEASES_MISSED = 3
+_GIVES_WAY = {
+    "auto": GivesWay.IS_SAVED,
+    "queue": GivesWay.NEVER,
+    "reject": GivesWay.NEVER,
+    "close-idle": GivesWay.IS_CLOSED,
+    "evict-idle": GivesWay.IS_PARKED,
+}
 
 
 class Stores:
@@ -129,24 +137,37 @@ class Lanes:
         self.parking = Parking(
             stores.lanes, workers, base.fleet, base.snapshotting, tasks, parked_seconds=settings.parked_ttl_seconds
         )
+        self.keeping = Keeping(
+            stores.lists,
+            stores.workers,
+            self.parking,
+            self.closing,
+            tasks,
+            max_children=settings.max_children,
+            max_heads=settings.max_heads,
+            max_parked=settings.parked_sessions,
+            max_bytes=settings.snapshot_bytes,
+        )
         idle_lanes = IdleLanes(
             stores.lists,
             self.closing,
+            self.parking,
             tasks,
             idle_seconds=settings.close_idle_after_seconds,
-            parking=self.parking if settings.admission == "evict-idle" else None,
+            others=_GIVES_WAY[settings.admission],
         )
         self.queue = AdmissionQueue(
             stores.queue,
             stores.workers,
             tasks,
             rooms=lambda: messages(settings.redis, settings.redis_timeout_seconds, ROOM),
-            idle_lanes=idle_lanes if settings.admission in ("close-idle", "evict-idle") else None,
+            idle_lanes=idle_lanes,
         )
         self.search = Search(
             stores.workers,
             order,
             self.queue,
+            idle_lanes,
             wait_seconds=0.0 if settings.admission == "reject" else settings.queue_seconds or None,
         )
         self.resuming = Resuming(stores.lanes, stores.journals, stores.snapshots, workers, self.search)
@@ -190,7 +211,7 @@ class Work:
             stores.workers,
             tasks,
             lanes.search,
-            Opening(stores.creations, past_lanes, workers, tasks, lanes.closing, sources),
+            Opening(stores.creations, past_lanes, workers, tasks, lanes.closing, sources, lanes.keeping),
             lanes.closing,
             sources,
             Sharing(stores.creations, tasks),
@@ -211,7 +232,7 @@ class Parts:
     def __init__(self, settings: RouterSettings) -> None:
         """Raises PluginError, TlsError."""
         self.base = base = Base(settings)
-        stores, interval_seconds = base.stores, settings.reap_interval_seconds
+        stores, seconds = base.stores, settings.reap_interval_seconds
         lanes = Lanes(settings, base)
         work = Work(settings, base, lanes)
         self.queue = lanes.queue
@@ -221,17 +242,16 @@ class Parts:
             stores.workers,
             stores.queue,
             work.sessions,
+            lanes.keeping,
             work.sweep,
             base.workers,
             base.fleet,
             LedgerAudit(stores.workers),
             base.tasks,
-            interval_seconds=interval_seconds,
+            interval_seconds=seconds,
             grace_seconds=base.grace_seconds,
         )
-        self.drainer = Drainer(
-            stores.lists, stores.workers, work.park_requests, lanes.moving, interval_seconds=interval_seconds
-        )
+        self.drainer = Drainer(stores.lists, stores.workers, work.park_requests, lanes.moving, interval_seconds=seconds)
         self.gate = CallGate(max_calls=settings.max_calls, max_calls_per_tenant=settings.max_calls_per_tenant)
         pages, models = SessionPages(stores.lists, stores.workers), Models(stores.workers, settings.default_model)
         self.runtime_service = RuntimeService(

@@ -235,4 +235,5 @@ def _identity(settings: WorkerSettings, bound: str, store: SnapshotStore | None)
         address=str(address),
         num_threads=settings.threads,
         snapshot_store=store.identity if store else "",
+        snapshot_free_bytes=getattr(store, "free_bytes", 0),  # a plugin of before does not say
     )

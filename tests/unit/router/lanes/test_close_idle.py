@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from kakeya_router.lanes.closing import Closing
-from kakeya_router.lanes.idle_lanes import IdleLanes
+from kakeya_router.lanes.idle_lanes import GivesWay, IdleLanes
+from kakeya_router.lanes.parking import Parking
 from kakeya_router.snapshots.snapshotting import Snapshotting
 from kakeya_router.store.outcomes import ReserveSession
 from kakeya_router.store.session_record import Claim, PoolName, SessionId, SessionRecord, WorkerId
@@ -247,8 +248,10 @@ async def test_who_has_lost_its_turn_makes_no_room(stack: Stack, monkeypatch: py
             return Answer(ReserveSession.WAIT, args[0])
         return await reserve(store, *args, **fields)
 
-    async def make_room(_: IdleLanes, tenant: str, turns: dict[str, set[str]], *, spared: str) -> bool:
-        if lost.is_set():
+    async def make_room(
+        _: IdleLanes, tenant: str, turns: dict[str, set[str]], spared: str, *, only_disposable: bool = False
+    ) -> bool:
+        if lost.is_set() and not only_disposable:
             made.append(turns)
         return False
 
@@ -277,7 +280,8 @@ async def test_a_session_that_is_used_at_the_last_moment_is_kept(stores: Stores)
         stores.sessions, workers, fleet, tasks, turns=1, recovery_seconds=1, journal_tokens=1_000
     )
     closing = Late(stores.sessions, workers, snapshotting, tasks)
-    idle_lanes = IdleLanes(stores.sessions, closing, tasks, idle_seconds=0)
+    parking = Parking(stores.sessions, workers, fleet, snapshotting, tasks, parked_seconds=1)
+    idle_lanes = IdleLanes(stores.sessions, closing, parking, tasks, idle_seconds=0, others=GivesWay.IS_CLOSED)
     await stores.opened("one")
     assert not await idle_lanes.make_room("", {POOL: {WorkerId("w")}}, SessionId(""))
     await stores.opened("two")

@@ -16,13 +16,15 @@ from tests.unit.router.session_stores import LaneAtRest, SessionStores, identity
 from tests.unit.router.store.script_world import GONE, LEASES, ONE, SESSION, WORKER, Steps, World, in_ms, step, to, told
 
 A, B, C, CREATE, CLOSE = map(Claim, ("a", "b", "c", "create", "close"))
-REQUEST, EXPIRY, ABANDON, IDLE = Cause
+REQUEST, EXPIRY, ABANDON, IDLE, SURPLUS, BOUND = Cause
 APPEND = Intent("append", {"num_tokens": 3}, 3, "digest")
 GENERATE, REWIND, FORK, PARK = (Intent(kind, {}) for kind in ("generate", "rewind", "fork", "park"))
 RETENTION = TimesToLive(lost_ms=1_000, parked_ms=3_600_000)
-SNAPSHOT, LATER = StoredSnapshot("p/one-1-0", 0, 2, 20), StoredSnapshot("p/one-1-2", 2, 5, 20)
+FILES = [f"p/p.one-1-{start}-0123abcd-{length}.safetensors" for start, length in ((0, 2), (2, 5), (0, 6))]
+"""As workers name them."""
+SNAPSHOT, LATER = StoredSnapshot(FILES[0], 0, 2, 20), StoredSnapshot(FILES[1], 2, 5, 20)
 FIRST, BOTH = (SNAPSHOT,), (SNAPSHOT, LATER)
-LISTED = (*BOTH, StoredSnapshot("p/one-1-0-b", 0, 6, 20))
+LISTED = (*BOTH, StoredSnapshot(FILES[2], 0, 6, 20))
 OTHER_WORKER = worker_record("v", address="127.0.0.1:2", lane_bytes=70)
 OLD_WORKER = replace(OTHER_WORKER, incarnation=Incarnation("old"))
 HASTY: dict[str, Any] = {"operation_lease_seconds": -1, "lane_lease_seconds": -1}

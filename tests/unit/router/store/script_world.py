@@ -91,7 +91,7 @@ class World:
 
 def _named(key: str, value: Any) -> Iterable[tuple[str, Any]]:
     kind, _, of = key.removeprefix("kakeya:{p}:").partition(":")
-    if kind in ("expiry", "idle", "workers"):
+    if kind in ("expiry", "idle", "workers", "to_park", "spare", "parked"):
         kind = kind.replace("workers", "lease")
         return [(kind + _suffix(member), score) for member, score in zip(value[::2], value[1::2], strict=True)]
     if kind == "worker":
@@ -102,6 +102,8 @@ def _named(key: str, value: Any) -> Iterable[tuple[str, Any]]:
         return [(kind + _suffix(of), read.get(kind, dict)(value))]
     told: dict[str, Callable[[Any], Any]] = {
         "heirs": lambda members: members[::2],
+        "spare_of": lambda members: members[::2],
+        "groups": lambda members: members[::2],
         "evicted": lambda members: members[::2],
         "queue": lambda members: ["|".join(member.split("|")[::2]) for member in members[::2]],  # without tickets
         "usage": lambda counts: {name: int(count) for name, count in counts.items()},

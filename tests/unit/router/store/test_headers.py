@@ -100,7 +100,7 @@ def test_the_names_of_a_session_come_first() -> None:
     script = read("one", PRELUDE["session"], ONE.replace("-- key", "-- of a session\n-- key"))
     assert isinstance(script, Script)
     assert script.arguments == ("session_id", "first", "second")
-    assert "list = KEYS[15]" in script.text
+    assert "list = KEYS[20]" in script.text
 
 
 @pytest.mark.parametrize("line", ["-- arg no good: that", "-- arg a..., b", "-- out done{record}", "-- key list,"])

@@ -15,12 +15,13 @@ from tests.unit.router.store.operations.history_rows import HISTORY_ROWS as HIST
 from tests.unit.router.store.operations.rows import ROWS as OPERATIONS
 from tests.unit.router.store.queue.rows import ROWS as QUEUE
 from tests.unit.router.store.script_world import ANY, Moment, Row, Steps, World, changes, is_said_by, same_as
+from tests.unit.router.store.sessions.kept_rows import KEPT_ROWS as KEPT
 from tests.unit.router.store.sessions.rows import ROWS as SESSIONS
 from tests.unit.router.store.sessions.tag_rows import TAG_ROWS as TAGS
 
 TABLE = [
     (script, state, call, row)
-    for room in (FLEET, HISTORIES, LANES, OPERATIONS, QUEUE, SESSIONS, TAGS)
+    for room in (FLEET, HISTORIES, KEPT, LANES, OPERATIONS, QUEUE, SESSIONS, TAGS)
     for script, rows in room.items()
     for row in rows
     for state, call in row.cases

@@ -137,7 +137,7 @@ async def _heartbeat(registry: Registry, *, complete: bool) -> pb.HeartbeatReque
 async def test_it_says_what_it_is_and_what_it_holds(engine: Engine) -> None:
     registry = Registry()
     async with _serving(registry) as address:
-        registration = Registration(engine, IDENTITY, [address])
+        registration = Registration(engine, replace(IDENTITY, snapshot_free_bytes=7), [address])
         async with _running(registration):
             join = await asyncio.wait_for(registry.joins.get(), 60)
             assert join.incarnation
@@ -164,6 +164,7 @@ async def test_it_says_what_it_is_and_what_it_holds(engine: Engine) -> None:
                 num_threads=1,
                 tokenizer_digest="d" * 64,
                 model_digest=engine.facts.model_digest,
+                snapshot_free_bytes=7,
             )
             assert len(join.model_digest) == 64
             first = await _heartbeat(registry, complete=True)

@@ -2,6 +2,7 @@
 
 import os
 import resource
+import shutil
 import threading
 import time
 from contextlib import closing
@@ -55,6 +56,15 @@ def test_a_file_comes_back_whole(store: SnapshotStore, content: bytes) -> None:
     (file,) = store.files("pool/")
     assert (file.name, file.size_bytes) == (NAME, len(content))
     assert 0 <= file.age_seconds < 60
+
+
+def test_a_store_on_a_disk_says_what_is_free_there(store: SnapshotStore, url: str, tmp_path: Path) -> None:
+    if url.startswith(("/", "file:")):
+        disk = shutil.disk_usage(tmp_path)
+        assert 0 < store.free_bytes <= disk.total
+        assert abs(store.free_bytes - disk.free) < disk.total / 2  # others write meanwhile
+    else:
+        assert store.free_bytes == 0
 
 
 def test_others_that_open_the_store_find_it(store: SnapshotStore, url: str) -> None:

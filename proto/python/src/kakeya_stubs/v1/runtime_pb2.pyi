@@ -212,8 +212,9 @@ class CreateSessionRequest(_message.Message):
     """
     head: _builtins.bool
     """The session holds what conversations begin with alike, which are forks of it; it is disposable, too. A tenant keeps a few
-    such sessions of a pool, as many as the router says: of more parked ones the least recently used is closed. Its forks
-    are not counted as those of a place, are no heads, and have no tags of PLACE_KIND_HEAD from it.
+    such sessions of a pool, as many as the router says: of more parked ones the least recently used is closed. A Turn at a
+    boundary of it always goes on in a fork. Its forks are not counted as those of a place, are no heads, and have no tags of
+    PLACE_KIND_HEAD from it.
     """
     @_builtins.property
     def eos_token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:

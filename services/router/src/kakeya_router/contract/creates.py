@@ -52,6 +52,9 @@ class CreateRequest:
     fork_from: ForkPoint | None = None
     inexact_resume: bool = False
     ephemeral: bool = False
+    park_after_seconds: int | None = None
+    disposable: bool = False
+    head: bool = False
     digest: str = ""
 
 
@@ -69,6 +72,8 @@ def create(message: pb.CreateSessionRequest, limits: RequestLimits) -> CreateReq
         raise invalid("on_overflow", f"there is no policy {message.on_overflow}")
     if message.HasField("ttl_seconds") and not 1 <= message.ttl_seconds <= MAX_TTL_SECONDS:
         raise invalid("ttl_seconds", f"must be at least 1 and at most {MAX_TTL_SECONDS}")
+    if message.HasField("park_after_seconds") and not 1 <= message.park_after_seconds <= MAX_TTL_SECONDS:
+        raise invalid("park_after_seconds", f"must be at least 1 and at most {MAX_TTL_SECONDS}")
     source = message.fork_from
     return CreateRequest(
         model=message.model,
@@ -86,6 +91,9 @@ def create(message: pb.CreateSessionRequest, limits: RequestLimits) -> CreateReq
         else None,
         inexact_resume=message.inexact_resume,
         ephemeral=message.ephemeral,
+        park_after_seconds=message.park_after_seconds if message.HasField("park_after_seconds") else None,
+        disposable=message.disposable or message.head,
+        head=message.head,
         digest=hashlib.sha256(message.SerializeToString(deterministic=True)).hexdigest(),
     )
 
@@ -100,6 +108,8 @@ def fork(message: pb.ForkSessionRequest, limits: RequestLimits) -> CreateRequest
         ttl_seconds=message.ttl_seconds if message.HasField("ttl_seconds") else None,
         inexact_resume=message.inexact_resume,
         ephemeral=message.ephemeral,
+        park_after_seconds=message.park_after_seconds if message.HasField("park_after_seconds") else None,
+        disposable=message.disposable,
     )
     return create(as_create, limits)
 

@@ -80,8 +80,14 @@ class Place:
         return CreateRequest(request_id=self.request_id, fork_from=fork_from, digest=self.digest)
 
     def fork_like(self, source: SessionRecord) -> CreateRequest:
-        """Labelled as the source is, to live as long without a call."""
-        return replace(self.fork, label=source.label, ttl_seconds=source.ttl_ms // 1000)
+        """Labelled as the source is, to live as long without a call, and to be parked or closed as that one."""
+        return replace(
+            self.fork,
+            label=source.label,
+            ttl_seconds=source.ttl_ms // 1000,
+            park_after_seconds=source.park_after_ms // 1000 or None,
+            disposable=source.disposable,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ _NAMES = {"model": labels.MAX_MODEL_BYTES, "address": 256, "fingerprint": valida
 _NOTES = {"backend": 64, "dtype": 64, "weights": 64, "tokenizer_digest": 64, "model_digest": 64, "snapshot_store": 256}
 _SIZES = ("slab_bytes", "lane_bytes", "num_lanes", "window", "kv_bytes_per_token", "vocab_size")
 _LARGEST = {"slab_bytes": MAX_COUNT, "kv_bytes_per_token": MAX_COUNT, "num_lanes": MAX_LANES}
-_LARGEST |= {"lane_bytes": MAX_LANE_BYTES}
+_LARGEST |= {"lane_bytes": MAX_LANE_BYTES, "snapshot_free_bytes": MAX_COUNT}
 
 
 def joined(request: pb.JoinRequest) -> WorkerRecord:

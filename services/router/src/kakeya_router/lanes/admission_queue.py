@@ -213,9 +213,8 @@ class AdmissionQueue:
                     asked[turn.waiter_id].wake()
                 else:
                     asked[turn.waiter_id].turns[pool].add(turn.worker_id)
-        if self.idle_lanes is not None:
-            for waiter in filter(lambda waiter: waiter.knows_its_turns, asked.values()):
-                waiter.wake()
+        for waiter in asked.values():
+            self.have_room_made(waiter)  # the search is not woken before there is any
 
     async def _leave(self, waiter: Waiter) -> None:
         if waiter.entering is not None:

@@ -2,6 +2,7 @@
 
 import secrets
 from dataclasses import dataclass
+from typing import Unpack
 
 import structlog
 
@@ -10,7 +11,7 @@ from kakeya_router.store.done import is_done
 from kakeya_router.store.persistence import persist
 from kakeya_router.store.session_record import Claim, SessionRecord
 from kakeya_router.store.sessions.closing_store import ClosingStore
-from kakeya_router.store.sessions.session_changes import Cause
+from kakeya_router.store.sessions.session_changes import Cause, ClosedOnly
 from kakeya_router.workers.worker_clients import WorkerClients
 from kakeya_router.workers.worker_errors import WorkerError
 from kakeya_shared.errors.tree import KakeyaError, StoreUnavailable
@@ -37,11 +38,11 @@ class Closing:
     _snapshotting: Snapshotting
     _tasks: DetachedTasks
 
-    async def close(self, record: SessionRecord, cause: Cause, *, idle_ms: int = 0, wanted_by: str = "") -> int | None:
+    async def close(self, record: SessionRecord, cause: Cause, **only: Unpack[ClosedOnly]) -> int | None:
         """Claims the session for good, closes its lane and forgets it.
 
         Args:
-            idle_ms, wanted_by: of Cause.IDLE, as in `Parking.park`.
+            only: what some causes ask for, as in `ClosingStore.begin_close`.
 
         Returns:
             The final history length; None when the session is gone already or must be kept.
@@ -50,7 +51,7 @@ class Closing:
             StoreUnavailable
         """
         claim = Claim(secrets.token_hex(8))
-        answer = await self._store.begin_close(record, claim, cause, idle_ms=idle_ms, wanted_by=wanted_by)
+        answer = await self._store.begin_close(record, claim, cause, **only)
         return await self.finish(answer.record, claim) if is_done(answer.outcome) else None
 
     async def finish(self, claimed: SessionRecord, claim: Claim) -> int:

@@ -1,14 +1,16 @@
-"""Lanes of idle sessions, for the sessions that queue: `--admission close-idle` and `evict-idle`."""
+"""Lanes of idle sessions, for the sessions that want one: of disposable ones, and as `--admission` says of others."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import KW_ONLY, dataclass
+from enum import StrEnum
+from typing import Literal, assert_never
 
 import structlog
 
 from kakeya_router.lanes.closing import Closing
 from kakeya_router.lanes.parking import Parking
-from kakeya_router.store.done import is_done
+from kakeya_router.store.outcomes import ParkSession
 from kakeya_router.store.session_record import PoolName, SessionId, SessionRecord, WorkerId
 from kakeya_router.store.sessions.session_changes import Cause
 from kakeya_router.store.sessions.session_lists import SessionLists, TenantUsage
@@ -18,82 +20,182 @@ _BATCH = 128
 
 _log = structlog.get_logger()
 
+Turns = Mapping[PoolName, Collection[WorkerId]]
+"""The workers on which a lane would help, by pool."""
+
+
+class GivesWay(StrEnum):
+    """What becomes of the session that has been idle for longest, and is not disposable, where its lane is wanted."""
+
+    NEVER = "it keeps its lane"
+    IS_CLOSED = "it is closed"
+    IS_PARKED = "it is parked, by its journal alone if need be"
+    IS_SAVED = "it is parked where its worker has a snapshot store, else it keeps its lane"
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A session that may go.
+
+    Attributes:
+        rank: the lower goes first; see `SessionLists.spare`, and else the end of its last operation in milliseconds.
+        is_spare: it is disposable, and an answer of it has ended.
+        is_fair: its owner has not less afterwards than who wants the lane.
+    """
+
+    record: SessionRecord
+    rank: int
+    _: KW_ONLY
+    is_spare: bool
+    is_fair: bool
+
 
 @dataclass(eq=False, slots=True)
 class IdleLanes:
     """Frees the lanes of idle sessions: the one that has been idle for longest goes first.
 
-    Its owner must not have less afterwards than who wanted the lane. Called by `AdmissionQueue` for the first in the
-    queue, and only with `--admission close-idle` or `evict-idle`.
+    Before all others go disposable ones of one turn whose prefill costs less than parking: they are closed. The others
+    are parked, or closed where that is not possible or not wanted. Called by `AdmissionQueue` for the first in the
+    queue, and by `Search` for who comes, or has reached a quota.
 
     Attributes:
-        idle_seconds: how long a session must have been idle.
-        parking: parks them; None: they are closed.
+        idle_seconds: how long a session must have been idle that is not disposable.
+        others: what becomes of such a one.
     """
 
     _store: SessionLists
     _closing: Closing
+    _parking: Parking
     _tasks: DetachedTasks
     _: KW_ONLY
     idle_seconds: float
-    parking: Parking | None = None
+    others: GivesWay
 
-    async def make_room(self, tenant: str, turns: Mapping[PoolName, Collection[WorkerId]], spared: SessionId) -> bool:
-        """Frees the lane of the session that has been idle for longest and may go; whether there was one.
+    async def make_room(self, tenant: str, turns: Turns, spared: SessionId, *, only_disposable: bool = False) -> bool:
+        """Frees the lane of the session that may go first; whether there was one.
 
-        It is the tenant's own, or of a tenant that holds two lanes more at least.
+        Its owner is the tenant itself, or has not less afterwards; else it is disposable, and no such one is there.
 
         Args:
             tenant: wants a lane.
-            turns: the workers on which one would help, by pool.
             spared: id of a session that must stay.
+            only_disposable: nothing is done where another session is to go first.
         """
-        async with aclosing(self._longest_idle(tenant, turns, spared)) as found:
-            async for record in found:
-                if await self._tasks.complete(self._frees(record, tenant)):
-                    return True
+        unfair: list[Candidate] = []
+        sources = [self._spare_of_pool(pool, ids, tenant, spared) for pool, ids in turns.items()]
+        if self.others is not GivesWay.NEVER:
+            sources += [self._idle_of_pool(pool, ids, tenant, spared) for pool, ids in turns.items()]
+        async with aclosing(_in_order(sources)) as found:
+            async for each in found:
+                if each.is_fair:
+                    if only_disposable and not each.is_spare:
+                        return False
+                    if await self._tasks.complete(self._frees(each, tenant)):
+                        return True
+                elif each.is_spare:
+                    unfair.append(each)
+        for each in unfair:
+            if await self._tasks.complete(self._frees(each, tenant)):
+                return True
         return False
 
-    async def _frees(self, record: SessionRecord, tenant: str) -> bool:
-        idle_ms = self._idle_ms
-        if self.parking is None:
-            closed = await self._closing.close(record, Cause.IDLE, idle_ms=idle_ms, wanted_by=tenant)
-            is_free, what = closed is not None, "closed"
-        else:
-            answer = await self.parking.park(record, idle_ms=idle_ms, wanted_by=tenant)
-            is_free, what = is_done(answer.outcome), "parked"
-        if is_free:
-            _log.info(f"idle session {what} for its lane", session_id=record.session_id, wanted_by=tenant)
-        return is_free
+    async def give_up_own(
+        self, tenant: str, pools: Collection[PoolName], spared: SessionId, key_id: str | None = None
+    ) -> bool:
+        """Frees the lane of the tenant's own session that makes room first, for another of it; whether there was one.
+
+        Args:
+            spared: id of a session that must stay.
+            key_id: only of this key; None: of any.
+        """
+        for pool in sorted(pools):
+            start = 0
+            while found := await self._store.spare(pool, start, _BATCH, tenant=tenant):
+                for rank, record in found:
+                    is_meant = record.session_id != spared and key_id in (None, record.key_id)
+                    own = Candidate(record, rank, is_spare=True, is_fair=True)
+                    if is_meant and await self._tasks.complete(self._frees(own, tenant)):
+                        return True
+                start += _BATCH
+        return False
+
+    async def _frees(self, candidate: Candidate, tenant: str) -> bool:
+        record, idle_ms = candidate.record, 0 if candidate.is_spare else self._idle_ms
+        if await self._is_to_be_parked(candidate):
+            answer = await self._parking.park(record, idle_ms=idle_ms, wanted_by=tenant)
+            match answer.outcome:
+                case ParkSession.PARKED:
+                    return _freed("parked", record, tenant)
+                case ParkSession.UNRECOVERABLE:
+                    pass
+                case ParkSession.NO_LANE | ParkSession.LEFT | ParkSession.KEPT | ParkSession.CHANGED:
+                    return False
+                case ParkSession.FAILED | ParkSession.MISSING | ParkSession.LOST | ParkSession.BUSY:
+                    return False
+                case never:
+                    assert_never(never)
+        if not (candidate.is_spare or self.others is GivesWay.IS_CLOSED):
+            return False
+        if await self._closing.close(record, Cause.IDLE, idle_ms=idle_ms, wanted_by=tenant) is None:
+            return False
+        return _freed("closed", record, tenant)
+
+    async def _is_to_be_parked(self, candidate: Candidate) -> bool:
+        if candidate.is_spare:
+            return candidate.rank >= 0 and await self._parking.saves(candidate.record)
+        if self.others is GivesWay.IS_SAVED:
+            return await self._parking.saves(candidate.record)
+        return self.others is GivesWay.IS_PARKED
 
     @property
     def _idle_ms(self) -> int:
         return round(self.idle_seconds * 1000)
 
-    async def _longest_idle(
-        self, tenant: str, turns: Mapping[PoolName, Collection[WorkerId]], spared: SessionId
-    ) -> AsyncGenerator[SessionRecord, None]:
-        """Of those that may go in all pools, the longest idle first."""
-        pools = [self._of_pool(pool, worker_ids, tenant, spared) for pool, worker_ids in turns.items()]
-        firsts = [(first, pool) for pool in pools if (first := await anext(pool, None)) is not None]
-        while firsts:
-            oldest, pool = min(firsts, key=lambda each: each[0].idle_since_ms)
-            yield oldest
-            firsts.remove((oldest, pool))
-            if (following := await anext(pool, None)) is not None:
-                firsts.append((following, pool))
-
-    async def _of_pool(
+    async def _spare_of_pool(
         self, pool: PoolName, worker_ids: Collection[WorkerId], tenant: str, spared: SessionId
-    ) -> AsyncIterator[SessionRecord]:
-        """Of those that may go in a pool, the longest idle first."""
-        usage = await self._store.usage(pool)
-        held = usage.get(tenant, TenantUsage()).reserved_bytes
+    ) -> AsyncIterator[Candidate]:
+        start = 0
+        while found := await self._store.spare(pool, start, _BATCH):
+            usage = await self._store.usage(pool)
+            for rank, record in found:
+                if record.session_id != spared and record.worker_id in worker_ids:
+                    is_fair = _is_fair(record, tenant, usage, num_more=1)
+                    yield Candidate(record, rank, is_spare=True, is_fair=is_fair)
+            start += _BATCH
+
+    async def _idle_of_pool(
+        self, pool: PoolName, worker_ids: Collection[WorkerId], tenant: str, spared: SessionId
+    ) -> AsyncIterator[Candidate]:
         start = 0
         while records := await self._store.idle(pool, self._idle_ms, start, _BATCH):
+            usage = await self._store.usage(pool)
             for record in records:
-                owner = usage.get(record.tenant, TenantUsage())
-                gives_way = record.tenant == tenant or owner.reserved_bytes >= held + 2 * record.reserved_bytes
-                if record.session_id != spared and record.worker_id in worker_ids and gives_way:
-                    yield record
+                if record.session_id != spared and record.worker_id in worker_ids:
+                    # With one more, the two would take it from each other in turn.
+                    is_fair = _is_fair(record, tenant, usage, num_more=2)
+                    yield Candidate(record, record.idle_since_ms, is_spare=False, is_fair=is_fair)
             start += _BATCH
+
+
+async def _in_order(sources: Sequence[AsyncIterator[Candidate]]) -> AsyncGenerator[Candidate, None]:
+    """Those of all sources, in the order in which they go."""
+    firsts = [(first, source) for source in sources if (first := await anext(source, None)) is not None]
+    while firsts:
+        oldest, source = min(firsts, key=lambda each: each[0].rank)
+        yield oldest
+        firsts.remove((oldest, source))
+        if (following := await anext(source, None)) is not None:
+            firsts.append((following, source))
+
+
+def _freed(what: str, record: SessionRecord, tenant: str) -> Literal[True]:
+    _log.info(f"idle session {what} for its lane", session_id=record.session_id, wanted_by=tenant)
+    return True
+
+
+def _is_fair(record: SessionRecord, tenant: str, usage: Mapping[str, TenantUsage], *, num_more: int) -> bool:
+    """Whether it is the tenant's own, or of one that holds so many lanes more at least."""
+    if record.tenant == tenant:
+        return True
+    owner, taker = (usage.get(each, TenantUsage()).reserved_bytes for each in (record.tenant, tenant))
+    return owner >= taker + num_more * record.reserved_bytes

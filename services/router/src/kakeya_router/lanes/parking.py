@@ -31,7 +31,7 @@ class Parking:
     """Parks sessions on which no operation runs: what has no snapshot yet is written, then the lane is closed.
 
     It does not hold the session meanwhile: a call that comes while a snapshot is written wins, and the script that
-    parks does it in one step. Called by `ParkRequests`, and by `IdleLanes` for a waiter that needs the lane.
+    parks does it in one step. Called by `ParkRequests`, by `IdleLanes` for a waiter that needs the lane, by `Keeping`.
 
     Attributes:
         parked_seconds: how long a session without a lane is kept.
@@ -68,6 +68,11 @@ class Parking:
         if is_done(answer.outcome):
             await self._workers.close_lane(record)
         return answer
+
+    async def saves(self, record: SessionRecord) -> bool:
+        """Whether a session's worker has a snapshot store for it."""
+        worker = await self._fleet.looked_up(record.incarnation)
+        return worker is not None and worker.saves(record)
 
     async def _write(self, record: SessionRecord) -> bool:
         """Whether the snapshot store works. What it has not of the session, since that was used, the journal has."""

@@ -12,6 +12,7 @@ from kakeya_router.contract import refusals
 from kakeya_router.lanes import candidates
 from kakeya_router.lanes.admission_queue import TICK_SECONDS, AdmissionQueue
 from kakeya_router.lanes.candidates import SourceChanged
+from kakeya_router.lanes.idle_lanes import IdleLanes
 from kakeya_router.lanes.waiter import Waiter
 from kakeya_router.lanes.wanted import Wanted
 from kakeya_router.store.fleet.worker_store import WorkerStore
@@ -19,12 +20,15 @@ from kakeya_router.store.session_record import Incarnation, PoolName
 from kakeya_router.store.worker_record import WorkerRecord
 from kakeya_router.workers import placement
 from kakeya_router.workers.placement import Placement
-from kakeya_shared.errors.tree import InvalidField, KakeyaError, NoCapacity
+from kakeya_shared.errors.tree import InvalidField, KakeyaError, NoCapacity, QuotaExceeded
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
-# At a source that changes whenever a fork of it is about to be made; each look that finds it busy says so.
+# Quotas, as the scripts name them.
+_OF_LANES = ("sessions", "reserved_bytes", "key_sessions")
+# At a source that changes whenever a fork of it is about to be made, each look that finds it busy says so; and for a
+# lane that another takes each time that room is made.
 _MOST_LOOKS = 5
 
 
@@ -84,6 +88,7 @@ class Search:
     _worker_store: WorkerStore
     _placement: Placement
     _queue: AdmissionQueue
+    _idle_lanes: IdleLanes
     _: KW_ONLY
     wait_seconds: float | None
 
@@ -99,7 +104,7 @@ class Search:
         """Finds the session a lane, at once or when it is the first in the queue.
 
         It stands in the queue of each pool that serves what is wanted now; a pool that begins to serve it later gets
-        the calls that come later.
+        the calls that come later. Where its tenant has reached a quota of lanes, a disposable session of that one goes.
 
         Args:
             reserved_bytes: of the lane.
@@ -114,19 +119,53 @@ class Search:
             NoWorker, NoCapacity: no worker takes it, and it does not wait.
             QueueFull, QueueTimedOut, QuotaExceeded, Draining, StoreUnavailable, and what the seeker raises
         """
+        while True:
+            try:
+                return await self._lane(seeker, wanted, reserved_bytes, workers, left)
+            except QuotaExceeded as error:
+                if not await self._gives_up_own(wanted, error.metadata.get("quota")):
+                    raise
+                workers = None
+
+    async def _gives_up_own(self, wanted: Wanted, quota: str | None) -> bool:
+        """Whether the tenant has a lane less now."""
+        if quota not in _OF_LANES:
+            return False
+        caller = wanted.caller
+        key_id = caller.key_id if quota == "key_sessions" else None
+        return await self._idle_lanes.give_up_own(caller.tenant, wanted.pools, wanted.source_id, key_id)
+
+    async def _lane(
+        self,
+        seeker: Seeker[T],
+        wanted: Wanted,
+        reserved_bytes: int,
+        workers: Sequence[WorkerRecord] | None,
+        left: Incarnation,
+    ) -> T | None:
         waiter = Waiter(wanted, reserved_bytes)
         waiter.paused[left] = 0.0
         found = await self._try_all(seeker, waiter, workers or await self._workers(wanted.pools))
         for _ in range(_MOST_LOOKS):
-            if not isinstance(found, SourceChanged):
+            if isinstance(found, SourceChanged):
+                waiter.wanted = await seeker.renewed(waiter.wanted, is_stranded=False)
+            elif not (isinstance(found, NoCapacity) and await self._makes_room(waiter.wanted)):
                 break
-            waiter.wanted = await seeker.renewed(waiter.wanted, is_stranded=False)
-            found = await self._try_all(seeker, waiter, await self._workers(wanted.pools))
+            found = await self._try_all(seeker, waiter, await self._workers(waiter.wanted.pools))
         if not isinstance(found, KakeyaError):
             return found
         if self.wait_seconds == 0 or not (wanted.is_patient or isinstance(found, NoCapacity)):
             raise found
         return await self._wait(seeker, waiter)
+
+    async def _makes_room(self, wanted: Wanted) -> bool:
+        """Whether a disposable session has made room, before anything waits for it. Another may take it first."""
+        workers = await self._workers(wanted.pools)
+        turns = {
+            pool: [worker.worker_id for worker in workers if worker.pool == pool and wanted.fits(worker)]
+            for pool in wanted.pools
+        }
+        return await self._idle_lanes.make_room(wanted.caller.tenant, turns, wanted.source_id, only_disposable=True)
 
     async def _wait(self, seeker: Seeker[T], waiter: Waiter) -> T | None:
         loop = asyncio.get_running_loop()

@@ -15,6 +15,7 @@ from kakeya_router.lanes import candidates
 from kakeya_router.lanes.closing import LANE_LEASE_SECONDS, LANE_SECONDS, Closing
 from kakeya_router.lanes.search import Refused
 from kakeya_router.lanes.wanted import Wanted
+from kakeya_router.sessions.keeping import Keeping
 from kakeya_router.sessions.past_lanes import PastLanes
 from kakeya_router.sessions.sources import Sources
 from kakeya_router.snapshots.past import Past
@@ -94,6 +95,7 @@ class Opening:
     _tasks: DetachedTasks
     _closing: Closing
     _sources: Sources
+    _keeping: Keeping
 
     def none_able(self, wanted: Wanted, workers: Sequence[WorkerRecord]) -> KakeyaError:
         return candidates.without_features(workers, wanted) or candidates.no_worker("the model any more")
@@ -153,6 +155,7 @@ class Opening:
         opened = await self._store.mark_open(record, attempt.claim, answer.sink, answer.window, answer.lane, copied)
         if not is_done(opened.outcome):
             raise await self._changed(source)
+        self._keeping.trim(opened.record)
         return opened.record
 
     async def _open_lane(self, record: SessionRecord, source: SessionRecord | None) -> Opened:

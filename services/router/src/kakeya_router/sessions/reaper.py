@@ -1,9 +1,10 @@
-"""Enforces leases and time-outs: lapsed workers, lost sessions, expired sessions, vanished waiters."""
+"""Enforces leases and time-outs: lapsed workers, lost, expired and idle sessions, vanished waiters."""
 
 from dataclasses import KW_ONLY, dataclass, field
 
 import structlog
 
+from kakeya_router.sessions.keeping import Keeping
 from kakeya_router.sessions.sessions import Sessions
 from kakeya_router.store.connection import RedisConnection
 from kakeya_router.store.fleet.worker_store import Identity, WorkerStore
@@ -42,6 +43,7 @@ class Reaper:
     _worker_store: WorkerStore
     _queue_store: QueueStore
     _sessions: Sessions
+    _keeping: Keeping
     _sweep: WorkerSweep
     _workers: WorkerClients
     _fleet: Fleet
@@ -71,6 +73,8 @@ class Reaper:
                 return
             for record in expired:  # what a worker that hangs holds up must not hold up its own end
                 unheard(self._tasks.start(self._sessions.expire(record)))
+            await self._keeping.park_due(pool)
+            await self._keeping.close_surplus(pool)
             await self._queue_store.forget_lapsed(pool)
             if self._num_passes % _AUDIT_EVERY == 0:
                 await self._audit.audit(pool)

@@ -52,7 +52,9 @@ class Sources:
         if record.state is State.OPENING:
             raise refusals.not_found()
         _check_options(request, record)
-        boundary = point.boundary
+        boundary, end = point.boundary, record.journal_length
+        if record.head and not record.holds_lane and boundary in (None, end) and past.is_reachable(record, end):
+            return await self._earlier(record, end), end  # it stays parked
         if boundary is None:
             return _source(await self._at_its_end(record, None), None), None
         if not of_history and boundary >= record.journal_length:

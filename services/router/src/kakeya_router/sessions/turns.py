@@ -27,6 +27,7 @@ class Turns:
 
     At a place with a boundary the session itself is taken in one step, if it is idle there, or not at all: then a fork
     of its history is made. So of two turns at one place one takes the session, and neither stands behind the other.
+    In a head no turn goes on at a place.
     With an expected history length it is taken in the same way, or the turn is refused.
 
     A session that a turn has made is closed again where it fails, or its client leaves, before it has appended: nobody
@@ -65,7 +66,8 @@ class Turns:
                     if boundary is None or part != "session":
                         raise
                     _check_forks(request, boundary, error)
-                    made, boundary = await self._forked(made.record, request), None
+                    # By history, which the source has whatever runs on it.
+                    made, boundary = await self._forked(made.record, request, of_history=True), None
                 except SessionNotFound:
                     if part != "session" or not _is_found(made, request):
                         raise
@@ -87,12 +89,13 @@ class Turns:
         if fork is not None:
             return Made(fork, is_new=False), None
         record = callers.callers_own(await self._store.get(session_id))
+        if record.head and where.boundary is not None:
+            return await self._forked(record, request, of_history=False), None
         return Made(record, is_new=False), where.length
 
-    async def _forked(self, source: SessionRecord, request: TurnRequest) -> Made:
-        """By history, which the source has whatever runs on it."""
+    async def _forked(self, source: SessionRecord, request: TurnRequest, *, of_history: bool) -> Made:
         fork = cast(Place, request.where).fork_like(source)
-        return await self._sessions.opened(fork, request.generate.features, request.check, of_history=True)
+        return await self._sessions.opened(fork, request.generate.features, request.check, of_history=of_history)
 
     async def _abandon(self, record: SessionRecord, error: BaseException) -> None:
         """Nobody waits for it whose client is gone, or where Redis is away."""

@@ -61,7 +61,7 @@ class Snapshotting(SnapshotFiles):
             is_turn: a turn has ended.
             mark: of an operation that goes on.
         """
-        if not is_turn and not record.journal_start and journal_length < FEWEST_TOKENS:
+        if not record.journal_start and journal_length < _fewest_tokens(record, is_turn=is_turn):
             return
         worker, mark = self._fleet.worker(record.incarnation), mark or Mark()
         if worker is None:
@@ -129,3 +129,12 @@ class Snapshotting(SnapshotFiles):
         record = await self._store.get(session_id)
         if record is not None and await self._fleet.looked_up(record.incarnation) is not None:
             self.consider(record, record.journal_length, is_turn=is_turn)
+
+
+def _fewest_tokens(record: SessionRecord, *, is_turn: bool) -> int:
+    """With a shorter history no snapshot is written: not of a session, either, that is closed sooner than parked after
+    its first turn.
+    """
+    if not is_turn:
+        return FEWEST_TOKENS
+    return record.cheap_tokens + 1 if record.disposable and not record.boundaries else 0

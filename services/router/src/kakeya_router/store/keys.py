@@ -75,6 +75,22 @@ class PoolKeys:
         """Sorted set: ids of the waiters that made way in a full queue by the time; forgotten after a minute."""
         self.idle = f"{prefix}idle"
         """Sorted set: ids of the open sessions without an operation by the time of their last one's end."""
+        self.to_park = f"{prefix}to_park"
+        """Sorted set: ids of the idle sessions that are parked some time, by the time at which they are to be."""
+        self.spare = f"{prefix}spare"
+        """Sorted set: ids of the idle sessions that make room, in their order (`be_idle` of prelude/session.lua)."""
+        self.parked = f"{prefix}parked"
+        """Sorted set: ids of the parked sessions that are disposable, by the time of their last operation's end."""
+        self.groups = f"{prefix}groups"
+        """Sorted set: "TENANT|GROUP|SESSION" for each session of a group, of which its tenant keeps some, all with
+        score 0 and so in the order of their text.
+        """
+        self.snapshot_bytes = f"{prefix}snapshot_bytes"
+        """String: bytes of all snapshots that sessions have of their own or have inherited, each file once."""
+
+    def spare_of(self, tenant: str) -> str:
+        """Sorted set: those of `spare` that are a tenant's."""
+        return f"{self._prefix}spare_of:{tenant}"
 
     def worker(self, worker_id: WorkerId) -> str:
         """Hash: a `WorkerRecord`."""
@@ -162,4 +178,9 @@ def _keys(
         keys.journal(session_id),
         keys.tags(session_id),
         keys.tagged(tenant, model),
+        keys.to_park,
+        keys.spare,
+        keys.spare_of(tenant),
+        keys.parked,
+        keys.groups,
     )

@@ -122,6 +122,12 @@ class SessionRecord(Hash):
         model_digest: of the model; empty: not known.
         ephemeral: it is closed when its first Generate has ended, and has no snapshots.
         inexact_resume: it may be resumed under another fingerprint of the model.
+        park_after_ms: how long it may be idle on its lane; 0: however long.
+        disposable: its client can make it anew; see `kakeya.v1.CreateSessionRequest`.
+        head: it is what its forks begin with; it is disposable, too.
+        cheap_tokens: as much history as costs less to prefill anew than to park, on the worker that it was opened on.
+        group: which one it is of, of which its tenant keeps some: "head", or the place that it branched off at; empty:
+            of none.
         history_length: what the worker has committed, as it last said; `kv_live_bytes` and `retained` with it.
         journal_length: tokens of the history, of which the lane may lack the last: they are journaled first.
         journal_start: history index of the first token that the journal still holds.
@@ -168,6 +174,11 @@ class SessionRecord(Hash):
     model_digest: str = ""
     inexact_resume: bool = False
     ephemeral: bool = False
+    park_after_ms: int = 0
+    disposable: bool = False
+    head: bool = False
+    cheap_tokens: int = 0
+    group: str = ""
     tenant: str = ""
     key_id: str = ""
     label: str = ""

@@ -5,6 +5,10 @@ from dataclasses import dataclass, replace
 
 from kakeya_router.store.session_record import Hash, Incarnation, PoolName, SessionRecord, WorkerId
 
+# What parking and resuming cost beside the bytes: a file is synced, Redis asked, a lane opened; and the rate at which a
+# snapshot comes to a store and back from it.
+_PARKING_SECONDS, _STORE_BYTES_PER_SECOND = 0.05, 200e6
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerRecord(Hash):
@@ -16,6 +20,7 @@ class WorkerRecord(Hash):
         tokenizer_digest: of its checkpoint's tokenizer, see `kakeya.v1.Model`.
         model_digest: equal for workers that serve the same model, in whichever mode; empty: not known.
         snapshot_store: of its snapshot store, equal for workers that read each other's; empty: it has none.
+        snapshot_free_bytes: on the disk of that store when it joined; 0: not known.
         prefill_tokens_per_second: as it measured at its start; 0: not known.
         features: what it can do, by the names of `kakeya_shared.contract.features`, separated by commas.
         reserved_bytes: lanes reserved for sessions.
@@ -48,6 +53,7 @@ class WorkerRecord(Hash):
     tokenizer_digest: str = ""
     model_digest: str = ""
     snapshot_store: str = ""
+    snapshot_free_bytes: int = 0
     prefill_tokens_per_second: int = 0
     features: str = ""
     reserved_bytes: int = 0
@@ -71,6 +77,18 @@ class WorkerRecord(Hash):
     @property
     def has_room(self) -> bool:
         return not self.draining and self.free_bytes >= self.lane_bytes
+
+    @property
+    def cheap_tokens(self) -> int:
+        """As much history as it prefills in less time than a session takes to be parked and resumed; 0: not known."""
+        if not self.prefill_tokens_per_second:
+            return 0
+        prefill_seconds = 1 / self.prefill_tokens_per_second  # of a token
+        parking_seconds = 2 * self.kv_bytes_per_token / _STORE_BYTES_PER_SECOND  # likewise, as long as it is kept
+        num_kept = self.sink + self.window
+        if prefill_seconds * num_kept > _PARKING_SECONDS + parking_seconds * num_kept:
+            return int(_PARKING_SECONDS / (prefill_seconds - parking_seconds))
+        return int((_PARKING_SECONDS + parking_seconds * num_kept) / prefill_seconds)
 
     @property
     def feature_names(self) -> list[str]:

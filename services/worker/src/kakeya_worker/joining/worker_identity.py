@@ -13,7 +13,7 @@ FEATURES: tuple[str, ...] = (APPEND_LOGPROBS, MASKED_ENDS, REPETITION_PENALTY)
 
 @dataclass(frozen=True)
 class WorkerIdentity:
-    """How a worker presents itself; `snapshot_store` is its store's identity."""
+    """How a worker presents itself; `snapshot_store` is its store's identity, and then what was free there."""
 
     worker_id: str
     pool: str
@@ -21,6 +21,7 @@ class WorkerIdentity:
     address: str
     num_threads: int
     snapshot_store: str = ""
+    snapshot_free_bytes: int = 0
 
     def join_request(
         self, engine: Engine, incarnation: str, contract_version: int, features: Sequence[str]
@@ -51,5 +52,6 @@ class WorkerIdentity:
             tokenizer_digest=facts.tokenizer_digest,
             model_digest=facts.model_digest,
             snapshot_store=self.snapshot_store,
+            snapshot_free_bytes=self.snapshot_free_bytes,
             prefill_tokens_per_second=engine.prefill_tokens_per_second,
         )

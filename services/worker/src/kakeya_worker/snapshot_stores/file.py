@@ -2,6 +2,7 @@
 
 import os
 import secrets
+import shutil
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -28,6 +29,7 @@ class FileSnapshotStore:
         with _translated():
             self._root.mkdir(parents=True, exist_ok=True)
             self.identity = _identity(self._root / _IDENTITY_FILE)
+            self.free_bytes = shutil.disk_usage(self._root).free
 
     def write(self, name: str, *pieces: bytes | memoryview) -> None:
         path = self._root / name

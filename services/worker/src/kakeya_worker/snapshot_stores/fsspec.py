@@ -22,6 +22,7 @@ class FsspecSnapshotStore:
         with _translated(url):
             self._files, self._root = fsspec.core.url_to_fs(url)
         self.identity = hashlib.sha256(url.rstrip("/").encode()).hexdigest()
+        self.free_bytes = 0  # nobody knows
 
     def write(self, name: str, *pieces: bytes | memoryview) -> None:
         path = self._path(name)

@@ -49,9 +49,11 @@ class SnapshotStore(Protocol):
 
     Attributes:
         identity: equal for stores that hold the same files, wherever they were opened; at most 256 letters.
+        free_bytes: on its disk when it was opened; 0: not known.
     """
 
     identity: str
+    free_bytes: int
 
     def __init__(self, url: str) -> None: ...
 

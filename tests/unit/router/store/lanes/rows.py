@@ -71,7 +71,8 @@ ROWS: Rows = {
     ],
     "move_session": [
         Row(OFFER, move(3), "moved", MOVED),
-        Row(OFFER, move(3, None, FIRST), "moved", to(MOVED, snapshots=text(FIRST), snapshot_store="store")),
+        Row(OFFER, move(3, None, FIRST), "moved",
+            to(MOVED, snapshots=text(FIRST), snapshot_store="store", snapshot_bytes=20)),
         Row(JOINED + ran(3) + begin(A) + offer(claim=A), move(3, A), "moved", MOVED),
         Row(OFFER, (move(2), move(4), move(3, epoch=2), move(3, others=1)), "changed"),
         Row((OFFER + remove(KEYS.session(ONE)), OFFER + close(), OFFER + withdraw()), move(3), "changed"),

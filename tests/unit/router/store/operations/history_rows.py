@@ -24,10 +24,10 @@ UNLIKE = StoredSnapshot("p/one-1-5", 0, 4, 20, 5)
 
 APPENDED = to(append_start=4, append_end=7, append_digest="digest")
 BACK_AT_4 = to(journal(4), history_length=4, num_rewinds=1, lane_rewinds=1, boundaries="2,4", append_end=GONE,
-               operation_id="a", op_start_length=4, snapshots=text(FIRST))
+               operation_id="a", op_start_length=4, snapshots=text(FIRST), snapshot_bytes=20)
 PARKED_AT_2 = to(PARKED, BACK, EMPTY, journal(2), history_length=2, num_rewinds=2, boundaries=2,
                  op_start_length=2, operation_start=2)
-STORES = to(snapshots=text(FIRST), snapshot_store="store")
+STORES = to(snapshots=text(FIRST), snapshot_store="store", snapshot_bytes=20)
 
 HISTORY_ROWS: Rows = {
     "extend_journal": [
@@ -88,10 +88,11 @@ HISTORY_ROWS: Rows = {
         Row(ran(4), put(FIRST, known={"inherited": "other"}), "changed"),
         Row(ran(4) + put(FIRST) + run(1), put(BOTH, operation_number=1, operation_start=0), "changed"),
         Row((ran(4), SWEPT), put(FIRST), "set", STORES),
-        Row(REWOUND, put(FIRST, num_rewinds=1), "set", to(snapshots=text(FIRST))),
-        Row(ran(4), put((AT_END,)), "set", to(snapshots=text((AT_END,)), snapshot_store="store")),
-        Row(ran(4) + put(FIRST) + run(1), put(BOTH), "set", to(snapshots=text(BOTH))),
-        Row(ran(4) + put(FIRST), put(), "set", to(snapshots="")),
+        Row(REWOUND, put(FIRST, num_rewinds=1), "set", to(snapshots=text(FIRST), snapshot_bytes=20)),
+        Row(ran(4), put((AT_END,)), "set",
+            to(snapshots=text((AT_END,)), snapshot_store="store", snapshot_bytes=20)),
+        Row(ran(4) + put(FIRST) + run(1), put(BOTH), "set", to(snapshots=text(BOTH), snapshot_bytes=40)),
+        Row(ran(4) + put(FIRST), put(), "set", to(snapshots="", snapshot_bytes=GONE)),
         # They make a part of the journal superfluous, but not what the latest operation has produced.
         Row(ran(4), put(FIRST, 3), "set", STORES),
         Row(ran(4) + run(2), put(FIRST, 2), "set", to(STORES, journal=[3, 4, 5, 6], journal_start=2)),

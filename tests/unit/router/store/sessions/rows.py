@@ -28,7 +28,7 @@ DELETED = to(session=GONE, op=GONE, expiry=GONE, sessions=GONE, usage=GONE, ledg
 TWO_OPENING = OPENING + reserve(of=TWO)
 SPENT = OPEN + begin(A, tokens_per_minute=1) + end(A, 3, 0, [1, 2, 3])
 SOURCE = source(2, 7, *LISTED)
-ZERO = (StoredSnapshot("p/zero-1-0", 0, 3, 20),)
+ZERO = (StoredSnapshot("p/p.zero-1-0-0123abcd-3.safetensors", 0, 3, 20),)
 NEEDED = f"2|0||{text(LISTED)}"
 """What that has, as `Past.needed` says it."""
 FORKED = SOURCE + reserve(of=TWO, source=SESSION, length=7)
@@ -160,6 +160,6 @@ ROWS: Rows = {
         Row(FORKED + close(cause=ABANDON, of=TWO), delete(of=TWO), "deleted",
             to(FORK_DELETED, sessions=["p.one"], ledger=(100, 70, 1), usage=RESERVED["usage"])),
         Row(FORKED + close() + delete() + close(cause=ABANDON, of=TWO), delete(of=TWO), "deleted",
-            to(FORK_DELETED, sessions=GONE, ledger=(0, 0, 0), usage=GONE)),
+            to(FORK_DELETED, sessions=GONE, ledger=(0, 0, 0), usage=GONE, snapshot_bytes=GONE)),
     ],
 }

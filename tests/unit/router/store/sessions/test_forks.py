@@ -27,20 +27,20 @@ async def test_an_inheritance_is_given_back(world: World) -> None:
     forked = reserve(of=TWO, source=SESSION, length=7) + mark_open(of=TWO, lane=LaneState(7), source=SESSION)
     await (source(5, 7, *LISTED) + forked).bring_about(world)
     sessions, record = world.sessions, await world.record(TWO)
-    assert await sessions.heirs(POOL, ["p/one-1-0", "p/one-1-2", "p/one"]) == {"p/one-1-0": TWO, "p/one-1-2": TWO}
+    assert await sessions.heirs(POOL, [*FILES[:2], "p/p.one"]) == dict.fromkeys(FILES[:2], TWO)
     assert record.is_recoverable
-    own = StoredSnapshot("p/two-1-0", 0, 7, 20)
+    own = StoredSnapshot("p/p.two-1-0-0123abcd-7.safetensors", 0, 7, 20)
     assert await sessions.set_snapshots(replace(record, inherited=""), (own,), 0, "store", 0) == "changed"
     assert len(await heirs(world)) == 3
     assert await sessions.set_snapshots(record, (own,), 0, "store", 0, BOTH) == "set"
     with_own = await world.record(TWO)
     assert (parse(with_own.inherited), parse(with_own.snapshots)) == (BOTH, (own,))
-    assert await heirs(world) == ["p/one-1-0|p.two", "p/one-1-2|p.two"]
+    assert await heirs(world) == [f"{file}|p.two" for file in FILES[:2]]
     await sessions.begin_operation(with_own, A, REWIND)
     assert (await sessions.rewind(record, A, 3, (), "store", 1, FIRST)).outcome == "changed"
     assert (await sessions.rewind(await world.record(TWO), A, 3, (), "store", 1, FIRST)).outcome == "rewound"
     assert parse((await world.record(TWO)).inherited) == FIRST
-    assert await heirs(world) == ["p/one-1-0|p.two"]
+    assert await heirs(world) == [f"{FILES[0]}|p.two"]
     await close(of=TWO).call(world)
     assert len(await heirs(world)) == 1
     await delete(of=TWO).call(world)
@@ -50,8 +50,8 @@ async def test_an_inheritance_is_given_back(world: World) -> None:
 
 async def test_heirs_that_an_older_router_closed_are_forgotten(world: World) -> None:
     sessions = world.sessions
-    await world.redis.call(lambda redis: redis.zadd(KEYS.heirs, {"p/one-1-0|p.two": 0, "p/one-1-0|p.three": 0}))
+    await world.redis.call(lambda redis: redis.zadd(KEYS.heirs, {f"{FILES[0]}|{of}": 0 for of in (TWO, THREE)}))
     await sessions.forget_heirs(POOL, {})
-    assert await sessions.heirs(POOL, ["p/one-1-0"]) == {"p/one-1-0": "p.three"}
-    await sessions.forget_heirs(POOL, {"p/one-1-0": THREE})
-    assert await sessions.heirs(POOL, ["p/one-1-0", "p/one"]) == {"p/one-1-0": "p.two"}
+    assert await sessions.heirs(POOL, FILES[:1]) == {FILES[0]: "p.three"}
+    await sessions.forget_heirs(POOL, {FILES[0]: THREE})
+    assert await sessions.heirs(POOL, [FILES[0], "p/p.one"]) == {FILES[0]: "p.two"}

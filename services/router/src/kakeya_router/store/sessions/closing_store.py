@@ -16,18 +16,38 @@ class ClosingStore(SessionStore):
     """Closes sessions."""
 
     async def begin_close(
-        self, record: SessionRecord, claim: Claim, cause: Cause, *, idle_ms: int = 0, wanted_by: str = ""
+        self,
+        record: SessionRecord,
+        claim: Claim,
+        cause: Cause,
+        *,
+        idle_ms: int = 0,
+        wanted_by: str = "",
+        limit: int = 0,
+        max_parked: int = 0,
+        max_bytes: int = 0,
     ) -> Answer[BeginClose]:
-        """The last two are of Cause.IDLE: how long it must have been idle, and the tenant that wants its lane."""
+        """Claims a session for good.
+
+        Args:
+            idle_ms, wanted_by: of Cause.IDLE: how long it must have been idle, and the tenant that wants its lane.
+            limit: of Cause.SURPLUS: how many of its group may stay.
+            max_parked, max_bytes: of Cause.BOUND: how many parked disposable sessions its pool may keep, and how many
+                bytes of snapshots; 0: no limit.
+        """
         return await self._answer(
             BeginClose,
             record,
+            (PoolKeys(record.pool).snapshot_bytes,),
             claim=claim,
             router=self._holder.router_id,
             lease_ms=in_ms(self._holder.lane_lease_seconds),
             cause=cause,
             idle_ms=idle_ms,
             wanted_by=wanted_by,
+            limit=limit,
+            max_parked=max_parked,
+            max_bytes=max_bytes,
         )
 
     async def delete(self, record: SessionRecord, claim: Claim, history_length: int) -> bool:
@@ -36,7 +56,7 @@ class ClosingStore(SessionStore):
         outcome = await self._outcome(
             DeleteSession,
             record,
-            (keys.closed(record.session_id), keys.heirs),
+            (keys.closed(record.session_id), keys.heirs, keys.snapshot_bytes),
             claim=claim,
             history_length=history_length,
             closed_ms=_CLOSED_TTL_MS,

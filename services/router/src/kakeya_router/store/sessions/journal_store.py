@@ -61,10 +61,11 @@ class JournalStore(SessionStore):
             inherited: those that it keeps.
             history_digest: of what the lane holds now; None: not known.
         """
+        keys = PoolKeys(record.pool)
         return await self._answer(
             RewindSession,
             record,
-            (PoolKeys(record.pool).heirs,),
+            (keys.heirs, keys.snapshot_bytes),
             claim=claim,
             epoch=record.epoch,
             length=length,

@@ -89,7 +89,7 @@ class LaneStore(SessionStore):
         return await self._answer(
             MoveSession,
             record,
-            (keys.worker(there.worker_id), keys.sessions(there.incarnation)),
+            (keys.worker(there.worker_id), keys.sessions(there.incarnation), keys.heirs, keys.snapshot_bytes),
             epoch=record.epoch,
             offered_epoch=there.epoch,
             operation_number=record.operation_number,

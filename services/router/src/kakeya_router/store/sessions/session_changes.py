@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 from kakeya_router.store.session_record import Features
 
@@ -18,6 +18,18 @@ class Cause(StrEnum):
     EXPIRY = "expiry"
     ABANDON = "abandon"
     IDLE = "idle"
+    SURPLUS = "surplus"
+    BOUND = "bound"
+
+
+class ClosedOnly(TypedDict, total=False):
+    """Where alone a session is closed, beside what its cause says: see `ClosingStore.begin_close`."""
+
+    idle_ms: int
+    wanted_by: str
+    limit: int
+    max_parked: int
+    max_bytes: int
 
 
 class Closes(IntEnum):

@@ -29,9 +29,7 @@ class SessionLists(SessionStore):
         expiry = PoolKeys(pool).expiry
         now_ms = await self._redis.now_ms()
         ids = await self._redis.call(lambda redis: redis.zrangebyscore(expiry, "-inf", now_ms, 0, limit))
-        records = await self.records(pool, ids)
-        await self._forget_all(pool, {*ids}.difference(record.session_id for record in records))
-        return records
+        return await self._there(pool, ids)
 
     async def _forget_all(self, pool: PoolName, session_ids: Collection[SessionId]) -> None:
         """What Redis has left of sessions whose records it has evicted."""
@@ -44,7 +42,7 @@ class SessionLists(SessionStore):
                 *stored_tags.removals(session_id, held),
                 ("DEL", keys.operation(session_id), keys.journal(session_id), keys.tags(session_id)),
                 ("ZREM", keys.expiry, session_id),
-                ("ZREM", keys.idle, session_id),
+                *(("ZREM", key, session_id) for key in (keys.idle, keys.to_park, keys.spare, keys.parked)),
             )
         )
 
@@ -54,6 +52,65 @@ class SessionLists(SessionStore):
         until_ms = await self._redis.now_ms() - idle_ms
         ids = await self._redis.call(lambda redis: redis.zrangebyscore(key, "-inf", until_ms, start, limit))
         return await self.records(pool, ids)
+
+    async def spare(
+        self, pool: PoolName, start: int, limit: int, *, tenant: str | None = None
+    ) -> list[tuple[int, SessionRecord]]:
+        """Sessions that make room, in their order, from the `start`th on, each with its rank: negative of one that
+        costs less to prefill anew than to park, else the time of its last operation's end in milliseconds.
+
+        Args:
+            tenant: whose they are; None: of all tenants.
+        """
+        keys = PoolKeys(pool)
+        key = keys.spare if tenant is None else keys.spare_of(tenant)
+        stop = start + limit - 1
+        ranks = dict(await self._redis.call(lambda redis: redis.zrange(key, start, stop, withscores=True)))
+        records = await self.records(pool, [*ranks])
+        if gone := ranks.keys() - {record.session_id for record in records}:  # closed meanwhile, or evicted by Redis
+            await self._redis.call(lambda redis: redis.zrem(key, *gone))
+        return [(int(ranks[record.session_id]), record) for record in records]
+
+    async def take_due(self, pool: PoolName, limit: int, again_ms: int) -> list[SessionRecord]:
+        """Takes sessions that are to be parked by now; those that are not are due again after so long."""
+        key = PoolKeys(pool).to_park
+        ids: list[SessionId] = await self._redis.script("take_due", [key], limit=limit, again_ms=again_ms)
+        return await self._there(pool, ids)
+
+    async def surplus(self, record: SessionRecord, limit: int) -> list[SessionRecord]:
+        """Of a session's group those that are too many, the least recently used first; not the session itself.
+
+        Args:
+            limit: how many may stay.
+        """
+        keys = PoolKeys(record.pool)
+        found = await self._redis.script(
+            "find_surplus",
+            [keys.groups, keys.spare, keys.parked],
+            tenant=record.tenant,
+            group=record.group,
+            limit=limit,
+            spared=record.session_id,
+            session=keys.session(SessionId("")),
+        )
+        return await self.records(record.pool, found)
+
+    async def kept(self, pool: PoolName) -> tuple[int, int]:
+        """How many parked disposable sessions a pool keeps, and how many bytes of snapshots."""
+        keys = PoolKeys(pool)
+        num_parked, num_bytes = await self._redis.commands([("ZCARD", keys.parked), ("GET", keys.snapshot_bytes)])
+        return num_parked, int(num_bytes or 0)
+
+    async def longest_parked(self, pool: PoolName, limit: int) -> list[SessionRecord]:
+        """Parked disposable sessions, those first that nobody has used for longest."""
+        key = PoolKeys(pool).parked
+        return await self._there(pool, await self._redis.call(lambda redis: redis.zrange(key, 0, limit - 1)))
+
+    async def _there(self, pool: PoolName, session_ids: Sequence[SessionId]) -> list[SessionRecord]:
+        """Records of sessions of a list; of those that are not there what is left is forgotten."""
+        records = await self.records(pool, session_ids)
+        await self._forget_all(pool, {*session_ids}.difference(record.session_id for record in records))
+        return records
 
     async def page(self, pool: PoolName, cursor: int, limit: int) -> tuple[list[Glance], int]:
         """Some of a pool's sessions, in no order, and where the next page begins; 0: this was the last, or is to be the

@@ -28,10 +28,11 @@ class SnapshotLists(SessionStore):
             num_rewinds: of the session when the newest was begun.
             inherited: of those that the record names, which it keeps.
         """
+        keys = PoolKeys(record.pool)
         return await self._outcome(
             SetSnapshots,
             record,
-            (PoolKeys(record.pool).heirs,),
+            (keys.heirs, keys.snapshot_bytes),
             epoch=record.epoch,
             known=record.snapshots,
             snapshots=text(snapshots),

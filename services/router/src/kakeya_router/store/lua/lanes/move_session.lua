@@ -2,6 +2,7 @@
 -- opened under the epoch that offer_lane.lua has named. That lane holds what its own held when it was copied.
 -- of a session
 -- key new_worker, new_sessions: of the worker that it goes to
+-- key heirs, snapshot_bytes
 -- arg epoch, offered_epoch
 -- arg operation_number: of the session before the lane was copied
 -- arg worker_id, incarnation, address, lane_bytes: of the worker that it goes to
@@ -33,6 +34,7 @@ redis.call('HSET', key.session, 'epoch', arg.offered_epoch, 'worker_id', arg.wor
   'lane_rewinds', 0, 'fingerprint', arg.fingerprint, 'exact', arg.exact)
 redis.call('HDEL', key.session, 'offered_until_ms')
 if arg.snapshots ~= '' then
+  count_snapshots(redis.call('HGET', key.session, 'snapshots'), arg.snapshots)
   redis.call('HSET', key.session, 'snapshots', arg.snapshots, 'snapshot_store', arg.snapshot_store)
 end
 take_lane(key.new_worker, key.new_sessions, arg.lane_bytes)

@@ -25,6 +25,7 @@ end
 redis.call('HSET', key.session, 'epoch', next_epoch(), 'state', 'open', 'worker_id', arg.worker_id,
   'incarnation', arg.incarnation, 'address', arg.address, 'reserved_bytes', arg.lane_bytes,
   'history_length', 0, 'lane_rewinds', 0, 'fingerprint', arg.fingerprint, 'exact', arg.exact)
+redis.call('ZREM', key.parked, arg.session_id)
 take_lane(key.worker, key.sessions, arg.lane_bytes)
 redis.call('ZADD', key.expiry, now_ms() + redis.call('HGET', key.session, 'ttl_ms'), arg.session_id)
 leave_queue()

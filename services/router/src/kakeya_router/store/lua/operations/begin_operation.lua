@@ -62,7 +62,7 @@ local expires_at = redis.call('ZSCORE', key.expiry, arg.session_id)
 redis.call('HSET', key.operation, 'claim', arg.claim, 'router', arg.router, 'lease_until_ms', now + arg.lease_ms)
 redis.call('HINCRBY', key.session, 'operation_number', 1)
 redis.call('ZADD', key.expiry, 'GT', now + record[4], arg.session_id)  -- a parked one is kept for longer
-redis.call('ZREM', key.idle, arg.session_id)
+be_busy()
 if lease_until then
   redis.call('HSET', key.operation, 'taken_over', 1)
   return {'recover', redis.call('HGETALL', key.session)}

@@ -68,5 +68,5 @@ if arg.closes == '2' or (arg.closes == '1' and lives_for_this) then
 end
 redis.call('DEL', key.operation)
 redis.call('ZADD', key.expiry, now + record[5], arg.session_id)
-redis.call('ZADD', key.idle, now, arg.session_id)
+be_idle(now)
 return 'ended'

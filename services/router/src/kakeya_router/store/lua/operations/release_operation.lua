@@ -22,6 +22,6 @@ local expires_at = tonumber(redis.call('HGET', key.operation, 'expires_at') or '
 redis.call('DEL', key.operation)
 redis.call('ZADD', key.expiry, expires_at or (record[1] + record[2]), arg.session_id)
 if redis.call('HGET', key.session, 'state') ~= 'parked' then
-  redis.call('ZADD', key.idle, record[1], arg.session_id)
+  be_idle(record[1])
 end
 return 'released'

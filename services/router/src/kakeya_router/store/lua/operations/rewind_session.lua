@@ -1,6 +1,6 @@
 -- Takes the history back to a length, in the middle of an operation; the session's snapshots beyond it are forgotten.
 -- of a session
--- key heirs
+-- key heirs, snapshot_bytes
 -- arg claim, epoch, length
 -- arg known, snapshots: the list of snapshots as the caller knows it, and the new one (see stored_snapshots.py)
 -- arg snapshot_store: that they are in
@@ -25,6 +25,7 @@ for boundary in string.gmatch(record[3] or '', '%d+') do
     boundaries[#boundaries + 1] = boundary
   end
 end
+count_snapshots(record[2], arg.snapshots)
 redis.call('HSET', key.session, 'boundaries', table.concat(boundaries, ','), 'snapshots', arg.snapshots,
   'snapshot_store', arg.snapshot_store, 'operation_id', arg.claim, 'operation_start', arg.length, 'operation_seed', 0)
 disinherit(arg.inherited)

@@ -1,7 +1,7 @@
 -- Replaces the list of a session's snapshots, and forgets those that it has inherited and the part of its journal that
 -- they make superfluous.
 -- of a session
--- key heirs
+-- key heirs, snapshot_bytes
 -- arg epoch
 -- arg known, snapshots: the list as the caller knows it, and the new one (see stored_snapshots.py)
 -- arg length: the greatest in it
@@ -33,6 +33,7 @@ local digest = tonumber(arg.length) == tonumber(record[4]) and arg.digest ~= '' 
 if digest and digest ~= arg.digest then
   return 'unlike'
 end
+count_snapshots(record[3], arg.snapshots)
 redis.call('HSET', key.session, 'snapshots', arg.snapshots, 'snapshot_store', arg.snapshot_store)
 disinherit(arg.inherited)
 -- What the latest operation has produced may still be asked for.

@@ -1,5 +1,6 @@
 -- What scripts of a session do, whose header says "of a session": these names are theirs.
 -- key session, operation, worker, sessions, expiry, request, usage, queue, waiters, idle, tokens, journal, tags, tagged
+-- key to_park, spare, spare_of, parked, groups
 -- arg session_id
 
 -- Whether the operation on the session is the one with arg.claim. Of a record that Redis has evicted nobody has one:
@@ -27,20 +28,64 @@ local function snapshots_until(length, list)
   return found
 end
 
+-- Whether any session inherits a file.
+local function has_heir(file)
+  local first = redis.call('ZRANGEBYLEX', key.heirs, '[' .. file .. '|', '(' .. file .. '}', 'LIMIT', 0, 1)
+  return first[1] ~= nil
+end
+
+-- Whether the session that a file is named after, as snapshot_files.py names it, has it.
+local function has_owner(file)
+  local owner = string.match(file, '^[^/]*/(.*)%-%d+%-%d+%-%x+%-%d+%.%a+$') or ''
+  local list = redis.call('HGET', string.sub(key.session, 1, -1 - #arg.session_id) .. owner, 'snapshots')
+  return string.find(list or '', '"' .. file .. '"', 1, true) ~= nil
+end
+
+-- Adds to the bytes of all files that sessions of the pool have, which never fall below zero.
+local function add_snapshot_bytes(num_bytes)
+  if num_bytes ~= 0 and redis.call('INCRBY', key.snapshot_bytes, string.format('%.0f', num_bytes)) <= 0 then
+    redis.call('DEL', key.snapshot_bytes)
+  end
+end
+
+-- Counts the files of a list that comes in the place of another one, both of the session's own: of those that are in it
+-- no more only what nobody inherits, since the others stay.
+local function count_snapshots(before, after)
+  local sizes, num_bytes = {}, 0
+  for _, snapshot in ipairs(snapshots_until(math.huge, before)) do
+    sizes[snapshot[1]] = snapshot[4]
+  end
+  for _, snapshot in ipairs(snapshots_until(math.huge, after)) do
+    if not sizes[snapshot[1]] then
+      num_bytes = num_bytes + snapshot[4]
+    end
+    sizes[snapshot[1]] = nil
+  end
+  for file, size in pairs(sizes) do
+    num_bytes = num_bytes - (has_heir(file) and 0 or size)
+  end
+  add_snapshot_bytes(num_bytes)
+end
+
 -- Has the session inherit only the snapshots of this list, of those that it has inherited.
 local function disinherit(kept)
-  local is_kept, gone = {}, {}
+  local is_kept, gone, files = {}, {}, {}
   for _, snapshot in ipairs(snapshots_until(math.huge, kept)) do
     is_kept[snapshot[1]] = true
   end
   for _, snapshot in ipairs(snapshots_until(math.huge, redis.call('HGET', key.session, 'inherited'))) do
     if not is_kept[snapshot[1]] then
-      gone[#gone + 1] = snapshot[1] .. '|' .. arg.session_id
+      gone[#gone + 1], files[#files + 1] = snapshot[1] .. '|' .. arg.session_id, snapshot
     end
   end
   if #gone > 0 then
     redis.call('ZREM', key.heirs, unpack(gone))
     redis.call('HSET', key.session, 'inherited', kept)
+  end
+  for _, snapshot in ipairs(files) do
+    if not has_heir(snapshot[1]) and not has_owner(snapshot[1]) then
+      add_snapshot_bytes(0 - snapshot[4])
+    end
   end
 end
 
@@ -61,13 +106,63 @@ local function add_boundary(length)
   redis.call('HSET', key.session, 'boundaries', table.concat(boundaries, ',', math.max(1, #boundaries - 3)))
 end
 
+-- What puts a rank of key.spare before all that are a time in milliseconds.
+local BEFORE_ALL = 10000000000000
+
+-- The session is idle since then. Should it be parked some time, that is due later. One that is disposable makes room
+-- from now on, if an answer of it has ended: before all others where it has had one turn, and its prefill costs less
+-- than parking.
+local function be_idle(since)
+  redis.call('ZADD', key.idle, since, arg.session_id)
+  local record = redis.call('HMGET', key.session,
+    'park_after_ms', 'disposable', 'boundaries', 'journal_length', 'cheap_tokens')
+  if tonumber(record[1] or 0) > 0 then
+    redis.call('ZADD', key.to_park, since + record[1], arg.session_id)
+  end
+  if record[2] == '1' and (record[3] or '') ~= '' then
+    local is_cheap = not string.find(record[3], ',', 1, true) and tonumber(record[4]) <= tonumber(record[5])
+    local rank = is_cheap and since - BEFORE_ALL or since
+    redis.call('ZADD', key.spare, rank, arg.session_id)
+    redis.call('ZADD', key.spare_of, rank, arg.session_id)
+  end
+end
+
+-- It is not idle any more.
+local function be_busy()
+  for _, name in ipairs({key.idle, key.to_park, key.spare, key.spare_of}) do
+    redis.call('ZREM', name, arg.session_id)
+  end
+end
+
+-- What members of key.groups begin with, of the group that a tenant's session is one of.
+local function group_prefix(tenant, group)
+  return (tenant or '') .. '|' .. group .. '|'
+end
+
+-- The members that begin with it, as bounds of a range.
+local function group_range(prefix)
+  return '[' .. prefix, '(' .. string.sub(prefix, 1, -2) .. '}'  -- which comes after '|'
+end
+
+-- The session is nothing any more that its tenant, or the pool, keeps some of.
+local function leave_lists()
+  redis.call('ZREM', key.parked, arg.session_id)
+  local record = redis.call('HMGET', key.session, 'tenant', 'group')
+  if (record[2] or '') ~= '' then
+    redis.call('ZREM', key.groups, group_prefix(record[1], record[2]) .. arg.session_id)
+  end
+end
+
 -- Whether the session gives way, so that the tenant arg.wanted_by has its lane: nobody has used it for arg.idle_ms, and
--- it is that tenant's own or of one that holds two lanes more at least. With one more, the two would take it from each
--- other in turn.
+-- it makes room for everybody, or is that tenant's own or of one that holds two lanes more at least. With one more, the
+-- two would take it from each other in turn.
 local function may_give_way(now)
   local idle_since = redis.call('ZSCORE', key.idle, arg.session_id)
   if not idle_since or tonumber(idle_since) > now - arg.idle_ms then
     return false
+  end
+  if redis.call('ZSCORE', key.spare, arg.session_id) then
+    return true
   end
   local record = redis.call('HMGET', key.session, 'tenant', 'reserved_bytes')
   local owner = record[1] or ''
@@ -79,7 +174,7 @@ end
 local function leave_lane(state)
   give_back()
   redis.call('HSET', key.session, 'state', state, 'reserved_bytes', 0, 'kv_live_bytes', 0, 'retained', '')
-  redis.call('ZREM', key.idle, arg.session_id)
+  be_busy()
 end
 
 -- Parks the session. Its history is what is journaled.
@@ -87,6 +182,10 @@ local function park()
   leave_lane('parked')
   redis.call('HSET', key.session, 'worker_id', '', 'incarnation', '', 'address', '',
     'history_length', redis.call('HGET', key.session, 'journal_length') or 0)
+  local record = redis.call('HMGET', key.session, 'disposable', 'idle_since_ms')
+  if record[1] == '1' then
+    redis.call('ZADD', key.parked, record[2], arg.session_id)
+  end
 end
 
 -- Lets the request that made the session make another one.
@@ -104,7 +203,8 @@ local function claim_for_good(now)
   redis.call('HSET', key.operation, 'claim', arg.claim, 'kind', 'close', 'router', arg.router,
     'lease_until_ms', now + arg.lease_ms)
   redis.call('ZADD', key.expiry, now + arg.lease_ms, arg.session_id)
-  redis.call('ZREM', key.idle, arg.session_id)
+  be_busy()
+  leave_lists()
   forget_request()
   forget_tags()
 end

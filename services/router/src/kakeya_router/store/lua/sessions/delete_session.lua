@@ -1,6 +1,6 @@
 -- Removes every trace of a session that begin_close has claimed, and gives its lane back.
 -- of a session
--- key closed, heirs
+-- key closed, heirs, snapshot_bytes
 -- arg claim
 -- arg history_length: the final one
 -- arg closed_ms: for how long it is remembered, if it lived for one answer
@@ -15,8 +15,14 @@ local record = redis.call('HMGET', key.session, 'ephemeral', 'tenant')
 if record[1] == '1' then
   redis.call('SET', key.closed, arg.history_length .. ' ' .. (record[2] or ''), 'PX', arg.closed_ms)
 end
+count_snapshots(redis.call('HGET', key.session, 'snapshots'), '')
 disinherit('')
 forget_tags()  -- an older router that claimed it has left them
+be_busy()
+leave_lists()
 redis.call('DEL', key.session, key.operation, key.journal)
 redis.call('ZREM', key.expiry, arg.session_id)
+if redis.call('EXISTS', key.expiry) == 0 then
+  redis.call('DEL', key.snapshot_bytes)  -- what an older router has not counted
+end
 return 'deleted'

@@ -27,5 +27,5 @@ charge(arg.history_length, now)
 redis.call('DEL', key.operation)
 publish_tags()
 redis.call('ZADD', key.expiry, now + record[3], arg.session_id)
-redis.call('ZADD', key.idle, now, arg.session_id)
+be_idle(now)
 return {'open', redis.call('HGETALL', key.session)}

@@ -51,15 +51,30 @@ local function inherited(length, needed)
     first = start, length = length, at_start = start == journal.first and journal.at_start or nil,
     at_end = digest_at(journal, length, key.source_journal)}}
 end
--- A fork has the tags of its source's places up to where it begins, which are found once it is open.
+-- A fork has the tags of its source's places up to where it begins, which are found once it is open. A session that is a
+-- head alone is the head of all its forks.
 local function inherit_tags(length)
   if not has_true_tags(key.source, key.source_tags) then
     return
   end
+  local is_of_head = redis.call('HGET', key.source, 'head') == '1'
   for _, each in ipairs(tagged_places(redis.call('HGETALL', key.source_tags))) do
-    if each.length <= length then
+    if each.length <= length and not (is_of_head and each.kind == 'head') then
       redis.call('HSET', key.tags, each.place, each.text, 'index', key.tagged, 'num_rewinds', 0)
     end
+  end
+end
+-- Makes the session one of a group, of which its tenant keeps some: of heads, or of disposable forks of equal histories.
+-- Equal histories are one place, whichever session they are found in: a fork of a fork counts as one of the source.
+local function join_group(record, inheritance)
+  local group = record['head'] == '1' and 'head' or ''
+  local is_fork = key.source and redis.call('HGET', key.source, 'head') ~= '1'
+  if group == '' and record['disposable'] == '1' and is_fork and inheritance.journal.at_end then
+    group = arg.length .. '.' .. inheritance.journal.at_end
+  end
+  if group ~= '' then
+    redis.call('HSET', key.session, 'group', group)
+    redis.call('ZADD', key.groups, 0, group_prefix(record['tenant'], group) .. arg.session_id)
   end
 end
 local function inherit(from)
@@ -116,6 +131,7 @@ if key.source then
   inherit(inheritance)
   inherit_tags(tonumber(arg.length))
 end
+join_group(record, inheritance)
 redis.call('HSET', key.session, 'idle_since_ms', now)
 redis.call('HSET', key.operation, 'claim', arg.claim, 'kind', 'create', 'router', arg.router,
   'lease_until_ms', now + arg.lease_ms, 'start_length', arg.start_length, 'tokens_per_minute', arg.tokens_per_minute)

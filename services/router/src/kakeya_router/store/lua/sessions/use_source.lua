@@ -39,7 +39,10 @@ elseif arg.of_history == '1' then
     -- A parked one may be kept for longer than its own time.
     local expires_at = tonumber(redis.call('ZSCORE', key.expiry, arg.session_id) or 0)
     redis.call('ZADD', key.expiry, math.max(expires_at, now + record[3]), arg.session_id)
-    redis.call('ZADD', key.idle, 'XX', now, arg.session_id)
+    redis.call('ZADD', key.parked, 'XX', now, arg.session_id)
+    if redis.call('ZSCORE', key.idle, arg.session_id) then
+      be_idle(now)
+    end
   end
   return {'present', redis.call('HGETALL', key.session)}
 end
@@ -58,5 +61,5 @@ if history_length == '0' then
 end
 redis.call('HSET', key.session, 'idle_since_ms', now)
 redis.call('ZADD', key.expiry, now + record[3], arg.session_id)
-redis.call('ZADD', key.idle, now, arg.session_id)
+be_idle(now)
 return {'present', redis.call('HGETALL', key.session)}
