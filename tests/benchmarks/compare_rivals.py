@@ -136,7 +136,8 @@ def served(checkpoint: Path, directory: Path) -> Iterator[Runtime]:
             lanes=NUM_LANES,
         )
         made.wait_for_workers(1)
-        made.start_http("--tokenizer", f"{MODEL}={saved_tokenizer(directory / 'tokenizer')}")
+        tokenizer = saved_tokenizer(directory / "tokenizer")
+        made.start_http("--live-sessions", "on", "--tokenizer", f"{MODEL}={tokenizer}")
         yield made
 
 

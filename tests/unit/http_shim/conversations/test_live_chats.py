@@ -1,6 +1,7 @@
 """Chats that are sent whole go on in their session: appended is what is new, and the history is the conversation."""
 
 import asyncio
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from kakeya_stubs.v1 import runtime_pb2 as pb
 from tests.unit.http_shim.shim import CHAT, Shim, data
 from tests.unit.http_shim.shim import shim as serving_shim
 from tests.unit.http_shim.talk import Talk, Told
+from tests.unit.http_shim.test_leaving import has_come
 from tests.unit.sdk import tiny_tokenizer
 from tests.unit.sdk.scripted_runtime import ScriptedRuntime
 
@@ -200,18 +202,26 @@ async def test_a_conversation_that_branches(talk: Talk) -> None:
         assert each.history(again) == each.written()
 
 
-async def test_two_at_one_place_at_once(talk: Talk) -> None:
+@pytest.mark.parametrize("is_same", [True, False], ids=["the same", "another"])
+async def test_two_at_one_place_at_once(talk: Talk, is_same: bool) -> None:
     first = await talk.says("Hello")
-    talk.messages.append({"role": "user", "content": "And?"})
-    talk.shim.runtime.token_seconds = 0.05
-    both = await asyncio.gather(
-        *(talk.shim.http.post(CHAT, json={"messages": talk.messages, "max_tokens": 5}) for _ in range(2))
-    )
-    told = sorted((Told.by(response) for response in both), key=lambda each: each.state)
-    assert [each.state for each in told] == ["continued", "forked"]
-    assert told[0].id == first.id != told[1].id
-    lengths = {len(talk.shim.runtime.sessions[each.id].history) for each in told}
-    assert lengths == {told[0].reused + told[0].appended + 5}, "neither stands behind the other"
+    texts = ["And?", "And?" if is_same else "Well?"]
+    one, other = ({"messages": [*talk.messages, {"role": "user", "content": text}], "max_tokens": 5} for text in texts)
+    ends = threading.Event()
+    talk.shim.runtime.after["Generate"].append(lambda _: ends.wait(60) and None)
+    running = asyncio.create_task(talk.shim.http.post(CHAT, json=one))
+    await has_come(talk.shim, "Generate", 2)
+    await has_come(talk.shim, "TagTurn", 3)
+    forked = Told.by(await talk.shim.http.post(CHAT, json=other))
+    ends.set()
+    told = Told.by(await running)
+    assert told.short == ("continued", "next-turn")
+    assert forked.short == ("forked", "regenerated" if is_same else "earlier-place")
+    assert told.id == first.id != forked.id
+    lengths = {
+        len(talk.shim.runtime.sessions[each.id].history) - each.reused - each.appended for each in (told, forked)
+    }
+    assert lengths == {5}, "neither stands behind the other"
 
 
 async def test_leaving_a_stream(talk: Talk) -> None:
