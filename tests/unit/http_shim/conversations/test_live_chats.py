@@ -208,7 +208,7 @@ async def test_two_at_one_place_at_once(talk: Talk, is_same: bool) -> None:
     texts = ["And?", "And?" if is_same else "Well?"]
     one, other = ({"messages": [*talk.messages, {"role": "user", "content": text}], "max_tokens": 5} for text in texts)
     ends = threading.Event()
-    talk.shim.runtime.after["Generate"].append(lambda _: ends.wait(60) and None)
+    talk.shim.runtime.after["Generate"].append(lambda context: (ends.wait(60), None)[1])
     running = asyncio.create_task(talk.shim.http.post(CHAT, json=one))
     await has_come(talk.shim, "Generate", 2)
     await has_come(talk.shim, "TagTurn", 3)

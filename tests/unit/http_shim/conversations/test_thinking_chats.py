@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,7 +25,8 @@ async def thinker(runtime: ScriptedRuntime, tmp_path: Path) -> AsyncIterator[Shi
 
 @pytest.mark.parametrize("is_inside", [True, False])
 async def test_thoughts_stay(thinker: Shim, is_inside: bool) -> None:
-    talk, how = Talk(thinker), {"chat_template_kwargs": {"thinks": is_inside}}
+    talk = Talk(thinker)
+    how: dict[str, Any] = {"chat_template_kwargs": {"thinks": is_inside}}
     opening = "" if is_inside else "<think>"
     first = await talk.says("Hello", f"{opening}hm</think>Yes.", **how)
     assert talk.messages[-1]["content"] == "Yes."
@@ -47,7 +49,8 @@ async def test_another_beginning_of_an_answer_is_another_place(thinker: Shim) ->
 
 @pytest.mark.parametrize("is_inside", [True, False])
 async def test_an_answer_that_is_cut_within_its_thoughts(thinker: Shim, is_inside: bool) -> None:
-    talk, how = Talk(thinker), {"chat_template_kwargs": {"thinks": is_inside}}
+    talk = Talk(thinker)
+    how: dict[str, Any] = {"chat_template_kwargs": {"thinks": is_inside}}
     first = await talk.says("Hello", "hm, hm" if is_inside else "<think>hm, hm", ends=False, max_tokens=12, **how)
     assert talk.messages[-1]["content"] == ""
     told = await talk.says("And?", "</think>No." if is_inside else "No.", **how)
@@ -58,7 +61,8 @@ async def test_an_answer_that_is_cut_within_its_thoughts(thinker: Shim, is_insid
 
 
 async def test_regenerating_goes_on_in_the_thoughts(thinker: Shim) -> None:
-    talk, how = Talk(thinker), {"chat_template_kwargs": {"thinks": True}}
+    talk = Talk(thinker)
+    how: dict[str, Any] = {"chat_template_kwargs": {"thinks": True}}
     await talk.says("Hello", "hm</think>Yes.", **how)
     del talk.messages[-1]
     told = await talk.asks("well</think>No.", **how)
