@@ -22,8 +22,7 @@ CUT: dict[str, Any] = {"max_tokens": 8, "logit_bias": ENDLESS}
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpStack]:
     """Sessions make room for others: there are more of them than lanes."""
     directory = tmp_path_factory.mktemp("live")
-    variables = {"KAKEYA_ROUTER_ADMISSION": "evict-idle", "KAKEYA_WORKER_SNAPSHOTS": str(directory / "snapshots")}
-    with http_stack(directory, *LIVE, **variables) as made:
+    with http_stack(directory, *LIVE, KAKEYA_WORKER_SNAPSHOTS=str(directory / "snapshots")) as made:
         yield made
 
 

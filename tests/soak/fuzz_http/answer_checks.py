@@ -70,7 +70,7 @@ class AnswerChecks:
         """A valid request is refused for one of the written rules or not at all."""
         if mode_of(case) != POSITIVE:
             return
-        rules = broken_rules(case.body, self._vocab_size)
+        rules = [*broken_rules(case.body, self._vocab_size), *_named_session(case)]
         if response.status_code == 200 and rules:
             yield f"accepted, although not: {rules[0][1]}"
         elif response.status_code == 400:
@@ -79,6 +79,12 @@ class AnswerChecks:
                 yield "refused, and no rule says so"
         elif response.status_code not in (200, 404, *_RETRY_LATER):
             yield "a valid request must not get this status"
+
+
+def _named_session(case: Case) -> list[tuple[str, str]]:
+    """As in `broken_rules`: this server has no live sessions."""
+    is_named = any(name.lower() == "kakeya-session-id" for name in case.headers or ())
+    return [("kakeya-session-id", "a session that is named is there")] if is_named else []
 
 
 def mode_of(case: Case) -> str:

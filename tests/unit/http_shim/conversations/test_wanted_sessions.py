@@ -56,6 +56,8 @@ async def test_one_that_is_not_there(live: Shim) -> None:
     "headers",
     [
         {"kakeya-session": "old"},
+        {"kakeya-session": ""},
+        {"kakeya-session-id": ""},
         {"kakeya-session": "continued; id=counter.1"},
         {"kakeya-session": "new", "kakeya-session-id": "counter.1"},
     ],

@@ -111,7 +111,7 @@ def _in_sessions(operation: dict[str, Any]) -> dict[str, Any]:
     named = {"name": "Kakeya-Session-Id", "description": "it has to go on in this session, or in a fork of it"}
     new = {"name": "Kakeya-Session", "description": "it begins a new session"}
     operation["parameters"] = [
-        {**named, "in": "header", "schema": {"type": "string"}},
+        {**named, "in": "header", "schema": {"type": "string", "minLength": 1}},
         {**new, "in": "header", "schema": {"const": "new"}},
     ]
     operation["responses"]["200"]["headers"] = {

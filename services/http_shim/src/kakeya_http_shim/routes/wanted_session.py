@@ -28,12 +28,14 @@ class WantedSession:
     def of(cls, scope: Scope) -> Self:
         """Raises ApiError."""
         headers = Headers(scope=scope)
-        state, session_id = headers.get(SESSION_HEADER, ""), headers.get(SESSION_ID_HEADER, "")
-        if state not in ("", _NEW):
+        state, session_id = headers.get(SESSION_HEADER), headers.get(SESSION_ID_HEADER)
+        if state not in (None, _NEW):
             raise _invalid(SESSION_HEADER, f"can only be `{_NEW}`; {SESSION_ID_HEADER} names a session")
+        if session_id == "":
+            raise _invalid(SESSION_ID_HEADER, "names no session")
         if state and session_id:
             raise _invalid(SESSION_ID_HEADER, f"not together with {SESSION_HEADER}: {_NEW}")
-        return cls(session_id, bool(state))
+        return cls(session_id or "", bool(state))
 
     def check_live(self, is_live: bool) -> None:
         """Raises ApiError where a request without live sessions names one."""
