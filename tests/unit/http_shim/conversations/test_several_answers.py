@@ -95,13 +95,31 @@ async def test_a_session_that_is_gone(talk: Talk) -> None:
     assert Told.by(response).short == ("new", "gone")
 
 
+async def test_another_request_takes_back_what_the_first_has_appended(talk: Talk) -> None:
+    """The first begins anew, and so does one that had not branched off yet; header and usage say where that was."""
+    await talk.says("Hello")
+    talk.messages.append({"role": "user", "content": "And?"})
+    for method in ("Generate", "Turn"):
+        talk.shim.runtime.before[method].append(fails("HISTORY_LENGTH_MISMATCH"))
+    response = await talk.shim.http.post(CHAT, json={"messages": talk.messages, "n": 2, "max_tokens": 5})
+    told = Told.by(response)
+    assert told.short == ("new", "busy")
+    usage = response.json()["usage"]
+    assert usage["kakeya"]["session"]["id"] == told.id
+    assert usage["prompt_tokens"] == told.appended
+    assert usage["prompt_tokens_details"]["cached_tokens"] == 0
+    assert len(response.json()["choices"]) == 2
+
+
 async def test_it_waits_for_the_others_a_moment_only(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(branches, "_FORK_SECONDS", 0.01)
     several = Branches(1)
     first, second = (Source("counter.1", place, Said("new", "counter.1", place, 0, "first-turn")) for place in (5, 6))
-    await several.begin(first)
-    await several.begin(second)
+    with several.beginning():
+        await several.begin(first)
+        await several.begin(second)
     assert await several.source() == first, "they are off from there already"
+    assert await several.begun() == second
 
 
 async def test_a_first_one_that_fails_fails_them_all() -> None:
@@ -109,5 +127,6 @@ async def test_a_first_one_that_fails_fails_them_all() -> None:
     for _ in range(2):
         with pytest.raises(ValueError, match="no"), several.beginning():
             raise ValueError("no")
-    with pytest.raises(ValueError, match="no"):
-        await several.source()
+    for waited_for in (several.source, several.begun):
+        with pytest.raises(ValueError, match="no"):
+            await waited_for()

@@ -6,12 +6,21 @@ from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanage
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from kakeya import AsyncClient, AsyncGeneration, AsyncSession, Conflict, StopReason, TokenDetail
+from kakeya import (
+    AsyncClient,
+    AsyncGeneration,
+    AsyncSession,
+    BoundaryNotReachable,
+    Conflict,
+    SessionNotFound,
+    StopReason,
+    TokenDetail,
+)
 from kakeya_http_shim.choices.ask import Ask, Live
 from kakeya_http_shim.choices.echo import echoed
 from kakeya_http_shim.choices.open_sessions import OpenSessions
 from kakeya_http_shim.choices.telling import Telling
-from kakeya_http_shim.conversations.branches import Branches
+from kakeya_http_shim.conversations.branches import Branches, Source
 from kakeya_http_shim.conversations.live_sessions import Begin, LiveSessions
 from kakeya_http_shim.conversations.parts import parts
 from kakeya_http_shim.conversations.said import Said
@@ -164,9 +173,8 @@ class ChoiceMaker:
     @asynccontextmanager
     async def _forked(self, ask: Ask, branches: Branches, client: AsyncClient) -> AsyncIterator[_Held]:
         """A fork of the session in which the first of several answers is."""
-        source = await branches.source()
 
-        def generation() -> AsyncGeneration:
+        def generation(source: Source) -> AsyncGeneration:
             return client.turn(
                 [],
                 fork_from=source.session_id,
@@ -177,17 +185,21 @@ class ChoiceMaker:
                 **ask.sampling,
             )
 
-        turn = generation()
+        source, is_late = await branches.source(), False
+        turn = generation(source)
         try:
-            try:
-                await turn.begin()
-            except Conflict:  # the first has gone on in this moment: now it is remembered where it was
-                turn = generation()
-                await turn.begin()
+            await turn.begin()
+        except (Conflict, BoundaryNotReachable, SessionNotFound):
+            # The first has gone on in this moment, or another request has taken back what it stood on.
+            is_late = True
         finally:
             branches.come()
+        if is_late:
+            source = await branches.begun()
+            turn = generation(source)
         async with self.sessions.turning(turn) as session:
-            yield session, turn, _opened(session, source.place, source.said)
+            # What clients are told of their session is the first's, as it came about.
+            yield session, turn, _opened(session, source.place, (await branches.begun()).said)
 
     async def _events(
         self, ask: Ask, session: AsyncSession, opened: Opened, turn: AsyncGeneration | None

@@ -36,7 +36,9 @@ class Branches:
     def __init__(self, number: int) -> None:
         self._num_coming = number
         self._all_there = asyncio.Event()
-        self._source: asyncio.Future[Source] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        self._source: asyncio.Future[Source] = loop.create_future()
+        self._begun: asyncio.Future[Source] = loop.create_future()
 
     @contextmanager
     def beginning(self) -> Iterator[None]:
@@ -44,13 +46,16 @@ class Branches:
         try:
             yield
         except Exception as error:
-            if not self._source.done():
-                self._source.set_exception(error)
-                self._source.exception()  # the others may be gone
+            for waited_for in (self._source, self._begun):
+                if not waited_for.done():
+                    waited_for.set_exception(error)
+                    waited_for.exception()  # the others may be gone
             raise
+        self._begun.set_result(self._latest)
 
     async def begin(self, source: Source) -> None:
         """The first stands where the answers begin; returns when the others have branched off, or in a moment."""
+        self._latest = source
         if not self._source.done():  # else they are off from where it was first
             self._source.set_result(source)
         try:
@@ -61,6 +66,10 @@ class Branches:
     async def source(self) -> Source:
         """For the others, once the first is there. Raises as that does."""
         return await asyncio.shield(self._source)
+
+    async def begun(self) -> Source:
+        """Where the first has begun at last: another request may have come in between. Raises as that does."""
+        return await asyncio.shield(self._begun)
 
     def come(self) -> None:
         """One of the others has its session, or never will."""
