@@ -128,9 +128,16 @@ class IdleLanes:
                     return _freed("parked", record, tenant)
                 case ParkSession.UNRECOVERABLE:
                     pass
-                case ParkSession.NO_LANE | ParkSession.LEFT | ParkSession.KEPT | ParkSession.CHANGED:
-                    return False
-                case ParkSession.FAILED | ParkSession.MISSING | ParkSession.LOST | ParkSession.BUSY:
+                case (
+                    ParkSession.NO_LANE
+                    | ParkSession.LEFT
+                    | ParkSession.KEPT
+                    | ParkSession.CHANGED
+                    | ParkSession.FAILED
+                    | ParkSession.MISSING
+                    | ParkSession.LOST
+                    | ParkSession.BUSY
+                ):
                     return False
                 case never:
                     assert_never(never)
