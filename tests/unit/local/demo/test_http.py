@@ -177,7 +177,7 @@ def live(**changes: Any) -> HttpReport:
     """The same in one session, to which the second turn appends four tokens."""
     first, second = over_http().turns
     begun = replace(first.completion, session_id="nano.1", session_state="new", appended=104)
-    told = {"session_id": "nano.1", "session_state": "continued", "appended": 4, "reused": 110}
+    told: dict[str, Any] = {"session_id": "nano.1", "session_state": "continued", "appended": 4, "reused": 110}
     gone_on = replace(second.completion, **(told | changes))
     return HttpReport(LANE, [replace(first, completion=begun), replace(second, completion=gone_on)])
 
