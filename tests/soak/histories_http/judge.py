@@ -26,6 +26,8 @@ class Judge:
         num_unseen: answers whose session was gone when it was looked at, or that name none.
         num_refused: requests whose messages fit into no session.
         num_fresh: answers that a fresh session was asked for, too.
+        num_denied: answers to another tenant for which a session was found that cannot be gone on with. Its own may end
+            in that moment.
     """
 
     records: Records
@@ -34,6 +36,7 @@ class Judge:
     num_unseen: int = 0
     num_refused: int = 0
     num_fresh: int = 0
+    num_denied: int = 0
 
     async def look(self, ask: Ask, answer: Answer | Refusal, *, asks_again: bool) -> None:
         """Counts it; what must not be is a violation.
@@ -47,6 +50,7 @@ class Judge:
             faults = [*_faults_of_refusal(ask, answer)]
         else:
             self.tally.count(ask.kind, answer.session["state"], answer.session.get("why", "nothing said"))
+            self.num_denied += ask.kind == OTHER_TENANT and answer.session.get("why") == "gone"
             faults = [*_faults_of_header(ask, answer)]
             if not faults:
                 faults += await self._faults_of_session(ask, answer, asks_again=asks_again)
@@ -110,8 +114,6 @@ def _faults_of_header(ask: Ask, answer: Answer) -> Iterator[str]:
         yield f"{said['state']} with {reused} tokens reused"
     if ask.headers == NEW and said["state"] != "new" and said["why"] != "head":  # what all begin with is no history
         yield f"{said['state']}, and a new one was asked for"
-    if ask.kind == OTHER_TENANT and said["why"] == "gone":
-        yield "a session was found that the tenant cannot go on with"
     if usage is None:  # its client has left
         return
     if usage["prompt_tokens"] != num_before(answer):

@@ -16,13 +16,15 @@ from kakeya_shared.settings.service import setting
 from tests.soak.histories_http.asking import Answer, Ask, Refusal, ask
 from tests.soak.histories_http.conversation import Conversation
 from tests.soak.histories_http.ground import Ground, Records, ground
-from tests.soak.histories_http.judge import STATES, Judge
+from tests.soak.histories_http.judge import OTHER_TENANT, STATES, Judge
 from tests.soak.progress import Progress
 from tests.soak.proof import SeededProof
 from tests.soak.report import Report, Tally
 
 _NUM_AT_ONCE = 8
 _MOST_UNSEEN, _MOST_REFUSED = 0.02, 0.05
+_MOST_DENIED = 0.1
+"""Of the requests of another tenant: where its tags were those of all, it would be some half."""
 _CLIENT_SECONDS = 60.0
 
 
@@ -100,6 +102,11 @@ class HistoriesRun:
                 self._tally.violate(f"nothing was {state}: this tested nothing")
         if self._judge.num_unseen > _MOST_UNSEEN * self._tally.num_counted:
             self._tally.violate(f"{self._judge.num_unseen} sessions were gone before they were looked at")
+        num_foreign = sum(self._tally.outcomes[OTHER_TENANT].values())
+        if self._judge.num_denied > _MOST_DENIED * num_foreign:
+            self._tally.violate(
+                f"{self._judge.num_denied} times another tenant was led to a session that is not its own"
+            )
         if self._judge.num_refused > _MOST_REFUSED * self._tally.num_counted:
             self._tally.violate(f"{self._judge.num_refused} requests did not fit: this tested too little")
         if not self._judge.num_fresh:

@@ -51,6 +51,8 @@ from tests.unit.sdk.scripted_runtime import ScriptedRuntime, fails, fails_plainl
         ("Generate", "INVALID_FIELD", {"field": "max_tokens"}, 400, "invalid_value", "max_tokens"),
         ("Generate", "SESSION_CLOSED", {}, 503, "session_closed", None),
         ("Generate", "INVARIANT_VIOLATED", {}, 500, "internal_error", None),
+        ("Generate", "OPERATION_RUNNING", {}, 503, "operation_running", None),
+        ("Generate", "BOUNDARY_NOT_REACHABLE", {}, 503, "boundary_not_reachable", None),
         ("Generate", "SNAPSHOT_REFUSED", {}, 500, "internal_error", None),
         ("Generate", "INTERNAL", {"trace_id": "cafe"}, 500, "internal_error", None),
     ],

@@ -8,6 +8,8 @@ from starlette.responses import JSONResponse
 
 from kakeya import (
     AppendTooLong,
+    BoundaryNotReachable,
+    Conflict,
     DeadlineExceeded,
     Exhausted,
     HistoryFull,
@@ -135,8 +137,8 @@ def from_kakeya(error: KakeyaError, fields: Mapping[str, str] | None = None) -> 
             return ApiError(400, error.message, code="invalid_value")
         case DeadlineExceeded():
             return unavailable(error.message, "timeout")
-        case Unavailable() | SessionNotFound() | Stopped():
-            # The session is this request's own: another try gets another one, whatever ended this one.
+        case Unavailable() | SessionNotFound() | Stopped() | Conflict() | BoundaryNotReachable():
+            # Another try gets another session, or finds this one free, whatever came in between.
             return unavailable(error.message, (error.reason or "unavailable").lower(), error.retry_after_seconds)
     return _unforeseen(error)
 
