@@ -193,6 +193,27 @@ async def test_a_template_that_writes_the_past_anew(runtime: ScriptedRuntime, tm
         assert told.id != first.id
 
 
+@pytest.mark.parametrize("is_head", [True, False])
+@pytest.mark.parametrize(
+    ("does", "code"), [("raise_exception('no')", "invalid_value"), ("'a' * 10**8", "template_stopped")]
+)
+async def test_a_template_that_fails(
+    runtime: ScriptedRuntime, tmp_path: Path, does: str, code: str, is_head: bool
+) -> None:
+    """On the head, or on what stands behind an answer: the request is refused as where all is rendered."""
+    tiny_tokenizer.save(tmp_path, template=True)
+    fails_at = "fails" if is_head else "fails and messages[-1].content == 'And?'"
+    failing = f"{{% if {fails_at} %}}{{{{ {does} }}}}{{% endif %}}"
+    (tmp_path / "chat_template.jinja").write_text(failing + tiny_tokenizer.TEMPLATE)
+    async with serving_shim(runtime, tmp_path, "--live-sessions", "on") as shim:
+        talk = Talk(shim)
+        await talk.says("Hello", chat_template_kwargs={"fails": False})
+        body = {"messages": [*talk.messages, {"role": "user", "content": "And?"}]}
+        refused = await shim.http.post(CHAT, json={**body, "chat_template_kwargs": {"fails": True}})
+        assert (refused.status_code, refused.json()["error"]["code"]) == (400, code), refused.text
+        assert (await talk.says("Well?")).state == "continued"
+
+
 async def test_a_suffix_that_is_too_long(runtime: ScriptedRuntime, tokenizer_dir: Path) -> None:
     async with serving_shim(runtime, tokenizer_dir, "--live-sessions", "on", "--max-prompt-tokens", "100") as shim:
         talk = Talk(shim)

@@ -36,7 +36,8 @@ async def test_each_turn_appends_its_own_tokens(talk: Talk) -> None:
         talk.shim.runtime.calls.clear()
         told = await talk.says(f"And {number}?", f"I say {number}.")
         assert told == Told("continued", first.id, behind(talk.shim, f"And {number}?"), length, "next-turn")
-        assert talk.shim.runtime.calls == ["FindSession", "Turn", "TagTurn", "TagTurn"]
+        calls = [each for each in talk.shim.runtime.calls if each != "ListModels"]  # once a second
+        assert calls == ["FindSession", "Turn", "TagTurn", "TagTurn"]
         assert talk.history(told) == talk.written()
     assert len(talk.shim.runtime.sessions) == 1
 
