@@ -278,7 +278,8 @@ class ScriptedRuntime(runtime_pb2_grpc.RuntimeServiceServicer):
         beyond = [
             each for each in self.tags_of(request.session_id) if each[1].place.history_length > request.target_length
         ]
-        if beyond and request.only_untagged:
+        is_latest = request.op_id in ("", session.last_generate[0])
+        if (beyond and request.only_untagged) or not is_latest:
             fails("BOUNDARY_NOT_REACHABLE", reachable=str(length))(context)
         self.tagged = [each for each in self.tagged if each not in beyond]
         session.last_request, session.last_generate = "", ("", 0)

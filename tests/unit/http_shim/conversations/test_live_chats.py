@@ -244,6 +244,26 @@ async def test_leaving_a_stream(talk: Talk) -> None:
     assert talk.history(told) == talk.written()
 
 
+async def test_leaving_a_stream_takes_back_nothing_of_another_request(talk: Talk) -> None:
+    first = await talk.says("Hello")
+    runtime, length = talk.shim.runtime, len(talk.history(first))
+
+    def another_comes(_: object) -> None:
+        runtime.sessions[first.id].last_generate = ("turn-of-another", 0)
+
+    runtime.before["RewindSession"].append(another_comes)
+    runtime.hold_after = 3
+    messages = [*talk.messages, {"role": "user", "content": "And?"}]
+    async with talk.shim.http.stream("POST", CHAT, json={"messages": messages, "stream": True}) as response:
+        async for _ in response.aiter_lines():
+            break
+    runtime.hold_after = None
+    await asyncio.to_thread(runtime.wait_for, lambda: bool(runtime.requests["RewindSession"]))
+    (asked,) = runtime.requests["RewindSession"]
+    assert asked.op_id == f"turn-{len(runtime.requests['Turn'])}"
+    assert len(talk.history(first)) > length
+
+
 async def test_without_live_sessions_nothing_is_said(shim: Shim) -> None:
     response = await shim.chat()
     assert "kakeya-session" not in response.headers

@@ -193,6 +193,22 @@ async def test_a_rewind_can_be_of_what_no_tag_names_alone(client: Client, worker
     assert (await client.rewind(untagged, 1, only_untagged=True)).history_length == 1
 
 
+async def test_a_rewind_can_be_of_the_latest_operation_alone(client: Client, worker: FakeWorker) -> None:
+    session_id = await client.session()
+    (made,) = await tagged(client, session_id, (ONE, TWO))
+    await client.append(session_id, [5])
+    for target in (made.start, made.end):
+        with pytest.raises(BoundaryNotReachable):
+            await client.rewind(session_id, target, op_id=made.op_id)
+    assert (await client.rewind(session_id, made.end)).history_length == made.end
+    assert (await client.rewind(session_id, made.end, op_id=made.op_id)).history_length == made.end, "it is there"
+    other_id = await client.session()
+    (other,) = await tagged(client, other_id, (THREE, FOUR))
+    assert (await client.rewind(other_id, other.start, op_id=other.op_id)).history_length == other.start
+    with pytest.raises(InvalidField, match="op_id"):
+        await client.rewind(session_id, 1, op_id="x" * 129)
+
+
 async def test_a_parked_session_is_found(client: Client, worker: FakeWorker) -> None:
     session_id = await client.session()
     (answer,) = await tagged(client, session_id, (ONE, TWO))

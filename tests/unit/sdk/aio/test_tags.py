@@ -108,5 +108,9 @@ async def test_both_are_repeated(runtime: ScriptedRuntime, link: CuttableLink) -
 async def test_a_rewind_of_what_no_tag_names_alone(session: AsyncSession, runtime: ScriptedRuntime) -> None:
     await session.append([1, 2])
     await session.rewind(1, only_untagged=True)
+    await session.append([2])
+    with pytest.raises(kakeya.BoundaryNotReachable):
+        await session.rewind(0, op_id="another")
     await session.rewind(0)
-    assert [request.only_untagged for request in runtime.requests["RewindSession"]] == [True, False]
+    asked = [(request.only_untagged, request.op_id) for request in runtime.requests["RewindSession"]]
+    assert asked == [(True, ""), (False, "another"), (False, "")]

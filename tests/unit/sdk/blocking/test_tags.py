@@ -107,5 +107,9 @@ def test_both_are_repeated(runtime: ScriptedRuntime, link: CuttableLink) -> None
 def test_a_rewind_of_what_no_tag_names_alone(session: Session, runtime: ScriptedRuntime) -> None:
     session.append([1, 2])
     session.rewind(1, only_untagged=True)
+    session.append([2])
+    with pytest.raises(kakeya.BoundaryNotReachable):
+        session.rewind(0, op_id="another")
     session.rewind(0)
-    assert [request.only_untagged for request in runtime.requests["RewindSession"]] == [True, False]
+    asked = [(request.only_untagged, request.op_id) for request in runtime.requests["RewindSession"]]
+    assert asked == [(True, ""), (False, "another"), (False, "")]

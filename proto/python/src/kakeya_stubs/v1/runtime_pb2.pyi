@@ -1452,6 +1452,7 @@ class RewindSessionRequest(_message.Message):
     TARGET_LENGTH_FIELD_NUMBER: _builtins.int
     EXPECTED_HISTORY_LENGTH_FIELD_NUMBER: _builtins.int
     ONLY_UNTAGGED_FIELD_NUMBER: _builtins.int
+    OP_ID_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     target_length: _builtins.int
     """The length that the history is to have. GetSessionInfoResponse.boundaries can always be reached where workers have a snapshot
@@ -1462,6 +1463,10 @@ class RewindSessionRequest(_message.Message):
     """As in AppendTokensRequest; the target's length is accepted too: an earlier attempt of this call got through."""
     only_untagged: _builtins.bool
     """Where a place beyond the target has tags the rewind is refused (BOUNDARY_NOT_REACHABLE). Else they end with it."""
+    op_id: _builtins.str
+    """Set: only while the session's latest operation is this one, as named in TagTurnRequest; where another has come since the
+    rewind is refused (BOUNDARY_NOT_REACHABLE). At most 128 bytes.
+    """
     def __init__(
         self,
         *,
@@ -1469,10 +1474,11 @@ class RewindSessionRequest(_message.Message):
         target_length: _builtins.int = ...,
         expected_history_length: _builtins.int | None = ...,
         only_untagged: _builtins.bool = ...,
+        op_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_expected_history_length", b"_expected_history_length", "expected_history_length", b"expected_history_length"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_expected_history_length", b"_expected_history_length", "expected_history_length", b"expected_history_length", "only_untagged", b"only_untagged", "session_id", b"session_id", "target_length", b"target_length"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_expected_history_length", b"_expected_history_length", "expected_history_length", b"expected_history_length", "only_untagged", b"only_untagged", "op_id", b"op_id", "session_id", b"session_id", "target_length", b"target_length"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__expected_history_length: _TypeAlias = _typing.Literal["expected_history_length"]  # noqa: Y015
     _WhichOneofArgType__expected_history_length: _TypeAlias = _typing.Literal["_expected_history_length", b"_expected_history_length"]  # noqa: Y015

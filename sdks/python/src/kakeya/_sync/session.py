@@ -189,18 +189,18 @@ class Session:
         )
 
     def rewind(
-        self, history_length: int, *, only_untagged: bool = False, timeout_seconds: float | None = None
+        self, history_length: int, *, only_untagged: bool = False, op_id: str = "", timeout_seconds: float | None = None
     ) -> RewindResult:
         """Takes the last tokens of the history back, down to a length, as if they had never been.
 
         Any length is reachable while the session has forgotten nothing, later at least the ends of its last four turns.
-        With `only_untagged` it is none before a place that has tags.
+        Refused where a place beyond has tags (`only_untagged`), or another operation than `op_id` is the latest.
 
         Raises:
             KakeyaError: BoundaryNotReachable, whose `metadata` lists what is reachable; nothing has changed then.
         """
         request = runtime_pb2.RewindSessionRequest(session_id=self.id)
-        fill(request, target_length=history_length, only_untagged=only_untagged)
+        fill(request, target_length=history_length, only_untagged=only_untagged, op_id=op_id)
         deadline = self._calls.operation_deadline(timeout_seconds)
         retry = Retry(deadline, max_attempts=self._calls.max_attempts, may_go_on=True)
 

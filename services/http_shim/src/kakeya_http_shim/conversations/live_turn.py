@@ -109,15 +109,17 @@ class LiveTurn:
         return True
 
     async def _go_back(self) -> None:
-        """Takes back what no tag names. A session of which nothing is tagged is closed: none would find it."""
+        """Takes back what no tag names, unless another request has come since.
+
+        A session of which nothing is tagged is closed: none would find it.
+        """
         if self.generation.op_id and (self.is_appended or self.generation.appended is not None):
             self.has_appended()
         is_named = self._start is not None and await self._start
+        length = self.way.answer_start if is_named else self.way.place
         try:
-            if is_named:
-                await self.session.rewind(self.way.answer_start, only_untagged=True)
-            elif self.session.id == self.way.source:
-                await self.session.rewind(self.way.place, only_untagged=True)
+            if is_named or self.session.id == self.way.source:
+                await self.session.rewind(length, only_untagged=True, op_id=self.generation.op_id or "")
             else:
                 await self.session.close()
         except KakeyaError as error:  # the next request goes on elsewhere

@@ -17,7 +17,7 @@ from kakeya_router.contract.appends import AppendRequest
 from kakeya_router.contract.generates import Begun, Ended, GenerateRequest
 from kakeya_router.contract.tags import FindRequest, TagRequest
 from kakeya_router.contract.turns import Held, TurnRequest
-from kakeya_router.contract.validation import RequestLimits
+from kakeya_router.contract.validation import RequestLimits, check_text
 from kakeya_router.operations.append import Appending
 from kakeya_router.operations.generate import Generating
 from kakeya_router.sessions.park_requests import ParkRequests
@@ -148,10 +148,11 @@ class RuntimeService(runtime_pb2_grpc.RuntimeServiceServicer):
 
     async def RewindSession(self, request: api.RewindSessionRequest, context: Context) -> api.RewindSessionResponse:
         expected = request.expected_history_length if request.HasField("expected_history_length") else None
+        check_text("op_id", request.op_id, creates.MAX_REQUEST_ID_BYTES)
         with self._gate.inside():
             record = await self._session(request.session_id)
             record = await self._rewinding.rewind(
-                record, request.target_length, expected, only_untagged=request.only_untagged
+                record, request.target_length, expected, only_untagged=request.only_untagged, op_id=request.op_id
             )
         tracing.annotate(history_length=record.history_length, kv_live_bytes=record.kv_live_bytes)
         return api.RewindSessionResponse(

@@ -53,13 +53,20 @@ class Rewinding:
     _tasks: DetachedTasks
 
     async def rewind(
-        self, record: SessionRecord, length: int, expected_length: int | None, *, only_untagged: bool = False
+        self,
+        record: SessionRecord,
+        length: int,
+        expected_length: int | None,
+        *,
+        only_untagged: bool = False,
+        op_id: str = "",
     ) -> SessionRecord:
         """Takes a history back to a length; returns the session as it is then.
 
         Args:
             expected_length: of the history before; None: whatever it is.
             only_untagged: not where a place beyond that has tags.
+            op_id: not where the latest operation is another one; empty: whatever it is.
 
         Raises:
             HistoryLengthMismatch: it is neither that long nor as long as it is to be.
@@ -75,7 +82,9 @@ class Rewinding:
                 return record
             if expected_length is not None:
                 validation.check_history_length(expected_length, record.history_length)
-            if length > record.history_length or (only_untagged and await self._is_tagged_beyond(record, length)):
+            is_latest = op_id in ("", record.operation_id)
+            is_shorter = length < record.history_length
+            if not (is_latest and is_shorter) or (only_untagged and await self._is_tagged_beyond(record, length)):
                 raise past.not_reachable(record, length)
             lane = await operation.complete(self._taken_back(operation, length))
             await self._operations.finish(operation, lane)
