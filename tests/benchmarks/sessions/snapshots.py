@@ -193,9 +193,7 @@ def decoding(session: kakeya.Session) -> Iterator[list[float]]:
 def measure(settings: SnapshotSettings, stage: Stage) -> Found:
     model, directory = settings.made(stage), stage.directory
     vocabulary = json.loads((model / "config.json").read_text())["vocab_size"]
-    environment = {
-        "KAKEYA_WORKER_SNAPSHOTS": f"{directory}/snapshots", "KAKEYA_WORKER_CACHE_DIR": f"{directory}/cache"
-    }  # fmt: skip
+    environment = {"KAKEYA_WORKER_SNAPSHOTS": f"{directory}/snapshots", "KAKEYA_WORKER_CACHE_DIR": f"{directory}/cache"}
     # In exact mode, on all cores.
     flags = ("--weights", "int8", "--sink", str(SINK), "--window", str(settings.window), "--threads", num_threads())
     with runtime(model, directory, num_workers=0, router_flags=ROUTER_FLAGS, environment=environment) as made:

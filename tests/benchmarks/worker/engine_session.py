@@ -41,9 +41,14 @@ class EngineSession:
             self.engine.acknowledge(generate, generate.num_generated)
 
         generate = Generate(
-            self._session_id, _EPOCH, self._length, max_tokens=ENDLESS, eos_token_ids=frozenset(), sampling=Sampling(),
+            self._session_id,
+            _EPOCH,
+            self._length,
+            max_tokens=ENDLESS,
+            eos_token_ids=frozenset(),
+            sampling=Sampling(),
             on_token=read,
-        )  # fmt: skip
+        )
         self.engine.submit(generate)
         return generate
 

@@ -18,30 +18,51 @@ from tests.unit.bench.conversation.playing import PlainSettings, asked
 RIVAL = "--rival=a=http://127.0.0.1:1/v1"
 SETTINGS: dict[type[RuntimeSettings], dict[str, tuple[Any, str, Any]]] = {
     PlainSettings: {
-        "model": (None, "tiny", "tiny"), "tokenizer": (None, "dir", "dir"), "random_tokens": (None, "32", 32),
-        "prompts": (None, "lines.txt", Path("lines.txt")), "no_chat_template": (False, "1", True),
-        "max_tokens": (64, "1", 1), "ignore_eos": (False, "1", True), "sink": (None, "0", 0), "window": (None, "1", 1),
-        "seed": (0, "7", 7), "timeout_s": (600.0, "0.5", 0.5),
+        "model": (None, "tiny", "tiny"),
+        "tokenizer": (None, "dir", "dir"),
+        "random_tokens": (None, "32", 32),
+        "prompts": (None, "lines.txt", Path("lines.txt")),
+        "no_chat_template": (False, "1", True),
+        "max_tokens": (64, "1", 1),
+        "ignore_eos": (False, "1", True),
+        "sink": (None, "0", 0),
+        "window": (None, "1", 1),
+        "seed": (0, "7", 7),
+        "timeout_s": (600.0, "0.5", 0.5),
     },
     SessionSettings: {
-        "sessions": (1, "2", 2), "turns": (120, "40", 40), "duration_s": (None, "60", 60.0),
-        "turn_spacing_s": (None, "0.5", 0.5), "preset": (None, "4h", "4h"), "warm_up_turns": (5, "0", 0),
-        "config": (None, "config.json", Path("config.json")), "kv_dtype": (None, "bfloat16", "bfloat16"),
-        "exact": (False, "1", True), "skip_gate": ((), "errors, rss_bounded", ("errors", "rss_bounded")),
+        "sessions": (1, "2", 2),
+        "turns": (120, "40", 40),
+        "duration_s": (None, "60", 60.0),
+        "turn_spacing_s": (None, "0.5", 0.5),
+        "preset": (None, "4h", "4h"),
+        "warm_up_turns": (5, "0", 0),
+        "config": (None, "config.json", Path("config.json")),
+        "kv_dtype": (None, "bfloat16", "bfloat16"),
+        "exact": (False, "1", True),
+        "skip_gate": ((), "errors, rss_bounded", ("errors", "rss_bounded")),
         "checkpoint_s": (30.0, "2", 2.0),
     },
     LoadSettings: {
-        "sessions": ((1, 2, 4, 8), "3, 5,64", (3, 5, 64)), "warm_up_s": (5.0, "0", 0.0),
-        "duration_s": (60.0, "1.5", 1.5), "think_time_s": (2.0, "0.5", 0.5), "ttft_limit_s": (2.0, "3", 3.0),
-        "tpot_limit_s": (0.2, "0.05", 0.05), "goal_share": (0.9, "1", 1.0),
+        "sessions": ((1, 2, 4, 8), "3, 5,64", (3, 5, 64)),
+        "warm_up_s": (5.0, "0", 0.0),
+        "duration_s": (60.0, "1.5", 1.5),
+        "think_time_s": (2.0, "0.5", 0.5),
+        "ttft_limit_s": (2.0, "3", 3.0),
+        "tpot_limit_s": (0.2, "0.05", 0.05),
+        "goal_share": (0.9, "1", 1.0),
         "judge_goodput": (False, "1", True),
     },
     CompareSettings: {
-        "turns": (200, "300", 300), "new_tokens": (100, "5", 5), "max_tokens": (16, "2", 2),
-        "warm_up_turns": (1, "0", 0), "marks": ((1, 10, 50, 200), "30, 2,2", (2, 30)),
-        "config": (None, "c.json", Path("c.json")), "checkpoint_s": (30.0, "0", 0.0),
+        "turns": (200, "300", 300),
+        "new_tokens": (100, "5", 5),
+        "max_tokens": (16, "2", 2),
+        "warm_up_turns": (1, "0", 0),
+        "marks": ((1, 10, 50, 200), "30, 2,2", (2, 30)),
+        "config": (None, "c.json", Path("c.json")),
+        "checkpoint_s": (30.0, "0", 0.0),
     },
-}  # fmt: skip
+}
 """The default of each; a text, and what it means."""
 
 
@@ -69,13 +90,30 @@ def test_a_flag_wins_over_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_was_asked_stands_in_the_report() -> None:
     flags = "--model m --prompts p --no-chat-template --max-tokens 3 --ignore-eos --sink 0 --window 9 --timeout-s 7"
     assert PlainSettings.parse(flags.split()).document() == {
-        "model": "m", "tokenizer": None, "num_random_tokens": None, "prompts": "p", "uses_template": False,
-        "max_tokens": 3, "ignores_eos": True, "sink": 0, "window": 9, "seed": 0, "timeout_seconds": 7.0,
-    }  # fmt: skip
+        "model": "m",
+        "tokenizer": None,
+        "num_random_tokens": None,
+        "prompts": "p",
+        "uses_template": False,
+        "max_tokens": 3,
+        "ignores_eos": True,
+        "sink": 0,
+        "window": 9,
+        "seed": 0,
+        "timeout_seconds": 7.0,
+    }
     assert CompareSettings.parse([]).document() == {
-        "address": "localhost:50051", "model": None, "num_turns": 200, "num_new_tokens": 100, "max_tokens": 16,
-        "num_warm_up_turns": 1, "sink": None, "window": None, "seed": 0, "timeout_seconds": 600.0,
-    }  # fmt: skip
+        "address": "localhost:50051",
+        "model": None,
+        "num_turns": 200,
+        "num_new_tokens": 100,
+        "max_tokens": 16,
+        "num_warm_up_turns": 1,
+        "sink": None,
+        "window": None,
+        "seed": 0,
+        "timeout_seconds": 600.0,
+    }
 
 
 def test_the_runtime_and_the_tokenizer_are_named_as_for_every_command(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,10 +170,22 @@ def test_the_last_turn_is_a_mark(turns: str, marks: tuple[int, ...]) -> None:
 
 
 def test_rivals_and_what_is_said_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = CompareSettings.parse([
-        RIVAL, "--rival", "b c=http://h,context=40,drop=7", "--fields", 'b c={"x": 1, "y": [2, 3]}',
-        '--fields=a={"y": null}', "--at-least", "a=20", "--at-least", "b c=.5", "--new-tokens", "5",
-    ])  # fmt: skip
+    found = CompareSettings.parse(
+        [
+            RIVAL,
+            "--rival",
+            "b c=http://h,context=40,drop=7",
+            "--fields",
+            'b c={"x": 1, "y": [2, 3]}',
+            '--fields=a={"y": null}',
+            "--at-least",
+            "a=20",
+            "--at-least",
+            "b c=.5",
+            "--new-tokens",
+            "5",
+        ]
+    )
     assert [(each.name, each.url, each.context, each.drop, each.fields) for each in found.rival] == [
         ("a", "http://127.0.0.1:1/v1", None, None, {"y": None}),
         ("b c", "http://h", 40, 7, {"x": 1, "y": [2, 3]}),
@@ -155,9 +205,15 @@ def test_all_options_of_a_rival(tmp_path: Path) -> None:
     assert (found.name, found.pid, found.key, found.plays_every_turn) == ("vLLM 0.1", 9, "sk-123", False)
     assert "sk-123" not in repr(found)
     assert found.document() == {
-        "kind": "rival", "url": "https://h/v1", "model": "m/n", "context": 2048, "keep": 0, "drop": 7, "kv_tokens": 64,
+        "kind": "rival",
+        "url": "https://h/v1",
+        "model": "m/n",
+        "context": 2048,
+        "keep": 0,
+        "drop": 7,
+        "kv_tokens": 64,
         "fields": {},
-    }  # fmt: skip
+    }
     [usual] = CompareSettings.parse(["--rival=a=http://h,context=2049,every=turn"]).rival
     assert (usual.document()["keep"], usual.document()["drop"]) == (4, 1024), "half of the context"
 
@@ -217,11 +273,14 @@ def test_files_that_hold_no_key_are_not_quoted(content: bytes, tmp_path: Path) -
         (CompareSettings, [RIVAL, "--fields", "b={}"], "--fields: there is no --rival 'b'"),
         (CompareSettings, [f"{RIVAL},context=119"], "16 tokens of an answer do not fit a context of 119"),
     ],
-)  # fmt: skip
+)
 def test_what_makes_no_sense_is_refused(
-    kind: type[RuntimeSettings], argv: list[str], says: str, capsys: pytest.CaptureFixture[str],
+    kind: type[RuntimeSettings],
+    argv: list[str],
+    says: str,
+    capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+) -> None:
     """One flag alone as a variable, too."""
     flag, name = argv[0], variable(argv[0].removeprefix("--").replace("-", "_"))
     is_alone = len(argv) == 2
@@ -242,9 +301,11 @@ def test_flags_are_not_cut_short(kind: type[RuntimeSettings], flag: str, capsys:
 
 
 @given(
-    keep=st.integers(0, 8), drop=st.integers(1, 80), room=st.integers(0, 60),
+    keep=st.integers(0, 8),
+    drop=st.integers(1, 80),
+    room=st.integers(0, 60),
     num_more=st.lists(st.integers(2, 12), min_size=1, max_size=40),
-)  # fmt: skip
+)
 def test_whatever_is_said_it_fits(keep: int, drop: int, room: int, num_more: list[int]) -> None:
     context = keep + max(num_more) + room
     rival = Rival(name="a", url="http://h", context=context, keep=keep, drop=drop)

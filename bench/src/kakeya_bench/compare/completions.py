@@ -175,10 +175,14 @@ class Completions:
         async with (
             httpx.AsyncClient(verify=self._authorities, trust_env=False, timeout=timeout) as client,
             aconnect_sse(
-                client, "POST", f"{self._rival.url}/completions", json=fields, headers=self._headers,
+                client,
+                "POST",
+                f"{self._rival.url}/completions",
+                json=fields,
+                headers=self._headers,
                 extensions={"trace": trace},
             ) as source,
-        ):  # fmt: skip
+        ):
             if source.response.status_code != HTTPStatus.OK:
                 start = await anext(source.response.aiter_text(_MOST_OF_AN_ERROR), "")
                 raise RivalFailed(f"HTTP {source.response.status_code}: {saying(start)}")

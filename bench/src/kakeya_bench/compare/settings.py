@@ -193,13 +193,17 @@ class CompareSettings(RuntimeSettings):
     new_tokens: int = setting(100, "random ids that are new in each turn", ge=1)
     max_tokens: int = setting(16, "length of each answer, whatever the model would say", unit="tokens", ge=1)
     marks: _Marks = setting(
-        (), "turns to report, with commas", metavar="N,N,...",
+        (),
+        "turns to report, with commas",
+        metavar="N,N,...",
         reason=f"{','.join(map(str, USUAL_MARKS))} as far as there are so many, and the last one",
-    )  # fmt: skip
+    )
     warm_up_turns: int = setting(
-        1, "turns of other conversations that everybody plays before the first one",
-        reason="files are read, threads start", ge=0,
-    )  # fmt: skip
+        1,
+        "turns of other conversations that everybody plays before the first one",
+        reason="files are read, threads start",
+        ge=0,
+    )
     rival: _Rivals = setting(
         (),
         "server with POST URL/completions; may be repeated. model=ID: its name for the model. context=N: most tokens "
@@ -211,20 +215,28 @@ class CompareSettings(RuntimeSettings):
     )
     fields: _Fields = setting(
         help="fields of a rival's requests over the usual ones, null for none; may be repeated",
-        default_factory=dict, metavar="NAME=JSON",
-    )  # fmt: skip
+        default_factory=dict,
+        metavar="NAME=JSON",
+    )
     at_least: _Factors = setting(
         help="claim that the rival's time to first token is at least so many times the runtime's at the last mark; may "
-        "be repeated", default_factory=dict, metavar="NAME=FACTOR",
-    )  # fmt: skip
+        "be repeated",
+        default_factory=dict,
+        metavar="NAME=FACTOR",
+    )
     config: Path | None = setting(
-        None, metavar="FILE",
+        None,
+        metavar="FILE",
         help="the model's config.json or its directory, for what a rival's KV weighs; else the installed model's",
-    )  # fmt: skip
+    )
     checkpoint_s: float = setting(
-        30.0, "between two reports of what there is so far", unit="seconds", reason="what is on disk outlives kill -9",
-        ge=0, allow_inf_nan=False,
-    )  # fmt: skip
+        30.0,
+        "between two reports of what there is so far",
+        unit="seconds",
+        reason="what is on disk outlives kill -9",
+        ge=0,
+        allow_inf_nan=False,
+    )
 
     @model_validator(mode="after")
     def _usual_marks(self) -> Self:

@@ -88,9 +88,13 @@ class Dialogue:
         asked = self._said.settings
         self._prompts, self._last_token_id = self._said.prompts(next(self._conversations)), None
         self.session = await self._client.create_session(
-            eos_token_ids=self._said.eos_token_ids, label=self._label, model=asked.model, sink=asked.sink,
-            window=asked.window, timeout_seconds=asked.timeout_s,
-        )  # fmt: skip
+            eos_token_ids=self._said.eos_token_ids,
+            label=self._label,
+            model=asked.model,
+            sink=asked.sink,
+            window=asked.window,
+            timeout_seconds=asked.timeout_s,
+        )
         return self.session
 
     async def close(self) -> None:

@@ -60,9 +60,13 @@ class RuntimeSettings(ServiceSettings):
     sink: int | None = setting(None, "sinks of a session; else the worker's", unit="tokens", ge=0)
     window: int | None = setting(None, "window of a session; else the worker's", unit="tokens", ge=1)
     timeout_s: float = setting(
-        600.0, "of an append, and of a generation", unit="seconds", reason="long enough for slow hosts", gt=0,
+        600.0,
+        "of an append, and of a generation",
+        unit="seconds",
+        reason="long enough for slow hosts",
+        gt=0,
         allow_inf_nan=False,
-    )  # fmt: skip
+    )
     max_tokens: int = setting(64, "most tokens of an answer", unit="tokens", ge=1)
     seed: int = setting(0, "of everything that is drawn", ge=0)
     output: Path | None = setting(

@@ -45,9 +45,13 @@ class Facts:
 
 
 async def learn(
-    session: AsyncSession, workers: Workers, *, config: Path | None = None, beside: Path | None = None,
+    session: AsyncSession,
+    workers: Workers,
+    *,
+    config: Path | None = None,
+    beside: Path | None = None,
     kv_dtype: str | None = None,
-) -> Facts:  # fmt: skip
+) -> Facts:
     """What a session that was just opened, its worker and the model's files say. Raises KakeyaError.
 
     Args:

@@ -63,9 +63,12 @@ def _figure(document: _Document, kind: str) -> Figure:
     ]
     numbers = sorted({case["number"] for case in cases})
     picture = pictures.draw(
-        kind, f"{kind.capitalize()}: how many times as fast as llama.cpp Q8_0", panels, x=_NUMBERS[kind],
+        kind,
+        f"{kind.capitalize()}: how many times as fast as llama.cpp Q8_0",
+        panels,
+        x=_NUMBERS[kind],
         ticks=Ticks(numbers, [str(number) for number in numbers]),
-    )  # fmt: skip
+    )
     return Figure(
         picture,
         f"Speed of each contestant in times of llama.cpp's, by {_NUMBERS[kind]}",

@@ -29,8 +29,10 @@ def files(document: _Document) -> dict[str, bytes]:
         "rising, each session gets less.",
     )
     sections = [
-        *_findings(document), Section("Goodput and waiting times", [figure]), *blocks.circumstances(document),
-    ]  # fmt: skip
+        *_findings(document),
+        Section("Goodput and waiting times", [figure]),
+        *blocks.circumstances(document),
+    ]
     return page.files(_title(document), badges, sections, json_name=JSON_NAME)
 
 
@@ -101,20 +103,34 @@ def _about(document: _Document) -> str:
 def _levels(levels: Sequence[_Document]) -> Table:
     waits = [f"{name} {share}" for name in _DISTRIBUTIONS for share in ("p50", "p95")]
     columns = [
-        "sessions", "got in", "turns", "failed", "in time", "goodput/s", "answered/s", "tokens/s", *waits, "KV",
+        "sessions",
+        "got in",
+        "turns",
+        "failed",
+        "in time",
+        "goodput/s",
+        "answered/s",
+        "tokens/s",
+        *waits,
+        "KV",
         "KV of workers",
-    ]  # fmt: skip
+    ]
     rows = []
     for level in levels:
         share, kv = level["share_within_limits"], level["kv"] or {}
         times = [level[key] and level[key][name] for key in _DISTRIBUTIONS.values() for name in ("p50", "p95")]
-        rows.append([
-            *(level[name] for name in ("num_sessions", "num_opened", "num_turns", "num_errors")),
-            None if share is None else Share(share),
-            *(level[name] for name in ("goodput_turns_per_s", "turns_per_s", "tokens_out_per_s")),
-            *(None if time is None else Seconds(time) for time in times),
-            *(None if (size := kv.get(name)) is None else Bytes(size) for name in ("sessions_bytes", "workers_bytes")),
-        ])  # fmt: skip
+        rows.append(
+            [
+                *(level[name] for name in ("num_sessions", "num_opened", "num_turns", "num_errors")),
+                None if share is None else Share(share),
+                *(level[name] for name in ("goodput_turns_per_s", "turns_per_s", "tokens_out_per_s")),
+                *(None if time is None else Seconds(time) for time in times),
+                *(
+                    None if (size := kv.get(name)) is None else Bytes(size)
+                    for name in ("sessions_bytes", "workers_bytes")
+                ),
+            ]
+        )
     return Table(columns, rows, on_page=("answered/s", "tokens/s"))
 
 

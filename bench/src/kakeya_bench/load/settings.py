@@ -55,28 +55,42 @@ class LoadSettings(BenchSettings):
         validate_default=True,
     )
     warm_up_s: _Seconds = setting(
-        5.0, "at the start of each level; turns that begin in it do not count", unit="seconds",
+        5.0,
+        "at the start of each level; turns that begin in it do not count",
+        unit="seconds",
         reason="caches fill, threads start",
-    )  # fmt: skip
+    )
     duration_s: _Seconds = setting(
-        60.0, "of each level after the warm-up; no turn begins later, and those that run come to their ends",
-        unit="seconds", reason="some dozens of turns, so that a p95 means something", gt=0,
-    )  # fmt: skip
+        60.0,
+        "of each level after the warm-up; no turn begins later, and those that run come to their ends",
+        unit="seconds",
+        reason="some dozens of turns, so that a p95 means something",
+        gt=0,
+    )
     think_time_s: _Seconds = setting(
-        2.0, "mean time from the end of an answer to the next turn, drawn from an exponential distribution; the first "
-        "turns are spread over it. 0: nobody thinks", unit="seconds", reason="a short message is soon typed",
-    )  # fmt: skip
+        2.0,
+        "mean time from the end of an answer to the next turn, drawn from an exponential distribution; the first "
+        "turns are spread over it. 0: nobody thinks",
+        unit="seconds",
+        reason="a short message is soon typed",
+    )
     ttft_limit_s: _Seconds = setting(
         2.0, "most time from the append to the first token", unit="seconds", reason="who waits longer turns away"
     )
     tpot_limit_s: _Seconds = setting(
-        0.2, "most time per output token after the first, on average over the turn", unit="seconds",
+        0.2,
+        "most time per output token after the first, on average over the turn",
+        unit="seconds",
         reason="about as fast as people read",
-    )  # fmt: skip
+    )
     goal_share: float = setting(
-        0.9, "share of the turns that must meet both limits for a level to count as carried",
-        reason="one late answer in ten is forgiven", metavar="SHARE", gt=0, le=1,
-    )  # fmt: skip
+        0.9,
+        "share of the turns that must meet both limits for a level to count as carried",
+        reason="one late answer in ten is forgiven",
+        metavar="SHARE",
+        gt=0,
+        le=1,
+    )
     judge_goodput: bool = setting(
         False,
         "judge the gate `goodput`, too: at the largest level all sessions get in, and that share of the turns meets "

@@ -68,9 +68,11 @@ class QualitySettings(ServiceSettings):
         "instead of the middle one",
     )
     policies: Several[str] = setting(
-        help="retention policies", default_factory=lambda: tuple(plugins.names(POLICIES)),
-        reason="all that are installed", metavar="NAME,...",
-    )  # fmt: skip
+        help="retention policies",
+        default_factory=lambda: tuple(plugins.names(POLICIES)),
+        reason="all that are installed",
+        metavar="NAME,...",
+    )
     windows: Several[Count] | None = setting(
         None, "windows, in tokens, beside the most sinks", reason="128,256 and as large as fits 1024", metavar="W,..."
     )
@@ -78,9 +80,11 @@ class QualitySettings(ServiceSettings):
         (0, 4), "sinks, in tokens; S + W is the same for all of them", metavar="S,..."
     )
     distances: Several[Count] | None = setting(
-        None, "distances of questions, in tokens", metavar="D,...",
+        None,
+        "distances of questions, in tokens",
+        metavar="D,...",
         reason="two an octave and around each window's edge, to beyond twice S + W",
-    )  # fmt: skip
+    )
     text: Path | None = setting(None, "text for perplexity", reason="dialogues that the bench writes", metavar="FILE")
     floor: Annotated[tuple[str, ...], NoDecode, BeforeValidator(split)] = setting(
         (), f"exit with 1 where it is not met; may be repeated. Names: {'; '.join(floors.FLOORS)}", metavar="NAME=VALUE"

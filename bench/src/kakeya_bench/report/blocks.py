@@ -9,9 +9,12 @@ from kakeya_bench.report.pictures import Picture
 
 MAX_FAILURES = 20
 _STATES = {
-    "complete": "passed", "running": "undecided", "interrupted": "undecided", "given_up": "failed",
+    "complete": "passed",
+    "running": "undecided",
+    "interrupted": "undecided",
+    "given_up": "failed",
     "broken_off": "failed",
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True, slots=True)

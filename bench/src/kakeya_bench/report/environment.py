@@ -6,8 +6,15 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 _DISTRIBUTIONS = (
-    "kakeya", "kakeya-router", "kakeya-worker", "kakeya-http-shim", "numpy", "tokenizers", "torch", "transformers",
-)  # fmt: skip
+    "kakeya",
+    "kakeya-router",
+    "kakeya-worker",
+    "kakeya-http-shim",
+    "numpy",
+    "tokenizers",
+    "torch",
+    "transformers",
+)
 
 
 def environment() -> dict[str, object]:

@@ -86,9 +86,12 @@ class Drawing:
         self._paint_marks()
         if self._axis.get_legend_handles_labels()[0]:
             self._axis.legend(
-                loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0.0, alignment="left",
+                loc="upper left",
+                bbox_to_anchor=(1.01, 1.0),
+                borderaxespad=0.0,
+                alignment="left",
                 title="\n".join(self._explanations) or None,
-            )  # fmt: skip
+            )
 
     def _scaled(self, points: Sequence[Point]) -> "tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]":
         """By place alone: where many points have one place, a band that ends amid them would get the lowest of them."""
@@ -120,9 +123,16 @@ class Drawing:
         is_line = num_bands > 1
         if self._values.size <= MOST_POINTS:
             self._axis.plot(
-                x, y, linestyle="none", marker="o", markersize=2.6 if is_line else 4.0, markeredgewidth=0, color=color,
-                alpha=0.4 if is_line else 1.0, label=None if is_line else name,
-            )  # fmt: skip
+                x,
+                y,
+                linestyle="none",
+                marker="o",
+                markersize=2.6 if is_line else 4.0,
+                markeredgewidth=0,
+                color=color,
+                alpha=0.4 if is_line else 1.0,
+                label=None if is_line else name,
+            )
             self._explanations[f"points: each {cloud.noun}"] = None
             if not is_line:
                 return
@@ -175,9 +185,16 @@ class Drawing:
         if marks:
             shown = marks[:: -(-len(marks) // 100)]
             self._axis.plot(
-                shown, [1.02] * len(shown), transform=self._axis.get_xaxis_transform(), linestyle="none", marker="x",
-                markersize=5, color=INK, clip_on=False, label=f"{self._panel.marks_name}: {len(self._panel.marks):,}",
-            )  # fmt: skip
+                shown,
+                [1.02] * len(shown),
+                transform=self._axis.get_xaxis_transform(),
+                linestyle="none",
+                marker="x",
+                markersize=5,
+                color=INK,
+                clip_on=False,
+                label=f"{self._panel.marks_name}: {len(self._panel.marks):,}",
+            )
 
 
 def _name(number: int, name: str, num_series: int) -> str | None:

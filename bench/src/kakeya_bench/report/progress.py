@@ -31,10 +31,14 @@ def shown(console: Console, name: str) -> Iterator[Progress]:
             yield lines
         return
     columns = (
-        TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:3.0f} %"), TimeElapsedColumn(),
-        TextColumn("left:"), TimeRemainingColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.percentage:3.0f} %"),
+        TimeElapsedColumn(),
+        TextColumn("left:"),
+        TimeRemainingColumn(),
         TextColumn("{task.fields[what]}", markup=False),  # it may be an error's text
-    )  # fmt: skip
+    )
     # What is left is told by the speed of the whole run: rich's own half a minute may be shorter than a turn.
     with Bars(*columns, console=console, speed_estimate_period=math.inf, transient=True) as bars:
         yield _Bar(bars, name)

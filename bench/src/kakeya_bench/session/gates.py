@@ -160,9 +160,12 @@ def prefill_bounded(measured: Measured) -> _Finding:
         return Outcome.UNDECIDED, "hardly a turn of head or tail had a first token", figures
     ratio = intervals.cost_ratio(*costs)
     figures |= {
-        "ratio": ratio.estimate, "low": ratio.low, "high": ratio.high, "half_width": ratio.half_width,
+        "ratio": ratio.estimate,
+        "low": ratio.low,
+        "high": ratio.high,
+        "half_width": ratio.half_width,
         "num_tail_turns": len(tail),
-    }  # fmt: skip
+    }
     says = f"tail / head = {ratio.estimate:.3f} (95 %: {ratio.low:.3f} to {ratio.high:.3f})"
     if ratio.low > MAX_RATIO:
         return Outcome.FAILED, says, figures

@@ -40,8 +40,11 @@ def files(document: _Document) -> dict[str, bytes]:
     badges = [blocks.state("run", document["state"]), blocks.worst(document["gates"])]
     over_time = Section("Over time", [_buckets(document["buckets_10min"])])
     sections = [
-        *_findings(document), Section("Turn after turn", figures), over_time, *blocks.circumstances(document),
-    ]  # fmt: skip
+        *_findings(document),
+        Section("Turn after turn", figures),
+        over_time,
+        *blocks.circumstances(document),
+    ]
     return page.files(_title(document), badges, sections, json_name=JSON_NAME)
 
 

@@ -78,10 +78,14 @@ class Player:
         played = await session.generate(max_tokens=NUM_EXACT_TOKENS).all()
         await session.close()
         async with await self._client.create_session(
-            eos_token_ids=self._eos_token_ids, label="kakeya bench, replay", model=session.model, sink=session.sink,
-            window=session.window, fingerprint=session.fingerprint or None,
+            eos_token_ids=self._eos_token_ids,
+            label="kakeya bench, replay",
+            model=session.model,
+            sink=session.sink,
+            window=session.window,
+            fingerprint=session.fingerprint or None,
             timeout_seconds=self._settings.timeout_s,
-        ) as other:  # fmt: skip
+        ) as other:
             await replay(other, said, timeout_seconds=self._settings.timeout_s)
             return played, await other.generate(max_tokens=NUM_EXACT_TOKENS).all()
 

@@ -69,9 +69,13 @@ class SessionSettings(BenchSettings):
         (), "leave a gate out of the judgement; may be repeated", metavar="GATE"
     )
     checkpoint_s: float = setting(
-        30.0, "between two reports of what there is so far", unit="seconds", reason="what is on disk outlives kill -9",
-        gt=0, allow_inf_nan=False,
-    )  # fmt: skip
+        30.0,
+        "between two reports of what there is so far",
+        unit="seconds",
+        reason="what is on disk outlives kill -9",
+        gt=0,
+        allow_inf_nan=False,
+    )
 
     @model_validator(mode="after")
     def _length(self) -> Self:

@@ -81,7 +81,12 @@ def _interval(samples: tuple[_Array, ...], statistic: Callable[..., Any], seed: 
     if min(map(len, samples)) < 2:  # nothing can be drawn anew
         return Interval(estimate, estimate, estimate)
     found = stats.bootstrap(
-        samples, statistic, n_resamples=NUM_RESAMPLES, confidence_level=CONFIDENCE, method="percentile",
-        vectorized=True, rng=seed,
-    ).confidence_interval  # fmt: skip
+        samples,
+        statistic,
+        n_resamples=NUM_RESAMPLES,
+        confidence_level=CONFIDENCE,
+        method="percentile",
+        vectorized=True,
+        rng=seed,
+    ).confidence_interval
     return Interval(estimate, float(found.low), float(found.high))

@@ -27,9 +27,13 @@ def report(*turns: PlayedTurn, flags: tuple[str, ...] = (), why_not: str = "") -
     rivals = ("--rival=a=http://h/v1,context=2000", "--rival=c=http://h/v1,every=mark")
     settings = CompareSettings.parse(["--turns=3", *rivals, *flags])
     return Report(
-        settings=settings, facts=FACTS, rival_kv=(None if why_not else 512, why_not), turns=[*turns],
-        started_at=datetime(2026, 1, 1, tzinfo=UTC), environment={"machine": "one", "memory_bytes": 1 << 34},
-    )  # fmt: skip
+        settings=settings,
+        facts=FACTS,
+        rival_kv=(None if why_not else 512, why_not),
+        turns=[*turns],
+        started_at=datetime(2026, 1, 1, tzinfo=UTC),
+        environment={"machine": "one", "memory_bytes": 1 << 34},
+    )
 
 
 def played(index: int, seconds: float | None = 1.0, player: str = RUNTIME, **facts: Any) -> PlayedTurn:
@@ -38,6 +42,11 @@ def played(index: int, seconds: float | None = 1.0, player: str = RUNTIME, **fac
     if seconds is not None:
         figures = {"time_to_first_token_seconds": seconds, "total_seconds": 2 * seconds}
     return PlayedTurn(
-        player=player, index=index, place=0, started_seconds=0.0, history_length=10 * index, num_sent_tokens=5,
+        player=player,
+        index=index,
+        place=0,
+        started_seconds=0.0,
+        history_length=10 * index,
+        num_sent_tokens=5,
         **(figures | facts),
-    )  # fmt: skip
+    )

@@ -51,9 +51,14 @@ def test_a_config_that_is_not_there(flags: list[str], capsys: pytest.CaptureFixt
     [(signal.SIGINT, 130, "interrupted"), (signal.SIGKILL, -signal.SIGKILL, "running")],
 )
 def test_what_outlives_a_signal_in_a_rivals_turn(
-    flags: list[str], runtime: ScriptedRuntime, rival: ScriptedRival, tmp_path: Path, number: signal.Signals,
-    status: int, state: str,
-) -> None:  # fmt: skip
+    flags: list[str],
+    runtime: ScriptedRuntime,
+    rival: ScriptedRival,
+    tmp_path: Path,
+    number: signal.Signals,
+    status: int,
+    state: str,
+) -> None:
     rival.on_request = lambda: rival.answering.append(Exchange.stall) if len(rival.bodies) == 5 else None
     argv = [sys.executable, "-c", COMMAND, *flags, "--checkpoint-s", "0", f"--rival=a={rival.url}"]
     with subprocess.Popen(argv, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as process:

@@ -28,8 +28,12 @@ from tests.unit.bench.compare.scripted_rival import (
 from tests.unit.bench.conversation.playing import OwnClock
 
 USUAL = {
-    "prompt": [1, 2], "max_tokens": 3, "temperature": 0, "stream": True, "stream_options": {"include_usage": True},
-}  # fmt: skip
+    "prompt": [1, 2],
+    "max_tokens": 3,
+    "temperature": 0,
+    "stream": True,
+    "stream_options": {"include_usage": True},
+}
 
 
 def ask(url: str, timeout_seconds: float = 60.0, **facts: Any) -> tuple[Answer, float]:
@@ -241,12 +245,17 @@ def test_answers(events: list[Any], understood: tuple[Any, ...]) -> None:
 @pytest.mark.parametrize(
     "data",
     [
-        "{half", "[1]", "\N{REPLACEMENT CHARACTER}", '{"choices": [{"delta": {"content": "a"}}]}', '{"choices": 5}',
-        '{"choices": [{"text": "a", "token_ids": ["five"]}]}', '{"choices": [{"text": "a", "logprobs": ["a"]}]}',
+        "{half",
+        "[1]",
+        "\N{REPLACEMENT CHARACTER}",
+        '{"choices": [{"delta": {"content": "a"}}]}',
+        '{"choices": 5}',
+        '{"choices": [{"text": "a", "token_ids": ["five"]}]}',
+        '{"choices": [{"text": "a", "logprobs": ["a"]}]}',
         '{"choices": [{"text": "a", "logprobs": {"content": [{"token": "a"}]}}]}',
         '{"usage": {"completion_tokens": "five"}}',
     ],
-)  # fmt: skip
+)
 def test_events_of_something_else(data: str) -> None:
     with pytest.raises(RivalFailed, match=r"^an event is none of a completion: "):
         Answer().take(data, 1.0)

@@ -69,17 +69,41 @@ def test_a_conversation_with_a_gap_has_no_length() -> None:
 def test_the_documents_fields_stay_as_they_are() -> None:
     document = report(flags=("--at-least=a=2",)).document()
     assert list(document) == [
-        "schema", "state", "started_at", "written_at", "options", "environment", "model", "rival_kv", "marks",
-        "turns_to_a_mark", "players", "claims", "turns",
-    ]  # fmt: skip
+        "schema",
+        "state",
+        "started_at",
+        "written_at",
+        "options",
+        "environment",
+        "model",
+        "rival_kv",
+        "marks",
+        "turns_to_a_mark",
+        "players",
+        "claims",
+        "turns",
+    ]
     assert (document["schema"], document["turns_to_a_mark"]) == ("kakeya.bench.compare/1", 5)
     assert of() == {
-        "name": "kakeya", "kind": "runtime", "plays_every_turn": True, "left_out_after_turn": None,
-        "num_turns": 0, "num_errors": 0, "first_error": None, "marks": {"1": None, "3": None}, "conversation_s": None,
-        "time_to_first_token_s": None, "turn_s": None, "num_sent_tokens": 0, "num_cached_tokens": None,
-        "num_dropping_turns": 0, "num_unknown_answers": 0, "rss_bytes": None, "kv_live_bytes": None,
+        "name": "kakeya",
+        "kind": "runtime",
+        "plays_every_turn": True,
+        "left_out_after_turn": None,
+        "num_turns": 0,
+        "num_errors": 0,
+        "first_error": None,
+        "marks": {"1": None, "3": None},
+        "conversation_s": None,
+        "time_to_first_token_s": None,
+        "turn_s": None,
+        "num_sent_tokens": 0,
+        "num_cached_tokens": None,
+        "num_dropping_turns": 0,
+        "num_unknown_answers": 0,
+        "rss_bytes": None,
+        "kv_live_bytes": None,
         "kv_computed_bytes": None,
-    }  # fmt: skip
+    }
     assert set(document["claims"]["a"]) == {"outcome", "formula", "reason", "figures"}
 
 
@@ -161,5 +185,8 @@ def test_the_summary_says_what_the_page_says_first() -> None:
     title, sections = page.summary(full().document())
     assert title == "kakeya bench compare: counter"
     assert [section.heading for section in sections] == [
-        "Time to first token", "Claims", "Memory", "Turns that failed",
-    ]  # fmt: skip
+        "Time to first token",
+        "Claims",
+        "Memory",
+        "Turns that failed",
+    ]

@@ -61,8 +61,13 @@ def test_the_order_rotates(play: Play, rival: ScriptedRival, other: ScriptedRiva
     outcome = play("--turns", "6", f"--rival=a={rival.url}", f"--rival=b={other.url},every=mark", "--marks=3,6")
     rounds = [[turn["player"] for turn in outcome.turns if turn["index"] == index] for index in range(1, 7)]
     assert rounds == [
-        ["kakeya", "a"], ["a", "kakeya"], ["b", "kakeya", "a"], ["a", "kakeya"], ["kakeya", "a"], ["b", "kakeya", "a"],
-    ]  # fmt: skip
+        ["kakeya", "a"],
+        ["a", "kakeya"],
+        ["b", "kakeya", "a"],
+        ["a", "kakeya"],
+        ["kakeya", "a"],
+        ["b", "kakeya", "a"],
+    ]
     assert [turn["place"] for turn in outcome.turns] == [0, 1, 0, 1, 0, 1, 2, 0, 1, 0, 1, 0, 1, 2]
     started = [turn["started_seconds"] for turn in outcome.turns]
     ended = [turn["started_seconds"] + turn["total_seconds"] for turn in outcome.turns]
@@ -83,9 +88,13 @@ def test_a_context_is_never_exceeded(play: Play, runtime: ScriptedRuntime, rival
 
 def test_memory_and_kv(play: Play, rival: ScriptedRival, other: ScriptedRival, config: str) -> None:
     outcome = play(
-        "--turns", "6", "--config", str(config), f"--rival=a={rival.url},context=20,keep=2,drop=8",
+        "--turns",
+        "6",
+        "--config",
+        str(config),
+        f"--rival=a={rival.url},context=20,keep=2,drop=8",
         f"--rival=b={other.url},kv=10,pid={os.getppid()}",
-    )  # fmt: skip
+    )
     live = [min(5 * index, SINK + WINDOW) * BYTES_PER_TOKEN for index in range(1, 7)]
     assert column(outcome, "kakeya", "kv_live_bytes") == live
     sent = column(outcome, "a", "num_sent_tokens")

@@ -24,14 +24,25 @@ from tests.unit.sdk.scripted_runtime import VOCAB_SIZE, Fault, ScriptedRuntime
 S = TypeVar("S", bound=RuntimeSettings)
 
 CONFIG = {
-    "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2, "hidden_size": 64,
-}  # fmt: skip
+    "num_hidden_layers": 4,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "hidden_size": 64,
+}
 """Of a model whose KV in float32 is 4 x 2 x 16 x 4 x 2 = 1,024 bytes a token."""
 RSS_BYTES = 300 << 20
 FACTS = Facts(
-    name="counter", fingerprint="f", exact=True, sink=4, window=16, reserved_bytes=1, kv_dtype="float32",
-    kv_bytes_per_token=1024, why_not="", worker={"worker_id": "w"},
-)  # fmt: skip
+    name="counter",
+    fingerprint="f",
+    exact=True,
+    sink=4,
+    window=16,
+    reserved_bytes=1,
+    kv_dtype="float32",
+    kv_bytes_per_token=1024,
+    why_not="",
+    worker={"worker_id": "w"},
+)
 SHORT = ("--random-tokens", "3", "--max-tokens", "2")
 """Turns that take little time: three random ids, an answer of two."""
 

@@ -54,10 +54,16 @@ async def test_the_session_the_worker_and_the_config_say_it(learn: Learn, config
     written = known.document()
     worker = written.pop("worker")
     assert written == {
-        "name": "counter", "fingerprint": FINGERPRINT, "exact": True, "sink": SINK, "window": WINDOW,
-        "reserved_bytes": 32_768, "kv_dtype": "float32", "kv_bytes_per_token": BYTES_PER_TOKEN,
+        "name": "counter",
+        "fingerprint": FINGERPRINT,
+        "exact": True,
+        "sink": SINK,
+        "window": WINDOW,
+        "reserved_bytes": 32_768,
+        "kv_dtype": "float32",
+        "kv_bytes_per_token": BYTES_PER_TOKEN,
         "kv_live_bytes_at_plateau": (SINK + WINDOW) * BYTES_PER_TOKEN,
-    }  # fmt: skip
+    }
     assert isinstance(worker, dict)
     assert (worker["worker_id"], worker["dtype"], worker["rss_bytes"]) == ("scripted", "float32", RSS_BYTES)
     json.dumps(worker)

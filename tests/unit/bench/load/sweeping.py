@@ -11,9 +11,19 @@ from tests.unit.sdk.scripted_runtime import Fault
 TICK_SECONDS = 0.1
 """How long a look at the clock takes, so that levels end by themselves."""
 SHORT = (
-    "--max-tokens", "4", "--warm-up-s", "0", "--duration-s", "10", "--think-time-s", "0", "--ttft-limit-s", "60",
-    "--tpot-limit-s", "60",
-)  # fmt: skip
+    "--max-tokens",
+    "4",
+    "--warm-up-s",
+    "0",
+    "--duration-s",
+    "10",
+    "--think-time-s",
+    "0",
+    "--ttft-limit-s",
+    "60",
+    "--tpot-limit-s",
+    "60",
+)
 """Levels of a few turns by that clock, and of next to no time by any other: answers of four tokens, no thoughts."""
 
 
@@ -32,9 +42,17 @@ def said(*flags: str) -> tuple[str, ...]:
 def turn(first: float | None = 1.0, each: float | None = 0.1, **fields: Any) -> TimedTurn:
     """One that never was, with these times to the first token and for each after it."""
     given: dict[str, Any] = {
-        "session": 0, "index": 1, "started_seconds": 0.0, "wall_seconds": 2.0, "is_warm_up": False,
-        "num_new_tokens": 3, "num_tokens_out": 11, "history_length": 14, "kv_live_bytes": 14_336, **fields,
-    }  # fmt: skip
+        "session": 0,
+        "index": 1,
+        "started_seconds": 0.0,
+        "wall_seconds": 2.0,
+        "is_warm_up": False,
+        "num_new_tokens": 3,
+        "num_tokens_out": 11,
+        "history_length": 14,
+        "kv_live_bytes": 14_336,
+        **fields,
+    }
     return TimedTurn(time_to_first_token_seconds=first, time_per_output_token_seconds=each, **given)
 
 

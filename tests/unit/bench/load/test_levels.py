@@ -28,10 +28,15 @@ NOT_SEEN = {
 @pytest.mark.parametrize(
     ("first", "each", "are_met"),
     [
-        (1.0, 0.1, True), (2.0, 0.2, True), (2.001, 0.1, False), (1.0, 0.201, False),
-        (1.0, None, True), (2.001, None, False), (None, None, False),
+        (1.0, 0.1, True),
+        (2.0, 0.2, True),
+        (2.001, 0.1, False),
+        (1.0, 0.201, False),
+        (1.0, None, True),
+        (2.001, None, False),
+        (None, None, False),
     ],
-)  # fmt: skip
+)
 def test_both_limits_must_be_met(first: float | None, each: float | None, are_met: bool) -> None:
     """Also by answers of one token and of none."""
     assert asked().is_in_time(turn(first, each)) is are_met
@@ -68,9 +73,13 @@ def test_nothing_is_computed_of_nothing() -> None:
     found = aggregate(Level(4), asked())
     numbers = {name: value for name, value in found.items() if value is not None}
     assert numbers == {
-        "measured_s": 0.0, "num_turns": 0, "num_errors": 0, "num_within_limits": 0, "num_tokens_in": 0,
+        "measured_s": 0.0,
+        "num_turns": 0,
+        "num_errors": 0,
+        "num_within_limits": 0,
+        "num_tokens_in": 0,
         "num_tokens_out": 0,
-    }  # fmt: skip
+    }
     assert aggregate(level(1, measured_seconds=10.0), asked())["goodput_turns_per_s"] == 0.0
 
 
@@ -117,10 +126,14 @@ def test_what_was_not_seen_is_not_judged(reason: str) -> None:
         (level(2, *[turn()] * 10), ["--ttft-limit-s", "0.99"], FAILED, "2 sessions: 0.0% of 10 turns met both limits"),
         (level(2, *[turn()] * 10), ["--tpot-limit-s", "0.09"], FAILED, "2 sessions: 0.0% of 10 turns met both limits"),
         (level(2, *[turn()] * 9), [], UNDECIDED, "2 sessions: 9 turns count, and it takes 10"),
-        (level(2, *[turn()] * 20, num_opened=1, refusal="NoCapacity: full"), [], FAILED,
-            "1 of 2 sessions got in; the next: NoCapacity: full"),
+        (
+            level(2, *[turn()] * 20, num_opened=1, refusal="NoCapacity: full"),
+            [],
+            FAILED,
+            "1 of 2 sessions got in; the next: NoCapacity: full",
+        ),
     ],
-)  # fmt: skip
+)
 def test_goodput_of_the_largest_level(largest: Level, flags: list[str], outcome: Outcome, reason: str) -> None:
     verdict = said("goodput", [level(1, turn(9.0)), largest], "--judge-goodput", *flags)
     assert (verdict.outcome, verdict.reason) == (outcome, reason)

@@ -23,9 +23,13 @@ def document(*levels: Level, facts: Facts | None = FACTS, **fields: Any) -> dict
     """Of a sweep that never was, at a time and a place that never were."""
     numbers = ",".join(str(each.num_sessions) for each in levels) or "1"
     made = Report(
-        settings=asked("--sessions", numbers), facts=facts, levels=list(levels), environment={"machine": "a"},
-        started_at=datetime(2026, 1, 1, tzinfo=UTC), **fields,
-    ).document()  # fmt: skip
+        settings=asked("--sessions", numbers),
+        facts=facts,
+        levels=list(levels),
+        environment={"machine": "a"},
+        started_at=datetime(2026, 1, 1, tzinfo=UTC),
+        **fields,
+    ).document()
     return made | {"written_at": "2026-01-01T00:01:00+00:00"}
 
 

@@ -62,9 +62,15 @@ def test_what_a_turn_is_recorded_as(sweep: Play, runtime: ScriptedRuntime, clock
     assert 3.0 + 4 * TICK_SECONDS < first.pop("wall_seconds") <= second["started_seconds"] - first["started_seconds"]
     assert 0 <= first.pop("started_seconds") < second["started_seconds"]
     assert first == {
-        "session": 0, "index": 1, "is_warm_up": False, "num_new_tokens": 3, "num_tokens_out": 4,
-        "history_length": 7, "kv_live_bytes": 7 * 1024, "error": None,
-    }  # fmt: skip
+        "session": 0,
+        "index": 1,
+        "is_warm_up": False,
+        "num_new_tokens": 3,
+        "num_tokens_out": 4,
+        "history_length": 7,
+        "kv_live_bytes": 7 * 1024,
+        "error": None,
+    }
     assert (second["index"], second["history_length"]) == (2, 14)
 
 
@@ -113,8 +119,12 @@ def test_errors_count_and_the_next_turn_is_played(sweep: Play, runtime: Scripted
     outcome = sweep("--sessions", "1", "--duration-s", "30")
     errors = [turn["error"] for turn in outcome.turns]
     assert errors[:5] == [
-        None, "QuotaExceeded: scripted QUOTA_EXCEEDED", None, "Internal: scripted INTERNAL", None,
-    ]  # fmt: skip
+        None,
+        "QuotaExceeded: scripted QUOTA_EXCEEDED",
+        None,
+        "Internal: scripted INTERNAL",
+        None,
+    ]
     assert (outcome.levels[0]["num_errors"], outcome.levels[0]["num_within_limits"]) == (2, len(errors) - 2)
     unanswered, after = outcome.turns[1:3]
     assert (unanswered["num_new_tokens"], unanswered["num_tokens_out"], unanswered["kv_live_bytes"]) == (3, 0, None)

@@ -35,8 +35,12 @@ def bench(checkpoint: Path, tmp_path: Path) -> Bench:
         output = tmp_path / "made" / "here"
         status = command.main(["--model", str(model), "--output", str(output), *flags.split()])
         assert {path.name for path in output.iterdir()} == {
-            "card.md", "perplexity.png", "quality.json", "recall.png", "report.html",
-        }  # fmt: skip
+            "card.md",
+            "perplexity.png",
+            "quality.json",
+            "recall.png",
+            "report.html",
+        }
         return status, json.loads((output / "quality.json").read_text())
 
     return bench

@@ -107,10 +107,13 @@ def test_without_a_template_messages_are_lines(tmp_path: Path) -> None:
     assert template.decode(tuple(transcript.tokens)) == "Be brief.\nHello!\nHi!\nWhat is 1 + 1?\n2"
 
 
-@pytest.mark.parametrize("refusing", [
-    "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no system') }}{% endif %}" + CHATML,
-    CHATML.replace("in messages", "in messages if message['role'] != 'system'"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "refusing",
+    [
+        "{% if messages[0]['role'] == 'system' %}{{ raise_exception('no system') }}{% endif %}" + CHATML,
+        CHATML.replace("in messages", "in messages if message['role'] != 'system'"),
+    ],
+)
 def test_a_template_may_refuse_system_messages_or_leave_them_out(
     tmp_path: Path, template: ChatTemplate, refusing: str
 ) -> None:

@@ -52,11 +52,18 @@ def test_by_default_all_installed_policies_are_measured() -> None:
 @pytest.mark.parametrize(
     "argv",
     [
-        "", "--model m --windows 0", "--model m --sinks -1", "--model m --weights int4",
-        "--model m --weights float32,auto", "--model m --samples x", "--model m --floor recall=0.5",
-        "--model m --floor recall_inside", "--model m --floor recall_inside=x", "--model m --floor recall_inside=95",
+        "",
+        "--model m --windows 0",
+        "--model m --sinks -1",
+        "--model m --weights int4",
+        "--model m --weights float32,auto",
+        "--model m --samples x",
+        "--model m --floor recall=0.5",
+        "--model m --floor recall_inside",
+        "--model m --floor recall_inside=x",
+        "--model m --floor recall_inside=95",
     ],
-)  # fmt: skip
+)
 def test_what_makes_no_sense_is_a_usage_error(argv: str) -> None:
     with pytest.raises(SystemExit) as raised:
         QualitySettings.parse(argv.split())
@@ -69,8 +76,12 @@ def test_floors_are_judged() -> None:
     assert [floors.judge(*each).outcome for each in judged] == ["passed", "failed", "undecided"] * 2
     found = dict.fromkeys(floors.FLOORS) | {"recall_inside": 0.5}
     assert floors.document("recall_inside=0.95", found) == {
-        "name": "recall_inside", "kind": "minimum", "bound": 0.95, "figure": 0.5, "verdict": "not met",
-    }  # fmt: skip
+        "name": "recall_inside",
+        "kind": "minimum",
+        "bound": 0.95,
+        "figure": 0.5,
+        "verdict": "not met",
+    }
     assert floors.document("int8_recall_loss=1", found)["verdict"] == "not measured"
 
 
@@ -105,9 +116,13 @@ def test_everything_is_measured_at_the_middle_window_and_the_costly_only_there()
     always, costly = [Kind.RECALL, Kind.MULTI_TURN], [Kind.SYSTEM, Kind.PINNED]
     measured = {(each.sink, each.window): whole.kinds(each) for each in whole.configurations("int8")}
     assert measured == {
-        (0, 132): [], (4, 128): always, (0, 260): always, (4, 256): [*always, *costly, Kind.COMPARED],
-        (0, 1024): [], (4, 1020): always,
-    }  # fmt: skip
+        (0, 132): [],
+        (4, 128): always,
+        (0, 260): always,
+        (4, 256): [*always, *costly, Kind.COMPARED],
+        (0, 1024): [],
+        (4, 1020): always,
+    }
     (other,) = whole.configurations("float32")
     assert (other.window, whole.kinds(other)) == (256, [Kind.COMPARED])
     assert Kind.COMPARED not in made(weights=("int8",)).kinds(Configuration("int8", "sink-window", 4, 256))

@@ -41,8 +41,12 @@ def test_recall_falls_where_less_than_half_is_recalled() -> None:
     targets = (16, "11"), (30, "11"), (64, "10"), (128, "00"), (160, "01")
     found = recall(asked(*targets), 2)
     assert [(at["target"], at["distance"], at["hits"]) for at in found["by_distance"]] == [
-        (16, 14, 2), (30, 28, 2), (64, 62, 1), (128, 126, 0), (160, 158, 1),
-    ]  # fmt: skip
+        (16, 14, 2),
+        (30, 28, 2),
+        (64, 62, 1),
+        (128, 126, 0),
+        (160, 158, 1),
+    ]
     assert (found["falls_at"], found["stays_fallen"]) == (126, False), "half is recalled at the distance after it"
     assert recall(asked(*targets[:4]), 2)["stays_fallen"] is True
     assert counted(found["inside"]) == (4, 4), "of what stays in sight to the end of an answer of 32 tokens"
@@ -104,9 +108,16 @@ def written(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Of a run that never was: float32 recalls a little more than int8."""
     floors = "recall_inside=0.5", "recall_pinned=0.9", "multi_turn_recall=1", "int8_recall_loss=0.01"
     settings = QualitySettings(
-        model="m", weights=("int8", "float32"), windows=(64,), sinks=(0, 4), distances=(16, 64, 128), samples=2,
-        threads=1, floor=floors, policies=("sink-window",),
-    )  # fmt: skip
+        model="m",
+        weights=("int8", "float32"),
+        windows=(64,),
+        sinks=(0, 4),
+        distances=(16, 64, 128),
+        samples=2,
+        threads=1,
+        floor=floors,
+        policies=("sink-window",),
+    )
     texts, found = [Text(tuple(range(201)), (False, True, True) * 67)], {}
     for weights, same in (("int8", "10"), ("float32", "11")):
         few, most = (Configuration(weights, "sink-window", *each) for each in ((0, 68), (4, 64)))
@@ -130,9 +141,12 @@ def written(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 def test_figures_are_those_of_the_worst_and_decide_the_floors(monkeypatch: pytest.MonkeyPatch) -> None:
     made = written(monkeypatch)
     assert made["figures"] == {
-        "recall_inside": 1.0, "recall_pinned": 1.0, "multi_turn_recall": None, "int8_recall_loss": 0.5,
+        "recall_inside": 1.0,
+        "recall_pinned": 1.0,
+        "multi_turn_recall": None,
+        "int8_recall_loss": 0.5,
         "int8_perplexity_loss": 0.0,
-    }  # fmt: skip
+    }
     assert [each["verdict"] for each in made["floors"]] == ["met", "met", "not measured", "not met"]
 
 

@@ -50,9 +50,12 @@ def test_facts_are_names_and_values_and_what_is_nested_is_one_line() -> None:
     assert isinstance(table, Table)
     shown = [[show(cell) for cell in row] for row in table.rows]
     assert shown == [
-        ["cpu", "EPYC"], ["cores", "2"], ["none", "\N{EN DASH}"], ["load", "0.5, 2"],
+        ["cpu", "EPYC"],
+        ["cores", "2"],
+        ["none", "\N{EN DASH}"],
+        ["load", "0.5, 2"],
         ["versions", "kakeya 0.1, at b 2"],
-    ]  # fmt: skip
+    ]
 
 
 def test_the_first_failures_are_listed() -> None:

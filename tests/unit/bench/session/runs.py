@@ -17,9 +17,17 @@ CAPACITY = SINK + WINDOW
 NEW, OUT = 30, 8
 RSS = 300 << 20
 FACTS = Facts(
-    name="counter", fingerprint="f" * 8, exact=True, sink=SINK, window=WINDOW, reserved_bytes=100_000,
-    kv_dtype="float32", kv_bytes_per_token=BYTES_PER_TOKEN, why_not="", worker={"worker_id": "one", "backend": "torch"},
-)  # fmt: skip
+    name="counter",
+    fingerprint="f" * 8,
+    exact=True,
+    sink=SINK,
+    window=WINDOW,
+    reserved_bytes=100_000,
+    kv_dtype="float32",
+    kv_bytes_per_token=BYTES_PER_TOKEN,
+    why_not="",
+    worker={"worker_id": "one", "backend": "torch"},
+)
 
 
 def run(num_turns: int, *, session: int = 0, seed: int = 0, noise: float = 0.05, **fields: Any) -> list[Turn]:
@@ -29,12 +37,22 @@ def run(num_turns: int, *, session: int = 0, seed: int = 0, noise: float = 0.05,
     for index in range(1, num_turns + 1):
         first, length = 0.25 * (1 + noise * draw.uniform(-1, 1)), index * (NEW + OUT)
         turn = Turn(
-            session=session, index=index, started_seconds=(index - 1) * 1.0 + 0.1 * session, wall_seconds=first + 0.7,
-            capacity=CAPACITY, num_new_tokens=NEW, num_tokens_out=OUT, history_length=length,
-            time_to_first_token_seconds=first, prefill_seconds=first - 0.02, decode_seconds=0.7,
-            kv_live_bytes=min(length, CAPACITY) * BYTES_PER_TOKEN, worker="one", worker_rss_bytes=RSS,
+            session=session,
+            index=index,
+            started_seconds=(index - 1) * 1.0 + 0.1 * session,
+            wall_seconds=first + 0.7,
+            capacity=CAPACITY,
+            num_new_tokens=NEW,
+            num_tokens_out=OUT,
+            history_length=length,
+            time_to_first_token_seconds=first,
+            prefill_seconds=first - 0.02,
+            decode_seconds=0.7,
+            kv_live_bytes=min(length, CAPACITY) * BYTES_PER_TOKEN,
+            worker="one",
+            worker_rss_bytes=RSS,
             num_evicted_tokens=max(0, min(NEW + OUT, length - CAPACITY)),
-        )  # fmt: skip
+        )
         turns.append(replace(turn, **fields))
     return turns
 

@@ -33,9 +33,12 @@ def test_every_gate_is_passed_and_no_key_is_shown(
     outcome = bench(*ENOUGH, "--exact")
     assert outcome.status == 0
     assert {name: gate["outcome"] for name, gate in outcome.document["gates"].items()} == {
-        "kv_bounded": "passed", "rss_bounded": "passed", "prefill_bounded": "skipped", "errors": "passed",
+        "kv_bounded": "passed",
+        "rss_bounded": "passed",
+        "prefill_bounded": "skipped",
+        "errors": "passed",
         "exact": "passed",
-    }  # fmt: skip
+    }
     assert outcome.document["state"] == "complete"
     assert outcome.err == ""
     assert outcome.out.splitlines()[-1] == f"report: {tmp_path / 'report'}"
@@ -142,9 +145,14 @@ def test_nobody_listens_any_more(bench: Play, monkeypatch: pytest.MonkeyPatch, t
     ],
 )
 def test_why_nothing_is_played(
-    bench: Play, runtime: ScriptedRuntime, template_dir: Path, method: str, reason: str, flags_given: list[str],
+    bench: Play,
+    runtime: ScriptedRuntime,
+    template_dir: Path,
+    method: str,
+    reason: str,
+    flags_given: list[str],
     says: str,
-) -> None:  # fmt: skip
+) -> None:
     runtime.before[method] += [fails(reason)] if method else []
     outcome = bench(*(flag.format(template_dir) for flag in flags_given))
     assert (outcome.status, outcome.document, outcome.out) == (2, {}, "")

@@ -67,35 +67,58 @@ SILENT = run(480, time_to_first_token_seconds=None)
 JUDGED: dict[str, dict[str, tuple[list[Turn], Outcome, str]]] = {
     "kv_bounded": {
         "zero": (run(480, kv_live_bytes=0), FAILED, "session 0 turn 1, history 38: 0 bytes, expected 38,000"),
-        "zero of nothing": (run(480, kv_live_bytes=0, history_length=0), FAILED,
-            "session 0 turn 1, history 0: 0 bytes, expected 0"),
-        "creeps": (changed(GOOD, lambda turn: kv((turn.kv_live_bytes or 0) + turn.index // 470)), FAILED,
-            "session 0 turn 470,"),
+        "zero of nothing": (
+            run(480, kv_live_bytes=0, history_length=0),
+            FAILED,
+            "session 0 turn 1, history 0: 0 bytes, expected 0",
+        ),
+        "creeps": (
+            changed(GOOD, lambda turn: kv((turn.kv_live_bytes or 0) + turn.index // 470)),
+            FAILED,
+            "session 0 turn 470,",
+        ),
         "a spike": (but(GOOD, 200, kv_live_bytes=(CAPACITY + 1) * BYTES_PER_TOKEN), FAILED, "session 0 turn 201,"),
         "too few": (but(GOOD, 479, kv_live_bytes=(CAPACITY - 1) * BYTES_PER_TOKEN), FAILED, "session 0 turn 480,"),
-        "a failure": (but(GOOD, 100, error="gone", kv_live_bytes=None), PASSED,
-            "equal in all 479 turns, 478 of them full"),
+        "a failure": (
+            but(GOOD, 100, error="gone", kv_live_bytes=None),
+            PASSED,
+            "equal in all 479 turns, 478 of them full",
+        ),
         "never full": (run(1), UNDECIDED, "no history outgrew sinks and window"),
         "no turn": ([], UNDECIDED, "no turn succeeded"),
         "all failed": (run(480, error="gone"), UNDECIDED, "no turn succeeded"),
     },
     "rss_bounded": {
-        "a leak": (changed(GOOD, lambda turn: rss(RSS + turn.index * 50_000)), FAILED,
-            "worker one: 301.4 MiB, +20.4 in"),
+        "a leak": (
+            changed(GOOD, lambda turn: rss(RSS + turn.index * 50_000)),
+            FAILED,
+            "worker one: 301.4 MiB, +20.4 in",
+        ),
         "within the allowance": (changed(GOOD, lambda turn: rss(RSS + turn.index * 30_000)), PASSED, "worker one: "),
         "a share of a large model": (LARGE, PASSED, "worker one: 30,000.0 MiB, +600.0 in the tail"),
         "beyond it": (changed(LARGE, lambda _: rss(102 * RSS + MIB), start=240), FAILED, "worker one: "),
-        "a spike": (but(GOOD, 240, **rss(RSS + 2 * RSS_ALLOWANCE_BYTES + 1)), FAILED,
-            "worker one: 300.0 MiB, +0.0 in"),
-        "the warm-up may grow": (changed(run(480, worker_rss_bytes=RSS // 2), lambda _: rss(RSS), start=5), PASSED,
-            "worker one: 300.0 MiB"),
-        "each worker by itself": (GOOD + OTHER, PASSED,
-            "worker one: 300.0 MiB, +0.0 in the tail, +0.0 at most; worker two: 900.0 MiB"),
+        "a spike": (but(GOOD, 240, **rss(RSS + 2 * RSS_ALLOWANCE_BYTES + 1)), FAILED, "worker one: 300.0 MiB, +0.0 in"),
+        "the warm-up may grow": (
+            changed(run(480, worker_rss_bytes=RSS // 2), lambda _: rss(RSS), start=5),
+            PASSED,
+            "worker one: 300.0 MiB",
+        ),
+        "each worker by itself": (
+            GOOD + OTHER,
+            PASSED,
+            "worker one: 300.0 MiB, +0.0 in the tail, +0.0 at most; worker two: 900.0 MiB",
+        ),
         "one of two leaks": (GOOD + changed(OTHER, lambda turn: rss(RSS + turn.index * MIB)), FAILED, "worker two"),
-        "unknown": (but(GOOD, 479, worker_rss_bytes=None), UNDECIDED,
-            "worker one: its memory is not known in every turn"),
-        "told as zero": (but(GOOD, 479, worker_rss_bytes=0, worker=""), UNDECIDED,
-            "worker (unknown): its memory is not known"),
+        "unknown": (
+            but(GOOD, 479, worker_rss_bytes=None),
+            UNDECIDED,
+            "worker one: its memory is not known in every turn",
+        ),
+        "told as zero": (
+            but(GOOD, 479, worker_rss_bytes=0, worker=""),
+            UNDECIDED,
+            "worker (unknown): its memory is not known",
+        ),
         "too few": (run(104), UNDECIDED, "99 turns after warm-up and plateau, 100 are needed"),
         "enough": (run(105), PASSED, "worker one: "),
         "none": (run(5), UNDECIDED, "no turn after the warm-up succeeded"),
@@ -105,12 +128,21 @@ JUDGED: dict[str, dict[str, tuple[list[Turn], Outcome, str]]] = {
         "slower within the bound": (slower(1.03), PASSED, "tail / head = 1.0"),
         "faster": (slower(0.5), PASSED, "tail / head = 0.5"),
         "linear in the history": (
-            changed(GOOD, lambda turn: {"time_to_first_token_seconds": 0.001 * turn.history_length}), FAILED, "tail"),
+            changed(GOOD, lambda turn: {"time_to_first_token_seconds": 0.001 * turn.history_length}),
+            FAILED,
+            "tail",
+        ),
         "spikes in the tail": (
-            changed(GOOD, lambda turn: first(turn, 12.0 if turn.index % 8 == 0 else 1.0), start=400), FAILED, "tail"),
+            changed(GOOD, lambda turn: first(turn, 12.0 if turn.index % 8 == 0 else 1.0), start=400),
+            FAILED,
+            "tail",
+        ),
         "one spike": (but(GOOD, 469, time_to_first_token_seconds=3.0), UNDECIDED, "tail / head"),
-        "noise": (changed(GOOD, lambda _: {"time_to_first_token_seconds": DRAW.expovariate(4.0)}), UNDECIDED,
-            "tail / head"),
+        "noise": (
+            changed(GOOD, lambda _: {"time_to_first_token_seconds": DRAW.expovariate(4.0)}),
+            UNDECIDED,
+            "tail / head",
+        ),
         "longer messages": (LONG_MESSAGES, PASSED, "tail / head"),
         "too few": (run(104), UNDECIDED, "99 turns after warm-up and plateau, 100 are needed"),
         "enough": (run(105), PASSED, "tail / head"),
@@ -118,7 +150,7 @@ JUDGED: dict[str, dict[str, tuple[list[Turn], Outcome, str]]] = {
         "no first token": (SILENT, UNDECIDED, "hardly a turn of head or tail had a first token"),
         "one first token": (but(SILENT, 10, time_to_first_token_seconds=1.0), UNDECIDED, "hardly"),
     },
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("gate", "case"), [(gate, case) for gate, cases in JUDGED.items() for case in cases])

@@ -73,11 +73,23 @@ def test_what_a_turn_is_recorded_as(play: Play, runtime: ScriptedRuntime, own_cl
     runtime.before["AppendTokens"] += [own_clock.takes(1.0)] * 6
     *_, last = play(*SHORT, "--turns", "6").turns
     assert last == {
-        "session": 0, "index": 6, "started_seconds": 15.0, "wall_seconds": 3.0, "capacity": SINK + WINDOW,
-        "num_new_tokens": 3, "num_tokens_out": 2, "history_length": 30, "time_to_first_token_seconds": 3.0,
-        "prefill_seconds": 0.25, "decode_seconds": 0.5, "kv_live_bytes": 20 * 1024, "worker": "scripted",
-        "worker_rss_bytes": RSS_BYTES, "num_evicted_tokens": 12, "error": None,
-    }  # fmt: skip
+        "session": 0,
+        "index": 6,
+        "started_seconds": 15.0,
+        "wall_seconds": 3.0,
+        "capacity": SINK + WINDOW,
+        "num_new_tokens": 3,
+        "num_tokens_out": 2,
+        "history_length": 30,
+        "time_to_first_token_seconds": 3.0,
+        "prefill_seconds": 0.25,
+        "decode_seconds": 0.5,
+        "kv_live_bytes": 20 * 1024,
+        "worker": "scripted",
+        "worker_rss_bytes": RSS_BYTES,
+        "num_evicted_tokens": 12,
+        "error": None,
+    }
 
 
 def test_an_answer_without_a_token(play: Play, runtime: ScriptedRuntime) -> None:
@@ -160,8 +172,11 @@ def test_a_session_that_cannot_be_replaced_at_once(play: Play, runtime: Scripted
     runtime.before["CreateSession"] += [passes, *[fails("NO_WORKER")] * 5, own_clock.takes(5.0)]
     outcome = play(*SHORT, "--turns", "4")
     assert [turn["error"] for turn in outcome.turns] == [
-        "SessionNotFound: scripted SESSION_NOT_FOUND", "NoWorker: scripted NO_WORKER", None, None,
-    ]  # fmt: skip
+        "SessionNotFound: scripted SESSION_NOT_FOUND",
+        "NoWorker: scripted NO_WORKER",
+        None,
+        None,
+    ]
     assert outcome.turns[1]["num_new_tokens"] == 0
     assert outcome.turns[2]["wall_seconds"] == 0, "another session's opening is no part of the turn"
 

@@ -24,9 +24,18 @@ def test_all_that_a_report_says() -> None:
     settings = SessionSettings.parse(["--output", "/nowhere"])
     read = json.loads(json.dumps(Report(settings=settings, facts=FACTS, turns=run(200)).document(), allow_nan=False))
     assert list(read) == [
-        "schema", "state", "started_at", "written_at", "options", "environment", "model", "gates", "agg",
-        "buckets_10min", "turns",
-    ]  # fmt: skip
+        "schema",
+        "state",
+        "started_at",
+        "written_at",
+        "options",
+        "environment",
+        "model",
+        "gates",
+        "agg",
+        "buckets_10min",
+        "turns",
+    ]
     assert (read["schema"], read["state"]) == ("kakeya.bench.session/1", "running")
     started, written = (datetime.fromisoformat(read[name]) for name in ("started_at", "written_at"))
     assert started <= written
@@ -50,11 +59,23 @@ def test_all_that_a_report_says() -> None:
 def test_what_was_asked_for() -> None:
     flags = ["--duration-s", "9", "--turn-spacing-s", "0.5", "--sessions", "2", "--prompts", "a/file", "--window", "64"]
     assert report([], *flags).document()["options"] == {
-        "model": None, "tokenizer": None, "num_random_tokens": None, "prompts": "a/file", "uses_template": True,
-        "max_tokens": 64, "ignores_eos": False, "sink": None, "window": 64, "seed": 0, "timeout_seconds": 600.0,
-        "num_sessions": 2, "num_turns": None, "duration_seconds": 9.0, "turn_spacing_seconds": 0.5,
+        "model": None,
+        "tokenizer": None,
+        "num_random_tokens": None,
+        "prompts": "a/file",
+        "uses_template": True,
+        "max_tokens": 64,
+        "ignores_eos": False,
+        "sink": None,
+        "window": 64,
+        "seed": 0,
+        "timeout_seconds": 600.0,
+        "num_sessions": 2,
+        "num_turns": None,
+        "duration_seconds": 9.0,
+        "turn_spacing_seconds": 0.5,
         "num_warm_up_turns": 5,
-    }  # fmt: skip
+    }
 
 
 def test_every_turn_is_in_it_and_the_figures_of_all() -> None:
@@ -62,11 +83,23 @@ def test_every_turn_is_in_it_and_the_figures_of_all() -> None:
     turns[1] = replace(turns[1], error="Internal: no", kv_live_bytes=None, time_to_first_token_seconds=None)
     read = report(turns, "--warm-up-turns", "0").document()
     assert read["turns"][0] == {
-        "session": 0, "index": 1, "started_seconds": 0.0, "wall_seconds": 0.95, "capacity": 68, "num_new_tokens": 30,
-        "num_tokens_out": 8, "history_length": 38, "time_to_first_token_seconds": 0.25, "prefill_seconds": 0.23,
-        "decode_seconds": 0.7, "kv_live_bytes": 38_000, "worker": "one", "worker_rss_bytes": RSS,
-        "num_evicted_tokens": 0, "error": None,
-    }  # fmt: skip
+        "session": 0,
+        "index": 1,
+        "started_seconds": 0.0,
+        "wall_seconds": 0.95,
+        "capacity": 68,
+        "num_new_tokens": 30,
+        "num_tokens_out": 8,
+        "history_length": 38,
+        "time_to_first_token_seconds": 0.25,
+        "prefill_seconds": 0.23,
+        "decode_seconds": 0.7,
+        "kv_live_bytes": 38_000,
+        "worker": "one",
+        "worker_rss_bytes": RSS,
+        "num_evicted_tokens": 0,
+        "error": None,
+    }
     assert (read["turns"][1]["error"], read["turns"][1]["kv_live_bytes"]) == ("Internal: no", None)
     times = ["turn_s", "time_to_first_token_s", "time_to_first_token_per_new_token_s"]
     work, sizes = ["prefill_s", "decode_s", "decode_per_token_s"], ["kv_live_bytes", "worker_rss_bytes"]

@@ -14,9 +14,14 @@ from kakeya_bench.statistics.share import NONE, Share
 def test_what_is_known_of_values_in_any_order() -> None:
     values = [float(value) for value in (4, None, 100, 1, None, 3, 2, 0) if value is not None]
     assert distribution([None, *values, None]) == {
-        "min": 0.0, "mean": pytest.approx(110 / 6), "max": 100.0, "p50": 2.5, "p90": 52.0, "p95": 76.0,
+        "min": 0.0,
+        "mean": pytest.approx(110 / 6),
+        "max": 100.0,
+        "p50": 2.5,
+        "p90": 52.0,
+        "p95": 76.0,
         "p99": pytest.approx(95.2),
-    }  # fmt: skip
+    }
     assert extent([3, None, 1]) == {"min": 1, "mean": 2.0, "max": 3}
     assert (median(iter([4, 1, 3, 2])), percentile([1.0, 2.0], 75)) == (2.5, 1.75)
     assert {f"p{share}": share for share in (50, 90, 95, 99)} == SHARES
@@ -58,8 +63,10 @@ def test_the_estimate_is_seconds_over_tokens() -> None:
 @pytest.mark.heavy
 def test_of_a_hundred_equal_pairs_nearly_all_intervals_contain_one() -> None:
     """An interval half as wide contains it 67 times, one twice as wide always."""
-    pairs = [(series(40, seed=f"head/{pair}", correlation=0.3), series(40, seed=f"tail/{pair}", correlation=0.3))
-             for pair in range(100)]  # fmt: skip
+    pairs = [
+        (series(40, seed=f"head/{pair}", correlation=0.3), series(40, seed=f"tail/{pair}", correlation=0.3))
+        for pair in range(100)
+    ]
     found = [cost_ratio(head, tail, seed=number) for number, (head, tail) in enumerate(pairs)]
     assert 86 <= sum(interval.low <= 1 <= interval.high for interval in found) <= 99
 
@@ -104,9 +111,12 @@ def test_means_and_medians_have_intervals() -> None:
 def test_intervals_are_wilsons(hits: int, num: int, low: float, high: float) -> None:
     assert Share(hits, num).interval == pytest.approx((low, high), abs=1e-6)
     assert Share(hits, num).document() == {
-        "hits": hits, "num": num, "share": hits / num if num else None,
-        "low": pytest.approx(low, abs=1e-6), "high": pytest.approx(high, abs=1e-6),
-    }  # fmt: skip
+        "hits": hits,
+        "num": num,
+        "share": hits / num if num else None,
+        "low": pytest.approx(low, abs=1e-6),
+        "high": pytest.approx(high, abs=1e-6),
+    }
 
 
 def test_shares_add_up_and_are_told() -> None:

@@ -105,10 +105,14 @@ def _recall(recalls: list[_Document], enough: int) -> Table:
         worst = (None if share is None else Share(share) for share in (each["lowest_inside"], each["lowest_beyond"]))
         rows.append(
             [
-                *_sessions(each), _FACTS[each["told_by"], each["pinned"]], told(each["inside"]), *worst,
-                each["falls_at"], *map(by_target.get, targets),
+                *_sessions(each),
+                _FACTS[each["told_by"], each["pinned"]],
+                told(each["inside"]),
+                *worst,
+                each["falls_at"],
+                *map(by_target.get, targets),
             ]
-        )  # fmt: skip
+        )
     by_distance = [f"≤ {target}" for target in targets]
     columns = ["one fact", "S+W", "that", "recall in sight", "worst in sight", "worst beyond", "falls at", *by_distance]
     return Table(columns, rows, on_page=by_distance)
