@@ -160,6 +160,20 @@ FAULTS = (
         SCRIPTS,
         "sessions/test_tags.py",
     ),
+    _router(
+        "a late rewind takes back what another operation has said",
+        "sessions/rewinding",
+        'is_latest = op_id in ("", record.operation_id)',
+        "is_latest = True",
+        "sessions/test_tags.py",
+    ),
+    _shim(
+        "a cut answer's rewind does not name its operation",
+        "conversations/live_turn",
+        'op_id=self.generation.op_id or ""',
+        'op_id=""',
+        "conversations/test_live_chats.py",
+    ),
     _lua(
         "tags outlive their session",
         "prelude/session",

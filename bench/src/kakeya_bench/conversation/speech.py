@@ -59,7 +59,9 @@ async def learn(
         beside: where else it may be: the tokenizer's directory.
         kv_dtype: what was named; None takes the worker's word.
     """
-    assert session.model is not None and session.sink is not None and session.window is not None  # noqa: S101, PT018  # it was opened here
+    assert session.model is not None  # noqa: S101  # it was opened here, and so are sink and window
+    assert session.sink is not None  # noqa: S101
+    assert session.window is not None  # noqa: S101
     worker = await workers.find((await session.info()).worker)
     dtype = kv_dtype or (worker.dtype if worker else None) or None
     weight, why_not = bytes_per_token(session.model, dtype, config, beside)
