@@ -215,8 +215,9 @@ bench-qwen3: install ## 480 turns of a model of Qwen3-0.6B's shape at sink 4, wi
 bench-load: install ## goodput of 1, 2, 4 and 8 sessions that pause to think (OUTPUT=DIR, FLAGS='--sessions 1,2 ...')
 	@$(BIN)/python -m tests.benchmarks.sessions.local_bench load $(if $(OUTPUT),--output '$(OUTPUT)') $(FLAGS)
 
-bench-compare: install ## turns beside a server that re-prefills and llama.cpp's (TURNS=200, OUTPUT=DIR; builds llama.cpp once)
-	@$(BIN)/python -m tests.benchmarks.compare_rivals --turns $(or $(TURNS),200) $(if $(OUTPUT),--output '$(OUTPUT)')
+bench-compare: install ## turns over gRPC and HTTP, beside a server that re-prefills and llama.cpp's (TURNS=200, RIVALS='http shim,...', OUTPUT=DIR; builds llama.cpp once)
+	@$(BIN)/python -m tests.benchmarks.compare_rivals --turns $(or $(TURNS),200) $(if $(RIVALS),--rivals '$(RIVALS)') \
+	  $(if $(OUTPUT),--output '$(OUTPUT)')
 
 bench-engine: install ## the engine beside transformers and llama.cpp, step by step (BENCH_JSON=FILE, OUTPUT=DIR; builds llama.cpp once)
 	@$(BIN)/python -m kakeya_bench.engine $(if $(BENCH_JSON),--json '$(BENCH_JSON)') $(if $(OUTPUT),--output '$(OUTPUT)')

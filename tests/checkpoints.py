@@ -4,6 +4,7 @@ A model that repeats one token proves nothing, so a checkpoint is the first of a
 100 distinct tokens in 256 greedy ones.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,30 @@ def save_vision(directory: Path, wrapper: str, text_config: dict[str, Any], visi
 def make_qwen3(directory: Path, *, dtype: torch.dtype = torch.float32, **overrides: Any) -> Path:
     """As `make_checkpoint`."""
     return make_checkpoint(directory, "qwen3", dtype=dtype, **overrides)
+
+
+def save_reciting(directory: Path, vocab_size: int, follows: Mapping[int, int]) -> Path:
+    """A Qwen3 that looks at the last token alone, and says what follows it; returns `directory`.
+
+    Its layers add nothing. Each token is a direction of its own, and the head leads from there to the next one.
+
+    Args:
+        follows: tokens by the ones that they follow.
+    """
+    model = random_model(
+        "qwen3", **TINY | {"vocab_size": vocab_size, "hidden_size": vocab_size, "tie_word_embeddings": False}
+    )
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name.endswith(("o_proj.weight", "down_proj.weight", "lm_head.weight")):
+                parameter.zero_()
+            elif name.endswith("norm.weight"):
+                parameter.fill_(1.0)
+        model.model.embed_tokens.weight.copy_(torch.eye(vocab_size))
+        for token, following in follows.items():
+            model.lm_head.weight[following, token] = 1.0
+    model.save_pretrained(directory)
+    return directory
 
 
 def _is_lively(model: Any) -> bool:

@@ -3,13 +3,16 @@
 All serve one model of random weights, which rivals/checkpoint.py makes, with two threads, one at a time:
 
     kakeya           a router and a worker: int8, 4 sinks and a window of 1,020 tokens; over gRPC
-    http shim        the same worker behind `kakeya http`, which opens a session for each request: at the marks only
+    http shim        the same router and worker behind `kakeya http`: OpenAI's client, which sends all messages each
+                     turn and keeps the answers as it gets them, under a chat template of Qwen3's kind
     transformers     keeps nothing between requests, so it prefills all of each prompt: at the marks only
     llama.cpp        Q8_0 and its prompt cache, with a context that has room for the whole conversation
     llama.cpp, full  the same with a context of --context tokens: its client drops half of them when it is full
 
 See llama_server.py for how that is run best. Exits as the bench does: with 1 unless transformers takes at least 20
-times as long as Kakeya for the first token of the last turn.
+times as long as Kakeya for the first token of the last turn; the first token over HTTP takes at most 1.1 times as long
+as over gRPC, and 5 ms, at the end; each turn over HTTP goes on in its session and appends its new tokens only; and a
+request of 617 messages takes the shim at most 15 ms of processor time.
 """
 
 import json
@@ -22,8 +25,6 @@ from pathlib import Path
 from typing import Self
 
 from pydantic import model_validator
-from tokenizers import Tokenizer, models
-from transformers import PreTrainedTokenizerFast
 
 from kakeya_bench.compare import command
 from kakeya_bench.rivals import checkpoint as checkpoints
@@ -32,23 +33,28 @@ from kakeya_bench.rivals.checkpoint import GGUF, SMALL
 from kakeya_bench.rivals.command import RivalFailed, say
 from kakeya_bench.rivals.llama_server import llama_server
 from kakeya_bench.rivals.transformers_server import transformers_server
-from kakeya_shared.settings.service import setting
+from kakeya_shared.settings.service import Names, setting
+from tests import word_tokenizer
 from tests.benchmarks.bench import BenchSettings
 from tests.integration.processes import SINK, Runtime, runtime
 
 MODEL = "random-qwen3"
 WINDOW = 1020
 NUM_THREADS = 2
-NUM_LANES = 2  # of the conversation, and of the shim's requests
+NUM_LANES = 4  # of the two conversations, of what HTTP has warmed up with, and of its long chat
 MAX_TOKENS = 16
-TIMEOUT_SECONDS = 1800.0  # the shim prefills the whole conversation
+TIMEOUT_SECONDS = 1800.0  # transformers prefills the whole conversation
 LEAST_FACTOR = 20.0
+FIRST_TOKEN = "1.1+5"
+"""What HTTP may take for it: so many times gRPC's, and so many milliseconds."""
+LONG_CHAT, LONG_CHAT_CPU_MS = 617, 15
+"""Messages of the longest conversation that was recorded of an agent; what one more turn may cost the shim."""
 FAILED = 2
 INTERRUPTED = 128  # and the signal's number
 
-SHIM, TRANSFORMERS, LLAMA, FULL_LLAMA = "http shim", "transformers", "llama.cpp", "llama.cpp full"
+SHIM, TRANSFORMERS, LLAMA, FULL_LLAMA = RIVALS = "http shim", "transformers", "llama.cpp", "llama.cpp full"
 _FIELDS = {
-    SHIM: {"ignore_eos": None, "return_token_ids": None},  # not OpenAI's; the model has no end of its own
+    SHIM: {"logit_bias": word_tokenizer.endless(SMALL["vocab_size"])},
     TRANSFORMERS: {"model": MODEL},
     # The only way to the ids of its answer; these probabilities are at hand when a token has been chosen.
     LLAMA: {"logprobs": 1, "post_sampling_probs": True},
@@ -60,6 +66,9 @@ class RivalsSettings(BenchSettings):
     turns: int = setting(200, "turns of the conversation", metavar="N", ge=1)
     new_tokens: int = setting(100, "new tokens in each turn", metavar="N", ge=1)
     context: int = setting(2048, f"context of {FULL_LLAMA}", unit="tokens", metavar="N", ge=1)
+    rivals: Names = setting(
+        RIVALS, "who plays beside the runtime", metavar="NAME,...", reason="all of them: what docs/flat.md tells"
+    )
     at_least: float = setting(LEAST_FACTOR, "the claim about transformers", metavar="FACTOR", gt=0)
     checkpoint: Path | None = setting(None, "where the model is kept", reason="made for this run", metavar="DIR")
     output: Path = setting(Path("build/compare"), "directory of the report", metavar="DIR")
@@ -69,22 +78,30 @@ class RivalsSettings(BenchSettings):
         """Of the whole conversation."""
         return self.turns * (self.new_tokens + MAX_TOKENS)
 
+    @property
+    def plays_llama(self) -> bool:
+        """Which is built first."""
+        return not {LLAMA, FULL_LLAMA}.isdisjoint(self.rivals)
+
     @model_validator(mode="after")
     def _fits(self) -> Self:
         if self.num_tokens > (most := SMALL["max_position_embeddings"]):
             raise ValueError(f"the rivals' model has {most:,} positions, fewer than these turns take")
+        if unknown := [name for name in self.rivals if name not in RIVALS]:
+            raise ValueError(f"--rivals: there is no {unknown[0]!r}, but {', '.join(RIVALS)}")
         return self
 
 
 def played(asked: RivalsSettings, directory: Path) -> int:
     """Starts everybody, plays, and returns the bench's exit status. Raises RivalFailed."""
-    checkpoint = checkpoints.kept(asked.checkpoint or directory / "checkpoint", SMALL)
+    checkpoint = model(asked, directory / "checkpoint")
     status = FAILED
     try:
         with ExitStack() as stack:
             say("starting the runtime and its HTTP shim")
-            kakeya = stack.enter_context(served(checkpoint, directory))
-            rivals = started(stack, asked, kakeya, checkpoint)
+            tokenizer = word_tokenizer.save(directory / "tokenizer", SMALL["vocab_size"])
+            kakeya = stack.enter_context(served(checkpoint, directory, tokenizer))
+            rivals = started(stack, asked, kakeya, checkpoint, tokenizer)
             status = command.main(flags(asked, kakeya.address, rivals, checkpoint))
     except RivalFailed:
         if status < INTERRUPTED:  # else a Ctrl-C in the terminal was for the rivals, too
@@ -92,32 +109,49 @@ def played(asked: RivalsSettings, directory: Path) -> int:
     return status
 
 
-def started(stack: ExitStack, asked: RivalsSettings, kakeya: Runtime, checkpoint: Path) -> list[str]:
+def model(asked: RivalsSettings, directory: Path) -> Path:
+    """The checkpoint, with what llama.cpp needs of it where that plays. Raises RivalFailed."""
+    if asked.checkpoint or asked.plays_llama:
+        return checkpoints.kept(asked.checkpoint or directory, SMALL)
+    return checkpoints.save_random_qwen3(directory, **SMALL)
+
+
+def started(stack: ExitStack, asked: RivalsSettings, kakeya: Runtime, checkpoint: Path, tokenizer: Path) -> list[str]:
     """The rivals, as the bench's flag takes them."""
-    shim = kakeya.shims[0]
-    rivals = [f"{SHIM}=http://{shim.address}/v1,every=mark,kv={SINK + WINDOW},pid={shim.process.pid}"]
-    say("starting transformers")
-    made = stack.enter_context(transformers_server(checkpoint, num_threads=NUM_THREADS))
-    rivals.append(f"{TRANSFORMERS}={made.url}/v1,every=mark,pid={made.pid}")
+    rivals = []
+    if SHIM in asked.rivals:
+        shim = kakeya.shims[0]
+        about = f"model={MODEL},tokenizer={tokenizer},messages={LONG_CHAT},kv={SINK + WINDOW},pid={shim.process.pid}"
+        rivals.append(f"{SHIM}=http://{shim.address}/v1,api=chat,{about}")
+    if TRANSFORMERS in asked.rivals:
+        say("starting transformers")
+        made = stack.enter_context(transformers_server(checkpoint, num_threads=NUM_THREADS))
+        rivals.append(f"{TRANSFORMERS}={made.url}/v1,every=mark,pid={made.pid}")
     for name, context, option in (
         (LLAMA, rounded_up(asked.num_tokens), ""),
         (FULL_LLAMA, asked.context, f",context={asked.context}"),
     ):
-        say(f"starting {name} with a context of {context:,} tokens")
-        made = stack.enter_context(llama_server(checkpoint / GGUF, num_context_tokens=context, num_threads=NUM_THREADS))
-        rivals.append(f"{name}={made.url}/v1,pid={made.pid}{option}")
+        if name in asked.rivals:
+            say(f"starting {name} with a context of {context:,} tokens")
+            server = llama_server(checkpoint / GGUF, num_context_tokens=context, num_threads=NUM_THREADS)
+            made = stack.enter_context(server)
+            rivals.append(f"{name}={made.url}/v1,pid={made.pid}{option}")
     return rivals
 
 
 def flags(asked: RivalsSettings, address: str, rivals: Sequence[str], config: Path) -> list[str]:
     """Of the bench."""
+    claims = {
+        SHIM: [f"--at-most={SHIM}={FIRST_TOKEN}", f"--goes-on={SHIM}", f"--cpu-at-most={SHIM}={LONG_CHAT_CPU_MS}"],
+        TRANSFORMERS: [f"--at-least={TRANSFORMERS}={asked.at_least}"],
+    }
     return [
         *("--address", address, "--model", MODEL, "--config", str(config), "--output", str(asked.output)),
         *("--turns", str(asked.turns), "--new-tokens", str(asked.new_tokens), "--max-tokens", str(MAX_TOKENS)),
         *("--timeout-s", str(TIMEOUT_SECONDS)),
         *(f"--rival={rival}" for rival in rivals),
-        *(f"--fields={name}={json.dumps(fields)}" for name, fields in _FIELDS.items()),
-        f"--at-least={TRANSFORMERS}={asked.at_least}",
+        *(f"--fields={name}={json.dumps(fields)}" for name, fields in _FIELDS.items() if name in asked.rivals),
+        *(flag for name in asked.rivals for flag in claims.get(name, ())),
     ]
 
 
@@ -127,7 +161,7 @@ def rounded_up(num_tokens: int) -> int:
 
 
 @contextmanager
-def served(checkpoint: Path, directory: Path) -> Iterator[Runtime]:
+def served(checkpoint: Path, directory: Path, tokenizer: Path) -> Iterator[Runtime]:
     """A router, a worker and a shim."""
     with runtime(checkpoint, directory, num_workers=0) as made:
         made.start_worker(
@@ -136,24 +170,15 @@ def served(checkpoint: Path, directory: Path) -> Iterator[Runtime]:
             lanes=NUM_LANES,
         )
         made.wait_for_workers(1)
-        tokenizer = saved_tokenizer(directory / "tokenizer")
         made.start_http("--live-sessions", "on", "--tokenizer", f"{MODEL}={tokenizer}")
         yield made
-
-
-def saved_tokenizer(directory: Path) -> Path:
-    """One word for each id, so that each token of an answer is a text at once."""
-    words = {f"<{token_id}>": token_id for token_id in range(SMALL["vocab_size"])}
-    PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.WordLevel(words, unk_token="<0>"))).save_pretrained(
-        directory
-    )
-    return directory
 
 
 def main(argv: list[str]) -> int:
     asked = RivalsSettings.parse(argv)
     try:
-        llama.prepare()
+        if asked.plays_llama:
+            llama.prepare()
         with tempfile.TemporaryDirectory(prefix="kakeya-compare-") as directory:
             status = played(asked, Path(directory))
     except RivalFailed as error:

@@ -9,33 +9,34 @@ from typing import Any
 import pytest
 
 from kakeya_bench.rivals.transformers_server import transformers_server
+from tests import word_tokenizer
 from tests.checkpoints import make_qwen3
 from tests.integration.processes import SINK, WINDOW, runtime
-from tests.unit.sdk import tiny_tokenizer
 
-NEW, OUT, TURNS = 30, 4, 8
+NEW, OUT, TURNS, VOCAB_SIZE = 30, 4, 8, 1024
 
 
 @pytest.mark.heavy
 @pytest.mark.timeout(600)
 def test_all_play_the_same_conversation(tmp_path: Path) -> None:
-    model = make_qwen3(tmp_path / "random", vocab_size=1024)
-    tokenizer = tiny_tokenizer.save_with_words(tmp_path / "tokenizer", num_words=700)
+    model = make_qwen3(tmp_path / "random", vocab_size=VOCAB_SIZE)
+    tokenizer = word_tokenizer.save(tmp_path / "tokenizer", VOCAB_SIZE)
     with (
         runtime(model, tmp_path, num_workers=0) as stack,
         transformers_server(model, num_threads=1) as transformers,
     ):
-        stack.start_worker("--served-model-name", "random", lanes=2)
+        stack.start_worker("--served-model-name", "random", lanes=4)
         stack.wait_for_workers(1)
-        shim = stack.start_http("--tokenizer", f"random={tokenizer}")
+        shim = stack.start_http("--live-sessions", "on", "--tokenizer", f"random={tokenizer}")
         command = [
             sys.executable, "-m", "kakeya", "bench", "compare", "--address", stack.address, "--config", str(model),
             "--turns", str(TURNS), "--new-tokens", str(NEW), "--max-tokens", str(OUT),
             "--output", str(tmp_path / "out"),
-            f"--rival=shim=http://{shim.address}/v1,every=mark",
-            f"--rival=transformers={transformers.url}/v1,pid={transformers.pid}",
-            '--fields=shim={"ignore_eos": null, "return_token_ids": null}',
+            f"--rival=shim=http://{shim.address}/v1,api=chat,model=random,tokenizer={tokenizer},messages=41",
+            f"--rival=transformers={transformers.url}/v1,every=mark,pid={transformers.pid}",
+            f"--fields=shim={json.dumps({'logit_bias': word_tokenizer.endless(VOCAB_SIZE)})}",
             '--fields=transformers={"model": "random"}',
+            "--goes-on=shim",
         ]  # fmt: skip
         done = subprocess.run(command, capture_output=True, text=True, timeout=540)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -44,6 +45,10 @@ def test_all_play_the_same_conversation(tmp_path: Path) -> None:
     for turn in found["turns"]:
         turns[turn["player"]].append(turn)
     assert [turn["error"] for played in turns.values() for turn in played] == [None] * (TURNS + TURNS + 2)
+    assert {name: claim["outcome"] for name, claim in found["claims"].items()} == {
+        "shim appended": "passed",
+        "shim continued": "passed",
+    }
     bytes_per_token = found["model"]["kv_bytes_per_token"]
     for turn in turns["kakeya"]:
         assert turn["num_sent_tokens"] == NEW
@@ -51,4 +56,12 @@ def test_all_play_the_same_conversation(tmp_path: Path) -> None:
         assert turn["kv_live_bytes"] == min(turn["history_length"], SINK + WINDOW) * bytes_per_token
     for turn in turns["transformers"]:
         assert turn["num_sent_tokens"] == turn["index"] * (NEW + OUT) - OUT
-    assert [turn["index"] for turn in turns["shim"]] == [1, TURNS]
+    assert [turn["index"] for turn in turns["transformers"]] == [1, TURNS]
+    assert [turn["num_appended_tokens"] for turn in turns["shim"]] == [NEW - 1, *[NEW] * (TURNS - 1)]
+    for turn in turns["shim"]:
+        assert turn["history_length"] == turn["index"] * (NEW + OUT) - 1, "nothing is prefilled twice, or left out"
+        assert turn["num_cached_tokens"] == turn["num_sent_tokens"] - turn["num_appended_tokens"]
+    long = next(player["long_chat"] for player in found["players"] if player["name"] == "shim")
+    assert (long["error"], long["num_messages"]) == (None, 41)
+    assert long["session_states"] == ["continued"] * len(long["cpu_seconds"])
+    assert min(long["cpu_seconds"]) > 0.0

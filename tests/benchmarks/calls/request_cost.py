@@ -13,6 +13,7 @@ import json
 from collections.abc import Callable
 from http.client import HTTPConnection
 
+from kakeya_bench.compare.processes import cpu_seconds_of
 from kakeya_bench.report.quantities import Precise
 from kakeya_bench.report.verdict import at_most
 from kakeya_bench.statistics import intervals
@@ -20,7 +21,6 @@ from kakeya_shared.settings.service import setting
 from tests.benchmarks import bench
 from tests.benchmarks.bench import BenchSettings, Found, Stage
 from tests.benchmarks.calls.http_overhead import runtime_without_model
-from tests.benchmarks.calls.router_cost import cpu_seconds
 from tests.benchmarks.calls.worker_without_model import CHAT_MODEL
 from tests.integration.processes import Runtime
 
@@ -55,11 +55,11 @@ def measured(
         ask(connection)
     found: dict[str, list[float]] = {name: [] for name in pids}
     for _ in range(num_groups):
-        before = {name: cpu_seconds(pid) for name, pid in pids.items()}
+        before = {name: cpu_seconds_of(pid) for name, pid in pids.items()}
         for _ in range(num_requests):
             ask(connection)
         for name, pid in pids.items():
-            found[name].append((cpu_seconds(pid) - before[name]) * 1e3 / num_requests)
+            found[name].append((cpu_seconds_of(pid) - before[name]) * 1e3 / num_requests)
         on_group("groups of requests")
     connection.close()
     return found

@@ -15,7 +15,6 @@ import asyncio
 import io
 import subprocess
 import tarfile
-import time
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -25,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from kakeya_bench.compare.processes import cpu_seconds_of
 from kakeya_bench.report.quantities import Precise
 from kakeya_bench.report.verdict import Verdict, at_most
 from kakeya_bench.rivals.command import CommandFailed, PythonEnvironment
@@ -112,15 +112,10 @@ class Side(Caller):
 
     @asynccontextmanager
     async def _counted(self, name: str) -> AsyncIterator[None]:
-        before = cpu_seconds(self.pid)
+        before = cpu_seconds_of(self.pid)
         yield
         await asyncio.sleep(_SETTLE_SECONDS)
-        self.cpu_seconds[name].append(cpu_seconds(self.pid) - before)
-
-
-def cpu_seconds(pid: int) -> float:
-    """The processor time of a process (Linux): what its threads' schedstat files say, with threads that have ended."""
-    return time.clock_gettime((~pid << 3) | 2)  # its CLOCK_PROCESS_CPUTIME_ID, as clock_getcpuclockid(3) makes it
+        self.cpu_seconds[name].append(cpu_seconds_of(self.pid) - before)
 
 
 Pair = Sequence[Side]

@@ -3,8 +3,6 @@ tests may run beside.
 """
 
 import asyncio
-import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -14,32 +12,7 @@ from kakeya_bench.rivals.command import CommandFailed
 from tests.benchmarks.calls import http_overhead, request_cost, router_cost
 from tests.benchmarks.calls.router_cost import CALLS, GROUP, Pair, Side
 
-BURN = """
-import threading, time
-def burn():
-    while time.thread_time() < 0.3:
-        pass
-thread = threading.Thread(target=burn)
-thread.start()
-thread.join()
-print(flush=True)
-input()
-"""
 linux = pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="another process's clock is read on Linux")
-
-
-@linux
-def test_processor_time_is_that_of_all_threads_that_there_were() -> None:
-    process = subprocess.Popen([sys.executable, "-c", BURN], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    assert process.stdin
-    assert process.stdout
-    process.stdout.readline()
-    taken = router_cost.cpu_seconds(process.pid)
-    process.stdin.close()
-    process.stdout.close()
-    _, status, used = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    assert 0.3 <= taken <= used.ru_utime + used.ru_stime + 0.01  # the system counts these in ticks
 
 
 def _pair(ratio: float) -> Pair:

@@ -9,13 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kakeya.cli.flags.connection_flags import BadConnectionFlag
-from kakeya_bench.compare.settings import CompareSettings, Rival, read_rivals
+from kakeya_bench.compare.rival import Rival, read_rivals
+from kakeya_bench.compare.settings import CompareSettings
 from kakeya_bench.conversation.settings import RuntimeSettings
 from kakeya_bench.load.settings import LoadSettings
 from kakeya_bench.session.settings import SessionSettings
 from tests.unit.bench.conversation.playing import PlainSettings, asked
 
 RIVAL = "--rival=a=http://127.0.0.1:1/v1"
+CHAT = "a b=http://h/v1,api=chat,model=m,tokenizer=/t"
 SETTINGS: dict[type[RuntimeSettings], dict[str, tuple[Any, str, Any]]] = {
     PlainSettings: {
         "model": (None, "tiny", "tiny"),
@@ -191,6 +193,19 @@ def test_rivals_and_what_is_said_of_them(monkeypatch: pytest.MonkeyPatch) -> Non
         ("b c", "http://h", 40, 7, {"x": 1, "y": [2, 3]}),
     ]
     assert found.at_least == {"a": 20.0, "b c": 0.5}
+    found = CompareSettings.parse(
+        [
+            f"--rival={CHAT},messages=7",
+            "--rival=b=http://h",
+            "--at-most=a b=1.1+5",
+            "--at-most=b=2",
+            "--goes-on",
+            "a b",
+            "--cpu-at-most=a b=15",
+        ]
+    )
+    assert found.at_most == {"a b": (1.1, 5.0), "b": (2.0, 0.0)}
+    assert (found.goes_on, found.cpu_at_most) == (("a b",), {"a b": 15.0})
     texts = {"rival": "a=http://h,keep=2,b=http://i", "fields": 'a={"x": {}}, b={}', "at_least": "a=2, b=3"}
     found = asked(CompareSettings, monkeypatch, **{variable(name): text for name, text in texts.items()})
     assert [(each.name, each.keep, each.fields) for each in found.rival] == [("a", 2, {"x": {}}), ("b", 4, {})]
@@ -207,13 +222,18 @@ def test_all_options_of_a_rival(tmp_path: Path) -> None:
     assert found.document() == {
         "kind": "rival",
         "url": "https://h/v1",
+        "api": "completions",
         "model": "m/n",
+        "tokenizer": None,
         "context": 2048,
         "keep": 0,
         "drop": 7,
         "kv_tokens": 64,
         "fields": {},
     }
+    [chat] = CompareSettings.parse([f"--rival={CHAT},messages=7,kv=68"]).rival
+    assert (chat.api, chat.tokenizer, chat.messages, chat.plays_every_turn) == ("chat", "/t", 7, True)
+    assert (chat.document()["api"], chat.document()["tokenizer"]) == ("chat", "/t")
     [usual] = CompareSettings.parse(["--rival=a=http://h,context=2049,every=turn"]).rival
     assert (usual.document()["keep"], usual.document()["drop"]) == (4, 1024), "half of the context"
 
@@ -271,6 +291,19 @@ def test_files_that_hold_no_key_are_not_quoted(content: bytes, tmp_path: Path) -
         (CompareSettings, [RIVAL, RIVAL, "--seed", "1"], "--rival: 'a' is there twice"),
         (CompareSettings, [RIVAL, "--at-least", "b=2"], "--at-least: there is no --rival 'b'"),
         (CompareSettings, [RIVAL, "--fields", "b={}"], "--fields: there is no --rival 'b'"),
+        (CompareSettings, [RIVAL, "--at-most", "a=x+5"], "--at-most (KAKEYA_BENCH_AT_MOST): Input should be a valid"),
+        (CompareSettings, [RIVAL, "--at-most", "a=1+-5"], "--at-most (KAKEYA_BENCH_AT_MOST): Input should be greater"),
+        (CompareSettings, [RIVAL, "--at-most", "b=2"], "--at-most: there is no --rival 'b'"),
+        (CompareSettings, [RIVAL, "--goes-on", "b"], "--goes-on: there is no --rival 'b'"),
+        (CompareSettings, [RIVAL, "--goes-on", "a"], "--goes-on: it needs api=chat, or messages=N, of --rival 'a'"),
+        (CompareSettings, [f"--rival={CHAT}", "--cpu-at-most", "a b=9"], "--cpu-at-most: it needs api=chat, or mess"),
+        (CompareSettings, ["--rival", "a=http://h,api=chat,tokenizer=t"], "a: Value error, a chat needs model="),
+        (CompareSettings, ["--rival", "a=http://h,api=chat,model=m"], "a: Value error, a chat needs tokenizer="),
+        (CompareSettings, ["--rival", f"{CHAT},every=mark"], "a b: Value error, a chat plays every turn, and keeps"),
+        (CompareSettings, ["--rival", f"{CHAT},context=999"], "a b: Value error, a chat plays every turn, and keeps"),
+        (CompareSettings, ["--rival", "a=http://h,messages=3"], "a: Value error, tokenizer= and messages= are of a"),
+        (CompareSettings, ["--rival", "a=http://h,tokenizer=t"], "a: Value error, tokenizer= and messages= are of a"),
+        (CompareSettings, ["--rival", f"{CHAT},messages=2"], "a b: messages=2: Input should be greater than or equal"),
         (CompareSettings, [f"{RIVAL},context=119"], "16 tokens of an answer do not fit a context of 119"),
     ],
 )

@@ -14,7 +14,7 @@ from httpx_sse import aconnect_sse
 from pydantic import AliasPath, BaseModel, Field, ValidationError
 
 from kakeya.cli.output.table import printable
-from kakeya_bench.compare.settings import Rival
+from kakeya_bench.compare.rival import Rival
 from kakeya_bench.conversation import clock
 from kakeya_bench.conversation.failure import describe
 
@@ -102,6 +102,15 @@ class Answer:
             self._token_ids += choice.ids
         if event.num_tokens is not None:
             self._counted, self.num_cached_tokens = event.num_tokens, event.num_cached_tokens
+
+
+def check_length(num_tokens: int | None, wanted: int) -> None:
+    """Raises RivalFailed: an answer has another length, as far as that is known."""
+    if num_tokens not in (None, wanted):
+        raise RivalFailed(
+            f"its answer has a length of {num_tokens}, not {wanted}: it must not end by itself "
+            "(ignore_eos, or logit_bias by --fields)"
+        )
 
 
 def saying(body: str) -> str:

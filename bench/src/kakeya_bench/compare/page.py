@@ -8,7 +8,7 @@ from kakeya_bench.report import blocks, page, pictures
 from kakeya_bench.report.blocks import Badge, Figure, Section, Table
 from kakeya_bench.report.panels import COLORS, Line, Panel
 from kakeya_bench.report.pictures import label
-from kakeya_bench.report.quantities import Bytes, Seconds, counted
+from kakeya_bench.report.quantities import Bytes, Seconds, counted, show
 
 _Document = Mapping[str, Any]
 
@@ -37,7 +37,7 @@ def _findings(document: _Document) -> list[Section]:
     players, claims, why_not = document["players"], document["claims"], document["rival_kv"]["why_not"]
     notes = [f"{player['name']}: {note}." for player in players for note in _notes(player)]
     memory = ["player", "RSS before", "RSS at the end", "RSS, largest", "KV at the end", "KV, largest", "KV is"]
-    claims = {f"{name}, at least {each['figures']['at_least']:g} times": each for name, each in claims.items()}
+    claims = {_claim(name, each["figures"]): each for name, each in claims.items()}
     about_kv = [f"What the KV of the others weighs is not known: {why_not}."] if why_not else []
     return [
         Section("Time to first token", [_sentence(document), _latency(document), _about_marks(document), *notes]),
@@ -47,11 +47,15 @@ def _findings(document: _Document) -> list[Section]:
     ]
 
 
+def _claim(name: str, figures: _Document) -> str:
+    return f"{name}, at least {figures['at_least']:g} times" if "at_least" in figures else name
+
+
 def _sentence(document: _Document) -> str:
     model, options = document["model"], document["options"]
     return (
         f"{model['name']}, one session with {model['sink']:,} sinks and a window of {model['window']:,} tokens, beside "
-        f"servers that know no sessions: {options['num_turns']:,} turns of {options['num_new_tokens']:,} new tokens "
+        f"other servers: {options['num_turns']:,} turns of {options['num_new_tokens']:,} new tokens "
         f"and {options['max_tokens']:,} of an answer. One player at a time, in an order that rotates. "
         f"Started {document['started_at']}, written {document['written_at']}: {document['state'].replace('_', ' ')}."
     )
@@ -82,6 +86,12 @@ def _notes(player: _Document) -> Iterator[str]:
         yield f"left out after turn {player['left_out_after_turn']}, since turn after turn failed"
     if not player["plays_every_turn"]:
         yield "plays the marks alone, with the runtime's history"
+    if player["num_appended_tokens"] is not None:
+        went_on = f"{player['num_continued_turns']:,} of {counted(player['num_turns'], 'turn')} went on in its session"
+        appended = f"{player['num_appended_tokens']:,} tokens were appended for {player['num_new_tokens']:,} new ones"
+        client = Seconds(player["client_s"]["p50"])
+        yield f"sends all messages each turn; {went_on}, and {appended}"
+        yield f"its time to first token begins where the request is sent; its client made that in {show(client)} before"
     if player["num_dropping_turns"]:
         began = f"{counted(player['num_dropping_turns'], 'turn')} began with fewer of the oldest tokens"
         yield f"{began}, since its context holds {player['context']:,}"

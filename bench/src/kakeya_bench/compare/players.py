@@ -2,104 +2,21 @@
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from itertools import repeat
 from typing import Any
 
 from kakeya import AsyncClient, KakeyaError
-from kakeya_bench.compare import memory
-from kakeya_bench.compare.completions import Completions, RivalFailed
-from kakeya_bench.compare.settings import RUNTIME, CompareSettings, Rival
+from kakeya_bench.compare import processes
+from kakeya_bench.compare.completions import Completions, RivalFailed, check_length
+from kakeya_bench.compare.rival import RUNTIME, Rival
+from kakeya_bench.compare.settings import CompareSettings
+from kakeya_bench.compare.turns import LongChat, PlayedTurn, Said, Script
 from kakeya_bench.conversation import clock
 from kakeya_bench.conversation.dialogue import Dialogue, replay
 from kakeya_bench.conversation.failure import describe
-from kakeya_bench.conversation.prompts import RandomTokens
 from kakeya_bench.conversation.runtime import Workers
-
-
-@dataclass(frozen=True, slots=True)
-class Said:
-    """What is said: the same to all players.
-
-    Attributes:
-        index: which turn, from 1 on.
-        new_tokens: to be sent.
-        stand_in: takes an answer's place in the history of a player whose answer is not known.
-    """
-
-    index: int
-    new_tokens: list[int]
-    stand_in: list[int]
-
-
-@dataclass(frozen=True, slots=True)
-class PlayedTurn:
-    """A turn of one player, or the attempt at it.
-
-    Attributes:
-        player: who played it.
-        index: which turn of the conversation, from 1 on.
-        place: which of the players of that turn it was, from 0 on.
-        started_seconds: since the first turn of the run.
-        history_length: tokens of the whole conversation at the end of the turn, the same for all.
-        num_sent_tokens: what was sent as ids: the new ones to a session, the history as well elsewhere.
-        num_dropped_tokens: of the history, before this turn, since the context was full.
-        num_tokens_out: length of the answer; None where it is not known.
-        knows_answer: whether the ids of the answer are known, so that it stands in the history; else drawn ids do.
-        time_to_first_token_seconds: by the client's clock; None where no token came.
-        total_seconds: until the answer was whole; None where the turn failed.
-        num_cached_tokens: what the server says that it needed not prefill; None where it does not say.
-        kv_live_bytes: what the verifier held for the session at the end; None for rivals.
-        kv_computed_bytes: what prompt and answer weigh in f16, by config.json; None for the runtime, and where that
-            is not known.
-        rss_bytes: resident memory of the server after the turn; None where it is not known.
-        error: why it failed; None where it did not.
-    """
-
-    player: str
-    index: int
-    place: int
-    started_seconds: float
-    history_length: int
-    num_sent_tokens: int
-    num_dropped_tokens: int = 0
-    num_tokens_out: int | None = None
-    knows_answer: bool = True
-    time_to_first_token_seconds: float | None = None
-    total_seconds: float | None = None
-    num_cached_tokens: int | None = None
-    kv_live_bytes: int | None = None
-    kv_computed_bytes: int | None = None
-    rss_bytes: int | None = None
-    error: str | None = None
-
-
-@dataclass(frozen=True)
-class Script:
-    """Random ids; the same for the same seed. Answers end only where they are as long as all others.
-
-    Attributes:
-        vocab_size: ids are below it.
-    """
-
-    settings: CompareSettings
-    vocab_size: int
-    eos_token_ids: list[int] = field(default_factory=list)
-
-    def prompts(self, conversation: int) -> RandomTokens:
-        """The new ids of each turn of one conversation: 0 is the one that is measured, others are for the warm-up."""
-        return self._drawn(self.settings.new_tokens, 2 * conversation)
-
-    def turns(self) -> Iterator[Said]:
-        """All those of the conversation that is measured."""
-        new, stand_ins = self.prompts(0), self._drawn(self.settings.max_tokens, 1)
-        for index in range(1, self.settings.turns + 1):
-            yield Said(index, new.next_turn(None), stand_ins.next_turn(None))
-
-    def _drawn(self, num_tokens: int, conversation: int) -> RandomTokens:
-        return RandomTokens(num_tokens, self.vocab_size, seed=self.settings.seed, conversation=conversation)
 
 
 class Player(ABC):
@@ -141,6 +58,10 @@ class Player(ABC):
     @abstractmethod
     async def rss_bytes(self) -> int | None:
         """Resident memory of its server; None where it is not known."""
+
+    async def long_chat(self, script: Script) -> LongChat | None:
+        """What a long chat costs its server, where that was asked for. What fails is in what it returns."""
+        return None
 
     @abstractmethod
     async def _played(self, said: Said) -> dict[str, Any]:
@@ -234,7 +155,7 @@ class RivalPlayer(Player):
 
     async def rss_bytes(self) -> int | None:
         """As in `Player`: of its processes."""
-        return await asyncio.to_thread(memory.rss_bytes, self._rival.url, self._rival.pid)
+        return await asyncio.to_thread(processes.rss_bytes, self._rival.url, self._rival.pid)
 
     async def _played(self, said: Said) -> dict[str, Any]:
         facts = {"num_sent_tokens": len(self._history), "num_dropped_tokens": self._num_dropped_tokens}
@@ -247,11 +168,7 @@ class RivalPlayer(Player):
     async def _turn(self) -> dict[str, Any]:
         max_tokens = self._settings.max_tokens
         answer, began = await self._completions.ask(self._history, max_tokens)
-        if answer.num_tokens not in (None, max_tokens):
-            raise RivalFailed(
-                f"its answer has a length of {answer.num_tokens}, not {max_tokens}: it must not end by itself "
-                "(ignore_eos, or logit_bias by --fields)"
-            )
+        check_length(answer.num_tokens, max_tokens)
         self.answer = answer.token_ids
         num_tokens = len(self._history) + max_tokens
         weight = self._kv_bytes_per_token

@@ -4,8 +4,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar
 
-from kakeya_bench.compare.players import PlayedTurn
-from kakeya_bench.compare.settings import RUNTIME, CompareSettings
+from kakeya_bench.compare import claims
+from kakeya_bench.compare.rival import RUNTIME
+from kakeya_bench.compare.settings import CompareSettings
+from kakeya_bench.compare.turns import LongChat, PlayedTurn
 from kakeya_bench.conversation import report
 from kakeya_bench.report.verdict import Outcome, Verdict
 from kakeya_bench.statistics.distribution import distribution
@@ -24,6 +26,7 @@ class Report(report.Report):
         rival_kv: what a token weighs in `RIVAL_DTYPE`, and why that is not known.
         rss_before: resident memory of each player's server before the first turn, where it is known.
         left_out: players that failed too often, and after which turn; the run is given up where the runtime is one.
+        long_chats: what they cost the servers of players that were asked for one.
     """
 
     SCHEMA: ClassVar[str] = "kakeya.bench.compare/1"
@@ -33,10 +36,12 @@ class Report(report.Report):
     turns: list[PlayedTurn] = field(default_factory=list)
     rss_before: dict[str, int | None] = field(default_factory=dict)
     left_out: dict[str, int] = field(default_factory=dict)
+    long_chats: dict[str, LongChat] = field(default_factory=dict)
 
     def verdicts(self) -> list[Verdict]:
         """What becomes of each claim."""
-        return [self._judged(name, factor) for name, factor in self.settings.at_least.items()]
+        slower = [self._judged(name, factor) for name, factor in self.settings.at_least.items()]
+        return [*slower, *claims.of_chats(self.settings, self.turns, self.long_chats)]
 
     def found(self) -> dict[str, Any]:
         weight, why_not = self.rival_kv
@@ -69,6 +74,11 @@ class Report(report.Report):
             "turn_s": distribution(turn.total_seconds for turn in succeeded),
             "num_sent_tokens": sum(turn.num_sent_tokens for turn in succeeded),
             "num_cached_tokens": _sum(turn.num_cached_tokens for turn in succeeded),
+            "num_new_tokens": _sum(turn.num_new_tokens for turn in succeeded),
+            "num_appended_tokens": _sum(turn.num_appended_tokens for turn in succeeded),
+            "num_continued_turns": _sum(_continued(turn) for turn in turns),
+            "client_s": distribution(turn.client_seconds for turn in succeeded),
+            "long_chat": asdict(self.long_chats[name]) if name in self.long_chats else None,
             "num_dropping_turns": sum(turn.num_dropped_tokens > 0 for turn in succeeded),
             "num_unknown_answers": sum(not turn.knows_answer for turn in succeeded) if plays_every_turn else None,
             "rss_bytes": _sizes([self.rss_before.get(name), *(turn.rss_bytes for turn in turns)]),
@@ -108,6 +118,10 @@ class Report(report.Report):
         outcome = Outcome.PASSED if ratio >= factor else Outcome.FAILED
         reason = f"{theirs * 1e3:,.1f} ms / {ours * 1e3:,.1f} ms = {ratio:.1f}"
         return Verdict(name, outcome, formula, reason, {**figures, "ratio": ratio})
+
+
+def _continued(turn: PlayedTurn) -> bool | None:
+    return None if turn.session_state is None else turn.session_state == "continued"
 
 
 def _sizes(values: Sequence[int | None]) -> dict[str, int | None] | None:

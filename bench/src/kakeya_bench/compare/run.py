@@ -1,16 +1,22 @@
 """A run of the bench: opens the session, plays the conversation round by round, keeps a report on disk."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 
 from rich.console import Console
 
 from kakeya.cli.flags import tokenizer_choice
 from kakeya.kv_bytes import ConfigError
-from kakeya_bench.compare.players import PlayedTurn, Player, RivalPlayer, RuntimePlayer, Said, Script
+from kakeya_bench.compare.chat_player import ChatPlayer
+from kakeya_bench.compare.chats import Chats
+from kakeya_bench.compare.players import Player, RivalPlayer, RuntimePlayer
 from kakeya_bench.compare.report import RIVAL_DTYPE, Report
-from kakeya_bench.compare.settings import RUNTIME, CompareSettings
+from kakeya_bench.compare.rival import RUNTIME
+from kakeya_bench.compare.settings import CompareSettings
+from kakeya_bench.compare.turns import PlayedTurn, Said, Script
+from kakeya_bench.compare.wording import Wording
 from kakeya_bench.conversation import clock, interruption, speech
 from kakeya_bench.conversation.dialogue import closed_in_the_end
 from kakeya_bench.conversation.runtime import connected
@@ -29,7 +35,7 @@ async def run(settings: CompareSettings, console: Console) -> tuple[Report, int 
 
     Raises:
         KakeyaError: the session cannot be opened.
-        TokenizerError: it is not known which model is meant.
+        TokenizerError: it is not known which model is meant, or a chat's tokenizer is of no use.
         ConfigError: the config.json that is named cannot be used.
         NotWritable: the report has no place.
     """
@@ -44,8 +50,7 @@ async def run(settings: CompareSettings, console: Console) -> tuple[Report, int 
             raise ConfigError(rival_kv[1])
         script = Script(settings, model.vocab_size)
         runtime = RuntimePlayer(client, script, workers)
-        rivals = [RivalPlayer(each, settings, kv_bytes_per_token=rival_kv[0]) for each in settings.rival]
-        async with closed_in_the_end([runtime.dialogue], tell):
+        async with _rivals(settings, rival_kv[0]) as rivals, closed_in_the_end([runtime.dialogue], tell):
             session = await runtime.dialogue.open()
             known = await speech.learn(session, workers, config=settings.config, beside=None, kv_dtype=None)
             report = Report(settings=settings, facts=known, rival_kv=rival_kv)
@@ -54,6 +59,21 @@ async def run(settings: CompareSettings, console: Console) -> tuple[Report, int 
                 if await heeded.cuts_short(Rounds([runtime, *rivals], report, shown).play(script)):
                     report.state = "interrupted"
     return report, heeded.exit_status
+
+
+@asynccontextmanager
+async def _rivals(settings: CompareSettings, kv_bytes_per_token: int | None) -> AsyncIterator[list[Player]]:
+    """Raises TokenizerError."""
+    async with AsyncExitStack() as stack:
+        players: list[Player] = []
+        for each in settings.rival:
+            if each.tokenizer is None:
+                players.append(RivalPlayer(each, settings, kv_bytes_per_token=kv_bytes_per_token))
+            else:
+                words = Wording(each.tokenizer)
+                chats = await stack.enter_async_context(Chats(each, settings.timeout_s))
+                players.append(ChatPlayer(chats, each, settings, words, kv_bytes_per_token=kv_bytes_per_token))
+        yield players
 
 
 @dataclass
@@ -87,7 +107,15 @@ class Rounds:
             if RUNTIME in self.report.left_out:
                 self.report.state = "given_up"
                 return
+        await self._long_chats(script)
         self.report.state = "complete"
+
+    async def _long_chats(self, script: Script) -> None:
+        for player in self.players:
+            self.shown.show(1.0, f"{player.name}: long chats")
+            found = await player.long_chat(script)
+            if found is not None:
+                self.report.long_chats[player.name] = found
 
     async def _round(self, said: Said, start: float) -> None:
         for player in self.players:

@@ -1,147 +1,20 @@
-"""What a user asks of the bench: `kakeya bench compare --help`; above all, who is compared with."""
+"""What a user asks of the bench: `kakeya bench compare --help`."""
 
 import json
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Self
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    HttpUrl,
-    ValidationError,
-    model_validator,
-)
+from pydantic import BeforeValidator, Field, model_validator
 from pydantic_settings import NoDecode
 
+from kakeya_bench.compare.rival import Rival, read_rivals
 from kakeya_bench.conversation.settings import RuntimeSettings
-from kakeya_shared.settings.service import setting, split
+from kakeya_shared.settings.service import Names, setting, split
 
-RUNTIME = "kakeya"
-"""The runtime's own name among the players."""
-_NEXT = re.compile(r",(?=[^,=]*=[^,]*://)")
-"""Between one rival and the next, where several stand in one text."""
-SUMMARY = "the same conversation on this runtime and on servers that know no sessions"
+SUMMARY = "the same conversation on this runtime and on other servers"
 USUAL_MARKS = (1, 10, 50, 200)
 _Marks = Annotated[tuple[Annotated[int, Field(ge=1)], ...], NoDecode, BeforeValidator(split)]
-
-
-def _name(text: str) -> str:
-    if not re.fullmatch(r"[\w.+ -]+", text) or text == RUNTIME:
-        raise ValueError(f"it cannot be a name: letters, digits, blanks and . + - _ can, but {RUNTIME!r}")
-    return text
-
-
-def _url(text: str) -> str:
-    try:
-        return str(HttpUrl(text)).rstrip("/")
-    except ValidationError:
-        raise ValueError("it is no URL such as http://127.0.0.1:8080/v1") from None
-
-
-def _key(file: str) -> str:
-    try:
-        key = Path(file).expanduser().read_text(encoding="ascii").strip()
-    except OSError as error:
-        raise ValueError(error.strerror) from error
-    except UnicodeDecodeError:
-        key = ""  # the error has the bytes in it
-    if not key.isprintable() or not key:
-        raise ValueError("it holds no key")
-    return key
-
-
-class Rival(BaseModel):
-    """A server that speaks OpenAI's completions over HTTP.
-
-    Attributes:
-        url: what `/completions` is put behind.
-        model: as it calls it; None leaves the name out.
-        context: most tokens that a prompt and its answer may have together; None for no limit.
-        keep: first tokens of the conversation that are never dropped.
-        drop: tokens that are dropped at a time when the context is full; None for half of it, as llama.cpp does when
-            it shifts its own: then most turns find their history in the cache.
-        every: "mark" for a server that keeps nothing from turn to turn.
-        kv: most tokens that its KV holds; None for all of prompt and answer.
-        pid: of its process; None where that is to be found by the port.
-        key: what it is shown as a bearer token; "" for none.
-        fields: of its requests, over the usual ones; None leaves a field out.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    name: Annotated[str, AfterValidator(_name)]
-    url: Annotated[str, AfterValidator(_url)]
-    model: str | None = None
-    context: int | None = Field(default=None, ge=2)
-    keep: int = Field(default=4, ge=0)
-    drop: int | None = Field(default=None, ge=1)
-    every: Literal["turn", "mark"] = "turn"
-    kv: int | None = Field(default=None, ge=1)
-    pid: int | None = Field(default=None, ge=1)
-    key: Annotated[str, BeforeValidator(_key)] = Field(default="", alias="key-file", repr=False)
-    fields: Mapping[str, Any] = {}
-
-    @property
-    def plays_every_turn(self) -> bool:
-        """Else it plays at the marks only."""
-        return self.every == "turn"
-
-    def num_to_drop(self, num_held: int, num_more: int) -> int:
-        """How many tokens of its history, after the first `keep`, leave it for a turn; 0 where that fits.
-
-        What follows a gap has other positions than before: a cache is of no use for it, or, where a server can rotate
-        keys to other positions, that rounds them once more. So tokens are dropped many at a time, and most turns find
-        their whole history in the cache.
-
-        Args:
-            num_held: tokens of the history.
-            num_more: of the turn, new ones and the answer; with the first `keep` they fit the context.
-        """
-        if self.context is None or num_held + num_more <= self.context:
-            return 0
-        num_blocks = -(-(num_held + num_more - self.context) // self._block)
-        return min(num_blocks * self._block, num_held - self.keep)
-
-    @property
-    def _block(self) -> int:
-        return self.drop or max(1, (self.context or 0) // 2)
-
-    def document(self) -> dict[str, object]:
-        """As it stands in a report: everything but the key."""
-        return {
-            "kind": "rival",
-            **self.model_dump(include={"url", "model", "context"}),
-            "keep": self.keep if self.context else None,
-            "drop": self._block if self.context else None,
-            "kv_tokens": self.kv,
-            "fields": dict(self.fields),
-        }
-
-
-def read_rivals(given: object) -> object:
-    """Rivals in one text with commas, as flags and the variable have them. Raises ValueError."""
-    return tuple(map(_rival, _NEXT.split(given))) if isinstance(given, str) else given
-
-
-def _rival(text: str) -> Rival:
-    first, *rest = text.split(",")
-    name, _, url = first.partition("=")
-    given = {"name": name, "url": url}
-    for option, _, value in (each.partition("=") for each in rest):
-        if option in given:
-            raise ValueError(f"{name}: {option}={value}: it is there twice")
-        given[option] = value
-    try:
-        return Rival.model_validate(given)
-    except ValidationError as error:
-        problem = error.errors()[0]
-        where = str(problem["loc"][0])
-        raise ValueError(f"{name}: {where}={given[where]}: {problem['msg']}") from None
 
 
 def read_fields(given: object) -> object:
@@ -163,9 +36,22 @@ def _factors(given: object) -> object:
     return dict(part.rpartition("=")[::2] for part in split(given)) if isinstance(given, str) else given  # type: ignore[attr-defined]  # a text is split into a list
 
 
+def _allowed(given: object) -> object:
+    """FACTOR+MS, or FACTOR alone."""
+    if not isinstance(given, str):
+        return given
+    factor, _, milliseconds = given.partition("+")
+    return factor, milliseconds or 0.0
+
+
 _Rivals = Annotated[tuple[Rival, ...], NoDecode, BeforeValidator(read_rivals)]
 _Fields = Annotated[dict[str, dict[str, Any]], NoDecode, BeforeValidator(read_fields)]
-_Factors = Annotated[dict[str, Annotated[float, Field(gt=0, allow_inf_nan=False)]], NoDecode, BeforeValidator(_factors)]
+_Factor = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+_Factors = Annotated[dict[str, _Factor], NoDecode, BeforeValidator(_factors)]
+_Allowance = tuple[_Factor, Annotated[float, Field(ge=0, allow_inf_nan=False)]]
+_Allowances = Annotated[
+    dict[str, Annotated[_Allowance, BeforeValidator(_allowed)]], NoDecode, BeforeValidator(_factors)
+]
 
 
 class CompareSettings(RuntimeSettings):
@@ -181,7 +67,7 @@ class CompareSettings(RuntimeSettings):
 
     GROUPS: ClassVar[Mapping[str, str]] = {
         "the conversation": "turns new_tokens marks warm_up_turns",
-        "the rivals": "rival fields at_least config",
+        "the rivals": "rival fields at_least at_most goes_on cpu_at_most config",
         "the report": "checkpoint_s",
     }
     EXAMPLES: ClassVar[Sequence[str]] = (
@@ -210,7 +96,9 @@ class CompareSettings(RuntimeSettings):
         "of prompt and answer; the oldest after the first keep=N (4) are dropped then, drop=N at a time (half of the "
         "context). every=turn, or every=mark for one that keeps nothing from turn to turn. pid=N: its process, whose "
         "memory is reported; else the one that listens at the port. kv=N: most tokens that its KV holds. "
-        "key-file=FILE: shown as bearer token",
+        "key-file=FILE: shown as bearer token. api=chat: POST URL/chat/completions, by OpenAI's client, which sends "
+        "all messages each turn; then tokenizer=MODEL is the model's, and with messages=N it is also asked what a "
+        "request with so many of them costs its process",
         metavar="NAME=URL[,OPTION=VALUE...]",
     )
     fields: _Fields = setting(
@@ -223,6 +111,24 @@ class CompareSettings(RuntimeSettings):
         "be repeated",
         default_factory=dict,
         metavar="NAME=FACTOR",
+    )
+    at_most: _Allowances = setting(
+        help="claim that the rival's time to first token is at most so many times the runtime's, and so many "
+        "milliseconds, at the median of the last ten turns; may be repeated",
+        default_factory=dict,
+        metavar="NAME=FACTOR[+MS]",
+    )
+    goes_on: Names = setting(
+        (),
+        "claim that each turn of a chat but its first goes on in its session, and that each appends its new tokens "
+        "only; may be repeated",
+        metavar="NAME,...",
+    )
+    cpu_at_most: _Factors = setting(
+        help="claim that a request of messages=N takes so many milliseconds of processor time of the rival's process; "
+        "may be repeated",
+        default_factory=dict,
+        metavar="NAME=MS",
     )
     config: Path | None = setting(
         None,
@@ -252,9 +158,10 @@ class CompareSettings(RuntimeSettings):
         names = [each.name for each in self.rival]
         if repeated := [name for name in names if names.count(name) > 1]:
             raise ValueError(f"--rival: {repeated[0]!r} is there twice")
-        for flag, named in (("--fields", self.fields), ("--at-least", self.at_least)):
-            if unknown := [name for name in named if name not in names]:
-                raise ValueError(f"{flag}: there is no --rival {unknown[0]!r}")
+        for flag, named, known in self._named():
+            if unknown := [name for name in named if name not in known]:
+                what = "it needs api=chat, or messages=N, of" if unknown[0] in names else "there is no"
+                raise ValueError(f"{flag}: {what} --rival {unknown[0]!r}")
         for each in self.rival:
             if each.context is not None and each.keep + self.new_tokens + self.max_tokens > each.context:
                 raise ValueError(
@@ -263,6 +170,16 @@ class CompareSettings(RuntimeSettings):
                 )
         self.rival = tuple(each.model_copy(update={"fields": self.fields.get(each.name, {})}) for each in self.rival)
         return self
+
+    def _named(self) -> Iterator[tuple[str, Iterable[str], set[str]]]:
+        """Flags that name rivals, those that each names, and those that it may."""
+        every, chats = {each.name for each in self.rival}, {each.name for each in self.rival if each.api == "chat"}
+        measured = {each.name for each in self.rival if each.messages}
+        yield "--fields", self.fields, every
+        yield "--at-least", self.at_least, every
+        yield "--at-most", self.at_most, every
+        yield "--goes-on", self.goes_on, chats
+        yield "--cpu-at-most", self.cpu_at_most, measured
 
     def document(self) -> dict[str, object]:
         return super().document() | {

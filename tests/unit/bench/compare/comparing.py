@@ -3,9 +3,10 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from kakeya_bench.compare.players import PlayedTurn
 from kakeya_bench.compare.report import Report
-from kakeya_bench.compare.settings import RUNTIME, CompareSettings
+from kakeya_bench.compare.rival import RUNTIME
+from kakeya_bench.compare.settings import CompareSettings
+from kakeya_bench.compare.turns import PlayedTurn
 from tests.unit.bench.conversation.playing import FACTS, Outcome
 
 SHORT = ("--new-tokens", "3", "--max-tokens", "2", "--warm-up-turns", "0")

@@ -1,9 +1,12 @@
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from tests import word_tokenizer
 from tests.unit.bench.compare.comparing import SHORT
-from tests.unit.bench.compare.scripted_rival import ScriptedRival, scripted_rival
+from tests.unit.bench.compare.scripted_rival import ScriptedRival, says_chat, scripted_rival
+from tests.unit.sdk.scripted_runtime import VOCAB_SIZE
 
 
 @pytest.fixture
@@ -16,6 +19,19 @@ def rival() -> Iterator[ScriptedRival]:
 def other() -> Iterator[ScriptedRival]:
     with scripted_rival() as rival:
         yield rival
+
+
+@pytest.fixture
+def chatting(rival: ScriptedRival) -> ScriptedRival:
+    """A server that answers chats from live sessions."""
+    rival.usual = says_chat
+    return rival
+
+
+@pytest.fixture(scope="session")
+def words(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tokenizer in which each word is a token, and a chat template."""
+    return word_tokenizer.save(tmp_path_factory.mktemp("words"), VOCAB_SIZE)
 
 
 @pytest.fixture

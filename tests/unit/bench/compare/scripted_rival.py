@@ -1,6 +1,7 @@
-"""A server of completions for tests: real sockets, with faults on request.
+"""A server of completions and chats for tests: real sockets, with faults on request.
 
-Its model counts as that of the scripted runtime does: the next token is the last one plus one.
+Its model counts as that of the scripted runtime does: the next token is the last one plus one. In chats, each word is a
+token.
 """
 
 import json
@@ -8,7 +9,7 @@ import ssl
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -37,8 +38,10 @@ class Exchange(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:
         """Nobody reads it."""
 
-    def begin(self, status: int = 200) -> None:
+    def begin(self, status: int = 200, **headers: str) -> None:
         self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name.replace("_", "-"), value)
         self.send_header("content-type", "text/event-stream")
         self.send_header("transfer-encoding", "chunked")
         self.end_headers()
@@ -55,9 +58,9 @@ class Exchange(BaseHTTPRequestHandler):
         """Says nothing any more until the client has gone."""
         self.server.has_seen_it_go.append(self.connection.recv(1) == b"")
 
-    def answer(self, *pieces: bytes, status: int = 200) -> None:
+    def answer(self, *pieces: bytes, status: int = 200, **headers: str) -> None:
         """A whole one."""
-        self.begin(status)
+        self.begin(status, **headers)
         for piece in pieces:
             self.piece(piece)
         self.piece(b"")
@@ -83,6 +86,45 @@ def says_ids(exchange: Exchange) -> None:
 def says_texts(exchange: Exchange) -> None:
     """Only what OpenAI's API has."""
     exchange.answer(*[A_TOKEN] * exchange.body["max_tokens"], DONE)
+
+
+def delta(text: str | None = None, finish_reason: str | None = None) -> bytes:
+    """An event of a chat."""
+    choice = {"index": 0, "delta": {} if text is None else {"content": text}, "finish_reason": finish_reason}
+    return event({"id": "c", "object": "chat.completion.chunk", "choices": [choice]})
+
+
+NUM_AROUND = 3
+"""Tokens that the chat template writes around a message; two more begin an answer."""
+
+
+def num_tokens(messages: Sequence[Mapping[str, str]]) -> int:
+    """Of a conversation that is to be answered."""
+    return sum(len(message["content"].split()) + NUM_AROUND for message in messages) + 2
+
+
+def says_chat(exchange: Exchange, *, said: str = "", more: int = 0) -> None:
+    """As a live session does, that has all that was said before.
+
+    Args:
+        said: of the session, in place of what is so.
+        more: tokens that are appended beside the new ones.
+    """
+    messages, length = exchange.body["messages"], exchange.body["max_tokens"]
+    total, new = num_tokens(messages), num_tokens(messages[-1:])
+    if len(messages) > 1:
+        new += 1  # the end of the answer before
+    state, why = said.split() if said else ("continued", "next-turn") if len(messages) > 1 else ("new", "first-turn")
+    header = f"{state}; id=m.1; appended={new + more}; reused={total - new - more}; why={why}"
+    usage = {
+        "prompt_tokens": total,
+        "completion_tokens": length,
+        "total_tokens": total + length,
+        "prompt_tokens_details": {"cached_tokens": total - new - more},
+    }
+    words = [delta(f"<{len(messages)}> ") for _ in range(length)]
+    end = {"id": "c", "object": "chat.completion.chunk", "choices": [], "usage": usage}
+    exchange.answer(delta(""), *words, delta(None, "length"), event(end), DONE, kakeya_session=header)
 
 
 def refuses(status: int, body: bytes) -> Answering:

@@ -13,7 +13,7 @@ import pytest
 
 from kakeya_bench.compare import completions
 from kakeya_bench.compare.completions import Answer, Completions, RivalFailed, saying
-from kakeya_bench.compare.settings import Rival
+from kakeya_bench.compare.rival import Rival
 from tests.certificates import Authority
 from tests.unit.bench.compare.scripted_rival import (
     A_TOKEN,

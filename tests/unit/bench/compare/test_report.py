@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from kakeya_bench.compare import page
-from kakeya_bench.compare.players import PlayedTurn
 from kakeya_bench.compare.report import Report
+from kakeya_bench.compare.turns import PlayedTurn
 from kakeya_bench.report.verdict import Outcome, Verdict, exit_status
 from tests.unit.bench.compare.comparing import figures_of, played, report
 from tests.unit.bench.report import golden
@@ -98,6 +98,11 @@ def test_the_documents_fields_stay_as_they_are() -> None:
         "turn_s": None,
         "num_sent_tokens": 0,
         "num_cached_tokens": None,
+        "num_new_tokens": None,
+        "num_appended_tokens": None,
+        "num_continued_turns": None,
+        "client_s": None,
+        "long_chat": None,
         "num_dropping_turns": 0,
         "num_unknown_answers": 0,
         "rss_bytes": None,
@@ -190,3 +195,16 @@ def test_the_summary_says_what_the_page_says_first() -> None:
         "Memory",
         "Turns that failed",
     ]
+
+
+def test_what_is_said_of_a_chat() -> None:
+    made = report(flags=("--rival=b=http://h/v1,api=chat,model=m,tokenizer=t", "--goes-on=b"))
+    for index in (1, 2, 3):
+        told = {"num_new_tokens": 100, "num_appended_tokens": 101, "session_why": "w", "client_seconds": 0.25}
+        made.turns.append(played(index, 0.5, "b", session_state="continued" if index > 1 else "new", **told))
+    files, (_, sections) = page.files(made.document()), page.summary(made.document())
+    notes = [each for each in sections[0].blocks if isinstance(each, str)]
+    went_on = "2 of 3 turns went on in its session, and 303 tokens were appended for 300 new ones"
+    assert f"b: sends all messages each turn; {went_on}." in notes
+    assert any("its client made that in 250.00 ms before" in note for note in notes)
+    assert b"b appended" in files["compare.html"]

@@ -1,5 +1,7 @@
-"""The resident memory of a server's processes."""
+"""What a server's processes take on this host: resident memory, and processor time."""
 
+import sys
+import time
 from urllib.parse import urlsplit
 
 import psutil
@@ -17,22 +19,46 @@ def rss_bytes(url: str, pid: int | None) -> int | None:
         url: where the server answers.
         pid: of its process; None for the one on this host that listens at the URL's port.
     """
+    sizes = [_rss_bytes(each) for each in ids(url, pid)]
+    return sum(sizes) if sizes and sizes[0] else None
+
+
+def ids(url: str, pid: int | None) -> list[int]:
+    """Of the same processes, the server's own first; none where they are not known."""
     pid = pid or _listener(url)
     if pid is None:
-        return None
+        return []
     try:
-        process = psutil.Process(pid)
-        num_bytes = int(process.memory_info().rss)
-        children = process.children(recursive=True)
-    except psutil.Error:  # it has gone, or is another user's
-        return None
-    return num_bytes + sum(_rss_bytes(child) for child in children)
+        return [pid, *(child.pid for child in psutil.Process(pid).children(recursive=True))]
+    except psutil.Error:
+        return []
 
 
-def _rss_bytes(process: psutil.Process) -> int:
+def cpu_seconds(pids: list[int]) -> float | None:
+    """The processor time that processes have taken up to now, together.
+
+    None where it is not known: of no process, of one that has gone, and outside Linux.
+    """
+    if not pids or sys.platform != "linux":
+        return None
     try:
-        return int(process.memory_info().rss)
-    except psutil.Error:  # it ended meanwhile
+        return sum(map(cpu_seconds_of, pids))
+    except OSError:
+        return None
+
+
+def cpu_seconds_of(pid: int) -> float:
+    """The processor time of one process (Linux): what its threads' schedstat files say, with threads that have ended.
+
+    It is finer than the ticks of /proc/PID/stat. Raises OSError: it has gone.
+    """
+    return time.clock_gettime((~pid << 3) | 2)  # its CLOCK_PROCESS_CPUTIME_ID, as clock_getcpuclockid(3) makes it
+
+
+def _rss_bytes(pid: int) -> int:
+    try:
+        return int(psutil.Process(pid).memory_info().rss)
+    except psutil.Error:  # it ended meanwhile, or is another user's
         return 0
 
 
