@@ -9,6 +9,7 @@ A page names a figure behind its number, `1.02<!-- session.prefill_ratio -->`, a
 
 import json
 import re
+import statistics
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -44,7 +45,7 @@ _ENGINES = {
 }
 _PLAYERS = {
     "kakeya": "Kakeya over gRPC, 4 + 1,020 tokens in sight, int8 exact",
-    "http shim": "Kakeya over HTTP, whose client sends the whole conversation each turn",
+    "http shim": "Kakeya over HTTP, whose client (openai) sends the whole conversation each turn",
     "transformers": "transformers, prefilled anew each turn, float32",
     "llama.cpp": "llama.cpp's server, its prompt cache, a context for all of it, Q8_0",
     "llama.cpp full": "llama.cpp's server, a context of 2,048 that its client keeps to",
@@ -84,6 +85,8 @@ def compare(document: Document) -> Found:
         times = [player["marks"][str(mark)]["time_to_first_token_s"] for mark in marks]
         name = re.sub(r"\W", "_", player["name"]).lower()
         figures[f"{name}_first_ms"], figures[f"{name}_last_ms"] = map(_milliseconds, (times[0], times[-1]))
+        if long := player.get("long_chat"):
+            figures[f"{name}_cpu_ms"] = _milliseconds(statistics.median(long["cpu_seconds"]))
         memory = player["rss_bytes"]
         rows.append(
             [_PLAYERS[player["name"]], *map(_milliseconds, times), f"{_size(memory['start'])}, {_size(memory['end'])}"]
