@@ -164,6 +164,7 @@ class Http:
         assert events.pop() == b"data: [DONE]\n"
         texts = [json.loads(event.removeprefix(b"data: "))["choices"][0]["delta"].get("content") for event in events]
         pieces = [(moment, text) for moment, text in zip(moments, texts, strict=False) if text]
+        assert len(pieces) == NUM_TOKENS, "each token has a text of its own"
         taken = _taken(began, [moment for moment, _ in pieces])
         return "".join(text for _, text in pieces), taken, response.headers.get("kakeya-session", "")
 

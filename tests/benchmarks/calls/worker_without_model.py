@@ -3,7 +3,7 @@
 python -m tests.benchmarks.calls.worker_without_model [--chat] ROUTER ...
 
 It joins at the first router, and reports to all of them in turn. With --chat it says that it serves kakeya-nano: its
-tokens go round in 800 of that model's, none of which ends an answer.
+tokens go round in 800 of that model's, each of which has a text of its own, and none of which ends an answer.
 """
 
 import asyncio
@@ -26,6 +26,7 @@ from tests.unit.router.fake_worker import FakeWorker
 CHAT = "--chat"
 CHAT_MODEL = "kakeya-nano"
 _CHAT_VOCAB_SIZE = 2048
+_FIRST_CHAT_TOKEN_ID = 256  # before it are single bytes, many of which are no text until others follow
 _NUM_LANES = 64
 _HEARTBEAT_SECONDS = 1.0
 
@@ -57,7 +58,9 @@ class InTurn:
 
 def _chat_worker() -> FakeWorker:
     digest = tokenizer_digest(installed_models.directory(CHAT_MODEL))
-    return FakeWorker(num_lanes=8, window=1_000, pool=CHAT_MODEL, model=CHAT_MODEL, tokenizer_digest=digest)
+    worker = FakeWorker(num_lanes=8, window=1_000, pool=CHAT_MODEL, model=CHAT_MODEL, tokenizer_digest=digest)
+    worker.first_token_id = _FIRST_CHAT_TOKEN_ID
+    return worker
 
 
 async def main(arguments: Sequence[str]) -> None:

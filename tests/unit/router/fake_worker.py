@@ -140,6 +140,7 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
         leases: the Redis in which its lease is, for `lapse`.
         prefill_tokens_per_second, snapshot_free_bytes: what it says of that.
         contract_version, features: what it says of that when it joins.
+        first_token_id: its tokens go round in the 800 from this one on.
     """
 
     def __init__(
@@ -195,6 +196,7 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
         self.snapshot_free_bytes = snapshot_free_bytes
         self.contract_version = CONTRACT_VERSION
         self.features: Sequence[str] = features
+        self.first_token_id = 100
         self.server = RpcServer(
             "127.0.0.1:0", ("kakeya.worker.v1.VerifierService",), settings=settings, grace_seconds=0
         )
@@ -481,7 +483,7 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
                 await self._credit(request, lane, len(generated))
                 await self._step(lane)
                 length = len(lane.token_ids)
-                generated.append(EOS if length == self.eos_after else 100 + length % 800)
+                generated.append(EOS if length == self.eos_after else self.first_token_id + length % 800)
                 lane.token_ids.append(generated[-1])
                 yield pb.GenerateResponse(token_id=generated[-1], detail=_detail(request, generated[-1]))
         finally:
