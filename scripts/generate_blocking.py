@@ -29,6 +29,7 @@ NAMES = {
     "AsyncOpening": "Opening",
     "AsyncOpeningTurn": "OpeningTurn",
     "AsyncPlaceTurn": "PlaceTurn",
+    "AsyncSearchTurn": "SearchTurn",
     "AsyncSession": "Session",
     "AsyncSession | None": "Session | None",  # quoted, as are the next
     "AsyncSession | str | None": "Session | str | None",
@@ -36,6 +37,7 @@ NAMES = {
     "AsyncStreamCall": "StreamCall",
     "AsyncTokens": "Tokens",
     "AsyncTurn": "Turn",
+    "AsyncTurns": "Turns",
     "_aio_transport": "_blocking_transport",
     "_async": "_sync",
     "anext": "next",

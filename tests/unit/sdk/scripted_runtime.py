@@ -121,6 +121,7 @@ class ScriptedRuntime(runtime_pb2_grpc.RuntimeServiceServicer):
         models: what it says that it serves.
         forks: it knows `fork_from`.
         closes_itself: it knows `ephemeral`.
+        has_search: its Turns look for their sessions, and give places tags; else they pass over both.
         has_turn: it knows Turn, in which the faults of the calls that are its parts happen, too.
         is_old: neither appends nor descriptions of a session say what is retained.
         token_seconds: how long each token of an answer takes.
@@ -156,6 +157,7 @@ class ScriptedRuntime(runtime_pb2_grpc.RuntimeServiceServicer):
         self.models = [model("counter", is_default=True)]
         self.forks = True
         self.closes_itself = True
+        self.has_search = True
         self.has_turn = True
         self.is_old = False
         options = [("grpc.so_reuseport", 0)]
@@ -345,6 +347,15 @@ class ScriptedRuntime(runtime_pb2_grpc.RuntimeServiceServicer):
         if not self.has_turn:
             context.abort(grpc.StatusCode.UNIMPLEMENTED, "Method not found!")
         self._come("Turn", request, context)
+        if request.HasField("search") and self.has_search:
+            found = self.FindSession(pb.FindSessionRequest(tags=request.search.tags), context)
+            context.send_initial_metadata((("kakeya-op-id", request.generate.op_id),))
+            yield pb.TurnResponse(found=found)
+            if not _goes_on(request, found):
+                return
+        yield from self._there(request, context)
+
+    def _there(self, request: pb.TurnRequest, context: grpc.ServicerContext) -> Iterator[Any]:
         token_ids = [token_id for span in request.spans for token_id in span.token_ids]
         known = set(self.sessions)
         opened, session = self._turns_session(request, token_ids, context)
@@ -354,9 +365,11 @@ class ScriptedRuntime(runtime_pb2_grpc.RuntimeServiceServicer):
         generate.session_id = opened.session_id
         is_repeated = generate.op_id and generate.op_id == session.last_request
         if not is_repeated:
-            session.last_generate = f"turn-{len(self.requests['Turn'])}", len(session.history) + len(token_ids)
+            name = generate.op_id if request.HasField("search") else f"turn-{len(self.requests['Turn'])}"
+            session.last_generate = name, len(session.history) + len(token_ids)
         op_id, start = session.last_generate
-        context.send_initial_metadata((("kakeya-op-id", op_id),))
+        if not request.HasField("search"):
+            context.send_initial_metadata((("kakeya-op-id", op_id),))
         has_appended = False
         try:
             if self.has_unusual_events:
@@ -367,6 +380,10 @@ class ScriptedRuntime(runtime_pb2_grpc.RuntimeServiceServicer):
             if not is_repeated:
                 session.last_request = generate.op_id
                 session.history += token_ids
+            if self.has_search:
+                place = pb.HistoryPlace(kind=pb.PLACE_KIND_ANSWER_START, history_length=start)
+                tagged = pb.TagTurnRequest(session_id=opened.session_id, place=place, op_id=op_id)
+                self.tagged += [(tag, tagged) for tag in request.start_tags]
             self._leave("AppendTokens", context)
             has_appended = True
             yield pb.TurnResponse(appended=self._appended(session))
@@ -583,6 +600,23 @@ class _Counter(grpc.ServerInterceptor):
         return continuation(handler_call_details)
 
 
+def _goes_on(request: pb.TurnRequest, found: pb.FindSessionResponse) -> bool:
+    """Whether a Turn is where its search came to; its request says it then as if there had been none."""
+    if not found.session_id:
+        return request.HasField("create")
+    skipped = {each.tag_index: each.skipped_token_count for each in request.search.expected}
+    length = found.place.history_length
+    takes_back = found.is_last and not found.is_idle_end and found.history_length > length
+    if found.tag_index not in skipped or takes_back:
+        return False
+    token_ids = [token_id for span in request.spans for token_id in span.token_ids]
+    del request.spans[:]
+    request.spans.add(token_ids=token_ids[skipped[found.tag_index] :])
+    place = pb.TurnPlace(session_id=found.session_id, boundary=length, request_id=request.search.request_id)
+    request.session.CopyFrom(place)
+    return True
+
+
 def model(name: str, *, is_default: bool = False) -> pb.Model:
     return pb.Model(
         name=name,
@@ -592,6 +626,7 @@ def model(name: str, *, is_default: bool = False) -> pb.Model:
         sink=SINK,
         window=WINDOW,
         kv_bytes_per_token=BYTES_PER_TOKEN,
+        features=["turn_search"],
     )
 
 

@@ -18,6 +18,7 @@ from kakeya.errors import (
     Draining,
     EmptyHistory,
     Exhausted,
+    FoundElsewhere,
     HistoryFull,
     HistoryLengthMismatch,
     Internal,
@@ -83,6 +84,6 @@ __all__ = [
     "Stopped", "Cancelled", "OperationStopped", "SessionClosed",
     "DeadlineExceeded",
     "Internal",
-    "RpcFailed",
+    "RpcFailed", "FoundElsewhere",
     "MissingExtra",
 ]  # fmt: skip

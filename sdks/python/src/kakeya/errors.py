@@ -5,11 +5,14 @@ a newer runtime, arrives as the family of its status.
 """
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import grpc
 
 from kakeya_stubs.v1.error_reason_pb2 import ErrorReason
+
+if TYPE_CHECKING:
+    from kakeya.results import FoundSession
 
 _PREFIX = "ERROR_REASON_"
 
@@ -235,6 +238,18 @@ class RpcFailed(KakeyaError):
     def __init__(self, message: str, *, status: grpc.StatusCode = grpc.StatusCode.UNKNOWN, **details: Any) -> None:
         super().__init__(message, **details)
         self.status = status
+
+
+class FoundElsewhere(KakeyaError):
+    """The search of a turn has come to a place that the turn was not meant for, or to none: nothing has changed.
+
+    Attributes:
+        found: where; None: nowhere.
+    """
+
+    def __init__(self, found: "FoundSession | None") -> None:
+        super().__init__("the turn's search has come to " + ("another place" if found else "nothing"))
+        self.found = found
 
 
 class MissingExtra(ImportError):

@@ -219,9 +219,9 @@ class Work:
             default_model=settings.default_model,
             key_max_sessions=settings.key_max_sessions,
         )
-        self.turns = Turns(stores.creations, self.sessions, turning, tasks)
         self.sweep = WorkerSweep(stores.lists, stores.workers, times_to_live)
         self.tagging = Tagging(stores.tags, stores.workers, default_model=settings.default_model)
+        self.turns = Turns(stores.creations, self.sessions, turning, self.tagging, tasks)
 
 
 class Parts:

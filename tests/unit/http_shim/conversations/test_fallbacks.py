@@ -84,10 +84,17 @@ async def test_a_cut_answer_that_stays_is_taken_back_later(talk: Talk) -> None:
     assert talk.history(told) == talk.written()
 
 
-@pytest.mark.parametrize("place", ["answer_start", "answer_end"])
-async def test_a_place_without_a_tag(talk: Talk, place: str) -> None:
+async def test_a_beginning_without_a_tag(older: Shim) -> None:
+    await _without_a_tag(Talk(older), "answer_start", [])
+
+
+async def test_an_end_without_a_tag(talk: Talk) -> None:
+    await _without_a_tag(talk, "answer_end", [] if talk.shim.runtime.has_search else [passes])
+
+
+async def _without_a_tag(talk: Talk, place: str, before: list[Fault]) -> None:
     first = await talk.says("Hello")
-    talk.shim.runtime.before["TagTurn"].extend([passes] * (place == "answer_end") + [fails("BOUNDARY_NOT_REACHABLE")])
+    talk.shim.runtime.before["TagTurn"].extend([*before, fails("BOUNDARY_NOT_REACHABLE")])
     await talk.says("And?")
     text = (await talk.shim.http.get("/metrics")).text
     assert f'kakeya_http_failed_tags_total{{place="{place}"}} 1.0' in text
@@ -99,8 +106,9 @@ async def test_a_place_without_a_tag(talk: Talk, place: str) -> None:
 
 
 @pytest.mark.parametrize("is_first", [True, False])
-async def test_a_session_without_any_tag(talk: Talk, is_first: bool) -> None:
+async def test_a_session_without_any_tag(older: Shim, is_first: bool) -> None:
     """None could find it; one that was there before goes back to where it is found."""
+    talk = Talk(older)
     if not is_first:
         await talk.says("Hello")
     before = dict(talk.shim.runtime.sessions)
@@ -131,8 +139,11 @@ async def test_leaving_before_anything_is_appended_to_a_session(talk: Talk) -> N
     writer.close()
     await asyncio.to_thread(talk.shim.runtime.wait_for, lambda: not talk.shim.runtime.after["AppendTokens"])
     told = await talk.says("Well?")
-    assert told.short == ("continued", "next-turn")
-    assert (told.id, told.reused) == (first.id, length), "what came of the other request is taken back"
+    if talk.shim.runtime.has_search:  # what the other request asked has its tag: its client may come again
+        assert (told.short, told.reused) == (("forked", "earlier-place"), length)
+    else:
+        assert told.short == ("continued", "next-turn")
+        assert (told.id, told.reused) == (first.id, length), "what came of the other request is taken back"
     assert talk.history(told) == talk.written()
 
 
@@ -146,8 +157,9 @@ async def test_a_failure_while_it_generates(talk: Talk) -> None:
     assert told.id == first.id
 
 
-async def test_a_runtime_that_finds_nothing(live: Shim) -> None:
-    """One of an older version: each request has a session of its own."""
+async def test_a_runtime_that_finds_nothing(older: Shim) -> None:
+    """One of an older version still: each request has a session of its own."""
+    live = older
     live.runtime.before["FindSession"].append(fails_plainly(grpc.StatusCode.UNIMPLEMENTED))
     told = Told.by(await live.chat(max_tokens=3))
     assert (told.short, told.id) == (("new", "off"), "")

@@ -47,6 +47,24 @@ def test_they_are_those_of_the_whole(family: Path, name: str) -> None:
         assert lacking[-len(closed) - 1 :] == [end, *closed]
         if not name.startswith("blanks"):
             assert lacking == [end, *closed]
+        assert tokenizer.behind_either(messages, 1) == (lacking, len(lacking) - len(closed))
         repeated = tokenizer.behind(messages, 1, closed=True, repeats_answer=True)
         assert repeated is not None
         assert repeated[-len(lacking) :] == lacking or name.startswith("blanks")
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        pytest.param("{% for m in messages %}{{ m.content }}{% endfor %}", id="no end"),
+        pytest.param("{% for m in messages | reverse %}{{ m.content }}END{% endfor %}", id="not one behind another"),
+    ],
+)
+def test_where_the_two_are_not_the_same_neither_is_known(family: Path, template: str) -> None:
+    plain = ChatTokenizer(str(family))
+    (end, *_) = plain.eos_token_ids
+    (family / "chat_template.jinja").write_text(template.replace("END", plain.vocabulary.token(end)))
+    messages = [
+        {"role": role, "content": text} for role, text in zip(("user", "assistant", "user"), TEXTS, strict=False)
+    ]
+    assert ChatTokenizer(str(family)).behind_either(messages, 1) is None

@@ -840,6 +840,8 @@ class TurnRequest(_message.Message):
     SPANS_FIELD_NUMBER: _builtins.int
     GENERATE_FIELD_NUMBER: _builtins.int
     CLOSE_FIELD_NUMBER: _builtins.int
+    SEARCH_FIELD_NUMBER: _builtins.int
+    START_TAGS_FIELD_NUMBER: _builtins.int
     close: _builtins.bool
     """Closes the session however the Generate ends, by a cancel or a broken stream too; what is refused before the append
     closes nothing. It is not for a Turn whose client may want to go on with it. A fork that this Turn has made is what is
@@ -864,6 +866,21 @@ class TurnRequest(_message.Message):
         with it by op_id and resume_token_ids.
         """
 
+    @_builtins.property
+    def search(self) -> Global___TurnSearch:
+        """First of all looks for the session as FindSession does, in the same call; not beside `session`. The first event is then
+        `found`. Where the tag that was found is expected, and the Turn need not take back what lies behind its place, it goes on
+        there as with a boundary. Where nothing was found and there is a `create`, it goes on in a new session. Else `found` is
+        the only event, and nothing has changed. Needs an op_id. Of routers that name the feature "turn_search"
+        (Model.features); an older one passes it over.
+        """
+
+    @_builtins.property
+    def start_tags(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """Tags of the place where the answer begins, given to it in one step with the append; as in TagTurnRequest. Of routers as
+        above.
+        """
+
     def __init__(
         self,
         *,
@@ -872,16 +889,79 @@ class TurnRequest(_message.Message):
         spans: _abc.Iterable[Global___TokenSpan] | None = ...,
         generate: Global___GenerateRequest | None = ...,
         close: _builtins.bool = ...,
+        search: Global___TurnSearch | None = ...,
+        start_tags: _abc.Iterable[_builtins.bytes] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["create", b"create", "generate", b"generate", "session", b"session", "where", b"where"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["create", b"create", "generate", b"generate", "search", b"search", "session", b"session", "where", b"where"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["close", b"close", "create", b"create", "generate", b"generate", "session", b"session", "spans", b"spans", "where", b"where"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["close", b"close", "create", b"create", "generate", b"generate", "search", b"search", "session", b"session", "spans", b"spans", "start_tags", b"start_tags", "where", b"where"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_where: _TypeAlias = _typing.Literal["session", "create"]  # noqa: Y015
     _WhichOneofArgType_where: _TypeAlias = _typing.Literal["where", b"where"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_where) -> _WhichOneofReturnType_where | None: ...
 
 Global___TurnRequest: _TypeAlias = TurnRequest  # noqa: Y015
+
+@_typing.final
+class TurnSearch(_message.Message):
+    """Where a Turn looks for its session."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TAGS_FIELD_NUMBER: _builtins.int
+    MODEL_FIELD_NUMBER: _builtins.int
+    EXPECTED_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    model: _builtins.str
+    request_id: _builtins.str
+    """As in TurnPlace."""
+    @_builtins.property
+    def tags(self) -> _containers.RepeatedScalarFieldContainer[_builtins.bytes]:
+        """As in FindSessionRequest."""
+
+    @_builtins.property
+    def expected(self) -> _containers.RepeatedCompositeFieldContainer[Global___ExpectedPlace]: ...
+    def __init__(
+        self,
+        *,
+        tags: _abc.Iterable[_builtins.bytes] | None = ...,
+        model: _builtins.str = ...,
+        expected: _abc.Iterable[Global___ExpectedPlace] | None = ...,
+        request_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["expected", b"expected", "model", b"model", "request_id", b"request_id", "tags", b"tags"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TurnSearch: _TypeAlias = TurnSearch  # noqa: Y015
+
+@_typing.final
+class ExpectedPlace(_message.Message):
+    """A place from which the tokens of a Turn go on."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TAG_INDEX_FIELD_NUMBER: _builtins.int
+    SKIPPED_TOKEN_COUNT_FIELD_NUMBER: _builtins.int
+    tag_index: _builtins.int
+    """Which of the tags names it, from 0."""
+    skipped_token_count: _builtins.int
+    """So many of the first tokens of the Turn lie before this place: they are not appended."""
+    def __init__(
+        self,
+        *,
+        tag_index: _builtins.int = ...,
+        skipped_token_count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["skipped_token_count", b"skipped_token_count", "tag_index", b"tag_index"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExpectedPlace: _TypeAlias = ExpectedPlace  # noqa: Y015
 
 @_typing.final
 class TurnPlace(_message.Message):
@@ -958,6 +1038,7 @@ class TurnResponse(_message.Message):
     SESSION_FIELD_NUMBER: _builtins.int
     APPENDED_FIELD_NUMBER: _builtins.int
     GENERATED_FIELD_NUMBER: _builtins.int
+    FOUND_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def session(self) -> Global___CreateSessionResponse:
         """The session that the turn is in: the one named, a fork of it, or a new one."""
@@ -968,18 +1049,23 @@ class TurnResponse(_message.Message):
     def generated(self) -> Global___GenerateResponse:
         """As Generate sends them, in its order."""
 
+    @_builtins.property
+    def found(self) -> Global___FindSessionResponse:
+        """Of a search, before all else."""
+
     def __init__(
         self,
         *,
         session: Global___CreateSessionResponse | None = ...,
         appended: Global___AppendTokensResponse | None = ...,
         generated: Global___GenerateResponse | None = ...,
+        found: Global___FindSessionResponse | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["appended", b"appended", "event", b"event", "generated", b"generated", "session", b"session"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["appended", b"appended", "event", b"event", "found", b"found", "generated", b"generated", "session", b"session"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["appended", b"appended", "event", b"event", "generated", b"generated", "session", b"session"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["appended", b"appended", "event", b"event", "found", b"found", "generated", b"generated", "session", b"session"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["session", "appended", "generated"]  # noqa: Y015
+    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["session", "appended", "generated", "found"]  # noqa: Y015
     _WhichOneofArgType_event: _TypeAlias = _typing.Literal["event", b"event"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_event) -> _WhichOneofReturnType_event | None: ...
 
@@ -1607,6 +1693,7 @@ class Model(_message.Message):
     SINK_FIELD_NUMBER: _builtins.int
     WINDOW_FIELD_NUMBER: _builtins.int
     KV_BYTES_PER_TOKEN_FIELD_NUMBER: _builtins.int
+    FEATURES_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """As CreateSessionRequest.model takes it."""
     lane_token_count: _builtins.int
@@ -1626,6 +1713,10 @@ class Model(_message.Message):
     window: _builtins.int
     kv_bytes_per_token: _builtins.int
     """Bytes of KV that one token takes there: what a larger window would cost."""
+    @_builtins.property
+    def features(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """What the router that answers knows of this contract, where a request that it does not understand would not fail."""
+
     def __init__(
         self,
         *,
@@ -1637,10 +1728,11 @@ class Model(_message.Message):
         sink: _builtins.int = ...,
         window: _builtins.int = ...,
         kv_bytes_per_token: _builtins.int = ...,
+        features: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["is_default", b"is_default", "kv_bytes_per_token", b"kv_bytes_per_token", "lane_token_count", b"lane_token_count", "name", b"name", "sink", b"sink", "tokenizer_digest", b"tokenizer_digest", "vocab_size", b"vocab_size", "window", b"window"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["features", b"features", "is_default", b"is_default", "kv_bytes_per_token", b"kv_bytes_per_token", "lane_token_count", b"lane_token_count", "name", b"name", "sink", b"sink", "tokenizer_digest", b"tokenizer_digest", "vocab_size", b"vocab_size", "window", b"window"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

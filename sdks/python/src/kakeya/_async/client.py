@@ -2,24 +2,22 @@
 
 import copy
 from types import TracebackType
-from typing import Any, Literal, Self, Unpack
+from typing import Literal, Self
 
 import grpc
 
 from kakeya._async.calls import AsyncCalls
-from kakeya._async.generation import AsyncGeneration
 from kakeya._async.lookups import AsyncLookups
-from kakeya._async.opening import AsyncOpening, AsyncOpeningTurn
-from kakeya._async.options import SamplingOptions, TurnOptions, check_names
-from kakeya._async.place import AsyncPlaceTurn
+from kakeya._async.opening import AsyncOpening
 from kakeya._async.session import AsyncSession
+from kakeya._async.turns import AsyncTurns
 from kakeya._spans._tracing import choose
 from kakeya._transport._api_key import choose as choose_key
-from kakeya._transport._requests import TokenIds, generate_request, token_list
+from kakeya._transport._requests import TokenIds
 from kakeya.results import OverflowPolicy
 
 
-class AsyncClient(AsyncLookups):
+class AsyncClient(AsyncTurns, AsyncLookups):
     """A connection to a runtime; any number of sessions share it. As a context manager it disconnects when left.
 
     Args:
@@ -175,76 +173,6 @@ class AsyncClient(AsyncLookups):
             timeout_seconds=timeout_seconds,
         )
         return await opening.open()
-
-    def turn(
-        self,
-        token_ids: TokenIds,
-        *,
-        max_tokens: int,
-        ephemeral: bool = True,
-        open_timeout_seconds: float | None = None,
-        timeout_seconds: float | None = None,
-        **options: Unpack[TurnOptions],
-    ) -> AsyncGeneration:
-        """Opens a session, appends, generates and closes it, in one call, once the result is entered or iterated.
-
-        Args:
-            ephemeral: the session is closed when the generation has ended, in whatever way. False leaves it open: the
-                result's `session` goes on with it.
-            open_timeout_seconds: until the session is there, as `timeout_seconds` of `create_session`.
-            timeout_seconds: for the whole turn; None takes the client's `operation_timeout_seconds`.
-            options: of the session as in `create_session`, of the answer as in `AsyncSession.generate`.
-
-        A session of which no answer was seen, or that the turn has failed to append to, is closed in the background.
-
-        Raises:
-            InvalidRequest: a value does not fit its field. Whatever else is wrong comes with the first answer.
-        """
-        check_names("turn", options, TurnOptions)
-        given: dict[str, Any] = {**options}
-        sampling = {name: given.pop(name, None) for name in SamplingOptions.__annotations__}
-        opening = AsyncOpening(
-            self._calls,
-            check_history=self._check_history,
-            ephemeral=ephemeral,
-            timeout_seconds=open_timeout_seconds,
-            **given,
-        )
-        turn = AsyncOpeningTurn(opening, token_list(token_ids))
-        request = generate_request("", max_tokens=max_tokens, **sampling)
-        return AsyncGeneration(
-            self._calls, turn.history, request, session=None, timeout_seconds=timeout_seconds, turn=turn
-        )
-
-    def turn_at(
-        self,
-        session_id: str,
-        boundary: int,
-        token_ids: TokenIds,
-        *,
-        max_tokens: int,
-        open_timeout_seconds: float | None = None,
-        timeout_seconds: float | None = None,
-        **options: Unpack[SamplingOptions],
-    ) -> AsyncGeneration:
-        """A turn behind so many tokens of a session: in that itself where it ends there and is idle, else in a fork.
-
-        The `session` of the result says which, once it has begun. There may be no tokens to append; the rest is as in
-        `turn`.
-        """
-        check_names("turn_at", options, SamplingOptions)
-        turn = AsyncPlaceTurn(
-            self._calls,
-            session_id,
-            boundary,
-            token_list(token_ids),
-            check_history=self._check_history,
-            timeout_seconds=open_timeout_seconds,
-        )
-        request = generate_request("", max_tokens=max_tokens, **options)
-        return AsyncGeneration(
-            self._calls, turn.history, request, session=None, timeout_seconds=timeout_seconds, turn=turn
-        )
 
     def with_api_key(self, api_key: str) -> "AsyncClient":
         """A client that shows another key over the same connection, which closes with this one; "" for none.

@@ -20,6 +20,7 @@ class AsyncPlaceTurn(AsyncTurn):
 
     Args:
         timeout_seconds: until the session is there.
+        fork_id: request_id of the fork, where an earlier request has named it.
 
     Raises:
         InvalidRequest: a value does not fit its field.
@@ -34,6 +35,7 @@ class AsyncPlaceTurn(AsyncTurn):
         *,
         check_history: bool,
         timeout_seconds: float | None,
+        fork_id: str | None = None,
     ) -> None:
         # The runtime itself checks where it begins: nothing is to be read before.
         history = AsyncHistory(calls, session_id, boundary, check=False)
@@ -41,7 +43,7 @@ class AsyncPlaceTurn(AsyncTurn):
         self._source_id = session_id
         self._check_history = check_history
         self._timeout_seconds = timeout_seconds
-        self._fork_id = secrets.token_hex(16)
+        self._fork_id = fork_id or secrets.token_hex(16)
         self._may_be_forked = False
         fill(self.request.session, session_id=session_id, boundary=boundary, request_id=self._fork_id)
 

@@ -37,6 +37,8 @@ class OtelSpan:
         return tuple(carrier.items())
 
     def describe(self, message: Message) -> None:
+        if not self._span.is_recording():
+            return
         for field, attribute in _ATTRIBUTES.items():
             if hasattr(message, field):
                 self._span.set_attribute(attribute, getattr(message, field))

@@ -3,24 +3,22 @@
 
 import copy
 from types import TracebackType
-from typing import Any, Literal, Self, Unpack
+from typing import Literal, Self
 
 import grpc
 
 from kakeya._spans._tracing import choose
 from kakeya._sync.calls import Calls
-from kakeya._sync.generation import Generation
 from kakeya._sync.lookups import Lookups
-from kakeya._sync.opening import Opening, OpeningTurn
-from kakeya._sync.options import SamplingOptions, TurnOptions, check_names
-from kakeya._sync.place import PlaceTurn
+from kakeya._sync.opening import Opening
 from kakeya._sync.session import Session
+from kakeya._sync.turns import Turns
 from kakeya._transport._api_key import choose as choose_key
-from kakeya._transport._requests import TokenIds, generate_request, token_list
+from kakeya._transport._requests import TokenIds
 from kakeya.results import OverflowPolicy
 
 
-class Client(Lookups):
+class Client(Turns, Lookups):
     """A connection to a runtime; any number of sessions share it. As a context manager it disconnects when left.
 
     Args:
@@ -176,72 +174,6 @@ class Client(Lookups):
             timeout_seconds=timeout_seconds,
         )
         return opening.open()
-
-    def turn(
-        self,
-        token_ids: TokenIds,
-        *,
-        max_tokens: int,
-        ephemeral: bool = True,
-        open_timeout_seconds: float | None = None,
-        timeout_seconds: float | None = None,
-        **options: Unpack[TurnOptions],
-    ) -> Generation:
-        """Opens a session, appends, generates and closes it, in one call, once the result is entered or iterated.
-
-        Args:
-            ephemeral: the session is closed when the generation has ended, in whatever way. False leaves it open: the
-                result's `session` goes on with it.
-            open_timeout_seconds: until the session is there, as `timeout_seconds` of `create_session`.
-            timeout_seconds: for the whole turn; None takes the client's `operation_timeout_seconds`.
-            options: of the session as in `create_session`, of the answer as in `AsyncSession.generate`.
-
-        A session of which no answer was seen, or that the turn has failed to append to, is closed in the background.
-
-        Raises:
-            InvalidRequest: a value does not fit its field. Whatever else is wrong comes with the first answer.
-        """
-        check_names("turn", options, TurnOptions)
-        given: dict[str, Any] = {**options}
-        sampling = {name: given.pop(name, None) for name in SamplingOptions.__annotations__}
-        opening = Opening(
-            self._calls,
-            check_history=self._check_history,
-            ephemeral=ephemeral,
-            timeout_seconds=open_timeout_seconds,
-            **given,
-        )
-        turn = OpeningTurn(opening, token_list(token_ids))
-        request = generate_request("", max_tokens=max_tokens, **sampling)
-        return Generation(self._calls, turn.history, request, session=None, timeout_seconds=timeout_seconds, turn=turn)
-
-    def turn_at(
-        self,
-        session_id: str,
-        boundary: int,
-        token_ids: TokenIds,
-        *,
-        max_tokens: int,
-        open_timeout_seconds: float | None = None,
-        timeout_seconds: float | None = None,
-        **options: Unpack[SamplingOptions],
-    ) -> Generation:
-        """A turn behind so many tokens of a session: in that itself where it ends there and is idle, else in a fork.
-
-        The `session` of the result says which, once it has begun. There may be no tokens to append; the rest is as in
-        `turn`.
-        """
-        check_names("turn_at", options, SamplingOptions)
-        turn = PlaceTurn(
-            self._calls,
-            session_id,
-            boundary,
-            token_list(token_ids),
-            check_history=self._check_history,
-            timeout_seconds=open_timeout_seconds,
-        )
-        request = generate_request("", max_tokens=max_tokens, **options)
-        return Generation(self._calls, turn.history, request, session=None, timeout_seconds=timeout_seconds, turn=turn)
 
     def with_api_key(self, api_key: str) -> "Client":
         """A client that shows another key over the same connection, which closes with this one; "" for none.

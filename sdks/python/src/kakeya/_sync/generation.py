@@ -12,12 +12,13 @@ import grpc
 from kakeya._spans._tracing import Span
 from kakeya._sync.calls import Calls, StreamCall, repeat
 from kakeya._sync.history import History
+from kakeya._sync.tokens import Tokens
 from kakeya._sync.turn import Turn, is_unknown
 from kakeya._transport._blocking_transport import sleep
 from kakeya._transport._requests import fill
 from kakeya._transport._retry import Deadline, Retry
-from kakeya.errors import Cancelled, KakeyaError, OperationStopped, RpcFailed, Unavailable
-from kakeya.results import AppendResult, GenerateResult, TokenDetail, Truncation
+from kakeya.errors import Cancelled, FoundElsewhere, KakeyaError, OperationStopped, RpcFailed, Unavailable
+from kakeya.results import AppendResult, FoundSession, GenerateResult, TokenDetail, Truncation
 from kakeya_stubs.v1 import runtime_pb2
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ class Generation:
 
     Attributes:
         session: that it is in; None while a turn of a client has not begun.
+        found: what the search of a turn came to; None: nothing, or there was none.
         appended: what the append of a turn answered; None without one.
         op_id: names the operation in the runtime's logs and traces; "" before it starts.
         truncated: what the model could not see any more at the start; None if it saw all.
@@ -58,6 +60,7 @@ class Generation:
         turn: Turn | None = None,
     ) -> None:
         self.session = session
+        self.found: FoundSession | None = None
         self.appended: AppendResult | None = None
         self.op_id = ""
         self.truncated: Truncation | None = None
@@ -85,7 +88,7 @@ class Generation:
     ) -> None:
         self.cancel()
 
-    def __iter__(self) -> "Tokens":
+    def __iter__(self) -> Tokens:
         return Tokens(self)
 
     def begin(self) -> None:
@@ -175,6 +178,12 @@ class Generation:
         within_seconds = turn.opening_deadline().remaining_seconds() if turn is not None else None
         try:
             self._first = self._heard(call.read(within_seconds), call)
+            if self._turn is not turn and turn is not None:  # its search has told where it is, if it is anywhere
+                turn = self._turn
+                response = call.read(within_seconds)
+                if response is None:
+                    raise FoundElsewhere(self.found)
+                self._first = self._heard(response, call)
             self.op_id = call.header(_OP_ID_KEY)
             self._raise_failure()  # it may have been cancelled before there was a call to cancel
         except BaseException as error:
@@ -198,6 +207,10 @@ class Generation:
             return response  # type: ignore[no-any-return]  # there is nothing else
         if response.HasField("generated"):
             return response.generated
+        if response.HasField("found"):
+            self.found = FoundSession.from_wire(response.found) if response.found.session_id else None
+            self._turn = self._turn.found(response.found)
+            return None
         self._turn.hear(response, call.span)
         self._take_from(self._turn)
         return None
@@ -279,22 +292,3 @@ class Generation:
     def _end_turn(self, error: BaseException | None) -> None:
         if self._turn_span is not None:
             self._turn_span.end(error)
-
-
-class Tokens:
-    """An iteration over a generation; dropping it, as `break` does, cancels the call."""
-
-    def __init__(self, generation: Generation) -> None:
-        self._generation = generation
-
-    def __iter__(self) -> Self:
-        return self
-
-    def __next__(self) -> int:
-        token_id = self._generation.next_token()
-        if token_id is None:
-            raise StopIteration
-        return token_id
-
-    def __del__(self) -> None:
-        self._generation.cancel()

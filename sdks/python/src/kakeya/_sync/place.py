@@ -21,6 +21,7 @@ class PlaceTurn(Turn):
 
     Args:
         timeout_seconds: until the session is there.
+        fork_id: request_id of the fork, where an earlier request has named it.
 
     Raises:
         InvalidRequest: a value does not fit its field.
@@ -35,6 +36,7 @@ class PlaceTurn(Turn):
         *,
         check_history: bool,
         timeout_seconds: float | None,
+        fork_id: str | None = None,
     ) -> None:
         # The runtime itself checks where it begins: nothing is to be read before.
         history = History(calls, session_id, boundary, check=False)
@@ -42,7 +44,7 @@ class PlaceTurn(Turn):
         self._source_id = session_id
         self._check_history = check_history
         self._timeout_seconds = timeout_seconds
-        self._fork_id = secrets.token_hex(16)
+        self._fork_id = fork_id or secrets.token_hex(16)
         self._may_be_forked = False
         fill(self.request.session, session_id=session_id, boundary=boundary, request_id=self._fork_id)
 

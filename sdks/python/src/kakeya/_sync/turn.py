@@ -63,6 +63,10 @@ class Turn(ABC):
             self.appended = AppendResult.from_wire(response.appended)
             self.answer_start = response.appended.history_length
 
+    def found(self, found: runtime_pb2.FindSessionResponse) -> "Turn":
+        """How it goes on once its search has come to this: of one without a search as it is."""
+        return self
+
     def opening_deadline(self) -> Deadline:
         """Until when a Turn that is sent now must have its session; it may take longer for the rest."""
         return Deadline(None)

@@ -20,6 +20,7 @@ class ServedModel:
         sink, window: of that lane as its worker was started: what a session has that names none; 0 from an older
             router.
         kv_bytes_per_token: bytes of KV that a token takes there, so what a larger window would cost; 0 as above.
+        features: what the router knows of the contract; none of an older router.
     """
 
     name: str
@@ -30,6 +31,7 @@ class ServedModel:
     sink: int = 0
     window: int = 0
     kv_bytes_per_token: int = 0
+    features: frozenset[str] = frozenset()
 
     @classmethod
     def from_wire(cls, model: runtime_pb2.Model) -> Self:
@@ -42,4 +44,5 @@ class ServedModel:
             sink=model.sink,
             window=model.window,
             kv_bytes_per_token=model.kv_bytes_per_token,
+            features=frozenset(model.features),
         )

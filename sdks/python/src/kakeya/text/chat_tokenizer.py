@@ -94,13 +94,46 @@ class ChatTokenizer(PromptTokenizer):
         Raises:
             PromptRefused, TemplateStopped, TokenizerError: as `prompt` does; not always for what was said before.
         """
-        suffixes = self._suffixes if tools is None else self._tool_suffixes
-        wanted = Wanted(messages, index, repeats_answer, tools, variables, datetime.now())
-        text = suffixes.text(wanted)
+        suffixes = self._suffixes_for(tools)
+        text = suffixes.text(Wanted(messages, index, repeats_answer, tools, variables, datetime.now()))
         if text is None:
             return None
         if repeats_answer or not closed:
             return self._ids(text, max_tokens, goes_on=True)
+        return self._behind_end(suffixes, text, max_tokens)
+
+    def behind_either(
+        self,
+        messages: Sequence[Message],
+        index: int,
+        *,
+        tools: Tools | None = None,
+        variables: Mapping[str, Any] | None = None,
+        max_tokens: int | None = None,
+    ) -> tuple[list[int], int] | None:
+        """As `behind`, where it is not known whether the history ends with `end_of_turn_id`.
+
+        Returns:
+            The tokens where it does not, and how many of them, from the first, are in the history where it does. None
+            where these are not the same tokens, too.
+
+        Raises:
+            PromptRefused, TemplateStopped, TokenizerError: as `behind` does.
+        """
+        suffixes = self._suffixes_for(tools)
+        text = suffixes.text(Wanted(messages, index, False, tools, variables, datetime.now()))
+        closed = None if text is None else self._behind_end(suffixes, text, max_tokens)
+        if text is None or closed is None:
+            return None
+        ids = self._ids(text, max_tokens, goes_on=True)
+        num_known = len(ids) - len(closed)
+        return (ids, num_known) if num_known > 0 and ids[num_known:] == closed else None
+
+    def _suffixes_for(self, tools: Tools | None) -> Suffixes:
+        return self._suffixes if tools is None else self._tool_suffixes
+
+    def _behind_end(self, suffixes: Suffixes, text: str, max_tokens: int | None) -> list[int] | None:
+        """The tokens of a suffix that follow the one which ends an answer."""
         behind = suffixes.from_end(text) if suffixes.end == self._suffixes.end else None
         if behind is None:
             return None

@@ -27,6 +27,10 @@ class Rendering(Protocol):
         """What follows a place; None where the template would have to write anew what is before it."""
         ...
 
+    async def behind_either(self, index: int) -> tuple[Prompt, int] | None:
+        """What follows an answer without its last token, and how many of these tokens there are already with it."""
+        ...
+
 
 class TemplateMessages(Sequence[dict[str, Any]]):
     """Messages as chat templates take them, made when they are looked at: of a long conversation few are."""

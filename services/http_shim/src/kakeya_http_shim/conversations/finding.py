@@ -1,6 +1,7 @@
 """Finds the session in which a chat request goes on, by the tags of its places."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final
 
 import grpc
 
@@ -9,9 +10,12 @@ from kakeya_http_shim.conversations.chat import Chat, Conversation
 from kakeya_http_shim.conversations.heads import Heads, behind_head
 from kakeya_http_shim.conversations.said import SESSION_ID_HEADER, Why
 from kakeya_http_shim.conversations.tags import Candidate
-from kakeya_http_shim.conversations.way import Way
+from kakeya_http_shim.conversations.way import Search, Way
 from kakeya_http_shim.models.model_tokenizer import Prompt
 from kakeya_http_shim.problems import ApiError
+
+_TURN_SEARCH: Final = "turn_search"
+"""The feature of routers that look for the session of a turn in the same call."""
 
 
 @dataclass(frozen=True)
@@ -23,6 +27,37 @@ class Finding:
     """
 
     heads: Heads
+
+    async def likely(self, chat: Chat) -> Way | None:
+        """Where it goes on if its client has done what most do, for its turn to look there; None: find it first.
+
+        Raises:
+            ApiError
+        """
+        conversation = chat.conversation
+        if not can_search(conversation):
+            return None
+        tags, index = [each.tag for each in conversation.candidates], conversation.last_answer
+        if index is None:
+            way = Way("new", _why_new(conversation), await chat.rendering.whole(), search=Search(tags, {}, opens=True))
+        else:
+            behind = await chat.rendering.behind_either(index)
+            if behind is None:
+                return None
+            expected = {
+                number: behind[1] if each.closed else 0
+                for number, each in enumerate(conversation.candidates)
+                if each.kind == "end" and each.index == index
+            }
+            way = Way("continued", "next-turn", behind[0], search=Search(tags, expected, opens=False))
+        return way if self.heads.is_for_one_turn(way.prompt) else None
+
+    def came(self, chat: Chat, way: Way, search: Search, found: FoundSession | None) -> Way:
+        """The way that was likely, once its turn has found what was expected."""
+        if found is None:
+            return replace(way, search=None)
+        prompt = way.prompt.after(search.expected[found.tag_index])
+        return _at(chat, chat.conversation.candidates[found.tag_index], found, prompt)
 
     async def way(self, client: AsyncClient, chat: Chat, session_id: str = "") -> Way:
         """From the deepest place that is known.
@@ -49,9 +84,13 @@ class Finding:
             return Way("new", "off", await chat.rendering.whole())  # a runtime of an older version
         if session_id and (found is None or found.id != session_id):
             raise await _mismatch(client, session_id)
+        return await self.after(client, chat, found)
+
+    async def after(self, client: AsyncClient, chat: Chat, found: FoundSession | None) -> Way:
+        """From what the tags of its candidates have come to. Raises ApiError."""
         if found is None:
             return await self.anew(client, chat, _why_new(chat.conversation), is_headless=True)
-        candidate = candidates[found.tag_index]
+        candidate = chat.conversation.candidates[found.tag_index]
         if candidate.kind == "head":
             return await self._from_head(client, chat, found)
         way = await _on(chat, candidate, found)
@@ -76,8 +115,10 @@ class Finding:
 async def _on(chat: Chat, candidate: Candidate, found: FoundSession) -> Way | None:
     """On from an answer's beginning or end; None where the template does not allow it."""
     prompt = await _prompt(chat, candidate)
-    if prompt is None:
-        return None
+    return None if prompt is None else _at(chat, candidate, found, prompt)
+
+
+def _at(chat: Chat, candidate: Candidate, found: FoundSession, prompt: Prompt) -> Way:
     goes_back = found.is_last and not found.is_idle_end and found.history_length > found.place
     return Way(
         "continued" if found.is_idle_end or goes_back else "forked",
@@ -89,6 +130,11 @@ async def _on(chat: Chat, candidate: Candidate, found: FoundSession) -> Way | No
         rewinds=goes_back,
         num_reused=found.place,
     )
+
+
+def can_search(conversation: Conversation) -> bool:
+    """Whether turns of its model take what they look for, and the tags of their beginnings, with them."""
+    return _TURN_SEARCH in conversation.model.served.features
 
 
 async def _prompt(chat: Chat, candidate: Candidate) -> Prompt | None:

@@ -42,13 +42,20 @@ class Heads:
     tasks: DetachedTasks
     _made: dict[bytes, "asyncio.Task[str]"] = field(default_factory=dict, init=False)
 
+    def is_for_one_turn(self, prompt: Prompt) -> bool:
+        """Whether it is appended by a turn alone: it is not long, and no head of it is to be shared."""
+        return not self._is_shared(prompt) and len(prompt.token_ids) <= self.max_append_tokens
+
+    def _is_shared(self, prompt: Prompt) -> bool:
+        return self.min_tokens <= prompt.num_pinned < len(prompt.token_ids)
+
     async def way(self, client: AsyncClient, chat: Chat, prompt: Prompt, why: Why, *, is_absent: bool) -> Way:
         """From a session with the head of a whole prompt, where that is worth it; else in one of its own.
 
         Whatever fails here does not fail the request.
         """
         plain = Way("new", why, prompt)
-        if not self.min_tokens <= prompt.num_pinned < len(prompt.token_ids):
+        if not self._is_shared(prompt):
             return plain
         try:
             found = None if is_absent else await self._found(client, chat)

@@ -13,6 +13,7 @@ from kakeya import (
     AsyncSession,
     BoundaryNotReachable,
     Conflict,
+    FoundElsewhere,
     HistoryFull,
     KakeyaError,
     SessionNotFound,
@@ -20,11 +21,12 @@ from kakeya import (
 )
 from kakeya_http_shim.conversations.branches import Branches, Source
 from kakeya_http_shim.conversations.chat import Chat
+from kakeya_http_shim.conversations.finding import Finding, can_search
 from kakeya_http_shim.conversations.heads import SessionSeconds, session_options
 from kakeya_http_shim.conversations.live_turn import LiveTurn
 from kakeya_http_shim.conversations.parts import parts
 from kakeya_http_shim.conversations.said import Why
-from kakeya_http_shim.conversations.way import Way
+from kakeya_http_shim.conversations.way import Search, Way
 from kakeya_http_shim.metrics import Metrics
 from kakeya_shared.process.detached_tasks import DetachedTasks
 
@@ -45,12 +47,14 @@ class LiveSessions:
     """Begins turns of chats, in the session that was found, in a fork of it, or in a new one.
 
     Attributes:
+        finding: says where one goes on that was not where it was likely to be.
         session_seconds: idle times of a session.
         open_timeout_seconds: of the opening of a session, the router's queue included; inf for ever.
         max_append_tokens: longer prompts go in parts, in calls of their own.
         tasks: what goes on when its request is gone.
     """
 
+    finding: Finding
     session_seconds: SessionSeconds
     open_timeout_seconds: float
     max_append_tokens: int
@@ -76,9 +80,12 @@ class LiveSessions:
     async def _begun(self, begin: "Begin", way: Way) -> LiveTurn:
         try:
             return await self._turn(begin, way)
+        except FoundElsewhere as error:
+            return await self._begun(begin, await self.finding.after(begin.client, begin.chat, error.found))
         except KakeyaError as error:
             why = next((why for kind, why in _ENDED if isinstance(error, kind)), None)
-            if why is None or not way.source:
+            is_in_new = not way.source and (way.search is None or way.search.opens)
+            if why is None or is_in_new:
                 raise
             _log.info("a session was found and is of no use", error=f"{type(error).__name__}: {error}")
             return await self._turn(begin, Way("new", why, await begin.chat.rendering.whole()))
@@ -89,6 +96,11 @@ class LiveSessions:
             way = await self._rewound(begin.client, way)
         if begin.branches is not None:
             turn = await self._branching(begin, way, begin.branches)
+        elif way.search is not None:
+            generation = self._searching(begin, way, way.search)
+            await generation.begin()
+            way = self.finding.came(begin.chat, way, way.search, generation.found)
+            turn = self._live(begin, way, generation, is_tagged=True)
         elif len(way.prompt.token_ids) > self.max_append_tokens:
             session, last = await self._in_parts(begin, way)
             turn = self._live(begin, way, session.turn(last, **begin.sampling))
@@ -96,7 +108,7 @@ class LiveSessions:
         else:
             generation = self._in_one_call(begin, way)
             await generation.begin()
-            turn = self._live(begin, way, generation)
+            turn = self._live(begin, way, generation, is_tagged=can_search(begin.chat.conversation))
         if turn.session.fingerprint is None:  # it was gone on with by calls that do not describe it
             turn.fingerprint = (await turn.session.info()).fingerprint
             turn.num_kept = begin.chat.conversation.model.served.num_lane_tokens
@@ -104,28 +116,44 @@ class LiveSessions:
             self.tasks.start(_parked(begin.client.session(way.source)))
         return turn
 
+    def _searching(self, begin: "Begin", way: Way, search: Search) -> AsyncGeneration:
+        return begin.client.turn_found(
+            search.tags,
+            way.prompt.token_ids,
+            expected=search.expected,
+            opens=search.opens,
+            start_tags=[begin.chat.conversation.start_tag],
+            open_timeout_seconds=self.open_timeout_seconds,
+            **self._options(begin, way),
+            **begin.sampling,
+        )
+
     def _in_one_call(self, begin: "Begin", way: Way) -> AsyncGeneration:
         if way.source and not way.is_branch:
             return begin.client.turn_at(
                 way.source,
                 way.place,
                 way.prompt.token_ids,
+                start_tags=[begin.chat.conversation.start_tag],
                 open_timeout_seconds=self.open_timeout_seconds,
                 **begin.sampling,
             )
         return begin.client.turn(
             way.prompt.token_ids,
             ephemeral=False,
+            start_tags=[begin.chat.conversation.start_tag],
             open_timeout_seconds=self.open_timeout_seconds,
             **self._options(begin, way),
             **begin.sampling,
         )
 
-    def _live(self, begin: "Begin", way: Way, generation: AsyncGeneration) -> LiveTurn:
+    def _live(self, begin: "Begin", way: Way, generation: AsyncGeneration, *, is_tagged: bool = False) -> LiveTurn:
         session = cast(AsyncSession, generation.session)  # of a turn that has begun
         if not way.is_branch:
             way = _as_it_came(way, session.id)
-        return LiveTurn(begin.chat.conversation, way, session, generation, self.metrics, self.tasks)
+        turn = LiveTurn(begin.chat.conversation, way, session, generation, self.metrics, self.tasks)
+        turn.is_tagged = is_tagged
+        return turn
 
     async def _rewound(self, client: AsyncClient, way: Way) -> Way:
         """With the tail of an answer that was cut taken back; where that is another request's by now, as a fork."""

@@ -31,6 +31,7 @@ class LiveTurn:
         generation: its answer, to be entered.
         fingerprint, num_kept: of the session, as `Opened` has them.
         is_appended: its prompt is in the history already, by calls of their own.
+        is_tagged: the place where its answer begins has its tag as soon as its prompt is in the history.
     """
 
     def __init__(
@@ -47,19 +48,22 @@ class LiveTurn:
         self.generation = generation
         self.fingerprint = session.fingerprint or ""
         self.num_kept = (session.sink or 0) + (session.window or 0)
-        self.is_appended = False
+        self.is_appended = self.is_tagged = False
         self._conversation = conversation
         self._metrics = metrics
         self._tasks = tasks
-        self._start: asyncio.Task[bool] | None = None
+        self._start: asyncio.Future[bool] | None = None
         self._is_at_end = False
 
     @property
     def said(self) -> Said:
         return self.way.said(self.session.id)
 
-    def has_appended(self) -> "asyncio.Task[bool]":
+    def has_appended(self) -> "asyncio.Future[bool]":
         """Its prompt is in the history: the place where its answer begins is tagged, beside what is generated."""
+        if self._start is None and self.is_tagged:
+            self._start = asyncio.get_running_loop().create_future()
+            self._start.set_result(True)
         if self._start is None:
             tag = self._conversation.start_tag
             self._start = self._tasks.start(self._tag(PlaceKind.ANSWER_START, self.way.answer_start, tag))
@@ -115,7 +119,7 @@ class LiveTurn:
         """
         if self.generation.op_id and (self.is_appended or self.generation.appended is not None):
             self.has_appended()
-        is_named = self._start is not None and await self._start
+        is_named = self.is_tagged or (self._start is not None and await self._start)
         length = self.way.answer_start if is_named else self.way.place
         try:
             if is_named or self.session.id == self.way.source:

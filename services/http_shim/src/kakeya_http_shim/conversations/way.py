@@ -1,9 +1,25 @@
 """Where a chat request gets its answer: in which session, and behind which tokens."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from kakeya_http_shim.conversations.said import Said, State, Why
 from kakeya_http_shim.models.model_tokenizer import Prompt
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """What the turn itself looks for, where a way is no more than likely.
+
+    Attributes:
+        tags: the deepest place first.
+        expected: by the index of its tag, how many of the prompt's tokens lie before a place.
+        opens: a session, where none is found.
+    """
+
+    tags: Sequence[bytes]
+    expected: Mapping[int, int]
+    opens: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +36,7 @@ class Way:
         is_branch: the source itself is not to go on.
         parks_source: it is not needed any more, once the answer's session is there.
         num_reused: tokens that were there before the request; fewer than `place` where it has made its own head.
+        search: None: it is certain.
     """
 
     state: State
@@ -32,6 +49,7 @@ class Way:
     is_branch: bool = False
     parks_source: bool = False
     num_reused: int = 0
+    search: Search | None = None
 
     @property
     def answer_start(self) -> int:

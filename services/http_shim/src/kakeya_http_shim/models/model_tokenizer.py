@@ -175,6 +175,22 @@ class ModelTokenizer:
             max_tokens=max_tokens,
         )
 
+    def behind_either(
+        self,
+        messages: Sequence[Message],
+        index: int,
+        *,
+        variables: Mapping[str, Any] | None = None,
+        max_tokens: int | None = None,
+    ) -> tuple[list[int], int] | None:
+        """As `behind`, whether the history ends with `end_of_turn_id` or not.
+
+        Returns:
+            What is behind an answer without it, and how many of these tokens there are already with it; None: the whole
+            is to be rendered, or the two are not as simple.
+        """
+        return self._tokenizer.behind_either(messages, index, variables=variables, max_tokens=max_tokens)
+
     def text_prompt(self, text: str, *, max_tokens: int | None = None) -> Prompt:
         """A whole text. Raises as `encode` does."""
         return Prompt(self.encode(text, max_tokens=max_tokens), text=text)

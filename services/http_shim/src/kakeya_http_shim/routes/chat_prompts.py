@@ -1,6 +1,6 @@
 """The prompts of one chat request, each written when it is asked for."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from kakeya_http_shim.conversations.chat import Conversation
 from kakeya_http_shim.conversations.tags import Candidate
@@ -25,15 +25,25 @@ class ChatPrompts:
     conversation: Conversation
     max_tokens: int
     is_short: bool
+    _written: list[Prompt] = field(default_factory=list, init=False)
 
     async def whole(self) -> Prompt:
-        """Raises ApiError."""
-        return await prompts.without_waiting(
-            lambda: prompts.whole_chat(self.body, self.model, max_tokens=self.max_tokens), is_short=self.is_short
-        )
+        """Written once. Raises ApiError."""
+        if not self._written:
+            self._written.append(await prompts.without_waiting(self._whole, is_short=self.is_short))
+        return self._written[0]
+
+    def _whole(self) -> Prompt:
+        return prompts.whole_chat(self.body, self.model, max_tokens=self.max_tokens)
 
     async def behind(self, candidate: Candidate) -> Prompt | None:
         """Raises ApiError."""
         return await prompts.without_waiting(
             lambda: prompts.behind(self.conversation, candidate, max_tokens=self.max_tokens), is_short=self.is_short
+        )
+
+    async def behind_either(self, index: int) -> tuple[Prompt, int] | None:
+        """Raises ApiError."""
+        return await prompts.without_waiting(
+            lambda: prompts.behind_either(self.conversation, index, max_tokens=self.max_tokens), is_short=self.is_short
         )

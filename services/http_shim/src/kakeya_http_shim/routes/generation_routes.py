@@ -180,7 +180,7 @@ class ChatRoute(GenerationRoute[ChatRequest]):
         chat = await self._chat(body, model, caller)
         if chat is None:
             return [replace(each, why_not_live="off") for each in await super()._asks(body, model, caller)]
-        way = await self._way(chat, caller)
+        way = await self._way(chat, caller, body.num_choices)
         one = self._ask(body, model, way.prompt, caller.request_id)
         if way.why == "off":
             return [replace(each, why_not_live="off") for each in one.choices(body.num_choices)]
@@ -202,9 +202,11 @@ class ChatRoute(GenerationRoute[ChatRequest]):
         rendering = ChatPrompts(body, model, conversation, self._max_prompt_tokens, caller.is_short)
         return Chat(conversation, rendering, blake2b(caller.api_key.encode(), digest_size=16).digest())
 
-    async def _way(self, chat: Chat, caller: Caller) -> Way:
+    async def _way(self, chat: Chat, caller: Caller, num_choices: int) -> Way:
         if caller.wanted.is_new:
             return await self._desk.finding.anew(caller.client, chat, "asked")
+        if num_choices == 1 and not caller.wanted.session_id and (likely := await self._desk.finding.likely(chat)):
+            return likely
         return await self._desk.finding.way(caller.client, chat, caller.wanted.session_id)
 
     def _prompts(self, body: ChatRequest, model: TextModel) -> list[Prompt]:

@@ -93,22 +93,49 @@ def behind(given: Conversation, candidate: Candidate, *, max_tokens: int) -> Pro
         ApiError: it has more than `max_tokens`, or tokens that the model does not know.
         TemplateStopped: the template comes to no end.
     """
-    try:
-        token_ids = given.tokenizer.behind(
+    token_ids = _unless_refused(
+        lambda: given.tokenizer.behind(
             TemplateMessages(given.messages),
             candidate.index,
             closed=candidate.closed,
             repeats_answer=candidate.kind == "start",
             variables=given.variables,
             max_tokens=max_tokens,
-        )
+        ),
+        max_tokens,
+    )
+    return checked(Prompt(token_ids, is_chat=True), given.model, "messages") if token_ids else None
+
+
+def behind_either(given: Conversation, index: int, *, max_tokens: int) -> tuple[Prompt, int] | None:
+    """What the template writes behind an answer, whether its last token is there or not; raises as `behind` does.
+
+    Returns:
+        It where that is not there, and how many of its tokens, from the first, are there otherwise. None as of
+        `behind`, and where it is not as simple.
+    """
+    found = _unless_refused(
+        lambda: given.tokenizer.behind_either(
+            TemplateMessages(given.messages), index, variables=given.variables, max_tokens=max_tokens
+        ),
+        max_tokens,
+    )
+    if found is None:
+        return None
+    token_ids, num_known = found
+    return checked(Prompt(token_ids, is_chat=True), given.model, "messages"), num_known
+
+
+def _unless_refused(write: Callable[[], Made | None], max_tokens: int) -> Made | None:
+    """None where the template refuses it: the whole conversation is rendered then, which tells what is wrong."""
+    try:
+        return write()
     except PromptTooLong as error:
         raise _too_long("messages", max_tokens) from error
     except TemplateStopped:
         raise
-    except TokenizerError:  # the whole conversation is rendered then, which tells what is wrong with it
+    except TokenizerError:
         return None
-    return checked(Prompt(token_ids, is_chat=True), given.model, "messages") if token_ids else None
 
 
 def check_head(prompt: Prompt, served: ServedModel) -> None:

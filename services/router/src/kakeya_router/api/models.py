@@ -6,6 +6,9 @@ from kakeya_router.store.fleet.worker_store import WorkerStore
 from kakeya_router.store.worker_record import WorkerRecord
 from kakeya_stubs.v1 import runtime_pb2 as api
 
+TURN_SEARCH = "turn_search"
+"""It looks for the session of a Turn that has a `search`, and gives a place `start_tags`."""
+
 
 class Models:
     """Reads them off the workers that have joined.
@@ -40,4 +43,5 @@ def _model(name: str, workers: Sequence[WorkerRecord], *, is_default: bool) -> a
         is_default=is_default,
         # A session may come to any of them: a client's tokenizer must be that of all.
         tokenizer_digest=digests.pop() if len(digests) == 1 else "",
+        features=[TURN_SEARCH],
     )

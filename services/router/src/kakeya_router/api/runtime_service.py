@@ -16,7 +16,7 @@ from kakeya_router.contract import creates, generates, lanes, refusals, turns
 from kakeya_router.contract.appends import AppendRequest
 from kakeya_router.contract.generates import Begun, Ended, GenerateRequest
 from kakeya_router.contract.tags import FindRequest, TagRequest
-from kakeya_router.contract.turns import Held, TurnRequest
+from kakeya_router.contract.turns import Held, Searched, TurnRequest
 from kakeya_router.contract.validation import RequestLimits, check_text
 from kakeya_router.operations.append import Appending
 from kakeya_router.operations.generate import Generating
@@ -95,9 +95,13 @@ class RuntimeService(runtime_pb2_grpc.RuntimeServiceServicer):
             asked = TurnRequest.of(request, self._limits)
             async with aclosing(self._turns.turn(asked, context.time_remaining)) as events:
                 async for event in events:
-                    if isinstance(event, Held):
+                    if isinstance(event, Searched):
+                        await context.send_initial_metadata(((OP_ID_KEY, asked.generate.op_id),))
+                        yield event.message()
+                    elif isinstance(event, Held):
                         _observe(event.record.session_id)
-                        await context.send_initial_metadata(((OP_ID_KEY, event.op_id),))
+                        if asked.search is None:
+                            await context.send_initial_metadata(((OP_ID_KEY, event.op_id),))
                         tracing.annotate(op_id=event.op_id)
                         yield api.TurnResponse(session=session_messages.created(event.record))
                     else:

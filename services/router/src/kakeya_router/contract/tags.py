@@ -70,6 +70,11 @@ class FindRequest:
         check_text("model", message.model, labels.MAX_MODEL_BYTES)
         return cls(_checked(message.tags, _MAX_FIND_TAGS), message.model, message.session_id)
 
+    @classmethod
+    def of_turn(cls, message: api.TurnSearch) -> Self:
+        """Raises InvalidField."""
+        return cls.of(api.FindSessionRequest(tags=message.tags, model=message.model))
+
 
 @dataclass(frozen=True, slots=True)
 class Found:
@@ -102,9 +107,14 @@ class Found:
         )
 
 
-def _checked(tags: Sequence[bytes], most: int) -> tuple[str, ...]:
+def start_tags(tags: Sequence[bytes]) -> tuple[str, ...]:
+    """Those that a Turn gives to the place where its answer begins, in hexadecimal. Raises InvalidField."""
+    return _checked(tags, _MAX_PLACE_TAGS, "start_tags") if tags else ()
+
+
+def _checked(tags: Sequence[bytes], most: int, field: str = "tags") -> tuple[str, ...]:
     if not 1 <= len(tags) <= most:
-        raise invalid("tags", f"{len(tags)} of them; at least 1 and at most {most}")
+        raise invalid(field, f"{len(tags)} of them; at least 1 and at most {most}")
     if any(len(tag) != _TAG_BYTES for tag in tags):
-        raise invalid("tags", f"each must have {_TAG_BYTES} bytes")
+        raise invalid(field, f"each must have {_TAG_BYTES} bytes")
     return tuple(tag.hex() for tag in tags)

@@ -1,7 +1,7 @@
 """Turn: what is asked for, all parts of it checked and frozen, and what is told of it on the way."""
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -11,6 +11,7 @@ from kakeya_router.contract import creates, generates
 from kakeya_router.contract.appends import Appended
 from kakeya_router.contract.creates import MAX_REQUEST_ID_BYTES, CreateRequest, ForkPoint
 from kakeya_router.contract.generates import Ended, GenerateRequest, Token, Truncated
+from kakeya_router.contract.tags import FindRequest, Found, start_tags
 from kakeya_router.contract.validation import RequestLimits, check_text, check_vocabulary, invalid
 from kakeya_router.store.session_record import LaneState, Overflow, SessionId, SessionRecord, ranges_text
 from kakeya_router.store.sessions.session_changes import Intent
@@ -91,18 +92,55 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
+class Search:
+    """How a turn looks for its session.
+
+    Attributes:
+        expected: by the index of its tag, how many of the turn's tokens lie before a place.
+        request_id: of the fork, if it takes one.
+    """
+
+    find: FindRequest
+    expected: Mapping[int, int]
+    request_id: str
+
+    @classmethod
+    def of(cls, message: api.TurnSearch, num_tokens: int) -> Self:
+        """Raises InvalidField."""
+        check_text("request_id", message.request_id, MAX_REQUEST_ID_BYTES)
+        expected = {place.tag_index: place.skipped_token_count for place in message.expected}
+        if any(index >= len(message.tags) for index in expected):
+            raise invalid("search", "a place is expected that no tag names")
+        if any(num_skipped > num_tokens for num_skipped in expected.values()):
+            raise invalid("search", "more tokens lie before a place than there are")
+        return cls(FindRequest.of_turn(message), expected, message.request_id)
+
+    def place(self, found: Found) -> Place | None:
+        """Where the turn goes on; None: not from what was found."""
+        length = found.place.length
+        takes_back = found.is_last and not found.is_idle_end and found.history_length > length
+        if found.tag_index not in self.expected or takes_back:
+            return None
+        return Place.of(api.TurnPlace(session_id=found.session_id, boundary=length, request_id=self.request_id))
+
+
+@dataclass(frozen=True, slots=True)
 class TurnRequest:
     """A turn that is asked for.
 
     Attributes:
+        where: None: where its search comes to, or nowhere.
         digest: of the tokens, as an append's; empty: there are none.
+        start_tags: of the place where its answer begins, in hexadecimal.
     """
 
-    where: Place | CreateRequest
+    where: Place | CreateRequest | None
     token_ids: tuple[int, ...]
     digest: str
     generate: GenerateRequest
     close: bool
+    search: Search | None = None
+    start_tags: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, message: api.TurnRequest, limits: RequestLimits) -> Self:
@@ -122,8 +160,20 @@ class TurnRequest:
                 raise invalid(f"generate.{field}", "is not for a Turn, which says it itself")
             generate = GenerateRequest.of(message.generate, limits)
             limits.within_room(len(token_ids), generate.max_tokens)
-        digest = hashlib.sha256(pack(token_ids)).hexdigest() if token_ids else ""
-        return cls(where, token_ids, digest, generate, message.close)
+        with part("session"):
+            search = _search(message, len(token_ids))
+            tags = start_tags(message.start_tags)
+        return cls(where, token_ids, _digest(token_ids), generate, message.close, search, tags)
+
+    def after(self, found: Found | None) -> Self | None:
+        """The turn, once its search has come to this; None: it is none there."""
+        if found is None:
+            return replace(self, search=None) if self.where is not None else None
+        place = self.search.place(found) if self.search is not None else None
+        if self.search is None or place is None:
+            return None
+        token_ids = self.token_ids[self.search.expected[found.tag_index] :]
+        return replace(self, where=place, token_ids=token_ids, digest=_digest(token_ids), search=None)
 
     def check(self, vocab_size: int) -> None:
         """Raises TokenOutOfVocabulary."""
@@ -146,19 +196,45 @@ class TurnRequest:
         return replace(self.generate.intent, num_tokens=len(self.token_ids), digest=self.digest, at_length=boundary)
 
 
-def _where(message: api.TurnRequest, limits: RequestLimits) -> Place | CreateRequest:
+def _where(message: api.TurnRequest, limits: RequestLimits) -> Place | CreateRequest | None:
     match message.WhichOneof("where"):
         case "session":
             return Place.of(message.session)
         case "create":
             return creates.create(message.create, limits)
+        case None if message.HasField("search"):
+            return None
         case None:
             raise invalid("where", "there is neither a session nor one to create")
 
 
+def _search(message: api.TurnRequest, num_tokens: int) -> Search | None:
+    if not message.HasField("search"):
+        return None
+    if message.HasField("session"):
+        raise invalid("search", "the session is named")
+    if not message.generate.op_id:
+        raise invalid("generate.op_id", "needed with a search")
+    return Search.of(message.search, num_tokens)
+
+
+def _digest(token_ids: tuple[int, ...]) -> str:
+    return hashlib.sha256(pack(token_ids)).hexdigest() if token_ids else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Searched:
+    """What the search of a turn has come to; first of all events."""
+
+    found: Found | None
+
+    def message(self) -> api.TurnResponse:
+        return api.TurnResponse(found=self.found.message() if self.found else api.FindSessionResponse())
+
+
 @dataclass(frozen=True, slots=True)
 class Held:
-    """The session is held; first of all events.
+    """The session is held; before all else that a turn does.
 
     Attributes:
         record: with the history length that the turn goes on from.
@@ -168,7 +244,7 @@ class Held:
     record: SessionRecord
 
 
-TurnEvent = Held | Appended | Truncated | Token | Ended
+TurnEvent = Searched | Held | Appended | Truncated | Token | Ended
 
 
 def appended_before(record: SessionRecord) -> Appended:

@@ -50,14 +50,24 @@ class Appending:
             await self._operations.finish(operation, answer.lane)
         return answer
 
-    async def add(self, operation: Operation, token_ids: Sequence[int], logprobs: int | None = None) -> Appended:
+    async def add(
+        self,
+        operation: Operation,
+        token_ids: Sequence[int],
+        logprobs: int | None = None,
+        *,
+        start_tags: Sequence[str] = (),
+    ) -> Appended:
         """Adds tokens to the history of a session that is held.
+
+        Args:
+            start_tags: of the place behind them, where an answer begins.
 
         Raises:
             HistoryFull: they do not fit, and are not in the history.
             WorkerError, KakeyaError: they are in the history, whatever became of the lane.
         """
-        await operation.append(token_ids)
+        await operation.append(token_ids, start_tags)
         return await operation.complete(self._prefilled(operation, token_ids, logprobs))
 
     async def _prefilled(self, operation: Operation, token_ids: Sequence[int], logprobs: int | None) -> Appended:

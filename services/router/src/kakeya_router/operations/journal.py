@@ -54,9 +54,15 @@ class Journal:
         self._group = asyncio.Event()
         self._error: BaseException | None = None
 
-    async def write(self, token_ids: Sequence[int]) -> None:
-        """Adds tokens to the history; raises Taken or StoreUnavailable."""
-        end = await self._store.extend_journal(self.record, self._claim, self.length, token_ids, self._max_tokens)
+    async def write(self, token_ids: Sequence[int], start_tags: Sequence[str] = ()) -> None:
+        """Adds tokens to the history; raises Taken or StoreUnavailable.
+
+        Args:
+            start_tags: of the place behind them, if the operation's answer begins there.
+        """
+        end = await self._store.extend_journal(
+            self.record, self._claim, self.length, token_ids, self._max_tokens, start_tags
+        )
         if not is_done(end.outcome):
             raise Taken
         self.length += len(token_ids)

@@ -122,12 +122,20 @@ class Operation:
 
     # Its append.
 
-    async def append(self, token_ids: Sequence[int]) -> None:
-        """Adds tokens to the history; they come to the lane by `prefill`. Raises Taken or StoreUnavailable."""
+    async def append(self, token_ids: Sequence[int], start_tags: Sequence[str] = ()) -> None:
+        """Adds tokens to the history; they come to the lane by `prefill`. Raises Taken or StoreUnavailable.
+
+        Args:
+            start_tags: of the place behind them, where its answer begins.
+        """
         self.calls_worker()
         start = self.journal.length
-        await self.journal.write(token_ids)
+        await self.journal.write(token_ids, start_tags)
         self.append_start = start
+
+    async def tag_start(self, tags: Sequence[str]) -> None:
+        """Gives the place where its answer begins tags, where the append is there already; raises as `append`."""
+        await self.journal.write((), tags)
 
     async def prefill(self, worker: WorkerClient, token_ids: Sequence[int], logprobs: int | None = None) -> Appended:
         """Brings the lane what is in the journal; raises HistoryFull, and what the worker raises."""

@@ -93,9 +93,11 @@ class Turning:
         if request.close:
             operation.closes_session()
         if is_to_append:
-            appended = await self._appending.add(operation, request.token_ids)
+            appended = await self._appending.add(operation, request.token_ids, start_tags=request.start_tags)
         else:
             appended = turns.appended_before(operation.record)
+            if request.start_tags:
+                await operation.tag_start(request.start_tags)
         operation.answers()  # a client that leaves now does not come back for the rest
         return appended
 

@@ -9,12 +9,13 @@ from typing import cast
 from kakeya_router.access import callers
 from kakeya_router.contract.appends import Appended
 from kakeya_router.contract.creates import CreateRequest
-from kakeya_router.contract.turns import Held, Part, Place, TurnEvent, TurnRequest
+from kakeya_router.contract.turns import Held, Part, Place, Searched, TurnEvent, TurnRequest, part
 from kakeya_router.contract.validation import check_history_length
 from kakeya_router.operations.generate import CLOSE_SECONDS, SecondsLeft
 from kakeya_router.operations.operation import Elsewhere
 from kakeya_router.operations.turn import Turning
 from kakeya_router.sessions.sessions import Made, Sessions
+from kakeya_router.sessions.tagging import Tagging
 from kakeya_router.store.session_record import SessionRecord
 from kakeya_router.store.sessions.session_store import SessionStore
 from kakeya_shared.errors.tree import KakeyaError, OperationRunning, SessionNotFound, StoreUnavailable
@@ -37,16 +38,31 @@ class Turns:
     _store: SessionStore
     _sessions: Sessions
     _turning: Turning
+    _tagging: Tagging
     _tasks: DetachedTasks
 
     async def turn(self, request: TurnRequest, seconds_left: SecondsLeft) -> AsyncGenerator[TurnEvent, None]:
-        """Events as `Turning.turn` has them; errors of the tree name their part.
+        """Events as `Turning.turn` has them, behind what its search comes to; errors of the tree name their part.
 
         Raises:
             HistoryLengthMismatch: the session has another length than the caller expects; nothing has changed.
-            as `Turning.turn`, and as `Sessions.opened` where a session is made
+            as `Turning.turn`, as `Sessions.opened` where a session is made, as `Tagging.find` where one is looked for
         """
-        part: Part = "session"
+        if request.search is not None:
+            with part("session"):
+                found = await self._tagging.find(request.search.find)
+            yield Searched(found)
+            gone_on = request.after(found)
+            if gone_on is None:
+                return
+            request = gone_on
+        async with aclosing(self._there(request, seconds_left)) as events:
+            async for event in events:
+                yield event
+
+    async def _there(self, request: TurnRequest, seconds_left: SecondsLeft) -> AsyncGenerator[TurnEvent, None]:
+        """It is known where."""
+        at: Part = "session"
         is_new = False
         try:
             made, boundary = await self._begin(request)
@@ -57,33 +73,33 @@ class Turns:
                     async with aclosing(turn) as events:
                         async for event in events:
                             if isinstance(event, Held):
-                                part = "append"
+                                at = "append"
                             elif isinstance(event, Appended):
-                                part, is_new = "generate", False
+                                at, is_new = "generate", False
                             yield event
                     return
                 except (Elsewhere, OperationRunning) as error:
-                    if boundary is None or part != "session":
+                    if boundary is None or at != "session":
                         raise
                     _check_forks(request, boundary, error)
                     # By history, which the source has whatever runs on it.
                     made, boundary = await self._forked(made.record, request, of_history=True), None
                 except SessionNotFound:
-                    if part != "session" or not _is_found(made, request):
+                    if at != "session" or not _is_found(made, request):
                         raise
                     made, boundary = await self._begin(request)  # the first attempt has closed it meanwhile
         except BaseException as error:
             if isinstance(error, KakeyaError):
-                error.metadata.setdefault("part", part)
+                error.metadata.setdefault("part", at)
             if is_new:
                 await self._abandon(made.record, error)
             raise
 
     async def _begin(self, request: TurnRequest) -> tuple[Made, int | None]:
         """The session to try, and where it has to end; None: wherever it does."""
-        where = request.where
-        if isinstance(where, CreateRequest):
-            return await self._sessions.opened(where, request.generate.features, request.check), None
+        if isinstance(request.where, CreateRequest):
+            return await self._sessions.opened(request.where, request.generate.features, request.check), None
+        where = cast(Place, request.where)
         session_id = callers.check_issued(where.session_id)
         fork = await self._sessions.forked(where.fork) if where.request_id else None
         if fork is not None:

@@ -61,12 +61,19 @@ class OperationStore(SessionStore):
         )
 
     async def extend_journal(
-        self, record: SessionRecord, claim: Claim, start: int, token_ids: Sequence[int], max_tokens: int
+        self,
+        record: SessionRecord,
+        claim: Claim,
+        start: int,
+        token_ids: Sequence[int],
+        max_tokens: int,
+        start_tags: Sequence[str] = (),
     ) -> JournalEnd:
         """Adds tokens to the history, of which the first has the index `start`; see extend_journal.lua.
 
         Args:
             max_tokens: the oldest beyond so many leave the journal.
+            start_tags: of the place behind them, if the operation's answer begins there.
         """
         outcome, end = await self._run(
             ExtendJournal,
@@ -76,6 +83,7 @@ class OperationStore(SessionStore):
             start=start,
             tokens=pack(token_ids),
             max_tokens=max_tokens,
+            start_tags=list(start_tags),
         )
         return JournalEnd(outcome, *end)
 

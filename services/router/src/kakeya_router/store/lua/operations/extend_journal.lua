@@ -4,6 +4,7 @@
 -- arg start: history index of the first
 -- arg tokens: 4 bytes each, little-endian
 -- arg max_tokens: the oldest beyond so many leave the journal, where no snapshot will ever have them
+-- arg start_tags...: in hex, of the place behind the tokens, if that is where the operation's answer begins
 -- out extended {journal_length, digest}: of the history then; '': not known
 -- out gone: closed, lost, taken over or under another lease; nothing is changed
 if not holds() or redis.call('HGET', key.session, 'epoch') ~= arg.epoch then
@@ -17,5 +18,12 @@ local worker = redis.call('HMGET', key.worker, 'incarnation', 'snapshot_store')
 local is_in_no_snapshot = (worker[2] or '') == '' or redis.call('HGET', key.session, 'ephemeral') == '1'
 if worker[1] and is_in_no_snapshot then
   trim_journal(length - arg.max_tokens)
+end
+if arg.start_tags[1] and tonumber(redis.call('HGET', key.session, 'operation_start')) == length then
+  local text = string.format('%.0f', length)
+  local new = new_tags('start|' .. text, arg.start_tags)
+  if new[1] then
+    add_tags('start', text, length, new)
+  end
 end
 return {'extended', length, digest or ''}

@@ -76,3 +76,62 @@ local function publish_tags()
     redis.call('HSET', key.tags, each.place, text)
   end
 end
+
+-- Of tags those that a place does not have yet; what is tagged is of the history as it is from then on.
+local function new_tags(place, tags)
+  if not has_true_tags() then
+    forget_tags()
+  end
+  local known, new = {}, {}
+  for tag in string.gmatch(redis.call('HGET', key.tags, place) or '', ':(%x+)') do
+    known[tag] = true
+  end
+  for _, tag in ipairs(tags) do
+    if not known[tag] then
+      known[tag], new[#new + 1] = true, tag
+    end
+  end
+  return new
+end
+
+-- What a session keeps: the places of so many turns, and so many tags of a place.
+local MAX_TURNS, MAX_TAGS = 4, 4
+
+-- Forgets what is too old now: the head before this one, and places of turns that are not among the last.
+local function untag_old(kind, place)
+  local places = tagged_places(redis.call('HGETALL', key.tags))
+  table.sort(places, function(one, other) return one.start > other.start end)
+  local num_turns, last_start = 0, nil
+  for _, each in ipairs(places) do
+    local is_old = each.kind == 'head' and kind == 'head' and each.place ~= place
+    if each.kind ~= 'head' then
+      if each.start ~= last_start then
+        num_turns, last_start = num_turns + 1, each.start
+      end
+      is_old = num_turns > MAX_TURNS
+    end
+    if is_old then
+      untag(each.place, each.text)
+    end
+  end
+end
+
+-- Gives a place, of a turn whose answer began at `start`, tags that it does not have. `length` is text.
+local function add_tags(kind, length, start, new)
+  local place, at_us, texts = kind .. '|' .. length, tag_time(), {}
+  for each in string.gmatch(redis.call('HGET', key.tags, place) or '', '%d+:%x+') do
+    texts[#texts + 1] = each
+  end
+  for _, tag in ipairs(new) do
+    texts[#texts + 1] = at_us .. ':' .. tag
+    redis.call('ZADD', key.tagged, 0, tag_entry(place, at_us, tag))
+  end
+  while #texts > MAX_TAGS do
+    local old_us, old = string.match(table.remove(texts, 1), '(%d+):(%x+)')
+    redis.call('ZREM', key.tagged, tag_entry(place, old_us, old))
+  end
+  local num_rewinds = redis.call('HGET', key.session, 'num_rewinds') or '0'
+  redis.call('HSET', key.tags, 'index', key.tagged, 'num_rewinds', num_rewinds,
+    place, string.format('%.0f ', start) .. table.concat(texts, ' '))
+  untag_old(kind, place)
+end

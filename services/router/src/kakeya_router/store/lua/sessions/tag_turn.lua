@@ -10,7 +10,6 @@
 -- out failed {record}
 -- out missing, lost
 -- out busy: the answer has not ended, or a rewind runs
-local MAX_TURNS, MAX_TAGS = 4, 4
 local record = redis.call('HMGET', key.session,
   'state', 'operation_id', 'operation_start', 'journal_length', 'num_rewinds')
 local state, length = record[1], tonumber(arg.length)
@@ -23,19 +22,7 @@ elseif state == 'lost' then
 end
 local place = arg.kind .. '|' .. arg.length
 local num_rewinds = record[5] or '0'
-if not has_true_tags() then
-  forget_tags()
-end
-local text = redis.call('HGET', key.tags, place) or ''
-local known, new = {}, {}
-for tag in string.gmatch(text, ':(%x+)') do
-  known[tag] = true
-end
-for _, tag in ipairs(arg.tags) do
-  if not known[tag] then
-    known[tag], new[#new + 1] = true, tag
-  end
-end
+local new = new_tags(place, arg.tags)
 if #new == 0 then
   return {'tagged'}
 end
@@ -59,35 +46,5 @@ end
 if not is_there or length > stop then
   return {'elsewhere', redis.call('HGETALL', key.session)}
 end
-local at_us = tag_time()
-local texts = {}
-for each in string.gmatch(text, '%d+:%x+') do
-  texts[#texts + 1] = each
-end
-for _, tag in ipairs(new) do
-  texts[#texts + 1] = at_us .. ':' .. tag
-  redis.call('ZADD', key.tagged, 0, tag_entry(place, at_us, tag))
-end
-while #texts > MAX_TAGS do
-  local old_us, old = string.match(table.remove(texts, 1), '(%d+):(%x+)')
-  redis.call('ZREM', key.tagged, tag_entry(place, old_us, old))
-end
-redis.call('HSET', key.tags, 'index', key.tagged, 'num_rewinds', num_rewinds,
-  place, string.format('%.0f ', start) .. table.concat(texts, ' '))
--- What is too old now: the head before this one, and places of turns that are not among the last.
-local places = tagged_places(redis.call('HGETALL', key.tags))
-table.sort(places, function(one, other) return one.start > other.start end)
-local num_turns, last_start = 0, nil
-for _, each in ipairs(places) do
-  local is_old = each.kind == 'head' and arg.kind == 'head' and each.place ~= place
-  if each.kind ~= 'head' then
-    if each.start ~= last_start then
-      num_turns, last_start = num_turns + 1, each.start
-    end
-    is_old = num_turns > MAX_TURNS
-  end
-  if is_old then
-    untag(each.place, each.text)
-  end
-end
+add_tags(arg.kind, arg.length, start, new)
 return {'tagged'}
