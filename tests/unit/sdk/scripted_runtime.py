@@ -351,7 +351,8 @@ class ScriptedRuntime(runtime_pb2_grpc.RuntimeServiceServicer):
             found = self.FindSession(pb.FindSessionRequest(tags=request.search.tags), context)
             context.send_initial_metadata((("kakeya-op-id", request.generate.op_id),))
             yield pb.TurnResponse(found=found)
-            if not _goes_on(request, found):
+            last_request = self.sessions[found.session_id].last_request if found.session_id else ""
+            if not _goes_on(request, found, last_request):
                 return
         yield from self._there(request, context)
 
@@ -600,13 +601,14 @@ class _Counter(grpc.ServerInterceptor):
         return continuation(handler_call_details)
 
 
-def _goes_on(request: pb.TurnRequest, found: pb.FindSessionResponse) -> bool:
+def _goes_on(request: pb.TurnRequest, found: pb.FindSessionResponse, last_request: str) -> bool:
     """Whether a Turn is where its search came to; its request says it then as if there had been none."""
     if not found.session_id:
         return request.HasField("create")
     skipped = {each.tag_index: each.skipped_token_count for each in request.search.expected}
     length = found.place.history_length
-    takes_back = found.is_last and not found.is_idle_end and found.history_length > length
+    is_its_own = request.generate.op_id == last_request
+    takes_back = found.is_last and not found.is_idle_end and found.history_length > length and not is_its_own
     if found.tag_index not in skipped or takes_back:
         return False
     token_ids = [token_id for span in request.spans for token_id in span.token_ids]

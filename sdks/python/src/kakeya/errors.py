@@ -5,14 +5,11 @@ a newer runtime, arrives as the family of its status.
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import grpc
 
 from kakeya_stubs.v1.error_reason_pb2 import ErrorReason
-
-if TYPE_CHECKING:
-    from kakeya.results import FoundSession
 
 _PREFIX = "ERROR_REASON_"
 
@@ -243,13 +240,8 @@ class RpcFailed(KakeyaError):
 class FoundElsewhere(KakeyaError):
     """The search of a turn has come to a place that the turn was not meant for, or to none: nothing has changed.
 
-    Attributes:
-        found: where; None: nowhere.
+    The `found` of the generation says where.
     """
-
-    def __init__(self, found: "FoundSession | None") -> None:
-        super().__init__("the turn's search has come to " + ("another place" if found else "nothing"))
-        self.found = found
 
 
 class MissingExtra(ImportError):

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from kakeya_shared.errors.tree import InvalidField, NoWorker, TokenOutOfVocabulary
+from kakeya_shared.errors.tree import HistoryFull, InvalidField, NoWorker, TokenOutOfVocabulary
 from kakeya_stubs.v1 import runtime_pb2 as api
 from tests.unit.router.fake_worker import FakeWorker
 from tests.unit.router.keyed import Keyed
@@ -127,6 +127,20 @@ async def test_one_that_comes_again_adds_nothing(client: Client, worker: FakeWor
     assert place(await client.find(FOUR)) == (again.session.session_id, "ANSWER_START", 2)
 
 
+async def test_one_that_comes_again_goes_on_where_it_was(client: Client, source: Answer) -> None:
+    """As where the connection broke in its answer, before anything was heard."""
+    request = searching(TWO, expected={0: 1}, token_ids=[7, 8])
+    call = client.turning(request)
+    for _ in range(4):
+        await call.read()
+    call.cancel()
+    found, turned = await events(client, request)
+    assert found.session_id == source.session_id
+    assert turned is not None
+    assert (turned.session.session_id, turned.appended.history_length) == (source.session_id, source.end + 1)
+    assert turned.token_ids == answer_tokens(source.end + 1, source.end + 5)
+
+
 async def test_a_beginning_without_new_tokens_is_tagged(client: Client, source: Answer) -> None:
     request = turn_request(source.session_id, boundary=source.end)
     request.start_tags.append(FOUR)
@@ -151,7 +165,7 @@ async def test_what_does_not_fit_has_no_tag(client: Client, worker: FakeWorker) 
     request = turn_request(session_id, [1])
     request.start_tags.append(ONE)
     request.spans[0].token_ids[:] = [1] * (worker.sink + worker.window + 1)
-    await refused(client.turn(request), Exception, "append")
+    await refused(client.turn(request), HistoryFull, "append")
     assert not (await client.find(ONE)).session_id
 
 
@@ -187,7 +201,7 @@ async def test_what_may_not_be_asked_for(
 ) -> None:
     request = searching(ONE, expected={0: 0}, token_ids=[7])
     for name in change:
-        request.ClearField(name)
+        request.ClearField(name)  # type: ignore[arg-type]  # of the names above
     request.MergeFrom(api.TurnRequest(**change))
     with pytest.raises(InvalidField) as caught:
         await client.turn(request)

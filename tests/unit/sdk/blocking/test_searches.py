@@ -56,13 +56,15 @@ def test_in_a_new_session_where_nothing_is_found(client: Client, runtime: Script
 
 
 def test_elsewhere_nothing_happens(client: Client, session: Session, place: int, runtime: ScriptedRuntime) -> None:
-    with pytest.raises(kakeya.FoundElsewhere, match="another place") as caught:
-        client.turn_found([ONE], [5], expected={}, opens=True, max_tokens=1).all()
-    assert caught.value.found is not None
-    assert (caught.value.found.id, caught.value.found.place) == (session.id, 2)
-    with pytest.raises(kakeya.FoundElsewhere, match="nothing") as caught:
-        client.turn_found([THREE], [5], expected={0: 1}, opens=False, max_tokens=1).begin()
-    assert caught.value.found is None
+    generation = client.turn_found([ONE], [5], expected={}, opens=True, max_tokens=1)
+    with pytest.raises(kakeya.FoundElsewhere, match="another place"):
+        generation.all()
+    assert generation.found is not None
+    assert (generation.found.id, generation.found.place) == (session.id, 2)
+    generation = client.turn_found([THREE], [5], expected={0: 1}, opens=False, max_tokens=1)
+    with pytest.raises(kakeya.FoundElsewhere, match="nothing"):
+        generation.begin()
+    assert generation.found is None
     runtime.sessions[session.id].history.append(9)  # an answer that was cut: it would have to be taken back
     with pytest.raises(kakeya.FoundElsewhere, match="another place"):
         client.turn_found([TWO], [5], expected={0: 0}, opens=False, max_tokens=1).begin()

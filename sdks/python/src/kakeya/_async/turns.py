@@ -96,7 +96,7 @@ class AsyncTurns:
         """A turn in the session that tags find, as `find_session` finds it, looked for in the same call.
 
         Its beginning raises FoundElsewhere, and nothing has changed, where what is found is not expected, or would have
-        to be rewound first. `found` of the result is what was found. The rest is as in `turn_at`.
+        to be rewound first. `found` of the result is what was found, then too. The rest is as in `turn_at`.
 
         Args:
             tags: as `find_session` takes them.

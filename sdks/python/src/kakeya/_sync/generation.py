@@ -182,7 +182,7 @@ class Generation:
                 turn = self._turn
                 response = call.read(within_seconds)
                 if response is None:
-                    raise FoundElsewhere(self.found)
+                    raise FoundElsewhere("the search has come to " + ("another place" if self.found else "nothing"))
                 self._first = self._heard(response, call)
             self.op_id = call.header(_OP_ID_KEY)
             self._raise_failure()  # it may have been cancelled before there was a call to cancel

@@ -40,6 +40,7 @@ _ENDED: tuple[tuple[type[KakeyaError], Why], ...] = (
     (HistoryFull, "full"),
 )
 """What may have become of a session since it was found, as clients are told of it."""
+_ENDINGS = tuple(kind for kind, _ in _ENDED)
 
 
 @dataclass(frozen=True)
@@ -78,17 +79,46 @@ class LiveSessions:
         await turn.leave()
 
     async def _begun(self, begin: "Begin", way: Way) -> LiveTurn:
+        if way.search is not None:
+            found = await self._searched(begin, way, way.search)
+            if isinstance(found, LiveTurn):
+                return found
+            way = found
         try:
             return await self._turn(begin, way)
-        except FoundElsewhere as error:
-            return await self._begun(begin, await self.finding.after(begin.client, begin.chat, error.found))
-        except KakeyaError as error:
-            why = next((why for kind, why in _ENDED if isinstance(error, kind)), None)
-            is_in_new = not way.source and (way.search is None or way.search.opens)
-            if why is None or is_in_new:
+        except _ENDINGS as error:
+            if not way.source:
                 raise
-            _log.info("a session was found and is of no use", error=f"{type(error).__name__}: {error}")
-            return await self._turn(begin, Way("new", why, await begin.chat.rendering.whole()))
+            return await self._turn(begin, await self._anew(begin, error))
+
+    async def _anew(self, begin: "Begin", error: KakeyaError) -> Way:
+        """In place of a session that was found and has ended so."""
+        _log.info("a session was found and is of no use", error=f"{type(error).__name__}: {error}")
+        why = next(why for kind, why in _ENDED if isinstance(error, kind))
+        return Way("new", why, await begin.chat.rendering.whole())
+
+    async def _searched(self, begin: "Begin", way: Way, search: Search) -> LiveTurn | Way:
+        """The turn, where it was likely to be; else where it is. Raises KakeyaError."""
+        generation = begin.client.turn_found(
+            search.tags,
+            way.prompt.token_ids,
+            expected=search.expected,
+            opens=search.opens,
+            start_tags=[begin.chat.conversation.start_tag],
+            open_timeout_seconds=self.open_timeout_seconds,
+            **self._options(begin, way),
+            **begin.sampling,
+        )
+        try:
+            await generation.begin()
+        except FoundElsewhere:
+            return await self.finding.after(begin.client, begin.chat, generation.found)
+        except _ENDINGS as error:
+            if search.opens:
+                raise
+            return await self._anew(begin, error)
+        way = self.finding.came(begin.chat, way, search, generation.found)
+        return self._live(begin, way, generation, is_tagged=True)
 
     async def _turn(self, begin: "Begin", way: Way) -> LiveTurn:
         """Raises KakeyaError."""
@@ -96,11 +126,6 @@ class LiveSessions:
             way = await self._rewound(begin.client, way)
         if begin.branches is not None:
             turn = await self._branching(begin, way, begin.branches)
-        elif way.search is not None:
-            generation = self._searching(begin, way, way.search)
-            await generation.begin()
-            way = self.finding.came(begin.chat, way, way.search, generation.found)
-            turn = self._live(begin, way, generation, is_tagged=True)
         elif len(way.prompt.token_ids) > self.max_append_tokens:
             session, last = await self._in_parts(begin, way)
             turn = self._live(begin, way, session.turn(last, **begin.sampling))
@@ -115,18 +140,6 @@ class LiveSessions:
         if way.parks_source:
             self.tasks.start(_parked(begin.client.session(way.source)))
         return turn
-
-    def _searching(self, begin: "Begin", way: Way, search: Search) -> AsyncGeneration:
-        return begin.client.turn_found(
-            search.tags,
-            way.prompt.token_ids,
-            expected=search.expected,
-            opens=search.opens,
-            start_tags=[begin.chat.conversation.start_tag],
-            open_timeout_seconds=self.open_timeout_seconds,
-            **self._options(begin, way),
-            **begin.sampling,
-        )
 
     def _in_one_call(self, begin: "Begin", way: Way) -> AsyncGeneration:
         if way.source and not way.is_branch:

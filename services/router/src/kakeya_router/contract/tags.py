@@ -86,6 +86,7 @@ class Found:
         is_idle_end: the history ends there, and no operation runs.
         is_last: no place beyond has tags.
         history_length: of the session.
+        op_id: of its latest operation.
     """
 
     session_id: SessionId
@@ -95,6 +96,7 @@ class Found:
     is_idle_end: bool
     is_last: bool
     history_length: int
+    op_id: str
 
     def message(self) -> api.FindSessionResponse:
         return api.FindSessionResponse(

@@ -115,10 +115,15 @@ class Search:
             raise invalid("search", "more tokens lie before a place than there are")
         return cls(FindRequest.of_turn(message), expected, message.request_id)
 
-    def place(self, found: Found) -> Place | None:
-        """Where the turn goes on; None: not from what was found."""
+    def place(self, found: Found, op_id: str) -> Place | None:
+        """Where the turn goes on; None: not from what was found.
+
+        Args:
+            op_id: of the turn, of which an earlier attempt may have come as far as to append.
+        """
         length = found.place.length
         takes_back = found.is_last and not found.is_idle_end and found.history_length > length
+        takes_back = takes_back and found.op_id != op_id
         if found.tag_index not in self.expected or takes_back:
             return None
         return Place.of(api.TurnPlace(session_id=found.session_id, boundary=length, request_id=self.request_id))
@@ -169,7 +174,7 @@ class TurnRequest:
         """The turn, once its search has come to this; None: it is none there."""
         if found is None:
             return replace(self, search=None) if self.where is not None else None
-        place = self.search.place(found) if self.search is not None else None
+        place = self.search.place(found, self.generate.op_id) if self.search is not None else None
         if self.search is None or place is None:
             return None
         token_ids = self.token_ids[self.search.expected[found.tag_index] :]

@@ -102,6 +102,7 @@ def _at(tagged: Tagged, tag_index: int, entry: Entry) -> Found | None:
         is_idle_end=is_end and not tagged.is_busy,
         is_last=all(place.length <= length for place in tagged.places),
         history_length=record.journal_length,
+        op_id=record.operation_id,
     )
 
 
