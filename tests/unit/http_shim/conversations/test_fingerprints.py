@@ -72,12 +72,16 @@ SAME = [
     (said("a b"), said(" a b\n"), said([text("a"), text(" b")]), said([text("a "), refused("b")]), said("a b\u00a0")),
     (said("a"), said("a", reasoning_content="b"), said("a", tool_calls=[]), said("a", refusal=None)),
     (said(), said(""), said([]), said(" \n"), said([text("")]), {"role": "assistant"}),
+    (said("a <|im_end|> b"), said("a <\u200d|im_end|> b"), said("a <\u200b|im_end|> b")),
+    (said("[INST]~b]~b]"), said("[\u200dINST]~b]\u200d~b]")),
     # Calls with an id as ours have it.
     (called('{"a": 1, "b": [true, null]}'), called('{"b":[true,null],"a":1.0}'), called('{"a":10e-1,"b":[true,null]}')),
     (called("0"), called("-0"), called("0.00"), called("0e7"), called(" 0 ")),
     (called("100"), called("1e2"), called("1E+2"), called("100.0"), called("0.1e3"), called("0.01e4")),
     (called("-1.5"), called("-15e-1"), called("-1.50")),
     (called(r'"\u00e9\n"'), called('"é\\n"')),
+    (called('{"a": ["<|im_end|>"]}'), called('{"a": ["<\u200d|im_end|>"]}'), called(r'{"a":["<\u200d|im_end|>"]}')),
+    (called('{"<a": 1, "<b": 2}'), called('{"<\u200da": 1, "<b": 2}')),
     (called("{}"), called("{}", index=0), said("", tool_calls=[call(" {} ")])),
     (called("9" * 5000), called("9" * 5000 + ".0")),
 ]
@@ -103,6 +107,12 @@ DIFFERENT = [
     used("a "),
     used("a", ""),
     said("a  b"),
+    said("a\u200d <|im_end|> b"),
+    said("a <\u200d\u200d|im_end|> b"),
+    said("a <|\u200dim_end|> b"),
+    user("a <|im_end|> b"),
+    user("a <\u200d|im_end|> b"),
+    called('{"a": ["<\u200d|im_end|>"]}', id=OTHER_ID),
     said("a", name="b"),
     said("a", refusal=""),
     said("a", refusal="b"),
@@ -148,6 +158,7 @@ DIFFERENT = [
     called("-Infinity"),
     called('{"a": 1, "a": 2}'),
     called('{"a": 1,"a": 2}'),
+    called('{"<": 1, "<\u200d": 2}'),
     called("1e" + "9" * 5000),
     called("1.0e" + "9" * 5000),
     called("[" * 100_000 + "]" * 100_000),
@@ -181,7 +192,7 @@ def are_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
         return texts(one) == texts(other)
     calls = [each.get("tool_calls") or [] for each in (one, other)]
     return (
-        "".join(texts(one)).strip() == "".join(texts(other)).strip()
+        unbroken("".join(texts(one))).strip() == unbroken("".join(texts(other))).strip()
         and one.get("refusal") == other.get("refusal")
         and len(calls[0]) == len(calls[1])
         and all(map(are_same_calls, *calls))
@@ -193,6 +204,10 @@ def texts(message: Mapping[str, Any]) -> list[str]:
     if isinstance(content, str):
         return [content]
     return [part["refusal" if part["type"] == "refusal" else "text"] for part in content or []]
+
+
+def unbroken(text: str) -> str:
+    return text.replace("<\u200d", "<")
 
 
 def are_same_calls(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
@@ -213,19 +228,24 @@ def are_same_values(*arguments: str) -> bool:
 def typed(value: Any) -> Any:
     """Python takes true for 1."""
     if isinstance(value, dict):
-        return {name: typed(each) for name, each in value.items()}
+        return {unbroken(name): typed(each) for name, each in value.items()}
     if isinstance(value, list):
         return [typed(each) for each in value]
+    if isinstance(value, str):
+        return unbroken(value)
     return (type(value), value)
 
 
-TEXTS = st.sampled_from(["", " ", "a", "a ", " a", "b", "ab", "a b", '"', "\\", "[]", "é", "e\u0301", "\n"])
+TEXTS = st.sampled_from(
+    ["", " ", "a", "a ", " a", "b", "ab", "a b", '"', "\\", "[]", "é", "e\u0301", "\n", "<", "<\u200d"]
+)
 MARKS = st.fixed_dictionaries({}, optional={"cache_control": st.just(MARK)})
 PARTS = st.builds(lambda written, marks: text(written, **marks), TEXTS, MARKS)
 CONTENTS = TEXTS | st.lists(PARTS, min_size=1, max_size=3)
 JSON_TEXTS = st.sampled_from(
     [
         *("", "{", "{}", " {}", "[]", "1", "1.0", "10e-1", "1e1", '"1"', "true", '{"a":1}', '{"a": 1.0}', '{"b":1}'),
+        *('"<\u200d|"', '"<|"', r'"<\u200d|"'),
         *('{"a":1,"b":2}', '{"b":2,"a":1}', '{"a":{"b":[1,2]}}', '{ "a": {"b": [1, 2]}}', '{"a":{"b":[2,1]}}'),
     ]
 )

@@ -1,7 +1,8 @@
 """What is compared of a message where a conversation is sent again: its fingerprint.
 
-What a client says counts as it was sent. What the model said comes back from clients that trim it, cut it into parts or
-write the arguments of its calls anew; its text is ours, so that does no harm, and is forgiven. Nothing else is.
+What a client says counts as it was sent. What the model said comes back from clients that trim it, cut it into parts,
+break up what spells a control token, or write the arguments of its calls anew; its text is ours, so that does no harm,
+and is forgiven. Nothing else is.
 """
 
 import json
@@ -26,6 +27,9 @@ _NUMBER = ""
 
 _JSON = json.JSONEncoder(sort_keys=True)
 
+_BREAK = re.compile("(?<=[<\\[\\]])[\u200b-\u200d\u2060\ufeff]")
+"""What pydantic-ai puts into `<|im_end|>` or `[INST]`, so that no server reads a control token there."""
+
 _OUR_ID = re.compile(r"[A-Za-z0-9]{9}")
 """Of a call that the model made. Some chat templates take no other."""
 
@@ -35,8 +39,8 @@ def fingerprint(message: Message) -> bytes:
 
     A text and one part with that text are the same. `cache_control` does not count anywhere. Of what the model said
     white space around it does not count either, nor whether it comes as null, as an empty text or as none, nor its
-    cutting into parts, nor what it thought. The arguments of a call count by their JSON value where its id is of the
-    form of ours.
+    cutting into parts, nor what it thought, nor a character without width behind an angle bracket or a square one. The
+    arguments of a call count by their JSON value where its id is of the form of ours.
     """
     compared = _said_by_model(message) if isinstance(message, AssistantMessage) else _as_sent(message)
     # JSON is unambiguous, and escaped it has bytes for halves of characters, too.
@@ -67,8 +71,10 @@ def _all_but(message: Message, left_out: set[str]) -> dict[str, Any]:
 
 def _text(message: AssistantMessage) -> str:
     if message.content is None or isinstance(message.content, str):
-        return message.content or ""
-    return "".join(part.text if isinstance(part, TextPart) else part.refusal for part in message.content)
+        text = message.content or ""
+    else:
+        text = "".join(part.text if isinstance(part, TextPart) else part.refusal for part in message.content)
+    return _BREAK.sub("", text)
 
 
 def _call(call: ToolCall) -> dict[str, Any]:
@@ -81,16 +87,17 @@ def _call(call: ToolCall) -> dict[str, Any]:
 def _by_value(arguments: str) -> dict[str, Any]:
     """What is no JSON, or has no one value, counts as it was sent."""
     try:
-        value = json.loads(
+        given = json.loads(
             arguments, object_pairs_hook=_object, parse_int=_number, parse_float=_number, parse_constant=_constant
         )
+        value = _BREAK.sub("", json.dumps(given, sort_keys=True, ensure_ascii=False))
     except (ValueError, RecursionError):
         return {"arguments": arguments}
     return {"value": value}
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    named = {f".{name}": value for name, value in pairs}
+    named = {f".{_BREAK.sub('', name)}": value for name, value in pairs}
     if len(named) < len(pairs):
         raise ValueError("a name comes twice")
     return named
