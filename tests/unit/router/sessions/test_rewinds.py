@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -97,6 +98,18 @@ async def test_a_place_between_two_turns_is_had_from_the_journal(stack: Stack, c
     target = lengths[-1] - 7
     assert (await client.rewind(session_id, target)).history_length == target
     assert pair.of(session_id).lanes[session_id].token_ids == history[:target]
+
+
+async def test_where_each_answer_is_taken_back_the_place_before_it_is_written(
+    stack: Stack, client: Client, pair: Pair
+) -> None:
+    """Else the whole history would be prefilled anew each time: no turn's end lasts."""
+    session_id = await client.session()
+    for _ in range(4):
+        start = (await client.append(session_id, range(WINDOW))).history_length
+        await client.generate(session_id, 5)
+        assert (await client.rewind(session_id, start)).history_length == start
+        await eventually(partial(has_snapshot, stack, session_id, start))
 
 
 async def test_a_place_that_cannot_be_had_changes_nothing(stack: Stack, client: Client, pair: Pair) -> None:

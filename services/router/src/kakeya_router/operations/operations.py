@@ -267,7 +267,7 @@ class Operations:
         match answer.outcome:
             case EndOperation.ENDED:
                 self._snapshotting.consider(
-                    operation.record, journal.length + len(token_ids), is_turn=operation.kind == "generate"
+                    operation.record, journal.length + len(token_ids), is_turn=operation.kind in ("generate", "rewind")
                 )
             case EndOperation.CLOSING:
                 operation.close(self._closing.finish(answer.record, operation.claim))

@@ -37,7 +37,9 @@ class Snapshotting(SnapshotFiles):
     """Decides when a session is written, and writes it in the background, one file of a session at a time.
 
     A turn's end is written so that it can be gone back to, a long history so that little is prefilled anew when its
-    worker is lost. Operations ask: at their ends, after each group of the journal, while a long prefill runs.
+    worker is lost. So is where a rewind has ended: the snapshots of what it took back are gone, and where each answer
+    is taken back, as in a chat whose answers are cut, there would never be one. Operations ask: at their ends, after
+    each group of the journal, while a long prefill runs.
 
     Attributes:
         turns: write one after so many turns.
@@ -58,7 +60,7 @@ class Snapshotting(SnapshotFiles):
         Args:
             record: the session as the operation began; its lane is where it says.
             journal_length: of its history now.
-            is_turn: a turn has ended.
+            is_turn: a turn has ended, or was taken back.
             mark: of an operation that goes on.
         """
         if not record.journal_start and journal_length < _fewest_tokens(record, is_turn=is_turn):
@@ -118,6 +120,7 @@ class Snapshotting(SnapshotFiles):
                 newest_length < record.journal_start  # it has moved here, and what it has is in another store
                 or sum(boundary > newest_length for boundary in record.turn_boundaries) >= self.turns
                 or record.journal_length - newest_length >= num_tokens
+                or newest_length < record.operation_start == record.journal_length  # the latest answer was taken back
             )
             mark.due_length = (record.journal_length if is_due else newest_length) + num_tokens
             if is_due:
