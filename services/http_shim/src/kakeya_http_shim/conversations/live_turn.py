@@ -16,9 +16,9 @@ from kakeya_shared.process.detached_tasks import DetachedTasks
 
 _log = structlog.get_logger()
 
-_LEAVE_SECONDS = 1.0
+_LEAVE_SECONDS = 10.0
 """How long the end of an answer may wait for what was cut of it to be taken back, so that the next request finds its
-place free."""
+place free. A busy worker may take seconds; the fork that the next request would go on in costs it more than that."""
 _CLOSES_THOUGHT = "</think>"
 
 
