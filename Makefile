@@ -14,7 +14,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PHONY: help install kernel demo up test test-unit test-others test-busy check lint types contracts proto proto-check vectors outcomes docs test-parts test-compose \
-        test-heavy test-versions test-conformance test-clients test-turns test-mutations walk bench-latency bench-int8 bench-memory fuzz overload chaos bench-slow-clients \
+        test-heavy test-versions test-conformance test-clients test-loops test-turns test-mutations walk bench-latency bench-int8 bench-memory fuzz overload chaos bench-slow-clients \
         bench-admission bench-router bench-fairness bench-interference bench-fork bench-recovery bench-pauses bench-snapshots bench-quality bench-session bench-qwen3 bench-load bench-compare bench-engine bench-mlx evidence fuzz-http histories-http leavers-http overload-http bench-http bench-request nano nano-held-out
 
 help: ## list the targets
@@ -103,7 +103,7 @@ test-compose: install ## what needs a Docker engine: images, a conversation thro
 	else echo 'no Docker engine answers: the tests with Redis in a container are left out'; fi
 
 test-heavy: install ## longer proofs: sessions used and abandoned at random, the model's floors, the demo (JOBS=N, HEAVY_FLAGS='-k ...')
-	$(BIN)/python -m pytest -m heavy --timeout 900 -n $(or $(JOBS),2) --dist loadfile tests --ignore tests/clients $(HEAVY_FLAGS)
+	$(BIN)/python -m pytest -m heavy --timeout 900 -n $(or $(JOBS),2) --dist loadfile tests --ignore tests/clients --ignore tests/loops $(HEAVY_FLAGS)
 
 # Each with what it needs, in an environment of its own; some 2 GB.
 build/clients/%/.installed: tests/clients/requirements/%.txt
@@ -113,6 +113,16 @@ build/clients/%/.installed: tests/clients/requirements/%.txt
 
 test-clients: install build/clients/guidellm/.installed build/clients/lm-eval/.installed ## unmodified guidellm and lm-evaluation-harness ask the HTTP shim (minutes; installs them)
 	$(BIN)/python -m pytest -m heavy --timeout 900 tests/clients tests/end_to_end/test_llama_swap.py $(TEST_FLAGS)
+
+build/clients/ai-sdk/.installed: tests/loops/drivers/ai_sdk/package.json
+	mkdir -p $(@D) && cp $< $(@D)
+	npm install --prefix $(@D) --silent --no-audit --no-fund --no-package-lock --engine-strict=false
+	@touch $@
+
+LOOPS := build/loops.json
+test-loops: install build/clients/loops/.installed build/clients/ai-sdk/.installed ## unmodified clients hold long conversations over HTTP, each turn in its live session (minutes; installs them; writes docs/http-sessions.md)
+	KAKEYA_TEST_LOOPS=$(LOOPS) $(BIN)/python -m pytest -m heavy --timeout 900 tests/loops $(TEST_FLAGS)
+	$(BIN)/python -m tests.loops.results $(LOOPS)
 
 test-versions: install ## routers and workers of the first wave against today's, both ways (needs the history of git; a minute)
 	$(BIN)/python -m pytest -m heavy --timeout 900 tests/integration/test_versions.py

@@ -10,6 +10,7 @@ import numpy as np
 
 from kakeya_worker.engine.seams.row import Row
 from kakeya_worker.torch_backend import TorchVerifier
+from tests import entry_points
 
 LEAKED_BYTES_A_STEP = 200_000
 SECONDS_A_STEP = 1e-6
@@ -51,9 +52,6 @@ class MiscountingVerifier(TorchVerifier):
 
 
 def install(directory: Path) -> None:
-    """Makes them plugins for whoever has the directory on the path."""
-    information = directory / "faulty_verifiers-0.dist-info"
-    information.mkdir(parents=True)
-    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: faulty-verifiers\nVersion: 0\n")
-    lines = [f"{name} = {__name__}:{verifier}\n" for name, verifier in NAMES.items()]
-    (information / "entry_points.txt").write_text("[kakeya.verifier]\n" + "".join(lines))
+    """Makes them plugins for processes that have the directory on their path."""
+    found = {name: f"{__name__}:{verifier}" for name, verifier in NAMES.items()}
+    entry_points.install(directory, "kakeya.verifier", found)

@@ -1,4 +1,4 @@
-"""Templates in the ways of ten families: what is written is what transformers writes, to the byte, marked or not."""
+"""Templates in the ways of well-known families: what is written is what transformers writes, marked or not."""
 
 import json
 import shutil

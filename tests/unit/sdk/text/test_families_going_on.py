@@ -1,4 +1,4 @@
-"""Conversations go on by what ten families of templates write behind an answer: the end of what they write of all."""
+"""Conversations go on by what well-known templates write behind an answer: the end of what they write of all."""
 
 from collections.abc import Iterator
 from typing import Any
