@@ -1,12 +1,16 @@
 """Sessions that their clients can make anew make room for others: which goes first, and what becomes of it."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from kakeya_router.lanes import idle_lanes
+from kakeya_router.lanes.closing import Closing
 from kakeya_router.lanes.parking import Parking
+from kakeya_router.store.session_record import PoolName, SessionId, SessionRecord
+from kakeya_router.store.sessions.session_lists import SessionLists
 from kakeya_shared.errors.tree import (
     NoCapacity,
     QueueTimedOut,
@@ -14,6 +18,7 @@ from kakeya_shared.errors.tree import (
     SessionNotFound,
     SnapshotStoreUnavailable,
 )
+from kakeya_shared.rpc import tracing
 from tests.unit.router.fake_worker import SnapshotFiles
 from tests.unit.router.keyed import keyed_on
 from tests.unit.router.lanes.test_parking import expected, is_parked, lean_on_the_store, state
@@ -224,6 +229,54 @@ async def test_many_are_looked_through(stack: Stack, monkeypatch: pytest.MonkeyP
     on_b = await answered(client, fingerprint="bb")
     await client.session(fingerprint="bb")
     assert [await is_gone(client, each) for each in (*on_a, on_b)] == [*[False] * 5, True]
+
+
+async def test_few_are_read_where_the_first_one_goes(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = await stack.router(admission="evict-idle", close_idle_after_seconds=0.0, **PATIENT)
+    await stack.worker(client, num_lanes=6, prefill_tokens_per_second=FAST_PREFILL)
+    sessions = [await answered(client) for _ in range(6)]
+    records, num_read = SessionLists.records, list[int]()
+
+    async def counted(store: SessionLists, pool: PoolName, session_ids: Sequence[SessionId]) -> list[SessionRecord]:
+        num_read.append(len(session_ids))
+        return await records(store, pool, session_ids)
+
+    monkeypatch.setattr(SessionLists, "records", counted)
+    await client.session()
+    assert await is_gone(client, sessions[0])
+    assert num_read == [4], "nor any of those that are only idle"
+
+
+async def test_who_come_at_once_take_one_each(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = await stack.router(admission="queue", **PATIENT)
+    await stack.worker(client, num_lanes=3)
+    sessions = [await answered(client) for _ in range(3)]
+    close, tried = Closing.close, list[str]()
+
+    async def noted(closing: Closing, record: SessionRecord, *args: Any, **only: Any) -> int | None:
+        tried.append(record.session_id)
+        return await close(closing, record, *args, **only)
+
+    monkeypatch.setattr(Closing, "close", noted)
+    await asyncio.gather(*(client.session() for _ in range(3)))
+    assert sorted(tried) == sorted(sessions)
+
+
+async def test_a_call_says_how_long_it_waited_for_its_lane(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = list[float]()
+
+    def annotate(**attributes: Any) -> None:
+        said.extend(value for name, value in attributes.items() if name == "lane_wait_seconds")
+
+    monkeypatch.setattr(tracing, "annotate", annotate)
+    client = await stack.router(admission="queue", **PATIENT)
+    await stack.worker(client, num_lanes=1)
+    held = await client.session()
+    call = await waiting(stack, client)
+    await client.close(held)
+    await call
+    assert len(said) == 2
+    assert 0 <= said[0] < said[1]
 
 
 async def test_the_source_of_a_fork_that_waits_stays(stack: Stack) -> None:

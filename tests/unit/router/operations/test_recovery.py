@@ -372,6 +372,18 @@ async def test_a_parked_session_expires_after_a_time_of_its_own(stack: Stack) ->
         await client.info(session_id)
 
 
+async def test_a_disposable_session_has_its_own_time(stack: Stack) -> None:
+    client = await stack.router(parked_ttl_seconds=5000, session_ttl_seconds=1000)
+    worker = await stack.worker(client)
+    session_id = await client.session(ttl_seconds=60, disposable=True)
+    await client.append(session_id, [1])
+    await be_lost(worker)
+    await eventually(lambda: is_parked(stack, session_id))
+    expires_at = await stack.redis.zscore("kakeya:{tiny}:expiry", session_id)
+    seconds, _ = await stack.redis.time()
+    assert expires_at <= 1000 * (seconds + 61)
+
+
 async def test_no_session_is_kept_for_less_than_it_asked_for(stack: Stack) -> None:
     client = await stack.router(parked_ttl_seconds=1)
     worker = await stack.worker(client)

@@ -1,8 +1,8 @@
 """Lanes of idle sessions, for the sessions that want one: of disposable ones, and as `--admission` says of others."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from enum import StrEnum
 from typing import Literal, assert_never
 
@@ -16,7 +16,8 @@ from kakeya_router.store.sessions.session_changes import Cause
 from kakeya_router.store.sessions.session_lists import SessionLists, TenantUsage
 from kakeya_shared.process.detached_tasks import DetachedTasks
 
-_BATCH = 128
+# Of those that make room mostly the first goes, and each record that is read costs as much as all else.
+_FIRST_BATCH, _BATCH = 4, 128
 
 _log = structlog.get_logger()
 
@@ -70,6 +71,7 @@ class IdleLanes:
     _: KW_ONLY
     idle_seconds: float
     others: GivesWay
+    _going: set[SessionId] = field(default_factory=set, init=False)
 
     async def make_room(self, tenant: str, turns: Turns, spared: SessionId, *, only_disposable: bool = False) -> bool:
         """Frees the lane of the session that may go first; whether there was one.
@@ -82,10 +84,10 @@ class IdleLanes:
             only_disposable: nothing is done where another session is to go first.
         """
         unfair: list[Candidate] = []
-        sources = [self._spare_of_pool(pool, ids, tenant, spared) for pool, ids in turns.items()]
-        if self.others is not GivesWay.NEVER:
-            sources += [self._idle_of_pool(pool, ids, tenant, spared) for pool, ids in turns.items()]
-        async with aclosing(_in_order(sources)) as found:
+        spare = [self._spare_of_pool(pool, ids, tenant, spared) for pool, ids in turns.items()]
+        others = [] if self.others is GivesWay.NEVER else list(turns.items())
+        idle = [self._idle_of_pool(pool, ids, tenant, spared) for pool, ids in others]
+        async with aclosing(_in_order(spare, idle)) as found:
             async for each in found:
                 if each.is_fair:
                     if only_disposable and not each.is_spare:
@@ -109,17 +111,28 @@ class IdleLanes:
             key_id: only of this key; None: of any.
         """
         for pool in sorted(pools):
-            start = 0
-            while found := await self._store.spare(pool, start, _BATCH, tenant=tenant):
+            for start, limit in _batches():
+                found = await self._store.spare(pool, start, limit, tenant=tenant)
                 for rank, record in found:
                     is_meant = record.session_id != spared and key_id in (None, record.key_id)
                     own = Candidate(record, rank, is_spare=True, is_fair=True)
                     if is_meant and await self._tasks.complete(self._frees(own, tenant)):
                         return True
-                start += _BATCH
+                if not found:
+                    break
         return False
 
     async def _frees(self, candidate: Candidate, tenant: str) -> bool:
+        session_id = candidate.record.session_id
+        if session_id in self._going:
+            return False
+        self._going.add(session_id)
+        try:
+            return await self._goes(candidate, tenant)
+        finally:
+            self._going.discard(session_id)
+
+    async def _goes(self, candidate: Candidate, tenant: str) -> bool:
         record, idle_ms = candidate.record, 0 if candidate.is_spare else self._idle_ms
         if await self._is_to_be_parked(candidate):
             answer = await self._parking.park(record, idle_ms=idle_ms, wanted_by=tenant)
@@ -161,38 +174,67 @@ class IdleLanes:
     async def _spare_of_pool(
         self, pool: PoolName, worker_ids: Collection[WorkerId], tenant: str, spared: SessionId
     ) -> AsyncIterator[Candidate]:
-        start = 0
-        while found := await self._store.spare(pool, start, _BATCH):
-            usage = await self._store.usage(pool)
+        for start, limit in _batches():
+            found = await self._store.spare(pool, start, limit)
+            if not found:
+                return
+            usage = await self._usage(pool, tenant, [record for _, record in found])
             for rank, record in found:
-                if record.session_id != spared and record.worker_id in worker_ids:
+                if self._may_go(record, worker_ids, spared):
                     is_fair = _is_fair(record, tenant, usage, num_more=1)
                     yield Candidate(record, rank, is_spare=True, is_fair=is_fair)
-            start += _BATCH
 
     async def _idle_of_pool(
         self, pool: PoolName, worker_ids: Collection[WorkerId], tenant: str, spared: SessionId
     ) -> AsyncIterator[Candidate]:
         start = 0
         while records := await self._store.idle(pool, self._idle_ms, start, _BATCH):
-            usage = await self._store.usage(pool)
+            usage = await self._usage(pool, tenant, records)
             for record in records:
-                if record.session_id != spared and record.worker_id in worker_ids:
+                if self._may_go(record, worker_ids, spared):
                     # With one more, the two would take it from each other in turn.
                     is_fair = _is_fair(record, tenant, usage, num_more=2)
                     yield Candidate(record, record.idle_since_ms, is_spare=False, is_fair=is_fair)
             start += _BATCH
 
+    def _may_go(self, record: SessionRecord, worker_ids: Collection[WorkerId], spared: SessionId) -> bool:
+        """Unless it goes already, for another who came in the same moment."""
+        return record.session_id not in (spared, *self._going) and record.worker_id in worker_ids
 
-async def _in_order(sources: Sequence[AsyncIterator[Candidate]]) -> AsyncGenerator[Candidate, None]:
-    """Those of all sources, in the order in which they go."""
-    firsts = [(first, source) for source in sources if (first := await anext(source, None)) is not None]
-    while firsts:
+    async def _usage(self, pool: PoolName, tenant: str, records: Sequence[SessionRecord]) -> Mapping[str, TenantUsage]:
+        """Nothing where all are the tenant's own."""
+        return await self._store.usage(pool) if any(record.tenant != tenant for record in records) else {}
+
+
+def _batches() -> Iterator[tuple[int, int]]:
+    """Where each begins, and how long it is."""
+    start, limit = 0, _FIRST_BATCH
+    while True:
+        yield start, limit
+        start, limit = start + limit, _BATCH
+
+
+async def _in_order(
+    spare: Sequence[AsyncIterator[Candidate]], idle: Sequence[AsyncIterator[Candidate]]
+) -> AsyncGenerator[Candidate, None]:
+    """Those of all sources, in the order in which they go; nobody looks for those that are only idle while there are
+    such that go before all.
+    """
+    firsts = await _firsts(spare)
+    is_complete = False
+    while firsts or not is_complete:
+        if not is_complete and (not firsts or min(first.rank for first, _ in firsts) >= 0):
+            firsts, is_complete = firsts + await _firsts(idle), True
+            continue
         oldest, source = min(firsts, key=lambda each: each[0].rank)
         yield oldest
         firsts.remove((oldest, source))
         if (following := await anext(source, None)) is not None:
             firsts.append((following, source))
+
+
+async def _firsts(sources: Sequence[AsyncIterator[Candidate]]) -> list[tuple[Candidate, AsyncIterator[Candidate]]]:
+    return [(first, source) for source in sources if (first := await anext(source, None)) is not None]
 
 
 def _freed(what: str, record: SessionRecord, tenant: str) -> Literal[True]:

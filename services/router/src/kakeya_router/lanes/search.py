@@ -21,6 +21,7 @@ from kakeya_router.store.worker_record import WorkerRecord
 from kakeya_router.workers import placement
 from kakeya_router.workers.placement import Placement
 from kakeya_shared.errors.tree import InvalidField, KakeyaError, NoCapacity, QuotaExceeded
+from kakeya_shared.rpc import tracing
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -145,22 +146,23 @@ class Search:
     ) -> T | None:
         waiter = Waiter(wanted, reserved_bytes)
         waiter.paused[left] = 0.0
-        found = await self._try_all(seeker, waiter, workers or await self._workers(wanted.pools))
+        workers = workers or await self._workers(wanted.pools)
+        found = await self._try_all(seeker, waiter, workers)
         for _ in range(_MOST_LOOKS):
             if isinstance(found, SourceChanged):
                 waiter.wanted = await seeker.renewed(waiter.wanted, is_stranded=False)
-            elif not (isinstance(found, NoCapacity) and await self._makes_room(waiter.wanted)):
+            elif not (isinstance(found, NoCapacity) and await self._makes_room(waiter.wanted, workers)):
                 break
-            found = await self._try_all(seeker, waiter, await self._workers(waiter.wanted.pools))
+            workers = await self._workers(waiter.wanted.pools)
+            found = await self._try_all(seeker, waiter, workers)
         if not isinstance(found, KakeyaError):
             return found
         if self.wait_seconds == 0 or not (wanted.is_patient or isinstance(found, NoCapacity)):
             raise found
         return await self._wait(seeker, waiter)
 
-    async def _makes_room(self, wanted: Wanted) -> bool:
+    async def _makes_room(self, wanted: Wanted, workers: Sequence[WorkerRecord]) -> bool:
         """Whether a disposable session has made room, before anything waits for it. Another may take it first."""
-        workers = await self._workers(wanted.pools)
         turns = {
             pool: [worker.worker_id for worker in workers if worker.pool == pool and wanted.fits(worker)]
             for pool in wanted.pools
@@ -230,6 +232,7 @@ class Search:
 
     async def _open_lane(self, seeker: Seeker[T], waiter: Waiter, worker: WorkerRecord) -> T | None:
         async def leave_the_other_queues() -> None:
+            tracing.annotate(lane_wait_seconds=asyncio.get_running_loop().time() - waiter.since)
             waiter.has_left(worker.pool)
             await self._queue.step_out(waiter)
 

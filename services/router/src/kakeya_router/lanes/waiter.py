@@ -19,6 +19,7 @@ class Waiter:
     and wakes it.
 
     Attributes:
+        since: the time on the event loop's clock at which it began.
         refused: what workers have said that cannot hold the session, by incarnation.
         paused: workers that are tried last, with the time from which on they are tried at all.
         tickets: its place in each queue that it stands in, or will return to; empty: at the end, as it made way.
@@ -35,6 +36,7 @@ class Waiter:
 
     wanted: Wanted
     reserved_bytes: int
+    since: float = field(default_factory=lambda: asyncio.get_running_loop().time(), init=False)
     waiter_id: str = field(default_factory=lambda: secrets.token_hex(8), init=False)
     refused: dict[Incarnation, InvalidField] = field(default_factory=dict, init=False)
     paused: dict[Incarnation, float] = field(default_factory=dict, init=False)

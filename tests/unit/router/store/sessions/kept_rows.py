@@ -6,9 +6,8 @@ from typing import Any
 from kakeya_router.store.session_record import LaneState
 from kakeya_shared.contract.history_digest import EMPTY_HISTORY, extended_digest
 from tests.unit.router.admission_stores import KEYS
-from tests.unit.router.store.lanes.rows import ON_W, PARKS
+from tests.unit.router.store.lanes.rows import ON_W
 from tests.unit.router.store.operations.rows import APPENDED_NOW, AS_BEFORE, ENDED, begun
-from tests.unit.router.store.operations.rows import PARKS as LANE_LOST
 from tests.unit.router.store.script_steps import *
 from tests.unit.router.store.script_world import *
 from tests.unit.router.store.sessions.rows import CLAIM, CLAIMED, OPENED, RESERVED, RESERVED_TWO, inherits
@@ -75,11 +74,11 @@ KEPT_ROWS: Rows = {
     ],
     "use_source": [
         Row(LONG, (use(), use(3, is_reachable=True)), "present", to(USED, to_park=IN_30S, spare=NOW)),
-        Row(LONG + park(), use(3, is_reachable=True), "present", to(idle_since_ms=NOW, parked=NOW)),
+        Row(LONG + park(), use(3, is_reachable=True), "present", to(idle_since_ms=NOW, parked=NOW, expiry=IN_60S)),
     ],
     "park_session": [
         Row(LONG, (park(), park(idle_ms=0, wanted_by="other")), "parked",
-            to(PARKS, BACK, EMPTY, NOT_IDLE, parked=same_as("idle_since_ms"))),
+            to(PARKED, BACK, EMPTY, NOT_IDLE, idle=GONE, parked=same_as("idle_since_ms"))),
         Row(LONG, park(idle_ms=3_600_000), "kept"),
         Row(FREE, park(idle_ms=0, wanted_by="other"), "kept"),
     ],
@@ -87,7 +86,8 @@ KEPT_ROWS: Rows = {
         Row(LONG + park() + begin(A), resume(A, WORKER), "resumed", to(ON_W, parked=GONE)),
     ],
     "lose_session": [
-        Row(LONG + begin(A), lose(A), "parked", to(LANE_LOST, BACK, EMPTY, op=GONE, parked=NOW)),
+        Row(LONG + begin(A), lose(A), "parked",
+            to(PARKED, BACK, EMPTY, op=GONE, idle_since_ms=NOW, expiry=IN_60S, parked=NOW)),
         Row(CHILD + begin(A, of=TWO), lose(A, of=TWO, for_good=True), "lost",
             to(CHILD_GONE, state_two="lost", expiry_two=in_ms(RETENTION.lost_ms))),
     ],

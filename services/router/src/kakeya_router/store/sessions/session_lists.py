@@ -65,11 +65,13 @@ class SessionLists(SessionStore):
         keys = PoolKeys(pool)
         key = keys.spare if tenant is None else keys.spare_of(tenant)
         stop = start + limit - 1
-        ranks = dict(await self._redis.call(lambda redis: redis.zrange(key, start, stop, withscores=True)))
-        records = await self.records(pool, [*ranks])
-        if gone := ranks.keys() - {record.session_id for record in records}:  # closed meanwhile, or evicted by Redis
-            await self._redis.call(lambda redis: redis.zrem(key, *gone))
-        return [(int(ranks[record.session_id]), record) for record in records]
+        while True:
+            ranks = dict(await self._redis.call(lambda redis: redis.zrange(key, start, stop, withscores=True)))
+            records = await self.records(pool, [*ranks])
+            if gone := ranks.keys() - {record.session_id for record in records}:  # closed, or evicted by Redis
+                await self._redis.commands([("ZREM", key, *gone)])
+            if records or not gone:
+                return [(int(ranks[record.session_id]), record) for record in records]
 
     async def take_due(self, pool: PoolName, limit: int, again_ms: int) -> list[SessionRecord]:
         """Takes sessions that are to be parked by now; those that are not are due again after so long."""

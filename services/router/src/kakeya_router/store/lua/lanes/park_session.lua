@@ -2,7 +2,7 @@
 -- What it has of snapshots was written before. It stays as idle as it was.
 -- of a session
 -- arg epoch: of its lease
--- arg parked_ms: how long it is kept then
+-- arg parked_ms: how long it is kept then at least, unless it is disposable
 -- arg may_take_over: 0: a lapsed lease still counts
 -- arg by_journal: 1: only if its journal has all of its history, since no snapshot could be written
 -- arg idle_ms, wanted_by: only if it has been idle for so long, and gives way to this tenant (see may_give_way); '':
@@ -16,7 +16,7 @@
 -- out failed {record}
 -- out missing, lost, busy
 local record = redis.call('HMGET', key.session,
-  'state', 'epoch', 'incarnation', 'ttl_ms', 'idle_since_ms', 'journal_length', 'journal_start')
+  'state', 'epoch', 'incarnation', 'idle_since_ms', 'journal_length', 'journal_start')
 local state = record[1]
 if not state or state == 'opening' or state == 'closing' then
   return {'missing'}
@@ -43,15 +43,15 @@ end
 if lease_until and not is_gone then
   return {'left'}
 end
-if not record[6] or not is_recoverable()
-  or (not is_gone and arg.by_journal == '1' and tonumber(record[7] or 0) > 0) then
+if not record[5] or not is_recoverable()
+  or (not is_gone and arg.by_journal == '1' and tonumber(record[6] or 0) > 0) then
   return {'unrecoverable'}
 end
 if arg.idle_ms ~= '' and not may_give_way(now) then
   return {'kept'}
 end
-charge(record[6], now)
+charge(record[5], now)
 redis.call('DEL', key.operation)
 park()
-redis.call('ZADD', key.expiry, math.max(now + arg.parked_ms, record[5] + record[4]), arg.session_id)
+redis.call('ZADD', key.expiry, parked_until(now, record[4]), arg.session_id)
 return {is_gone and 'no_lane' or 'parked', before}

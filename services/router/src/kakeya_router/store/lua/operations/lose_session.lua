@@ -41,8 +41,7 @@ if record[1] ~= 'opening' and arg.for_good ~= '1' and is_recoverable() then
   park()
   redis.call('HSET', key.session, 'idle_since_ms', now)
   redis.call('ZADD', key.parked, 'XX', now, arg.session_id)
-  local ttl_ms = tonumber(redis.call('HGET', key.session, 'ttl_ms'))
-  redis.call('ZADD', key.expiry, now + math.max(arg.parked_ms, ttl_ms), arg.session_id)
+  redis.call('ZADD', key.expiry, parked_until(now, now), arg.session_id)
   return 'parked'
 end
 leave_lane('lost')

@@ -177,6 +177,13 @@ local function leave_lane(state)
   be_busy()
 end
 
+-- When a session that is parked now expires, idle since then. One that is disposable has its own time, however short.
+local function parked_until(now, idle_since)
+  local record = redis.call('HMGET', key.session, 'ttl_ms', 'disposable')
+  local own = idle_since + record[1]
+  return record[2] == '1' and own or math.max(now + arg.parked_ms, own)
+end
+
 -- Parks the session. Its history is what is journaled.
 local function park()
   leave_lane('parked')
