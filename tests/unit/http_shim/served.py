@@ -58,7 +58,7 @@ class RawClient:
 
     async def chunk(self) -> bytes:
         """One chunk; empty: the last one."""
-        size = int(await self.reader.readline(), 16)
+        size = int(await self.reader.readuntil(b"\n"), 16)  # raises where the connection ends
         return (await self.reader.readexactly(size + 2))[:-2]
 
     async def is_closed(self) -> bool:

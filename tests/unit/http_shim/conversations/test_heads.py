@@ -49,6 +49,33 @@ async def test_several_at_once_prefill_it_once(heads: Shim) -> None:
     assert sum(request.head for request in heads.runtime.requests["CreateSession"]) == 1
 
 
+@pytest.mark.parametrize("reason", ["OPERATION_RUNNING", "HISTORY_LENGTH_MISMATCH"])
+async def test_another_server_is_about_to_prefill_it(heads: Shim, reason: str) -> None:
+    for _ in range(2):
+        heads.runtime.before["AppendTokens"].append(fails(reason))
+    told = await Talk(heads, [SYSTEM]).says("Hello")
+    assert told.short == ("new", "first-turn"), "it goes on with what the other has left"
+    assert (await Talk(heads, [SYSTEM]).says("Another")).short == ("forked", "head")
+    assert sum(request.head for request in heads.runtime.requests["CreateSession"]) == 1
+
+
+async def test_another_server_has_prefilled_it_meanwhile(heads: Shim) -> None:
+    heads.runtime.after["AppendTokens"].append(fails("OPERATION_RUNNING"))  # what is appended is as good as another's
+    talk = Talk(heads, [SYSTEM])
+    told = await talk.says("Hello")
+    assert (told.short, told.reused) == (("forked", "head"), len(heads.tokens(HEAD)))
+    assert talk.history(told) == talk.written()
+
+
+async def test_another_server_that_takes_too_long(heads: Shim, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kakeya_http_shim.conversations.heads._OTHERS_SECONDS", -1.0)
+    heads.runtime.before["AppendTokens"].append(fails("OPERATION_RUNNING"))
+    talk = Talk(heads, [SYSTEM])
+    told = await talk.says("Hello")
+    assert told.short == ("new", "first-turn")
+    assert talk.history(told) == talk.written()
+
+
 async def test_a_shorter_one_is_not_shared(heads: Shim) -> None:
     talk = Talk(heads, [{"role": "system", "content": "a"}])
     assert (await talk.says("Hello")).short == ("new", "first-turn")
@@ -70,6 +97,17 @@ async def test_where_it_is_gone(heads: Shim) -> None:
     talk = Talk(heads, [SYSTEM])
     told = await talk.says("Another")
     assert told.short == ("new", "gone")
+    assert talk.history(told) == talk.written()
+
+
+@pytest.mark.parametrize(("num_times", "way"), [(3, ("forked", "head")), (4, ("new", "busy"))])
+async def test_where_it_is_busy(heads: Shim, num_times: int, way: tuple[str, str]) -> None:
+    await Talk(heads, [SYSTEM]).says("Hello")
+    for _ in range(num_times):
+        heads.runtime.before["CreateSession"].append(fails("OPERATION_RUNNING"))
+    talk = Talk(heads, [SYSTEM])
+    told = await talk.says("Another")
+    assert told.short == way
     assert talk.history(told) == talk.written()
 
 

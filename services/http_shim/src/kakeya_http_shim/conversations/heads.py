@@ -1,20 +1,25 @@
 """Sessions that hold what conversations begin with alike: a head is prefilled once, and they branch off from there."""
 
 import asyncio
+import time
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import Any
 
 import structlog
 
-from kakeya import AsyncClient, KakeyaError, PlaceKind
+from kakeya import AsyncClient, Conflict, KakeyaError, PlaceKind
 from kakeya_http_shim.conversations.chat import Chat
 from kakeya_http_shim.conversations.said import Why
 from kakeya_http_shim.conversations.way import Way
 from kakeya_http_shim.models.model_tokenizer import Prompt
-from kakeya_shared.process.detached_tasks import DetachedTasks, unheard
+from kakeya_shared.process.detached_tasks import DetachedTasks
 
 _log = structlog.get_logger()
+
+_OTHERS_SECONDS = 60.0
+"""How long another server's prefill of a head is waited for. Where that server is lost, it is gone on with sooner."""
+_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.02, 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +45,7 @@ class Heads:
     max_append_tokens: int
     session_seconds: SessionSeconds
     tasks: DetachedTasks
-    _made: dict[bytes, "asyncio.Task[str]"] = field(default_factory=dict, init=False)
+    _made: dict[bytes, "asyncio.Task[_Made | KakeyaError]"] = field(default_factory=dict, init=False)
 
     def is_for_one_turn(self, prompt: Prompt) -> bool:
         """Whether it is appended by a turn alone: it is not long, and no head of it is to be shared."""
@@ -59,14 +64,19 @@ class Heads:
             return plain
         try:
             found = None if is_absent else await self._found(client, chat)
-            is_made = found is None and self._flight(chat) not in self._made
-            session_id = found or await self._make(client, chat, prompt)
         except KakeyaError as error:
-            _log.warning("a head was not shared", error=f"{type(error).__name__}: {error}")
-            return plain
-        behind = behind_head(prompt, session_id)
+            return _not_shared(error, plain)
+        if found is not None:
+            return behind_head(prompt, found)
+        is_first = self._flight(chat) not in self._made
+        made = await self._make(client, chat, prompt)
+        if isinstance(made, KakeyaError):
+            return _not_shared(made, plain)
+        behind = behind_head(prompt, made.session_id)
+        if not (is_first and made.is_own):
+            return behind
         # Nothing was there before for the request that has it prefilled. It parks it once its own session is there.
-        return replace(behind, state="new", why=why, num_reused=0, parks_source=True) if is_made else behind
+        return replace(behind, state="new", why=why, num_reused=0, parks_source=True)
 
     async def _found(self, client: AsyncClient, chat: Chat) -> str | None:
         conversation = chat.conversation
@@ -76,16 +86,23 @@ class Heads:
     def _flight(self, chat: Chat) -> bytes:
         return chat.owner + chat.conversation.head_tag
 
-    async def _make(self, client: AsyncClient, chat: Chat, prompt: Prompt) -> str:
-        """The id of the session; made once for all who want it meanwhile. Raises KakeyaError."""
+    async def _make(self, client: AsyncClient, chat: Chat, prompt: Prompt) -> "_Made | KakeyaError":
+        """Once for all who want it meanwhile."""
         flight = self._flight(chat)
         if flight not in self._made:
-            self._made[flight] = task = self.tasks.start(self._prefilled(client, chat, prompt))
+            self._made[flight] = task = self.tasks.start(self._made_or_not(client, chat, prompt))
             task.add_done_callback(lambda _: self._made.pop(flight))
-            unheard(task)
         return await asyncio.shield(self._made[flight])
 
-    async def _prefilled(self, client: AsyncClient, chat: Chat, prompt: Prompt) -> str:
+    async def _made_or_not(self, client: AsyncClient, chat: Chat, prompt: Prompt) -> "_Made | KakeyaError":
+        """Nobody may be left who would hear what it raises."""
+        try:
+            return await self._prefilled(client, chat, prompt)
+        except KakeyaError as error:
+            return error
+
+    async def _prefilled(self, client: AsyncClient, chat: Chat, prompt: Prompt) -> "_Made":
+        """Goes on where another server has ended, or waits until it has. Raises KakeyaError."""
         tag, head = chat.conversation.head_tag, prompt.token_ids[: prompt.num_pinned]
         session = await client.create_session(
             **session_options(chat, prompt, self.session_seconds),
@@ -94,10 +111,40 @@ class Heads:
             # So that several servers that want it in one moment get the same one.
             request_id=f"head-{blake2b(tag, digest_size=16).hexdigest()}",
         )
-        for start in range(session.history_length or 0, len(head), self.max_append_tokens):
-            await session.append(head[start : start + self.max_append_tokens])
-        await session.tag(PlaceKind.HEAD, len(head), [tag])
-        return session.id
+        length, is_own, pause_seconds = session.history_length or 0, False, _FIRST_PAUSE_SECONDS
+        until = time.monotonic() + _OTHERS_SECONDS
+        while True:
+            try:
+                while length < len(head):
+                    length = (await session.append(head[length : length + self.max_append_tokens])).history_length
+                    is_own = True
+                if not is_own:  # the tokens are in the history before they are prefilled: nobody may be at it any more
+                    await session.rewind(len(head))
+                await session.tag(PlaceKind.HEAD, len(head), [tag])
+            except Conflict:
+                if time.monotonic() > until:
+                    raise
+                await asyncio.sleep(pause_seconds)
+                pause_seconds = min(2 * pause_seconds, _LONGEST_PAUSE_SECONDS)
+                if found := await self._found(client, chat):
+                    return _Made(found, False)
+                length = (await client.session(session.id).info()).history_length
+                session = client.session(session.id, history_length=length)
+            else:
+                return _Made(session.id, is_own)
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """A session with a head; `is_own`: this server has prefilled of it."""
+
+    session_id: str
+    is_own: bool
+
+
+def _not_shared(error: KakeyaError, plain: Way) -> Way:
+    _log.warning("a head was not shared", error=f"{type(error).__name__}: {error}")
+    return plain
 
 
 def behind_head(prompt: Prompt, session_id: str) -> Way:

@@ -1,5 +1,6 @@
 """Turns of chats in live sessions: begun where the request was found to go on, or anew where that has just ended."""
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -16,6 +17,7 @@ from kakeya import (
     FoundElsewhere,
     HistoryFull,
     KakeyaError,
+    OperationRunning,
     SessionNotFound,
     WorkerLost,
 )
@@ -31,6 +33,9 @@ from kakeya_http_shim.metrics import Metrics
 from kakeya_shared.process.detached_tasks import DetachedTasks
 
 _log = structlog.get_logger()
+
+_HEAD_PAUSES_SECONDS = (0.02, 0.1, 0.5)
+"""Between tries to branch off from a head: no answer is given in it, so that it is busy for a moment only."""
 
 _ENDED: tuple[tuple[type[KakeyaError], Why], ...] = (
     (SessionNotFound, "gone"),
@@ -85,7 +90,7 @@ class LiveSessions:
                 return found
             way = found
         try:
-            return await self._turn(begin, way)
+            return await (self._off_head(begin, way) if way.is_branch else self._turn(begin, way))
         except _ENDINGS as error:
             if not way.source:
                 raise
@@ -119,6 +124,14 @@ class LiveSessions:
             return await self._anew(begin, error)
         way = self.finding.came(begin.chat, way, search, generation.found)
         return self._live(begin, way, generation, is_tagged=True)
+
+    async def _off_head(self, begin: "Begin", way: Way) -> LiveTurn:
+        for pause_seconds in _HEAD_PAUSES_SECONDS:
+            try:
+                return await self._turn(begin, way)
+            except OperationRunning:
+                await asyncio.sleep(pause_seconds)
+        return await self._turn(begin, way)
 
     async def _turn(self, begin: "Begin", way: Way) -> LiveTurn:
         """Raises KakeyaError."""
