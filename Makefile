@@ -15,7 +15,7 @@ export PYTHONDONTWRITEBYTECODE :=
 .DEFAULT_GOAL := help
 .PHONY: help install kernel demo up test test-unit test-others test-busy check lint types contracts proto proto-check vectors outcomes docs test-parts test-compose \
         test-heavy test-versions test-conformance test-clients test-loops test-turns test-mutations walk bench-latency bench-int8 bench-memory fuzz overload chaos bench-slow-clients \
-        bench-admission bench-router bench-fairness bench-interference bench-fork bench-recovery bench-pauses bench-snapshots bench-quality bench-session bench-qwen3 bench-load bench-compare bench-engine bench-mlx evidence fuzz-http histories-http leavers-http overload-http bench-http bench-request nano nano-held-out
+        bench-admission bench-router bench-fairness bench-interference bench-fork bench-recovery bench-pauses bench-snapshots bench-quality bench-session bench-qwen3 bench-load bench-compare bench-engine bench-mlx evidence crowd-http fuzz-http histories-http leavers-http overload-http bench-http bench-request nano nano-held-out
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -144,6 +144,11 @@ overload: install ## four times the clients that there is room for (OVERLOAD_SEC
 chaos: install ## processes killed, stopped and ended under load, answers held against undisturbed ones (CHAOS_FAULTS=200, CHAOS_SESSIONS=500, CHAOS_SEED=N, JSON=FILE)
 	@$(BIN)/python -m tests.soak chaos --faults $(or $(CHAOS_FAULTS),200) --sessions $(or $(CHAOS_SESSIONS),500) \
 	  $(if $(CHAOS_SEED),--seed $(CHAOS_SEED)) $(if $(JSON),--json '$(JSON)')
+
+crowd-http: install ## crowds of HTTP conversations: shims killed in mid-stream, one head, few lanes, single requests, bounds of what is kept (KILLS=20, HEADS=100, TALKS=1000, SINGLES=10000, KEPT=5000, CROWD_SEED=N, JSON=FILE; 0 leaves a part out)
+	@$(BIN)/python -m tests.soak crowd-http --kills $(or $(KILLS),20) --heads $(or $(HEADS),100) \
+	  --talks $(or $(TALKS),1000) --singles $(or $(SINGLES),10000) --kept $(or $(KEPT),5000) \
+	  $(if $(CROWD_SEED),--seed $(CROWD_SEED)) $(if $(JSON),--json '$(JSON)')
 
 fuzz-http: install ## requests that the HTTP shim's document allows and forbids (FUZZ_HTTP_CASES=2400, FUZZ_HTTP_SEED=N, JSON=FILE)
 	@$(BIN)/python -m tests.soak fuzz-http --cases $(or $(FUZZ_HTTP_CASES),2400) \

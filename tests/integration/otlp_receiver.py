@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import grpc
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_service_pb2_grpc
 from opentelemetry.proto.common.v1.common_pb2 import KeyValue
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,12 @@ class ReceivedSpan:
     parent_id: str
     attributes: dict[str, str | int | float]
     is_error: bool
-    written: str  # all of it, events and the status's message included
+    span: Span
+
+    @property
+    def written(self) -> str:
+        """All of it, events and the status's message included."""
+        return str(self.span)
 
 
 @dataclass
@@ -50,7 +56,7 @@ class OtlpReceiver(trace_service_pb2_grpc.TraceServiceServicer):
                         parent_id=span.parent_span_id.hex(),
                         attributes=_attributes(span.attributes),
                         is_error=span.status.code == 2,
-                        written=str(span),
+                        span=span,
                     )
                     with self._lock:
                         self.spans.append(received)

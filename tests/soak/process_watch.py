@@ -24,15 +24,25 @@ class ProcessWatch:
 
     def __init__(self, made: Runtime, at_worker: Set[str] = frozenset()) -> None:
         self._at_worker = at_worker
-        self._processes = {process.log.stem: process for process in (*made.routers, *made.workers, *made.shims)}
-        self._pids = {name: process.process.pid for name, process in self._processes.items()}
-        self._read = dict.fromkeys(self._processes, 0)
+        self._processes: dict[str, Process] = {}
+        self._read: dict[str, int] = {}
+        for process in (*made.routers, *made.workers, *made.shims):
+            self.follow(process)
+
+    def follow(self, process: Process) -> None:
+        """From now on, as those that were there at first."""
+        name = process.log.stem
+        self._processes[name], self._read[name] = process, 0
+
+    def forget(self, process: Process) -> None:
+        """It is to be killed, and its log is of no more interest."""
+        del self._processes[process.log.stem]
 
     def problems(self) -> Iterator[str]:
         """What has happened since the last look."""
         for name, process in self._processes.items():
             if process.process.poll() is not None:
-                yield f"{name} (process {self._pids[name]}) ended with {process.process.returncode}"
+                yield f"{name} (process {process.process.pid}) ended with {process.process.returncode}"
             for is_event, lines in itertools.groupby(self._new_lines(name, process), lambda line: line.startswith("{")):
                 for text in lines if is_event else ["\n".join(lines)]:
                     problem = self._problem(text)
@@ -40,7 +50,8 @@ class ProcessWatch:
                         yield f"{name} logged: {problem}"
 
     def resident_bytes(self) -> dict[str, int]:
-        return {name: psutil.Process(pid).memory_info().rss for name, pid in self._pids.items()}
+        pids = {name: process.process.pid for name, process in self._processes.items()}
+        return {name: psutil.Process(pid).memory_info().rss for name, pid in pids.items()}
 
     def _new_lines(self, name: str, process: Process) -> list[str]:
         with process.log.open("rb") as log:
