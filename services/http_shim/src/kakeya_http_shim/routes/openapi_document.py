@@ -1,5 +1,6 @@
 """The OpenAPI document, made from the models that read the requests and write the answers."""
 
+from functools import cache
 from typing import Any
 
 from pydantic import BaseModel
@@ -47,8 +48,9 @@ class ErrorAnswer(BaseModel):
     error: ErrorBody
 
 
+@cache
 def document(version: str, *, max_choices: int) -> dict[str, Any]:
-    """OpenAPI 3.1.0.
+    """OpenAPI 3.1.0; made once, and not to be changed.
 
     Args:
         max_choices: answers that one request may ask for.
