@@ -1,8 +1,12 @@
 """`python -m kakeya_worker` is `kakeya worker`."""
 
+import os
 import sys
 
 from kakeya_worker.command import main
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    status = main(sys.argv[1:])
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)  # all is put away; for the interpreter to take apart what a backend has loaded takes half a second
