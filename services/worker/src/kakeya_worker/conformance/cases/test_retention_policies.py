@@ -1,5 +1,6 @@
 """What every retention policy must keep, whatever it retains: checked for each one that is installed."""
 
+from functools import cache
 from itertools import chain, pairwise
 
 import numpy as np
@@ -29,8 +30,14 @@ def lanes(draw: st.DrawFn) -> tuple[LaneGeometry, SessionOptions]:
     return geometry, options
 
 
+@cache
+def _policy(name: str) -> RetentionPolicy:
+    policy: RetentionPolicy = plugins.load(POLICIES, name)
+    return policy
+
+
 def _retention(policy_name: str, lane: tuple[LaneGeometry, SessionOptions]) -> Retention:
-    policy: RetentionPolicy = plugins.load(POLICIES, policy_name)
+    policy = _policy(policy_name)
     geometry, options = lane
     try:
         return policy(options, geometry)

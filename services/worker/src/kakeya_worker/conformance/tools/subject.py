@@ -1,9 +1,11 @@
 """What a test examines: a plugin with one model in one mode."""
 
 from dataclasses import dataclass, field
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from kakeya_shared import plugins
 from kakeya_worker.conformance.declaration import Declaration, Mode
@@ -13,6 +15,8 @@ from kakeya_worker.engine.seams.geometry import LaneGeometry
 from kakeya_worker.engine.seams.verifier import Verifier
 
 VERIFIERS, DECLARATIONS = "kakeya.verifier", "kakeya.verifier_conformance"
+_BEGINNING = 8
+"""Leading tokens by which conversations are told apart."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +58,7 @@ class Subject:
 
     def load(self, directory: Path | None = None, *, num_threads: int = 1, cache: Path | None = None) -> Verifier:
         """The plugin's verifier in the case's mode, with the case's checkpoint or another. Raises ModelRefused."""
-        verifier_class: Any = plugins.load(VERIFIERS, self.case.plugin)
+        verifier_class = _verifier_class(self.case.plugin)
         mode = self.case.mode
         verifier: Verifier = verifier_class(
             str(directory or self.directory),
@@ -82,12 +86,39 @@ class Subject:
 
     def law(self, token_ids: tuple[int, ...], sink: int, window: int) -> Array:
         """What the logits after each token must be; [tokens, vocab]."""
-        return _law(self.variant, self.case.dtype, token_ids, sink, window)
+        conversation = _conversation(self.variant, self.case.dtype, sink, window, token_ids[:_BEGINNING])
+        return conversation.logits(token_ids)
 
 
-@lru_cache(maxsize=64)
-def _law(variant: Variant, dtype: str, token_ids: tuple[int, ...], sink: int, window: int) -> Array:
-    return Reference(variant, sink, window, dtype).append(token_ids)
+class _Conversation:
+    """A session of the reference, which is slow: each token is computed once, however many tests ask for it."""
+
+    def __init__(self, variant: Variant, dtype: str, sink: int, window: int) -> None:
+        self._begin = partial(Reference, variant, sink, window, dtype)
+        self._reference = self._begin()
+        self._token_ids: tuple[int, ...] = ()
+        self._logits: Array = np.empty((0, variant.config["vocab_size"]))
+
+    def logits(self, token_ids: tuple[int, ...]) -> Array:
+        """After each token; [tokens, vocab]."""
+        num_known = len(self._token_ids)
+        if token_ids[:num_known] != self._token_ids[: len(token_ids)]:
+            return self._begin().append(token_ids)
+        if len(token_ids) > num_known:
+            self._logits = np.concatenate([self._logits, self._reference.append(token_ids[num_known:])])
+            self._token_ids = token_ids
+        return self._logits[: len(token_ids)]
+
+
+@lru_cache(maxsize=256)
+def _conversation(variant: Variant, dtype: str, sink: int, window: int, beginning: tuple[int, ...]) -> _Conversation:
+    """The one that begins so."""
+    return _Conversation(variant, dtype, sink, window)
+
+
+@cache
+def _verifier_class(plugin: str) -> Any:
+    return plugins.load(VERIFIERS, plugin)
 
 
 @cache
