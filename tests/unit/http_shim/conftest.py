@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.known_plugins import plugins_looked_up_once
 from tests.loop_clock import LoopClock
 from tests.service_logs import logs_as_they_were, plain_logs
 from tests.unit.http_shim.served import eventually
@@ -21,6 +22,12 @@ async def clock() -> LoopClock:
 @pytest.fixture(scope="session", autouse=True)
 def _plain_logs() -> None:
     plain_logs()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _plugins_are_looked_up_once() -> Iterator[None]:
+    with plugins_looked_up_once():
+        yield
 
 
 @pytest.fixture(autouse=True)

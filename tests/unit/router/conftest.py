@@ -1,13 +1,15 @@
 from collections.abc import AsyncIterator, Iterator
+from functools import cache
 from types import SimpleNamespace
 
 import pytest
-import redis
+import redis.utils
 
 from kakeya_router import program
 from kakeya_router.lanes import search
 from kakeya_router.operations import operations, recovery
 from kakeya_router.store import connection
+from tests.known_plugins import plugins_looked_up_once
 from tests.redis_server import RedisServer, redis_server
 from tests.service_logs import logs_as_they_were, plain_logs
 from tests.unit.router.fake_worker import FakeWorker
@@ -19,6 +21,14 @@ from tests.unit.router.stack import LONG_SECONDS, Client, Stack, stack_on
 @pytest.fixture(scope="session", autouse=True)
 def _plain_logs() -> None:
     plain_logs()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _plugins_are_looked_up_once() -> Iterator[None]:
+    with plugins_looked_up_once(), pytest.MonkeyPatch.context() as patch:
+        # redis-py reads its own version for each connection, which takes a millisecond.
+        patch.setattr(redis.utils, "get_lib_version", cache(redis.utils.get_lib_version))
+        yield
 
 
 @pytest.fixture(autouse=True)
