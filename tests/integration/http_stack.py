@@ -54,9 +54,9 @@ def http_stack(directory: Path, *flags: str, **environment_too: str) -> Iterator
             operator_of(made) as operator,
         ):
             start_worker(made)
-            made.wait_for_workers(1)
             names = ("--tokenizer", f"{ABSENT}={MODEL}", "--served-model-name", f"{ALIAS}={MODEL}")
             shim = made.start_http(*names, *flags)
+            made.wait_for_workers(1)
             yield HttpStack(made, shim, operator, receiver, operator.make_key("everybody"))
 
 

@@ -19,6 +19,6 @@ def open_http(logs: Path, *shim_flags: str, lanes: int, window: int = WINDOW) ->
     model = installed_models.directory(MODEL)
     with runtime(model, logs, num_workers=0, router_flags=_ROUTER_FLAGS) as made:
         made.start_worker("--weights=int8", f"--window={window}", lanes=lanes)
-        made.wait_for_workers(1)
         made.start_http(*shim_flags)
+        made.wait_for_workers(1)
         yield made

@@ -97,14 +97,23 @@ class Runtime:
 
     def start_router(self, *flags: str, address: str = "") -> Process:
         """A further one; `address` of one that has ended, to take its place."""
+        router = self.begin_router(*flags, address=address)
+        self.wait_for_router(router)
+        return router
+
+    def begin_router(self, *flags: str, address: str = "") -> Process:
+        """As `start_router`, which does not serve yet."""
         address = address or f"127.0.0.1:{free_port()}"
         arguments = ["kakeya_router", "--redis", self.redis.url, "--bind", address, *flags]
         router = self._start("router", address, arguments)
         self.routers.append(router)
-        wait_until(
-            lambda: check(address, credentials=self.credentials) == "SERVING", f"the router serves; see {router.log}"
-        )
         return router
+
+    def wait_for_router(self, router: Process) -> None:
+        wait_until(
+            lambda: check(router.address, credentials=self.credentials) == "SERVING",
+            f"the router serves; see {router.log}",
+        )
 
     def start_worker(self, *flags: str, lanes: int = 8, address: str = "") -> Process:
         address = address or f"127.0.0.1:{free_port()}"
@@ -194,9 +203,10 @@ def runtime(
         store = redis or stack.enter_context(redis_server())
         made = Runtime(store, model, directory, environment or {}, credentials=credentials)
         stack.callback(made.stop)
-        made.start_router(*router_flags)
-        for _ in range(num_workers):
+        router = made.begin_router(*router_flags)
+        for _ in range(num_workers):  # which load their model meanwhile
             made.start_worker()
+        made.wait_for_router(router)
         made.wait_for_workers(num_workers)
         yield made
 
