@@ -26,7 +26,7 @@ class RefusingProxy:
             while True:
                 connection, _ = self._listener.accept()
                 with connection, suppress(OSError):
-                    connection.settimeout(10)
+                    connection.settimeout(60)
                     self.requests.append(connection.recv(4096).decode(errors="replace").partition("\r\n")[0])
                     connection.sendall(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n")
 

@@ -53,7 +53,7 @@ def check_http(up: UpProcess, **environment: str) -> None:
     assert answer["choices"][0]["message"]["content"], answer
 
 
-async def eventually(attempt: Callable[[], Awaitable[None]], seconds: float = 30.0) -> None:
+async def eventually(attempt: Callable[[], Awaitable[None]], seconds: float = 90.0) -> None:
     """Repeats an attempt until it passes."""
     deadline = time.monotonic() + seconds
     while True:

@@ -9,7 +9,7 @@ import grpc
 from kakeya_stubs.admin.v1 import admin_pb2, admin_pb2_grpc
 from tests.integration.processes import Runtime
 
-_CALL_SECONDS = 10
+_CALL_SECONDS = 60
 
 
 class Operator:

@@ -59,7 +59,7 @@ def traced(http: HttpStack, trace_id: str, num_services: int, root: str = f"POST
             and bool(closed)
         )
 
-    wait_until(is_whole, "one tree of spans, down to the closing of the session", seconds=15)
+    wait_until(is_whole, "one tree of spans, down to the closing of the session")
     return spans()
 
 

@@ -76,7 +76,7 @@ class Secured:
     def refusal(self, call: Callable[..., Any], request: Message, secret: str) -> Refusal | None:
         """What a refused call shows; None: it was let through."""
         try:
-            answer = call(request, timeout=20, metadata=bearer(secret))
+            answer = call(request, timeout=60, metadata=bearer(secret))
             list(answer) if hasattr(answer, "__next__") else answer
         except grpc.RpcError as error:
             self.errors.append(f"{error} {error.details()} {error.trailing_metadata()}")
@@ -94,7 +94,7 @@ class Secured:
         return self.refusal(self.public.GetSessionInfo, request, secret)
 
     def _as_admin(self, call: Callable[..., Any], request: Message) -> Any:
-        return call(request, timeout=20, metadata=self.runtime.admin_metadata)
+        return call(request, timeout=60, metadata=self.runtime.admin_metadata)
 
 
 @pytest.fixture(scope="module")

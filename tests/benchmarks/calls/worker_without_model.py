@@ -43,7 +43,7 @@ def joining(runtimes: Sequence[Runtime], *flags: str) -> Iterator[None]:
         yield
     finally:
         process.terminate()
-        process.wait(timeout=20)
+        process.wait(timeout=60)
 
 
 class InTurn:

@@ -94,7 +94,7 @@ open_session(verifier, geometry).append(range(20))
 assert resource.getrlimit(resource.RLIMIT_NOFILE) == before
 print("ran")
 """
-    done = subprocess.run([sys.executable, "-c", source], env={"PATH": ""}, capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", source], env={"PATH": ""}, capture_output=True, text=True, timeout=150)
     assert done.stdout.endswith("ran\n"), done.stderr
 
 

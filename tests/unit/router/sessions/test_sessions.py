@@ -34,7 +34,7 @@ async def test_a_new_session_is_empty_and_its_whole_lane_is_reserved(client: Cli
     assert (info.state, info.history_length, info.kv_live_bytes) == (api.SESSION_STATE_OPEN, 0, 0)
     assert (info.reserved_bytes, info.model, info.worker, info.epoch) == (LANE_BYTES, "Tiny", "worker-a", 1)
     assert (info.exact, info.fingerprint, list(info.retained)) == (True, FINGERPRINT, [])
-    assert 0 <= info.idle_seconds < 5
+    assert 0 <= info.idle_seconds < 60
     ledger = (await client.workers())["worker-a"]
     assert (ledger.reserved_bytes, ledger.num_sessions, ledger.kv_live_bytes) == (LANE_BYTES, 1, 0)
 

@@ -180,7 +180,7 @@ def test_others_are_rendered_meanwhile() -> None:
     ends: list[str] = []
 
     def hostile() -> None:
-        with pytest.raises(TemplateStopped):
+        with budget.patience(0.5), pytest.raises(TemplateStopped):
             template.render([{"role": "user", "content": "now"}])
         ends.append("hostile")
 

@@ -26,11 +26,11 @@ def test_a_runtime_with_a_certificate(authority: Authority) -> None:
     runtime = ScriptedRuntime(server_credentials(authority))
     with Client(runtime.address, credentials=tls_credentials(ca=authority.path)) as client:
         assert client.create_session().id == "counter.0"
-    with Client(runtime.address, max_attempts=1, timeout_seconds=5) as client, pytest.raises(kakeya.ConnectionFailed):
+    with Client(runtime.address, max_attempts=1, timeout_seconds=60) as client, pytest.raises(kakeya.ConnectionFailed):
         client.create_session()
     public = tls_credentials()
     with (
-        Client(runtime.address, credentials=public, max_attempts=1, timeout_seconds=5) as client,
+        Client(runtime.address, credentials=public, max_attempts=1, timeout_seconds=60) as client,
         pytest.raises(kakeya.ConnectionFailed),
     ):
         client.create_session()
@@ -44,7 +44,7 @@ async def test_a_runtime_that_asks_for_a_certificate(authority: Authority) -> No
     async with AsyncClient(runtime.address, credentials=credentials) as client:
         assert (await client.create_session()).id == "counter.0"
     nobody = tls_credentials(ca=authority.path)
-    async with AsyncClient(runtime.address, credentials=nobody, max_attempts=1, timeout_seconds=5) as client:
+    async with AsyncClient(runtime.address, credentials=nobody, max_attempts=1, timeout_seconds=60) as client:
         with pytest.raises(kakeya.ConnectionFailed):
             await client.create_session()
     runtime.stop()

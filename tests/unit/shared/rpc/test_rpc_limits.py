@@ -45,7 +45,7 @@ async def _first(channel: Any, method: str, content: bytes) -> bytes:
 
 async def _status(channel: Any, content: bytes, method: str = f"/{SERVICE}/CloseSession", **options: Any) -> str:
     try:
-        await _raw(channel, method)(content, timeout=10, **options)
+        await _raw(channel, method)(content, timeout=60, **options)
     except grpc.aio.AioRpcError as error:
         return error.code().name
     return "OK"

@@ -121,7 +121,7 @@ def engine(verifier: TorchVerifier) -> Iterator[Engine]:
     verifier.facts = replace(verifier.facts, tokenizer_digest="d" * 64)
     engine = Engine(verifier, LaneGeometry(4, 64, 32), num_lanes=2, step_tokens=64)
     engine.start()
-    engine.open("s", 1, SessionOptions()).result(10)
+    engine.open("s", 1, SessionOptions()).result(60)
     yield engine
     engine.shut_down()
 
@@ -286,12 +286,12 @@ async def test_a_router_of_the_contract_before_is_joined_without_features(
     registry = Registry()
     registry.contract_version = CONTRACT_VERSION - 1
     async with _serving(registry) as address, _running(Registration(engine, IDENTITY, [address])):
-        join = await asyncio.wait_for(registry.joins.get(), 10)
+        join = await asyncio.wait_for(registry.joins.get(), 60)
         assert (join.contract_version, list(join.features)) == (CONTRACT_VERSION - 1, [])
         await _heartbeat(registry, complete=True)
     registry.contract_version = CONTRACT_VERSION
     async with _serving(registry) as address, _running(Registration(engine, IDENTITY, [address])):
-        join = await asyncio.wait_for(registry.joins.get(), 10)
+        join = await asyncio.wait_for(registry.joins.get(), 60)
         assert (join.contract_version, list(join.features)) == (CONTRACT_VERSION, ["some-feature"])
 
 

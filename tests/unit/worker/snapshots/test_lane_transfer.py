@@ -111,10 +111,10 @@ async def test_a_lane_goes_on_in_another_mode_where_that_may_be(
     engine = Engine(wide, LaneGeometry(4, 64, 32), num_lanes=1, step_tokens=64)
     engine.start()
     try:
-        engine.open("s", 3, SessionOptions(), "acme").result(10)
+        engine.open("s", 3, SessionOptions(), "acme").result(60)
         append = Append("s", 3, 0, tuple(range(150)))
         engine.submit(append)
-        append.future.result(10)
+        append.future.result(60)
         parts = [part async for part in lane_transfer.LaneTransfer(engine).read("s", 3)]
     finally:
         engine.shut_down()
