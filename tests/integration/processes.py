@@ -240,15 +240,23 @@ def http_status(address: str, path: str) -> int | None:
 
 def wait_until(condition: Callable[[], bool], what: str, seconds: float = START_SECONDS) -> None:
     """Polls until a condition holds; AssertionError after `seconds`."""
-    deadline = time.monotonic() + seconds
+    deadline, pauses = time.monotonic() + seconds, _pauses()
     while not condition():
         assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
-        time.sleep(0.02)
+        time.sleep(next(pauses))
 
 
 async def eventually(condition: Callable[[], Awaitable[bool]], what: str, seconds: float = LONG_SECONDS) -> None:
     """As `wait_until`, for coroutines."""
-    deadline = time.monotonic() + seconds
+    deadline, pauses = time.monotonic() + seconds, _pauses()
     while not await condition():
         assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
-        await asyncio.sleep(0.02)
+        await asyncio.sleep(next(pauses))
+
+
+def _pauses() -> Iterator[float]:
+    """Seconds, longer and longer: to ask a runtime something takes time from those who start."""
+    pause = 0.01
+    while True:
+        yield pause
+        pause = min(0.15, 1.3 * pause)
