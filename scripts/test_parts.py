@@ -130,7 +130,7 @@ PARTS = {
             "text/test_head.py",
         ),
         (*NO_MODEL, "numpy", "redis", "kakeya_shared", "pydantic"),
-        ("kakeya[otel,tokenizer]",),
+        ("kakeya[otel,tokenizer]", "numpy"),  # whose integers are token ids, too
         extras=("jinja2", "opentelemetry", "tokenizers"),
         exactly=frozenset(
             {"kakeya", "kakeya-stubs", "googleapis-common-protos", "grpcio", "protobuf", "typing-extensions"}
