@@ -22,14 +22,15 @@ help: ## list the targets
 
 install: kernel ## make .venv with all parts and the development tools
 
-# torch first and alone: any later request for it is then satisfied already and pulls no other build. Most of the 16,000
-# modules that are installed are never imported, so each is compiled when it is.
+# torch first: any later request for it is then satisfied already and pulls no other build. What builds the parts comes
+# with it: an environment of its own for each build would take as long as all the rest. Most of the 16,000 modules that
+# are installed are never imported, so each is compiled when it is.
 $(VENV)/.installed: constraints.txt requirements-dev.txt \
                    $(wildcard proto/python/pyproject.toml */pyproject.toml */*/pyproject.toml)
 	@echo "installing into $(VENV) (two or three minutes)"
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) torch
-	$(PIP) $(PARTS) -r requirements-dev.txt
+	$(PIP) torch hatchling editables
+	$(PIP) --no-build-isolation $(PARTS) -r requirements-dev.txt
 	@touch $@
 
 # It was built with the installation; this is for sources that have changed since. Without a compiler it says so, no more.
@@ -42,16 +43,17 @@ demo: install ## hold three real conversations with a local stack, one over HTTP
 up: install ## start the local stack in the foreground (UP_FLAGS='--workers 2 ...')
 	@$(BIN)/kakeya up $(UP_FLAGS)
 
-# Two or three processes, whatever the machine has. Unit tests mostly wait, for what lapses after seconds; the others
-# start servers of their own, each with threads of its own.
+# Three processes, whatever the machine has: there is always one that waits, for what lapses or for a server to start.
 test: test-unit test-others ## run the core tests (JOBS=N processes; COVER=1: with line coverage of what needs no model)
 
 test-unit: install
-	$(BIN)/python -m pytest -m 'not heavy and not compose' -n $(or $(JOBS),3) --dist worksteal \
-	  $(if $(COVER),--cov --cov-fail-under=100) $(TEST_FLAGS) tests/unit
+	@mkdir -p build
+	$(BIN)/python $(if $(COVER),-m slipcover --json --out build/coverage.json) \
+	  -m pytest -m 'not heavy and not compose' -n $(or $(JOBS),3) --dist worksteal $(TEST_FLAGS) tests/unit
+	$(if $(COVER),$(BIN)/python -m slipcover --merge build/coverage.json --out build/covered.json --fail-under 100)
 
 test-others: install
-	$(BIN)/python -m pytest -m 'not heavy and not compose' -n $(or $(JOBS),2) --dist worksteal $(TEST_FLAGS) --ignore tests/unit
+	$(BIN)/python -m pytest -m 'not heavy and not compose' -n $(or $(JOBS),3) --dist worksteal $(TEST_FLAGS) --ignore tests/unit
 
 test-busy: install ## the core tests again and again beside two busy loops: no test waits for luck (BUSY_RUNS=5)
 	$(BIN)/python scripts/test_busy.py --runs $(or $(BUSY_RUNS),5)

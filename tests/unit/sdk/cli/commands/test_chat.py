@@ -172,7 +172,10 @@ def test_a_failure_ends_a_piped_chat(
     assert runtime.sessions == {}
 
 
-def test_a_runtime_that_is_not_there(talk: Talk, runtime: ScriptedRuntime, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_runtime_that_is_not_there(
+    talk: Talk, runtime: ScriptedRuntime, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(chat, "PATIENCE_SECONDS", 60.0)
     runtime.stop()
     assert talk("hi\n") == 1
     error = capsys.readouterr().err
