@@ -6,7 +6,7 @@ from typing import Self
 
 from kakeya_router.contract.creates import MAX_REQUEST_ID_BYTES
 from kakeya_router.contract.validation import MAX_COUNT, check_text, invalid
-from kakeya_router.store.session_record import SessionId
+from kakeya_router.store.session_record import SessionId, SessionRecord
 from kakeya_router.store.sessions.stored_tags import HistoryPlace, PlaceKind
 from kakeya_shared.contract import labels
 from kakeya_stubs.v1 import runtime_pb2 as api
@@ -81,22 +81,27 @@ class Found:
     """A session at a place.
 
     Attributes:
+        record: the session, as it was then.
         tag_index: of the tag that named it, in the request.
         at_us: when it was tagged, in microseconds.
         is_idle_end: the history ends there, and no operation runs.
         is_last: no place beyond has tags.
-        history_length: of the session.
-        op_id: of its latest operation.
     """
 
-    session_id: SessionId
+    record: SessionRecord
     place: HistoryPlace
     tag_index: int
     at_us: int
     is_idle_end: bool
     is_last: bool
-    history_length: int
-    op_id: str
+
+    @property
+    def session_id(self) -> SessionId:
+        return self.record.session_id
+
+    @property
+    def history_length(self) -> int:
+        return self.record.journal_length
 
     def message(self) -> api.FindSessionResponse:
         return api.FindSessionResponse(

@@ -123,7 +123,7 @@ class Search:
         """
         length = found.place.length
         takes_back = found.is_last and not found.is_idle_end and found.history_length > length
-        takes_back = takes_back and found.op_id != op_id
+        takes_back = takes_back and found.record.operation_id != op_id
         if found.tag_index not in self.expected or takes_back:
             return None
         return Place.of(api.TurnPlace(session_id=found.session_id, boundary=length, request_id=self.request_id))

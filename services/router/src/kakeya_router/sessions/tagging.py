@@ -1,6 +1,8 @@
 """Tags of places, by which callers find their sessions again: `TagTurn` and `FindSession`."""
 
-from dataclasses import KW_ONLY, dataclass
+import time
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass, field
 
 from kakeya_router.access import callers
 from kakeya_router.contract import refusals
@@ -16,6 +18,9 @@ from kakeya_router.store.sessions.tag_store import Tagged, TagStore
 # Sessions that a search looks at and passes over, since they cannot be gone on with at the place that a tag names. It
 # comes to few: a session that ends takes its tags along.
 _MAX_PASSED = 16
+# Which pools serve a model is looked at so often: in one that has come since, nothing has been tagged for long.
+_SERVED_SECONDS = 1.0
+_MAX_SERVED = 64
 
 
 @dataclass(eq=False, slots=True)
@@ -26,6 +31,7 @@ class Tagging:
     _worker_store: WorkerStore
     _: KW_ONLY
     default_model: str
+    _served: dict[str, tuple[float, str, Sequence[PoolName]]] = field(default_factory=dict, init=False)
 
     async def tag(self, record: SessionRecord, request: TagRequest) -> None:
         """Gives a place of a session tags.
@@ -55,10 +61,21 @@ class Tagging:
         """
         if request.session_id:
             return await self._in_session(callers.check_issued(request.session_id), request.tags)
-        serving = candidates.of_model(await self._worker_store.all_workers(), request.model or self.default_model)
-        pools = sorted({worker.pool for worker in serving})
-        found = [each for pool in pools if (each := await self._in_pool(pool, serving[0].model, request.tags))]
+        model, pools = await self._serving(request.model or self.default_model)
+        found = [each for pool in pools if (each := await self._in_pool(pool, model, request.tags))]
         return min(found, key=lambda each: (each.tag_index, -each.at_us), default=None)
+
+    async def _serving(self, model: str) -> tuple[str, Sequence[PoolName]]:
+        """Its name, and the pools that serve it. Raises as `find` does."""
+        known, now = self._served.get(model), time.monotonic()
+        if known is not None and now < known[0]:
+            return known[1:]
+        serving = candidates.of_model(await self._worker_store.all_workers(), model)
+        if len(self._served) >= _MAX_SERVED:
+            self._served.clear()
+        name, pools = serving[0].model, sorted({worker.pool for worker in serving})
+        self._served[model] = now + _SERVED_SECONDS, name, pools
+        return name, pools
 
     async def _in_pool(self, pool: PoolName, model: str, tags: tuple[str, ...]) -> Found | None:
         tenant, first, num_passed = callers.current().tenant, 0, 0
@@ -66,8 +83,8 @@ class Tagging:
             answer = await self._store.find(pool, tenant, model, tags, first, num_passed)
             if answer is None:
                 return None
-            tag_index, entry = answer
-            found = await self._there(pool, tag_index, entry)
+            tag_index, entry, tagged = answer
+            found = None if tagged is None else _at(tagged, tag_index, entry)
             if found is not None:
                 return found
             first, num_passed = tag_index, num_passed + 1 if tag_index == first else 1
@@ -82,11 +99,6 @@ class Tagging:
         found = (_at(tagged, index, Entry(session_id, place, 0)) for index, place in named)
         return next((each for each in found if each), None)
 
-    async def _there(self, pool: PoolName, tag_index: int, entry: Entry) -> Found | None:
-        """The session at the place; None: it cannot be gone on with there."""
-        tagged = await self._store.tagged(pool, entry.session_id)
-        return None if tagged is None else _at(tagged, tag_index, entry)
-
 
 def _at(tagged: Tagged, tag_index: int, entry: Entry) -> Found | None:
     record, length = tagged.record, entry.place.length
@@ -95,14 +107,12 @@ def _at(tagged: Tagged, tag_index: int, entry: Entry) -> Found | None:
     if not is_open or not (is_end or _is_reachable(record, length)):
         return None
     return Found(
-        entry.session_id,
+        record,
         entry.place,
         tag_index,
         entry.at_us,
         is_idle_end=is_end and not tagged.is_busy,
         is_last=all(place.length <= length for place in tagged.places),
-        history_length=record.journal_length,
-        op_id=record.operation_id,
     )
 
 

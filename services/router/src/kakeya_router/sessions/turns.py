@@ -48,6 +48,7 @@ class Turns:
             HistoryLengthMismatch: the session has another length than the caller expects; nothing has changed.
             as `Turning.turn`, as `Sessions.opened` where a session is made, as `Tagging.find` where one is looked for
         """
+        known: SessionRecord | None = None
         if request.search is not None:
             with part("session"):
                 found = await self._tagging.find(request.search.find)
@@ -55,17 +56,23 @@ class Turns:
             gone_on = request.after(found)
             if gone_on is None:
                 return
-            request = gone_on
-        async with aclosing(self._there(request, seconds_left)) as events:
+            request, known = gone_on, found.record if found else None
+        async with aclosing(self._there(request, known, seconds_left)) as events:
             async for event in events:
                 yield event
 
-    async def _there(self, request: TurnRequest, seconds_left: SecondsLeft) -> AsyncGenerator[TurnEvent, None]:
-        """It is known where."""
+    async def _there(
+        self, request: TurnRequest, known: SessionRecord | None, seconds_left: SecondsLeft
+    ) -> AsyncGenerator[TurnEvent, None]:
+        """It is said where.
+
+        Args:
+            known: the session, as it has just been found.
+        """
         at: Part = "session"
         is_new = False
         try:
-            made, boundary = await self._begin(request)
+            made, boundary = await self._begin(request, known)
             while True:
                 is_new = made.is_new
                 try:
@@ -95,7 +102,7 @@ class Turns:
                 await self._abandon(made.record, error)
             raise
 
-    async def _begin(self, request: TurnRequest) -> tuple[Made, int | None]:
+    async def _begin(self, request: TurnRequest, known: SessionRecord | None = None) -> tuple[Made, int | None]:
         """The session to try, and where it has to end; None: wherever it does."""
         if isinstance(request.where, CreateRequest):
             return await self._sessions.opened(request.where, request.generate.features, request.check), None
@@ -104,7 +111,7 @@ class Turns:
         fork = await self._sessions.forked(where.fork) if where.request_id else None
         if fork is not None:
             return Made(fork, is_new=False), None
-        record = callers.callers_own(await self._store.get(session_id))
+        record = callers.callers_own(known or await self._store.get(session_id))
         if record.head and where.boundary is not None:
             return await self._forked(record, request, of_history=False), None
         return Made(record, is_new=False), where.length

@@ -50,7 +50,8 @@ class PoolKeys:
     """The keys of one pool."""
 
     def __init__(self, pool: PoolName) -> None:
-        self._prefix = prefix = f"kakeya:{{{pool}}}:"
+        self.prefix = prefix = f"kakeya:{{{pool}}}:"
+        """Of all their names."""
         self.workers = f"{prefix}workers"
         """Sorted set: worker ids by the end of their lease in milliseconds."""
         self.lost = f"{prefix}lost"
@@ -90,53 +91,53 @@ class PoolKeys:
 
     def spare_of(self, tenant: str) -> str:
         """Sorted set: those of `spare` that are a tenant's."""
-        return f"{self._prefix}spare_of:{tenant}"
+        return f"{self.prefix}spare_of:{tenant}"
 
     def worker(self, worker_id: WorkerId) -> str:
         """Hash: a `WorkerRecord`."""
-        return f"{self._prefix}worker:{worker_id}"
+        return f"{self.prefix}worker:{worker_id}"
 
     def sessions(self, incarnation: Incarnation) -> str:
         """Set: ids of the sessions whose lanes the incarnation holds."""
-        return f"{self._prefix}sessions:{incarnation}"
+        return f"{self.prefix}sessions:{incarnation}"
 
     def session(self, session_id: SessionId) -> str:
         """Hash: a `SessionRecord`."""
-        return f"{self._prefix}session:{session_id}"
+        return f"{self.prefix}session:{session_id}"
 
     def journal(self, session_id: SessionId) -> str:
         """String: the last tokens of the session's history, 4 bytes each, little-endian; see `SessionRecord`."""
-        return f"{self._prefix}journal:{session_id}"
+        return f"{self.prefix}journal:{session_id}"
 
     def tags(self, session_id: SessionId) -> str:
         """Hash: the tags of the session's places; see prelude/tags.lua."""
-        return f"{self._prefix}tags:{session_id}"
+        return f"{self.prefix}tags:{session_id}"
 
     def tagged(self, tenant: str, model: str) -> str:
         """Sorted set: "TAG|AT_US|KIND|LENGTH|SESSION" for each tag of a tenant's sessions of a model, all with score 0
         and so in the order of their text.
         """
-        return f"{self._prefix}tagged:{tenant}:{model}"
+        return f"{self.prefix}tagged:{tenant}:{model}"
 
     def operation(self, session_id: SessionId) -> str:
         """Hash: the session's running operation; that it exists is the session's busy flag."""
-        return f"{self._prefix}op:{session_id}"
+        return f"{self.prefix}op:{session_id}"
 
     def closed(self, session_id: SessionId) -> str:
         """String: "LENGTH TENANT" of a session that lived for one answer; lives a minute from its end."""
-        return f"{self._prefix}closed:{session_id}"
+        return f"{self.prefix}closed:{session_id}"
 
     def request(self, tenant: str, request_id: str) -> str:
         """String: the session that a tenant's CreateSession request made, after a "-" if it was given up; lives 10
         minutes.
         """
-        return f"{self._prefix}request:{tenant}:{request_id}"
+        return f"{self.prefix}request:{tenant}:{request_id}"
 
     def tokens(self, tenant: str) -> str:
         """String: "SPENT AT_MS", the tokens that a tenant had used and its rate had not given back at that time;
         lives until it has.
         """
-        return f"{self._prefix}spent:{tenant}"
+        return f"{self.prefix}spent:{tenant}"
 
 
 def keys_of(record: SessionRecord) -> Sequence[str]:

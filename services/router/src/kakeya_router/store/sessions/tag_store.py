@@ -1,6 +1,6 @@
 """Tags of places, by which sessions are found."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from kakeya_router.store.connection import time_ms
@@ -39,16 +39,28 @@ class TagStore(SessionStore):
 
     async def find(
         self, pool: PoolName, tenant: str, model: str, tags: Sequence[str], first: int, num_passed: int
-    ) -> tuple[int, Entry] | None:
-        """The index of the first tag from `first` on that names anything, and the latest place that it names.
+    ) -> tuple[int, Entry, Tagged | None] | None:
+        """The index of the first tag from `first` on that names anything, the latest place that it names, and of what
+        session, as `tagged` has it.
 
         Args:
             num_passed: of the tag `first` so many of the latest places are passed over.
         """
+        keys = PoolKeys(pool)
         found = await self._redis.script(
-            "find_tagged", [PoolKeys(pool).tagged(tenant, model)], first=first + 1, num_passed=num_passed, tags=[*tags]
+            "find_tagged",
+            [keys.tagged(tenant, model)],
+            prefix=keys.prefix,
+            first=first + 1,
+            num_passed=num_passed,
+            tags=[*tags],
         )
-        return (int(found[0]) - 1, Entry.of(found[1])) if found else None
+        if not found:
+            return None
+        number, entry, session, held, lease_until_ms, (seconds, microseconds) = found
+        now_ms = time_ms((int(seconds), int(microseconds)))
+        there = _tagged(_by_field(session), _by_field(held), lease_until_ms, now_ms)
+        return int(number) - 1, Entry.of(entry), there
 
     async def tagged(self, pool: PoolName, session_id: SessionId) -> Tagged | None:
         """A session without touching it; None: it is gone, or its tags are of a history that it has no more."""
@@ -61,8 +73,19 @@ class TagStore(SessionStore):
                 ("TIME",),
             ]
         )
-        if not values or held.get("num_rewinds") != values.get("num_rewinds", "0"):
-            return None
-        is_busy = int(lease_until_ms or 0) > time_ms(time)
-        named = stored_tags.named(held)
-        return Tagged(SessionRecord.from_hash(values), is_busy, frozenset(stored_tags.places(held)), named)
+        return _tagged(values, held, lease_until_ms, time_ms(time))
+
+
+def _tagged(
+    values: Mapping[str, str], held: Mapping[str, str], lease_until_ms: str | None, now_ms: int
+) -> Tagged | None:
+    if not values or held.get("num_rewinds") != values.get("num_rewinds", "0"):
+        return None
+    is_busy = int(lease_until_ms or 0) > now_ms
+    named = stored_tags.named(held)
+    return Tagged(SessionRecord.from_hash(values), is_busy, frozenset(stored_tags.places(held)), named)
+
+
+def _by_field(flat: Iterable[str]) -> dict[str, str]:
+    values = iter(flat)
+    return dict(zip(values, values, strict=True))
