@@ -349,14 +349,17 @@ class ScriptedRuntime(runtime_pb2_grpc.RuntimeServiceServicer):
         self._come("Turn", request, context)
         if request.HasField("search") and self.has_search:
             found = self.FindSession(pb.FindSessionRequest(tags=request.search.tags), context)
-            context.send_initial_metadata((("kakeya-op-id", request.generate.op_id),))
-            yield pb.TurnResponse(found=found)
             last_request = self.sessions[found.session_id].last_request if found.session_id else ""
             if not _goes_on(request, found, last_request):
+                yield pb.TurnResponse(found=found)
                 return
-        yield from self._there(request, context)
+            yield from self._there(request, found, context)
+        else:
+            yield from self._there(request, None, context)
 
-    def _there(self, request: pb.TurnRequest, context: grpc.ServicerContext) -> Iterator[Any]:
+    def _there(
+        self, request: pb.TurnRequest, found: pb.FindSessionResponse | None, context: grpc.ServicerContext
+    ) -> Iterator[Any]:
         token_ids = [token_id for span in request.spans for token_id in span.token_ids]
         known = set(self.sessions)
         opened, session = self._turns_session(request, token_ids, context)
@@ -369,13 +372,12 @@ class ScriptedRuntime(runtime_pb2_grpc.RuntimeServiceServicer):
             name = generate.op_id if request.HasField("search") else f"turn-{len(self.requests['Turn'])}"
             session.last_generate = name, len(session.history) + len(token_ids)
         op_id, start = session.last_generate
-        if not request.HasField("search"):
-            context.send_initial_metadata((("kakeya-op-id", op_id),))
+        context.send_initial_metadata((("kakeya-op-id", op_id),))
         has_appended = False
         try:
             if self.has_unusual_events:
                 yield pb.TurnResponse()
-            yield pb.TurnResponse(session=opened)
+            yield pb.TurnResponse(session=opened, found=found)
             append = pb.AppendTokensRequest(session_id=opened.session_id, token_ids=token_ids)
             self._come("AppendTokens", append, context)
             if not is_repeated:

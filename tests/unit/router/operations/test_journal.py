@@ -73,9 +73,15 @@ class ScriptedStore:
         self._faults = list(faults)
 
     async def extend_journal(
-        self, record: SessionRecord, claim: str, start: int, token_ids: Sequence[int], max_tokens: int
+        self,
+        record: SessionRecord,
+        claim: str,
+        start: int,
+        token_ids: Sequence[int],
+        max_tokens: int,
+        start_tags: Sequence[str],
     ) -> JournalEnd:
-        assert (claim, max_tokens) == (CLAIM, MAX_TOKENS)
+        assert (claim, max_tokens, start_tags) == (CLAIM, MAX_TOKENS, ())
         self.writes.append((start, tuple(token_ids)))
         self.records.append(record)
         await self.answers.wait()

@@ -43,9 +43,9 @@ async def events(client: Client, request: api.TurnRequest) -> Events:
     async def read() -> list[api.TurnResponse]:
         return [event async for event in client.turning(request)]
 
-    first, *others = await answer(read())
-    assert first.HasField("found")
-    return first.found, Turned(others) if others else None
+    told = await answer(read())
+    assert [event.HasField("found") for event in told] == [True, *[False] * (len(told) - 1)]
+    return told[0].found, Turned(told) if told[0].HasField("session") else None
 
 
 @pytest.fixture
@@ -105,13 +105,10 @@ async def test_beside_another_it_is_in_a_fork(client: Client, source: Answer) ->
     call.cancel()
 
 
-async def test_its_op_id_comes_with_what_it_found(client: Client, source: Answer) -> None:
-    call = client.turning(searching(TWO, expected={0: 0}, token_ids=[7]))
-    await call.read()
-    assert dict(await call.initial_metadata())["kakeya-op-id"] == OP_ID
-    while not (event := await call.read()).generated.HasField("done"):
-        pass
-    assert event.generated.done.op_id == OP_ID
+async def test_without_an_op_id_it_goes_on_as_well(client: Client, source: Answer) -> None:
+    _, turned = await events(client, searching(TWO, expected={0: 0}, token_ids=[7], op_id=""))
+    assert turned is not None
+    assert turned.session.session_id == source.session_id
 
 
 async def test_one_that_comes_again_adds_nothing(client: Client, worker: FakeWorker) -> None:
@@ -191,7 +188,6 @@ async def test_another_tenants_session_is_not_found(keyed: Keyed) -> None:
         ({"search": api.TurnSearch(tags=[ONE], request_id="r" * 129)}, "request_id"),
         ({"search": api.TurnSearch(tags=[ONE], model="m" * 1_000)}, "model"),
         ({"session": api.TurnPlace(session_id="tiny.x")}, "search"),
-        ({"generate": api.GenerateRequest(max_tokens=1)}, "generate.op_id"),
         ({"start_tags": [ONE] * 5}, "start_tags"),
         ({"start_tags": [b"short"]}, "start_tags"),
     ],
@@ -210,10 +206,7 @@ async def test_what_may_not_be_asked_for(
 
 async def test_what_fails_where_it_was_found_changes_nothing(stack: Stack, client: Client, source: Answer) -> None:
     request = searching(TWO, expected={0: 0}, token_ids=[1 << 20])
-    call = client.turning(request)
-    await call.read()
-    with pytest.raises(TokenOutOfVocabulary):
-        await answer(call.read())
+    await refused(client.turn(request), TokenOutOfVocabulary, "append")
     assert (await client.info(source.session_id)).history_length == source.end
     request.search.model = "another"
     await refused(client.turn(request), NoWorker, "session")

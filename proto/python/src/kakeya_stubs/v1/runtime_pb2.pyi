@@ -868,10 +868,10 @@ class TurnRequest(_message.Message):
 
     @_builtins.property
     def search(self) -> Global___TurnSearch:
-        """First of all looks for the session as FindSession does, in the same call; not beside `session`. The first event is then
-        `found`. Where the tag that was found is expected, and the Turn need not take back what lies behind its place, it goes on
-        there as with a boundary. Where nothing was found and there is a `create`, it goes on in a new session. Else `found` is
-        the only event, and nothing has changed. Needs an op_id. Of routers that name the feature "turn_search"
+        """First of all looks for the session as FindSession does, in the same call; not beside `session`. The first response then
+        says what was `found`. Where the tag that was found is expected, and the Turn need not take back what lies behind its
+        place, it goes on there as with a boundary. Where nothing was found and there is a `create`, it goes on in a new session.
+        Else that response is the only one, and nothing has changed. Of routers that name the feature "turn_search"
         (Model.features); an older one passes it over.
         """
 
@@ -1051,7 +1051,7 @@ class TurnResponse(_message.Message):
 
     @_builtins.property
     def found(self) -> Global___FindSessionResponse:
-        """Of a search, before all else."""
+        """What the search of the Turn came to: beside the session, or alone where the Turn is nowhere."""
 
     def __init__(
         self,
@@ -1065,7 +1065,7 @@ class TurnResponse(_message.Message):
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
     _ClearFieldArgType: _TypeAlias = _typing.Literal["appended", b"appended", "event", b"event", "found", b"found", "generated", b"generated", "session", b"session"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["session", "appended", "generated", "found"]  # noqa: Y015
+    _WhichOneofReturnType_event: _TypeAlias = _typing.Literal["session", "appended", "generated"]  # noqa: Y015
     _WhichOneofArgType_event: _TypeAlias = _typing.Literal["event", b"event"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_event) -> _WhichOneofReturnType_event | None: ...
 

@@ -177,12 +177,6 @@ class AsyncGeneration:
         within_seconds = turn.opening_deadline().remaining_seconds() if turn is not None else None
         try:
             self._first = self._heard(await call.read(within_seconds), call)
-            if self._turn is not turn and turn is not None:  # its search has told where it is, if it is anywhere
-                turn = self._turn
-                response = await call.read(within_seconds)
-                if response is None:
-                    raise FoundElsewhere("the search has come to " + ("another place" if self.found else "nothing"))
-                self._first = self._heard(response, call)
             self.op_id = await call.header(_OP_ID_KEY)
             self._raise_failure()  # it may have been cancelled before there was a call to cancel
         except BaseException as error:
@@ -208,8 +202,9 @@ class AsyncGeneration:
             return response.generated
         if response.HasField("found"):
             self.found = FoundSession.from_wire(response.found) if response.found.session_id else None
+            if not response.HasField("session"):
+                raise FoundElsewhere("the search has come to " + ("another place" if self.found else "nothing"))
             self._turn = self._turn.found(response.found)
-            return None
         self._turn.hear(response, call.span)
         self._take_from(self._turn)
         return None

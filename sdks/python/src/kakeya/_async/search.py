@@ -60,7 +60,6 @@ class AsyncSearchTurn(AsyncTurn):
             self.request.create.CopyFrom(opening.request)
 
     def found(self, found: runtime_pb2.FindSessionResponse) -> AsyncTurn:
-        """Where there is nothing to go on at, as the end of the call tells, what this gives is of no use."""
         turn: AsyncTurn
         if self._opening is not None and not found.session_id:
             turn = AsyncOpeningTurn(self._opening, self._token_ids)

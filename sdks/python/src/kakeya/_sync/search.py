@@ -61,7 +61,6 @@ class SearchTurn(Turn):
             self.request.create.CopyFrom(opening.request)
 
     def found(self, found: runtime_pb2.FindSessionResponse) -> Turn:
-        """Where there is nothing to go on at, as the end of the call tells, what this gives is of no use."""
         turn: Turn
         if self._opening is not None and not found.session_id:
             turn = OpeningTurn(self._opening, self._token_ids)

@@ -96,14 +96,13 @@ class RuntimeService(runtime_pb2_grpc.RuntimeServiceServicer):
             async with aclosing(self._turns.turn(asked, context.time_remaining)) as events:
                 async for event in events:
                     if isinstance(event, Searched):
-                        await context.send_initial_metadata(((OP_ID_KEY, asked.generate.op_id),))
-                        yield event.message()
+                        yield api.TurnResponse(found=event.message())
                     elif isinstance(event, Held):
                         _observe(event.record.session_id)
-                        if asked.search is None:
-                            await context.send_initial_metadata(((OP_ID_KEY, event.op_id),))
+                        await context.send_initial_metadata(((OP_ID_KEY, event.op_id),))
                         tracing.annotate(op_id=event.op_id)
-                        yield api.TurnResponse(session=session_messages.created(event.record))
+                        found = event.searched.message() if event.searched else None
+                        yield api.TurnResponse(session=session_messages.created(event.record), found=found)
                     else:
                         yield turns.to_client(event)
                     if isinstance(event, Ended):

@@ -119,11 +119,11 @@ class Search:
         """Where the turn goes on; None: not from what was found.
 
         Args:
-            op_id: of the turn, of which an earlier attempt may have come as far as to append.
+            op_id: of the turn, of which an earlier attempt may have come as far as to append; "" where it has none.
         """
         length = found.place.length
         takes_back = found.is_last and not found.is_idle_end and found.history_length > length
-        takes_back = takes_back and found.record.operation_id != op_id
+        takes_back = takes_back and not (op_id and found.record.operation_id == op_id)
         if found.tag_index not in self.expected or takes_back:
             return None
         return Place.of(api.TurnPlace(session_id=found.session_id, boundary=length, request_id=self.request_id))
@@ -218,8 +218,6 @@ def _search(message: api.TurnRequest, num_tokens: int) -> Search | None:
         return None
     if message.HasField("session"):
         raise invalid("search", "the session is named")
-    if not message.generate.op_id:
-        raise invalid("generate.op_id", "needed with a search")
     return Search.of(message.search, num_tokens)
 
 
@@ -229,12 +227,12 @@ def _digest(token_ids: tuple[int, ...]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Searched:
-    """What the search of a turn has come to; first of all events."""
+    """What the search of a turn has come to; the only event where it is nowhere."""
 
     found: Found | None
 
-    def message(self) -> api.TurnResponse:
-        return api.TurnResponse(found=self.found.message() if self.found else api.FindSessionResponse())
+    def message(self) -> api.FindSessionResponse:
+        return self.found.message() if self.found else api.FindSessionResponse()
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,10 +241,12 @@ class Held:
 
     Attributes:
         record: with the history length that the turn goes on from.
+        searched: None: the turn had no search.
     """
 
     op_id: str
     record: SessionRecord
+    searched: Searched | None = None
 
 
 TurnEvent = Searched | Held | Appended | Truncated | Token | Ended

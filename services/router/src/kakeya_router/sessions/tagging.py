@@ -20,7 +20,6 @@ from kakeya_router.store.sessions.tag_store import Tagged, TagStore
 _MAX_PASSED = 16
 # Which pools serve a model is looked at so often: in one that has come since, nothing has been tagged for long.
 _SERVED_SECONDS = 1.0
-_MAX_SERVED = 64
 
 
 @dataclass(eq=False, slots=True)
@@ -71,8 +70,6 @@ class Tagging:
         if known is not None and now < known[0]:
             return known[1:]
         serving = candidates.of_model(await self._worker_store.all_workers(), model)
-        if len(self._served) >= _MAX_SERVED:
-            self._served.clear()
         name, pools = serving[0].model, sorted({worker.pool for worker in serving})
         self._served[model] = now + _SERVED_SECONDS, name, pools
         return name, pools

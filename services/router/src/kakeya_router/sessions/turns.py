@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 from kakeya_router.access import callers
@@ -48,18 +48,18 @@ class Turns:
             HistoryLengthMismatch: the session has another length than the caller expects; nothing has changed.
             as `Turning.turn`, as `Sessions.opened` where a session is made, as `Tagging.find` where one is looked for
         """
-        known: SessionRecord | None = None
+        found, searched = None, None
         if request.search is not None:
             with part("session"):
                 found = await self._tagging.find(request.search.find)
-            yield Searched(found)
-            gone_on = request.after(found)
+            searched, gone_on = Searched(found), request.after(found)
             if gone_on is None:
+                yield searched
                 return
-            request, known = gone_on, found.record if found else None
-        async with aclosing(self._there(request, known, seconds_left)) as events:
+            request = gone_on
+        async with aclosing(self._there(request, found.record if found else None, seconds_left)) as events:
             async for event in events:
-                yield event
+                yield replace(event, searched=searched) if isinstance(event, Held) else event
 
     async def _there(
         self, request: TurnRequest, known: SessionRecord | None, seconds_left: SecondsLeft
