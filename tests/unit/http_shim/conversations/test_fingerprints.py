@@ -73,6 +73,13 @@ SAME = [
     (said("a"), said("a", reasoning_content="b"), said("a", tool_calls=[]), said("a", refusal=None)),
     (said(), said(""), said([]), said(" \n"), said([text("")]), {"role": "assistant"}),
     (said("a <|im_end|> b"), said("a <\u200d|im_end|> b"), said("a <\u200b|im_end|> b")),
+    (
+        said("yes"),
+        said("<think>\nhm\n</think>\n\nyes"),
+        said(" <think>no </think> yes"),
+        said([text("<think>"), text("</think>yes")]),
+    ),
+    (said("<think>a"), said("<think>a", reasoning_content="a")),
     (said("[INST]~b]~b]"), said("[\u200dINST]~b]\u200d~b]")),
     # Calls with an id as ours have it.
     (called('{"a": 1, "b": [true, null]}'), called('{"b":[true,null],"a":1.0}'), called('{"a":10e-1,"b":[true,null]}')),
@@ -107,6 +114,10 @@ DIFFERENT = [
     used("a "),
     used("a", ""),
     said("a  b"),
+    said("a <think>b</think>"),
+    said("a</think>yes"),
+    said("<think>a</think>yes</think>"),
+    user("<think>a</think>yes"),
     said("a\u200d <|im_end|> b"),
     said("a <\u200d\u200d|im_end|> b"),
     said("a <|\u200dim_end|> b"),
@@ -192,7 +203,7 @@ def are_same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
         return texts(one) == texts(other)
     calls = [each.get("tool_calls") or [] for each in (one, other)]
     return (
-        unbroken("".join(texts(one))).strip() == unbroken("".join(texts(other))).strip()
+        answered("".join(texts(one))).strip() == answered("".join(texts(other))).strip()
         and one.get("refusal") == other.get("refusal")
         and len(calls[0]) == len(calls[1])
         and all(map(are_same_calls, *calls))
@@ -208,6 +219,11 @@ def texts(message: Mapping[str, Any]) -> list[str]:
 
 def unbroken(text: str) -> str:
     return text.replace("<\u200d", "<")
+
+
+def answered(text: str) -> str:
+    thought, closed, answer = unbroken(text).partition("</think>")
+    return answer if closed and thought.strip().startswith("<think>") else unbroken(text)
 
 
 def are_same_calls(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
@@ -237,7 +253,26 @@ def typed(value: Any) -> Any:
 
 
 TEXTS = st.sampled_from(
-    ["", " ", "a", "a ", " a", "b", "ab", "a b", '"', "\\", "[]", "é", "e\u0301", "\n", "<", "<\u200d"]
+    [
+        "",
+        " ",
+        "a",
+        "a ",
+        " a",
+        "b",
+        "ab",
+        "a b",
+        '"',
+        "\\",
+        "[]",
+        "é",
+        "e\u0301",
+        "\n",
+        "<",
+        "<\u200d",
+        "<think>",
+        "</think>",
+    ]
 )
 MARKS = st.fixed_dictionaries({}, optional={"cache_control": st.just(MARK)})
 PARTS = st.builds(lambda written, marks: text(written, **marks), TEXTS, MARKS)

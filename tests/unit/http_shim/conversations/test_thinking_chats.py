@@ -68,3 +68,15 @@ async def test_regenerating_goes_on_in_the_thoughts(thinker: Shim) -> None:
     told = await talk.asks("well</think>No.", **how)
     assert told.short == ("forked", "regenerated")
     assert talk.messages[-1]["content"] == "No."
+
+
+async def test_thoughts_that_are_a_part_of_the_content(runtime: ScriptedRuntime, tmp_path: Path) -> None:
+    """As pydantic-ai sends them back where they are not told apart."""
+    tiny_tokenizer.save(tmp_path, template=True)
+    async with serving_shim(runtime, tmp_path, "--live-sessions", "on", "--reasoning", "off") as shim:
+        talk = Talk(shim)
+        first = await talk.says("Hello", "<think>hm</think>\n\nYes.")
+        talk.messages[-1]["content"] = "<think>\nhm\n</think>\n\n\n\nYes."
+        told = await talk.says("And?", "No.")
+        assert (told.short, told.id) == (("continued", "next-turn"), first.id)
+        assert "<think>hm</think>\n\nYes.<|im_end|>\n<|im_start|>user\nAnd?" in talk.history(told)

@@ -30,6 +30,9 @@ _JSON = json.JSONEncoder(sort_keys=True)
 _BREAK = re.compile("(?<=[<\\[\\]])[\u200b-\u200d\u2060\ufeff]")
 """What pydantic-ai puts into `<|im_end|>` or `[INST]`, so that no server reads a control token there."""
 
+_THOUGHT = re.compile(r"\s*<think>.*?</think>", re.DOTALL)
+"""As contents have it where the server does not split it off, or a client puts it there."""
+
 _OUR_ID = re.compile(r"[A-Za-z0-9]{9}")
 """Of a call that the model made. Some chat templates take no other."""
 
@@ -39,8 +42,8 @@ def fingerprint(message: Message) -> bytes:
 
     A text and one part with that text are the same. `cache_control` does not count anywhere. Of what the model said
     white space around it does not count either, nor whether it comes as null, as an empty text or as none, nor its
-    cutting into parts, nor what it thought, nor a character without width behind an angle bracket or a square one. The
-    arguments of a call count by their JSON value where its id is of the form of ours.
+    cutting into parts, nor what it thought, in a field or before its answer, nor a character without width behind an
+    angle bracket or a square one. The arguments of a call count by their JSON value where its id has the form of ours.
     """
     compared = _said_by_model(message) if isinstance(message, AssistantMessage) else _as_sent(message)
     # JSON is unambiguous, and escaped it has bytes for halves of characters, too.
@@ -70,11 +73,14 @@ def _all_but(message: Message, left_out: set[str]) -> dict[str, Any]:
 
 
 def _text(message: AssistantMessage) -> str:
+    """Without its thought."""
     if message.content is None or isinstance(message.content, str):
         text = message.content or ""
     else:
         text = "".join(part.text if isinstance(part, TextPart) else part.refusal for part in message.content)
-    return _BREAK.sub("", text)
+    text = _BREAK.sub("", text)
+    thought = _THOUGHT.match(text)
+    return text[thought.end() :] if thought else text
 
 
 def _call(call: ToolCall) -> dict[str, Any]:
