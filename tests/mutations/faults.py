@@ -654,6 +654,20 @@ FAULTS = (
         "if False:",
         (f"{_T_WORKER}/snapshots/test_snapshot_file.py",),
     ),
+    _router(
+        "the place before an answer that was taken back is not written",
+        "snapshots/snapshotting",
+        "or newest_length < record.operation_start == record.journal_length",
+        "or False",
+        "sessions/test_rewinds.py",
+    ),
+    _shim(
+        "thoughts in a content make another conversation",
+        "conversations/fingerprints",
+        "return text[thought.end() :] if thought else text",
+        "return text",
+        "conversations/test_fingerprints.py",
+    ),
     _matcher(
         "messages of two roles are the same",
         "fingerprints",
