@@ -104,6 +104,8 @@ class Client:
         return Told.of(headers, content, usage)
 
     async def _connected(self, address: str) -> RawClient:
+        if address in self._connections and self._connections[address].reader.at_eof():
+            await self._leave(address)  # a server does not keep one for ever that nobody uses
         if address not in self._connections:
             streams = await asyncio.open_connection(*HostPort.parse(address), limit=_MAX_BODY_BYTES)
             self._connections[address] = RawClient(*streams)

@@ -155,6 +155,7 @@ class Lanes:
             tasks,
             idle_seconds=settings.close_idle_after_seconds,
             others=_GIVES_WAY[settings.admission],
+            when_parked=self.keeping.look,
         )
         self.queue = AdmissionQueue(
             stores.queue,

@@ -320,6 +320,17 @@ async def test_of_snapshots_so_many_bytes_are_kept(stack: Stack, files: Snapshot
     assert await counted(stack) <= num_bytes * 0.8
 
 
+async def test_what_makes_room_does_not_wait_for_the_reaper(stack: Stack, files: SnapshotFiles) -> None:
+    client = await stack.router(parked_sessions=2, reap_interval_seconds=1000, queue_seconds=600)
+    await stack.worker(client, num_lanes=1, files=files)
+    sessions = []
+    for number in range(5):  # each makes room for the next
+        turned = await client.turn(turn_request(create={"disposable": True}, token_ids=[number]))
+        sessions.append(turned.session.session_id)
+        await client.turn(turn_request(sessions[-1], [7]))
+    await become(client, sessions, [True, True, False, False, False])
+
+
 async def counted(stack: Stack) -> int:
     return int(await stack.redis.get("kakeya:{tiny}:snapshot_bytes") or 0)
 

@@ -1,6 +1,6 @@
 """Lanes of idle sessions, for the sessions that want one: of disposable ones, and as `--admission` says of others."""
 
-from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import KW_ONLY, dataclass, field
 from enum import StrEnum
@@ -62,6 +62,7 @@ class IdleLanes:
     Attributes:
         idle_seconds: how long a session must have been idle that is not disposable.
         others: what becomes of such a one.
+        when_parked: is called when one was parked, with its pool, which keeps more then.
     """
 
     _store: SessionLists
@@ -71,6 +72,7 @@ class IdleLanes:
     _: KW_ONLY
     idle_seconds: float
     others: GivesWay
+    when_parked: Callable[[PoolName], object] = lambda pool: None
     _going: set[SessionId] = field(default_factory=set, init=False)
 
     async def make_room(self, tenant: str, turns: Turns, spared: SessionId, *, only_disposable: bool = False) -> bool:
@@ -138,6 +140,7 @@ class IdleLanes:
             answer = await self._parking.park(record, idle_ms=idle_ms, wanted_by=tenant)
             match answer.outcome:
                 case ParkSession.PARKED:
+                    self.when_parked(record.pool)
                     return _freed("parked", record, tenant)
                 case ParkSession.UNRECOVERABLE:
                     pass

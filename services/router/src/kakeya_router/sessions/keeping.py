@@ -1,6 +1,6 @@
 """Sessions that are kept although nobody uses them: when one is parked by itself, and how many there may be."""
 
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 
 import structlog
 
@@ -30,7 +30,8 @@ class Keeping:
     """Parks sessions whose time on a lane is over, and closes disposable ones of which there are too many.
 
     Each session is looked for by one router at a time, and taken by one script, so that several at once are harmless.
-    Called by `Reaper`, and by `Opening` for the group of a session that it has opened.
+    Called by `Reaper`, by `IdleLanes` where it has parked one, and by `Opening` for the group of a session that it has
+    opened.
 
     Attributes:
         max_children: how many disposable forks of one place a tenant keeps.
@@ -49,6 +50,8 @@ class Keeping:
     max_heads: int
     max_parked: int
     max_bytes: int | None
+    _looking: dict[PoolName, bool] = field(default_factory=dict, init=False)
+    """Pools that are looked at now; True: once more then."""
 
     async def park_due(self, pool: PoolName) -> None:
         """Begins to park some of those whose time is over; raises StoreUnavailable."""
@@ -62,6 +65,24 @@ class Keeping:
         """
         if record.group:
             unheard(self._tasks.start(self._trim(record)))
+
+    def look(self, pool: PoolName) -> None:
+        """Begins to close what a pool keeps too much, as it has come to keep more; a crowd can fill it between two
+        passes of the reaper.
+        """
+        is_looking = pool in self._looking
+        self._looking[pool] = is_looking
+        if not is_looking:
+            unheard(self._tasks.start(self._look(pool)))
+
+    async def _look(self, pool: PoolName) -> None:
+        try:
+            await self.close_surplus(pool)
+            while self._looking[pool]:
+                self._looking[pool] = False
+                await self.close_surplus(pool)
+        finally:
+            del self._looking[pool]
 
     async def close_surplus(self, pool: PoolName) -> None:
         """Closes the parked disposable sessions that nobody has used for longest, where the pool keeps too much.
