@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from kakeya_http_shim.choices import choice as answers
 from kakeya_http_shim.conversations import branches
 from kakeya_http_shim.conversations.branches import Branches, Source
 from kakeya_http_shim.conversations.said import Said
@@ -79,6 +80,16 @@ async def test_a_fork_that_comes_too_late(live: Shim) -> None:
     response = await live.http.post(CHAT, json={"messages": [{"role": "user", "content": "Hello"}], "n": 2})
     assert response.status_code == 200
     assert len(response.json()["choices"]) == 2
+
+
+@pytest.mark.parametrize(("num_tries", "status"), [(3, 200), (4, 503)])
+async def test_a_fork_that_comes_before_the_first_token(
+    live: Shim, monkeypatch: pytest.MonkeyPatch, num_tries: int, status: int
+) -> None:
+    monkeypatch.setattr(answers, "_BUSY_PAUSES_SECONDS", (0.0, 0.0))
+    live.runtime.before["Turn"].extend([fails("OPERATION_RUNNING")] * num_tries)
+    response = await live.http.post(CHAT, json={"messages": [{"role": "user", "content": "Hello"}], "n": 2})
+    assert response.status_code == status
 
 
 async def test_where_a_fork_fails(live: Shim) -> None:

@@ -1,7 +1,7 @@
 """One answer: in a session that is opened, given the prompt, asked, and closed, or in the live session of its chat."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -12,6 +12,7 @@ from kakeya import (
     AsyncSession,
     BoundaryNotReachable,
     Conflict,
+    OperationRunning,
     SessionNotFound,
     StopReason,
     TokenDetail,
@@ -84,6 +85,9 @@ class Ended:
     finish_reason: FinishReason
     spent: Spent
 
+
+_BUSY_PAUSES_SECONDS = (0.02, 0.05, 0.1, 0.2, *[0.5] * 12)
+"""Between tries to branch off from an answer that has begun and has no token yet: then its history is enough."""
 
 Event = Opened | Delta | Ended
 _Held = tuple[AsyncSession, AsyncGeneration | None, Opened]
@@ -196,7 +200,7 @@ class ChoiceMaker:
             branches.come()
         if is_late:
             source = await branches.begun()
-            turn = generation(source)
+            turn = await _branched_off(lambda: generation(source))
         async with self.sessions.turning(turn) as session:
             # What clients are told of their session is the first's, as it came about.
             yield session, turn, _opened(session, source.place, (await branches.begun()).said)
@@ -258,3 +262,16 @@ def _ended(opened: Opened, generation: AsyncGeneration, telling: Telling) -> End
         raise unavailable("the runtime stopped the answer before its end", "stopped")
     num_retained = done.history_length - (done.num_forgotten_tokens or 0)
     return Ended(reason, Spent(opened.num_prompt_tokens, num_tokens, done.history_length, num_retained, opened.said))
+
+
+async def _branched_off(generation: Callable[[], AsyncGeneration]) -> AsyncGeneration:
+    """From where an answer begins that goes on. Raises KakeyaError."""
+    for pause_seconds in _BUSY_PAUSES_SECONDS:
+        turn = generation()
+        try:
+            await turn.begin()
+        except OperationRunning:
+            await asyncio.sleep(pause_seconds)
+        else:
+            return turn
+    return generation()
