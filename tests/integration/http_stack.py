@@ -43,7 +43,7 @@ def http_stack(directory: Path, *flags: str, **environment_too: str) -> Iterator
     """With one worker of eight lanes, in exact mode, so that equal seeds give equal answers; stopped at the end.
 
     Args:
-        flags: of the shim.
+        flags: of the shim, which has no live sessions unless these say so: what most tests look at is one answer.
         environment_too: more variables of all processes.
     """
     model = installed_models.directory(MODEL)
@@ -55,7 +55,7 @@ def http_stack(directory: Path, *flags: str, **environment_too: str) -> Iterator
         ):
             start_worker(made)
             names = ("--tokenizer", f"{ABSENT}={MODEL}", "--served-model-name", f"{ALIAS}={MODEL}")
-            shim = made.start_http(*names, *flags)
+            shim = made.start_http("--live-sessions=off", *names, *flags)
             made.wait_for_workers(1)
             yield HttpStack(made, shim, operator, receiver, operator.make_key("everybody"))
 

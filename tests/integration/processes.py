@@ -125,9 +125,7 @@ class Runtime:
         return worker
 
     def start_http(self, *flags: str) -> Process:
-        """An HTTP shim of the first router, once it finds that; without live sessions, unless the flags say so."""
-        if "--live-sessions" not in flags:
-            flags = ("--live-sessions", "off", *flags)
+        """An HTTP shim of the first router, once it finds that."""
         address = f"127.0.0.1:{free_port()}"
         arguments = ["kakeya_http_shim", "--router", self.address, "--bind", address, *flags]
         shim = self._start("http", address, arguments)

@@ -98,7 +98,7 @@ async def test_thirty_turns_append_their_own_tokens(stack: HttpStack, client: op
         assert told.short == ("continued", "next-turn"), number
         assert (told.id, told.appended) == (first.id, behind(f"What is {number} plus {number}?"))
         assert told.appended + told.reused == num_written, "the history is the conversation, to the token"
-    alone = stack.runtime.start_http()
+    alone = stack.runtime.start_http("--live-sessions=off")
     async with openai.AsyncOpenAI(base_url=f"http://{alone.address}/v1", api_key=stack.key, max_retries=0) as other:
         answer = await other.chat.completions.create(
             model=MODEL, messages=talk.messages[:-1], temperature=0, max_tokens=40

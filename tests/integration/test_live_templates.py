@@ -113,7 +113,7 @@ def tokenizer(request: pytest.FixtureRequest, tmp_path: Path) -> ChatTokenizer:
 async def clients(stack: HttpStack, tokenizer: ChatTokenizer) -> AsyncIterator[list[openai.AsyncOpenAI]]:
     """Of a shim with live sessions, and of one without."""
     about = ("--tokenizer", f"{MODEL}={tokenizer.name}")
-    live, stateless = (stack.runtime.start_http(*LIVE, *about), stack.runtime.start_http(*about))
+    live, stateless = (stack.runtime.start_http(*LIVE, *about), stack.runtime.start_http("--live-sessions=off", *about))
     made = [
         openai.AsyncOpenAI(base_url=f"http://{shim.address}/v1", api_key=stack.key, max_retries=0)
         for shim in (live, stateless)

@@ -45,7 +45,7 @@ class CrowdHttp(SeededProof):
         60, "after which a session is closed", unit="seconds", reason="most gaps between two turns are shorter", ge=2
     )
     snapshot_bytes: int = setting(48 << 20, "the store's bound", unit="bytes", reason="some 500 sessions", ge=1 << 20)
-    parked_sessions: int = setting(400, "the other bound", unit="sessions", reason="of those not all", ge=1)
+    parked_sessions: int = setting(1_000, "the other bound", unit="sessions", reason="it is not in the way", ge=1)
 
     def prove(self, directory: Path, progress: Progress) -> Report:
         """Part after part, each on a runtime of its own."""

@@ -82,7 +82,7 @@ class AnswerChecks:
 
 
 def _named_session(case: Case) -> list[tuple[str, str]]:
-    """As in `broken_rules`: this server has no live sessions."""
+    """As in `broken_rules`: there is no session of a name that is drawn."""
     is_named = any(name.lower() == "kakeya-session-id" for name in case.headers or ())
     return [("kakeya-session-id", "a session that is named is there")] if is_named else []
 

@@ -26,7 +26,10 @@ from tests.soak.proof import SeededProof
 from tests.soak.report import Report
 from tests.soak.run import Run
 
-_SHIM_FLAGS = (f"--default-max-tokens={DEFAULT_TOKENS}", f"--max-choices={MAX_CHOICES}", "--session-ttl-seconds=5")
+_SHIM_FLAGS = (
+    *(f"--default-max-tokens={DEFAULT_TOKENS}", f"--max-choices={MAX_CHOICES}"),
+    *("--session-ttl-seconds=5", "--session-close-after-seconds=3"),
+)
 # Room for what is drawn as system messages: those are pinned, and longer ones than a lane holds are refused.
 _WINDOW = 1_000
 _CALL_SECONDS = 60.0

@@ -148,4 +148,8 @@ class StayingWitness(Witness[dict[str, Any]]):
         with urlopen(request, timeout=_ANSWER_SECONDS) as response:
             answer = json.load(response)
         self.seconds.append(time.monotonic() - began)
+        del (
+            answer["usage"]["kakeya"]["session"],
+            answer["usage"]["prompt_tokens_details"],
+        )  # it is there, or not any more
         return {name: answer[name] for name in ("choices", "usage", "system_fingerprint")}

@@ -140,7 +140,7 @@ _REFUSAL_BOUND_SECONDS = _MAX_WAIT_SECONDS + 0.5
 _NUM_CROWD = 4 * _NUM_PLACES
 _SHIM_FLAGS = (
     *(f"--max-in-flight={_NUM_PLACES}", f"--queue-length={_QUEUE_LENGTH}", "--session-ttl-seconds=5"),
-    f"--queue-max-wait-s={_MAX_WAIT_SECONDS:g}",
+    *(f"--queue-max-wait-s={_MAX_WAIT_SECONDS:g}", "--session-close-after-seconds=3"),
 )
 # The line and the places hold half of the clients; these few keep it full, and the others come when they are told to.
 _NUM_HASTY = _NUM_CROWD // 4

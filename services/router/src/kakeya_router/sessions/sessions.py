@@ -199,7 +199,8 @@ class Sessions:
     async def expire(self, record: SessionRecord) -> None:
         """Closes a session whose time has come, unless it is busy or was used meanwhile."""
         if await self._closing.close(record, Cause.EXPIRY) is not None:
-            _log.info("session expired", session_id=record.session_id, state=record.state.value)
+            told = {"state": record.state.value, "disposable": record.disposable}
+            _log.info("session expired", session_id=record.session_id, **told)
 
     async def _earlier(self, request: CreateRequest, pools: Collection[PoolName]) -> SessionRecord | None:
         """The session that the caller's earlier request with the same request_id made, once it is open; None: there is
