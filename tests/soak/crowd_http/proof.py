@@ -38,7 +38,7 @@ class CrowdHttp(SeededProof):
     heads: int = setting(100, "with one head", unit="conversations", reason="six to a lane", ge=0)
     talks: int = setting(1_000, "over 16 lanes, five turns each", unit="conversations", reason="62 to a lane", ge=0)
     singles: int = setting(
-        10_000, "with live sessions, and as many without", unit="requests", reason="40 pairs of blocks", ge=0
+        10_000, "with live sessions, and as many without", unit="requests", reason="100 pairs of blocks", ge=0
     )
     kept: int = setting(5_000, "that are left", unit="conversations", reason="ten times what is kept", ge=0)
     idle_seconds: int = setting(

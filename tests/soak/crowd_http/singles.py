@@ -19,7 +19,7 @@ from tests.soak.progress import Progress
 LANES = 64
 MIN_RATIO = 0.95
 _NUM_CONNECTIONS = 8
-_BLOCK = 250
+_BLOCK = 100
 _FIELDS = asked(32)  # as long as those of overload-http
 _SIDES = ("off", "on")
 _NOTHING = "nothing"

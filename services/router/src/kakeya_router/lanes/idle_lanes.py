@@ -16,8 +16,7 @@ from kakeya_router.store.sessions.session_changes import Cause
 from kakeya_router.store.sessions.session_lists import SessionLists, TenantUsage
 from kakeya_shared.process.detached_tasks import DetachedTasks
 
-# Of those that make room mostly the first goes, and each record that is read costs as much as all else.
-_FIRST_BATCH, _BATCH = 4, 128
+_BATCH = 128
 
 _log = structlog.get_logger()
 
@@ -113,7 +112,7 @@ class IdleLanes:
             key_id: only of this key; None: of any.
         """
         for pool in sorted(pools):
-            for start, limit in _batches():
+            for start, limit in self._batches():
                 found = await self._store.spare(pool, start, limit, tenant=tenant)
                 for rank, record in found:
                     is_meant = record.session_id != spared and key_id in (None, record.key_id)
@@ -177,7 +176,7 @@ class IdleLanes:
     async def _spare_of_pool(
         self, pool: PoolName, worker_ids: Collection[WorkerId], tenant: str, spared: SessionId
     ) -> AsyncIterator[Candidate]:
-        for start, limit in _batches():
+        for start, limit in self._batches():
             found = await self._store.spare(pool, start, limit)
             if not found:
                 return
@@ -200,6 +199,15 @@ class IdleLanes:
                     yield Candidate(record, record.idle_since_ms, is_spare=False, is_fair=is_fair)
             start += _BATCH
 
+    def _batches(self) -> Iterator[tuple[int, int]]:
+        """Where each begins, and how long it is. Mostly the first goes that does not go already, and each record that
+        is read costs as much as all else.
+        """
+        start, limit = 0, 1 + len(self._going)
+        while True:
+            yield start, limit
+            start, limit = start + limit, _BATCH
+
     def _may_go(self, record: SessionRecord, worker_ids: Collection[WorkerId], spared: SessionId) -> bool:
         """Unless it goes already, for another who came in the same moment."""
         return record.session_id not in (spared, *self._going) and record.worker_id in worker_ids
@@ -207,14 +215,6 @@ class IdleLanes:
     async def _usage(self, pool: PoolName, tenant: str, records: Sequence[SessionRecord]) -> Mapping[str, TenantUsage]:
         """Nothing where all are the tenant's own."""
         return await self._store.usage(pool) if any(record.tenant != tenant for record in records) else {}
-
-
-def _batches() -> Iterator[tuple[int, int]]:
-    """Where each begins, and how long it is."""
-    start, limit = 0, _FIRST_BATCH
-    while True:
-        yield start, limit
-        start, limit = start + limit, _BATCH
 
 
 async def _in_order(
