@@ -53,6 +53,7 @@ class KeptRun(Part):
         _, settled_seconds = await asyncio.to_thread(self.leave_nothing, left_seconds, self._ground.left_files)
         assert not watching.done(), "nobody watched the store to the end"
         watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)  # its connection is closed then
         self.read_logs()
         self._check()
         return {
