@@ -217,8 +217,9 @@ def test_who_needs_no_more_of_a_list_asks_for_no_more(client: Client, runtime: S
 def test_models(client: Client, runtime: ScriptedRuntime) -> None:
     runtime.models = [model("counter"), model("other", is_default=True)]
     runtime.models[0].tokenizer_digest = "d" * 64
+    lane = SINK, WINDOW, BYTES_PER_TOKEN
     assert client.list_models() == [
-        kakeya.ServedModel(name, SINK + WINDOW, VOCAB_SIZE, is_default, digest, SINK, WINDOW, BYTES_PER_TOKEN)
+        kakeya.ServedModel(name, SINK + WINDOW, VOCAB_SIZE, is_default, digest, *lane, frozenset({"turn_search"}))
         for name, is_default, digest in (("counter", False, "d" * 64), ("other", True, ""))
     ]
 
