@@ -377,6 +377,7 @@ class ScriptedRuntime(runtime_pb2_grpc.RuntimeServiceServicer):
         try:
             if self.has_unusual_events:
                 yield pb.TurnResponse()
+                yield pb.TurnResponse(session=opened, found=pb.FindSessionResponse())
             yield pb.TurnResponse(session=opened, found=found)
             append = pb.AppendTokensRequest(session_id=opened.session_id, token_ids=token_ids)
             self._come("AppendTokens", append, context)

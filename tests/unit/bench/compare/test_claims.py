@@ -2,6 +2,7 @@
 
 import pytest
 
+from kakeya_bench.compare.settings import CompareSettings
 from kakeya_bench.compare.turns import LongChat, PlayedTurn
 from kakeya_bench.report.verdict import Outcome, Verdict
 from tests.unit.bench.compare.comparing import played, report
@@ -107,3 +108,8 @@ def test_processor_time_that_is_not_known(long: LongChat | None) -> None:
     verdict = judge("--cpu-at-most=b=15", long=long)["b cpu"]
     assert verdict.outcome is Outcome.UNDECIDED
     assert verdict.formula == "processor time of b for a request of a long chat <= 15 ms"
+
+
+def test_what_a_program_allows_is_taken_as_it_is() -> None:
+    settings = CompareSettings(rival="b=http://127.0.0.1:1/v1", at_most={"b": (1.1, 5.0)})  # type: ignore[arg-type]
+    assert settings.at_most == {"b": (1.1, 5.0)}

@@ -4,12 +4,14 @@ import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import grpc
 import pytest
 
+from kakeya_stubs.v1 import runtime_pb2 as pb
 from tests.unit.http_shim.shim import Shim
 from tests.unit.http_shim.shim import shim as serving_shim
 from tests.unit.http_shim.talk import Talk
-from tests.unit.sdk.scripted_runtime import ScriptedRuntime, fails
+from tests.unit.sdk.scripted_runtime import ScriptedRuntime, ScriptedSession, fails
 
 SYSTEM = {"role": "system", "content": "You are kind to everybody who comes."}
 HEAD = "<|im_start|>system\nYou are kind to everybody who comes.<|im_end|>\n"
@@ -64,6 +66,32 @@ async def test_another_server_has_prefilled_it_meanwhile(heads: Shim) -> None:
     talk = Talk(heads, [SYSTEM])
     told = await talk.says("Hello")
     assert (told.short, told.reused) == (("forked", "head"), len(heads.tokens(HEAD)))
+    assert talk.history(told) == talk.written()
+
+
+async def test_another_server_names_it_meanwhile(heads: Shim) -> None:
+    """In a session of its own, as where this one's request is forgotten."""
+    runtime, token_ids = heads.runtime, heads.tokens(HEAD)
+    runtime.sessions["counter.other"] = ScriptedSession(history=token_ids)
+
+    def another_names_it(context: grpc.ServicerContext) -> None:
+        tag = runtime.requests["FindSession"][0].tags[-1]
+        place = pb.HistoryPlace(kind=pb.PLACE_KIND_HEAD, history_length=len(token_ids))
+        runtime.tagged.append((tag, pb.TagTurnRequest(session_id="counter.other", place=place)))
+        fails("OPERATION_RUNNING")(context)
+
+    runtime.before["AppendTokens"].append(another_names_it)
+    talk = Talk(heads, [SYSTEM])
+    told = await talk.says("Hello")
+    assert (told.short, told.reused) == (("forked", "head"), len(token_ids))
+    assert talk.history(told) == talk.written()
+
+
+async def test_a_search_for_it_that_fails(heads: Shim) -> None:
+    heads.runtime.before["FindSession"].append(fails("INTERNAL"))
+    talk = Talk(heads, [SYSTEM])
+    told = await talk.says("Hello", headers={"kakeya-session": "new"})
+    assert (told.short, told.reused) == (("new", "asked"), 0)
     assert talk.history(told) == talk.written()
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kakeya_router.lanes.closing import Closing
-from kakeya_router.lanes.idle_lanes import GivesWay, IdleLanes
+from kakeya_router.lanes.idle_lanes import Candidate, GivesWay, IdleLanes
 from kakeya_router.lanes.parking import Parking
 from kakeya_router.snapshots.snapshotting import Snapshotting
 from kakeya_router.store.outcomes import ReserveSession
@@ -291,3 +291,39 @@ async def test_a_session_that_is_used_at_the_last_moment_is_kept(stores: Stores)
     assert await idle_lanes.make_room("", {POOL: {WorkerId("w")}}, SessionId(""))
     assert [record.session_id for record in await stores.sessions.all_of(POOL)] == ["p.one"]
     await workers.aclose()
+
+
+async def test_two_who_make_room_do_not_go_for_one_session(stores: Stores) -> None:
+    goes = asyncio.Event()
+    closed: list[SessionId] = []
+
+    class Slow(Closing):
+        async def close(self, record: SessionRecord, cause: Cause, **fields: Any) -> int | None:
+            closed.append(record.session_id)
+            await goes.wait()
+            return await super().close(record, cause, **fields)
+
+    workers, tasks = WorkerClients(), DetachedTasks()
+    fleet = Fleet(stores.workers, interval_seconds=3600)
+    snapshotting = Snapshotting(
+        stores.sessions, workers, fleet, tasks, turns=1, recovery_seconds=1, journal_tokens=1_000
+    )
+    closing = Slow(stores.sessions, workers, snapshotting, tasks)
+    parking = Parking(stores.sessions, workers, fleet, snapshotting, tasks, parked_seconds=1)
+    idle_lanes = IdleLanes(stores.sessions, closing, parking, tasks, idle_seconds=0, others=GivesWay.IS_CLOSED)
+    await stores.opened("one")
+    turns = {POOL: {WorkerId("w")}}
+    first = asyncio.create_task(idle_lanes.make_room("", turns, SessionId("")))
+    await eventually(lambda: begun(closed))
+    assert not await idle_lanes.make_room("", turns, SessionId("")), "there is no other"
+    (record,) = await stores.sessions.all_of(POOL)
+    seen_before = Candidate(record, 0, is_spare=False, is_fair=True)
+    assert not await idle_lanes._frees(seen_before, "")
+    goes.set()
+    assert await first
+    assert closed == ["p.one"]
+    await workers.aclose()
+
+
+async def begun(closed: list[SessionId]) -> bool:
+    return bool(closed)

@@ -9,7 +9,9 @@ import pytest
 from kakeya_router.contract.creates import MAX_TTL_SECONDS
 from kakeya_router.sessions import keeping
 from kakeya_router.sessions.keeping import Keeping
+from kakeya_router.store.session_record import PoolName
 from kakeya_shared.errors.tree import InvalidField, SnapshotStoreUnavailable
+from kakeya_shared.process.detached_tasks import DetachedTasks
 from kakeya_stubs.v1 import runtime_pb2 as api
 from tests.unit.router.fake_worker import FakeWorker, SnapshotFiles
 from tests.unit.router.keyed import keyed_on
@@ -360,3 +362,26 @@ async def test_one_that_is_used_meanwhile_stays(stack: Stack, client: Client, fi
     await stack.redis.hset(f"kakeya:{{tiny}}:op:{first}", mapping={"claim": "a", "lease_until_ms": 1 << 50})
     await stack.router(parked_sessions=1)
     await become(client, (first, second), [False, True])
+
+
+async def test_a_pool_is_looked_at_once_more_where_it_has_come_to_keep_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks, number = asyncio.Event(), 0
+
+    async def close_surplus(self: Keeping, pool: str) -> None:
+        nonlocal number
+        number += 1
+        await looks.wait()
+
+    monkeypatch.setattr(Keeping, "close_surplus", close_surplus)
+    tasks = DetachedTasks()
+    kept = Keeping.__new__(Keeping)
+    kept._looking, kept._tasks = {}, tasks
+    for _ in range(5):
+        kept.look(PoolName("tiny"))
+        await asyncio.sleep(0)
+    looks.set()
+    assert await tasks.drain(60) == 0
+    assert number == 2, "for all that came while it looked, once"
+    kept.look(PoolName("tiny"))
+    assert await tasks.drain(60) == 0
+    assert number == 3
