@@ -257,6 +257,12 @@ async def has_snapshot(stack: Stack, session_id: str, length: int) -> bool:
     return f",{length}," in (listed or "")
 
 
+def unknown_id(session_id: str) -> str:
+    """One of the same form and pool that no session has: it differs in the last letter but one."""
+    letter = "A" if session_id[-2] == "B" else "B"
+    return f"{session_id[:-2]}{letter}A"
+
+
 async def begin_ahead(stack: Stack, session_id: str) -> None:
     """As where a Generate runs: the lane may be ahead of what is journaled."""
     await stack.redis.hset(

@@ -27,7 +27,7 @@ from tests.unit.router.fake_worker import BYTES_PER_TOKEN, LANE_BYTES, SINK, WIN
 from tests.unit.router.lapses import die
 from tests.unit.router.operations.test_recovery import Pair, expected, files, free_length, ledgers, pair
 from tests.unit.router.operations.test_takeover import OPERATION
-from tests.unit.router.stack import FORGETFUL, Client, Stack, eventually, has_snapshot
+from tests.unit.router.stack import FORGETFUL, Client, Stack, eventually, has_snapshot, unknown_id
 
 __all__ = ["files", "pair"]  # fixtures
 
@@ -124,7 +124,7 @@ async def test_a_place_that_cannot_be_had_changes_nothing(stack: Stack, client: 
     with pytest.raises(HistoryLengthMismatch):
         await client.rewind(session_id, lengths[-2], expected_history_length=lengths[-1] - 1)
     with pytest.raises(SessionNotFound):
-        await client.rewind(session_id[:-2] + "AA", 1)
+        await client.rewind(unknown_id(session_id), 1)
     assert (await client.append(session_id, [1])).history_length == lengths[-1] + 1
     assert pair.of(session_id).lanes[session_id].token_ids == [*history, 1]
     assert await has_snapshot(stack, session_id, lengths[-4])

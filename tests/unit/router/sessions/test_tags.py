@@ -17,7 +17,7 @@ from kakeya_stubs.v1 import runtime_pb2 as api
 from tests.unit.router.fake_worker import WINDOW, FakeWorker
 from tests.unit.router.keyed import Keyed
 from tests.unit.router.lapses import be_lost, expire
-from tests.unit.router.stack import FORGETFUL, Client, Stack, answer, eventually, turn_request
+from tests.unit.router.stack import FORGETFUL, Client, Stack, answer, eventually, turn_request, unknown_id
 
 ONE, TWO, THREE, FOUR = (bytes([number]) * 32 for number in range(1, 5))
 
@@ -123,7 +123,7 @@ async def test_a_place_that_is_gone_is_refused(client: Client, worker: FakeWorke
     with pytest.raises(BoundaryNotReachable):  # there is another answer of that length
         await client.tag(session_id, "ANSWER_END", answer.end, ONE, op_id=answer.op_id)
     with pytest.raises(SessionNotFound):
-        await client.tag(session_id[:-2] + "AA", "ANSWER_END", answer.end, ONE, op_id=answer.op_id)
+        await client.tag(unknown_id(session_id), "ANSWER_END", answer.end, ONE, op_id=answer.op_id)
     assert await client.find(ONE) == api.FindSessionResponse()
 
 
