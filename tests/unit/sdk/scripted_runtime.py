@@ -631,7 +631,7 @@ def model(name: str, *, is_default: bool = False) -> pb.Model:
         sink=SINK,
         window=WINDOW,
         kv_bytes_per_token=BYTES_PER_TOKEN,
-        features=["turn_search"],
+        features=["turn-search"],
     )
 
 

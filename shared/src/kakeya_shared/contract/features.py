@@ -1,8 +1,9 @@
-"""What a worker can do beyond what its contract version says, by name.
+"""What a worker, or a router, can do beyond what its contract version says, by name.
 
 Protobuf drops unknown fields in silence, so a field that an older worker does not know would change an answer without
 an error. A worker names what it serves in its Join; the router keeps that in the worker's record, and a request that
-needs a feature goes to no worker that does not name it (NO_WORKER, with the feature's name).
+needs a feature goes to no worker that does not name it (NO_WORKER, with the feature's name). A router names what it
+serves beside each model of its list, and a client asks no other router for it.
 """
 
 CONTRACT_VERSION = 2
@@ -16,3 +17,6 @@ REPETITION_PENALTY = "repetition-penalty"
 
 MASKED_ENDS = "masked-ends"
 """A Generate can be kept from choosing EOS: `min_tokens`, `ignore_eos`."""
+
+TURN_SEARCH = "turn-search"
+"""Of a router: it looks for the session of a Turn that has a `search`, and gives a place `start_tags`."""

@@ -23,7 +23,7 @@ def tiny(name: str, *, is_default: bool) -> api.Model:
         sink=SINK,
         window=WINDOW,
         kv_bytes_per_token=BYTES_PER_TOKEN,
-        features=["turn_search"],
+        features=["turn-search"],
     )
 
 

@@ -214,4 +214,4 @@ async def test_what_fails_where_it_was_found_changes_nothing(stack: Stack, clien
 
 async def test_models_name_the_feature(client: Client, worker: FakeWorker) -> None:
     response = await answer(client.runtime.ListModels(api.ListModelsRequest()))
-    assert [list(model.features) for model in response.models] == [["turn_search"]]
+    assert [list(model.features) for model in response.models] == [["turn-search"]]

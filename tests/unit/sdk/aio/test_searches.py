@@ -166,4 +166,4 @@ async def test_the_beginning_of_any_turn_can_have_tags(client: AsyncClient, runt
 
 async def test_what_models_say_of_the_runtime(client: AsyncClient, runtime: ScriptedRuntime) -> None:
     (model, *_) = await client.list_models()
-    assert model.features == {"turn_search"}
+    assert model.features == {"turn-search"}

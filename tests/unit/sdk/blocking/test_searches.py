@@ -163,4 +163,4 @@ def test_the_beginning_of_any_turn_can_have_tags(client: Client, runtime: Script
 
 def test_what_models_say_of_the_runtime(client: Client, runtime: ScriptedRuntime) -> None:
     (model, *_) = client.list_models()
-    assert model.features == {"turn_search"}
+    assert model.features == {"turn-search"}

@@ -219,7 +219,7 @@ def test_models(client: Client, runtime: ScriptedRuntime) -> None:
     runtime.models[0].tokenizer_digest = "d" * 64
     lane = SINK, WINDOW, BYTES_PER_TOKEN
     assert client.list_models() == [
-        kakeya.ServedModel(name, SINK + WINDOW, VOCAB_SIZE, is_default, digest, *lane, frozenset({"turn_search"}))
+        kakeya.ServedModel(name, SINK + WINDOW, VOCAB_SIZE, is_default, digest, *lane, frozenset({"turn-search"}))
         for name, is_default, digest in (("counter", False, "d" * 64), ("other", True, ""))
     ]
 

@@ -871,7 +871,7 @@ class TurnRequest(_message.Message):
         """First of all looks for the session as FindSession does, in the same call; not beside `session`. The first response then
         says what was `found`. Where the tag that was found is expected, and the Turn need not take back what lies behind its
         place, it goes on there as with a boundary. Where nothing was found and there is a `create`, it goes on in a new session.
-        Else that response is the only one, and nothing has changed. Of routers that name the feature "turn_search"
+        Else that response is the only one, and nothing has changed. Of routers that name the feature "turn-search"
         (Model.features); an older one passes it over.
         """
 

@@ -37,7 +37,7 @@ class Turns:
             ephemeral: the session is closed when the generation has ended, in whatever way. False leaves it open: the
                 result's `session` goes on with it.
             start_tags: of the place where the answer begins, as `AsyncSession.tag` gives them, in the same call. Of a
-                runtime whose models name the feature "turn_search"; others pass them over.
+                runtime whose models name the feature "turn-search"; others pass them over.
             open_timeout_seconds: until the session is there, as `timeout_seconds` of `create_session`.
             timeout_seconds: for the whole turn; None takes the client's `operation_timeout_seconds`.
             options: of the session as in `create_session`, of the answer as in `AsyncSession.generate`.

@@ -1,7 +1,6 @@
 """Finds the session in which a chat request goes on, by the tags of its places."""
 
 from dataclasses import dataclass, replace
-from typing import Final
 
 import grpc
 
@@ -13,9 +12,7 @@ from kakeya_http_shim.conversations.tags import Candidate
 from kakeya_http_shim.conversations.way import Search, Way
 from kakeya_http_shim.models.model_tokenizer import Prompt
 from kakeya_http_shim.problems import ApiError
-
-_TURN_SEARCH: Final = "turn_search"
-"""The feature of routers that look for the session of a turn in the same call."""
+from kakeya_shared.contract.features import TURN_SEARCH
 
 
 @dataclass(frozen=True)
@@ -134,7 +131,7 @@ def _at(chat: Chat, candidate: Candidate, found: FoundSession, prompt: Prompt) -
 
 def can_search(conversation: Conversation) -> bool:
     """Whether turns of its model take what they look for, and the tags of their beginnings, with them."""
-    return _TURN_SEARCH in conversation.model.served.features
+    return TURN_SEARCH in conversation.model.served.features
 
 
 async def _prompt(chat: Chat, candidate: Candidate) -> Prompt | None:

@@ -4,10 +4,8 @@ from collections.abc import Sequence
 
 from kakeya_router.store.fleet.worker_store import WorkerStore
 from kakeya_router.store.worker_record import WorkerRecord
+from kakeya_shared.contract.features import TURN_SEARCH
 from kakeya_stubs.v1 import runtime_pb2 as api
-
-TURN_SEARCH = "turn_search"
-"""It looks for the session of a Turn that has a `search`, and gives a place `start_tags`."""
 
 
 class Models:
