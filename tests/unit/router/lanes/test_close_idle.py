@@ -40,6 +40,18 @@ async def stores(redis_url: str) -> AsyncIterator[Stores]:
         yield stores
 
 
+def idle_lanes_of(stores: Stores, closing: type[Closing]) -> tuple[WorkerClients, IdleLanes]:
+    """With the connections that they have, which are to be closed."""
+    workers, tasks = WorkerClients(), DetachedTasks()
+    fleet = Fleet(stores.workers, interval_seconds=3600)
+    snapshotting = Snapshotting(
+        stores.sessions, workers, fleet, tasks, turns=1, recovery_seconds=1, journal_tokens=1_000
+    )
+    parking = Parking(stores.sessions, workers, fleet, snapshotting, tasks, parked_seconds=1)
+    closes = closing(stores.sessions, workers, snapshotting, tasks)
+    return workers, IdleLanes(stores.sessions, closes, parking, tasks, idle_seconds=0, others=GivesWay.IS_CLOSED)
+
+
 async def idle_ids(stores: Stores) -> list[str]:
     ids: list[str] = await stores.redis.call(lambda redis: redis.zrange(KEYS.idle, 0, -1))
     return ids
@@ -274,14 +286,7 @@ async def test_a_session_that_is_used_at_the_last_moment_is_kept(stores: Stores)
                 await stores.sessions.begin_operation(record, RUN, GENERATE)
             return await super().close(record, cause, **fields)
 
-    workers, tasks = WorkerClients(), DetachedTasks()
-    fleet = Fleet(stores.workers, interval_seconds=3600)
-    snapshotting = Snapshotting(
-        stores.sessions, workers, fleet, tasks, turns=1, recovery_seconds=1, journal_tokens=1_000
-    )
-    closing = Late(stores.sessions, workers, snapshotting, tasks)
-    parking = Parking(stores.sessions, workers, fleet, snapshotting, tasks, parked_seconds=1)
-    idle_lanes = IdleLanes(stores.sessions, closing, parking, tasks, idle_seconds=0, others=GivesWay.IS_CLOSED)
+    workers, idle_lanes = idle_lanes_of(stores, Late)
     await stores.opened("one")
     assert not await idle_lanes.make_room("", {POOL: {WorkerId("w")}}, SessionId(""))
     await stores.opened("two")
@@ -303,14 +308,7 @@ async def test_two_who_make_room_do_not_go_for_one_session(stores: Stores) -> No
             await goes.wait()
             return await super().close(record, cause, **fields)
 
-    workers, tasks = WorkerClients(), DetachedTasks()
-    fleet = Fleet(stores.workers, interval_seconds=3600)
-    snapshotting = Snapshotting(
-        stores.sessions, workers, fleet, tasks, turns=1, recovery_seconds=1, journal_tokens=1_000
-    )
-    closing = Slow(stores.sessions, workers, snapshotting, tasks)
-    parking = Parking(stores.sessions, workers, fleet, snapshotting, tasks, parked_seconds=1)
-    idle_lanes = IdleLanes(stores.sessions, closing, parking, tasks, idle_seconds=0, others=GivesWay.IS_CLOSED)
+    workers, idle_lanes = idle_lanes_of(stores, Slow)
     await stores.opened("one")
     turns = {POOL: {WorkerId("w")}}
     first = asyncio.create_task(idle_lanes.make_room("", turns, SessionId("")))
