@@ -130,7 +130,10 @@ def _named_tokens(body: dict[str, Any]) -> Iterator[tuple[str, list[float]]]:
 
 
 def _has_text(message: dict[str, Any]) -> bool:
-    return bool(message.get("content")) or isinstance(message.get("content") or message.get("refusal"), str)
+    """Parts, or a text, be it empty. A refusal is one where there is nothing else."""
+    content = message.get("content")
+    said = content or message.get("refusal") or content
+    return isinstance(said, str) or bool(said)
 
 
 def _longest_answer(body: dict[str, Any]) -> float:
