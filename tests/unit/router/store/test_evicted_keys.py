@@ -96,7 +96,11 @@ async def test_a_session_whose_record_is_evicted_is_not_found(
 
 
 async def nothing_left(stack: Stack, client: Client, session_id: str) -> bool:
-    left = [key for key in await stack.session_keys() if session_id in key or key.endswith((":usage", ":expiry"))]
+    left = [
+        key
+        for key in await stack.session_keys()
+        if session_id in key or key.endswith((":usage", ":expiry", ":snapshot_bytes"))
+    ]
     return not left and await ledger(client) == (0, 0, 0)
 
 

@@ -33,6 +33,8 @@ class SessionLists(SessionStore):
 
     async def _forget_all(self, pool: PoolName, session_ids: Collection[SessionId]) -> None:
         """What Redis has left of sessions whose records it has evicted."""
+        if not session_ids:
+            return
         keys = PoolKeys(pool)
         tags = await self._redis.hashes([keys.tags(session_id) for session_id in session_ids])
         await self._redis.commands(
@@ -41,10 +43,11 @@ class SessionLists(SessionStore):
             for command in (
                 *stored_tags.removals(session_id, held),
                 ("DEL", keys.operation(session_id), keys.journal(session_id), keys.tags(session_id)),
-                ("ZREM", keys.expiry, session_id),
                 *(("ZREM", key, session_id) for key in (keys.idle, keys.to_park, keys.spare, keys.parked)),
             )
         )
+        # Last of all: until then the reaper finds them again.
+        await self._redis.script("forget_evicted", [keys.expiry, keys.snapshot_bytes], session_ids=sorted(session_ids))
 
     async def idle(self, pool: PoolName, idle_ms: int, start: int, limit: int) -> list[SessionRecord]:
         """Sessions that have been idle for so long, the longest first, from the `start`th on."""

@@ -195,6 +195,16 @@ local function park()
   end
 end
 
+-- Takes sessions off the list of all that the pool has. With the last one goes what their files have been counted as:
+-- of sessions that Redis has evicted, and of those of an older router, it is wrong. Returns how many were on the list.
+local function leave_pool(...)
+  local num_left = redis.call('ZREM', key.expiry, ...)
+  if redis.call('EXISTS', key.expiry) == 0 then
+    redis.call('DEL', key.snapshot_bytes)
+  end
+  return num_left
+end
+
 -- Lets the request that made the session make another one.
 local function forget_request()
   if redis.call('GET', key.request) == arg.session_id then

@@ -30,7 +30,7 @@ local function is_beyond()
 end
 local record = redis.call('HGETALL', key.session)
 if #record == 0 then
-  redis.call('ZREM', key.expiry, arg.session_id)
+  leave_pool(arg.session_id)
   return {'missing'}
 end
 local now = now_ms()

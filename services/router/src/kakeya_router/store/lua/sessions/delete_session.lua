@@ -21,8 +21,5 @@ forget_tags()  -- an older router that claimed it has left them
 be_busy()
 leave_lists()
 redis.call('DEL', key.session, key.operation, key.journal)
-redis.call('ZREM', key.expiry, arg.session_id)
-if redis.call('EXISTS', key.expiry) == 0 then
-  redis.call('DEL', key.snapshot_bytes)  -- what an older router has not counted
-end
+leave_pool(arg.session_id)
 return 'deleted'
