@@ -234,6 +234,44 @@ async def test_a_session_whose_journal_was_damaged_is_safe_again_after_its_next_
 
 
 @pytest.mark.parametrize("files", ["store"], indirect=True)
+async def test_damage_that_is_trimmed_away_is_none(
+    stack: Stack, client: Client, pair: Pair, files: SnapshotFiles
+) -> None:
+    """What the journal still has is sound, and a snapshot holds what was before it."""
+    session_id = await client.session()
+    await turn(stack, client, session_id, files)
+    await turn(stack, client, session_id, files)
+    await stack.redis.setrange(f"kakeya:{{tiny}}:journal:{session_id}", 0, b"\x07")
+    await turn(stack, client, session_id, files)
+    tokens = list((await holder(client, session_id, pair)).lanes[session_id].token_ids)
+    record = await stack.redis.hgetall(f"kakeya:{{tiny}}:session:{session_id}")
+    assert record["journal_start"] == "70"
+    assert (await client.rewind(session_id, 100)).history_length == 100
+    assert (await holder(client, session_id, pair)).lanes[session_id].token_ids == tokens[:100]
+
+
+@pytest.mark.parametrize("files", ["journal"], indirect=True)
+@pytest.mark.parametrize(("num_refusals", "is_lost"), [(1, False), (2, True)])
+async def test_a_record_that_no_lane_agrees_with_is_lost_and_not_resumed_for_ever(
+    stack: Stack, client: Client, pair: Pair, num_refusals: int, is_lost: bool
+) -> None:
+    session_id = await client.session()
+    await client.append(session_id, [1, 2])
+    await client.park(session_id)
+    refusals: list[BaseException] = [HistoryLengthMismatch("another history") for _ in range(num_refusals)]
+    for worker in pair.workers:
+        worker.failures["Append"] = refusals
+    if is_lost:
+        with pytest.raises(WorkerLost, match="damaged or gone"):
+            await client.append(session_id, [3])
+        with pytest.raises(WorkerLost):
+            await client.info(session_id)
+    else:
+        await client.append(session_id, [3])
+        assert (await holder(client, session_id, pair)).lanes[session_id].token_ids == [1, 2, 3]
+
+
+@pytest.mark.parametrize("files", ["store"], indirect=True)
 async def test_a_fork_of_a_snapshot_that_is_another_sessions_is_none(
     stack: Stack, client: Client, pair: Pair, files: SnapshotFiles
 ) -> None:

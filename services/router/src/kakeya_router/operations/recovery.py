@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import structlog
 
+from kakeya_router.contract import refusals
 from kakeya_router.contract.lanes import Stopped
 from kakeya_router.lanes.moving import Moving
 from kakeya_router.lanes.resuming import Resuming
@@ -34,6 +35,8 @@ _log = structlog.get_logger()
 _ASK_SECONDS = 1.0
 # Where nothing says that it does not, and to have the session elsewhere costs more.
 _CONFIRM_SECONDS = 5.0
+# A lane that was made of what the store has does not hold what the store says of it: a third will not either.
+_MAX_MISMATCHES = 2
 
 
 def is_broken(operation: Operation, error: BaseException) -> bool:
@@ -157,6 +160,7 @@ class Recovery:
     async def _resume(self, operation: Operation, *, is_interrupted: bool) -> None:
         """Gives the session a lane that it does not have yet, and has that hold its history."""
         operation.calls_worker()
+        num_mismatches = 0
         while True:
             try:
                 await self._resume_once(operation, is_interrupted=is_interrupted)
@@ -164,6 +168,9 @@ class Recovery:
             except BaseException as error:
                 if not is_broken(operation, error):
                     raise
+                num_mismatches += isinstance(error, HistoryLengthMismatch)
+                if num_mismatches >= _MAX_MISMATCHES:
+                    raise refusals.history_lost() from error
             else:
                 return
 

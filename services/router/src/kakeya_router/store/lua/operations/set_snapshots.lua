@@ -37,5 +37,5 @@ count_snapshots(record[3], arg.snapshots)
 redis.call('HSET', key.session, 'snapshots', arg.snapshots, 'snapshot_store', arg.snapshot_store)
 disinherit(arg.inherited)
 -- What the latest operation has produced may still be asked for.
-trim_journal(math.min(tonumber(arg.journal_start), tonumber(record[5] or 0)))
+trim_journal(math.min(tonumber(arg.journal_start), tonumber(record[5] or 0)), true)
 return 'set'

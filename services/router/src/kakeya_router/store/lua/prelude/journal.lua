@@ -147,14 +147,19 @@ local function cut_journal(length, digest)
   redis.call('HDEL', key.session, 'append_end')
 end
 
--- Forgets the tokens of a session script's journal before a history index.
-local function trim_journal(start)
+-- Forgets the tokens of a session script's journal before a history index. Where a lane may be resumed there, the digest
+-- is checked: if the two ends of the journal do not agree on it, a part of it is damaged, perhaps the one that goes, and
+-- the digest counts as not known. That takes as long as there are tokens left.
+local function trim_journal(start, is_checked)
   local journal = read_journal()
   if start <= journal.first then
     return
   end
   local rest = journaled(journal.first, start, journal.length)
   journal.at_start = extended_digest(journal.at_start, journaled(journal.first, journal.first, start))
+  if is_checked and journal.at_start ~= digest_before(journal.at_end, rest) then
+    journal.at_start = nil
+  end
   keep_journaled(rest)
   journal.first = start
   write_journal(journal)
