@@ -20,12 +20,17 @@ from kakeya_http_shim.requests.messages import (
     UserMessage,
 )
 
-_KIND = b"kakeya message"
-_NEVER_COMPARED = {"cache_control"}
+_KIND, _OF_TEXT = b"kakeya message", b"kakeya text"
+_NEVER_COMPARED = frozenset({"cache_control"})
+_BESIDE_CONTENT = _NEVER_COMPARED | {"content"}
+_BESIDE_ANSWER = _BESIDE_CONTENT | {"reasoning_content", "tool_calls"}
 _NUMBER = ""
 """Names a number in a JSON value; the names of its objects get a letter in front, so that none is like it."""
 
 _JSON = json.JSONEncoder(sort_keys=True)
+
+_NUM_OF_TEXT = 2
+"""What is compared of a message that is a text and no more: its role, and that."""
 
 _BREAK = re.compile("(?<=[<\\[\\]])[\u200b-\u200d\u2060\ufeff]")
 """What pydantic-ai puts into `<|im_end|>` or `[INST]`, so that no server reads a control token there."""
@@ -46,12 +51,18 @@ def fingerprint(message: Message) -> bytes:
     angle bracket or a square one. The arguments of a call count by their JSON value where its id has the form of ours.
     """
     compared = _said_by_model(message) if isinstance(message, AssistantMessage) else _as_sent(message)
+    content = compared["content"]
+    if len(compared) == _NUM_OF_TEXT and isinstance(content, str):  # as nearly all are: JSON takes three times as long
+        text = f"{message.role}\0{content}".encode("utf-8", "surrogatepass")
+        return blake2b(text, digest_size=32, person=_OF_TEXT).digest()
     # JSON is unambiguous, and escaped it has bytes for halves of characters, too.
     return blake2b(_JSON.encode(compared).encode(), digest_size=32, person=_KIND).digest()
 
 
 def _as_sent(message: SystemMessage | UserMessage | ToolMessage) -> dict[str, Any]:
-    return _all_but(message, {"content"}) | {"content": _content(message.content)}
+    compared = _all_but(message, _BESIDE_CONTENT)
+    compared["content"] = _content(message.content)
+    return compared
 
 
 def _content(content: str | list[TextPart]) -> str | list[dict[str, Any]]:
@@ -59,17 +70,20 @@ def _content(content: str | list[TextPart]) -> str | list[dict[str, Any]]:
         return content
     if len(content) == 1:
         return content[0].text
-    return [part.model_dump(exclude=_NEVER_COMPARED, exclude_none=True) for part in content]
+    return [part.model_dump(exclude=set(_NEVER_COMPARED), exclude_none=True) for part in content]
 
 
 def _said_by_model(message: AssistantMessage) -> dict[str, Any]:
-    said = _all_but(message, {"content", "reasoning_content", "tool_calls"})
-    return said | {"content": _text(message).strip(), "tool_calls": [_call(call) for call in message.tool_calls or ()]}
+    compared = _all_but(message, _BESIDE_ANSWER)
+    compared["content"] = _text(message).strip()
+    if message.tool_calls:
+        compared["tool_calls"] = [_call(call) for call in message.tool_calls]
+    return compared
 
 
-def _all_but(message: Message, left_out: set[str]) -> dict[str, Any]:
-    """By exclusion: a field that messages get one day counts until it is said that it does not."""
-    return message.model_dump(exclude=_NEVER_COMPARED | left_out, exclude_none=True)
+def _all_but(message: Message, left_out: frozenset[str]) -> dict[str, Any]:
+    """By exclusion: a field that messages get one day counts until it is said that it does not. All are texts."""
+    return {name: value for name, value in vars(message).items() if value is not None and name not in left_out}
 
 
 def _text(message: AssistantMessage) -> str:
@@ -78,7 +92,8 @@ def _text(message: AssistantMessage) -> str:
         text = message.content or ""
     else:
         text = "".join(part.text if isinstance(part, TextPart) else part.refusal for part in message.content)
-    text = _BREAK.sub("", text)
+    if not text.isascii():
+        text = _BREAK.sub("", text)
     thought = _THOUGHT.match(text)
     return text[thought.end() :] if thought else text
 

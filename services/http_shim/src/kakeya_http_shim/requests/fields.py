@@ -177,10 +177,12 @@ class RequestModel(BaseModel):
     def _refuse_by_name(cls, given: Any) -> Any:
         if not isinstance(given, dict):
             return given
+        known = cls.__pydantic_fields__.keys()
+        if given.keys() <= known:
+            return given
         for name in cls.refused.keys() & given.keys():
             if given[name] not in (None, []):
                 raise refusal(cls.refused[name], name)
-        known = cls.model_fields.keys()
         return {name: value for name, value in given.items() if name in known or value not in (None, [])}
 
     @model_validator(mode="after")
