@@ -16,7 +16,7 @@ from tests.unit.http_shim.shim import shim as serving_shim
 from tests.unit.http_shim.talk import Talk, Told
 from tests.unit.http_shim.test_leaving import has_come
 from tests.unit.sdk import tiny_tokenizer
-from tests.unit.sdk.scripted_runtime import ScriptedRuntime
+from tests.unit.sdk.scripted_runtime import ScriptedRuntime, fails
 
 SYSTEM = {"role": "system", "content": "Be kind."}
 
@@ -265,6 +265,24 @@ async def test_leaving_a_stream_takes_back_nothing_of_another_request(talk: Talk
     turns = runtime.requests["Turn"]
     assert asked.op_id == (turns[-1].generate.op_id if runtime.has_search else f"turn-{len(turns)}")
     assert len(talk.history(first)) > length
+
+
+async def test_leaving_in_a_fork_does_not_close_it(talk: Talk) -> None:
+    """It has tags from its first moment, so that another request may be in it."""
+    await talk.says("Hello")
+    await talk.says("And?")
+    runtime, before = talk.shim.runtime, {*talk.shim.runtime.sessions}
+    runtime.before["TagTurn"].extend([fails("BOUNDARY_NOT_REACHABLE")] * 2)
+    runtime.hold_after = 3
+    edited = {"messages": [*talk.messages[:2], {"role": "user", "content": "Or?"}], "stream": True}
+    async with talk.shim.http.stream("POST", CHAT, json=edited) as response:
+        assert response.headers["kakeya-session"].startswith("forked; ")
+        async for _ in response.aiter_lines():
+            break
+    runtime.hold_after = None
+    await asyncio.to_thread(runtime.wait_for, lambda: bool(runtime.requests["RewindSession"]))
+    assert len({*runtime.sessions} - before) == 1
+    assert not runtime.requests["CloseSession"]
 
 
 async def test_without_live_sessions_nothing_is_said(shim: Shim) -> None:

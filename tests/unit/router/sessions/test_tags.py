@@ -17,6 +17,7 @@ from kakeya_stubs.v1 import runtime_pb2 as api
 from tests.unit.router.fake_worker import WINDOW, FakeWorker
 from tests.unit.router.keyed import Keyed
 from tests.unit.router.lapses import be_lost, expire
+from tests.unit.router.sessions.test_forks import fork_of
 from tests.unit.router.stack import FORGETFUL, Client, Stack, answer, eventually, turn_request, unknown_id
 
 ONE, TWO, THREE, FOUR = (bytes([number]) * 32 for number in range(1, 5))
@@ -228,6 +229,15 @@ async def test_they_end_with_the_session(stack: Stack, client: Client, worker: F
     await expire(stack, expired)
     await eventually(lambda: no_tag(stack))
     assert await client.find(TWO) == api.FindSessionResponse()
+
+
+async def test_a_fork_that_ends_with_its_answer_has_none(client: Client, worker: FakeWorker) -> None:
+    """Who found it would be ended with it."""
+    session_id = await client.session()
+    (answer,) = await tagged(client, session_id, (ONE, TWO))
+    for is_ephemeral in (True, False):
+        fork = await client.session(**fork_of(session_id, boundary=answer.end), ephemeral=is_ephemeral)
+        assert (await client.find(TWO)).session_id == (session_id if is_ephemeral else fork)
 
 
 async def test_they_end_with_a_loss(stack: Stack) -> None:

@@ -206,7 +206,7 @@ class LiveSessions:
             for part in prompt:
                 await session.append(part)
         except BaseException:
-            if way.state != "continued":
+            if not way.is_known:
                 self.tasks.start(_closed(session))
             raise
         return session

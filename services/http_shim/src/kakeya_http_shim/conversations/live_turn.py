@@ -115,15 +115,14 @@ class LiveTurn:
     async def _go_back(self) -> None:
         """Takes back what no tag names, unless another request has come since.
 
-        A session of which nothing is tagged is closed: none would find it. A fork has the tags of what it begins with,
-        and another request may be in it.
+        A session of which nothing is tagged is closed: none would find it.
         """
         if self.generation.op_id and (self.is_appended or self.generation.appended is not None):
             self.has_appended()
         is_named = self.is_tagged or (self._start is not None and await self._start)
         length = self.way.answer_start if is_named else self.way.place
         try:
-            if is_named or (self.way.source and not self.way.is_branch):
+            if is_named or self.way.is_known:
                 await self.session.rewind(length, only_untagged=True, op_id=self.generation.op_id or "")
             else:
                 await self.session.close()

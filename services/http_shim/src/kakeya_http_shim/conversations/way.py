@@ -56,5 +56,10 @@ class Way:
         """Tokens of the history before the answer."""
         return self.place + len(self.prompt.token_ids)
 
+    @property
+    def is_known(self) -> bool:
+        """Whether other requests find its session from its first moment: a fork has the tags of what it begins with."""
+        return bool(self.source) and not self.is_branch
+
     def said(self, session_id: str) -> Said:
         return Said(self.state, session_id, self.answer_start - self.num_reused, self.num_reused, self.why)

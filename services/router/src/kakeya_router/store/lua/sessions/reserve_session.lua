@@ -52,9 +52,9 @@ local function inherited(length, needed)
     at_end = digest_at(journal, length, key.source_journal)}}
 end
 -- A fork has the tags of its source's places up to where it begins, which are found once it is open. A session that is a
--- head alone is the head of all its forks.
+-- head alone is the head of all its forks. One that ends with its answer has none: who found it would be ended, too.
 local function inherit_tags(length)
-  if not has_true_tags(key.source, key.source_tags) then
+  if redis.call('HGET', key.session, 'ephemeral') == '1' or not has_true_tags(key.source, key.source_tags) then
     return
   end
   local is_of_head = redis.call('HGET', key.source, 'head') == '1'
