@@ -9,6 +9,7 @@ from kakeya_router.store.sessions.creation_store import CreationStore
 from kakeya_router.store.sessions.lane_store import LaneStore
 from kakeya_router.store.sessions.operation_store import OperationStore
 from kakeya_router.store.sessions.session_store import SessionStore
+from kakeya_router.workers.fleet import Fleet
 from kakeya_shared.errors.tree import (
     BoundaryNotReachable,
     Draining,
@@ -288,14 +289,25 @@ async def test_an_earlier_fork_that_looked_at_it_before_finds_it(
     assert generated(await client.generate(fork, 3)) == expected(5, 8)
 
 
-async def test_it_does_not_go_back_to_where_nobody_has_it(stack: Stack, client: Client) -> None:
-    """Its snapshots are in the store of a worker that it has left, and its new one has none."""
+async def test_it_does_not_go_back_to_where_nobody_has_it(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its snapshots are in the store of a worker that it has left, and its new one has none. The router sees that,
+    although it has last looked at its workers before.
+    """
+    fleets: list[Fleet] = []
+
+    async def run(fleet: Fleet) -> None:
+        fleets.append(fleet)
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(Fleet, "run", run)
+    client = await stack.router()
     left = await stack.worker(client, files=SnapshotFiles("a"))
     session_id = await client.session()
     for _ in range(8):
         length = await turns(client, session_id)
         await eventually(lambda: has_snapshot(stack, session_id, length))  # noqa: B023  # awaited at once
     other = await stack.worker(client, "worker-b")
+    await fleets[0].look()
     await client.drain("worker-a")
     await eventually(lambda: is_on(client, session_id, other))
     left.stop_beating()

@@ -99,6 +99,8 @@ class Rewinding:
         await self._fleet.looked_up(operation.record.incarnation)  # it may have joined just now
         if operation.record.lane.num_dropped_tokens == 0 and await self._in_its_lane(operation, length):
             return operation.record.lane
+        # What the lane holds goes with it: a worker that drains by now, or is gone, is not to be counted on.
+        await self._fleet.look()
         operation.calls_worker()
         parked = await self._committed(operation, length, None)
         await self._recovery.leave(operation, parked)
