@@ -14,7 +14,14 @@ import grpc
 from kakeya_router.contract.generates import Done, GenerateRequest, Sampling, Token
 from kakeya_router.store.session_record import Epoch, Incarnation, PoolName, SessionId, SessionRecord, State, WorkerId
 from kakeya_router.workers.worker_client import RunningCall, WorkerClient
-from kakeya_shared.contract.features import APPEND_LOGPROBS, CONTRACT_VERSION, MASKED_ENDS, REPETITION_PENALTY
+from kakeya_shared.contract.features import (
+    APPEND_LOGPROBS,
+    CONTRACT_VERSION,
+    GRAMMAR,
+    MASKED_ENDS,
+    REASONING,
+    REPETITION_PENALTY,
+)
 from kakeya_shared.contract.history_digest import EMPTY_HISTORY, extended_digest
 from kakeya_shared.errors.tree import (
     BoundaryNotReachable,
@@ -41,7 +48,7 @@ BYTES_PER_TOKEN = 100
 LANE_BYTES = NUM_SLOTS * BYTES_PER_TOKEN
 VOCAB_SIZE = 1000
 EOS = 7
-EVERY_FEATURE = (APPEND_LOGPROBS, MASKED_ENDS, REPETITION_PENALTY)
+EVERY_FEATURE = (APPEND_LOGPROBS, GRAMMAR, MASKED_ENDS, REASONING, REPETITION_PENALTY)
 CREDITS = 64
 FINGERPRINT = "f" * 64
 TOKENIZER_DIGEST = "d" * 64
@@ -121,6 +128,7 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
         opening: session ids of all calls of OpenSession.
         generating: what came in the calls of Generate.
         acknowledging: what came in the calls of Acknowledge.
+        checking: what came in the calls of CheckGrammar.
         sink, window: of a session that does not ask; together they fill the lane.
         flowing: clear it and no step takes place.
         failures: by method name, what the next calls raise instead of doing anything.
@@ -183,6 +191,7 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
         self.opening: list[str] = []
         self.generating: list[pb.GenerateRequest] = []
         self.acknowledging: list[pb.AcknowledgeRequest] = []
+        self.checking: list[pb.Grammar] = []
         self.prefill_seconds = 0.25
         self.rss_bytes = 0
         self.forks = True
@@ -505,6 +514,11 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
         except asyncio.CancelledError:
             self.num_cut_short += 1
             raise
+
+    async def CheckGrammar(self, request: pb.CheckGrammarRequest, context: object) -> pb.CheckGrammarResponse:
+        self._enter("CheckGrammar")
+        self.checking.append(request.grammar)
+        return pb.CheckGrammarResponse()
 
     async def _credit(self, request: pb.GenerateRequest, lane: Lane, num_generated: int) -> None:
         """As long as 64 tokens are not passed on, there is no step."""

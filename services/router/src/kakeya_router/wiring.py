@@ -24,6 +24,7 @@ from kakeya_router.lanes.resuming import Resuming
 from kakeya_router.lanes.search import Search
 from kakeya_router.operations.append import Appending
 from kakeya_router.operations.generate import Generating
+from kakeya_router.operations.needed_features import NeededFeatures
 from kakeya_router.operations.operations import Operations
 from kakeya_router.operations.recovery import Recovery
 from kakeya_router.operations.settling import Settling
@@ -188,7 +189,7 @@ class Work:
         operations = Operations(
             stores.operations,
             workers,
-            base.fleet,
+            NeededFeatures(stores.operations, base.fleet),
             tasks,
             recovery,
             snapshotting,

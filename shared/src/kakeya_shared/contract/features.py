@@ -18,5 +18,15 @@ REPETITION_PENALTY = "repetition-penalty"
 MASKED_ENDS = "masked-ends"
 """A Generate can be kept from choosing EOS: `min_tokens`, `ignore_eos`."""
 
+GRAMMAR = "grammar"
+"""A Generate can be held to a grammar."""
+
+GRAMMAR_LIBRARY = "grammar-library-"
+"""Begins the name of what masks tokens in a worker: the library with its version, and the vocabulary. An answer that
+was begun under one goes on under no other."""
+
+REASONING = "reasoning"
+"""A Generate is told how the model's thoughts begin and end: a grammar begins behind them; they can have a bound."""
+
 TURN_SEARCH = "turn-search"
 """Of a router: it looks for the session of a Turn that has a `search`, and gives a place `start_tags`."""

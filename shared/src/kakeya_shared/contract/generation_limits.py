@@ -15,3 +15,7 @@ MAX_APPEND_LOGPROBS = 1 << 17
 # Every token is compared with all of them; a role marker or a closing tag is a few tokens long.
 MAX_STOP_SEQUENCES = 16
 MAX_STOP_SEQUENCE_TOKENS = 64
+# The operation's record holds it. A schema of a hundred tools with their descriptions has half of that.
+MAX_GRAMMAR_BYTES = 1 << 18
+# Of what opens or ends a thought; a tag that is no token of its own is some letters long.
+MAX_REASONING_MARK_TOKENS = 16

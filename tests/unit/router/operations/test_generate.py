@@ -207,6 +207,8 @@ async def test_the_operations_record_has_every_parameter(stack: Stack, client: C
         "max_tokens": 2,
         "logit_bias": {"5": -2.5, "999": 100.0},
         "stop_token_sequences": [[4, 5], [6]],
+        "grammar": None,
+        "reasoning": None,
     }
     worker.flowing.set()
     await generating

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from kakeya_shared.contract.features import APPEND_LOGPROBS, MASKED_ENDS, REPETITION_PENALTY
+from kakeya_shared.contract.features import APPEND_LOGPROBS, GRAMMAR, MASKED_ENDS, REASONING, REPETITION_PENALTY
 from kakeya_shared.errors.tree import Draining, InvalidField, NoWorker
+from kakeya_stubs.v1 import runtime_pb2 as api
 from tests.unit.router.fake_worker import EVERY_FEATURE, FakeWorker
 from tests.unit.router.lanes.test_moving import holds
 from tests.unit.router.lapses import be_lost
@@ -38,6 +39,8 @@ async def refused(call: Any, feature: str) -> None:
         ({"repetition_penalty": 1.25}, REPETITION_PENALTY),
         ({"min_tokens": 1}, MASKED_ENDS),
         (MASKED, MASKED_ENDS),
+        ({"grammar": api.Grammar(regex="a")}, GRAMMAR),
+        ({"reasoning": api.Reasoning(end_token_ids=[5])}, REASONING),
         ({"min_tokens": 1, "repetition_penalty": 0.5}, f"{MASKED_ENDS}, {REPETITION_PENALTY}"),
     ],
 )

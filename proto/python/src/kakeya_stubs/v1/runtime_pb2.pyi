@@ -494,10 +494,12 @@ class GenerateRequest(_message.Message):
     FREQUENCY_PENALTY_FIELD_NUMBER: _builtins.int
     LOGIT_BIAS_FIELD_NUMBER: _builtins.int
     LOGPROBS_FIELD_NUMBER: _builtins.int
+    GRAMMAR_FIELD_NUMBER: _builtins.int
     EXPECTED_HISTORY_LENGTH_FIELD_NUMBER: _builtins.int
     OP_ID_FIELD_NUMBER: _builtins.int
     RESUME_TOKEN_IDS_FIELD_NUMBER: _builtins.int
     STOP_TOKEN_SEQUENCES_FIELD_NUMBER: _builtins.int
+    REASONING_FIELD_NUMBER: _builtins.int
     REPETITION_PENALTY_FIELD_NUMBER: _builtins.int
     MIN_TOKENS_FIELD_NUMBER: _builtins.int
     IGNORE_EOS_FIELD_NUMBER: _builtins.int
@@ -543,6 +545,13 @@ class GenerateRequest(_message.Message):
         """Added to logits by token id; finite, at most 1,024 entries."""
 
     @_builtins.property
+    def grammar(self) -> Global___Grammar:
+        """This Generate's tokens are what it allows, and EOS comes only where it accepts them as they are. Where it allows nothing
+        else EOS is taken, before `min_tokens` too; `ignore_eos` beside it, a session without EOS tokens, and a grammar that
+        cannot be used are INVALID_FIELD. It may end within: by `max_tokens`, a stop sequence, or a cancel.
+        """
+
+    @_builtins.property
     def resume_token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """The tokens of that Generate that have arrived. They stand, whatever became of the worker that produced them."""
 
@@ -551,6 +560,10 @@ class GenerateRequest(_message.Message):
         """Generation stops once this Generate's tokens end with one of these. The sequence is sent, counted and part of
         history, as EOS is. At most 16 sequences of 1 to 64 tokens.
         """
+
+    @_builtins.property
+    def reasoning(self) -> Global___Reasoning:
+        """How the model thinks before it answers: the grammar begins behind that."""
 
     def __init__(
         self,
@@ -566,17 +579,19 @@ class GenerateRequest(_message.Message):
         frequency_penalty: _builtins.float | None = ...,
         logit_bias: _abc.Mapping[_builtins.int, _builtins.float] | None = ...,
         logprobs: _builtins.int | None = ...,
+        grammar: Global___Grammar | None = ...,
         expected_history_length: _builtins.int | None = ...,
         op_id: _builtins.str = ...,
         resume_token_ids: _abc.Iterable[_builtins.int] | None = ...,
         stop_token_sequences: _abc.Iterable[Global___TokenSequence] | None = ...,
+        reasoning: Global___Reasoning | None = ...,
         repetition_penalty: _builtins.float | None = ...,
         min_tokens: _builtins.int = ...,
         ignore_eos: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_expected_history_length", b"_expected_history_length", "_frequency_penalty", b"_frequency_penalty", "_logprobs", b"_logprobs", "_min_p", b"_min_p", "_presence_penalty", b"_presence_penalty", "_repetition_penalty", b"_repetition_penalty", "_seed", b"_seed", "_temperature", b"_temperature", "_top_k", b"_top_k", "_top_p", b"_top_p", "expected_history_length", b"expected_history_length", "frequency_penalty", b"frequency_penalty", "logprobs", b"logprobs", "min_p", b"min_p", "presence_penalty", b"presence_penalty", "repetition_penalty", b"repetition_penalty", "seed", b"seed", "temperature", b"temperature", "top_k", b"top_k", "top_p", b"top_p"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_expected_history_length", b"_expected_history_length", "_frequency_penalty", b"_frequency_penalty", "_logprobs", b"_logprobs", "_min_p", b"_min_p", "_presence_penalty", b"_presence_penalty", "_repetition_penalty", b"_repetition_penalty", "_seed", b"_seed", "_temperature", b"_temperature", "_top_k", b"_top_k", "_top_p", b"_top_p", "expected_history_length", b"expected_history_length", "frequency_penalty", b"frequency_penalty", "grammar", b"grammar", "logprobs", b"logprobs", "min_p", b"min_p", "presence_penalty", b"presence_penalty", "reasoning", b"reasoning", "repetition_penalty", b"repetition_penalty", "seed", b"seed", "temperature", b"temperature", "top_k", b"top_k", "top_p", b"top_p"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_expected_history_length", b"_expected_history_length", "_frequency_penalty", b"_frequency_penalty", "_logprobs", b"_logprobs", "_min_p", b"_min_p", "_presence_penalty", b"_presence_penalty", "_repetition_penalty", b"_repetition_penalty", "_seed", b"_seed", "_temperature", b"_temperature", "_top_k", b"_top_k", "_top_p", b"_top_p", "expected_history_length", b"expected_history_length", "frequency_penalty", b"frequency_penalty", "ignore_eos", b"ignore_eos", "logit_bias", b"logit_bias", "logprobs", b"logprobs", "max_tokens", b"max_tokens", "min_p", b"min_p", "min_tokens", b"min_tokens", "op_id", b"op_id", "presence_penalty", b"presence_penalty", "repetition_penalty", b"repetition_penalty", "resume_token_ids", b"resume_token_ids", "seed", b"seed", "session_id", b"session_id", "stop_token_sequences", b"stop_token_sequences", "temperature", b"temperature", "top_k", b"top_k", "top_p", b"top_p"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_expected_history_length", b"_expected_history_length", "_frequency_penalty", b"_frequency_penalty", "_logprobs", b"_logprobs", "_min_p", b"_min_p", "_presence_penalty", b"_presence_penalty", "_repetition_penalty", b"_repetition_penalty", "_seed", b"_seed", "_temperature", b"_temperature", "_top_k", b"_top_k", "_top_p", b"_top_p", "expected_history_length", b"expected_history_length", "frequency_penalty", b"frequency_penalty", "grammar", b"grammar", "ignore_eos", b"ignore_eos", "logit_bias", b"logit_bias", "logprobs", b"logprobs", "max_tokens", b"max_tokens", "min_p", b"min_p", "min_tokens", b"min_tokens", "op_id", b"op_id", "presence_penalty", b"presence_penalty", "reasoning", b"reasoning", "repetition_penalty", b"repetition_penalty", "resume_token_ids", b"resume_token_ids", "seed", b"seed", "session_id", b"session_id", "stop_token_sequences", b"stop_token_sequences", "temperature", b"temperature", "top_k", b"top_k", "top_p", b"top_p"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__expected_history_length: _TypeAlias = _typing.Literal["expected_history_length"]  # noqa: Y015
     _WhichOneofArgType__expected_history_length: _TypeAlias = _typing.Literal["_expected_history_length", b"_expected_history_length"]  # noqa: Y015
@@ -620,6 +635,98 @@ class GenerateRequest(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__top_p) -> _WhichOneofReturnType__top_p | None: ...
 
 Global___GenerateRequest: _TypeAlias = GenerateRequest  # noqa: Y015
+
+@_typing.final
+class Reasoning(_message.Message):
+    """What a model thinks before it answers. Marks have no EOS token in them."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    END_TOKEN_IDS_FIELD_NUMBER: _builtins.int
+    MAX_TOKENS_FIELD_NUMBER: _builtins.int
+    BEGIN_TOKEN_IDS_FIELD_NUMBER: _builtins.int
+    max_tokens: _builtins.int
+    """Where it has not ended when the Generate has so many tokens, only those of its end may come. 0: no bound."""
+    @_builtins.property
+    def end_token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """It ends with these tokens, in this order; 1 to 16."""
+
+    @_builtins.property
+    def begin_token_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """An answer that does not begin with these tokens has none. None: it begins within it. At most 16."""
+
+    def __init__(
+        self,
+        *,
+        end_token_ids: _abc.Iterable[_builtins.int] | None = ...,
+        max_tokens: _builtins.int = ...,
+        begin_token_ids: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["begin_token_ids", b"begin_token_ids", "end_token_ids", b"end_token_ids", "max_tokens", b"max_tokens"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Reasoning: _TypeAlias = Reasoning  # noqa: Y015
+
+@_typing.final
+class Grammar(_message.Message):
+    """One of them; at most 256 KiB. What is allowed depends on the grammar, the model's tokenizer, the library's version and the
+    tokens of the Generate, and on nothing else: an answer that was begun goes on only where all four are the same.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class Choice(_message.Message):
+        """One of these texts."""
+
+        DESCRIPTOR: _descriptor.Descriptor
+
+        TEXTS_FIELD_NUMBER: _builtins.int
+        @_builtins.property
+        def texts(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
+        def __init__(
+            self,
+            *,
+            texts: _abc.Iterable[_builtins.str] | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["texts", b"texts"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    JSON_SCHEMA_FIELD_NUMBER: _builtins.int
+    REGEX_FIELD_NUMBER: _builtins.int
+    CHOICE_FIELD_NUMBER: _builtins.int
+    LARK_FIELD_NUMBER: _builtins.int
+    json_schema: _builtins.str
+    """Texts that a JSON Schema, as JSON, accepts. What cannot be done of it is INVALID_FIELD, with the keyword's name."""
+    regex: _builtins.str
+    """Texts that match it as a whole; the syntax is that of Rust's crate regex."""
+    lark: _builtins.str
+    """llguidance's form of Lark."""
+    @_builtins.property
+    def choice(self) -> Global___Grammar.Choice: ...
+    def __init__(
+        self,
+        *,
+        json_schema: _builtins.str = ...,
+        regex: _builtins.str = ...,
+        choice: Global___Grammar.Choice | None = ...,
+        lark: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["choice", b"choice", "json_schema", b"json_schema", "kind", b"kind", "lark", b"lark", "regex", b"regex"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["choice", b"choice", "json_schema", b"json_schema", "kind", b"kind", "lark", b"lark", "regex", b"regex"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_kind: _TypeAlias = _typing.Literal["json_schema", "regex", "choice", "lark"]  # noqa: Y015
+    _WhichOneofArgType_kind: _TypeAlias = _typing.Literal["kind", b"kind"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_kind) -> _WhichOneofReturnType_kind | None: ...
+
+Global___Grammar: _TypeAlias = Grammar  # noqa: Y015
 
 @_typing.final
 class TokenSequence(_message.Message):

@@ -1,25 +1,17 @@
 """Generate: what is asked for, checked once and frozen, and what is answered, from the worker on to the client."""
 
-import math
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Self, assert_never
 
-from kakeya_router.contract import lanes
-from kakeya_router.contract.creates import MAX_REQUEST_ID_BYTES
+from kakeya_router.contract import generate_checks, lanes
+from kakeya_router.contract.grammars import Grammar
+from kakeya_router.contract.reasonings import Reasoning
 from kakeya_router.contract.token_detail import TokenDetail
-from kakeya_router.contract.validation import RequestLimits, check_text, check_vocabulary, generate_features, invalid
+from kakeya_router.contract.validation import RequestLimits, check_vocabulary, generate_features
 from kakeya_router.store.session_record import Features, LaneState, SessionId, SessionRecord
 from kakeya_router.store.sessions.session_changes import Intent
-from kakeya_shared.contract.generation_limits import (
-    MAX_LOGIT_BIASES,
-    MAX_LOGPROBS,
-    MAX_PENALTY,
-    MAX_REPETITION_PENALTY,
-    MAX_STOP_SEQUENCE_TOKENS,
-    MAX_STOP_SEQUENCES,
-)
 from kakeya_stubs.v1 import runtime_pb2 as api
 from kakeya_stubs.worker.v1 import verifier_pb2 as worker_api
 
@@ -54,7 +46,7 @@ class GenerateRequest:
         logprobs: for how many of the likeliest ids; None: none are asked for.
         op_id: of the operation that is gone on with; empty: a new one begins.
         resume_token_ids: what the client has of it.
-        min_tokens, ignore_eos: see `kakeya.v1.GenerateRequest`.
+        min_tokens, ignore_eos, grammar, reasoning: see `kakeya.v1.GenerateRequest`.
         features: that its worker has to name.
     """
 
@@ -68,14 +60,15 @@ class GenerateRequest:
     resume_token_ids: tuple[int, ...] = ()
     min_tokens: int = 0
     ignore_eos: bool = False
+    grammar: Grammar | None = None
+    reasoning: Reasoning | None = None
     features: Features = frozenset()
 
     @classmethod
     def of(cls, message: api.GenerateRequest, limits: RequestLimits) -> Self:
         """Checks what needs no session, and draws a seed where none is given; raises InvalidField."""
-        _check(message)
+        generate_checks.check(message)
         limits.check_generate(message.max_tokens)
-        features = generate_features(message)
         return cls(
             SessionId(message.session_id),
             message.max_tokens,
@@ -87,7 +80,9 @@ class GenerateRequest:
             tuple(message.resume_token_ids),
             message.min_tokens,
             message.ignore_eos,
-            features=features,
+            Grammar.of(message),
+            Reasoning.of(message),
+            features=generate_features(message),
         )
 
     def check_vocabulary(self, vocab_size: int) -> None:
@@ -96,6 +91,8 @@ class GenerateRequest:
         check_vocabulary("resume_token_ids", self.resume_token_ids, vocab_size)
         for sequence in self.stop_token_sequences:
             check_vocabulary("stop_token_sequences", sequence, vocab_size)
+        if self.reasoning is not None:
+            self.reasoning.check_vocabulary(vocab_size)
 
     @property
     def intent(self) -> Intent:
@@ -107,6 +104,8 @@ class GenerateRequest:
             "stop_token_sequences": self.stop_token_sequences,
             "min_tokens": self.min_tokens,
             "ignore_eos": self.ignore_eos,
+            "grammar": self.grammar and asdict(self.grammar),
+            "reasoning": self.reasoning and asdict(self.reasoning),
         }
         return Intent(
             "generate",
@@ -139,48 +138,9 @@ class GenerateRequest:
             acknowledges=True,
             min_tokens=min(self.min_tokens, max_tokens),
             ignore_eos=self.ignore_eos,
+            grammar=None if self.grammar is None else self.grammar.message,
+            reasoning=None if self.reasoning is None else self.reasoning.message,
         )
-
-
-def _check(message: api.GenerateRequest) -> None:
-    if message.max_tokens < 1:
-        raise invalid("max_tokens", "must be at least 1")
-    if not (math.isfinite(message.temperature) and message.temperature >= 0):
-        raise invalid("temperature", "must be finite and not negative")
-    if message.HasField("top_p") and not 0 < message.top_p <= 1:
-        raise invalid("top_p", "must be above 0 and at most 1")
-    if not 0 <= message.min_p <= 1:
-        raise invalid("min_p", "must be at least 0 and at most 1")
-    for name in ("presence_penalty", "frequency_penalty"):
-        if not -MAX_PENALTY <= getattr(message, name) <= MAX_PENALTY:
-            raise invalid(name, f"must be at least -{MAX_PENALTY:g} and at most {MAX_PENALTY:g}")
-    if message.HasField("repetition_penalty") and not 0 < message.repetition_penalty <= MAX_REPETITION_PENALTY:
-        raise invalid("repetition_penalty", f"must be above 0 and at most {MAX_REPETITION_PENALTY:g}")
-    if len(message.logit_bias) > MAX_LOGIT_BIASES:
-        raise invalid("logit_bias", f"{len(message.logit_bias)} entries; at most {MAX_LOGIT_BIASES}")
-    if not all(map(math.isfinite, message.logit_bias.values())):
-        raise invalid("logit_bias", "must be finite")
-    if message.min_tokens > message.max_tokens:
-        raise invalid("min_tokens", "must be at most max_tokens")
-    if message.logprobs > MAX_LOGPROBS:
-        raise invalid("logprobs", f"must be at most {MAX_LOGPROBS}")
-    _check_stop_sequences(message.stop_token_sequences)
-    _check_resumption(message)
-
-
-def _check_stop_sequences(sequences: Sequence[api.TokenSequence]) -> None:
-    if len(sequences) > MAX_STOP_SEQUENCES:
-        raise invalid("stop_token_sequences", f"{len(sequences)} of them; at most {MAX_STOP_SEQUENCES}")
-    if not all(1 <= len(sequence.token_ids) <= MAX_STOP_SEQUENCE_TOKENS for sequence in sequences):
-        raise invalid("stop_token_sequences", f"each must have 1 to {MAX_STOP_SEQUENCE_TOKENS} tokens")
-
-
-def _check_resumption(message: api.GenerateRequest) -> None:
-    check_text("op_id", message.op_id, MAX_REQUEST_ID_BYTES)
-    if message.resume_token_ids and not message.op_id:
-        raise invalid("resume_token_ids", "of no operation; there is no op_id")
-    if len(message.resume_token_ids) > message.max_tokens:
-        raise invalid("resume_token_ids", "are more than max_tokens")
 
 
 def _sampling(message: api.GenerateRequest) -> Sampling:

@@ -131,6 +131,11 @@ def no_feature(lacking: Collection[str], of: str) -> NoWorker:
     return NoWorker(f"{of} lacks what this needs: {names}", metadata={"feature": names})
 
 
+def worker_gone() -> NoWorker:
+    """It was there a moment ago; the next call finds the session elsewhere, or on its way there."""
+    return NoWorker("the worker that holds the session is gone", retry_after_seconds=_BUSY_RETRY_SECONDS)
+
+
 def failed(invariant: str) -> InvariantViolated:
     """`invariant` is "inv1" or "inv2"."""
     return InvariantViolated("an invariant of the session's cache was violated", metadata={"invariant": invariant})

@@ -68,7 +68,12 @@ def generate_features(message: api.GenerateRequest) -> Features:
     """As `append_features`. A field that changes nothing, such as a repetition penalty of 1, needs none."""
     is_penalized = message.HasField("repetition_penalty") and message.repetition_penalty != 1
     are_ends_masked = message.min_tokens > 0 or message.ignore_eos
-    needed = {features.REPETITION_PENALTY: is_penalized, features.MASKED_ENDS: are_ends_masked}
+    needed = {
+        features.REPETITION_PENALTY: is_penalized,
+        features.MASKED_ENDS: are_ends_masked,
+        features.GRAMMAR: message.HasField("grammar"),
+        features.REASONING: message.HasField("reasoning"),
+    }
     return frozenset(feature for feature, is_needed in needed.items() if is_needed)
 
 

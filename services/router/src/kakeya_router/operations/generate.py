@@ -2,11 +2,12 @@
 
 import time
 from collections.abc import AsyncGenerator, Callable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 
 from kakeya_router.contract import refusals, validation
 from kakeya_router.contract.generates import Begun, Done, Ended, Event, GenerateRequest, Token, Truncated
+from kakeya_router.contract.grammars import Grammar
 from kakeya_router.contract.validation import RequestLimits
 from kakeya_router.operations.append import Appending
 from kakeya_router.operations.operation import Operation
@@ -15,11 +16,13 @@ from kakeya_router.operations.recovery import Recovery, is_broken
 from kakeya_router.snapshots.snapshotting import Snapshotting
 from kakeya_router.store.session_record import SessionRecord, ranges_text
 from kakeya_router.workers.worker_clients import WorkerClients
-from kakeya_router.workers.worker_errors import WorkerFault
-from kakeya_shared.errors.tree import EmptyHistory, OperationStopped
+from kakeya_router.workers.worker_errors import WorkerError, WorkerFault
+from kakeya_shared.errors.tree import Draining, EmptyHistory, OperationStopped
 
 # The end of a stream does not wait for a worker that hangs.
 CLOSE_SECONDS = 1.0
+# The library's limits end a grammar's compilation within a second; others' may come before it.
+_CHECK_SECONDS = 30.0
 
 SecondsLeft = Callable[[], float | None]
 
@@ -67,6 +70,17 @@ class Generating:
             await self._operations.finish(operation, answer.ended.done.lane)
         yield answer.ended
         await operation.closed(CLOSE_SECONDS)
+
+    async def check_grammar(self, record: SessionRecord, grammar: Grammar) -> None:
+        """Before a turn appends; a worker that is lost now is found to be by what the turn asks of it next.
+
+        Raises:
+            InvalidField: the session's worker cannot use it, or the session not.
+        """
+        if not record.eos_token_ids:
+            raise validation.invalid("grammar", "the session has no EOS tokens, with which an answer under one ends")
+        with suppress(WorkerError, Draining):
+            await self.workers.at(record.address).check_grammar(grammar.message, _CHECK_SECONDS)
 
 
 @dataclass(eq=False)

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from kakeya_router.contract.appends import Appended
 from kakeya_router.operations.journal import Journal
-from kakeya_router.store.session_record import Claim, LaneState, SessionRecord
+from kakeya_router.store.session_record import Claim, Features, LaneState, SessionRecord
 from kakeya_router.store.sessions.session_changes import Intent
 from kakeya_router.workers.worker_client import RunningCall, WorkerClient
 from kakeya_shared.errors.tree import KakeyaError
@@ -30,7 +30,7 @@ class Operation:
     Attributes:
         record: the session as it was when the operation began, and since then as its lane is known to be.
         kind: "append" or "generate", or another that changes nothing.
-        features: that its worker has to name.
+        features: that its worker has to name; more of them from its first token on, see `pins`.
         tokens_per_minute: quota of the caller; 0 for none.
         op_id: names it to the client, in logs and traces.
         goes_on: it began at another router, or in another call.
@@ -72,6 +72,10 @@ class Operation:
     def answered(self, record: SessionRecord, journal: Journal, *, is_parked: bool) -> None:
         """The store has answered to its begin, with the session as it is."""
         self.record, self.journal, self.is_parked = record, journal, is_parked
+
+    def pins(self, features: Features) -> None:
+        """It has begun, or begins, where these are named, and goes on nowhere else."""
+        self.features |= features
 
     def takes_over(self) -> None:
         """It ends the operation of a router that vanished; nobody comes for the rest of an answer, unless this does."""

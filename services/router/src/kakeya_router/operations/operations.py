@@ -13,6 +13,7 @@ from kakeya_router.access import callers
 from kakeya_router.contract import refusals
 from kakeya_router.lanes.closing import Closing
 from kakeya_router.operations.journal import Journal
+from kakeya_router.operations.needed_features import NeededFeatures
 from kakeya_router.operations.operation import Elsewhere, Operation
 from kakeya_router.operations.recovery import Recovery
 from kakeya_router.operations.settling import Settling
@@ -24,7 +25,6 @@ from kakeya_router.store.session_record import Incarnation, LaneState, SessionRe
 from kakeya_router.store.sessions.operation_store import OperationStore
 from kakeya_router.store.sessions.session_changes import Closes, Intent
 from kakeya_router.store.sessions.session_store import Taken
-from kakeya_router.workers.fleet import Fleet
 from kakeya_router.workers.worker_clients import WorkerClients
 from kakeya_router.workers.worker_errors import WorkerError
 from kakeya_shared.errors.tree import Draining, InvariantViolated, KakeyaError, StoreUnavailable
@@ -48,7 +48,7 @@ class Operations:
 
     _store: OperationStore
     _workers: WorkerClients
-    _fleet: Fleet
+    _needed: NeededFeatures
     _tasks: DetachedTasks
     _recovery: Recovery
     _snapshotting: Snapshotting
@@ -92,10 +92,10 @@ class Operations:
         renewal = self._tasks.start(self._renew(operation))
         self._running.add(operation)
         try:
-            if operation.features and not operation.is_parked:
-                await self._fleet.check_features(operation.record, operation.features)
+            await self._needed.check(operation)
             if operation.is_parked or operation.record.history_length < operation.journal.length:
                 await self._recovery.begin(operation)
+            await self._needed.pin(operation)
             yield operation
         except BaseException as error:
             if _can_go_on(error):
@@ -137,6 +137,8 @@ class Operations:
                 case BeginOperation.MOVED:
                     continue
                 case BeginOperation.BEGUN | BeginOperation.PARKED:
+                    if operation.kind == "generate":
+                        operation.pins(record.pinned_features)
                     return
                 case BeginOperation.RECOVER:
                     await self._take_over(operation)

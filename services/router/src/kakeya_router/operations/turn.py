@@ -86,6 +86,8 @@ class Turning:
             elif num_tokens:
                 _check_same((record.append_end, record.append_digest) == (record.operation_start, request.digest))
         with part("generate"):
+            if request.generate.grammar is not None and _is_to_append(operation):
+                await self._generating.check_grammar(record, request.generate.grammar)
             return self._limits.within_room(record.operation_start, request.generate.max_tokens)
 
     async def _appended(self, operation: Operation, request: TurnRequest) -> Appended:

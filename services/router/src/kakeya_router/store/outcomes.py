@@ -19,6 +19,7 @@ MarkOpen = StrEnum("MarkOpen", "OPEN GONE")
 MoveSession = StrEnum("MoveSession", "MOVED FULL AWAY CHANGED")
 OfferLane = StrEnum("OfferLane", "OFFERED BUSY CHANGED")
 ParkSession = StrEnum("ParkSession", "PARKED NO_LANE LEFT UNRECOVERABLE KEPT CHANGED FAILED MISSING LOST BUSY")
+PinOperation = StrEnum("PinOperation", "PINNED GONE")
 ReleaseOperation = StrEnum("ReleaseOperation", "RELEASED GONE")
 RenewOpening = StrEnum("RenewOpening", "RENEWED GONE")
 RenewOperation = StrEnum("RenewOperation", "RENEWED GONE")
@@ -35,8 +36,8 @@ WithdrawLane = StrEnum("WithdrawLane", "WITHDRAWN GONE")
 
 # fmt: off
 Alternative = (
-    DeleteSession | DrainWorker | DropWorker | ExtendJournal | FailSession | Heartbeat | MarkOpen | ReleaseOperation |
-    RenewOpening | RenewOperation | RetractJournal | ShareSession | WithdrawLane
+    DeleteSession | DrainWorker | DropWorker | ExtendJournal | FailSession | Heartbeat | MarkOpen | PinOperation |
+    ReleaseOperation | RenewOpening | RenewOperation | RetractJournal | ShareSession | WithdrawLane
 )
 # fmt: on
 """Of the scripts with two: what they were asked for is done, or not."""

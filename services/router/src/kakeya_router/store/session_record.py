@@ -144,6 +144,8 @@ class SessionRecord(Hash):
             one before.
         operation_id, operation_start, operation_seed: the latest operation, by the id that its client knows, the
             history length that it began at, and the seed of a Generate.
+        operation_features: that its workers have to name from its beginning on, beside those that its request needs,
+            separated by commas.
         tenant, key_id: whose it is, and the key that made it; empty where no keys are asked for.
         eos: EOS token ids, separated by commas.
         reserved_bytes: of its lane; 0 once the lane is given back.
@@ -202,6 +204,7 @@ class SessionRecord(Hash):
     operation_id: str = ""
     operation_start: int = 0
     operation_seed: int = 0
+    operation_features: str = ""
     inv1_violations: int = 0
     inv2_violations: int = 0
     idle_since_ms: int = 0
@@ -236,6 +239,11 @@ class SessionRecord(Hash):
         known = {start: at_start, end: at_end} if num_rewinds == str(self.num_rewinds) else {}
         digest = known.get(str(length), "")
         return int(digest, 16) if digest else None
+
+    @property
+    def pinned_features(self) -> Features:
+        """That workers have to name on which its latest operation goes on."""
+        return frozenset(feature for feature in self.operation_features.split(",") if feature)
 
     @property
     def turn_boundaries(self) -> list[int]:

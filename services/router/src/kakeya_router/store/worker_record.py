@@ -3,7 +3,8 @@
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
-from kakeya_router.store.session_record import Hash, Incarnation, PoolName, SessionRecord, WorkerId
+from kakeya_router.store.session_record import Features, Hash, Incarnation, PoolName, SessionRecord, WorkerId
+from kakeya_shared.contract.features import GRAMMAR_LIBRARY
 
 # What parking and resuming cost beside the bytes: a file is synced, Redis asked, a lane opened; and the rate at which a
 # snapshot comes to a store and back from it.
@@ -93,6 +94,11 @@ class WorkerRecord(Hash):
     @property
     def feature_names(self) -> list[str]:
         return [feature for feature in self.features.split(",") if feature]
+
+    @property
+    def grammar_library(self) -> Features:
+        """By which it masks tokens: no other goes on with what it has begun."""
+        return frozenset(feature for feature in self.feature_names if feature.startswith(GRAMMAR_LIBRARY))
 
     def lacks(self, features: Collection[str]) -> list[str]:
         """Those of some features that it does not name; prelude/queue.lua (`can_use`) says the same."""

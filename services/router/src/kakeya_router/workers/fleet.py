@@ -45,11 +45,16 @@ class Fleet:
         The session stays where it is: what it holds would have to be read or computed anew, which a client does not
         expect of one call. Once it is parked, the next call that needs a feature takes it to a worker that has it.
         """
+        worker = await self.holder(record, features)
+        if worker is not None and (lacking := worker.lacks(features)):
+            raise refusals.no_feature(lacking, "the worker that holds the session")
+
+    async def holder(self, record: SessionRecord, features: Features) -> WorkerRecord | None:
+        """The worker that holds the session; where it lacked features, as it is now. Raises StoreUnavailable."""
         worker = self.worker(record.incarnation)
         if worker is None or worker.lacks(features):  # it may have joined just now, or said more since
             worker = await self._store.worker(record.pool, record.worker_id)
-        if worker is not None and worker.incarnation == record.incarnation and (lacking := worker.lacks(features)):
-            raise refusals.no_feature(lacking, "the worker that holds the session")
+        return worker if worker is not None and worker.incarnation == record.incarnation else None
 
     def with_store(self, pool: PoolName, snapshot_store: str) -> Sequence[WorkerRecord]:
         """Workers of a pool that read this snapshot store."""

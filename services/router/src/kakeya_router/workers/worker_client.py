@@ -154,6 +154,10 @@ class WorkerClient:
             finally:
                 await _end(call, _END_SECONDS if is_done else 0.0)
 
+    async def check_grammar(self, grammar: pb.Grammar, timeout: float) -> None:
+        """Raises InvalidField: it cannot be used there."""
+        await self._ask("CheckGrammar", pb.CheckGrammarRequest(grammar=grammar), timeout)
+
     async def stop(self, record: SessionRecord, journaled_length: int, timeout: float) -> Stopped:
         """What is committed, and what of it was generated after `journaled_length`."""
         request = pb.StopRequest(

@@ -27,6 +27,7 @@ def begun(claim: str, start: int, number: int = 2, **fields: Any) -> dict[str, A
 REWOUND = ran(4) + begin(A, REWIND) + rewind(A, 2, lane_rewinds=None)
 DONE = (ran(2) + begin(A, replace(GENERATE, seed=7)) + end(A, 5, 2, [3, 4, 5])).called("done")
 """The latest operation was "a", a turn of three tokens after two."""
+PINNED = (OPEN + begin(A) + pin(A, ["f"]) + end(A, 2, 0, [1, 2])).called("pinned")
 SPENT = OPEN + begin(A, tokens_per_minute=1) + end(A, 9, 0, range(9))
 TAKEN_OVER = ran(1) + begin(A) + begin(B, go_on("a"))
 INHERITED = OPEN + lapsed(A) + begin(B)
@@ -97,9 +98,18 @@ ROWS: Rows = {
         Row(ran(1) + begin(A), begin(B, go_on("a"), by=PATIENT), "recover", to(RECOVERED, expiry=IN_60S)),
         Row(DONE + begin(B, go_on("a")), begin(C, go_on("a"), by=PATIENT), "recover",
             to(RECOVERED, expiry=IN_60S, op_claim="c", operation_number=4)),
+        Row(PINNED, begin(B), "begun", to(begun("b", 2), operation_features="")),
+        Row(PINNED, begin(B, go_on("a")), "begun", to(SECOND, op=op("b", 2, op_id="a"))),
+        Row(PINNED, begin(B, REWIND), "begun", to(SECOND, op=op("b", 2, kind="rewind"))),
         Row(SPENT, begin(B, tokens_per_minute=1), "quota", gives=["tokens_per_minute", "1", ANY]),
         Row(SPENT, begin(B, go_on("a"), tokens_per_minute=1), "begun",
             to(SECOND, op=op("b", 9, op_id="a", tokens_per_minute=1))),
+    ],
+    "pin_operation": [
+        Row((OPEN, PINNED), pin(A, ["g"]), "gone"),
+        Row(OPEN + begin(A), pin(B, ["g"]), "gone"),
+        Row((OPEN + begin(A), PINNED + begin(A, go_on("a"))), pin(A, ["h", "g"]), "pinned",
+            to(operation_features="g,h")),
     ],
     "renew_operation": [
         Row((OPEN, HALF + lose(A)), renew(A), "gone"),
@@ -151,6 +161,8 @@ ROWS: Rows = {
         Row(OPEN + begin(A), release(A), "released", to(AS_BEFORE, operation_id="")),
         Row((ran(3) + begin(A, FORK), ran(3) + begin(A, PARK)), release(A), "released", AS_BEFORE),
         Row(DONE + begin(B, go_on("a")), release(B), "released", AS_BEFORE),
+        Row(PINNED + begin(B), release(B), "released",
+            to(AS_BEFORE, operation_id="a", operation_start=0, operation_features="f")),
         Row(DROPPED, release(A), "released", to(AS_BEFORE, operation_id="run", operation_start=0)),
         Row(SWEPT + begin(A), release(A), "released", to(op=GONE, operation_id="run", operation_start=0)),
         Row(INHERITED, release(B), "released", to(op_lease_until_ms=0)),

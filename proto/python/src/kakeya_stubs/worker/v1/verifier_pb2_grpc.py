@@ -91,6 +91,11 @@ class VerifierServiceStub:
                 request_serializer=kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.DeleteSnapshotsRequest.SerializeToString,
                 response_deserializer=kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.DeleteSnapshotsResponse.FromString,
                 _registered_method=True)
+        self.CheckGrammar = channel.unary_unary(
+                '/kakeya.worker.v1.VerifierService/CheckGrammar',
+                request_serializer=kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.CheckGrammarRequest.SerializeToString,
+                response_deserializer=kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.CheckGrammarResponse.FromString,
+                _registered_method=True)
         self.GetSlab = channel.unary_unary(
                 '/kakeya.worker.v1.VerifierService/GetSlab',
                 request_serializer=kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.GetSlabRequest.SerializeToString,
@@ -185,6 +190,14 @@ class VerifierServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CheckGrammar(self, request, context):
+        """Whether a grammar can be used here, before anything else takes effect; what cannot is INVALID_FIELD. Only to workers with
+        the feature "grammar".
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetSlab(self, request, context):
         """The worker's own count of its slab.
         """
@@ -249,6 +262,11 @@ def add_VerifierServiceServicer_to_server(servicer, server):
                     servicer.DeleteSnapshots,
                     request_deserializer=kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.DeleteSnapshotsRequest.FromString,
                     response_serializer=kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.DeleteSnapshotsResponse.SerializeToString,
+            ),
+            'CheckGrammar': grpc.unary_unary_rpc_method_handler(
+                    servicer.CheckGrammar,
+                    request_deserializer=kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.CheckGrammarRequest.FromString,
+                    response_serializer=kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.CheckGrammarResponse.SerializeToString,
             ),
             'GetSlab': grpc.unary_unary_rpc_method_handler(
                     servicer.GetSlab,
@@ -555,6 +573,33 @@ class VerifierService:
             '/kakeya.worker.v1.VerifierService/DeleteSnapshots',
             kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.DeleteSnapshotsRequest.SerializeToString,
             kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.DeleteSnapshotsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CheckGrammar(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/kakeya.worker.v1.VerifierService/CheckGrammar',
+            kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.CheckGrammarRequest.SerializeToString,
+            kakeya__stubs_dot_worker_dot_v1_dot_verifier__pb2.CheckGrammarResponse.FromString,
             options,
             channel_credentials,
             insecure,

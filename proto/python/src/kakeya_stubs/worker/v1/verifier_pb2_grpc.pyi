@@ -69,6 +69,10 @@ class VerifierServiceStub:
     """
     DeleteSnapshots: _grpc.UnaryUnaryMultiCallable[_verifier_pb2.DeleteSnapshotsRequest, _verifier_pb2.DeleteSnapshotsResponse]
     """Removes snapshots from the store; names that are not there count as removed."""
+    CheckGrammar: _grpc.UnaryUnaryMultiCallable[_verifier_pb2.CheckGrammarRequest, _verifier_pb2.CheckGrammarResponse]
+    """Whether a grammar can be used here, before anything else takes effect; what cannot is INVALID_FIELD. Only to workers with
+    the feature "grammar".
+    """
     GetSlab: _grpc.UnaryUnaryMultiCallable[_verifier_pb2.GetSlabRequest, _verifier_pb2.GetSlabResponse]
     """The worker's own count of its slab."""
 
@@ -111,6 +115,10 @@ class VerifierServiceAsyncStub(VerifierServiceStub):
     """
     DeleteSnapshots: _aio.UnaryUnaryMultiCallable[_verifier_pb2.DeleteSnapshotsRequest, _verifier_pb2.DeleteSnapshotsResponse]  # type: ignore[assignment]
     """Removes snapshots from the store; names that are not there count as removed."""
+    CheckGrammar: _aio.UnaryUnaryMultiCallable[_verifier_pb2.CheckGrammarRequest, _verifier_pb2.CheckGrammarResponse]  # type: ignore[assignment]
+    """Whether a grammar can be used here, before anything else takes effect; what cannot is INVALID_FIELD. Only to workers with
+    the feature "grammar".
+    """
     GetSlab: _aio.UnaryUnaryMultiCallable[_verifier_pb2.GetSlabRequest, _verifier_pb2.GetSlabResponse]  # type: ignore[assignment]
     """The worker's own count of its slab."""
 
@@ -216,6 +224,16 @@ class VerifierServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_verifier_pb2.DeleteSnapshotsResponse, _abc.Awaitable[_verifier_pb2.DeleteSnapshotsResponse]]:
         """Removes snapshots from the store; names that are not there count as removed."""
+
+    @_abc_1.abstractmethod
+    def CheckGrammar(
+        self,
+        request: _verifier_pb2.CheckGrammarRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_verifier_pb2.CheckGrammarResponse, _abc.Awaitable[_verifier_pb2.CheckGrammarResponse]]:
+        """Whether a grammar can be used here, before anything else takes effect; what cannot is INVALID_FIELD. Only to workers with
+        the feature "grammar".
+        """
 
     @_abc_1.abstractmethod
     def GetSlab(

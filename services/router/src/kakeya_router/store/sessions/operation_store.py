@@ -12,10 +12,11 @@ from kakeya_router.store.outcomes import (
     ExtendJournal,
     FailSession,
     LoseSession,
+    PinOperation,
     ReleaseOperation,
     RenewOperation,
 )
-from kakeya_router.store.session_record import Claim, LaneState, SessionRecord
+from kakeya_router.store.session_record import Claim, Features, LaneState, SessionRecord
 from kakeya_router.store.sessions.session_changes import Closes, Intent, TimesToLive
 from kakeya_router.store.sessions.session_store import Answer, SessionStore, digest_text, pack
 
@@ -59,6 +60,10 @@ class OperationStore(SessionStore):
         return await self._outcome(
             RenewOperation, record, claim=claim, lease_ms=in_ms(self._holder.operation_lease_seconds)
         )
+
+    async def pin_operation(self, record: SessionRecord, claim: Claim, features: Features) -> PinOperation:
+        """Has nobody go on with the operation but on workers that name these."""
+        return await self._outcome(PinOperation, record, claim=claim, features=",".join(sorted(features)))
 
     async def extend_journal(
         self,

@@ -80,9 +80,11 @@ local append_end = string.format('%.0f', start_length + arg.num_tokens)
 -- once it has taken place (rewind_session.lua).
 if is_new and arg.kind ~= 'fork' and arg.kind ~= 'park' and arg.kind ~= 'rewind' then
   -- For one that changes nothing after all.
-  local latest = redis.call('HMGET', key.session, 'operation_id', 'operation_start', 'operation_seed')
-  redis.call('HSET', key.operation, 'before', cjson.encode({latest[1] or '', latest[2] or '0', latest[3] or '0'}))
-  redis.call('HSET', key.session, 'operation_id', op_id, 'operation_seed', arg.seed,
+  local latest = redis.call(
+    'HMGET', key.session, 'operation_id', 'operation_start', 'operation_seed', 'operation_features')
+  redis.call('HSET', key.operation,
+    'before', cjson.encode({latest[1] or '', latest[2] or '0', latest[3] or '0', latest[4] or ''}))
+  redis.call('HSET', key.session, 'operation_id', op_id, 'operation_seed', arg.seed, 'operation_features', '',
     'operation_start', arg.kind == 'generate' and append_end or start_length)
 end
 redis.call('HSET', key.operation,

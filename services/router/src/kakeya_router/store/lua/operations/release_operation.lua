@@ -15,7 +15,8 @@ local before = redis.call('HGET', key.operation, 'before')
 if before then
   local latest = cjson.decode(before)
   redis.call('HSET', key.session,
-    'operation_id', latest[1], 'operation_start', latest[2], 'operation_seed', latest[3])
+    'operation_id', latest[1], 'operation_start', latest[2], 'operation_seed', latest[3],
+    'operation_features', latest[4] or '')  -- of an older router: none
 end
 -- A parked session is kept for longer than its own time-out says.
 local expires_at = tonumber(redis.call('HGET', key.operation, 'expires_at') or '')

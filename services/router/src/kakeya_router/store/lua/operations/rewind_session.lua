@@ -27,7 +27,8 @@ for boundary in string.gmatch(record[3] or '', '%d+') do
 end
 count_snapshots(record[2], arg.snapshots)
 redis.call('HSET', key.session, 'boundaries', table.concat(boundaries, ','), 'snapshots', arg.snapshots,
-  'snapshot_store', arg.snapshot_store, 'operation_id', arg.claim, 'operation_start', arg.length, 'operation_seed', 0)
+  'snapshot_store', arg.snapshot_store, 'operation_id', arg.claim, 'operation_start', arg.length, 'operation_seed', 0,
+  'operation_features', '')
 disinherit(arg.inherited)
 redis.call('HSET', key.operation, 'start_length', arg.length)
 if arg.lane_rewinds == '' then

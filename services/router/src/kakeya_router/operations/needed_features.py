@@ -1,0 +1,43 @@
+"""What an operation needs of the worker that holds its session, from its begin to its end."""
+
+from dataclasses import dataclass
+
+from kakeya_router.contract import refusals
+from kakeya_router.operations.operation import Operation
+from kakeya_router.store.done import is_done
+from kakeya_router.store.sessions.operation_store import OperationStore
+from kakeya_router.store.sessions.session_store import Taken
+from kakeya_router.workers.fleet import Fleet
+from kakeya_shared.contract.features import GRAMMAR
+
+
+@dataclass(frozen=True, slots=True)
+class NeededFeatures:
+    """An operation that has begun on a worker may need more of the next one than its request says.
+
+    Both methods raise StoreUnavailable, and NoWorker: that which holds the session lacks something, or is gone.
+    """
+
+    _store: OperationStore
+    _fleet: Fleet
+
+    async def check(self, operation: Operation) -> None:
+        """A session that has no lane looks for a worker that names them."""
+        if operation.features and not operation.is_parked:
+            await self._fleet.check_features(operation.record, operation.features)
+
+    async def pin(self, operation: Operation) -> None:
+        """An answer under a grammar goes on only where tokens are masked as they were from its first one on.
+
+        Raises:
+            Taken
+        """
+        if GRAMMAR not in operation.features:
+            return
+        worker = await self._fleet.holder(operation.record, frozenset({GRAMMAR}))
+        if worker is None:
+            raise refusals.worker_gone()
+        if not worker.grammar_library <= operation.features:
+            operation.pins(worker.grammar_library)
+            if not is_done(await self._store.pin_operation(operation.record, operation.claim, worker.grammar_library)):
+                raise Taken
