@@ -103,6 +103,7 @@ class PlayedVerifier:
             max_positions_reason="as many as a test asks for",
             kv_bytes_per_token=8,
             tokenizer_digest=checkpoint.digest_tokenizer(directory),
+            tokenizer=checkpoint.find_tokenizer(directory),
             model_digest=BACKEND,
         )
 

@@ -617,6 +617,27 @@ FAULTS = (
         "engine/test_ends.py",
     ),
     _engine(
+        "a grammar does not hold what is chosen",
+        "sampling/sampling",
+        "scores[~allowed] = -np.inf",
+        "pass",
+        "engine/sampling/test_sampling.py",
+    ),
+    _engine(
+        "an end waits for the least number of tokens where a grammar leaves nothing else",
+        "steps/running_operations",
+        "if allows.ends_only:",
+        "if False:",
+        "engine/test_constrained.py",
+    ),
+    _engine(
+        "a mask that is late is waited for",
+        "steps/masks",
+        "return ready if ready or has_others else generates",
+        "return generates",
+        "engine/test_constrained.py",
+    ),
+    _engine(
         "stop sequences are looked for before the least number of tokens",
         "lanes/operation",
         "if self.num_generated >= self.min_tokens and",

@@ -184,6 +184,10 @@ _MAYBE: Mapping[str, Mapping[str, Make]] = {
         "repetition_penalty": _between(0.1, 2),
         "min_tokens": _below(8),
         "ignore_eos": _is(True),
+        "grammar": lambda _, chance: chance.choice(
+            [api.Grammar(regex="[a-z]+"), api.Grammar(json_schema='{"type": "object"}'), api.Grammar(lark="start: /a/")]
+        ),
+        "reasoning": _is(api.Reasoning(end_token_ids=[7], max_tokens=3)),
         "stop_token_sequences": lambda known, chance: [api.TokenSequence(token_ids=_tokens(known, chance, 3))],
     },
     VERIFIER: {
@@ -199,6 +203,8 @@ _MAYBE: Mapping[str, Mapping[str, Make]] = {
         "logprobs": _is(3),
         "min_tokens": _is(1),
         "ignore_eos": _is(True),
+        "grammar": _is(verifier_pb2.Grammar(regex="[a-z]+")),
+        "reasoning": _is(verifier_pb2.Reasoning(end_token_ids=[7], max_tokens=3)),
     },
     ADMIN: {
         "label": _is("fuzz"),

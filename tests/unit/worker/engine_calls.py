@@ -22,6 +22,7 @@ _OF_GENERATE = (
     "number",
     "min_tokens",
     "ignores_eos",
+    "constraint",
 )
 
 

@@ -23,6 +23,7 @@ from kakeya_stubs.worker.v1.verifier_pb2_grpc import add_VerifierServiceServicer
 from kakeya_worker.engine.engine import Engine
 from kakeya_worker.engine.seams.retention import RetentionPolicy
 from kakeya_worker.engine.seams.verifier import ModelRefused, Verifier
+from kakeya_worker.grammars.grammars import Grammars
 from kakeya_worker.joining.registration import Registration
 from kakeya_worker.joining.router_link import JoinToken, RouterLink, TokenError
 from kakeya_worker.joining.worker_identity import WorkerIdentity
@@ -54,8 +55,10 @@ async def serve(settings: WorkerSettings, stop: asyncio.Event) -> None:
                 return
             engine.start()
             snapshots = Snapshots(engine, store)
-            service.begin(engine, snapshots)
-            identity = _identity(settings, server.address, store)
+            facts = engine.facts
+            grammars = await asyncio.to_thread(Grammars, facts.tokenizer, facts.tokenizer_digest, facts.vocab_size)
+            service.begin(engine, snapshots, grammars)
+            identity = _identity(settings, server.address, store, grammars)
             registration = Registration(engine, identity, parse_list(settings.join), router_link)
             sweep = SnapshotSweep(
                 registration, snapshots, identity.pool, interval_seconds=settings.snapshot_sweep_seconds
@@ -239,7 +242,7 @@ def _snapshot_store(settings: WorkerSettings) -> SnapshotStore | None:
         raise StartError(f"--snapshots: {error}") from error
 
 
-def _identity(settings: WorkerSettings, bound: str, store: SnapshotStore | None) -> WorkerIdentity:
+def _identity(settings: WorkerSettings, bound: str, store: SnapshotStore | None, grammars: Grammars) -> WorkerIdentity:
     address = HostPort.parse(settings.advertise or bound)
     if address.host in ("0.0.0.0", "::"):  # noqa: S104  # compared with, not bound to
         address = HostPort(socket.gethostname(), address.port)
@@ -251,4 +254,5 @@ def _identity(settings: WorkerSettings, bound: str, store: SnapshotStore | None)
         num_threads=settings.threads,
         snapshot_store=store.identity if store else "",
         snapshot_free_bytes=getattr(store, "free_bytes", 0),  # a plugin of before does not say
+        grammar_library=grammars.library,
     )

@@ -39,7 +39,7 @@ from kakeya_worker.joining.worker_identity import FEATURES, WorkerIdentity
 from kakeya_worker.torch_backend import TorchVerifier
 from tests.certificates import Authority
 
-IDENTITY = WorkerIdentity("w-1", "demo", "Demo", "127.0.0.1:7", num_threads=1)
+IDENTITY = WorkerIdentity("w-1", "demo", "Demo", "127.0.0.1:7", num_threads=1, grammar_library="grammar-library-1")
 BYTES = 2_048
 BALLAST_BYTES = 128 << 20
 
@@ -143,7 +143,7 @@ async def test_it_says_what_it_is_and_what_it_holds(engine: Engine) -> None:
             assert join.incarnation
             assert join == pb.JoinRequest(
                 contract_version=CONTRACT_VERSION,
-                features=FEATURES,
+                features=[*FEATURES, "grammar-library-1"],
                 worker_id="w-1",
                 incarnation=join.incarnation,
                 pool="demo",
@@ -292,7 +292,7 @@ async def test_a_router_of_the_contract_before_is_joined_without_features(
     registry.contract_version = CONTRACT_VERSION
     async with _serving(registry) as address, _running(Registration(engine, IDENTITY, [address])):
         join = await asyncio.wait_for(registry.joins.get(), 60)
-        assert (join.contract_version, list(join.features)) == (CONTRACT_VERSION, ["some-feature"])
+        assert (join.contract_version, list(join.features)) == (CONTRACT_VERSION, ["some-feature", "grammar-library-1"])
 
 
 async def test_leaving_without_a_router_is_not_an_error(engine: Engine) -> None:

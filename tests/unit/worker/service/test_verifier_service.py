@@ -16,11 +16,13 @@ from kakeya_shared.errors.tree import InvalidField
 from kakeya_shared.rpc.server import RpcServer
 from kakeya_stubs.worker.v1 import verifier_pb2 as pb
 from kakeya_stubs.worker.v1.verifier_pb2_grpc import VerifierServiceStub, add_VerifierServiceServicer_to_server
+from kakeya_worker.conformance.tools.tokenizer_files import NUM_TOKENS, token_text, write_tokenizer
 from kakeya_worker.engine.engine import Engine
 from kakeya_worker.engine.lanes.operation import Generate
 from kakeya_worker.engine.sampling.sampling import Sampling, TokenDetail
 from kakeya_worker.engine.seams.geometry import LaneGeometry
 from kakeya_worker.engine.seams.row import Row
+from kakeya_worker.grammars.grammars import Grammars
 from kakeya_worker.service import operation_requests
 from kakeya_worker.service.verifier_service import SERVICE_NAME, VerifierService
 from kakeya_worker.snapshots.snapshot_store import open_store
@@ -64,12 +66,14 @@ def _lane(length: int, since: Sequence[int] = ()) -> pb.LaneState:
 async def stub(service: tuple[VerifierService, Any], engine: Engine, tmp_path: Path) -> AsyncIterator[Any]:
     """A stub of a service with a running engine and a snapshot store, and one open session with 40 tokens."""
     snapshots = Snapshots(engine, open_store(str(tmp_path)))
-    service[0].begin(engine, snapshots)
+    grammars = Grammars(write_tokenizer(tmp_path), "", VOCABULARY)
+    service[0].begin(engine, snapshots, grammars)
     stub = service[1]
     await stub.OpenSession(pb.OpenSessionRequest(**LEASE, sink=4, window=64, tenant="acme"))
     await stub.Append(pb.AppendRequest(**LEASE, history_length=0, token_ids=range(40)))
     yield stub
     snapshots.close(TIMEOUT)
+    grammars.close(TIMEOUT)
 
 
 async def _reason(call: Any) -> tuple[grpc.StatusCode, str]:
@@ -516,3 +520,81 @@ async def test_refusals(stub: Any, method: str, request_: Any, status: str, reas
 async def test_before_the_model_is_loaded_nothing_is_served(service: tuple[VerifierService, Any]) -> None:
     call = service[1].GetSlab(pb.GetSlabRequest())
     assert await _reason(call) == (grpc.StatusCode.UNAVAILABLE, "NO_WORKER")
+
+
+END = NUM_TOKENS - 2
+DIGITS = pb.Grammar(regex="[0-9]{3,20}")
+
+
+async def test_an_answer_under_a_grammar(stub: Any) -> None:
+    asked = {"max_tokens": 60, "eos_token_ids": [END], "sampling": pb.Sampling(seed=3, temperature=1.0, top_p=1.0)}
+    request = pb.GenerateRequest(**LEASE, history_length=40, grammar=DIGITS, **asked)
+    *tokens, done = [response async for response in stub.Generate(request)]
+    assert done.done.finish_reason == pb.FINISH_REASON_EOS
+    token_ids = [token.token_id for token in tokens]
+    assert token_ids[-1] == END
+    assert token_text(token_ids[:-1]).isdigit()
+    await stub.CheckGrammar(pb.CheckGrammarRequest(grammar=DIGITS))
+
+
+@pytest.mark.parametrize(
+    ("grammar", "field"),
+    [
+        (pb.Grammar(), "grammar"),
+        (pb.Grammar(regex=""), "grammar.regex"),
+        (pb.Grammar(regex="("), "grammar.regex"),
+        (pb.Grammar(choice=pb.Grammar.Choice()), "grammar.choice"),
+        (pb.Grammar(choice=pb.Grammar.Choice(texts=["a" * (1 << 17), "b" * (1 << 17), "c"])), "grammar.choice"),
+        (pb.Grammar(json_schema='{"not": {}}'), "grammar.json_schema"),
+        (pb.Grammar(lark="start: missing"), "grammar.lark"),
+    ],
+)
+async def test_a_grammar_that_cannot_be_used_changes_nothing(stub: Any, grammar: pb.Grammar, field: str) -> None:
+    generate = pb.GenerateRequest(**LEASE, history_length=40, max_tokens=3, eos_token_ids=[END], grammar=grammar)
+    for call in (stub.Generate(generate), _once(stub.CheckGrammar(pb.CheckGrammarRequest(grammar=grammar)))):
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            async for _ in call:
+                pass
+        error = error_details.decode(caught.value)
+        assert isinstance(error, InvalidField)
+        assert error.metadata == {"field": field}
+    await stub.Append(pb.AppendRequest(**LEASE, history_length=40, token_ids=[1]))
+
+
+async def test_a_grammar_needs_ends(stub: Any) -> None:
+    asked: dict[str, Any] = {**LEASE, "history_length": 40, "max_tokens": 3, "grammar": DIGITS}
+    for fields in ({}, {"eos_token_ids": [END], "ignore_eos": True}):
+        assert await _reason(stub.Generate(pb.GenerateRequest(**asked, **fields))) == (
+            grpc.StatusCode.INVALID_ARGUMENT,
+            "INVALID_FIELD",
+        )
+
+
+async def test_a_grammar_begins_behind_what_the_model_thinks(stub: Any) -> None:
+    asked = {"max_tokens": 60, "eos_token_ids": [END], "sampling": pb.Sampling(seed=3, temperature=1.0, top_p=1.0)}
+    reasoning = pb.Reasoning(end_token_ids=[500, 501], max_tokens=20)
+    request = pb.GenerateRequest(**LEASE, history_length=40, grammar=DIGITS, reasoning=reasoning, **asked)
+    token_ids = [response.token_id async for response in stub.Generate(request)][:-1]
+    assert token_ids[20:22] == [500, 501]
+    assert len(set(token_ids[:20])) > 10
+    assert token_text(token_ids[22:-1]).isdigit()
+
+
+@pytest.mark.parametrize(
+    ("reasoning", "field"),
+    [
+        (pb.Reasoning(), "reasoning.end_token_ids"),
+        (pb.Reasoning(end_token_ids=[1] * 17), "reasoning.end_token_ids"),
+        (pb.Reasoning(end_token_ids=[1], begin_token_ids=[1] * 17), "reasoning.begin_token_ids"),
+        (pb.Reasoning(end_token_ids=[1, END]), "reasoning.end_token_ids"),
+        (pb.Reasoning(end_token_ids=[1], begin_token_ids=[END]), "reasoning.begin_token_ids"),
+    ],
+)
+async def test_a_thought_that_cannot_be_told_apart_is_refused(stub: Any, reasoning: pb.Reasoning, field: str) -> None:
+    request = pb.GenerateRequest(**LEASE, history_length=40, max_tokens=3, eos_token_ids=[END], reasoning=reasoning)
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        async for _ in stub.Generate(request):
+            pass
+    error = error_details.decode(caught.value)
+    assert isinstance(error, InvalidField)
+    assert error.metadata == {"field": field}

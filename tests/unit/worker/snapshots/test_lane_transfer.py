@@ -17,6 +17,7 @@ from kakeya_worker.engine.engine import Engine
 from kakeya_worker.engine.lanes.operation import Append
 from kakeya_worker.engine.seams.geometry import LaneGeometry
 from kakeya_worker.engine.seams.retention import SessionOptions
+from kakeya_worker.grammars.grammars import Grammars
 from kakeya_worker.service.verifier_service import SERVICE_NAME, VerifierService
 from kakeya_worker.snapshots import lane_transfer
 from kakeya_worker.snapshots.snapshots import Snapshots
@@ -52,7 +53,7 @@ async def stubs(engines: list[Engine]) -> AsyncIterator[list[Any]]:
         stubs: list[Any] = []
         for engine in engines:
             service, server = VerifierService(), RpcServer("127.0.0.1:0", [SERVICE_NAME])
-            service.begin(engine, Snapshots(engine, None))
+            service.begin(engine, Snapshots(engine, None), Grammars(None, "", engine.facts.vocab_size))
             add_VerifierServiceServicer_to_server(service, server.grpc_server)
             await exits.enter_async_context(server)
             stubs.append(

@@ -152,7 +152,7 @@ class Registration:
     async def _let_in(self, registry: "RegistryServiceAsyncStub") -> pb.JoinResponse:
         """Joins by today's contract, or by the one before where the router speaks no other."""
         try:
-            return await self._ask_in(registry, CONTRACT_VERSION, FEATURES)
+            return await self._ask_in(registry, CONTRACT_VERSION, self._identity.features(FEATURES))
         except IncompatibleContract as error:
             if error.metadata.get("contract_version") != str(_VERSION_BEFORE):
                 raise

@@ -3,17 +3,21 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kakeya_shared.contract.features import APPEND_LOGPROBS, MASKED_ENDS, REPETITION_PENALTY
+from kakeya_shared.contract.features import APPEND_LOGPROBS, GRAMMAR, MASKED_ENDS, REASONING, REPETITION_PENALTY
 from kakeya_stubs.worker.v1 import registry_pb2 as pb
 from kakeya_worker.engine.engine import Engine
 
-FEATURES: tuple[str, ...] = (APPEND_LOGPROBS, MASKED_ENDS, REPETITION_PENALTY)
+FEATURES: tuple[str, ...] = (APPEND_LOGPROBS, GRAMMAR, MASKED_ENDS, REASONING, REPETITION_PENALTY)
 """That this worker serves."""
 
 
 @dataclass(frozen=True)
 class WorkerIdentity:
-    """How a worker presents itself; `snapshot_store` is its store's identity, and then what was free there."""
+    """How a worker presents itself; `snapshot_store` is its store's identity, and then what was free there.
+
+    Attributes:
+        grammar_library: see `kakeya_worker.grammars.grammars.Grammars.library`.
+    """
 
     worker_id: str
     pool: str
@@ -22,6 +26,11 @@ class WorkerIdentity:
     num_threads: int
     snapshot_store: str = ""
     snapshot_free_bytes: int = 0
+    grammar_library: str = ""
+
+    def features(self, served: Sequence[str]) -> list[str]:
+        """All that it names."""
+        return [*served, *([self.grammar_library] if self.grammar_library else [])]
 
     def join_request(
         self, engine: Engine, incarnation: str, contract_version: int, features: Sequence[str]

@@ -1,6 +1,7 @@
 """The MLX backend's face to the engine."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import mlx.core as mx
@@ -48,7 +49,12 @@ class MlxVerifier:
         self.decoder = load_decoder(directory, self.config, self._mode)
         digest = model_digest(self.config, stored.files, cache_directory)
         self._scored: dict[int, mx.array] = {}  # by lane; each [tokens, hidden]
-        self.facts = _facts(self.config, self._mode, digest, checkpoint.digest_tokenizer(directory))
+        facts = _facts(self.config, self._mode, digest)
+        self.facts = replace(
+            facts,
+            tokenizer_digest=checkpoint.digest_tokenizer(directory),
+            tokenizer=checkpoint.find_tokenizer(directory),
+        )
 
     def allocate(self, geometry: LaneGeometry, num_lanes: int) -> None:
         """Allocates the slab, of which MLX touches all memory at once."""
@@ -99,7 +105,7 @@ class MlxVerifier:
         self.slab.fill(float("nan"))
 
 
-def _facts(config: ModelConfig, mode: Mode, digest: str, tokenizer_digest: str) -> ModelFacts:
+def _facts(config: ModelConfig, mode: Mode, digest: str) -> ModelFacts:
     max_positions, reason = config.bound_on_positions
     return ModelFacts(
         backend="mlx",
@@ -111,6 +117,5 @@ def _facts(config: ModelConfig, mode: Mode, digest: str, tokenizer_digest: str) 
         max_positions=max_positions,
         max_positions_reason=reason,
         kv_bytes_per_token=config.kv_elements_per_token * mode.dtype.size,
-        tokenizer_digest=tokenizer_digest,
         model_digest=digest,
     )

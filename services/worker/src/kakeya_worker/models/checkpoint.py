@@ -57,3 +57,9 @@ def digest_tokenizer(directory: Path) -> str:
     except TokenizerError as error:
         _log.warning("clients cannot tell whether their tokenizer is this model's", error=str(error))
         return ""
+
+
+def find_tokenizer(directory: Path) -> Path | None:
+    """A checkpoint's tokenizer.json; None: it brings none."""
+    path = directory / "tokenizer.json"
+    return path if path.is_file() else None

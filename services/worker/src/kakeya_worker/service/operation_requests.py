@@ -5,9 +5,11 @@ from collections.abc import Callable, Iterable
 
 from kakeya_shared.contract.generation_limits import (
     MAX_APPEND_LOGPROBS,
+    MAX_GRAMMAR_BYTES,
     MAX_LOGIT_BIASES,
     MAX_LOGPROBS,
     MAX_PENALTY,
+    MAX_REASONING_MARK_TOKENS,
     MAX_REPETITION_PENALTY,
     MAX_STOP_SEQUENCE_TOKENS,
     MAX_STOP_SEQUENCES,
@@ -16,6 +18,8 @@ from kakeya_shared.errors.tree import InvalidField, TokenOutOfVocabulary
 from kakeya_stubs.worker.v1 import verifier_pb2 as pb
 from kakeya_worker.engine.lanes.operation import Append, Generate
 from kakeya_worker.engine.sampling.sampling import Sampling, TokenDetail
+from kakeya_worker.grammars.grammar import Grammar
+from kakeya_worker.grammars.reasoning import Reasoning
 
 
 def append(request: pb.AppendRequest, vocab_size: int) -> Append:
@@ -48,6 +52,8 @@ def generate(
     check_vocabulary(request.previous_token_ids, vocab_size)
     require(request.logprobs <= MAX_LOGPROBS, "logprobs", f"must be at most {MAX_LOGPROBS}")
     require(request.min_tokens <= request.max_tokens, "min_tokens", "must be at most max_tokens")
+    is_endless = request.ignore_eos and request.HasField("grammar")
+    require(not is_endless, "ignore_eos", "under a grammar an answer ends where that does")
     return Generate(
         request.session_id,
         request.epoch,
@@ -65,6 +71,30 @@ def generate(
         min_tokens=request.min_tokens,
         ignores_eos=request.ignore_eos,
     )
+
+
+def grammar(message: pb.Grammar) -> Grammar:
+    """Raises InvalidField: there is nothing in it, or too much."""
+    kind = message.WhichOneof("kind")
+    if kind is None:
+        raise InvalidField("grammar: has no kind", metadata={"field": "grammar"})
+    texts = tuple(message.choice.texts) if kind == "choice" else (getattr(message, kind),)
+    require(any(texts), f"grammar.{kind}", "is empty")
+    num_bytes = sum(len(text.encode()) for text in texts)
+    require(num_bytes <= MAX_GRAMMAR_BYTES, f"grammar.{kind}", f"{num_bytes} bytes; at most {MAX_GRAMMAR_BYTES}")
+    return Grammar(kind, texts)
+
+
+def reasoning(request: pb.GenerateRequest, vocab_size: int) -> Reasoning:
+    """Raises InvalidField or TokenOutOfVocabulary."""
+    asked = request.reasoning
+    for name, token_ids, least in (("end", asked.end_token_ids, 1), ("begin", asked.begin_token_ids, 0)):
+        field = f"reasoning.{name}_token_ids"
+        is_possible = least <= len(token_ids) <= MAX_REASONING_MARK_TOKENS
+        require(is_possible, field, f"must have {least} to {MAX_REASONING_MARK_TOKENS} tokens")
+        check_vocabulary(token_ids, vocab_size)
+        require(set(token_ids).isdisjoint(request.eos_token_ids), field, "has an EOS token")
+    return Reasoning(tuple(asked.end_token_ids), tuple(asked.begin_token_ids), asked.max_tokens)
 
 
 def check_vocabulary(token_ids: Iterable[int], vocab_size: int) -> None:

@@ -14,6 +14,9 @@ from kakeya_stubs.worker.v1.verifier_pb2_grpc import VerifierServiceServicer
 from kakeya_worker.engine.engine import Engine
 from kakeya_worker.engine.lanes.operation import Finish, Generate, GenerateResult, LaneState, OpenLane
 from kakeya_worker.engine.sampling.sampling import TokenDetail
+from kakeya_worker.grammars.constraint import Constraint
+from kakeya_worker.grammars.grammars import Grammars
+from kakeya_worker.grammars.reasoning import ReasonedConstraint
 from kakeya_worker.service import open_request, operation_requests
 from kakeya_worker.snapshots.lane_transfer import LaneTransfer
 from kakeya_worker.snapshots.snapshots import Snapshots
@@ -32,11 +35,11 @@ class VerifierService(VerifierServiceServicer):
     """Until a model is loaded every call is UNAVAILABLE."""
 
     def __init__(self) -> None:
-        self._serving: tuple[Engine, Snapshots, LaneTransfer] | None = None
+        self._serving: tuple[Engine, Snapshots, LaneTransfer, Grammars] | None = None
 
-    def begin(self, engine: Engine, snapshots: Snapshots) -> None:
+    def begin(self, engine: Engine, snapshots: Snapshots, grammars: Grammars) -> None:
         """From here on calls are answered."""
-        self._serving = engine, snapshots, LaneTransfer(engine)
+        self._serving = engine, snapshots, LaneTransfer(engine), grammars
 
     async def OpenSession(self, request: pb.OpenSessionRequest, context: Context) -> pb.OpenSessionResponse:
         engine = self._engine(request.session_id)
@@ -75,6 +78,9 @@ class VerifierService(VerifierServiceServicer):
                 pb.GenerateResponse(token_id=token_id, detail=None if detail is None else _detail(detail))
             ),
         )
+        generate.constraint = await self._constraint(
+            request, (generate.eos_token_ids, generate.previous_token_ids), engine.facts.vocab_size
+        )
         generate.future.add_done_callback(lambda _: put(None))
         engine.submit(generate)
         num_sent = len(generate.previous_token_ids)
@@ -89,6 +95,24 @@ class VerifierService(VerifierServiceServicer):
             engine.cancel(generate)
         _annotate(result.lane, token_count=result.num_generated)
         yield pb.GenerateResponse(done=_done(result))
+
+    async def _constraint(
+        self, request: pb.GenerateRequest, so_far: tuple[frozenset[int], tuple[int, ...]], vocab_size: int
+    ) -> Constraint | ReasonedConstraint | None:
+        """What its tokens are held to. Raises InvalidField or TokenOutOfVocabulary.
+
+        Args:
+            so_far: the ids that end it, and what it has produced before.
+        """
+        grammar = operation_requests.grammar(request.grammar) if request.HasField("grammar") else None
+        grammars = self._grammars(request.session_id)
+        if request.HasField("reasoning"):
+            return await grammars.reasoned(operation_requests.reasoning(request, vocab_size), grammar, *so_far)
+        return None if grammar is None else await grammars.constraint(grammar, *so_far)
+
+    async def CheckGrammar(self, request: pb.CheckGrammarRequest, context: Context) -> pb.CheckGrammarResponse:
+        await self._grammars().check(operation_requests.grammar(request.grammar))
+        return pb.CheckGrammarResponse()
 
     async def Stop(self, request: pb.StopRequest, context: Context) -> pb.StopResponse:
         engine = self._engine(request.session_id)
@@ -181,7 +205,10 @@ class VerifierService(VerifierServiceServicer):
     def _transfer(self, session_id: str) -> LaneTransfer:
         return self._loaded(session_id)[2]
 
-    def _loaded(self, session_id: str) -> tuple[Engine, Snapshots, LaneTransfer]:
+    def _grammars(self, session_id: str = "") -> Grammars:
+        return self._loaded(session_id)[3]
+
+    def _loaded(self, session_id: str) -> tuple[Engine, Snapshots, LaneTransfer, Grammars]:
         if self._serving is None:
             raise NoWorker("the worker is still loading its model", retry_after_seconds=1.0)
         if session_id:

@@ -41,9 +41,13 @@ class TorchVerifier:
         self._numerics, fingerprint = mode.prepare(tensors, digest, cache_directory)
         self._decoder = mode.decoder(self.config, self._numerics, num_threads)
         self._numerics.loaded()
-        tokenizer_digest = checkpoint.digest_tokenizer(directory)
         facts = _facts(self.config, mode.weights, mode.kv_dtype, fingerprint)
-        self.facts = replace(facts, tokenizer_digest=tokenizer_digest, model_digest=digest)
+        self.facts = replace(
+            facts,
+            tokenizer_digest=checkpoint.digest_tokenizer(directory),
+            tokenizer=checkpoint.find_tokenizer(directory),
+            model_digest=digest,
+        )
 
     def allocate(self, geometry: LaneGeometry, num_lanes: int) -> None:
         """Allocates the slab; memory is touched only as lanes are used."""

@@ -41,9 +41,22 @@ def test_without_a_finite_best_logit_a_choice_is_an_error() -> None:
         choose(_logits(1, 2, -np.inf), Sampling(), 5, masked={0, 1})
 
 
+def test_only_what_is_allowed_and_not_masked_is_drawn() -> None:
+    everything = Sampling(seed=3, temperature=100.0, logit_bias=((0, 1e6),), repetition_penalty=2.0)
+    allowed = np.array([False, True, True, True])
+    found = {choose(_logits(5, 1, 2, 3), everything, i, {0: 3, 1: 1}, (3,), allowed) for i in range(400)}
+    assert found == {1, 2}
+    assert choose(_logits(5, 1, 2, 3), Sampling(top_k=3), 0, allowed=allowed) == 3
+    for impossible in (np.zeros(4, np.bool_), np.array([True, False, False, False])):
+        with pytest.raises(FloatingPointError, match="masked"):
+            choose(_logits(5, 1, 2, 3), Sampling(), 5, masked=(0,), allowed=impossible)
+    with pytest.raises(FloatingPointError, match="masked"):
+        choose(_logits(5, -np.inf), Sampling(), 5, allowed=np.array([False, True]))
+
+
 def test_a_choice_leaves_the_logits_as_they_are() -> None:
     logits = _logits(1, 3, 2)
-    choose(logits, Sampling(1, 0.5, 0.9, 2, 0.1, 1.0, 1.0, ((0, 5.0),), 1.5), 5, {1: 2}, masked=(1,))
+    choose(logits, Sampling(1, 0.5, 0.9, 2, 0.1, 1.0, 1.0, ((0, 5.0),), 1.5), 5, {1: 2}, (1,), np.ones(3, np.bool_))
     assert logits.tolist() == [1, 3, 2]
 
 

@@ -10,6 +10,8 @@ from enum import Enum, auto
 from kakeya_shared.errors.tree import EmptyHistory, HistoryFull, KakeyaError
 from kakeya_worker.engine.lanes.lane import Lane
 from kakeya_worker.engine.sampling.sampling import Sampling, TokenDetail
+from kakeya_worker.grammars.constraint import Constraint
+from kakeya_worker.grammars.reasoning import ReasonedConstraint
 
 MAX_UNREAD_TOKENS = 64
 MAX_PAUSE_SECONDS = 60.0
@@ -187,6 +189,7 @@ class Generate(Operation):
         previous_token_ids: what it has produced before, elsewhere; they count as its own.
         min_tokens: until it has produced so many EOS is not chosen, and stop sequences are not looked for.
         ignores_eos: EOS is never chosen.
+        constraint: which tokens may come at all; behind those that it has produced before.
         num_read: how many of its first tokens were read; changed by one thread.
         journaled_length: history length up to which its reader has its tokens for good; changed by that thread.
         counts: how often it has produced each id; kept where there are penalties.
@@ -202,6 +205,7 @@ class Generate(Operation):
     previous_token_ids: tuple[int, ...] = ()
     min_tokens: int = 0
     ignores_eos: bool = False
+    constraint: Constraint | ReasonedConstraint | None = None
     future: "Future[GenerateResult]" = field(init=False, default_factory=Future)
     num_generated: int = field(init=False, default=0)
     num_read: int = field(init=False, default=0)
@@ -263,6 +267,8 @@ class Generate(Operation):
         self._last_tokens.append(token_id)
         if self.sampling.has_penalties:
             self.counts[token_id] += 1
+        if self.constraint is not None and self.num_generated < self.max_tokens and token_id not in self.eos_token_ids:
+            self.constraint.advance(token_id)
         self.on_token(token_id, detail)
 
     def paused_too_long(self) -> bool:

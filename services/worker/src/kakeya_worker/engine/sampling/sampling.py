@@ -1,4 +1,4 @@
-"""Chooses a token from raw logits: mask, bias, penalties, temperature, top_k, top_p, min_p, draw.
+"""Chooses a token from raw logits: masks, bias, penalties, temperature, top_k, top_p, min_p, draw.
 
 Every step changes the scores of the whole vocabulary in place, in float64; an id that is out gets -infinity. The
 draw is Gumbel-max (Gumbel 1954; see arXiv 1611.01144, section 2) over the surviving ids with u = Philox(seed;
@@ -80,12 +80,14 @@ def choose(
     history_index: int,
     counts: Counts = _NO_COUNTS,
     masked: Collection[int] = (),
+    allowed: NDArray[np.bool_] | None = None,
 ) -> int:
     """The token at `history_index`, from the logits [vocab] of the token before it. Ties: the lower id.
 
     Args:
         counts: how often this Generate has produced each id; looked at where there are penalties.
         masked: ids that may not be chosen.
+        allowed: True where an id may, of what is not masked; [vocab] bool. None: everywhere.
 
     Raises:
         FloatingPointError: the largest logit is not a finite number, or none but masked ones are.
@@ -93,10 +95,12 @@ def choose(
     if not np.isfinite(logits.max()):
         raise FloatingPointError(f"the logits at history index {history_index} are not finite")
     scores = logits.astype(np.float64)
+    if allowed is not None:
+        scores[~allowed] = -np.inf
     if masked:
         scores[list(masked)] = -np.inf
-        if scores.max() == -np.inf:
-            raise FloatingPointError(f"all that is possible at history index {history_index} is masked")
+    if (masked or allowed is not None) and scores.max() == -np.inf:
+        raise FloatingPointError(f"all that is possible at history index {history_index} is masked")
     for step in STEPS:
         step(scores, sampling, counts)
     return _draw(scores, sampling.seed, history_index)

@@ -35,6 +35,7 @@ class ModelFacts:
         tokenizer_digest: see `kakeya_shared.contract.tokenizer_digest`; "" where the checkpoint brings no tokenizer.
         model_digest: of config and weights, whatever the mode; "" where nobody knows, and lanes of no other fingerprint
             are taken.
+        tokenizer: path of the checkpoint's tokenizer.json, for grammars; None: it brings none.
     """
 
     backend: str
@@ -48,6 +49,7 @@ class ModelFacts:
     kv_bytes_per_token: int
     tokenizer_digest: str = ""
     model_digest: str = ""
+    tokenizer: Path | None = None
 
 
 Memory = NDArray[np.uint8]

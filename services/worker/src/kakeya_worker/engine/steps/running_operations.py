@@ -10,7 +10,14 @@ import numpy as np
 import structlog
 from numpy.typing import NDArray
 
-from kakeya_shared.errors.tree import Internal, InvariantViolated, KakeyaError, OperationRunning, OperationStopped
+from kakeya_shared.errors.tree import (
+    Internal,
+    InvalidField,
+    InvariantViolated,
+    KakeyaError,
+    OperationRunning,
+    OperationStopped,
+)
 from kakeya_worker.engine.lanes.lane_table import LaneTable, Occupant
 from kakeya_worker.engine.lanes.operation import (
     MAX_PAUSE_SECONDS,
@@ -161,7 +168,7 @@ class _Forwarded(NamedTuple):
     """The rows to commit, and the operations that have none: their sampling failed, or the pass did."""
 
     rows: list[tuple[Append | Generate, Row]]
-    failures: dict[Append | Generate, Internal]
+    failures: dict[Append | Generate, KakeyaError]
     scoring: Scoring
 
 
@@ -188,7 +195,7 @@ def _forward(step: Step, verifier: Verifier) -> _Forwarded:
     except Exception:  # of a backend, whatever it is: the engine goes on, and these operations are told
         scheduled: list[Append | Generate] = [*step.generates, *(append for append, _ in step.appends)]
         _log.exception("a step failed", session_ids=[operation.session_id for operation in scheduled])
-        failed = dict.fromkeys(scheduled, Internal("the forward pass failed"))
+        failed: dict[Append | Generate, KakeyaError] = dict.fromkeys(scheduled, Internal("the forward pass failed"))
         return _Forwarded([], failed | done.failures, done.scoring)
 
 
@@ -204,14 +211,21 @@ def _sample(generates: list[Generate], verifier: Verifier, done: _Forwarded) -> 
             _log.exception("sampling failed", session_id=generate.session_id)
             done.failures[generate] = Internal(str(error))  # says an index, no token
             continue
+        except InvalidField as error:  # a grammar that asks too much, which shows only on the way
+            done.failures[generate] = error
+            continue
         generate.deliver(token_id, detail)
         done.rows.append((generate, generate.lane.row((token_id,))))
 
 
 def _next_token(generate: Generate, logits: NDArray[np.float32]) -> tuple[int, TokenDetail | None]:
-    """Chosen from the logits [vocab]; raises FloatingPointError."""
-    token_id = choose(
-        logits, generate.sampling, generate.lane.length, generate.counts, masked=generate.masked_token_ids
-    )
+    """Chosen from the logits [vocab]; raises FloatingPointError, and InvalidField of a grammar."""
+    masked, allowed = generate.masked_token_ids, None
+    if generate.constraint is not None:
+        allows = generate.constraint.allowed()
+        allowed = allows.token_ids
+        if allows.ends_only:  # it may be before `min_tokens`
+            masked = frozenset()
+    token_id = choose(logits, generate.sampling, generate.lane.length, generate.counts, masked=masked, allowed=allowed)
     num_top = generate.num_top_logprobs
     return token_id, None if num_top is None else token_detail(logits, token_id, num_top)

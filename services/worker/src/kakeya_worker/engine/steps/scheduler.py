@@ -16,6 +16,7 @@ from itertools import islice, zip_longest
 from typing import NamedTuple, TypeVar
 
 from kakeya_worker.engine.lanes.operation import Append, Generate
+from kakeya_worker.engine.steps.masks import that_can_choose
 from kakeya_worker.engine.steps.scoring import Scoring, ScoringCosts
 from kakeya_worker.engine.steps.step_costs import MeasuredStep, StepCosts, StepMeasures
 from kakeya_worker.engine.steps.tenant_shares import Load, TenantShares
@@ -150,7 +151,8 @@ class Scheduler:
 
     def next_step(self) -> Step:
         """Some prefill always gets on, however many sessions generate, and the other way round."""
-        generates = _by_tenant(generate for generate in self._generates if not generate.is_paused)
+        running = [generate for generate in self._generates if not generate.is_paused]
+        generates = _by_tenant(that_can_choose(running, has_others=bool(self._appends)))
         appends = _by_tenant(self._appends)
         self._loads = {
             tenant: self._plan({tenant: generates.get(tenant, [])}, {tenant: appends.get(tenant, [])}).load
