@@ -13,7 +13,7 @@ import grpc
 import pytest
 
 import kakeya
-from kakeya_shared.contract.features import MASKED_ENDS
+from kakeya_shared.contract.features import GRAMMAR, MASKED_ENDS
 from kakeya_stubs.v1 import runtime_pb2 as api
 from kakeya_stubs.v1 import runtime_pb2_grpc
 from kakeya_worker.joining.worker_identity import FEATURES
@@ -114,11 +114,11 @@ def masked(session_id: str) -> api.GenerateRequest:
 
 
 @contextmanager
-def refused_by_name() -> Iterator[None]:
+def refused_by_name(feature: str = MASKED_ENDS) -> Iterator[None]:
     with pytest.raises(grpc.aio.AioRpcError) as raised:
         yield
     assert raised.value.code() is grpc.StatusCode.UNAVAILABLE
-    assert MASKED_ENDS in (raised.value.details() or "")
+    assert feature in (raised.value.details() or "")
 
 
 async def served_or_refused(stub: Any, session_id: str, features: tuple[str, ...]) -> None:
@@ -149,6 +149,8 @@ async def test_a_conversation_a_recovery_and_a_feature(versions: Versions, route
                 [_ async for _ in stub.Generate(masked(session.id))]
             with refused_by_name():
                 [_ async for _ in stub.Turn(turn_request(session.id, [1], ignore_eos=True))]
+            with refused_by_name(GRAMMAR):
+                [_ async for _ in stub.Turn(turn_request(session.id, [1], grammar=api.Grammar(regex="a")))]
             assert (await session.info()).history_length == 2 * (50 + NUM_TOKENS)
             assert [each async for each in stub.Turn(turn_request(session.id, [1]))][-1].generated.HasField("done")
         else:

@@ -48,6 +48,7 @@ from kakeya.errors import (
     Unavailable,
     WorkerLost,
 )
+from kakeya.grammar import Grammar, Reasoning
 from kakeya.results import (
     AppendResult,
     FoundSession,
@@ -69,6 +70,7 @@ __all__ = [
     "AsyncClient", "AsyncGeneration", "AsyncSession",
     "Client", "Generation", "Session",
     "tls_credentials",
+    "Grammar", "Reasoning",
     "AppendResult", "FoundSession", "GenerateResult", "ListedSession", "OverflowPolicy", "ParkResult", "PlaceKind",
     "RewindResult", "ServedModel", "SessionInfo", "SessionState",
     "StopReason", "TokenDetail", "Truncation",

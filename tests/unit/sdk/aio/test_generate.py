@@ -6,7 +6,7 @@ import numpy
 import pytest
 
 import kakeya
-from kakeya import AsyncClient, AsyncSession, StopReason, TokenDetail, Truncation
+from kakeya import AsyncClient, AsyncSession, Grammar, Reasoning, StopReason, TokenDetail, Truncation
 from kakeya_stubs.v1 import runtime_pb2
 from tests.unit.sdk.scripted_runtime import (
     BYTES_PER_TOKEN,
@@ -59,6 +59,8 @@ async def test_generate_and_turn_send_every_option(session: AsyncSession, runtim
         "repetition_penalty": 1.25,
         "min_tokens": 2,
         "ignore_eos": True,
+        "grammar": Grammar.choice(["yes", "no"]),
+        "reasoning": Reasoning([7]),
     }
     await session.turn([10], **options).all()
     await session.generate(**options).all()
@@ -80,6 +82,8 @@ async def test_generate_and_turn_send_every_option(session: AsyncSession, runtim
             repetition_penalty=1.25,
             min_tokens=2,
             ignore_eos=True,
+            grammar=runtime_pb2.Grammar(choice=runtime_pb2.Grammar.Choice(texts=["yes", "no"])),
+            reasoning=runtime_pb2.Reasoning(end_token_ids=[7]),
             op_id=request.op_id,
         )
     assert len({request.op_id for request in runtime.requests["Generate"]}) == 2

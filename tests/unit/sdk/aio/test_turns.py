@@ -8,7 +8,7 @@ import pytest
 
 import kakeya
 from kakeya import AsyncClient, AsyncSession
-from kakeya._async.options import SamplingOptions, SessionOptions
+from kakeya._async.options import SessionOptions
 from tests.unit.sdk.cuttable_link import CuttableLink
 from tests.unit.sdk.scripted_runtime import FINGERPRINT, ScriptedRuntime, fails, fails_plainly, stalls
 
@@ -103,12 +103,9 @@ async def test_what_is_no_option_is_refused_at_once(client: AsyncClient) -> None
         client.turn([1], max_tokens=1, top_k=-1)
 
 
-def test_the_options_are_those_of_sessions_and_generations() -> None:
-    of_turns = {"token_ids", "max_tokens", "timeout_seconds", "ephemeral", "self"}
-    sampling, opening = (
-        inspect.signature(each).parameters.keys() for each in (AsyncSession.generate, AsyncClient.create_session)
-    )
-    assert SamplingOptions.__annotations__.keys() == sampling - of_turns
+def test_the_options_are_those_of_sessions() -> None:
+    of_turns = {"timeout_seconds", "ephemeral", "self"}
+    opening = inspect.signature(AsyncClient.create_session).parameters.keys()
     assert SessionOptions.__annotations__.keys() == opening - of_turns
 
 

@@ -7,7 +7,7 @@ import numpy
 import pytest
 
 import kakeya
-from kakeya import Client, Session, StopReason, TokenDetail, Truncation
+from kakeya import Client, Grammar, Reasoning, Session, StopReason, TokenDetail, Truncation
 from kakeya_stubs.v1 import runtime_pb2
 from tests.unit.sdk.scripted_runtime import (
     BYTES_PER_TOKEN,
@@ -60,6 +60,8 @@ def test_generate_and_turn_send_every_option(session: Session, runtime: Scripted
         "repetition_penalty": 1.25,
         "min_tokens": 2,
         "ignore_eos": True,
+        "grammar": Grammar.choice(["yes", "no"]),
+        "reasoning": Reasoning([7]),
     }
     session.turn([10], **options).all()
     session.generate(**options).all()
@@ -81,6 +83,8 @@ def test_generate_and_turn_send_every_option(session: Session, runtime: Scripted
             repetition_penalty=1.25,
             min_tokens=2,
             ignore_eos=True,
+            grammar=runtime_pb2.Grammar(choice=runtime_pb2.Grammar.Choice(texts=["yes", "no"])),
+            reasoning=runtime_pb2.Reasoning(end_token_ids=[7]),
             op_id=request.op_id,
         )
     assert len({request.op_id for request in runtime.requests["Generate"]}) == 2

@@ -9,7 +9,7 @@ import pytest
 
 import kakeya
 from kakeya import Client, Session
-from kakeya._sync.options import SamplingOptions, SessionOptions
+from kakeya._sync.options import SessionOptions
 from tests.unit.sdk.cuttable_link import CuttableLink
 from tests.unit.sdk.scripted_runtime import FINGERPRINT, ScriptedRuntime, fails, fails_plainly, stalls
 
@@ -104,12 +104,9 @@ def test_what_is_no_option_is_refused_at_once(client: Client) -> None:
         client.turn([1], max_tokens=1, top_k=-1)
 
 
-def test_the_options_are_those_of_sessions_and_generations() -> None:
-    of_turns = {"token_ids", "max_tokens", "timeout_seconds", "ephemeral", "self"}
-    sampling, opening = (
-        inspect.signature(each).parameters.keys() for each in (Session.generate, Client.create_session)
-    )
-    assert SamplingOptions.__annotations__.keys() == sampling - of_turns
+def test_the_options_are_those_of_sessions() -> None:
+    of_turns = {"timeout_seconds", "ephemeral", "self"}
+    opening = inspect.signature(Client.create_session).parameters.keys()
     assert SessionOptions.__annotations__.keys() == opening - of_turns
 
 

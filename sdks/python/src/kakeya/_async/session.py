@@ -1,6 +1,6 @@
 """A session on a runtime."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Self, Unpack
 
@@ -100,67 +100,20 @@ class AsyncSession:
         return await self._append(token_list(token_ids), timeout_seconds, logprobs=logprobs)
 
     def generate(
-        self,
-        *,
-        max_tokens: int,
-        temperature: float | None = None,
-        top_p: float | None = None,
-        top_k: int | None = None,
-        min_p: float | None = None,
-        presence_penalty: float | None = None,
-        frequency_penalty: float | None = None,
-        logit_bias: Mapping[int, float] | None = None,
-        seed: int | None = None,
-        stop_token_sequences: Iterable[TokenIds] | None = None,
-        logprobs: int | None = None,
-        repetition_penalty: float | None = None,
-        min_tokens: int | None = None,
-        ignore_eos: bool | None = None,
-        timeout_seconds: float | None = None,
+        self, *, max_tokens: int, timeout_seconds: float | None = None, **options: Unpack[SamplingOptions]
     ) -> AsyncGeneration:
         """Generates from the end of the history, once the result is entered, iterated or collected.
 
         Args:
             max_tokens: at least 1.
-            temperature: None or 0 is greedy.
-            top_p: keep the most probable tokens up to this mass; None keeps all.
-            top_k: keep this many tokens; None or 0 keeps all.
-            min_p: keep the tokens that are at least this many times as likely as the likeliest; None or 0 keeps all.
-            presence_penalty: within -2 and 2; taken off the logit of a token that this generation has produced.
-            frequency_penalty: within -2 and 2; taken off once for each time that it has.
-            logit_bias: added to logits by token id; at most 1,024 entries.
-            seed: None lets the runtime draw one, which the result reports.
-            stop_token_sequences: stop once the tokens of this generation end with one of these, which is yielded
-                as an EOS token is; at most 16 of 1 to 64 tokens.
-            logprobs: fill `details` with each token's log-probability and those of this many likeliest ids; at
-                most 20, 0 for the token's alone.
-            repetition_penalty: above 0 and at most 2; divides the logit of a token that this generation has produced
-                where it is positive, multiplies it elsewhere. None or 1 changes nothing.
-            min_tokens: until so many are produced no EOS token is chosen, and stop sequences are not looked for; at
-                most max_tokens.
-            ignore_eos: no EOS token is ever chosen.
             timeout_seconds: for the whole generation; None takes the client's default.
+            options: how tokens are chosen; see `kakeya._async.options.SamplingOptions`.
 
         Raises:
             InvalidField: a value does not fit its field. Whatever else is wrong comes with the first answer.
         """
-        request = generate_request(
-            self.id,
-            max_tokens=max_tokens,
-            temperature=temperature,
-            top_p=top_p,
-            top_k=top_k,
-            min_p=min_p,
-            presence_penalty=presence_penalty,
-            frequency_penalty=frequency_penalty,
-            logit_bias=logit_bias,
-            seed=seed,
-            stop_token_sequences=stop_token_sequences,
-            logprobs=logprobs,
-            repetition_penalty=repetition_penalty,
-            min_tokens=min_tokens,
-            ignore_eos=ignore_eos,
-        )
+        check_names("generate", options, SamplingOptions)
+        request = generate_request(self.id, max_tokens=max_tokens, **options)
         return AsyncGeneration(self._calls, self._history, request, session=self, timeout_seconds=timeout_seconds)
 
     def turn(

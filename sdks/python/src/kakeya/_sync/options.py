@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Literal, TypedDict
 
 from kakeya._transport._requests import TokenIds
+from kakeya.grammar import Grammar, Reasoning
 from kakeya.results import OverflowPolicy
 
 if TYPE_CHECKING:
@@ -12,8 +13,32 @@ if TYPE_CHECKING:
 
 
 class SamplingOptions(TypedDict, total=False):
-    """As `AsyncSession.generate` takes them."""
+    """How tokens are chosen, as `AsyncSession.generate` and every turn take it; None changes nothing.
 
+    Attributes:
+        grammar: what the answer has to be.
+        reasoning: how the model thinks before it: a grammar begins behind that, and it can have a bound.
+        temperature: 0 is greedy, too.
+        top_p: keep the most probable tokens up to this mass.
+        top_k: keep this many tokens; 0 keeps all.
+        min_p: keep the tokens that are at least this many times as likely as the likeliest; 0 keeps all.
+        presence_penalty: within -2 and 2; taken off the logit of a token that this generation has produced.
+        frequency_penalty: within -2 and 2; taken off once for each time that it has.
+        logit_bias: added to logits by token id; at most 1,024 entries.
+        seed: left out, the runtime draws one, which the result reports.
+        stop_token_sequences: stop once the tokens of this generation end with one of these, which is yielded as an EOS
+            token is; at most 16 of 1 to 64 tokens.
+        logprobs: fill `details` with each token's log-probability and those of this many likeliest ids; at most 20, 0
+            for the token's alone.
+        repetition_penalty: above 0 and at most 2; divides the logit of a token that this generation has produced where
+            it is positive, multiplies it elsewhere.
+        min_tokens: until so many are produced no EOS token is chosen, unless a grammar leaves nothing else, and stop
+            sequences are not looked for; at most max_tokens.
+        ignore_eos: no EOS token is ever chosen; not beside a grammar.
+    """
+
+    grammar: Grammar | None
+    reasoning: Reasoning | None
     temperature: float | None
     top_p: float | None
     top_k: int | None

@@ -7,6 +7,7 @@ from typing import SupportsIndex, TypeVar
 from google.protobuf.message import Message
 
 from kakeya.errors import InvalidField, TokenOutOfVocabulary
+from kakeya.grammar import Grammar, Reasoning
 from kakeya.results import OverflowPolicy, PlaceKind
 from kakeya_stubs.v1 import runtime_pb2
 
@@ -75,6 +76,8 @@ def generate_request(
     *,
     logit_bias: Mapping[int, float] | None = None,
     stop_token_sequences: Iterable[TokenIds] | None = None,
+    grammar: Grammar | None = None,
+    reasoning: Reasoning | None = None,
     **fields: object,
 ) -> runtime_pb2.GenerateRequest:
     """A Generate; `fields` as in `fill`. Raises InvalidField, TokenOutOfVocabulary."""
@@ -87,9 +90,22 @@ def generate_request(
             request.logit_bias.update(zip(token_ids, logit_bias.values(), strict=True))
         except (TypeError, ValueError) as error:
             raise InvalidField(f"logit_bias: {error}", metadata={"field": "logit_bias"}) from error
+    for name, kind, given in (("grammar", Grammar, grammar), ("reasoning", Reasoning, reasoning)):
+        if given is not None:
+            _copy(request, name, kind, given)
     for sequence in _sequences(stop_token_sequences):
         request.stop_token_sequences.add(token_ids=token_list(sequence, "stop_token_sequences"))
     return request
+
+
+def _copy(request: runtime_pb2.GenerateRequest, name: str, kind: type, given: Grammar | Reasoning) -> None:
+    """Raises InvalidField."""
+    if not isinstance(given, kind):
+        raise InvalidField(f"{name}: make it by kakeya.{kind.__name__}", metadata={"field": name})
+    try:
+        getattr(request, name).CopyFrom(given.wire)
+    except (TypeError, ValueError) as error:
+        raise InvalidField(f"{name}: {error}", metadata={"field": name}) from error
 
 
 def _sequences(of_tokens: Iterable[TokenIds] | None) -> Iterable[TokenIds]:
