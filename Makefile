@@ -14,7 +14,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PHONY: help install kernel demo up test test-unit test-others test-busy check lint types contracts proto proto-check vectors outcomes docs test-parts test-compose \
-        test-heavy test-versions test-conformance test-clients test-loops test-turns test-mutations walk bench-latency bench-int8 bench-memory fuzz overload chaos bench-slow-clients \
+        test-heavy test-versions test-conformance test-clients test-loops test-schemas test-turns test-mutations walk bench-latency bench-int8 bench-memory fuzz overload chaos bench-slow-clients \
         bench-admission bench-router bench-fairness bench-interference bench-fork bench-recovery bench-pauses bench-snapshots bench-quality bench-session bench-qwen3 bench-load bench-compare bench-engine bench-mlx evidence crowd-http fuzz-http histories-http leavers-http overload-http bench-http bench-request nano nano-held-out
 
 help: ## list the targets
@@ -125,6 +125,9 @@ LOOPS := build/loops.json
 test-loops: install build/clients/loops/.installed build/clients/ai-sdk/.installed ## unmodified clients hold long conversations over HTTP, each turn in its live session (minutes; installs them; writes docs/http-sessions.md)
 	KAKEYA_TEST_LOOPS=$(LOOPS) $(BIN)/python -m pytest -m heavy --timeout 900 tests/loops $(TEST_FLAGS)
 	$(BIN)/python -m tests.loops.results $(LOOPS)
+
+test-schemas: install ## a thousand JSON schemas, kakeya-nano at temperature 1: every answer is of its schema (minutes; SCHEMAS=N)
+	KAKEYA_TEST_SCHEMAS=$(or $(SCHEMAS),1000) $(BIN)/python -m pytest --timeout 3600 tests/integration/test_schemas.py $(TEST_FLAGS)
 
 test-versions: install ## routers and workers of the first wave against today's, both ways (needs the history of git; a minute)
 	$(BIN)/python -m pytest -m heavy --timeout 900 tests/integration/test_versions.py

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from pydantic.fields import FieldInfo
 
+from kakeya_http_shim.requests.answer_format import NamedSchema
 from kakeya_http_shim.requests.chat_request import ChatRequest
 from kakeya_http_shim.requests.completion_request import CompletionRequest
 from kakeya_http_shim.requests.fields import HONOURED, WITHOUT_EFFECT, RequestModel
@@ -30,7 +31,11 @@ BODIES: dict[str, type[RequestModel]] = {
     "POST /detokenize": DetokenizeRequest,
     "POST /apply-template": TemplateRequest,
 }
-OPTIONS: dict[str, type[RequestModel]] = {"stream_options": StreamOptions, "kakeya": KakeyaOptions}
+OPTIONS: dict[str, type[RequestModel]] = {
+    "stream_options": StreamOptions,
+    "kakeya": KakeyaOptions,
+    "response_format.json_schema": NamedSchema,
+}
 MESSAGES = (SystemMessage, UserMessage, AssistantMessage, ToolMessage)
 
 
@@ -83,7 +88,7 @@ def _message_fields(model: type[RequestModel]) -> list[str]:
 
 def _rows(model: type[RequestModel], kind: str) -> list[tuple[str, str]]:
     return [
-        (f"`{name}`", field.description or "")
+        (f"`{field.alias or name}`", field.description or "")
         for name, field in sorted(model.model_fields.items())
         if _kind(field) == kind
     ]

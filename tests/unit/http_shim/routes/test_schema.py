@@ -44,14 +44,16 @@ _OPTIONS = {
     "logprobs": True,
     "response_format": {"type": "text"},
     "modalities": ["text"],
-    "kakeya": {"on_overflow": "evict"},
+    "kakeya": {"on_overflow": "evict", "choice": ["a", "b"]},
 }
+_SCHEMA = {"name": "a", "description": "b", "schema": {"type": "object"}, "strict": True}
 _COMPLETIONS: list[dict[str, Any]] = [
     {"prompt": prompt} for prompt in ("Once", ["Once", "upon"], [1, 2], [[1], [2, 3]])
 ]
 _CASES: list[tuple[type[RequestModel], dict[str, Any]]] = [
     (ChatRequest, _CHAT),
     (ChatRequest, {"messages": _HELLO, **_OPTIONS}),
+    (ChatRequest, {"messages": _HELLO, "response_format": {"type": "json_schema", "json_schema": _SCHEMA}}),
     *((CompletionRequest, body) for body in _COMPLETIONS),
     *((TokenizeRequest, body) for body in ({"prompt": "a"}, {"content": "a", "add_special": True}, _CHAT)),
     (TemplateRequest, _CHAT),
@@ -105,6 +107,7 @@ _OBJECTS: list[Any] = [
         {"continuous_usage_stats": False},
         {"include_usage": True, "continuous_usage_stats": True},
     ),
+    *({"regex": "a"}, {"regex": "a", "choice": ["a"]}, {"type": "json_schema", "json_schema": {"name": "a"}}),
     *({"include_obfuscation": 0}, {"on_overflow": "refuse"}, {str(n): "a" for n in range(17)}),
     {str(n): 1 for n in range(1025)},
 ]

@@ -90,6 +90,7 @@ def sampling(fields: GenerationFields, *, max_tokens: int, logprobs: int | None)
         "min_tokens": fields.min_tokens or None,
         "ignore_eos": fields.ignore_eos or None,
         "stop_token_sequences": [[token_id] for token_id in fields.stop_token_ids or ()] or None,
+        "grammar": fields.held_to,
     }
     return {
         "max_tokens": max_tokens,

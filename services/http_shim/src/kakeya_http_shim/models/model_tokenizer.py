@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Final, Literal
 
 from kakeya.text.chat_tokenizer import ChatTokenizer, End, Message, TemplateStopped, TokenizerError, Tools
@@ -213,6 +214,12 @@ class ModelTokenizer:
     def decode(self, token_ids: list[int], *, special_tokens: bool = False) -> str:
         """Text, with the special tokens or without."""
         return self._tokenizer.decode(token_ids, special_tokens=special_tokens)
+
+    @cached_property
+    def thought_marks(self) -> tuple[int, int] | None:
+        """The tokens that open and close a thought; None where either is more than one."""
+        opens, closes = (self._tokenizer.encode(tag, special_tokens=False) for tag in (_OPENS_THOUGHT, _CLOSES_THOUGHT))
+        return (opens[0], closes[0]) if len(opens) == len(closes) == 1 else None
 
     def starts_in_thought(self, prompt_ids: Sequence[int]) -> bool:
         """Whether the prompt has opened a thought already, so that what the model says is within it."""

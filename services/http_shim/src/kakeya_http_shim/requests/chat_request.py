@@ -9,7 +9,6 @@ from kakeya_http_shim.requests.fields import (
     INTEGRAL,
     LATER,
     OnlyWith,
-    RequestModel,
     Rule,
     honoured,
     known,
@@ -20,14 +19,6 @@ from kakeya_http_shim.requests.messages import Messages
 from kakeya_http_shim.requests.refused_fields import OF_PEERS
 from kakeya_http_shim.requests.template_fields import TemplateFields
 from kakeya_shared.contract.generation_limits import MAX_LOGPROBS
-
-
-class TextFormat(RequestModel):
-    """The one format that is served."""
-
-    type: Annotated[Literal["text"], known("json_object", "json_schema", "structural_tag")]
-
-    refused: ClassVar[Mapping[str, str]] = {"json_schema": LATER}
 
 
 class ChatRequest(GenerationFields, TemplateFields):
@@ -56,7 +47,6 @@ class ChatRequest(GenerationFields, TemplateFields):
     tool_choice: Annotated[Literal["none", "auto"], known("required")] | None = without_effect(
         "`none` or `auto`: there are no tools to call"
     )
-    response_format: TextFormat | None = without_effect("`{type: text}`: answers are text")
     modalities: list[Annotated[Literal["text"], known("audio", why="answers are text")]] | None = without_effect(
         "`[text]`: answers are text"
     )

@@ -5,6 +5,7 @@ The tables of docs/http-fields.md are generated from these declarations (`make d
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Annotated, Any, ClassVar, Final, Literal, Protocol, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
@@ -177,7 +178,7 @@ class RequestModel(BaseModel):
     def _refuse_by_name(cls, given: Any) -> Any:
         if not isinstance(given, dict):
             return given
-        known = cls.__pydantic_fields__.keys()
+        known = _names(cls)
         if given.keys() <= known:
             return given
         for name in cls.refused.keys() & given.keys():
@@ -198,6 +199,12 @@ class RequestModel(BaseModel):
             return cls.model_validate_json(json_text.utf8(body))
         except ValidationError as error:
             raise _problem(error, body) from None
+
+
+@cache
+def _names(model: type[BaseModel]) -> frozenset[str]:
+    """Of its fields, as clients write them."""
+    return frozenset(field.alias or name for name, field in model.model_fields.items())
 
 
 def at_fault(field: str, message: str) -> PydanticCustomError:

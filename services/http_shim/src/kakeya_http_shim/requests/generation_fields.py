@@ -1,12 +1,25 @@
 """The fields that chats and completions share."""
 
 from collections.abc import Sequence
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal
 
-from pydantic import Discriminator, Field, StringConstraints, Tag
+from pydantic import BaseModel, Discriminator, Field, StringConstraints, Tag
 
-from kakeya_http_shim.requests.fields import INTEGRAL, OnlyFalse, OnlyWith, RequestModel, Rule, honoured, without_effect
+from kakeya import Grammar
+from kakeya_http_shim.requests.answer_format import AnswerFormat
+from kakeya_http_shim.requests.fields import (
+    INTEGRAL,
+    OneOf,
+    OnlyFalse,
+    OnlyWith,
+    RequestModel,
+    Rule,
+    at_fault,
+    honoured,
+    without_effect,
+)
 from kakeya_shared.contract.generation_limits import (
+    MAX_GRAMMAR_BYTES,
     MAX_LOGIT_BIASES,
     MAX_PENALTY,
     MAX_REPETITION_PENALTY,
@@ -18,6 +31,7 @@ _MAX_STOPS = 16
 _MAX_STOP_LETTERS = 1000
 _MAX_TOKEN_ID = (1 << 32) - 1
 _MAX_DURATION_LETTERS = 64
+_MAX_CHOICES = 4096  # a list of countries, or of a catalogue's parts
 STOPS = f"up to {_MAX_STOPS} texts (each is looked for at each letter), found across token borders, not in the answer"
 
 NumTokens = Annotated[int, Field(ge=1, lt=1 << 32), INTEGRAL]
@@ -25,6 +39,8 @@ StopText = Annotated[str, StringConstraints(min_length=1, max_length=_MAX_STOP_L
 ModelName = Annotated[str, StringConstraints(min_length=1, max_length=256)]
 TokenId = Annotated[int, Field(ge=0, lt=1 << 32), INTEGRAL]
 MetadataText = Annotated[str, StringConstraints(max_length=512)]
+ChoiceText = Annotated[str, StringConstraints(min_length=1, max_length=MAX_GRAMMAR_BYTES)]
+GrammarText = Annotated[str, StringConstraints(min_length=1, max_length=MAX_GRAMMAR_BYTES)]
 LogitBias = Annotated[
     dict[
         Annotated[str, StringConstraints(pattern=r"^[0-9]{1,10}$")],
@@ -65,6 +81,51 @@ class KakeyaOptions(RequestModel):
         "what happens when the conversation outgrows its session: the oldest tokens behind the system prompt are "
         "forgotten, or the request fails with context_length_exceeded; the server's --on-overflow by default",
     )
+    regex: GrammarText | None = honoured(
+        None, "the answer matches it as a whole; of the three one at most (docs/structured-output.md)"
+    )
+    choice: Annotated[list[ChoiceText], Field(min_length=1, max_length=_MAX_CHOICES, fail_fast=True)] | None = honoured(
+        None, "the answer is one of these texts"
+    )
+    grammar: GrammarText | None = honoured(None, "the answer is of this grammar, in llguidance's form of Lark")
+
+    max_reasoning_tokens: NumTokens | None = honoured(
+        None, "after so many tokens the model's thought ends, where it thinks before it answers"
+    )
+
+    rules: ClassVar[Sequence[Rule]] = (OneOf(("regex", "choice", "grammar"), is_needed=False),)
+
+    @property
+    def form(self) -> str:
+        """The field that says what the answer is held to; "" where none does."""
+        return next((name for name in ("regex", "choice", "grammar") if getattr(self, name) is not None), "")
+
+    @property
+    def held_to(self) -> Grammar | None:
+        """None: to nothing."""
+        if self.regex is not None:
+            return Grammar.regex(self.regex)
+        if self.choice is not None:
+            return Grammar.choice(self.choice)
+        return None if self.grammar is None else Grammar.lark(self.grammar)
+
+
+_OF_TEXT: Final[dict[str, Any]] = {"properties": {"type": {"const": "text"}}}
+
+
+class OneForm:
+    """A rule: an answer has one form, by `response_format` or by one of `kakeya`'s fields."""
+
+    def check(self, given: BaseModel) -> None:
+        """For a validator. Raises PydanticCustomError."""
+        if isinstance(given, GenerationFields) and given.is_held_twice:
+            raise at_fault("response_format", "not together with kakeya.regex, kakeya.choice or kakeya.grammar")
+
+    def schema(self) -> dict[str, Any]:
+        """The same in JSON Schema."""
+        text = {"properties": {"response_format": {"anyOf": [{"type": "null"}, _OF_TEXT]}}}
+        none = {"properties": {name: {"type": "null"} for name in ("regex", "choice", "grammar")}}
+        return {"anyOf": [text, {"properties": {"kakeya": {"anyOf": [{"type": "null"}, none]}}}]}
 
 
 class GenerationFields(RequestModel):
@@ -105,6 +166,9 @@ class GenerationFields(RequestModel):
     )
     stream: bool | None = honoured(None, "server-sent events, `[DONE]` at the end")
     stream_options: StreamOptions | None = honoured(None, "only with stream")
+    response_format: AnswerFormat | None = honoured(
+        None, "`text`, `json_object` or `json_schema`; see docs/structured-output.md"
+    )
     kakeya: KakeyaOptions | None = honoured(None, "options that OpenAI's API has no field for")
     user: str | None = without_effect("nobody is told apart by it; keys do that")
     cache_prompt: bool | None = without_effect("chats go on in their sessions anyway (llama.cpp's)")
@@ -112,13 +176,32 @@ class GenerationFields(RequestModel):
         "models stay loaded, and sessions are kept as the server was told (Ollama's)"
     )
 
-    rules: ClassVar[Sequence[Rule]] = (OnlyWith("stream_options", "stream"),)
+    rules: ClassVar[Sequence[Rule]] = (OnlyWith("stream_options", "stream"), OneForm())
 
     @property
     def stop_texts(self) -> tuple[str, ...]:
         if isinstance(self.stop, str):
             return (self.stop,)
         return tuple(self.stop or ())
+
+    @property
+    def held_to(self) -> Grammar | None:
+        """What the answer is held to; None: to nothing."""
+        return self._format or (self.kakeya.held_to if self.kakeya else None)
+
+    @property
+    def form(self) -> str:
+        """The field that says it."""
+        return f"kakeya.{self.kakeya.form}" if self.kakeya and not self._format else "response_format"
+
+    @property
+    def is_held_twice(self) -> bool:
+        """Two fields say it."""
+        return bool(self._format and self.kakeya and self.kakeya.held_to)
+
+    @property
+    def _format(self) -> Grammar | None:
+        return self.response_format.grammar if self.response_format else None
 
     @property
     def tells_usage(self) -> bool:

@@ -15,7 +15,7 @@ from kakeya_http_shim.answers.chat_answer import ChatWriter
 from kakeya_http_shim.answers.completion_answer import CompletionWriter
 from kakeya_http_shim.answers.reply import Reply
 from kakeya_http_shim.answers.writer import Writer
-from kakeya_http_shim.choices import ask
+from kakeya_http_shim.choices import ask, thoughts
 from kakeya_http_shim.choices.ask import Ask, Live
 from kakeya_http_shim.conversations.branches import Branches
 from kakeya_http_shim.conversations.chat import Chat
@@ -33,6 +33,12 @@ from kakeya_http_shim.routes.wanted_session import WantedSession
 from kakeya_http_shim.settings import HttpSettings
 
 _DEFAULT_COMPLETION_TOKENS = 16
+_GRAMMAR_FIELDS = {
+    "grammar.json_schema": "response_format",
+    "grammar.regex": "kakeya.regex",
+    "grammar.choice": "kakeya.choice",
+    "grammar.lark": "kakeya.grammar",
+}
 
 Body = TypeVar("Body", bound=GenerationFields)
 
@@ -123,7 +129,7 @@ class GenerationRoute(ABC, Generic[Body]):
         return Ask(
             model=model,
             prompt=prompt,
-            sampling=self._sampling(body),
+            sampling={**self._sampling(body), **thoughts.told(body, model, prompt)},
             stop_texts=body.stop_texts,
             on_overflow=self._on_overflow(body),
             label=f"http {request_id}",
@@ -168,7 +174,11 @@ class ChatRoute(GenerationRoute[ChatRequest]):
     """POST /v1/chat/completions."""
 
     body = ChatRequest
-    fields: ClassVar[Mapping[str, str]] = {"token_ids": "messages", "spans": "messages"}
+    fields: ClassVar[Mapping[str, str]] = {
+        **_GRAMMAR_FIELDS,
+        "token_ids": "messages",
+        "spans": "messages",
+    }
 
     def _num_prompts(self, body: ChatRequest) -> int:
         return 1
@@ -224,7 +234,7 @@ class CompletionRoute(GenerationRoute[CompletionRequest]):
     """POST /v1/completions."""
 
     body = CompletionRequest
-    fields: ClassVar[Mapping[str, str]] = {"token_ids": "prompt", "spans": "prompt"}
+    fields: ClassVar[Mapping[str, str]] = {**_GRAMMAR_FIELDS, "token_ids": "prompt", "spans": "prompt"}
 
     def _num_prompts(self, body: CompletionRequest) -> int:
         return len(body.prompts)
