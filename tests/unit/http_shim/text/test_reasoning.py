@@ -66,3 +66,22 @@ def test_no_more_is_held_back_than_may_become_a_tag() -> None:
     split = ReasoningSplit(enabled=True, starts_inside=False)
     said = [split.push(piece) for piece in [" ", "<thi", "nk>so", " <", "/b", "</think", ">Yes <"]]
     assert said == [("", ""), ("", ""), (" so", ""), (" ", ""), ("</b", ""), ("", ""), ("", "Yes <")]
+
+
+_CALL = "<tool_call>\n<f="
+_others = st.sampled_from(
+    ["[THINK]", "[/THINK]", "\n", "a", "[", "[/", "<tool_call>", "<f=", "<", "</think>", "<think>"]
+)
+
+
+@given(st.lists(_others, max_size=12).map("".join), st.lists(st.integers(0, 60), max_size=12), st.booleans())
+@example("\na<tool_call>\n<f=[/THINK]", [], True)
+@example("a[/THINK]\n<tool_call>\n<f=", [5], True)
+def test_other_tags_and_a_call_that_ends_a_thought(text: str, cuts: list[int], starts_inside: bool) -> None:
+    borders = [0, *sorted(min(cut, len(text)) for cut in cuts), len(text)]
+    split = ReasoningSplit(True, starts_inside, ("[THINK]", "[/THINK]"), answer_begins=_CALL)
+    pairs = [*(split.push(text[start:end]) for start, end in pairwise(borders)), split.flush()]
+    begin = r"()" if starts_inside else r"(\s*)\[THINK\]"
+    match = re.fullmatch(rf"{begin}\n*(.*?)(?:\[/THINK\]\n*(.*)|({_CALL}.*))?", text, re.DOTALL)
+    thought, answer = (match[1] + match[2], (match[3] or "") + (match[4] or "")) if match else ("", text)
+    assert ("".join(thought for thought, _ in pairs), "".join(answer for _, answer in pairs)) == (thought, answer)

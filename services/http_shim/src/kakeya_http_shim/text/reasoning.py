@@ -3,8 +3,7 @@
 from enum import Enum
 from typing import Final
 
-_OPEN: Final = "<think>"
-_CLOSE: Final = "</think>"
+TAGS: Final = ("<think>", "</think>")
 
 
 class _Place(Enum):
@@ -22,9 +21,15 @@ class ReasoningSplit:
     Args:
         enabled: whether the model is one that thinks; all is the answer's if not.
         starts_inside: the prompt ends with the first tag.
+        tags: before and behind the thoughts, each without its first letter further on.
+        answer_begins: what ends the thoughts, too, and is part of the answer: models forget the last tag before a call.
     """
 
-    def __init__(self, enabled: bool, starts_inside: bool) -> None:
+    def __init__(
+        self, enabled: bool, starts_inside: bool, tags: tuple[str, str] = TAGS, answer_begins: str | None = None
+    ) -> None:
+        self._open, self._close = tags
+        self._ends = (self._close, answer_begins) if answer_begins else (self._close,)
         self._place = _Place.ANSWER if not enabled else _Place.THOUGHT if starts_inside else _Place.START
         self._drops_line_feeds = self._place is _Place.THOUGHT
         self._held = ""  # may still become a tag
@@ -58,28 +63,35 @@ class ReasoningSplit:
         """The white space before the first tag, and what follows that; or nothing, and what is no tag after all."""
         stripped = text.lstrip()
         self._blank += text[: len(text) - len(stripped)]
-        if _OPEN.startswith(stripped) and stripped != _OPEN:
+        if self._open.startswith(stripped) and stripped != self._open:
             self._held = stripped
             return "", ""
         blank, self._blank = self._blank, ""
-        if not stripped.startswith(_OPEN):
+        if not stripped.startswith(self._open):
             self._place = _Place.ANSWER
             return "", blank + stripped
         self._place, self._drops_line_feeds = _Place.THOUGHT, True
-        return blank, stripped.removeprefix(_OPEN)
+        return blank, stripped.removeprefix(self._open)
 
     def _think(self, text: str) -> tuple[str, str]:
         """The thought, and what follows its tag."""
-        thought, tag, answer = self._without_line_feeds(text).partition(_CLOSE)
-        if tag:
+        text = self._without_line_feeds(text)
+        found = [at for end in self._ends if (at := text.find(end)) >= 0]
+        if found:
             self._place, self._drops_line_feeds = _Place.ANSWER, True
-            return thought, answer
-        num_held = next(n for n in range(len(_CLOSE) - 1, -1, -1) if thought.endswith(_CLOSE[:n]))
-        self._held = thought[len(thought) - num_held :]
-        return thought[: len(thought) - num_held], ""
+            at = min(found)
+            return text[:at], text[at:].removeprefix(self._close)
+        num_held = max(_num_begun(text, end) for end in self._ends)
+        self._held = text[len(text) - num_held :]
+        return text[: len(text) - num_held], ""
 
     def _without_line_feeds(self, text: str) -> str:
         if self._drops_line_feeds:
             text = text.lstrip("\n")
             self._drops_line_feeds = not text
         return text
+
+
+def _num_begun(text: str, end: str) -> int:
+    """The letters of `end` that the text ends with, fewer than all."""
+    return next(n for n in range(len(end) - 1, -1, -1) if text.endswith(end[:n]))
