@@ -1,0 +1,31 @@
+import pytest
+
+from kakeya_http_shim.tools.families import SYNTAXES, family_of
+from kakeya_http_shim.tools.syntax import OfferedTools
+
+
+@pytest.mark.parametrize(
+    ("template", "family"),
+    [
+        ('<tool_call>\\n{"name": <function-name>, "arguments": <args-json-object>}\\n</tool_call>', "hermes"),
+        ("<tool_call>\n<function=example_function_name>\n<parameter=example_parameter_1>", "qwen3-xml"),
+        ("{{- '[TOOL_CALLS] [' }}", "mistral"),
+        ('{{- "<|python_tag|>" + tool_call.name + ".call(" }}', "llama"),
+        ("{{- '<|python_start|>' }}", "llama"),
+        ("""'Respond in the format {"name": function name, "parameters": dictionary of argument name and'""", "llama"),
+        ("<tool_call>{{ name }}\n<arg_key>{{ k }}</arg_key>", None),
+        ("<seed:tool_call>\n<function=f>\n<parameter=a>", None),
+        ("<function={{ name }}>{{ arguments }}</function>", None),
+        ("{{ message.content }}", None),
+    ],
+)
+def test_the_family_is_found_from_the_template(template: str, family: str | None) -> None:
+    assert family_of(template) == family
+
+
+def test_marks_begin_with_a_letter_that_they_have_once() -> None:
+    for make in SYNTAXES.values():
+        syntax = make(OfferedTools())
+        assert all(opener[0] not in opener[1:] for opener in syntax.openers)
+        for opener in syntax.openers:
+            assert [other for other in syntax.openers if other.startswith(opener)] == [opener]
