@@ -2,6 +2,7 @@ import pytest
 
 from kakeya_http_shim.tools.families import SYNTAXES, family_of
 from kakeya_http_shim.tools.syntax import OfferedTools
+from tests.unit.sdk import families
 
 
 @pytest.mark.parametrize(
@@ -12,11 +13,20 @@ from kakeya_http_shim.tools.syntax import OfferedTools
         ("{{- '[TOOL_CALLS] [' }}", "mistral"),
         ('{{- "<|python_tag|>" + tool_call.name + ".call(" }}', "llama"),
         ("{{- '<|python_start|>' }}", "llama"),
-        ("""'Respond in the format {"name": function name, "parameters": dictionary of argument name and'""", "llama"),
+        (
+            """{{- '{"name": function name, "parameters": dictionary of argument name and its value}.' }}""",
+            "llama",
+        ),
         ("<tool_call>{{ name }}\n<arg_key>{{ k }}</arg_key>", None),
         ("<seed:tool_call>\n<function=f>\n<parameter=a>", None),
         ("<function={{ name }}>{{ arguments }}</function>", None),
         ("{{ message.content }}", None),
+        (families.ONES["qwen2_5"], "hermes"),
+        (families.ONES["qwen3"], "hermes"),
+        (families.ONES["mistral"], "mistral"),
+        (families.ONES["minimax"], None),
+        (families.ONES["deepseek"], None),
+        (families.ONES["gpt_oss"], None),
     ],
 )
 def test_the_family_is_found_from_the_template(template: str, family: str | None) -> None:

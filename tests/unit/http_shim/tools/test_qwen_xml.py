@@ -40,6 +40,30 @@ def test_a_text_may_hold_tags(text: str, value: str) -> None:
     assert _value(text) == value
 
 
+_SHOWN = "<tool_call>\n<function=f>\n<parameter=days>\n1\n</parameter>\n</function>\n</tool_call>"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        _SHOWN,
+        f"So:\n{_SHOWN}\nand\n{_SHOWN}\n\n",
+        _SHOWN.replace("\n", "\n    "),
+        f"<function=f>\n<parameter=a>\n{_SHOWN}\n</parameter>\n</function>",
+        "See <function=f> and </function>.",
+        "<function=>\n<function= a>\n<function",
+    ],
+)
+def test_a_text_may_show_whole_calls(text: str) -> None:
+    assert _value(f"<parameter=city>\n{text}\n</parameter>\n<parameter=days>\n1\n</parameter>\n") == text
+
+
+def test_a_text_that_shows_half_a_call_is_none() -> None:
+    text = "<tool_call>" + _function("<parameter=city>\n<function=f>\n</parameter>\n") + "</tool_call>"
+    got = answer("qwen3-xml", text)
+    assert (got.content, got.calls) == (text, ())
+
+
 def test_values_have_the_types_of_the_schema_and_stay_in_order() -> None:
     parameters = "".join(
         f"<parameter={key}>\n{text}\n</parameter>\n"

@@ -14,8 +14,8 @@ SYNTAXES: Mapping[str, Callable[[OfferedTools], Syntax]] = MappingProxyType(
 )
 """By the family's name."""
 
-_OTHERS = ("<arg_key>", "<seed:tool_call>", "<|tool_call|>", "<tool_sep>")
-"""Of families that write calls in other forms and share a tag with ours: GLM, Seed-OSS, Granite 3, Hunyuan."""
+_OTHERS = ("<arg_key>", "<seed:tool_call>", "<|tool_call|>", "<tool_sep>", "<invoke name=")
+"""Of families that write calls in other forms and share a tag with ours: GLM, Seed-OSS, Granite 3, Hunyuan, MiniMax."""
 
 _SIGNS = (
     ("mistral", ("[TOOL_CALLS]",)),
@@ -23,7 +23,7 @@ _SIGNS = (
     ("hermes", ("<tool_call>",)),
     ("llama", ("<|python_tag|>",)),
     ("llama", ("<|python_start|>",)),
-    ("llama", ('"parameters": dictionary of argument name',)),
+    ("llama", ("dictionary of argument name and its value",)),
 )
 """All texts of one of these stand in the templates of a family. The first that holds counts."""
 

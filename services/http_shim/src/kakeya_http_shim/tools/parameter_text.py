@@ -5,12 +5,13 @@ import re
 from kakeya_http_shim.tools.source import Reading, Source
 from kakeya_http_shim.tools.values import SPACE
 
+FUNCTION = "<function="
 PARAMETER = "<parameter="
 FUNCTION_CLOSE = "</function>"
 CALL_CLOSE = "</tool_call>"
 NAME = re.compile(r"[^<>\s]+")
 _CLOSE = "</parameter>"
-_TAGS = (_CLOSE, FUNCTION_CLOSE, PARAMETER, CALL_CLOSE)
+_TAGS = (_CLOSE, FUNCTION_CLOSE, FUNCTION, PARAMETER, CALL_CLOSE)
 _TEXT = re.compile("[^<]+")
 
 
@@ -20,6 +21,10 @@ class ParameterText:
     `</parameter>` ends it before another tag that can follow it. Of a text that has lines of its own, either must begin
     one. Such a text is also ended by `<parameter=key>` on a line of its own, with a key that was not given yet, and by
     `</function>` on a line before `</tool_call>`: models forget `</parameter>`. All else is text.
+
+    A text with lines may show such calls itself. So nothing ends it between `<function=name>` and `</function>` where
+    each begins a line but for white space. A text that shows only the first of the two never ends, and is no call: that
+    does less harm than half of a text would.
 
     Args:
         missing: the keys that can follow.
@@ -35,6 +40,8 @@ class ParameterText:
         self._missing = missing
         self._pieces: list[str] = []
         self._last = ""  # letter, of the text or before it
+        self._is_line_blank = False  # the last one so far
+        self._num_shown = 0  # functions that are open within the text
         self._has_lines = False
         self.next_name: str | None = None
         self.is_call_closed = False
@@ -53,6 +60,7 @@ class ParameterText:
         self._has_lines = (yield from self._source.need()) == "\n"
         if self._has_lines:
             self._last = self._source.take()
+            self._is_line_blank = True
         tag: str | None = None
         while True:
             if not tag:
@@ -71,6 +79,8 @@ class ParameterText:
         if text:
             self._pieces.append(text)
             self._last = text[-1]
+            line = text.rpartition("\n")[2]
+            self._is_line_blank = (self._is_line_blank or len(line) < len(text)) and not line.strip()
 
     def _tag_or_text(self) -> Reading[str | None]:
         """The tag that follows; None where it is none, which is text then."""
@@ -82,10 +92,15 @@ class ParameterText:
         return None
 
     def _is_end(self, tag: str) -> Reading[bool]:
+        if tag == FUNCTION:
+            yield from self._show()
+            return False
         begins_line = self._last == "\n"
         if tag == PARAMETER:
             return (yield from self._is_next(begins_line))
-        if tag == CALL_CLOSE or (tag == FUNCTION_CLOSE and not (self._has_lines and begins_line)):
+        is_shown = self._num_shown > 0
+        self._num_shown -= is_shown and tag == FUNCTION_CLOSE and self._is_line_blank
+        if is_shown or tag == CALL_CLOSE or (tag == FUNCTION_CLOSE and not (self._has_lines and begins_line)):
             self._add(tag)
             return False
         space = yield from self._source.run(SPACE)
@@ -111,11 +126,17 @@ class ParameterText:
             self._add(behind)
         return False
 
+    def _show(self) -> Reading[None]:
+        name = yield from self._source.run(NAME)
+        is_whole = (yield from self._source.need()) == ">" and name != ""
+        self._num_shown += self._has_lines and self._is_line_blank and is_whole
+        self._add(FUNCTION + name)
+
     def _is_next(self, begins_line: bool) -> Reading[bool]:
         """Whether `<parameter=` ends the argument by itself."""
         name = yield from self._source.run(NAME)
         self._add(PARAMETER + name)
-        if not (self._has_lines and begins_line and name in self._missing):
+        if self._num_shown or not (self._has_lines and begins_line and name in self._missing):
             return False
         for expected in ">\n":
             if (yield from self._source.need()) != expected:

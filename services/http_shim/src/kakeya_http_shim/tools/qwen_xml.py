@@ -3,13 +3,12 @@
 from collections.abc import Callable
 
 from kakeya_http_shim.tools.argument_types import known_arguments, typed, types_of_argument
-from kakeya_http_shim.tools.parameter_text import CALL_CLOSE, FUNCTION_CLOSE, NAME, PARAMETER, ParameterText
+from kakeya_http_shim.tools.parameter_text import CALL_CLOSE, FUNCTION, FUNCTION_CLOSE, NAME, PARAMETER, ParameterText
 from kakeya_http_shim.tools.source import Malformed, Reading, Source
 from kakeya_http_shim.tools.syntax import Call, OfferedTools
 from kakeya_http_shim.tools.values import SPACE, written_object
 
 _OPEN = "<tool_call>"
-_FUNCTION = "<function="
 
 
 class QwenXmlSyntax:
@@ -19,7 +18,7 @@ class QwenXmlSyntax:
     what follows shows it (`ParameterText`).
     """
 
-    openers = (_OPEN, _FUNCTION)
+    openers = (_OPEN, FUNCTION)
     bare = ""
 
     def __init__(self, tools: OfferedTools) -> None:
@@ -32,7 +31,7 @@ class QwenXmlSyntax:
             if is_closed:
                 return
             yield from source.run(SPACE)
-            opener, is_whole = yield from source.one_of((CALL_CLOSE, _OPEN, _FUNCTION))
+            opener, is_whole = yield from source.one_of((CALL_CLOSE, _OPEN, FUNCTION))
             if opener == CALL_CLOSE:
                 return
             if not is_whole:
@@ -45,10 +44,10 @@ class QwenXmlSyntax:
         """Tells the call; whether the tag that closes it was taken, too."""
         if opener == _OPEN:
             yield from source.run(SPACE)
-            yield from source.expect(_FUNCTION)
+            yield from source.expect(FUNCTION)
         function = yield from source.run(NAME)
         yield from source.expect(">")
-        if not function or (opener == _FUNCTION and function not in self._tools):
+        if not function or (opener == FUNCTION and function not in self._tools):
             raise Malformed
         schema = self._tools.schemas.get(function, {})
         given: dict[str, str] = {}
