@@ -33,9 +33,19 @@ def test_the_family_is_found_from_the_template(template: str, family: str | None
     assert family_of(template) == family
 
 
-def test_marks_begin_with_a_letter_that_they_have_once() -> None:
+def test_openers_begin_with_a_letter_that_they_have_once() -> None:
     for make in SYNTAXES.values():
         syntax = make(OfferedTools())
         assert all(opener[0] not in opener[1:] for opener in syntax.openers)
         for opener in syntax.openers:
             assert [other for other in syntax.openers if other.startswith(opener)] == [opener]
+
+
+def test_marks_are_all_that_a_tokenizer_may_have_as_special_tokens() -> None:
+    marks = {family: make(OfferedTools()).marks for family, make in SYNTAXES.items()}
+    assert marks == {
+        "hermes": ("<tool_call>", "</tool_call>"),
+        "qwen3-xml": ("<tool_call>", "</tool_call>"),
+        "llama": ("<|python_tag|>", "<|python_start|>", "<|python_end|>"),
+        "mistral": ("[TOOL_CALLS]", "[ARGS]", "[CALL_ID]"),
+    }

@@ -16,7 +16,14 @@ _REPEATED = {
         *('<tool_call>{"a": "', '<tool_call>{"name": "f"}', " \n", '{"a": {', '"a": 1, ', "\\n"),
     ],
     "qwen3-xml": [
-        *("<", "<tool_call><function=f>", "\n<function=get_time>", "<parameter=a>\n", "\n</parameter>\n", "</tool_call>"),
+        *(
+            "<",
+            "<tool_call><function=f>",
+            "\n<function=get_time>",
+            "<parameter=a>\n",
+            "\n</parameter>\n",
+            "</tool_call>",
+        ),
         *("<tool_call><function=f><parameter=a>\n</parameter></function", "\n</function>\n", "[", '"', "'"),
         "<tool_call>\n<function=f>\n<parameter=a>\n[[[[\n</parameter>\n</function>",
     ],

@@ -14,6 +14,7 @@ _CLOSE = "</tool_call>"
 class HermesSyntax:
     """A JSON object between tags. Before another call or the end a whole one counts without the closing tag."""
 
+    marks = (_OPEN, _CLOSE)
     openers = (_OPEN,)
     bare = ""
 

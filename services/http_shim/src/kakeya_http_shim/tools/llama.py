@@ -20,6 +20,7 @@ class LlamaSyntax:
     follows it: JSON and lists may be the answer, too. A list is one whole: none of its calls is told before it ends.
     """
 
+    marks = (_OPEN, _START, _END)
     openers = (_OPEN, _START)
     bare = "{["
 

@@ -8,6 +8,7 @@ from kakeya_http_shim.tools.source import Malformed, Reading, Source
 from kakeya_http_shim.tools.syntax import Call, OfferedTools
 from kakeya_http_shim.tools.values import JSON, SPACE, read_value
 
+_OPEN = "[TOOL_CALLS]"
 _ARGUMENTS = "[ARGS]"
 _ID = "[CALL_ID]"
 _NAME = re.compile(r"[\w.\-]+")
@@ -16,7 +17,8 @@ _NAME = re.compile(r"[\w.\-]+")
 class MistralSyntax:
     """Either form, whichever stands behind the mark. Each call of an array is told as soon as it is whole."""
 
-    openers = ("[TOOL_CALLS]",)
+    marks = (_OPEN, _ARGUMENTS, _ID)
+    openers = (_OPEN,)
     bare = ""
 
     def __init__(self, _tools: OfferedTools) -> None:

@@ -18,6 +18,7 @@ class QwenXmlSyntax:
     what follows shows it (`ParameterText`).
     """
 
+    marks = (_OPEN, CALL_CLOSE)
     openers = (_OPEN, FUNCTION)
     bare = ""
 

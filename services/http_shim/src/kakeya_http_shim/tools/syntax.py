@@ -49,10 +49,14 @@ class Syntax(Protocol):
     """How a family of models writes calls.
 
     Attributes:
-        openers: the marks that open a call wherever they stand; none has its first letter again. Where one is a special
-            token of the tokenizer, its text must come to the parser nevertheless.
+        marks: all that stand around calls and in them. Where one is a special token of the tokenizer, which decoding
+            hides, its text must come to the parser nevertheless.
+        openers: those marks that open a call wherever they stand; none has its first letter again.
         bare: letters that may open a call without a mark at the beginning of a line.
     """
+
+    @property
+    def marks(self) -> tuple[str, ...]: ...
 
     @property
     def openers(self) -> tuple[str, ...]: ...
