@@ -15,6 +15,7 @@ from kakeya_http_shim.requests.fields import HONOURED, WITHOUT_EFFECT, RequestMo
 from kakeya_http_shim.requests.generation_fields import KakeyaOptions, StreamOptions
 from kakeya_http_shim.requests.messages import AssistantMessage, SystemMessage, ToolMessage, UserMessage
 from kakeya_http_shim.requests.text_requests import DetokenizeRequest, TemplateRequest, TokenizeRequest
+from kakeya_http_shim.requests.tools import Function, Tool
 
 HEADER = """# Fields of the HTTP API
 
@@ -35,6 +36,8 @@ OPTIONS: dict[str, type[RequestModel]] = {
     "stream_options": StreamOptions,
     "kakeya": KakeyaOptions,
     "response_format.json_schema": NamedSchema,
+    "tools[]": Tool,
+    "tools[].function": Function,
 }
 MESSAGES = (SystemMessage, UserMessage, AssistantMessage, ToolMessage)
 

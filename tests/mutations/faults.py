@@ -780,7 +780,7 @@ FAULTS = (
         """            if telling.is_stopped:
                 await __import__("asyncio").sleep(0.5)
                 length = (await turn.session.info()).history_length
-                tag = live.chat.conversation.end_tag(telling.content, closed=False)
+                tag = live.chat.conversation.end_tag(telling.told, closed=False)
                 turn._is_at_end = await turn._tag(__import__("kakeya").PlaceKind.ANSWER_END, length, tag)
             else:
 """,

@@ -12,6 +12,7 @@ def test_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     assert settings.tokenizers == {"a": "/x", "b": "owner/name"}
     assert settings.aliases == {"c": "a", "d": "a"}
+    assert HttpSettings.parse(["--tool-parser", "a=hermes,b=llama"]).tool_families == {"a": "hermes", "b": "llama"}
     monkeypatch.setenv("KAKEYA_HTTP_TOKENIZER", "e=/y, f=/z")
     assert HttpSettings.parse([]).tokenizers == {"e": "/y", "f": "/z"}
 
@@ -34,6 +35,8 @@ def test_hosts(flags: tuple[str, ...], hosts: set[str]) -> None:
     ("flags", "said"),
     [
         (["--tokenizer", "a"], "'a' is not NAME=VALUE"),
+        (["--tool-parser", "hermes"], "'hermes' is not NAME=VALUE"),
+        (["--tool-parser", "a=glm"], "'glm' is no family of tool calls; there are hermes, qwen3-xml, llama, mistral"),
         (["--cors-origins", "chat.example.com"], "neither `*` nor an origin"),
         (["--cors-origins", "https://a/b"], "neither `*` nor an origin"),
         (["--sunset", "2027-01-01"], "need --deprecated-since"),

@@ -97,7 +97,9 @@ def _desk(
     return Desk(
         settings=settings,
         client=client,
-        models=ServedModels(client, settings.tokenizers, settings.aliases, _tokenizers(settings)),
+        models=ServedModels(
+            client, settings.tokenizers, settings.aliases, _tokenizers(settings), settings.tool_families
+        ),
         answering=Answering(maker, metrics, settings.keep_alive_comment_seconds),
         finding=finding,
         house=House(admission, cut_short),

@@ -5,6 +5,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BeforeValidator
 from pydantic_settings import NoDecode
 
+from kakeya_http_shim.tools.families import SYNTAXES
 from kakeya_shared.settings.service import split
 
 
@@ -21,7 +22,15 @@ def _origin(text: str) -> str:
     return text
 
 
+def _tool_parser(text: str) -> str:
+    _, _, family = _pair(text).partition("=")
+    if family not in SYNTAXES:
+        raise ValueError(f"{family!r} is no family of tool calls; there are {', '.join(SYNTAXES)}")
+    return text
+
+
 Pairs = Annotated[tuple[Annotated[str, AfterValidator(_pair)], ...], NoDecode, BeforeValidator(split)]
+ToolParsers = Annotated[tuple[Annotated[str, AfterValidator(_tool_parser)], ...], NoDecode, BeforeValidator(split)]
 Origins = Annotated[tuple[Annotated[str, AfterValidator(_origin)], ...], NoDecode, BeforeValidator(split)]
 
 

@@ -8,7 +8,8 @@ from typing import ClassVar, Literal, Self
 from pydantic import model_validator
 
 from kakeya_http_shim.session_settings import HttpSessionSettings
-from kakeya_http_shim.setting_values import Origins, Pairs, by_name
+from kakeya_http_shim.setting_values import Origins, Pairs, ToolParsers, by_name
+from kakeya_http_shim.tools.families import SYNTAXES
 from kakeya_shared.settings.addresses import Address, HostPort, is_loopback
 from kakeya_shared.settings.service import (
     LONGEST_APPEND_TOKENS,
@@ -27,7 +28,7 @@ class HttpSettings(HttpSessionSettings):
         "the router": "router router_ca router_cert router_key router_wait_s",
         "addresses": "bind allowed_hosts cors_origins",
         "models and texts": (
-            "tokenizer served_model_name reasoning special_tokens_in_text special_tokens_in_completions"
+            "tokenizer served_model_name reasoning tool_parser special_tokens_in_text special_tokens_in_completions"
         ),
         "admission": "admission max_in_flight queue_length queue_max_wait_s",
         "limits of requests": (
@@ -88,6 +89,13 @@ class HttpSettings(HttpSessionSettings):
         "auto",
         "whether what a model thinks (<think>...</think>) is split off as reasoning_content",
         reason="where the chat template knows of it",
+    )
+    tool_parser: ToolParsers = setting(
+        (),
+        f"MODEL=FAMILY, how a served model writes calls of tools: {', '.join(SYNTAXES)}; once for each, or separated "
+        "by commas",
+        reason="the one that its chat template shows",
+        metavar="MODEL=FAMILY",
     )
     special_tokens_in_text: bool = setting(
         False,
@@ -224,6 +232,11 @@ class HttpSettings(HttpSessionSettings):
     def aliases(self) -> dict[str, str]:
         """Models, by another name that they are served under."""
         return by_name(self.served_model_name)
+
+    @property
+    def tool_families(self) -> dict[str, str]:
+        """In whose syntax models write calls of tools, by their names, where that was said."""
+        return by_name(self.tool_parser)
 
     @property
     def hosts(self) -> frozenset[str]:

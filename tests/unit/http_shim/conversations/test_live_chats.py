@@ -2,14 +2,15 @@
 
 import asyncio
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from kakeya_http_shim.conversations import live_turn
 from kakeya_http_shim.models.model_tokenizer import ModelTokenizer
-from kakeya_http_shim.text.reasoning import ReasoningSplit
+from kakeya_http_shim.text.answer_form import AnswerForm
+from kakeya_http_shim.text.delta import Delta
 from kakeya_stubs.v1 import runtime_pb2 as pb
 from tests.unit.http_shim.shim import CHAT, Shim, data
 from tests.unit.http_shim.shim import shim as serving_shim
@@ -164,8 +165,8 @@ def test_what_is_told_must_be_what_the_tokens_say(tokenizer_dir: Path) -> None:
     tokenizer = ModelTokenizer(str(tokenizer_dir))
     token_ids = tokenizer.encode("Yes.")
     for content, reasoning, is_told in (("Yes.", "", True), ("Yes", "", False), ("Yes.", "hm", False)):
-        whole = ReasoningSplit(enabled=False, starts_inside=False)
-        assert live_turn.is_told_by(tokenizer, token_ids, content, reasoning, whole) == is_told
+        told = replace(Delta.saying(content), reasoning=reasoning)
+        assert AnswerForm(tokenizer).is_told_by(token_ids, told) == is_told
 
 
 async def test_white_space_around_an_answer_does_not_matter(talk: Talk) -> None:

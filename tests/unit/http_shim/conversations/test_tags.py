@@ -13,7 +13,7 @@ from kakeya_http_shim.conversations import tags
 from kakeya_http_shim.conversations.fingerprints import fingerprint
 from kakeya_http_shim.conversations.tags import MAX_TAGS, Candidate
 from kakeya_http_shim.requests.chat_request import ChatRequest
-from kakeya_http_shim.requests.messages import Message
+from kakeya_http_shim.requests.messages import AssistantMessage, Message
 
 CONDITIONS: dict[str, Any] = {
     "head": "<s>Be brief.",
@@ -97,7 +97,8 @@ def test_no_variables_are_as_good_as_none() -> None:
 def test_an_answer_is_found_by_what_the_client_sends_back(content: object, *, closed: bool) -> None:
     asked = messages("a")
     before = tags.chain(ROOT, asked)[-1]
-    given = tags.end_of_answer(before, "b", closed=closed)
+    answer = AssistantMessage(role="assistant", content="b")
+    given = tags.end_of_answer(before, answer, closed=closed)
     again = messages("a", said(content), "c")
     found = [each for each in tags.candidates(tags.chain(ROOT, again), again, variables=None) if each.tag == given]
     assert found == [Candidate(given, "end", 1, closed=closed)]

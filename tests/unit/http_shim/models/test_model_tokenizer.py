@@ -51,6 +51,7 @@ def test_what_a_model_directory_says(tokenizer: ModelTokenizer, folder: Path) ->
         "num_token_ids": 258,
         "has_template": True,
         "leaves_out_system": False,
+        "writes_tools": False,
         "thinks": False,
         "parses_texts": False,
     }

@@ -15,8 +15,6 @@ WITHOUT_EFFECT = {
     "metadata": {"a": "b"},
     "store": True,
     "service_tier": "auto",
-    "parallel_tool_calls": True,
-    "tool_choice": "auto",
     "modalities": ["text"],
     "prompt_cache_key": "a",
     "safety_identifier": "a",
@@ -131,6 +129,10 @@ async def test_what_is_not_served_is_refused_by_name(shim: Shim, field: str) -> 
         ({"kakeya": {"sink": 4}}, "kakeya.sink", "unknown_parameter"),
         ({"model": ""}, "model", "invalid_value"),
         ({"messages": []}, "messages", "invalid_value"),
+        ({"tools": [{"type": "function"}]}, "tools[0].function", "missing_required_parameter"),
+        ({"tools": [{"type": "function", "function": {"name": "a b"}}]}, "tools[0].function.name", "invalid_value"),
+        ({"tools": [{"type": "function", "function": {"name": "a", "schema": {}}}]}, "tools[0].function.schema", "unk"),
+        ({"tool_choice": "any"}, "tool_choice", "invalid_value"),
         ({"messages": "Hello"}, "messages", "invalid_value"),
         ({"messages": ["Hello"]}, "messages[0].role", "invalid_value"),
         ({"messages": [{"role": "usr", "content": "a"}]}, "messages[0].role", "invalid_value"),
@@ -162,8 +164,10 @@ async def test_bad_values(shim: Shim, fields: dict[str, Any], param: str, code: 
     [
         ({"response_format": {"type": "structural_tag"}}, "response_format.type", "offer tools"),
         ({"guided_json": {}}, "guided_json", "response_format is its name here"),
-        ({"tool_choice": "required"}, "tool_choice", "not served yet"),
-        ({"tool_choice": {"type": "function", "function": {"name": "a"}}}, "tool_choice", "not served yet"),
+        ({"tool_choice": "required"}, "tool_choice", "no call can be forced yet"),
+        ({"tool_choice": {"type": "function", "function": {"name": "a"}}}, "tool_choice", "no call can be forced yet"),
+        ({"tools": [{"type": "web_search"}]}, "tools[0].type", "tools of the type 'web_search'; functions are"),
+        ({"tools": [{"type": "function", "function": {"name": "a"}}]}, "tools", "'counter' writes no tools"),
         ({"service_tier": "flex"}, "service_tier", "there is one"),
         ({"modalities": ["text", "audio"]}, "modalities[1]", "answers are text"),
         (
@@ -188,7 +192,7 @@ async def test_other_values_without_effect(shim: Shim, fields: dict[str, Any]) -
 @pytest.mark.parametrize(
     "fields",
     [
-        {"tools": []},
+        {"tools": [], "tool_choice": "auto", "parallel_tool_calls": False},
         {"functions": []},
         {"unknown": None},
         {"logprobs": False, "top_logprobs": 0},

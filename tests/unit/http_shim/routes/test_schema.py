@@ -32,6 +32,12 @@ _CHAT = {
         },
         {"role": "tool", "content": "5", "tool_call_id": "1"},
     ],
+    "tools": [
+        {
+            "type": "function",
+            "function": {"name": "add", "description": "a", "parameters": {"type": "object"}, "strict": True},
+        }
+    ],
 }
 _OPTIONS = {
     "logit_bias": {"1": 1.5},

@@ -8,9 +8,10 @@ import pytest
 
 from tests.unit.http_shim.shim import HELLO, MODEL, Shim
 from tests.unit.http_shim.shim import shim as serving_shim
-from tests.unit.sdk import tiny_tokenizer
+from tests.unit.sdk import families, tiny_tokenizer
 from tests.unit.sdk.scripted_runtime import SINK, WINDOW, ScriptedRuntime
 
+TOOL = {"type": "function", "function": {"name": "look"}}
 RENDERED = "<|im_start|>user\nHello<|im_end|>\n<|im_start|>assistant\n"
 
 
@@ -31,6 +32,17 @@ async def test_a_conversation_as_the_chat_would_be(shim: Shim) -> None:
     assert (answer["tokens"], answer["count"]) == (shim.tokens(RENDERED), len(shim.tokens(RENDERED)))
     await shim.chat(max_tokens=1)
     assert list(shim.runtime.requests["AppendTokens"][0].token_ids) == answer["tokens"]
+
+
+async def test_a_conversation_with_tools(runtime: ScriptedRuntime, tmp_path: Path) -> None:
+    families.save(tmp_path, families.ONES["qwen2_5"])
+    function = '{"name": "look", "parameters": {"type": "object", "properties": {}}}'
+    written = f'<tools>\n{{"type": "function", "function": {function}}}'
+    async with serving_shim(runtime, tmp_path) as shim:
+        fields = {"messages": HELLO, "tools": [TOOL]}
+        prompt = (await shim.http.post("/apply-template", json=fields)).json()["prompt"]
+        assert written in prompt
+        assert (await tokenize(shim, **fields)).json()["tokens"] == shim.tokens(prompt)
 
 
 async def test_a_conversation_that_is_left_open(shim: Shim) -> None:
@@ -117,7 +129,9 @@ async def test_what_the_template_writes(shim: Shim) -> None:
         ("/tokenize", {"prompt": "a", "continue_final_message": True}, "continue_final_message", "invalid_value"),
         ("/tokenize", {"messages": HELLO, "parse_special": True}, "parse_special", "invalid_value"),
         ("/tokenize", {"prompt": "a", "with_pieces": True}, "with_pieces", "unsupported_parameter"),
-        ("/tokenize", {"messages": HELLO, "tools": [{}]}, "tools", "unsupported_parameter"),
+        ("/tokenize", {"messages": HELLO, "tools": [TOOL]}, "tools", "unsupported_parameter"),
+        ("/tokenize", {"prompt": "a", "tools": [TOOL]}, "tools", "invalid_value"),
+        ("/apply-template", {"messages": HELLO, "tools": [TOOL]}, "tools", "unsupported_parameter"),
         ("/tokenize", {"text": "a"}, "text", "unknown_parameter"),
         ("/detokenize", {}, "tokens", "missing_required_parameter"),
         ("/detokenize", {"tokens": [-1]}, "tokens[0]", "invalid_value"),

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import event, example, given
 from hypothesis import strategies as st
 
-from kakeya_http_shim.tools.deltas import CallBegun, Content, Unfinished, joined, new_call_id
+from kakeya_http_shim.tools.deltas import ArgumentText, CallBegun, Content, Unfinished, joined, merged, new_call_id
 from kakeya_http_shim.tools.families import SYNTAXES
 from kakeya_http_shim.tools.parser import ToolCallParser
 from tests.unit.http_shim.tools.reading import TOOLS, WRITERS, answer, check_order, cut, deltas_of, parser_of
@@ -186,3 +186,77 @@ def test_ids_are_nine_letters_and_digits() -> None:
     assert all(len(made) == 9 and made.isascii() and made.isalnum() for made in ids)
     (call,) = joined(ToolCallParser(SYNTAXES["hermes"](TOOLS)).push(WRITERS["hermes"]("f", {}))).calls
     assert len(call.id) == 9
+
+
+_CLOSED = {"hermes": "\n", "qwen3-xml": "\n</tool_call>\n", "llama": " \n", "mistral": " \n"}
+
+
+@given(_families, _ARGUMENTS, _NOISE, _cuts)
+def test_an_answer_may_end_with_its_first_call(
+    family: str, arguments: dict[str, Any], noise: str, cuts: list[int]
+) -> None:
+    call = WRITERS[family]("get_time", {key: value for key, value in arguments.items() if not isinstance(value, str)})
+    one = ToolCallParser(SYNTAXES[family](TOOLS), only_first=True)
+    for piece in cut(noise + call + _CLOSED[family].removeprefix("\n</tool_call>"), cuts):
+        one.push(piece)
+        assert not one.is_over
+    one.finish()
+    assert not one.is_over
+    for more in ("So.", call, call[:-1], "\n\n" + call[:12]):
+        parser = ToolCallParser(SYNTAXES[family](TOOLS), only_first=True)
+        deltas = [delta for piece in cut(noise + call + more, cuts) for delta in parser.push(piece)] + parser.finish()
+        whole = joined(deltas)
+        assert parser.is_over
+        assert (whole.content, len(whole.calls), whole.unfinished) == (noise.rstrip(), 1, "")
+
+
+@pytest.mark.parametrize(
+    ("family", "closing"),
+    [
+        ("qwen3-xml", "\n</tool_call>"),
+        ("mistral", "]"),
+        ("llama", "<|python_end|>"),
+    ],
+)
+def test_what_closes_the_first_call_is_no_more_of_an_answer(family: str, closing: str) -> None:
+    call = {
+        "qwen3-xml": "<tool_call>\n<function=get_time>\n</function>",
+        "mistral": '[TOOL_CALLS] [{"name": "get_time", "arguments": {}}',
+        "llama": "<|python_start|>[get_time()]",
+    }[family]
+    parser = ToolCallParser(SYNTAXES[family](TOOLS), only_first=True)
+    for letter in call + closing:
+        parser.push(letter)
+        assert not parser.is_over
+    parser.push("<" if family != "mistral" else "S")
+    assert parser.is_over or not parser.push("S")
+    assert parser.is_over
+
+
+def test_what_follows_the_first_call_ends_an_answer_before_it_is_whole() -> None:
+    parser = ToolCallParser(SYNTAXES["mistral"](TOOLS), only_first=True)
+    parser.push('[TOOL_CALLS] [{"name": "get_time"}')
+    assert not parser.is_over
+    parser.push(", ")
+    assert parser.is_over
+
+
+def test_adjacent_texts_are_merged() -> None:
+    call, other = CallBegun(0, "a", "f"), CallBegun(1, "b", "f")
+    pieces = [
+        Content("a"),
+        Content("b"),
+        call,
+        ArgumentText(0, "{"),
+        ArgumentText(0, "}"),
+        other,
+        ArgumentText(1, "{}"),
+    ]
+    assert merged([*pieces, Content("c")]) == (
+        Content("ab"),
+        call,
+        ArgumentText(0, "{}"),
+        other,
+        ArgumentText(1, "{}"),
+        Content("c"),
+    )

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from tokenizers import Tokenizer
 
-from kakeya.text.chat_tokenizer import ChatTokenizer, PromptTooLong, TokenizerError
+from kakeya.text.chat_tokenizer import ChatTokenizer, PromptTooLong, TemplateStopped, TokenizerError
+from kakeya.text.rendering.budget import patience
 from tests.unit.sdk import tiny_tokenizer
 from tests.unit.sdk.chatting import encode
 
@@ -261,6 +262,26 @@ def test_tokens_of_the_vocabulary(tokenizer: ChatTokenizer, plain_dir: Path) -> 
     assert vocabulary.is_byte_level
     assert [vocabulary.token(id_) for id_ in (*encode(tokenizer, " a"), 256, 258)] == ["Ġ", "a", "<|im_end|>", ""]
     assert [vocabulary.is_added(id_) for id_ in (255, 256, 258)] == [False, True, False]
+    assert [vocabulary.is_special(id_) for id_ in (255, 256, 258)] == [False, True, False]
+    assert [vocabulary.special_id(content) for content in ("<|im_end|>", "a")] == [256, None]
+
+
+def test_whether_a_template_tells_the_model_of_tools(tokenizer: ChatTokenizer, plain: ChatTokenizer) -> None:
+    assert not tokenizer.writes_tools
+    assert not plain.writes_tools
+
+
+@pytest.mark.parametrize("demands", ["user", "system"])
+def test_tools_may_be_written_beside_some_messages_only(edited: Edited, demands: str) -> None:
+    first = f"{{% if messages[0].role != '{demands}' %}}{{{{ raise_exception('no') }}}}{{% endif %}}"
+    assert edited(first + "{{ tools | tojson | upper }}" + tiny_tokenizer.TEMPLATE).writes_tools
+
+
+def test_a_template_that_comes_to_no_end_with_tools(edited: Edited) -> None:
+    endless = "{% if tools %}{% for a in range(99999) %}{% for b in range(99999) %}{% endfor %}{% endfor %}{% endif %}"
+    tokenizer = edited(endless + tiny_tokenizer.TEMPLATE)
+    with pytest.raises(TemplateStopped), patience(0.01):
+        _ = tokenizer.writes_tools
 
 
 def test_many_threads_use_one_tokenizer(edited: Edited, template_dir: Path) -> None:

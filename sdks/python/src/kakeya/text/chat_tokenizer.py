@@ -10,6 +10,7 @@ from kakeya.text.prompt_tokenizer import End, PromptTokenizer
 from kakeya.text.rendering.given import check_whole
 from kakeya.text.rendering.head import before_first, leading, num_common, said
 from kakeya.text.rendering.kept import Kept, key_of
+from kakeya.text.suffixes import histories
 from kakeya.text.suffixes.suffixes import Suffixes
 from kakeya.text.suffixes.wanted import Wanted
 from kakeya.text.text_tokenizer import no_longer
@@ -57,6 +58,21 @@ class ChatTokenizer(PromptTokenizer):
         render = partial(template.render, tools=tools, variables=variables, at=_FIXED_CLOCK)
         key = key_of(leading(messages), tools, variables)
         return self._heads.get(key, lambda: before_first(messages, tools, render, template.unmarked))
+
+    @cached_property
+    def writes_tools(self) -> bool:
+        """Whether the chat template tells the model what it may call. Raises TemplateStopped."""
+        return self.has_template and any(
+            self._names_tool(opening) for opening in (_opening("-", None), _opening("-", "-"))
+        )
+
+    def _names_tool(self, messages: Sequence[Message]) -> bool:
+        try:
+            return histories.TOOL_NAME.casefold() in self.render(messages, tools=histories.NAMED_TOOLS).casefold()
+        except TemplateStopped:
+            raise
+        except TokenizerError:  # it takes no such conversation
+            return False
 
     @property
     def end_of_turn_id(self) -> int | None:

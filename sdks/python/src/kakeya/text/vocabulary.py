@@ -16,7 +16,10 @@ class Vocabulary:
 
     def __init__(self, backend: "Tokenizer") -> None:
         self._backend = backend
-        self._added = frozenset(backend.get_added_tokens_decoder())
+        added = backend.get_added_tokens_decoder()
+        self._added = frozenset(added)
+        self._special = {token.content: id_ for id_, token in added.items() if token.special}
+        self._special_ids = frozenset(self._special.values())
         self.is_byte_level = _is_byte_level(backend)
 
     def token(self, token_id: int) -> str:
@@ -26,6 +29,14 @@ class Vocabulary:
     def is_added(self, token_id: int) -> bool:
         """Whether a token was added to what was learned, as special ones are: it is written as its text is."""
         return token_id in self._added
+
+    def is_special(self, token_id: int) -> bool:
+        """Whether a token has no text where special ones are left out."""
+        return token_id in self._special_ids
+
+    def special_id(self, content: str) -> int | None:
+        """The special token that is written so; None where there is none."""
+        return self._special.get(content)
 
 
 def _is_byte_level(backend: "Tokenizer") -> bool:

@@ -14,7 +14,7 @@ from kakeya_http_shim.choices.choice import ChoiceMaker, Ended, Event, Opened, S
 from kakeya_http_shim.choices.several import all_choices
 from kakeya_http_shim.conversations.said import SESSION_HEADER
 from kakeya_http_shim.metrics import Metrics
-from kakeya_http_shim.text.answer_text import Delta
+from kakeya_http_shim.text.delta import Delta
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ async def _whole(question: Question, events: AsyncGenerator[tuple[int, Event], N
                 pieces[index].append(event)
             case Ended():
                 ended[index] = event
-    wholes = [Whole(_joined(pieces[index]), ended[index]) for index in range(len(pieces))]
+    wholes = [Whole(Delta.joined(pieces[index]), ended[index]) for index in range(len(pieces))]
     # Off the event loop, which thousands of tokens with their log-probabilities would stop.
     await reply.whole(await asyncio.to_thread(question.writer.whole, _heading(question, fingerprint), wholes))
 
@@ -126,12 +126,13 @@ async def _streamed(
             spent = _spent(event, opened[index]) if question.tells_usage else None
             is_first = index not in begun
             if isinstance(event, Delta):
-                data = question.writer.piece(heading, index, event, is_first=is_first, spent=spent)
+                told = question.writer.pieces(heading, index, event, is_first=is_first, spent=spent)
             else:
                 ended[index] = event
-                data = question.writer.end(heading, index, event, is_first=is_first, spent=spent)
+                told = [question.writer.end(heading, index, event, is_first=is_first, spent=spent)]
             begun.add(index)
-            await reply.event(data)
+            for data in told:
+                await reply.event(data)
     if question.includes_usage:
         in_order = [ended[index].spent for index in range(len(ended))]
         await reply.event(question.writer.usage(heading, in_order))
@@ -145,7 +146,8 @@ def _spent(event: Delta | Ended, opened: Opened) -> Spent:
 async def _begin_in_order(question: Question, heading: Heading, reply: Reply) -> None:
     """An empty piece of each answer: what puts streams together in OpenAI's own client counts on that order."""
     for index in range(len(question.asks)):
-        await reply.event(question.writer.piece(heading, index, Delta(""), is_first=True))
+        for data in question.writer.pieces(heading, index, Delta(), is_first=True):
+            await reply.event(data)
 
 
 @asynccontextmanager
@@ -172,14 +174,6 @@ async def _pulse(reply: Reply, comment_seconds: float, begin: asyncio.Event) -> 
             await reply.comment()
             silent_seconds = 0.0
         await asyncio.sleep(comment_seconds - silent_seconds)
-
-
-def _joined(pieces: Sequence[Delta]) -> Delta:
-    return Delta(
-        "".join(piece.content for piece in pieces),
-        "".join(piece.reasoning for piece in pieces),
-        tuple(likelihood for piece in pieces for likelihood in piece.likelihoods),
-    )
 
 
 def _heading(question: Question, fingerprint: str) -> Heading:

@@ -1,14 +1,16 @@
 """The answers of POST /v1/chat/completions."""
 
-from collections.abc import Sequence
-from typing import Any, Literal
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
 from kakeya_http_shim.answers.usage import Usage, usage, usage_so_far
 from kakeya_http_shim.answers.writer import Heading, Whole
 from kakeya_http_shim.choices.choice import Ended, FinishReason, Spent
-from kakeya_http_shim.text.answer_text import Delta, Likelihood
+from kakeya_http_shim.text.delta import Delta, Likelihood
+from kakeya_http_shim.tools.deltas import ArgumentText, CallBegun, Content, MadeCall, Unfinished, joined
+from kakeya_http_shim.tools.deltas import Delta as Part
 
 
 class TopLogprob(BaseModel):
@@ -32,12 +34,34 @@ class ChatLogprobs(BaseModel):
     refusal: None = None
 
 
+class CalledFunction(BaseModel):
+    """What is called, and with what."""
+
+    name: str
+    arguments: str = Field(description="JSON, an object")
+
+
+class CalledTool(BaseModel):
+    """A call of a tool."""
+
+    id: str = Field(description="nine letters and digits")
+    type: Literal["function"] = "function"
+    function: CalledFunction
+
+
+UnfinishedCall = Annotated[
+    str, Field(description="what the model wrote of a call that it did not end, behind others that it did")
+]
+
+
 class AnswerMessage(BaseModel):
     """The answer."""
 
     role: Literal["assistant"] = "assistant"
-    content: str
+    content: str | None = Field(description="null where it is nothing but calls")
     reasoning_content: str = Field("", description="what the model thought, where it does")
+    tool_calls: list[CalledTool] = Field([], description="where tools are called")
+    unfinished_call: UnfinishedCall = ""
     refusal: None = None
 
 
@@ -65,12 +89,30 @@ class ChatCompletion(_Headed):
     usage: Usage
 
 
+class FunctionDelta(BaseModel):
+    """A piece of what is called."""
+
+    name: str = Field("", description="in the first one of a call")
+    arguments: str = Field(description="those of one call, joined, are a JSON object")
+
+
+class CallDelta(BaseModel):
+    """A piece of a call, which is told once it is whole."""
+
+    index: int = Field(description="of the call within the answer")
+    id: str = Field("", description="in the first one of a call")
+    type: Literal["function"] = Field("function", description="likewise")
+    function: FunctionDelta
+
+
 class MessageDelta(BaseModel):
     """A piece of an answer."""
 
     role: Literal["assistant"] = Field("assistant", description="in the first one")
-    content: str = ""
+    content: str | None = Field("", description="null where an answer begins with a call")
     reasoning_content: str = ""
+    tool_calls: list[CallDelta] = []
+    unfinished_call: UnfinishedCall = ""
 
 
 class ChatChunkChoice(BaseModel):
@@ -104,12 +146,15 @@ class ChatWriter:
         self._has_logprobs = has_logprobs
         self._includes_usage = includes_usage
 
-    def piece(self, heading: Heading, index: int, delta: Delta, *, is_first: bool, spent: Spent | None = None) -> bytes:
-        given = {"content": delta.content} if delta.content or not delta.reasoning else {}
-        if delta.reasoning:
-            given["reasoning_content"] = delta.reasoning
-        choice = self._choice(index, given, is_first, self._logprobs(delta.likelihoods), None)
-        return self._chunk(heading, choice, usage_so_far(spent))
+    def pieces(
+        self, heading: Heading, index: int, delta: Delta, *, is_first: bool, spent: Spent | None = None
+    ) -> Sequence[bytes]:
+        events = []
+        for place, given in enumerate(_given(delta)):
+            likelihoods = delta.likelihoods if place == 0 else ()
+            choice = self._choice(index, given, is_first and place == 0, self._logprobs(likelihoods), None)
+            events.append(self._chunk(heading, choice, usage_so_far(spent)))
+        return events
 
     def end(self, heading: Heading, index: int, ended: Ended, *, is_first: bool, spent: Spent | None = None) -> bytes:
         given = {"content": ""} if is_first else {}
@@ -131,10 +176,17 @@ class ChatWriter:
         return completion.model_dump_json(exclude_unset=True).encode()
 
     def _whole_choice(self, index: int, answer: Whole) -> ChatChoice:
-        thoughts = {"reasoning_content": answer.delta.reasoning} if answer.delta.reasoning else {}
+        said = joined(answer.delta.parts)
+        more: dict[str, Any] = {
+            "reasoning_content": answer.delta.reasoning,
+            "tool_calls": [_called(call) for call in said.calls],
+            "unfinished_call": said.unfinished,
+        }
+        given = {name: value for name, value in more.items() if value}
+        content = None if said.calls and not said.content else said.content
         return ChatChoice(
             index=index,
-            message=AnswerMessage(role="assistant", content=answer.delta.content, refusal=None, **thoughts),
+            message=AnswerMessage(role="assistant", content=content, refusal=None, **given),
             logprobs=self._logprobs(answer.delta.likelihoods),
             finish_reason=answer.ended.finish_reason,
         )
@@ -142,12 +194,14 @@ class ChatWriter:
     def _choice(
         self,
         index: int,
-        given: dict[str, str],
+        given: dict[str, Any],
         is_first: bool,
         logprobs: ChatLogprobs | None,
         finish_reason: FinishReason | None,
     ) -> ChatChunkChoice:
-        role = {"role": "assistant"} if is_first else {}
+        role: dict[str, Any] = {"role": "assistant"} if is_first else {}
+        if is_first and "tool_calls" in given:
+            role["content"] = None
         delta = MessageDelta.model_validate(role | given)
         return ChatChunkChoice(index=index, delta=delta, logprobs=logprobs, finish_reason=finish_reason)
 
@@ -160,6 +214,36 @@ class ChatWriter:
         if not self._has_logprobs:
             return None
         return ChatLogprobs(content=[_token_logprob(each) for each in likelihoods], refusal=None)
+
+
+def _given(delta: Delta) -> Iterator[dict[str, Any]]:
+    """What the events of a piece say, one part each; thoughts with the content that follows them."""
+    first: dict[str, Any] = {"reasoning_content": delta.reasoning} if delta.reasoning else {}
+    parts = [*delta.parts]
+    if parts and isinstance(parts[0], Content):
+        first = {"content": parts.pop(0).text} | first
+    if first or not parts:
+        yield first or {"content": ""}
+    for part in parts:
+        yield _told(part)
+
+
+def _told(part: Part) -> dict[str, Any]:
+    match part:
+        case Content(text):
+            return {"content": text}
+        case CallBegun(index, id_, name):
+            begun = {"index": index, "id": id_, "type": "function", "function": {"name": name, "arguments": ""}}
+            return {"tool_calls": [begun]}
+        case ArgumentText(index, text):
+            return {"tool_calls": [{"index": index, "function": {"arguments": text}}]}
+        case Unfinished(text):
+            return {"unfinished_call": text}
+
+
+def _called(call: MadeCall) -> CalledTool:
+    function = CalledFunction(name=call.name, arguments=call.arguments)
+    return CalledTool(id=call.id, type="function", function=function)
 
 
 def _token_logprob(likelihood: Likelihood) -> TokenLogprob:

@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 from kakeya_http_shim.answers.usage import Usage, usage, usage_so_far
 from kakeya_http_shim.answers.writer import Heading, Whole
 from kakeya_http_shim.choices.choice import Ended, FinishReason, Spent
-from kakeya_http_shim.text.answer_text import Delta, Likelihood
+from kakeya_http_shim.text.delta import Delta, Likelihood
 
 
 class CompletionLogprobs(BaseModel):
@@ -57,11 +57,13 @@ class CompletionWriter:
         self._has_logprobs = has_logprobs
         self._includes_usage = includes_usage
 
-    def piece(self, heading: Heading, index: int, delta: Delta, *, is_first: bool, spent: Spent | None = None) -> bytes:
-        return self._chunk(heading, self._choice(index, delta, None), usage_so_far(spent))
+    def pieces(
+        self, heading: Heading, index: int, delta: Delta, *, is_first: bool, spent: Spent | None = None
+    ) -> Sequence[bytes]:
+        return [self._chunk(heading, self._choice(index, delta, None), usage_so_far(spent))]
 
     def end(self, heading: Heading, index: int, ended: Ended, *, is_first: bool, spent: Spent | None = None) -> bytes:
-        return self._chunk(heading, self._choice(index, Delta(""), ended.finish_reason), usage_so_far(spent))
+        return self._chunk(heading, self._choice(index, Delta(), ended.finish_reason), usage_so_far(spent))
 
     def usage(self, heading: Heading, answers: Sequence[Spent]) -> bytes:
         return self._chunk(heading, None, self._usage(answers))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from kakeya_http_shim.choices.choice import Ended, Spent
-from kakeya_http_shim.text.answer_text import Delta
+from kakeya_http_shim.text.delta import Delta
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,10 @@ class Writer(Protocol):
 
     id_prefix: str
 
-    def piece(self, heading: Heading, index: int, delta: Delta, *, is_first: bool, spent: Spent | None = None) -> bytes:
-        """One event of a stream."""
+    def pieces(
+        self, heading: Heading, index: int, delta: Delta, *, is_first: bool, spent: Spent | None = None
+    ) -> Sequence[bytes]:
+        """The events of a stream that tell a piece of an answer: one at least."""
         ...
 
     def end(self, heading: Heading, index: int, ended: Ended, *, is_first: bool, spent: Spent | None = None) -> bytes:

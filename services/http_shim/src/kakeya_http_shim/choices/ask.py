@@ -12,6 +12,7 @@ from kakeya_http_shim.models.model_tokenizer import Prompt
 from kakeya_http_shim.models.served_models import TextModel
 from kakeya_http_shim.problems import ApiError
 from kakeya_http_shim.requests.generation_fields import GenerationFields
+from kakeya_http_shim.text.calling import Calling
 
 _MASK = (1 << 64) - 1
 _LEAST = 2.0**-126
@@ -45,6 +46,7 @@ class Ask:
         echoes: the prompt is part of the answer; with log-probabilities, if any are asked for.
         live: where a chat gets it in a live session; None: in one that is opened and closed for it.
         why_not_live: why a chat does not.
+        calling: how it may call tools; None: it may not.
     """
 
     model: TextModel
@@ -57,6 +59,7 @@ class Ask:
     echoes: bool = False
     live: Live | None = None
     why_not_live: Why | None = None
+    calling: Calling | None = None
 
     @property
     def min_tokens(self) -> int:

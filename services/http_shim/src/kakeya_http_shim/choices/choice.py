@@ -26,9 +26,9 @@ from kakeya_http_shim.conversations.live_sessions import Begin, LiveSessions
 from kakeya_http_shim.conversations.parts import parts
 from kakeya_http_shim.conversations.said import Said
 from kakeya_http_shim.problems import unavailable
-from kakeya_http_shim.text.answer_text import Delta
+from kakeya_http_shim.text.delta import Delta
 
-FinishReason = Literal["stop", "length"]
+FinishReason = Literal["stop", "length", "tool_calls"]
 _FINISH_REASONS: dict[StopReason, FinishReason] = {
     StopReason.EOS: "stop",
     StopReason.STOP_SEQUENCE: "stop",
@@ -135,7 +135,7 @@ class ChoiceMaker:
                     yield piece
             ended = _ended(opened, turn.generation, telling)
             if not telling.is_stopped:
-                await turn.answered(telling.token_ids, telling.content, telling.reasoning, telling.split())
+                await turn.answered(telling.token_ids, telling.told, telling.form)
         yield ended  # once its place is named, or free again
 
     async def _alone(self, ask: Ask, opening: AbstractAsyncContextManager[_Held]) -> AsyncGenerator[Event, None]:
@@ -255,11 +255,13 @@ def _ended(opened: Opened, generation: AsyncGeneration, telling: Telling) -> End
     num_tokens = len(telling.token_ids)
     if telling.is_stopped:
         # Left before its end: the runtime may be a few tokens further, which nobody asked for.
-        return Ended("stop", opened.spent(num_tokens))
+        return Ended("tool_calls" if telling.has_calls else "stop", opened.spent(num_tokens))
     done = generation.done
     reason = None if done is None else _FINISH_REASONS.get(done.stop_reason)
     if done is None or reason is None:
         raise unavailable("the runtime stopped the answer before its end", "stopped")
+    if telling.has_calls:
+        reason = "tool_calls"
     num_retained = done.history_length - (done.num_forgotten_tokens or 0)
     return Ended(reason, Spent(opened.num_prompt_tokens, num_tokens, done.history_length, num_retained, opened.said))
 

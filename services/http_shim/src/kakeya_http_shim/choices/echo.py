@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 from kakeya import TokenDetail
 from kakeya.text.detokenizer import Detokenizer
 from kakeya_http_shim.models.model_tokenizer import ModelTokenizer, Prompt
-from kakeya_http_shim.text.answer_text import Delta, Likelihood, likelihood
+from kakeya_http_shim.text.answer_text import likelihood
+from kakeya_http_shim.text.delta import Delta, Likelihood
 from kakeya_http_shim.text.token_texts import TokenTexts
 
 
@@ -18,10 +19,10 @@ def echoed(prompt: Prompt, tokenizer: ModelTokenizer, details: Sequence[TokenDet
     written = _text(tokenizer, prompt.token_ids)
     text = written if prompt.text is None else prompt.text
     if details is None:
-        return Delta(text)
+        return Delta.saying(text)
     # A tokenizer may put special tokens before a text, which are not part of it.
     num_before = len(written) - len(text) if written.endswith(text) else 0
-    return Delta(text, likelihoods=tuple(_likelihoods(prompt.token_ids, tokenizer, details, num_before)))
+    return Delta.saying(text, tuple(_likelihoods(prompt.token_ids, tokenizer, details, num_before)))
 
 
 def _likelihoods(

@@ -4,8 +4,9 @@ from collections.abc import AsyncGenerator, Callable
 
 from kakeya import AsyncGeneration, StopReason
 from kakeya_http_shim.choices.ask import Ask
-from kakeya_http_shim.text.answer_text import AnswerText, Delta
-from kakeya_http_shim.text.reasoning import ReasoningSplit
+from kakeya_http_shim.text.answer_form import AnswerForm
+from kakeya_http_shim.text.answer_text import AnswerText
+from kakeya_http_shim.text.delta import Delta
 
 
 class Telling:
@@ -16,50 +17,44 @@ class Telling:
         offset: characters before the answer that offsets count, too.
 
     Attributes:
+        form: what its text is told apart into.
         token_ids: that have come.
     """
 
     def __init__(self, ask: Ask, *, splits_reasoning: bool, offset: int = 0) -> None:
         thinking = ask.model.tokenizer.thinking(ask.prompt) if splits_reasoning else "not"
-        self._split = thinking != "not", thinking == "inside"
+        self.form = AnswerForm(ask.model.tokenizer, thinking, ask.calling)
         self._has_details = ask.asks_for_logprobs
         self._text = AnswerText(
-            ask.model.tokenizer,
+            self.form,
             ask.stop_texts,
-            splits_reasoning=thinking != "not",
-            begins_in_thought=thinking == "inside",
             min_tokens=ask.min_tokens,
             stop_token_ids=ask.stop_token_ids,
             offset=offset,
             tells_end=ask.echoes,  # scores of a prompt are counted, one entry for each token
         )
         self.token_ids: list[int] = []
-        self._contents: list[str] = []
-        self._reasonings: list[str] = []
+        self._pieces: list[Delta] = []
 
     @property
-    def content(self) -> str:
-        """That was told."""
-        return "".join(self._contents)
+    def told(self) -> Delta:
+        """All that was told."""
+        return Delta.joined(self._pieces)
 
     @property
-    def reasoning(self) -> str:
-        """Likewise."""
-        return "".join(self._reasonings)
+    def has_calls(self) -> bool:
+        """A call was told."""
+        return any(piece.has_calls for piece in self._pieces)
 
     @property
     def is_stopped(self) -> bool:
-        """A stop text ended it."""
+        """It was ended here: by a stop text, or since all calls were made that may be."""
         return self._text.is_stopped
-
-    def split(self) -> ReasoningSplit:
-        """What tells its thoughts apart, from the beginning."""
-        return ReasoningSplit(*self._split)
 
     async def pieces(
         self, generation: AsyncGeneration, at_first: Callable[[], object] = lambda: None
     ) -> AsyncGenerator[Delta, None]:
-        """The answer, up to its end or a stop text; then the generation is left. Raises KakeyaError.
+        """The answer, up to its end or where it is stopped; then the generation is left. Raises KakeyaError.
 
         Args:
             at_first: is called when the first token is there.
@@ -76,8 +71,7 @@ class Telling:
             yield self._noted(piece)
 
     def _noted(self, piece: Delta) -> Delta:
-        self._contents.append(piece.content)
-        self._reasonings.append(piece.reasoning)
+        self._pieces.append(piece)
         return piece
 
 

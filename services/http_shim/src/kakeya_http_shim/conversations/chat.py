@@ -6,11 +6,14 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any, Final, Protocol, overload
 
+from kakeya.text.chat_tokenizer import Tools
 from kakeya_http_shim.conversations import tags
 from kakeya_http_shim.conversations.tags import Candidate
 from kakeya_http_shim.models.model_tokenizer import ModelTokenizer, Prompt
 from kakeya_http_shim.models.served_models import TextModel
-from kakeya_http_shim.requests.messages import Message, for_template
+from kakeya_http_shim.requests.messages import AssistantMessage, Message, for_template
+from kakeya_http_shim.text.delta import Delta
+from kakeya_http_shim.tools.deltas import joined
 
 _CLOCK: Final = "strftime_now"
 """What a chat template asks for the time by."""
@@ -62,6 +65,7 @@ class Conversation:
         on_overflow: of its session.
         root: what its chain of tags begins with.
         head_root: the same of today, where the chat template writes the date: in a new session that is right.
+        tools: what the model may call; None where there are none.
     """
 
     messages: Sequence[Message]
@@ -70,17 +74,24 @@ class Conversation:
     on_overflow: str
     root: bytes
     head_root: bytes
+    tools: Tools | None = None
 
     @classmethod
     def of(
-        cls, messages: Sequence[Message], variables: Mapping[str, Any] | None, model: TextModel, on_overflow: str
+        cls,
+        messages: Sequence[Message],
+        variables: Mapping[str, Any] | None,
+        model: TextModel,
+        on_overflow: str,
+        *,
+        tools: Tools | None = None,
     ) -> "Conversation":
         """Raises TokenizerError where the chat template does not write its head."""
         tokenizer, given = model.tokenizer, TemplateMessages(messages)
 
         def root(**day: str) -> bytes:
             return tags.root(
-                head=tokenizer.head_text(given, variables=variables),
+                head=tokenizer.head_text(given, tools=tools, variables=variables),
                 templates=tokenizer.templates,
                 tokenizer=tokenizer.digest,
                 model=model.served.name,
@@ -90,7 +101,7 @@ class Conversation:
         always = root()
         writes_date = any(_CLOCK in template for template in tokenizer.templates)
         today = root(day=datetime.now().date().isoformat()) if writes_date else always
-        return cls(messages, variables, model, on_overflow, always, today)
+        return cls(messages, variables, model, on_overflow, always, today, tools)
 
     @property
     def tokenizer(self) -> ModelTokenizer:
@@ -125,9 +136,18 @@ class Conversation:
         """Of the place where its answer begins."""
         return tags.start(self.chain[-1], variables=self.variables)
 
-    def end_tag(self, content: str, *, closed: bool) -> bytes:
-        """Of the place where its answer ended, if that is this text."""
-        return tags.end_of_answer(self.chain[-1], content, closed=closed)
+    def end_tag(self, told: Delta, *, closed: bool) -> bytes:
+        """Of the place where its answer ended, if that is this."""
+        return tags.end_of_answer(self.chain[-1], _as_sent_back(told), closed=closed)
+
+
+def _as_sent_back(told: Delta) -> AssistantMessage:
+    answer = joined(told.parts)
+    calls = [
+        {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+        for call in answer.calls
+    ]
+    return AssistantMessage.model_validate({"role": "assistant", "content": answer.content, "tool_calls": calls})
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from kakeya_http_shim.conversations.chat import Conversation
 from kakeya_http_shim.conversations.said import Said
 from kakeya_http_shim.conversations.way import Way
 from kakeya_http_shim.metrics import Metrics
-from kakeya_http_shim.models.model_tokenizer import ModelTokenizer
-from kakeya_http_shim.text.reasoning import ReasoningSplit
+from kakeya_http_shim.text.answer_form import AnswerForm
+from kakeya_http_shim.text.delta import Delta
 from kakeya_shared.process.detached_tasks import DetachedTasks
 
 _log = structlog.get_logger()
@@ -19,7 +19,6 @@ _log = structlog.get_logger()
 _LEAVE_SECONDS = 10.0
 """How long the end of an answer may wait for what was cut of it to be taken back, so that the next request finds its
 place free. A busy worker may take seconds; the fork that the next request would go on in costs it more than that."""
-_CLOSES_THOUGHT = "</think>"
 
 
 class LiveTurn:
@@ -69,21 +68,22 @@ class LiveTurn:
             self._start = self._tasks.start(self._tag(PlaceKind.ANSWER_START, self.way.answer_start, tag))
         return self._start
 
-    async def answered(self, token_ids: Sequence[int], content: str, reasoning: str, thinks: ReasoningSplit) -> None:
-        """The client was told all of an answer but its end, which is tagged first if the text is that of its tokens.
+    async def answered(self, token_ids: Sequence[int], told: Delta, form: AnswerForm) -> None:
+        """The client was told all of an answer but its end, which is tagged first if that is what its tokens say.
 
         Args:
             token_ids: all that were generated.
-            thinks: a split of thoughts, as the answer was split.
+            told: all that the client got.
+            form: what the answer was told apart into.
         """
         await asyncio.shield(self.has_appended())
-        closed = self._is_closed(token_ids)
+        closed = self._is_closed(token_ids, told)
         if closed is None:
             return
         token_ids = token_ids[:-1] if closed else token_ids
-        if is_told_by(self._conversation.tokenizer, list(token_ids), content, reasoning, thinks):
+        if form.is_told_by(token_ids, told):
             length = self.way.answer_start + len(token_ids) + closed
-            tag = self._conversation.end_tag(content, closed=closed)
+            tag = self._conversation.end_tag(told, closed=closed)
             self._is_at_end = await asyncio.shield(self._tasks.start(self._tag(PlaceKind.ANSWER_END, length, tag)))
 
     async def leave(self) -> None:
@@ -95,11 +95,16 @@ class LiveTurn:
         """Has taken back what was generated."""
         return self._tasks.start(self._go_back())
 
-    def _is_closed(self, token_ids: Sequence[int]) -> bool | None:
-        """Whether the answer has its last token; None where it was cut otherwise, or ended in another way."""
+    def _is_closed(self, token_ids: Sequence[int], told: Delta) -> bool | None:
+        """Whether the answer has its last token; None where it was cut otherwise, or ended in another way.
+
+        Behind calls some models say another one than their templates write (Llama's `<|eom_id|>`): it stays as it was.
+        """
         done = self.generation.done
         reason = None if done is None else done.stop_reason
-        if reason is StopReason.EOS and token_ids[-1] == self._conversation.tokenizer.end_of_turn_id:
+        if reason is StopReason.EOS and (
+            told.has_calls or token_ids[-1] == self._conversation.tokenizer.end_of_turn_id
+        ):
             return True
         return False if reason is StopReason.MAX_TOKENS else None
 
@@ -128,19 +133,3 @@ class LiveTurn:
                 await self.session.close()
         except KakeyaError as error:  # the next request goes on elsewhere
             _log.info("a cut answer stays", error=f"{type(error).__name__}: {error}")
-
-
-def is_told_by(
-    tokenizer: ModelTokenizer, token_ids: list[int], content: str, reasoning: str, thinks: ReasoningSplit
-) -> bool:
-    """Whether the tokens are the text that the client got and no more, so that they stand for it in the history.
-
-    Not where they hold a control token, which has no text, and not where an answer was cut within its thoughts.
-    """
-    text = tokenizer.decode(token_ids)
-    if text != tokenizer.decode(token_ids, special_tokens=True):
-        return False
-    first, last = thinks.push(text), thinks.flush()
-    if (first[0] + last[0], first[1] + last[1]) != (reasoning, content):
-        return False
-    return not reasoning or _CLOSES_THOUGHT in text

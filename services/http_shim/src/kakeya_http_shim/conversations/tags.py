@@ -92,13 +92,12 @@ def end(behind: bytes, *, closed: bool) -> bytes:
     return _hash(_END, behind + bytes([closed]))
 
 
-def end_of_answer(before: bytes, content: str, *, closed: bool) -> bytes:
-    """The tag of the end of an answer that a client got.
+def end_of_answer(before: bytes, answer: AssistantMessage, *, closed: bool) -> bytes:
+    """The tag of the end of an answer, as a client will send it back.
 
     Args:
         before: the element of the chain that stands before it.
     """
-    answer = AssistantMessage.model_validate({"role": "assistant", "content": content})
     return end(link(before, answer), closed=closed)
 
 

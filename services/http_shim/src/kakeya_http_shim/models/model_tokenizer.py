@@ -62,6 +62,7 @@ class ModelTokenizer:
         num_token_ids: ids that it may make of a text are below this.
         has_template: whether it can write messages as a prompt.
         leaves_out_system: whether that leaves out system messages.
+        writes_tools: whether it tells the model what it may call.
         thinks: whether its model writes thoughts before an answer, between <think> and </think>.
         vocabulary: the single tokens.
         parses_texts: as above.
@@ -84,6 +85,7 @@ class ModelTokenizer:
         self.num_token_ids = self._tokenizer.num_token_ids
         self.has_template = self._tokenizer.has_template
         self.leaves_out_system = self._tokenizer.leaves_out_system
+        self.writes_tools = self._tokenizer.writes_tools
         self.thinks = _OPENS_THOUGHT in self._tokenizer.template
         self.vocabulary = self._tokenizer.vocabulary
         self.parses_texts = parses_texts
@@ -93,6 +95,7 @@ class ModelTokenizer:
         messages: Sequence[Message],
         *,
         end: End = "answer",
+        tools: Tools | None = None,
         variables: Mapping[str, Any] | None = None,
         max_tokens: int | None = None,
     ) -> Prompt:
@@ -100,6 +103,7 @@ class ModelTokenizer:
 
         Args:
             end: where it ends, as `ChatTokenizer.prompt` has it.
+            tools: what the model may call.
             variables: what else the template is told.
 
         Raises:
@@ -108,20 +112,31 @@ class ModelTokenizer:
             TemplateStopped: the chat template does not come to an end.
             TokenizerError: the chat template fails on them: its own fault.
         """
-        token_ids = self._tokenizer.prompt(messages, max_tokens=max_tokens, variables=variables, end=end)
-        num_pinned = self._tokenizer.num_pinned_tokens(messages, variables=variables, prompt_ids=token_ids)
+        told: dict[str, Any] = {"tools": tools, "variables": variables}
+        token_ids = self._tokenizer.prompt(messages, max_tokens=max_tokens, end=end, **told)
+        num_pinned = self._tokenizer.num_pinned_tokens(messages, prompt_ids=token_ids, **told)
         return Prompt(token_ids, num_pinned, is_chat=True, open_text=_text(messages[-1]) if end == "text" else None)
 
     def chat_text(
-        self, messages: Sequence[Message], *, end: End = "answer", variables: Mapping[str, Any] | None = None
+        self,
+        messages: Sequence[Message],
+        *,
+        end: End = "answer",
+        tools: Tools | None = None,
+        variables: Mapping[str, Any] | None = None,
     ) -> str:
         """What `chat_prompt` has the tokens of. Raises as it does, whatever the length."""
-        return self._tokenizer.render(messages, variables=variables, end=end)
+        return self._tokenizer.render(messages, tools=tools, variables=variables, end=end)
 
     @property
     def templates(self) -> tuple[str, ...]:
         """The sources of all chat templates that may write a part of a conversation."""
         return self._tokenizer.templates
+
+    @property
+    def tool_template(self) -> str:
+        """The source of the chat template that writes conversations with tools; "" where there is none."""
+        return self.templates[-1] if self.templates else ""
 
     @property
     def end_of_turn_id(self) -> int | None:
@@ -181,6 +196,7 @@ class ModelTokenizer:
         messages: Sequence[Message],
         index: int,
         *,
+        tools: Tools | None = None,
         variables: Mapping[str, Any] | None = None,
         max_tokens: int | None = None,
     ) -> tuple[list[int], int] | None:
@@ -190,7 +206,7 @@ class ModelTokenizer:
             What is behind an answer without it, and how many of these tokens there are already with it; None: the whole
             is to be rendered, or the two are not as simple.
         """
-        return self._tokenizer.behind_either(messages, index, variables=variables, max_tokens=max_tokens)
+        return self._tokenizer.behind_either(messages, index, tools=tools, variables=variables, max_tokens=max_tokens)
 
     def text_prompt(self, text: str, *, max_tokens: int | None = None) -> Prompt:
         """A whole text. Raises as `encode` does."""
@@ -220,6 +236,13 @@ class ModelTokenizer:
         """The tokens that open and close a thought; None where either is more than one."""
         opens, closes = (self._tokenizer.encode(tag, special_tokens=False) for tag in (_OPENS_THOUGHT, _CLOSES_THOUGHT))
         return (opens[0], closes[0]) if len(opens) == len(closes) == 1 else None
+
+    def decode_with(self, token_ids: Sequence[int], shown: frozenset[int]) -> str:
+        """Text, without special tokens but for these."""
+        if not shown:
+            return self.decode(list(token_ids))
+        kept = [each for each in token_ids if each in shown or not self.vocabulary.is_special(each)]
+        return self.decode(kept, special_tokens=True)
 
     def starts_in_thought(self, prompt_ids: Sequence[int]) -> bool:
         """Whether the prompt has opened a thought already, so that what the model says is within it."""

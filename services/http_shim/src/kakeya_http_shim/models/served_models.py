@@ -13,6 +13,7 @@ from kakeya import AsyncClient, KakeyaError, ServedModel
 from kakeya.text.chat_tokenizer import TokenizerError
 from kakeya_http_shim.models.model_tokenizer import ModelTokenizer
 from kakeya_http_shim.problems import ApiError, from_kakeya, model_not_found, unavailable
+from kakeya_http_shim.tools.families import family_of
 from kakeya_shared import installed_models
 
 _log = structlog.get_logger()
@@ -29,11 +30,13 @@ class TextModel:
     Attributes:
         name: as the client named it.
         served: as the runtime serves it.
+        tool_family: in whose syntax it writes calls of tools (`tools.families`); None where that is not known.
     """
 
     name: str
     served: ServedModel
     tokenizer: ModelTokenizer
+    tool_family: str | None = None
 
 
 class _Listing:
@@ -55,6 +58,7 @@ class ServedModels:
     Args:
         tokenizers: of a model, by its name: a directory, an installed model or a hub id.
         aliases: models, by another name that they are served under.
+        tool_families: by a model's name, where its chat template does not show it.
         make_tokenizer: from one of these sources.
 
     Attributes:
@@ -67,11 +71,13 @@ class ServedModels:
         tokenizers: Mapping[str, str],
         aliases: Mapping[str, str],
         make_tokenizer: Callable[[str], ModelTokenizer] = ModelTokenizer,
+        tool_families: Mapping[str, str] | None = None,
     ) -> None:
         self._client = client
         self._make_tokenizer = make_tokenizer
         self._sources = dict(tokenizers)
         self._aliases = dict(aliases)
+        self._tool_families = dict(tool_families or {})
         self._loaded: dict[str, ModelTokenizer] = {}
         self._loading = asyncio.Lock()
         self._installed = frozenset(installed_models.names())
@@ -108,7 +114,8 @@ class ServedModels:
             raise self._not_served(name or wanted, wanted)
         tokenizer = await self._known_tokenizer(model.name)
         self._check_tokenizer(model, tokenizer)
-        return TextModel(name or model.name, model, tokenizer)
+        family = self._tool_families.get(model.name) or family_of(tokenizer.tool_template)
+        return TextModel(name or model.name, model, tokenizer, family)
 
     async def _listed(self, api_key: str) -> list[ServedModel]:
         """Raises ApiError."""

@@ -20,6 +20,8 @@ from kakeya_http_shim.requests.refused_fields import OF_PEERS
 from kakeya_http_shim.requests.template_fields import TemplateFields
 from kakeya_shared.contract.generation_limits import MAX_LOGPROBS
 
+_NOT_FORCED = "no call can be forced yet"
+
 
 class ChatRequest(GenerationFields, TemplateFields):
     """A conversation, sent whole; the answer is its next message."""
@@ -38,15 +40,17 @@ class ChatRequest(GenerationFields, TemplateFields):
         None, "with logprobs: that many of the likeliest tokens, 0 to 20"
     )
 
+    tool_choice: Annotated[Literal["none", "auto"], known("required", why=_NOT_FORCED)] | None = honoured(
+        None,
+        "`auto` by default; `none`: the model is told of the tools, and what looks like a call in its answer is text",
+    )
+    parallel_tool_calls: bool | None = honoured(None, "true by default; false: the answer ends with its first call")
+
     metadata: Annotated[dict[str, MetadataText], Field(max_length=16)] | None = without_effect("nothing is stored")
     store: bool | None = without_effect("nothing is stored: an answer cannot be asked for later")
     service_tier: (
         Annotated[Literal["auto", "default"], known("flex", "scale", "priority", why="there is one")] | None
     ) = without_effect("`auto` or `default`: there is one")
-    parallel_tool_calls: bool | None = without_effect("there are no tools to call")
-    tool_choice: Annotated[Literal["none", "auto"], known("required")] | None = without_effect(
-        "`none` or `auto`: there are no tools to call"
-    )
     modalities: list[Annotated[Literal["text"], known("audio", why="answers are text")]] | None = without_effect(
         "`[text]`: answers are text"
     )
@@ -59,8 +63,7 @@ class ChatRequest(GenerationFields, TemplateFields):
         OnlyWith("top_logprobs", "logprobs"),
     )
     refused: ClassVar[Mapping[str, str]] = OF_PEERS | {
-        "tools": LATER,
-        "functions": "superseded by tools, which are not served yet",
+        "functions": "superseded by tools",
         "function_call": "superseded by tool_choice",
         "reasoning_effort": "the model's chat template decides",
         "verbosity": "say it in a message",

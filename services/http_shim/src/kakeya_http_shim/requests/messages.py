@@ -13,7 +13,7 @@ MAX_MESSAGES = 10_000
 _MEDIA = known("image_url", "input_audio", "file", "video_url", "audio_url", why="contents are texts")
 
 
-class _Marked(RequestModel):
+class Marked(RequestModel):
     """What Anthropic's clients put a mark on, which wanders from message to message as a conversation grows."""
 
     cache_control: dict[str, JsonValue] | None = without_effect(
@@ -21,14 +21,14 @@ class _Marked(RequestModel):
     )
 
 
-class TextPart(_Marked):
+class TextPart(Marked):
     """A part of a content; only text is served."""
 
     type: Annotated[Literal["text"], _MEDIA]
     text: str
 
 
-class RefusalPart(_Marked):
+class RefusalPart(Marked):
     """A part in which a model said no; to the chat template a text like any other."""
 
     type: Literal["refusal"]
@@ -88,7 +88,7 @@ AnswerContent = Annotated[
 ]
 
 
-class _Message(_Marked):
+class _Message(Marked):
     name: str | None = Field(None, description="handed to the chat template")
 
 

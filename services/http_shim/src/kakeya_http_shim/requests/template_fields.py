@@ -1,12 +1,14 @@
 """The fields that say how a conversation is rendered."""
 
 from collections.abc import Sequence
-from typing import Annotated, ClassVar
+from functools import cached_property
+from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, Field, JsonValue, StringConstraints
 
 from kakeya.text.chat_tokenizer import End
 from kakeya_http_shim.requests.fields import NotBoth, RequestModel, Rule, honoured, refusal
+from kakeya_http_shim.requests.tools import Tools, for_template
 
 _MAX_VARIABLES = 64
 _RESERVED = ("messages", "tools", "documents", "add_generation_prompt", "continue_final_message", "chat_template")
@@ -47,7 +49,16 @@ class TemplateFields(RequestModel):
         None, "what the chat template is told beside the messages, such as `enable_thinking` (vLLM's)"
     )
 
+    tools: Tools | None = honoured(
+        None, "functions that the model may call, where its chat template writes them; see docs/tools.md"
+    )
+
     rules: ClassVar[Sequence[Rule]] = (NotBoth("continue_final_message", "add_generation_prompt"),)
+
+    @cached_property
+    def offered(self) -> list[dict[str, Any]] | None:
+        """The tools as chat templates take them; None where there are none."""
+        return [for_template(tool) for tool in self.tools or ()] or None
 
     @property
     def end(self) -> End:

@@ -6,13 +6,13 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from kakeya_http_shim.requests.completion_request import MAX_PROMPT_TOKENS
-from kakeya_http_shim.requests.fields import LATER, NotBoth, OneOf, RequestModel, Rule, honoured
+from kakeya_http_shim.requests.fields import NotBoth, OneOf, RequestModel, Rule, honoured
 from kakeya_http_shim.requests.generation_fields import ModelName, TokenId
 from kakeya_http_shim.requests.messages import Messages
 from kakeya_http_shim.requests.template_fields import TemplateFields
 
-_OF_TEMPLATES: Mapping[str, str] = {"tools": LATER, "chat_template": "the model's own is used"}
-_OF_MESSAGES = ("continue_final_message", "chat_template_kwargs")
+_OF_TEMPLATES: Mapping[str, str] = {"chat_template": "the model's own is used"}
+_OF_MESSAGES = ("continue_final_message", "chat_template_kwargs", "tools")
 
 
 class TokenizeRequest(TemplateFields):

@@ -26,11 +26,12 @@ from kakeya_http_shim.models.served_models import ServedModels, TextModel
 from kakeya_http_shim.requests.chat_request import ChatRequest
 from kakeya_http_shim.requests.completion_request import CompletionRequest
 from kakeya_http_shim.requests.generation_fields import GenerationFields
-from kakeya_http_shim.routes import bodies, prompts
+from kakeya_http_shim.routes import bodies, offered_tools, prompts
 from kakeya_http_shim.routes.chat_prompts import ChatPrompts
 from kakeya_http_shim.routes.exchange import Exchange, House
 from kakeya_http_shim.routes.wanted_session import WantedSession
 from kakeya_http_shim.settings import HttpSettings
+from kakeya_http_shim.text.calling import Calling
 
 _DEFAULT_COMPLETION_TOKENS = 16
 _GRAMMAR_FIELDS = {
@@ -135,6 +136,7 @@ class GenerationRoute(ABC, Generic[Body]):
             label=f"http {request_id}",
             stop_token_ids=frozenset(body.stop_token_ids or ()),
             echoes=self._echoes(body),
+            calling=self._calling(body, model),
         )
 
     def _on_overflow(self, body: Body) -> Literal["evict", "refuse"]:
@@ -155,6 +157,10 @@ class GenerationRoute(ABC, Generic[Body]):
 
     def _echoes(self, body: Body) -> bool:
         return False
+
+    def _calling(self, body: Body, model: TextModel) -> Calling | None:
+        """How its answers call tools. Raises ApiError."""
+        return None
 
     @abstractmethod
     def _num_prompts(self, body: Body) -> int: ...
@@ -182,6 +188,16 @@ class ChatRoute(GenerationRoute[ChatRequest]):
 
     def _num_prompts(self, body: ChatRequest) -> int:
         return 1
+
+    def _check(self, body: ChatRequest, model: TextModel) -> None:
+        super()._check(body, model)
+        offered_tools.check(body.offered, model)
+        self._calling(body, model)
+
+    def _calling(self, body: ChatRequest, model: TextModel) -> Calling | None:
+        if body.offered is None or body.tool_choice == "none":
+            return None
+        return offered_tools.calling(body.offered, model, only_first=body.parallel_tool_calls is False)
 
     async def _asks(self, body: ChatRequest, model: TextModel, caller: Caller) -> Sequence[Ask]:
         """In the conversation's live session, where it has one, or opens one. Raises ApiError, KakeyaError."""

@@ -55,14 +55,15 @@ def _rendered(
 ) -> Made:
     given, variables = [for_template(message) for message in messages], how.chat_template_kwargs
     try:
-        return _made(lambda: write(given, end=how.end, variables=variables), "messages", max_tokens)
+        return _made(lambda: write(given, end=how.end, tools=how.offered, variables=variables), "messages", max_tokens)
     except (ApiError, TemplateStopped):
         raise
     except TokenizerError as error:
-        if not variables:
+        if not variables and not how.offered:
             raise
         # A template that is told what it does not expect may fail: that is the client's doing.
-        raise ApiError(400, str(error), param="chat_template_kwargs", code="invalid_value") from error
+        field = "chat_template_kwargs" if variables else "tools"
+        raise ApiError(400, str(error), param=field, code="invalid_value") from error
 
 
 async def conversation(
@@ -71,7 +72,7 @@ async def conversation(
     """What a chat's session is found by; None where the chat template does not write its head. Raises ApiError."""
 
     def made() -> Conversation:
-        found = Conversation.of(messages, how.chat_template_kwargs, model, on_overflow)
+        found = Conversation.of(messages, how.chat_template_kwargs, model, on_overflow, tools=how.offered)
         _ = found.candidates  # of a long one that takes milliseconds
         return found
 
@@ -99,6 +100,7 @@ def behind(given: Conversation, candidate: Candidate, *, max_tokens: int) -> Pro
             candidate.index,
             closed=candidate.closed,
             repeats_answer=candidate.kind == "start",
+            tools=given.tools,
             variables=given.variables,
             max_tokens=max_tokens,
         ),
@@ -116,7 +118,11 @@ def behind_either(given: Conversation, index: int, *, max_tokens: int) -> tuple[
     """
     found = _unless_refused(
         lambda: given.tokenizer.behind_either(
-            TemplateMessages(given.messages), index, variables=given.variables, max_tokens=max_tokens
+            TemplateMessages(given.messages),
+            index,
+            tools=given.tools,
+            variables=given.variables,
+            max_tokens=max_tokens,
         ),
         max_tokens,
     )

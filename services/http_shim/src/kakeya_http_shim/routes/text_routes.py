@@ -10,7 +10,7 @@ from kakeya_http_shim.answers.reply import Reply
 from kakeya_http_shim.choices import ask
 from kakeya_http_shim.models.served_models import TextModel
 from kakeya_http_shim.requests.text_requests import DetokenizeRequest, TemplateRequest, TokenizeRequest
-from kakeya_http_shim.routes import bodies, prompts
+from kakeya_http_shim.routes import bodies, offered_tools, prompts
 from kakeya_http_shim.routes.exchange import Exchange
 from kakeya_http_shim.routes.generation_routes import Desk
 from kakeya_http_shim.text.token_texts import TokenTexts
@@ -91,6 +91,7 @@ class TokenizeRoute(TextRoute[TokenizeRequest]):
 
     def _token_ids(self, body: TokenizeRequest, model: TextModel) -> list[int]:
         if body.messages is not None:
+            offered_tools.check(body.offered, model)
             return prompts.chat(body.messages, body, model, max_tokens=self._max_tokens).token_ids
         field, given = ("prompt", body.prompt) if body.prompt is not None else ("content", body.content or "")
         return prompts.encoded(
@@ -120,4 +121,5 @@ class TemplateRoute(TextRoute[TemplateRequest]):
     body = TemplateRequest
 
     def _answer(self, body: TemplateRequest, model: TextModel) -> Rendered:
+        offered_tools.check(body.offered, model)
         return Rendered(prompt=prompts.rendered(body.messages, body, model))

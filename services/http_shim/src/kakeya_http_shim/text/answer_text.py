@@ -1,89 +1,49 @@
-"""The text of an answer as its tokens come: whole characters, without stop texts, thoughts apart."""
+"""The text of an answer as its tokens come: whole characters, without stop texts, thoughts and calls apart."""
 
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from kakeya import TokenDetail
 from kakeya.text.detokenizer import Detokenizer
-from kakeya_http_shim.models.model_tokenizer import ModelTokenizer
-from kakeya_http_shim.text.reasoning import ReasoningSplit
+from kakeya_http_shim.text.answer_form import AnswerForm
+from kakeya_http_shim.text.delta import Delta, Likelihood
 from kakeya_http_shim.text.stop_texts import StopTexts
 from kakeya_http_shim.text.token_texts import TokenTexts
-
-
-@dataclass(frozen=True, slots=True)
-class Likelihood:
-    """A token of an answer, and how likely it was.
-
-    Attributes:
-        text: its own; what is no UTF-8 by itself is replaced.
-        data: its bytes.
-        logprob: natural logarithm, of the raw logits' softmax.
-        offset: characters of the answer, thoughts included, before it.
-        likeliest: text, bytes and logprob of the likeliest tokens, descending.
-        has_logprob: False of a history's first token, which nothing precedes.
-    """
-
-    text: str
-    data: bytes
-    logprob: float
-    offset: int
-    likeliest: tuple[tuple[str, bytes, float], ...]
-    has_logprob: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Delta:
-    """A piece of an answer.
-
-    Attributes:
-        likelihoods: of the tokens that begin in this piece.
-        num_tokens: of the answer up to here.
-    """
-
-    content: str
-    reasoning: str = ""
-    likelihoods: tuple[Likelihood, ...] = ()
-    num_tokens: int = 0
-
-    def __bool__(self) -> bool:
-        return bool(self.content or self.reasoning or self.likelihoods)
+from kakeya_http_shim.tools.deltas import Content, merged
+from kakeya_http_shim.tools.deltas import Delta as Part
 
 
 class AnswerText:
     """Tokens in, pieces of text out.
 
     Args:
-        stop_texts: looked for in the content; thoughts that are told apart may hold them.
-        splits_reasoning: whether thoughts are told apart from the content.
-        begins_in_thought: the prompt has opened the thoughts already.
+        form: what its text is told apart into.
+        stop_texts: looked for in content and calls; thoughts that are told apart may hold them.
         min_tokens: stop texts are looked for behind so many tokens.
         stop_token_ids: tokens that may end the answer; the one that does is no part of it.
         offset: characters before the answer that offsets count, too.
         tells_end: how likely the token was that ended the answer is told, too.
 
     Attributes:
-        is_stopped: a stop text was found; what comes after it is none of the answer.
+        is_stopped: a stop text was found, or all calls were made that may be; what follows is none of the answer.
     """
 
     def __init__(
         self,
-        tokenizer: ModelTokenizer,
+        form: AnswerForm,
         stop_texts: tuple[str, ...],
         *,
-        splits_reasoning: bool,
-        begins_in_thought: bool,
         min_tokens: int = 0,
         stop_token_ids: frozenset[int] = frozenset(),
         offset: int = 0,
         tells_end: bool = False,
     ) -> None:
-        self._texts = TokenTexts(tokenizer)
-        self._untold = frozenset() if tells_end else frozenset(tokenizer.eos_token_ids)
-        self._detokenizer = Detokenizer(tokenizer.decode)
+        self._texts = TokenTexts(form.tokenizer)
+        self._untold = frozenset() if tells_end else frozenset(form.tokenizer.eos_token_ids)
+        self._detokenizer = Detokenizer(form.decode)
         self._stops = StopTexts(stop_texts)
-        self._reasoning = ReasoningSplit(splits_reasoning, begins_in_thought)
+        self._reasoning = form.reasoning()
+        self._calls = form.parser()
         self._length = 0  # characters that came out of the detokenizer
         self._num_given = 0  # those of them that were given out, or left out as a tag is
         self._num_kept_back = 0  # of the content: may become a stop text, or is behind where one began
@@ -96,7 +56,7 @@ class AnswerText:
 
     @property
     def is_stopped(self) -> bool:
-        return self._stops.found is not None
+        return self._stops.found is not None or (self._calls is not None and self._calls.is_over)
 
     def push(self, token_id: int, detail: TokenDetail | None = None) -> Delta:
         """What is certain now; an empty piece where that is nothing."""
@@ -143,7 +103,14 @@ class AnswerText:
             content += self._stops.flush()
         self._num_kept_back += len(answer) - len(content)
         self._num_given = self._length - self._reasoning.num_held - self._num_kept_back
-        return Delta(content, reasoning, tuple(self._begun(is_last=is_last)), self._num_tokens)
+        parts = self._parts(content, is_last=is_last)
+        return Delta(parts, reasoning, tuple(self._begun(is_last=is_last)), self._num_tokens)
+
+    def _parts(self, content: str, *, is_last: bool) -> tuple[Part, ...]:
+        if self._calls is None:
+            return (Content(content),) if content else ()
+        parts = self._calls.push(content)
+        return merged([*parts, *self._calls.finish()]) if is_last else tuple(parts)
 
     def _begun(self, *, is_last: bool) -> Iterable[Likelihood]:
         """The tokens that begin in what was given out; at the end those too that have no text of their own."""

@@ -98,6 +98,20 @@ def joined(deltas: Iterable[Delta]) -> Answer:
     return Answer("".join(content), tuple(calls), unfinished)
 
 
+def merged(deltas: Iterable[Delta]) -> tuple[Delta, ...]:
+    """The same, with texts that follow one another as one."""
+    kept: list[Delta] = []
+    for delta in deltas:
+        match (kept[-1] if kept else None), delta:
+            case Content(before), Content(text):
+                kept[-1] = Content(before + text)
+            case ArgumentText(index, before), ArgumentText(same, text) if same == index:
+                kept[-1] = ArgumentText(index, before + text)
+            case _:
+                kept.append(delta)
+    return tuple(kept)
+
+
 def new_call_id() -> str:
     """Nine letters and digits at random: 53 bits."""
     return "".join(secrets.choice(_ID_LETTERS) for _ in range(NUM_ID_LETTERS))

@@ -17,6 +17,7 @@ class HermesSyntax:
     marks = (_OPEN, _CLOSE)
     openers = (_OPEN,)
     bare = ""
+    closers: tuple[str, ...] = ()
 
     def __init__(self, _tools: OfferedTools) -> None:
         pass

@@ -23,6 +23,7 @@ class LlamaSyntax:
     marks = (_OPEN, _START, _END)
     openers = (_OPEN, _START)
     bare = "{["
+    closers: tuple[str, ...] = ()
 
     def __init__(self, tools: OfferedTools) -> None:
         self._tools = tools

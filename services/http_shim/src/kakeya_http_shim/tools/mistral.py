@@ -20,6 +20,7 @@ class MistralSyntax:
     marks = (_OPEN, _ARGUMENTS, _ID)
     openers = (_OPEN,)
     bare = ""
+    closers = ("]",)
 
     def __init__(self, _tools: OfferedTools) -> None:
         pass

@@ -31,12 +31,13 @@ class ToolCallParser:
     Args:
         syntax: of the model's family.
         new_id: makes the id of a call where the model gave it none of our form, or one that it gave before.
+        only_first: the answer ends with its first call.
     """
 
-    def __init__(self, syntax: Syntax, new_id: Callable[[], str] = new_call_id) -> None:
+    def __init__(self, syntax: Syntax, new_id: Callable[[], str] = new_call_id, *, only_first: bool = False) -> None:
         self._syntax = syntax
         self._source = Source()
-        self._told = _Told(new_id)
+        self._told = _Told(new_id, only_first)
         self._is_line_start = True
         firsts = re.escape("".join(sorted({opener[0] for opener in syntax.openers})))
         # Bare letters count at the beginning of a line only, so they and line feeds come one by one.
@@ -48,6 +49,13 @@ class ToolCallParser:
     def is_holding(self) -> bool:
         """Whether text is held back that may become a call: a stream has nothing to say meanwhile."""
         return self._source.is_keeping
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the answer has its only call, and more follows that than what closes it: no more is told."""
+        if not self._told.is_full:
+            return False
+        return self._told.is_over or (self._source.is_keeping and not self._may_close(self._source.kept.strip()))
 
     def push(self, text: str) -> list[Delta]:
         """What is certain now.
@@ -96,6 +104,9 @@ class ToolCallParser:
             self._say(text)
         return None
 
+    def _may_close(self, text: str) -> bool:
+        return not text or any(closer.startswith(text) for closer in self._syntax.closers)
+
     def _say(self, text: str) -> None:
         """Some letters of a bare opener's were taken at least, so it does not begin again where it began."""
         line = text.rpartition("\n")[2]
@@ -116,10 +127,19 @@ class ToolCallParser:
 
 
 class _Told:
-    """What was told, and the white space that waits for text."""
+    """What was told, and the white space that waits for text.
 
-    def __init__(self, new_id: Callable[[], str]) -> None:
+    Args:
+        only_first: nothing is told behind the first call.
+
+    Attributes:
+        is_over: something was left out for that.
+    """
+
+    def __init__(self, new_id: Callable[[], str], only_first: bool) -> None:
         self._new_id = new_id
+        self._only_first = only_first
+        self.is_over = False
         self._ids: set[str] = set()
         self._deltas: list[Delta] = []
         self._text: list[str] = []
@@ -130,6 +150,11 @@ class _Told:
     def num_calls(self) -> int:
         return len(self._ids)
 
+    @property
+    def is_full(self) -> bool:
+        """Nothing more is told."""
+        return self._only_first and bool(self._ids)
+
     def taken(self) -> list[Delta]:
         self._end_text()
         deltas, self._deltas = self._deltas, []
@@ -137,6 +162,9 @@ class _Told:
 
     def text(self, text: str) -> None:
         solid = text.rstrip()
+        if self.is_full:
+            self.is_over = self.is_over or bool(solid)
+            return
         if solid:
             self._text += [*self._blank, solid]
             self._blank = []
@@ -144,6 +172,9 @@ class _Told:
             self._blank.append(text[len(solid) :])
 
     def call(self, call: Call) -> None:
+        if self.is_full:
+            self.is_over = True
+            return
         self._end_text()
         index = len(self._ids)
         is_ours = call.id is not None and _GIVEN_ID.fullmatch(call.id) and call.id not in self._ids
@@ -152,6 +183,9 @@ class _Told:
         self._deltas += [CallBegun(index, id_, call.name), ArgumentText(index, call.arguments)]
 
     def unfinished(self, text: str) -> None:
+        if self.is_full:
+            self.is_over = True
+            return
         self._end_text()
         self._is_unfinished = True
         self._deltas.append(Unfinished(text))

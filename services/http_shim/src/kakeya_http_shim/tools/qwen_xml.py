@@ -21,6 +21,7 @@ class QwenXmlSyntax:
     marks = (_OPEN, CALL_CLOSE)
     openers = (_OPEN, FUNCTION)
     bare = ""
+    closers = (CALL_CLOSE,)
 
     def __init__(self, tools: OfferedTools) -> None:
         self._tools = tools

@@ -53,6 +53,11 @@ class Source:
         """From here on what is taken is kept, behind this, which was taken before, until it is let go."""
         self._kept = [taken]
 
+    @property
+    def kept(self) -> str:
+        """What was taken since `keep`, so far."""
+        return "".join(self._kept or ())
+
     def let_go(self) -> str:
         """What was taken since `keep`."""
         kept, self._kept = self._kept, None

@@ -53,6 +53,7 @@ class Syntax(Protocol):
             hides, its text must come to the parser nevertheless.
         openers: those marks that open a call wherever they stand; none has its first letter again.
         bare: letters that may open a call without a mark at the beginning of a line.
+        closers: what may stand behind a call that was told and is no text and no other call.
     """
 
     @property
@@ -63,6 +64,9 @@ class Syntax(Protocol):
 
     @property
     def bare(self) -> str: ...
+
+    @property
+    def closers(self) -> tuple[str, ...]: ...
 
     def read(self, opener: str, source: Source, tell: Callable[[Call], None]) -> Reading[None]:
         """Reads on behind an opener, to the end of what it opened, and tells each call as soon as it is whole.

@@ -46,13 +46,17 @@ OLD_TEXTS: Final = tuple(f"Kakeyaold{number}x{_RUN}" for number in range(3))
 OLD: Final[Sequence[Message]] = (said(OLD_TEXTS[0]), _answered(OLD_TEXTS[1]), said(OLD_TEXTS[2]))
 """With texts that must not come out behind the answer."""
 
-TOOLS: Final[Tools] = (
-    {
-        "type": "function",
-        "function": {"name": "look", "description": "-", "parameters": {"type": "object", "properties": {}}},
-    },
-)
+
+def _tools(name: str) -> Tools:
+    parameters = {"type": "object", "properties": {}}
+    return ({"type": "function", "function": {"name": name, "description": "-", "parameters": parameters}},)
+
+
+TOOLS: Final = _tools("look")
 """In place of those that a model is given."""
+TOOL_NAME: Final = "Kakeyatool"
+NAMED_TOOLS: Final = _tools(TOOL_NAME)
+"""With a name that no template writes by itself."""
 
 
 def bare(head: Sequence[Message]) -> list[Message]:
