@@ -1,0 +1,137 @@
+"""Loops with tools over a whole stack: the `openai` package calls, and the model says what a test has written.
+
+Each turn is continued, under templates of three families; whole answers through `create`, streams through the package's
+own helper, which puts them together.
+"""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import openai
+import pytest
+
+from tests.loops import played_verifier
+from tests.loops.families import FAMILIES, FamilyModel
+from tests.loops.recorder import Exchange
+from tests.loops.stage import Stage, stage
+
+_WINDOW = 1024
+_NUM_ROUNDS = 4
+_MAX_TEMPLATE_TOKENS = 80
+"""Around a result or a question, at most; Mistral's template writes the tools again before each question."""
+_NAMES = ("Qwen3", "Llama 3.1", "Mistral")
+TOOLS: list[Any] = [
+    {
+        "type": "function",
+        "function": {
+            "name": "get_weather",
+            "description": "How it will be",
+            "strict": True,
+            "parameters": {
+                "type": "object",
+                "properties": {"city": {"type": "string"}, "days": {"type": "integer"}},
+                "required": ["city", "days"],
+                "additionalProperties": False,
+            },
+        },
+    }
+]
+
+
+@pytest.fixture(scope="module")
+def made_stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    families = [family for family in FAMILIES if family.name in _NAMES]
+    parser = "--tool-parser=llama-3.1=llama"
+    with stage(tmp_path_factory.mktemp("stage"), families, _WINDOW, parser) as made:
+        yield made
+
+
+@pytest.fixture
+def client(made_stage: Stage) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(base_url=made_stage.base_url, api_key="none", max_retries=0) as made:
+        yield made
+
+
+def call_text(family: str, *cities: str) -> str:
+    """Calls as models of a family write them, spaced as its template does not."""
+    arguments = [json.dumps({"city": city, "days": 2}, ensure_ascii=False) for city in cities]
+    if family == "Qwen3":
+        calls = (f'<tool_call>\n{{"name": "get_weather",  "arguments": {each}}}\n</tool_call>' for each in arguments)
+        return "\n".join(calls)
+    if family == "Mistral":
+        calls = (f'{{"name":"get_weather","arguments":{each}}}' for each in arguments)
+        return f"[TOOL_CALLS] [{', '.join(calls)}]"
+    (one,) = arguments
+    return f'{{"name": "get_weather",  "parameters": {one}}}'
+
+
+def tokens(model: FamilyModel, text: str) -> list[int]:
+    """Of an answer with its end; marks are the control tokens that they are."""
+    return [*model.tokenizer.encode(text, special_tokens=False), model.end_id]
+
+
+def ask(client: openai.OpenAI, streams: bool, **fields: Any) -> Any:
+    """The message of an answer, and how it ended."""
+    if not streams:
+        return client.chat.completions.create(**fields).choices[0]
+    with client.chat.completions.stream(**fields) as stream:
+        done = [event for event in stream if event.type == "tool_calls.function.arguments.done"]
+        choice = stream.get_final_completion().choices[0]
+    assert len(done) == len(choice.message.tool_calls or [])
+    return choice
+
+
+def check_continued(exchanges: list[Exchange]) -> None:
+    first, *later = exchanges
+    assert (first.state, first.why) == ("new", "first-turn")
+    assert [(each.state, each.why) for each in later] == [("continued", "next-turn")] * len(later)
+    assert len({each.session["id"] for each in exchanges}) == 1
+
+
+@pytest.mark.parametrize("streams", [False, True], ids=["whole", "streams"])
+@pytest.mark.parametrize("name", _NAMES)
+def test_a_loop(made_stage: Stage, client: openai.OpenAI, name: str, streams: bool) -> None:
+    model = made_stage.models[name]
+    said = [text for number in range(_NUM_ROUNDS) for text in (call_text(name, f"Zürich {number}"), f"It is {number}.")]
+    answers = [tokens(model, text) for text in said]
+    played_verifier.play(model.folder, answers)
+    made_stage.recorder.take()
+    messages: list[Any] = [{"role": "system", "content": "Be brief."}]
+    told: dict[str, Any] = {"model": model.family.model, "messages": messages, "tools": TOOLS, "max_tokens": 400}
+    for number in range(_NUM_ROUNDS):
+        messages.append({"role": "user", "content": f"{streams}: how is Zürich {number}?"})
+        called = ask(client, streams, **told)
+        (call,) = called.message.tool_calls
+        assert (called.finish_reason, called.message.content) == ("tool_calls", None)
+        assert call.function.name == "get_weather"
+        assert json.loads(call.function.arguments) == {"city": f"Zürich {number}", "days": 2}
+        messages += [called.message, {"role": "tool", "tool_call_id": call.id, "content": f"{number} degrees"}]
+        answered = ask(client, streams, **told)
+        assert (answered.finish_reason, answered.message.content) == ("stop", f"It is {number}.")
+        assert not answered.message.tool_calls
+        messages.append(answered.message)
+    exchanges = made_stage.recorder.take()
+    check_continued(exchanges)
+    for before, exchange, answer in zip(exchanges, exchanges[1:], answers, strict=False):
+        assert exchange.num_reused == before.num_reused + before.num_appended + len(answer)
+        if exchange.body["messages"][-1]["role"] == "tool":
+            assert exchange.num_appended <= _MAX_TEMPLATE_TOKENS, "a result, and nothing that was there"
+
+
+@pytest.mark.parametrize("streams", [False, True], ids=["whole", "streams"])
+@pytest.mark.parametrize("name", ["Qwen3", "Mistral"])
+def test_several_calls_at_once(made_stage: Stage, client: openai.OpenAI, name: str, streams: bool) -> None:
+    model = made_stage.models[name]
+    cities = ["Bern", "Genève", "Lugano"]
+    played_verifier.play(model.folder, [tokens(model, call_text(name, *cities)), tokens(model, "Fine.")])
+    made_stage.recorder.take()
+    messages: list[Any] = [{"role": "user", "content": f"{streams}: how is it in {', '.join(cities)}?"}]
+    told: dict[str, Any] = {"model": model.family.model, "messages": messages, "tools": TOOLS, "max_tokens": 600}
+    called = ask(client, streams, **told)
+    calls = called.message.tool_calls
+    assert [json.loads(call.function.arguments)["city"] for call in calls] == cities
+    messages.append(called.message)
+    messages += [{"role": "tool", "tool_call_id": call.id, "content": "5 degrees"} for call in calls]
+    assert ask(client, streams, **told).message.content == "Fine."
+    check_continued(made_stage.recorder.take())
