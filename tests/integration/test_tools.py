@@ -12,7 +12,8 @@ import openai
 import pytest
 
 from tests.loops import played_verifier
-from tests.loops.families import FAMILIES, FamilyModel
+from tests.loops.calls import TOOL_PARSERS, call_text, call_tokens
+from tests.loops.families import FAMILIES
 from tests.loops.recorder import Exchange
 from tests.loops.stage import Stage, stage
 
@@ -42,8 +43,7 @@ TOOLS: list[Any] = [
 @pytest.fixture(scope="module")
 def made_stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     families = [family for family in FAMILIES if family.name in _NAMES]
-    parser = "--tool-parser=llama-3.1=llama"
-    with stage(tmp_path_factory.mktemp("stage"), families, _WINDOW, parser) as made:
+    with stage(tmp_path_factory.mktemp("stage"), families, _WINDOW, *TOOL_PARSERS) as made:
         yield made
 
 
@@ -53,22 +53,9 @@ def client(made_stage: Stage) -> Iterator[openai.OpenAI]:
         yield made
 
 
-def call_text(family: str, *cities: str) -> str:
-    """Calls as models of a family write them, spaced as its template does not."""
-    arguments = [json.dumps({"city": city, "days": 2}, ensure_ascii=False) for city in cities]
-    if family == "Qwen3":
-        calls = (f'<tool_call>\n{{"name": "get_weather",  "arguments": {each}}}\n</tool_call>' for each in arguments)
-        return "\n".join(calls)
-    if family == "Mistral":
-        calls = (f'{{"name":"get_weather","arguments":{each}}}' for each in arguments)
-        return f"[TOOL_CALLS] [{', '.join(calls)}]"
-    (one,) = arguments
-    return f'{{"name": "get_weather",  "parameters": {one}}}'
-
-
-def tokens(model: FamilyModel, text: str) -> list[int]:
-    """Of an answer with its end; marks are the control tokens that they are."""
-    return [*model.tokenizer.encode(text, special_tokens=False), model.end_id]
+def weather(family: str, *cities: str) -> str:
+    """Calls that ask for it."""
+    return call_text(family, *(("get_weather", {"city": city, "days": 2}) for city in cities))
 
 
 def ask(client: openai.OpenAI, streams: bool, **fields: Any) -> Any:
@@ -93,8 +80,8 @@ def check_continued(exchanges: list[Exchange]) -> None:
 @pytest.mark.parametrize("name", _NAMES)
 def test_a_loop(made_stage: Stage, client: openai.OpenAI, name: str, streams: bool) -> None:
     model = made_stage.models[name]
-    said = [text for number in range(_NUM_ROUNDS) for text in (call_text(name, f"Zürich {number}"), f"It is {number}.")]
-    answers = [tokens(model, text) for text in said]
+    said = [text for number in range(_NUM_ROUNDS) for text in (weather(name, f"Zürich {number}"), f"It is {number}.")]
+    answers = [call_tokens(model, text) for text in said]
     played_verifier.play(model.folder, answers)
     made_stage.recorder.take()
     messages: list[Any] = [{"role": "system", "content": "Be brief."}]
@@ -124,7 +111,7 @@ def test_a_loop(made_stage: Stage, client: openai.OpenAI, name: str, streams: bo
 def test_several_calls_at_once(made_stage: Stage, client: openai.OpenAI, name: str, streams: bool) -> None:
     model = made_stage.models[name]
     cities = ["Bern", "Genève", "Lugano"]
-    played_verifier.play(model.folder, [tokens(model, call_text(name, *cities)), tokens(model, "Fine.")])
+    played_verifier.play(model.folder, [call_tokens(model, weather(name, *cities)), call_tokens(model, "Fine.")])
     made_stage.recorder.take()
     messages: list[Any] = [{"role": "user", "content": f"{streams}: how is it in {', '.join(cities)}?"}]
     told: dict[str, Any] = {"model": model.family.model, "messages": messages, "tools": TOOLS, "max_tokens": 600}

@@ -1,6 +1,7 @@
 """Whatever form a chat template takes, it is given: each prompt is the one of transformers, or is refused by name."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 from transformers import AutoTokenizer
 
 from kakeya.text.chat_tokenizer import ChatTokenizer, PromptRefused, TokenizerError
+from tests.unit.sdk import families
 from tests.unit.sdk.chat_templates import ADDS_UP, REFUSED, SERVED, TOOLS, Form, Template
 from tests.unit.sdk.chatting import encode
 
@@ -151,6 +153,28 @@ def test_calls_are_written_in_several_ways(with_template: WithTemplate, message:
     decoded = json.loads(json.dumps(given).replace(r'"{\"a\": 1}"', '{"a": 1}'))
     assert tokenizer.prompt(given) == _transformers(tokenizer, decoded)
     assert given[1]["content"] == "", "what was given is left alone"
+
+
+def _called(*ids: Any) -> list[dict[str, Any]]:
+    calls = [CALL | {"id": each} for each in ids]
+    results = [{"role": "tool", "content": "5", "tool_call_id": each} for each in ids]
+    return [HISTORY[0], {"role": "assistant", "content": "", "tool_calls": calls}, *results]
+
+
+def test_ids_that_a_template_refuses_become_nine_letters_and_digits(with_template: WithTemplate) -> None:
+    tokenizer = with_template(families.ONES["mistral"])
+    written = tokenizer.decode(tokenizer.prompt(_called("call_0123456789", "abcdef123", "call_\ud800")))
+    first, second, third = re.findall(r'"id": "(\w{9})"', written)
+    assert re.findall(r'"call_id": "(\w{9})"', written) == [first, second, third]
+    assert second == "abcdef123"
+    assert len({first, second, third}) == 3
+    with pytest.raises(PromptRefused, match="alphanumeric"):
+        tokenizer.prompt(_called(5))
+
+
+def test_ids_that_a_template_takes_stay_as_they_are(with_template: WithTemplate) -> None:
+    tokenizer = with_template(SERVED["whole messages, as JSON"].source)
+    assert "call_0123456789" in tokenizer.decode(tokenizer.prompt(_called("call_0123456789")))
 
 
 @pytest.mark.parametrize(("template", "reason"), REFUSED.items())

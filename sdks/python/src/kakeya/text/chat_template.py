@@ -27,6 +27,7 @@ _FIRST, _SECOND, _ANSWER = "Kakeyafirst", "Kakeyasecond", "Kakeyaanswer"
 _BESIDE = "Kakeyabeside"  # in a part, and none of its text: it comes out where the part is printed as it is
 _NAMES_OF_REASONING = ("reasoning_content", "thinking", "reasoning")
 _CALL_ID = "kakeya123"  # nine letters and digits: some templates ask for that
+_LONG_ID = "call_kakeya123"  # as most servers make them
 
 
 class ChatTemplate:
@@ -35,7 +36,7 @@ class ChatTemplate:
     Some templates take a message's content as a text, some as a list of parts, some as either, and what comes in
     another form they leave out without a word; one role may differ from another. So markers are rendered once, and
     from then on each content is given in a form in which its role's marker came out. Likewise with the arguments of
-    tool calls.
+    tool calls, and with their ids: some templates refuse all but nine letters and digits.
 
     What is rendered has stand-ins for the letters of texts that could be part of a control token
     (`rendering.marked_text`).
@@ -69,6 +70,7 @@ class ChatTemplate:
         self._forms["assistant"] = self._form(self._answered) or self._user
         self._decodes_arguments = self._takes_objects()
         self._forms["tool"] = self._form(self._used) or self._user
+        self._shortens_ids = self._refuses_long_ids()
 
     def render(
         self,
@@ -147,6 +149,8 @@ class ChatTemplate:
 
     def _formed(self, message: Message) -> dict[str, Any]:
         formed = tool_calls.with_objects(message) if self._decodes_arguments else dict(message)
+        if self._shortens_ids:
+            formed = tool_calls.with_short_ids(formed)
         if "content" in formed:
             formed["content"] = self._forms.get(str(message.get("role")), self._user).of(formed["content"])
         return formed
@@ -233,8 +237,8 @@ class ChatTemplate:
         said = _message("user", self._user.of("-"))
         return [said, _message("assistant", content), said]
 
-    def _called(self, arguments: Any) -> list[dict[str, Any]]:
-        call = {"id": _CALL_ID, "type": "function", "function": {"name": "look", "arguments": arguments}}
+    def _called(self, arguments: Any, id_: str = _CALL_ID) -> list[dict[str, Any]]:
+        call = {"id": id_, "type": "function", "function": {"name": "look", "arguments": arguments}}
         answer = _message("assistant", self._forms["assistant"].of("")) | {"tool_calls": [call]}
         return [_message("user", self._user.of("-")), answer]
 
@@ -243,9 +247,13 @@ class ChatTemplate:
         as_object, as_text = self._called({_FIRST: _SECOND}), self._called(f'{{"{_FIRST}": "{_SECOND}"}}')
         return self._shows(as_object, _FIRST, _SECOND) or not self._shows(as_text, _FIRST, _SECOND)
 
-    def _used(self, content: Any) -> list[dict[str, Any]]:
-        result = _message("tool", content) | {"tool_call_id": _CALL_ID, "name": "look"}
-        return [*self._called({} if self._decodes_arguments else "{}"), result]
+    def _used(self, content: Any, id_: str = _CALL_ID) -> list[dict[str, Any]]:
+        result = _message("tool", content) | {"tool_call_id": id_, "name": "look"}
+        return [*self._called({} if self._decodes_arguments else "{}", id_), result]
+
+    def _refuses_long_ids(self) -> bool:
+        content = self._forms["tool"].of(_FIRST)
+        return self._shows(self._used(content), _FIRST) and not self._shows(self._used(content, _LONG_ID), _FIRST)
 
     def _form(self, conversation: Callable[[Any], list[dict[str, Any]]]) -> ContentForm:
         """In which of its forms a content comes out of a conversation that holds it."""

@@ -2,9 +2,12 @@
 
 import json
 import math
+import re
 from collections.abc import Mapping
+from hashlib import sha256
 from typing import Any
 
+_SHORT_ID = re.compile(r"[A-Za-z0-9]{9}")
 _MAX_DEPTH = 64
 """Of an argument's lists and objects: templates write them by recursion."""
 
@@ -20,6 +23,28 @@ def with_objects(message: Mapping[str, Any]) -> dict[str, Any]:
     if "function_call" in message:  # as it was said before there were several at once
         changed["function_call"] = _decoded_call(message["function_call"])
     return changed
+
+
+def with_short_ids(message: Mapping[str, Any]) -> dict[str, Any]:
+    """The message, with nine letters and digits in place of ids of another form; the same ones for the same id."""
+    changed = dict(message)
+    if isinstance(id_ := message.get("tool_call_id"), str):
+        changed["tool_call_id"] = _short(id_)
+    if isinstance(calls := message.get("tool_calls"), list):
+        changed["tool_calls"] = [_with_short_id(call) for call in calls]
+    return changed
+
+
+def _with_short_id(call: Any) -> Any:
+    if not isinstance(call, Mapping) or not isinstance(id_ := call.get("id"), str):
+        return call
+    return {**call, "id": _short(id_)}
+
+
+def _short(id_: str) -> str:
+    if _SHORT_ID.fullmatch(id_):
+        return id_
+    return sha256(id_.encode(errors="surrogatepass")).hexdigest()[:9]
 
 
 def _decoded_call(call: Any) -> Any:

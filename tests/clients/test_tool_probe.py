@@ -1,0 +1,70 @@
+"""canitoolcall's probe of a server: its scenarios, whole and streamed, with answers that a test has written."""
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.clients.environments import program
+from tests.loops import played_verifier
+from tests.loops.calls import TOOL_PARSERS, call_text, call_tokens
+from tests.loops.families import FAMILIES
+from tests.loops.stage import Stage, stage
+
+pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
+
+_WINDOW = 1024
+_NAMES = ("Qwen3", "Llama 3.1", "Mistral")
+_NOTE = {"title": "Grüße aus Zürich", "body": "Café ☕ in 東京 — naïve résumé 🚀"}
+_EVENT = {
+    "title": "Design review",
+    "start": "2026-10-01T15:00:00Z",
+    "attendees": [{"name": "Ana", "email": "ana@example.com"}, {"name": "Bo", "email": "bo@example.com"}],
+    "location": {"city": "Berlin", "room": "4.12"},
+}
+_CALLS: dict[str, list[tuple[str, dict[str, Any]]]] = {
+    "single-call": [("get_weather", {"city": "Paris"})],
+    "parallel-calls": [("get_weather", {"city": "Paris"}), ("get_weather", {"city": "Tokyo"})],
+    "no-call": [],
+    "nested-args": [("create_event", _EVENT)],
+    "unicode-args": [("save_note", _NOTE)],
+    "empty-args": [("get_server_time", {})],
+    "tool-result-followup": [],
+    "reasoning-then-call": [("record_answer", {"answer": "9.9"})],
+}
+"""What is called in each scenario, in the probe's order, but for the one that is refused."""
+_REFUSED = "forced-tool-choice"
+
+
+@pytest.fixture(scope="module")
+def probed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    families = [family for family in FAMILIES if family.name in _NAMES]
+    with stage(tmp_path_factory.mktemp("stage"), families, _WINDOW, *TOOL_PARSERS) as made:
+        yield made
+
+
+@pytest.mark.parametrize("name", _NAMES)
+def test_every_scenario_passes(probed: Stage, tmp_path: Path, name: str) -> None:
+    model = probed.models[name]
+    thought = "<think>\nHm.\n</think>\n\n" if model.family.thinks else ""
+    texts = [thought + (call_text(name, *calls) if calls else "42, and clear.") for calls in _CALLS.values()]
+    played_verifier.play(model.folder, [call_tokens(model, text) for text in texts for _ in ("whole", "streamed")])
+    report = tmp_path / "report.json"
+    command = [program("canitoolcall", "canitoolcall"), "probe", "--base-url", probed.base_url]
+    command += ["--model", model.family.model, "--concurrency", "1", "--json", str(report)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=500)
+    print(done.stdout, done.stderr)
+    outcomes = json.loads(report.read_text())["outcomes"]
+    judged = {(each["scenario_id"], each["check"], each["stream"]): each for each in outcomes}
+    assert len(judged) == 3 * (len(_CALLS) + 1)
+    for (scenario, *_), outcome in judged.items():
+        if scenario == _REFUSED:
+            assert outcome["status"] == "skip" or "no call can be forced yet" in outcome["detail"]
+        else:
+            assert (outcome["status"], outcome["warnings"]) == ("pass", []), outcome
+            assert bool((outcome["observed"] or {}).get("reasoning_content")) == bool(
+                outcome["observed"] and model.family.thinks
+            )

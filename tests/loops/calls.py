@@ -1,0 +1,39 @@
+"""Calls of tools as the models of families write them: never spaced as their chat templates do it."""
+
+import json
+from typing import Any, Final
+
+from tests.loops.families import FamilyModel
+
+TOOL_PARSERS: Final = ("--tool-parser=llama-3.1=llama",)
+"""What a shim is told of families whose templates do not show how they call."""
+
+
+def call_text(family: str, *calls: tuple[str, dict[str, Any]]) -> str:
+    """Calls, each with its name and arguments.
+
+    Raises:
+        KeyError: the family writes none.
+    """
+    return _WRITERS[family]([(name, json.dumps(arguments, ensure_ascii=False)) for name, arguments in calls])
+
+
+def call_tokens(model: FamilyModel, text: str) -> list[int]:
+    """An answer that calls, with its end; what spells a control token in it is one."""
+    return [*model.tokenizer.encode(text, special_tokens=False), model.end_id]
+
+
+def _hermes(calls: list[tuple[str, str]]) -> str:
+    return "\n".join(f'<tool_call>\n{{"name": "{name}",  "arguments": {each}}}\n</tool_call>' for name, each in calls)
+
+
+def _mistral(calls: list[tuple[str, str]]) -> str:
+    written = ", ".join(f'{{"name":"{name}","arguments":{each}}}' for name, each in calls)
+    return f"[TOOL_CALLS] [{written}]"
+
+
+def _llama(calls: list[tuple[str, str]]) -> str:
+    return "; ".join(f'{{"name": "{name}",  "parameters": {each}}}' for name, each in calls)
+
+
+_WRITERS: Final = {"Qwen3": _hermes, "Qwen2.5": _hermes, "Llama 3.1": _llama, "Mistral": _mistral}
