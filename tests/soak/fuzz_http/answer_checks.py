@@ -118,6 +118,8 @@ def broken_rules(body: Any, vocab_size: int) -> list[tuple[str, str]]:
     ]
     if body.get("continue_final_message") and not _has_text((body.get("messages") or [{}])[-1]):
         broken.append(("messages", "there is a text to go on with"))
+    if body.get("tools"):
+        broken.append(("tools", "the chat template writes tools, which kakeya-nano's does not"))
     if (body.get("min_tokens") or 0) > _longest_answer(body):
         broken.append(("min_tokens", "an answer may be as long as it must be"))
     return broken
