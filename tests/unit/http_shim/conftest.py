@@ -51,6 +51,13 @@ def runtime() -> Iterator[ScriptedRuntime]:
 
 
 @pytest.fixture
+def roomy(runtime: ScriptedRuntime) -> ScriptedRuntime:
+    """Its model's lanes hold lists of tools."""
+    runtime.models[0].lane_token_count = 4096
+    return runtime
+
+
+@pytest.fixture
 async def shim(runtime: ScriptedRuntime, tokenizer_dir: Path) -> AsyncIterator[Shim]:
     """A shim with its default settings; nothing is left of any session at the end of a test."""
     async with serving_shim(runtime, tokenizer_dir) as shim:

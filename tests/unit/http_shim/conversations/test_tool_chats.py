@@ -17,6 +17,7 @@ from tests.unit.http_shim.tool_talk import OSLO, ROME, TOOLS, hermes, streamed, 
 from tests.unit.sdk import families
 from tests.unit.sdk.scripted_runtime import ScriptedRuntime
 
+pytestmark = pytest.mark.usefixtures("roomy")
 Say = Callable[[str, dict[str, Any]], str]
 
 
@@ -34,7 +35,7 @@ SUFFIXES = {
     "qwen2_5": "\n<|im_start|>user\n<tool_response>\n5\n</tool_response><|im_end|>\n<|im_start|>assistant\n",
     "qwen3": "\n<|im_start|>user\n<tool_response>\n5\n</tool_response><|im_end|>\n<|im_start|>assistant\n",
     "llama3": (
-        "<|start_header_id|>ipython<|end_header_id|>\n\n5<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n"
+        '<|start_header_id|>ipython<|end_header_id|>\n\n"5"<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n'
     ),
 }
 """What they write behind a call whose result is 5."""
@@ -110,7 +111,6 @@ async def test_each_turn_of_a_loop_goes_on(
             length = len(runtime.sessions[first.id].history)
             told = await client.asks(f"And {number}?", say("get_weather", ROME))
             assert (told.short, told.id, told.reused) == (("continued", "next-turn"), first.id, length)
-    assert len(runtime.sessions) == 1
 
 
 @pytest.mark.parametrize("template", ["qwen2_5", "qwen3", "mistral"])
