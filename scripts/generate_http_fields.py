@@ -85,7 +85,7 @@ def _message_fields(model: type[RequestModel]) -> list[str]:
     return [
         f"`{name}`" + ("" if field.is_required() else " (optional)")
         for name, field in model.model_fields.items()
-        if name not in ("role", "refusal", "cache_control")
+        if name not in ("role", "refusal", "cache_control", "unfinished_call")
     ]
 
 

@@ -92,7 +92,7 @@ class HttpSettings(HttpSessionSettings):
     )
     tool_parser: ToolParsers = setting(
         (),
-        f"MODEL=FAMILY, how a served model writes calls of tools: {', '.join(SYNTAXES)}; once for each, or separated "
+        f"MODEL=FAMILY, how a served model writes calls of tools ({', '.join(SYNTAXES)}); once for each, or separated "
         "by commas",
         reason="the one that its chat template shows",
         metavar="MODEL=FAMILY",

@@ -52,6 +52,10 @@ def call(arguments: str, id: str = OUR_ID, name: str = "add", **fields: Any) -> 
     return {"id": id, "type": "function", "function": {"name": name, "arguments": arguments}, **fields}
 
 
+PARSED = {**call("{}"), "function": {"name": "add", "arguments": "{}", "parsed_arguments": {}}}
+"""As openai-python's stream helper has a call."""
+
+
 def called(arguments: str, id: str = OUR_ID, **fields: Any) -> dict[str, Any]:
     return said(tool_calls=[call(arguments, id, **fields)])
 
@@ -90,6 +94,7 @@ SAME = [
     (called('{"a": ["<|im_end|>"]}'), called('{"a": ["<\u200d|im_end|>"]}'), called(r'{"a":["<\u200d|im_end|>"]}')),
     (called('{"<a": 1, "<b": 2}'), called('{"<\u200da": 1, "<b": 2}')),
     (called("{}"), called("{}", index=0), said("", tool_calls=[call(" {} ")])),
+    (called("{}"), said(tool_calls=[PARSED]), said(tool_calls=[call("{}")], unfinished_call="<tool_call>")),
     (called("9" * 5000), called("9" * 5000 + ".0")),
 ]
 """All of a row count as the same; those of two rows do not."""
@@ -335,9 +340,9 @@ def test_fields_of_messages_are_told_apart_until_it_is_said_that_they_do_not_cou
         SystemMessage: of_all,
         UserMessage: of_all,
         ToolMessage: {*of_all, "tool_call_id"},
-        AssistantMessage: {*of_all, "reasoning_content", "refusal", "tool_calls"},
+        AssistantMessage: {*of_all, "reasoning_content", "refusal", "tool_calls", "unfinished_call"},
         TextPart: {"type", "text", "cache_control"},
         RefusalPart: {"type", "refusal", "cache_control"},
         ToolCall: {"id", "type", "function", "index"},
     }
-    assert set(FunctionCall.model_fields) == {"name", "arguments"}
+    assert set(FunctionCall.model_fields) == {"name", "arguments", "parsed_arguments"}

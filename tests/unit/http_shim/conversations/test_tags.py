@@ -97,7 +97,7 @@ def test_no_variables_are_as_good_as_none() -> None:
 def test_an_answer_is_found_by_what_the_client_sends_back(content: object, *, closed: bool) -> None:
     asked = messages("a")
     before = tags.chain(ROOT, asked)[-1]
-    answer = AssistantMessage(role="assistant", content="b")
+    answer = AssistantMessage.model_validate({"role": "assistant", "content": "b"})
     given = tags.end_of_answer(before, answer, closed=closed)
     again = messages("a", said(content), "c")
     found = [each for each in tags.candidates(tags.chain(ROOT, again), again, variables=None) if each.tag == given]

@@ -24,6 +24,7 @@ WITHOUT_EFFECT = {
 
 
 TOOL_CALL = {"id": "1", "type": "function", "function": {"name": "add", "arguments": "{}"}}
+PARSED = {"name": "add", "arguments": "{}", "parsed_arguments": {}}
 
 
 def refusal(body: bytes) -> ApiError:
@@ -212,7 +213,8 @@ async def test_what_is_not_used_may_be_named(shim: Shim, fields: dict[str, Any])
         ({"content": []}, ""),
         ({"content": None, "refusal": "No."}, "No."),
         ({"content": [{"type": "text", "text": "Hm. "}, {"type": "refusal", "refusal": "No."}]}, "Hm. No."),
-        ({"content": "Hi", "tool_calls": [TOOL_CALL | {"index": 0}]}, "Hi"),
+        ({"content": "Hi", "tool_calls": [TOOL_CALL | {"index": 0}], "unfinished_call": "<tool"}, "Hi"),
+        ({"content": "Hi", "tool_calls": [{**TOOL_CALL, "function": PARSED}]}, "Hi"),
     ],
 )
 async def test_answers_come_back_as_clients_have_them(shim: Shim, message: dict[str, Any], said: str) -> None:

@@ -7,7 +7,16 @@ import pytest
 from hypothesis import event, example, given
 from hypothesis import strategies as st
 
-from kakeya_http_shim.tools.deltas import ArgumentText, CallBegun, Content, Unfinished, joined, merged, new_call_id
+from kakeya_http_shim.tools.deltas import (
+    ArgumentText,
+    CallBegun,
+    Content,
+    Delta,
+    Unfinished,
+    joined,
+    merged,
+    new_call_id,
+)
 from kakeya_http_shim.tools.families import SYNTAXES
 from kakeya_http_shim.tools.parser import ToolCallParser
 from tests.unit.http_shim.tools.reading import TOOLS, WRITERS, answer, check_order, cut, deltas_of, parser_of
@@ -243,7 +252,7 @@ def test_what_follows_the_first_call_ends_an_answer_before_it_is_whole() -> None
 
 def test_adjacent_texts_are_merged() -> None:
     call, other = CallBegun(0, "a", "f"), CallBegun(1, "b", "f")
-    pieces = [
+    pieces: list[Delta] = [
         Content("a"),
         Content("b"),
         call,

@@ -220,8 +220,9 @@ def _given(delta: Delta) -> Iterator[dict[str, Any]]:
     """What the events of a piece say, one part each; thoughts with the content that follows them."""
     first: dict[str, Any] = {"reasoning_content": delta.reasoning} if delta.reasoning else {}
     parts = [*delta.parts]
-    if parts and isinstance(parts[0], Content):
-        first = {"content": parts.pop(0).text} | first
+    match parts:
+        case [Content(text), *rest]:
+            first, parts = {"content": text} | first, rest
     if first or not parts:
         yield first or {"content": ""}
     for part in parts:

@@ -23,7 +23,7 @@ from kakeya_http_shim.requests.messages import (
 _KIND, _OF_TEXT = b"kakeya message", b"kakeya text"
 _NEVER_COMPARED = frozenset({"cache_control"})
 _BESIDE_CONTENT = _NEVER_COMPARED | {"content"}
-_BESIDE_ANSWER = _BESIDE_CONTENT | {"reasoning_content", "tool_calls"}
+_BESIDE_ANSWER = _BESIDE_CONTENT | {"reasoning_content", "tool_calls", "unfinished_call"}
 _NUMBER = ""
 """Names a number in a JSON value; the names of its objects get a letter in front, so that none is like it."""
 
@@ -101,6 +101,7 @@ def _text(message: AssistantMessage) -> str:
 def _call(call: ToolCall) -> dict[str, Any]:
     given = call.model_dump(exclude={"index"}, exclude_none=True)
     arguments = given["function"].pop("arguments")
+    given["function"].pop("parsed_arguments", None)
     is_ours = _OUR_ID.fullmatch(call.id) is not None
     return given | (_by_value(arguments) if is_ours else {"arguments": arguments})
 

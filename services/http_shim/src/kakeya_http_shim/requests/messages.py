@@ -51,6 +51,7 @@ class FunctionCall(RequestModel):
 
     name: str
     arguments: str
+    parsed_arguments: JsonValue = Field(None, description="as openai-python's stream helper adds them; without effect")
 
 
 class ToolCall(RequestModel):
@@ -116,6 +117,7 @@ class AssistantMessage(_Message):
         None, description="to the chat template a text like any other, where there is no content"
     )
     tool_calls: Annotated[list[ToolCall], Field(max_length=MAX_MESSAGES, fail_fast=True)] | None = None
+    unfinished_call: str | None = Field(None, description="as an answer has it; without effect")
 
 
 class ToolMessage(_Message):
@@ -164,12 +166,14 @@ Messages = Annotated[list[Message], Field(min_length=1, max_length=MAX_MESSAGES,
 
 def for_template(message: Message) -> dict[str, Any]:
     """A message as chat templates take it: the role `system` for instructions, and nothing in its content but text."""
-    given = message.model_dump(exclude={"cache_control"}, exclude_none=True)
+    given = message.model_dump(exclude={"cache_control", "unfinished_call"}, exclude_none=True)
     given["content"] = _content(given.get("content") or given.pop("refusal", None) or given.get("content", []))
     if given["role"] == "developer":  # OpenAI's newer name for it, which templates do not know
         given["role"] = "system"
     if not given.get("tool_calls", True):
         del given["tool_calls"]
+    for call in given.get("tool_calls", ()):
+        call["function"].pop("parsed_arguments", None)
     return given
 
 
