@@ -98,7 +98,12 @@ def _desk(
         settings=settings,
         client=client,
         models=ServedModels(
-            client, settings.tokenizers, settings.aliases, _tokenizers(settings), settings.tool_families
+            client,
+            settings.tokenizers,
+            settings.aliases,
+            _tokenizers(settings),
+            settings.tool_families,
+            patterns=settings.alias_patterns,
         ),
         answering=Answering(maker, metrics, settings.keep_alive_comment_seconds),
         finding=finding,

@@ -28,7 +28,8 @@ class HttpSettings(HttpSessionSettings):
         "the router": "router router_ca router_cert router_key router_wait_s",
         "addresses": "bind allowed_hosts cors_origins",
         "models and texts": (
-            "tokenizer served_model_name reasoning tool_parser special_tokens_in_text special_tokens_in_completions"
+            "tokenizer served_model_name model_alias reasoning tool_parser special_tokens_in_text "
+            "special_tokens_in_completions"
         ),
         "admission": "admission max_in_flight queue_length queue_max_wait_s",
         "limits of requests": (
@@ -84,6 +85,13 @@ class HttpSettings(HttpSessionSettings):
         "ALIAS=MODEL, another name for a served model; once for each, or separated by commas",
         reason="the runtime's own names",
         metavar="NAME",
+    )
+    model_alias: Pairs = setting(
+        (),
+        "PATTERN=MODEL, a served model for all names like `claude-*` that are none of a served one; once for each, or "
+        "separated by commas. The first that fits counts",
+        reason="none: a name that is not served is refused",
+        metavar="PATTERN",
     )
     reasoning: Literal["auto", "off"] = setting(
         "auto",
@@ -237,6 +245,11 @@ class HttpSettings(HttpSessionSettings):
     def tool_families(self) -> dict[str, str]:
         """In whose syntax models write calls of tools, by their names, where that was said."""
         return by_name(self.tool_parser)
+
+    @property
+    def alias_patterns(self) -> dict[str, str]:
+        """Models, by patterns of other names that they answer to."""
+        return by_name(self.model_alias)
 
     @property
     def hosts(self) -> frozenset[str]:

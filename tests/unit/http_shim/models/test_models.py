@@ -60,6 +60,28 @@ async def test_other_names(runtime: ScriptedRuntime, tokenizer_dir: Path) -> Non
         assert runtime.requests["CreateSession"][0].model == "counter"
 
 
+async def test_names_by_pattern(runtime: ScriptedRuntime, tokenizer_dir: Path) -> None:
+    runtime.models.append(model("claude-local"))
+    flags = ("--tokenizer", f"claude-local={tokenizer_dir}", "--served-model-name", "claude-mine=counter")
+    patterns = ("--model-alias", "claude-*-haiku=counter,claude-*=claude-local", "--model-alias", "gone-*=away")
+    async with serving_shim(runtime, tokenizer_dir, *flags, *patterns) as shim:
+        names = [each["id"] for each in (await shim.http.get("/v1/models")).json()["data"]]
+        assert names == ["claude-local", "claude-mine", "counter"], "what is served"
+        for name, meant in {
+            "claude-4-haiku": "counter",
+            "claude-opus": "claude-local",
+            "claude-local": "claude-local",
+            "claude-mine": "counter",
+        }.items():
+            answer = await shim.chat(model=name, max_tokens=1)
+            assert answer.json()["model"] == name
+            assert runtime.requests["CreateSession"][-1].model == meant
+            assert (await shim.http.get(f"/v1/models/{name}")).json()["id"] == name
+        for name in ("Claude-opus", "other", "gone-1"):
+            assert (await shim.chat(model=name)).status_code == 404
+            assert (await shim.http.get(f"/v1/models/{name}")).status_code == 404
+
+
 async def test_a_model_whose_workers_are_away(shim: Shim, monkeypatch: pytest.MonkeyPatch) -> None:
     await shim.chat(max_tokens=1)
     shim.runtime.models.clear()

@@ -3,8 +3,9 @@
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from hashlib import blake2b
 
 import structlog
@@ -60,6 +61,7 @@ class ServedModels:
         aliases: models, by another name that they are served under.
         tool_families: by a model's name, where its chat template does not show it.
         make_tokenizer: from one of these sources.
+        patterns: models, by patterns (fnmatch) of names that are none of a served one; the first that fits counts.
 
     Attributes:
         is_loaded: the tokenizers that were named are.
@@ -72,12 +74,15 @@ class ServedModels:
         aliases: Mapping[str, str],
         make_tokenizer: Callable[[str], ModelTokenizer] = ModelTokenizer,
         tool_families: Mapping[str, str] | None = None,
+        *,
+        patterns: Mapping[str, str] | None = None,
     ) -> None:
         self._client = client
         self._make_tokenizer = make_tokenizer
         self._sources = dict(tokenizers)
         self._aliases = dict(aliases)
         self._tool_families = dict(tool_families or {})
+        self._patterns = dict(patterns or {})
         self._loaded: dict[str, ModelTokenizer] = {}
         self._loading = asyncio.Lock()
         self._installed = frozenset(installed_models.names())
@@ -101,6 +106,11 @@ class ServedModels:
         aliases = {alias: served[model] for alias, model in self._aliases.items() if model in served}
         return dict(sorted((served | aliases).items()))
 
+    async def listed_as(self, name: str, api_key: str) -> ServedModel | None:
+        """What can be asked for by this name, be it one that is not listed. Raises ApiError."""
+        listed = await self.listed(api_key)
+        return listed.get(name) or listed.get(self._meant(name, listed.values()))
+
     async def find(self, name: str | None, api_key: str) -> TextModel:
         """The model of a request; without a name the runtime's default.
 
@@ -108,7 +118,7 @@ class ServedModels:
             ApiError: 404 no such model; 503 no worker serves it now, or there is no tokenizer for it.
         """
         served = await self._listed(api_key)
-        wanted = self._aliases.get(name, name) if name else _default(served)
+        wanted = self._meant(name, served) if name else _default(served)
         model = next((model for model in served if model.name == wanted), None)
         if model is None:
             raise self._not_served(name or wanted, wanted)
@@ -132,6 +142,12 @@ class ServedModels:
             if self._listings.get(place) is listing:
                 del self._listings[place]
             raise from_kakeya(error) from error
+
+    def _meant(self, name: str, served: Iterable[ServedModel]) -> str:
+        """The model that a name stands for: its own, where it is one."""
+        if name in self._aliases or any(model.name == name for model in served):
+            return self._aliases.get(name, name)
+        return next((model for pattern, model in self._patterns.items() if fnmatchcase(name, pattern)), name)
 
     def _not_served(self, name: str, wanted: str) -> ApiError:
         if wanted in self._sources or wanted in self._loaded:

@@ -70,10 +70,10 @@ class ListingRoutes:
     async def model(self, request: Request) -> Response:
         """Raises ApiError."""
         wanted = request.path_params["id"]
-        listed = await self._models.listed(request.state.api_key)
-        if wanted not in listed:
+        served = await self._models.listed_as(wanted, request.state.api_key)
+        if served is None:
             raise model_not_found(wanted)
-        return _json(self._model(wanted, listed[wanted]))
+        return _json(self._model(wanted, served))
 
     async def version(self, _: Request) -> Response:
         """Of this server."""
