@@ -13,6 +13,7 @@ from opentelemetry.trace import NonRecordingSpan, SpanContext
 from starlette.types import Message
 
 import kakeya
+from kakeya_http_shim import error_shapes
 from kakeya_http_shim.answers.reply import Reply
 from kakeya_http_shim.command import main
 from kakeya_http_shim.metrics import Metrics
@@ -154,7 +155,7 @@ async def test_an_answer_that_is_over_is_left_alone() -> None:
     async def send(message: Message) -> None:
         sent.append(message)
 
-    reply = Reply(send)
+    reply = Reply({"type": "http"}, send)
     await reply.whole(b"{}")
     await reply.failure(ApiError(503, "late"))
     assert [message["type"] for message in sent] == ["http.response.start", "http.response.body"]
@@ -212,4 +213,4 @@ def test_every_error_of_the_sdk_has_a_status(reason: str) -> None:
 def test_an_error_and_its_answer() -> None:
     error = ApiError(429, "slow", retry_after_seconds=0.2)
     assert error.header_items() == {"retry-after": "1"}
-    assert json.loads(bytes(error.response().body)) == error.body()
+    assert json.loads(bytes(error_shapes.response(error, {}).body)) == error.body()

@@ -1,10 +1,8 @@
-"""What goes wrong, as OpenAI's API says it: a status and `{"error": {message, type, param, code}}`."""
+"""What goes wrong: a status, and what OpenAI's API says of it, `{"error": {message, type, param, code}}`."""
 
 import math
 from collections.abc import Mapping
 from typing import Any
-
-from starlette.responses import JSONResponse
 
 from kakeya import (
     AppendTooLong,
@@ -31,6 +29,7 @@ INVALID, SERVER, RATE_LIMIT, PERMISSION = (
     "rate_limit_error",
     "permission_error",
 )
+CONTEXT_LENGTH_EXCEEDED = "context_length_exceeded"
 _RETRY_AFTER_SECONDS = 1.0
 """Where the runtime does not say when another try is worth it: most requests end within seconds."""
 
@@ -69,7 +68,7 @@ class ApiError(Exception):
         self._headers = dict(headers or {})
 
     def body(self) -> dict[str, Any]:
-        """The JSON of an answer or of an event in a stream."""
+        """The JSON of an answer or of an event in a stream, in OpenAI's shape (`error_shapes` has all)."""
         return {"error": {"message": self.message, "type": self.type, "param": self.param, "code": self.code}}
 
     def header_items(self) -> dict[str, str]:
@@ -80,9 +79,6 @@ class ApiError(Exception):
         if self.status == 401:
             headers["www-authenticate"] = "Bearer"
         return headers
-
-    def response(self) -> JSONResponse:
-        return JSONResponse(self.body(), self.status, headers=self.header_items())
 
 
 def unavailable(message: str, code: str, retry_after_seconds: float | None = None) -> ApiError:
@@ -145,7 +141,7 @@ def from_kakeya(error: KakeyaError, fields: Mapping[str, str] | None = None) -> 
 
 def context_length_exceeded(message: str, fields: Mapping[str, str] | None = None) -> ApiError:
     param = (fields or {}).get("token_ids", "messages")
-    return ApiError(400, message, param=param, code="context_length_exceeded")
+    return ApiError(400, message, param=param, code=CONTEXT_LENGTH_EXCEEDED)
 
 
 def internal(trace_id: str = "") -> ApiError:

@@ -37,6 +37,10 @@ class Checked:
         ("Authorization: Bearer\r\n", ""),
         ("Authorization: Bearer \r\n", ""),
         ("Authorization: Bearer ~!,;=/+\r\n", "~!,;=/+"),
+        ("x-api-key: sk-1\r\n", "sk-1"),
+        ("X-Api-Key:  sk-1 \r\n", "sk-1"),
+        ("x-api-key:\r\n", ""),
+        ("x-api-key: sk-1\r\nAuthorization: Bearer sk-2\r\n", "sk-2"),
     ],
 )
 async def test_the_key_is_asked_about_and_kept(headers: str, key: str) -> None:
@@ -58,6 +62,11 @@ async def test_the_key_is_asked_about_and_kept(headers: str, key: str) -> None:
         "Authorization: Bearer a\r\nAuthorization: Bearer a\r\n",
         "Authorization: Bearer bad\r\n",
         f"Authorization: Bearer {'k' * 4097}\r\n",
+        "x-api-key: sk 1\r\n",
+        "x-api-key: bad\r\n",
+        "x-api-key: a\r\nx-api-key: a\r\n",
+        f"x-api-key: {'k' * 4097}\r\n",
+        "Authorization: sk-1\r\nx-api-key: sk-1\r\n",
     ],
 )
 async def test_what_is_no_good_key_gets_401(headers: str) -> None:

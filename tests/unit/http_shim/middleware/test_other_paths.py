@@ -18,6 +18,8 @@ from tests.unit.http_shim.served import echo, raw_client
         ("/chat/completions", "/v1/chat/completions"),
         ("/chat/completions/?a=/", "/v1/chat/completions"),
         ("/completions", "/v1/completions"),
+        ("/messages", "/v1/messages"),
+        ("/messages/count_tokens/", "/v1/messages/count_tokens"),
         ("/tokenize/", "/tokenize"),
         ("/", "/"),
         ("//", "/"),

@@ -43,6 +43,14 @@ async def test_another_gets_one_of_ours(headers: str) -> None:
     assert len(set(names)) == 2
 
 
+async def test_clients_of_anthropics_api_know_it_by_another_name() -> None:
+    async with raw_client(RequestIds(tell)) as client:
+        of_messages = await client.get("/v1/messages", headers="x-request-id: a\r\n")
+        other = await client.get("/v1/models", headers="x-request-id: a\r\n")
+    assert (of_messages.headers["request-id"], of_messages.headers["x-request-id"]) == ("a", "a")
+    assert "request-id" not in other.headers
+
+
 async def test_nothing_is_left_of_a_name_when_its_request_has_failed() -> None:
     async def fail(scope: Scope, receive: Receive, send: Send) -> None:
         raise ApiError(418, "as it happens")

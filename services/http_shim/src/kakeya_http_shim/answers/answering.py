@@ -44,7 +44,7 @@ class Answering:
     """Answers questions.
 
     Attributes:
-        comment_seconds: a stream that is silent for so long says a comment.
+        comment_seconds: a stream that is silent for so long says a sign of life.
     """
 
     maker: ChoiceMaker
@@ -113,16 +113,18 @@ async def _streamed(
     opened: dict[int, Opened] = {}
     begun: set[int] = set()
     ended: dict[int, Ended] = {}
-    async with _signs_of_life(reply, comment_seconds) as begin_signs:
+    stream = _Stream(reply, question.writer)
+    async with _signs_of_life(stream, comment_seconds) as begin_signs:
         async for index, event in events:
             if isinstance(event, Opened):
                 opened[index] = event
                 heading = heading if heading.system_fingerprint else _heading(question, event.fingerprint)
+                stream.opens(heading, event)
                 begin_signs.set()
                 continue
             if len(question.asks) > 1 and not begun:
                 begun.update(range(len(question.asks)))
-                await _begin_in_order(question, heading, reply)
+                await _begin_in_order(question, heading, stream)
             spent = _spent(event, opened[index]) if question.tells_usage else None
             is_first = index not in begun
             if isinstance(event, Delta):
@@ -132,32 +134,59 @@ async def _streamed(
                 told = [question.writer.end(heading, index, event, is_first=is_first, spent=spent)]
             begun.add(index)
             for data in told:
-                await reply.event(data)
+                await stream.say(data)
     if question.includes_usage:
         in_order = [ended[index].spent for index in range(len(ended))]
-        await reply.event(question.writer.usage(heading, in_order))
-    await reply.done()
+        await stream.say(question.writer.usage(heading, in_order))
+    await reply.stream(question.writer.done(), is_last=True)
+
+
+class _Stream:
+    """A stream that says what it begins with before all else.
+
+    Attributes:
+        reply: that it is told in.
+    """
+
+    def __init__(self, reply: Reply, writer: Writer) -> None:
+        self.reply = reply
+        self._writer = writer
+        self._beginning = b""
+
+    def opens(self, heading: Heading, opened: Opened) -> None:
+        """Its session is there; of several, the first counts."""
+        if not self.reply.is_begun:
+            self._beginning = self._beginning or self._writer.begin(heading, opened)
+
+    async def say(self, data: bytes) -> None:
+        """Events, framed."""
+        data, self._beginning = self._beginning + data, b""
+        await self.reply.stream(data)
+
+    async def live(self) -> None:
+        """A sign that it does."""
+        await self.say(self._writer.sign_of_life)
 
 
 def _spent(event: Delta | Ended, opened: Opened) -> Spent:
     return opened.spent(event.num_tokens) if isinstance(event, Delta) else event.spent
 
 
-async def _begin_in_order(question: Question, heading: Heading, reply: Reply) -> None:
+async def _begin_in_order(question: Question, heading: Heading, stream: _Stream) -> None:
     """An empty piece of each answer: what puts streams together in OpenAI's own client counts on that order."""
     for index in range(len(question.asks)):
         for data in question.writer.pieces(heading, index, Delta(), is_first=True):
-            await reply.event(data)
+            await stream.say(data)
 
 
 @asynccontextmanager
-async def _signs_of_life(reply: Reply, comment_seconds: float) -> AsyncIterator[asyncio.Event]:
-    """Says comments in every silence once the event that this yields is set.
+async def _signs_of_life(stream: _Stream, comment_seconds: float) -> AsyncIterator[asyncio.Event]:
+    """Says signs of life in every silence once the event that this yields is set.
 
     Until then, while the request waits for a session, a refusal can still have a status of its own.
     """
     begin = asyncio.Event()
-    pulse = asyncio.create_task(_pulse(reply, comment_seconds, begin))
+    pulse = asyncio.create_task(_pulse(stream, comment_seconds, begin))
     try:
         yield begin
     finally:
@@ -165,13 +194,13 @@ async def _signs_of_life(reply: Reply, comment_seconds: float) -> AsyncIterator[
         await asyncio.gather(pulse, return_exceptions=True)
 
 
-async def _pulse(reply: Reply, comment_seconds: float, begin: asyncio.Event) -> None:
+async def _pulse(stream: _Stream, comment_seconds: float, begin: asyncio.Event) -> None:
     await begin.wait()
     await asyncio.sleep(comment_seconds)
     while True:
-        silent_seconds = reply.silent_seconds if reply.is_begun else comment_seconds
+        silent_seconds = stream.reply.silent_seconds if stream.reply.is_begun else comment_seconds
         if silent_seconds >= comment_seconds:
-            await reply.comment()
+            await stream.live()
             silent_seconds = 0.0
         await asyncio.sleep(comment_seconds - silent_seconds)
 

@@ -5,8 +5,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
+from kakeya_http_shim.answers.stream_events import framed
 from kakeya_http_shim.answers.usage import Usage, usage, usage_so_far
-from kakeya_http_shim.answers.writer import Heading, Whole
+from kakeya_http_shim.answers.writer import Heading, OpenAiStream, Whole
 from kakeya_http_shim.choices.choice import Ended, FinishReason, Spent
 from kakeya_http_shim.text.delta import Delta, Likelihood
 from kakeya_http_shim.tools.deltas import ArgumentText, CallBegun, Content, MadeCall, Unfinished, joined
@@ -132,7 +133,7 @@ class ChatChunk(_Headed):
     usage: Usage | None = Field(None, description="with stream_options.include_usage; null but for the last event")
 
 
-class ChatWriter:
+class ChatWriter(OpenAiStream):
     """Writes chat answers.
 
     Args:
@@ -208,7 +209,7 @@ class ChatWriter:
     def _chunk(self, heading: Heading, choice: ChatChunkChoice | None, counted: Usage | None = None) -> bytes:
         counts: dict[str, Any] = {"usage": counted} if self._includes_usage else {}
         chunk = ChatChunk(**vars(heading), object="chat.completion.chunk", choices=[choice] if choice else [], **counts)
-        return chunk.model_dump_json(exclude_unset=True).encode()
+        return framed(chunk.model_dump_json(exclude_unset=True).encode())
 
     def _logprobs(self, likelihoods: Sequence[Likelihood]) -> ChatLogprobs | None:
         if not self._has_logprobs:

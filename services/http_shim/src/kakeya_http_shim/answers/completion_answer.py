@@ -5,8 +5,9 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
+from kakeya_http_shim.answers.stream_events import framed
 from kakeya_http_shim.answers.usage import Usage, usage, usage_so_far
-from kakeya_http_shim.answers.writer import Heading, Whole
+from kakeya_http_shim.answers.writer import Heading, OpenAiStream, Whole
 from kakeya_http_shim.choices.choice import Ended, FinishReason, Spent
 from kakeya_http_shim.text.delta import Delta, Likelihood
 
@@ -41,7 +42,7 @@ class Completion(BaseModel):
     usage: Usage | None = Field(None, description="in a stream as with chats")
 
 
-class CompletionWriter:
+class CompletionWriter(OpenAiStream):
     """Writes completions.
 
     Args:
@@ -87,7 +88,7 @@ class CompletionWriter:
     def _chunk(self, heading: Heading, choice: CompletionChoice | None, counted: Usage | None = None) -> bytes:
         counts: dict[str, Any] = {"usage": counted} if self._includes_usage else {}
         chunk = Completion(**vars(heading), object="text_completion", choices=[choice] if choice else [], **counts)
-        return chunk.model_dump_json(exclude_unset=True).encode()
+        return framed(chunk.model_dump_json(exclude_unset=True).encode())
 
 
 def _logprobs(likelihoods: Sequence[Likelihood]) -> CompletionLogprobs:

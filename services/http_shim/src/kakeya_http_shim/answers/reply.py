@@ -3,12 +3,12 @@
 import asyncio
 from collections.abc import Mapping
 
-from starlette.types import Send
+from starlette.types import Scope, Send
 
+from kakeya_http_shim import error_shapes
+from kakeya_http_shim.answers.stream_events import framed
 from kakeya_http_shim.problems import ApiError
 
-_COMMENT = b": keep-alive\n\n"
-_DONE = b"data: [DONE]\n\n"
 _STREAM_HEADERS = (
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-store"),
@@ -19,12 +19,16 @@ _STREAM_HEADERS = (
 class Reply:
     """The answer of one request, as ASGI sends it.
 
+    Args:
+        scope: of the request; errors are in the shape of the API that it asked.
+
     Attributes:
         is_begun: a status has been sent; what fails now can only be said in the stream.
         headers: of an answer that is given, beside those of its form.
     """
 
-    def __init__(self, send: Send) -> None:
+    def __init__(self, scope: Scope, send: Send) -> None:
+        self._scope = scope
         self._send = send
         self._sending = asyncio.Lock()
         self._is_over = False
@@ -44,29 +48,18 @@ class Reply:
         await self._begin(status, [(b"content-type", b"application/json"), length, *given])
         await self._say(body, is_last=True)
 
-    async def event(self, data: bytes) -> None:
-        """One event; the first begins the stream."""
-        await self._stream(b"data: " + data + b"\n\n")
-
-    async def comment(self) -> None:
-        """A sign of life, which clients do not notice."""
-        await self._stream(_COMMENT)
-
-    async def done(self) -> None:
-        """The end of a stream."""
-        await self._stream(_DONE, is_last=True)
-
     async def failure(self, error: ApiError) -> None:
         """The error, as answer or as the last event of a stream; nothing where the answer is over."""
-        response = error.response()
         if self._is_over:
             return
+        body = error_shapes.body(error, self._scope)
         if self.is_begun:
-            await self._stream(b"data: " + bytes(response.body) + b"\n\n", is_last=True)
+            await self.stream(framed(body, error_shapes.shape_of(self._scope).event), is_last=True)
         else:
-            await self.whole(bytes(response.body), error.status, error.header_items())
+            await self.whole(body, error.status, error.header_items())
 
-    async def _stream(self, data: bytes, *, is_last: bool = False) -> None:
+    async def stream(self, data: bytes, *, is_last: bool = False) -> None:
+        """Events, framed; the first begin the stream."""
         async with self._sending:
             if not self.is_begun:
                 await self._begin(200, [*_STREAM_HEADERS, *_encoded(self.headers)])

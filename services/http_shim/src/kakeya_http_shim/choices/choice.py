@@ -80,10 +80,17 @@ class Spent:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How an answer ended."""
+    """How an answer ended.
+
+    Attributes:
+        stop_text: of the client's, that ended it; None: none did.
+        is_full: its session refuses to forget, and has no more room.
+    """
 
     finish_reason: FinishReason
     spent: Spent
+    stop_text: str | None = None
+    is_full: bool = False
 
 
 _BUSY_PAUSES_SECONDS = (0.02, 0.05, 0.1, 0.2, *[0.5] * 12)
@@ -255,7 +262,8 @@ def _ended(opened: Opened, generation: AsyncGeneration, telling: Telling) -> End
     num_tokens = len(telling.token_ids)
     if telling.is_stopped:
         # Left before its end: the runtime may be a few tokens further, which nobody asked for.
-        return Ended("tool_calls" if telling.has_calls else "stop", opened.spent(num_tokens))
+        reason = "tool_calls" if telling.has_calls else "stop"
+        return Ended(reason, opened.spent(num_tokens), telling.stop_text)
     done = generation.done
     reason = None if done is None else _FINISH_REASONS.get(done.stop_reason)
     if done is None or reason is None:
@@ -263,7 +271,8 @@ def _ended(opened: Opened, generation: AsyncGeneration, telling: Telling) -> End
     if telling.has_calls:
         reason = "tool_calls"
     num_retained = done.history_length - (done.num_forgotten_tokens or 0)
-    return Ended(reason, Spent(opened.num_prompt_tokens, num_tokens, done.history_length, num_retained, opened.said))
+    spent = Spent(opened.num_prompt_tokens, num_tokens, done.history_length, num_retained, opened.said)
+    return Ended(reason, spent, is_full=done.stop_reason is StopReason.TRUNCATED)
 
 
 async def _branched_off(generation: Callable[[], AsyncGeneration]) -> AsyncGeneration:

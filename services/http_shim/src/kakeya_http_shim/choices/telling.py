@@ -51,6 +51,11 @@ class Telling:
         """It was ended here: by a stop text, or since all calls were made that may be."""
         return self._text.is_stopped
 
+    @property
+    def stop_text(self) -> str | None:
+        """That ended it; None: none did."""
+        return self._text.stop_text
+
     async def pieces(
         self, generation: AsyncGeneration, at_first: Callable[[], object] = lambda: None
     ) -> AsyncGenerator[Delta, None]:

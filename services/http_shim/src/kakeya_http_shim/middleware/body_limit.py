@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from kakeya_http_shim import error_shapes
 from kakeya_http_shim.middleware import content_coding
 from kakeya_http_shim.middleware.content_coding import Decoder
 from kakeya_http_shim.middleware.freed_memory import FreedMemory
@@ -50,7 +51,7 @@ class BodyLimit:
             length = self._admit(scope)
             decoder = content_coding.decoder_of(scope)
         except ApiError as error:
-            await error.response()(scope, receive, send)
+            await error_shapes.response(error, scope)(scope, receive, send)
             return
         if length == 0:
             await self._app(scope, receive, send)
@@ -199,7 +200,7 @@ class _Answer:
         except ApiError as error:
             if not self._has_begun:
                 self.refusal = error
-                await error.response()(self._scope, self.receive, self._send)
+                await error_shapes.response(error, self._scope)(self._scope, self.receive, self._send)
             raise
 
     async def send(self, message: Message) -> None:

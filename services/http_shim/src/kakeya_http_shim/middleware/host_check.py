@@ -8,6 +8,7 @@ import re
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from kakeya_http_shim import error_shapes
 from kakeya_http_shim.problems import ApiError
 
 _OF_PROBES = frozenset({"/healthz", "/readyz", "/health", "/ping"})
@@ -29,7 +30,8 @@ class HostCheck:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and self._hosts and scope["path"] not in _OF_PROBES and not self._is_for_us(scope):
             message = "this server is not called that; --allowed-hosts names what it may be called"
-            await ApiError(400, message, code="unknown_host").response()(scope, receive, send)
+            error = ApiError(400, message, code="unknown_host")
+            await error_shapes.response(error, scope)(scope, receive, send)
         else:
             await self._app(scope, receive, send)
 

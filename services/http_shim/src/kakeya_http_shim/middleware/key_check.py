@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from kakeya_http_shim import error_shapes
 from kakeya_http_shim.problems import ApiError, bad_key
 
 _MAX_KEY_BYTES = 4096
@@ -16,7 +17,8 @@ _GUARDED = frozenset({"/v1", "/tokenize", "/detokenize", "/apply-template", "/ve
 class KeyCheck:
     """Lets a request to the API (/v1/ and what belongs to it) through where `check` has nothing against its key.
 
-    The key is then scope["state"]["api_key"]. A CORS preflight (OPTIONS) carries none and passes.
+    The key is then scope["state"]["api_key"]. It comes as `Authorization: Bearer KEY` or, from Anthropic's clients, as
+    `x-api-key: KEY`; of both the first counts. A CORS preflight (OPTIONS) carries none and passes.
 
     Args:
         check: given the key, "" where there is none; raises ApiError to refuse it.
@@ -32,7 +34,7 @@ class KeyCheck:
                 key = _key(scope)
                 await self._check(key)
             except ApiError as error:
-                await error.response()(scope, receive, send)
+                await error_shapes.response(error, scope)(scope, receive, send)
                 return
             scope.setdefault("state", {})["api_key"] = key
         await self._app(scope, receive, send)
@@ -43,13 +45,23 @@ def _is_api(path: str) -> bool:
 
 
 def _key(scope: Scope) -> str:
-    """The key of the one Authorization header, "" without one. Raises ApiError (401)."""
-    values = [value for name, value in scope["headers"] if name == b"authorization"]
-    if not values:
-        return ""
-    scheme, _, key = values[0].strip().partition(b" ")
+    """The key of the one header that has it, "" without one. Raises ApiError (401)."""
+    authorization = _one(scope, b"authorization")
+    if authorization is None:
+        key = _one(scope, b"x-api-key") or b""
+    else:
+        scheme, _, key = authorization.partition(b" ")
+        if scheme.lower() != b"bearer":
+            raise bad_key()
     key = key.strip()
-    is_sendable = len(key) <= _MAX_KEY_BYTES and all(0x21 <= letter <= 0x7E for letter in key)
-    if len(values) > 1 or scheme.lower() != b"bearer" or not is_sendable:
+    if len(key) > _MAX_KEY_BYTES or not all(0x21 <= letter <= 0x7E for letter in key):
         raise bad_key()
     return str(key, "ascii")
+
+
+def _one(scope: Scope, header: bytes) -> bytes | None:
+    """Raises ApiError (401) where it is there twice."""
+    values = [value for name, value in scope["headers"] if name == header]
+    if len(values) > 1:
+        raise bad_key()
+    return values[0].strip() if values else None

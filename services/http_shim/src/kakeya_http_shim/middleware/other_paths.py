@@ -3,7 +3,7 @@
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 _API = "/v1"
-_WITHOUT_IT = ("/chat/completions", "/completions", "/models")
+_WITHOUT_IT = ("/chat/completions", "/completions", "/messages", "/messages/count_tokens", "/models")
 
 
 class OtherPaths:

@@ -6,8 +6,12 @@ from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from structlog.contextvars import bound_contextvars
 
+from kakeya_http_shim.error_shapes import is_of_messages
+
 HEADER = "x-request-id"
 """As OpenAI's clients know it, whatever RFC 6648 says."""
+_OF_MESSAGES = "request-id"
+"""The same, as Anthropic's clients know it."""
 _LONGEST = 128
 
 
@@ -29,7 +33,10 @@ class RequestIds:
 
         async def send_with_id(message: Message) -> None:
             if message["type"] == "http.response.start":
-                MutableHeaders(scope=message)[HEADER] = request_id
+                headers = MutableHeaders(scope=message)
+                headers[HEADER] = request_id
+                if is_of_messages(scope.get("path", "")):
+                    headers[_OF_MESSAGES] = request_id
             await send(message)
 
         with bound_contextvars(request_id=request_id):

@@ -198,7 +198,7 @@ class RequestModel(BaseModel):
         try:
             return cls.model_validate_json(json_text.utf8(body))
         except ValidationError as error:
-            raise _problem(error, body) from None
+            raise problem(error, body) from None
 
 
 @cache
@@ -221,8 +221,12 @@ def refusal(reason: str, field: str = "") -> PydanticCustomError:
     return PydanticCustomError("refused", "{message}", {"message": f"not supported: {reason}", "field": field})
 
 
-def _problem(error: ValidationError, body: bytes) -> ApiError:
-    """The first thing that is wrong, with the place where it is."""
+def problem(error: ValidationError, body: bytes = b"") -> ApiError:
+    """The first thing that is wrong, with the place where it is.
+
+    Args:
+        body: that was read, if it was.
+    """
     errors = error.errors(include_url=False)
     first = errors[0]
     if first["type"] == "json_invalid":

@@ -27,12 +27,12 @@ from kakeya_shared.contract.generation_limits import (
 )
 
 _MAX_BIAS = 100.0
-_MAX_STOPS = 16
+MAX_STOPS = 16
 _MAX_STOP_LETTERS = 1000
-_MAX_TOKEN_ID = (1 << 32) - 1
+MAX_TOKEN_ID = (1 << 32) - 1
 _MAX_DURATION_LETTERS = 64
 _MAX_CHOICES = 4096  # a list of countries, or of a catalogue's parts
-STOPS = f"up to {_MAX_STOPS} texts (each is looked for at each letter), found across token borders, not in the answer"
+STOPS = f"up to {MAX_STOPS} texts (each is looked for at each letter), found across token borders, not in the answer"
 
 NumTokens = Annotated[int, Field(ge=1, lt=1 << 32), INTEGRAL]
 StopText = Annotated[str, StringConstraints(min_length=1, max_length=_MAX_STOP_LETTERS)]
@@ -56,7 +56,7 @@ def _stop_branch(given: Any) -> str:
 
 Stop = Annotated[
     Annotated[StopText, Tag("text_branch")]
-    | Annotated[list[StopText], Field(max_length=_MAX_STOPS, fail_fast=True), Tag("texts_branch")],
+    | Annotated[list[StopText], Field(max_length=MAX_STOPS, fail_fast=True), Tag("texts_branch")],
     Discriminator(_stop_branch),
 ]
 
@@ -134,7 +134,7 @@ class GenerationFields(RequestModel):
     model: ModelName | None = honoured(None, "may be left out where the runtime has a default")
     temperature: float | None = honoured(None, "0 to 2, 1 by default; 0 is greedy", ge=0, le=2)
     top_p: float | None = honoured(None, "above 0, up to 1, which is the default", gt=0, le=1)
-    top_k: Annotated[int, Field(ge=0, le=_MAX_TOKEN_ID), INTEGRAL] | None = honoured(
+    top_k: Annotated[int, Field(ge=0, le=MAX_TOKEN_ID), INTEGRAL] | None = honoured(
         None, "no limit by default (not OpenAI's)"
     )
     min_p: float | None = honoured(None, "0 to 1, no limit by default (not OpenAI's)", ge=0, le=1)

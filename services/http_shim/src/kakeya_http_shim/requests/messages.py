@@ -142,7 +142,7 @@ def _message_branch(given: Any) -> str:
     return _BRANCHES.get(role, "") if isinstance(role, str) else ""
 
 
-class _Context(dict[str, str]):
+class FaultContext(dict[str, str]):
     """Of an error; hashable, as all must be that is part of a type in a union."""
 
     __hash__ = object.__hash__  # type: ignore[assignment]  # each is itself
@@ -157,7 +157,7 @@ Message = Annotated[
         _message_branch,
         custom_error_type="at_fault",
         custom_error_message="{message}",
-        custom_error_context=_Context(field="role", message=f"must be one of {', '.join(_BRANCHES)}"),
+        custom_error_context=FaultContext(field="role", message=f"must be one of {', '.join(_BRANCHES)}"),
     ),
 ]
 

@@ -1,25 +1,25 @@
 """What clients send, read into the model of its route."""
 
 import asyncio
+from collections.abc import Callable
 from typing import TypeVar
 
 from starlette.requests import ClientDisconnect
 from starlette.types import Receive, Scope
 
 from kakeya_http_shim.requests import json_text
-from kakeya_http_shim.requests.fields import RequestModel
 
 _INLINE_BYTES = 1024
 """A body of so many bytes is read and tokenized within a few milliseconds; larger ones leave the event loop free."""
 
-Body = TypeVar("Body", bound=RequestModel)
+Body = TypeVar("Body")
 
 
-async def read(kind: type[Body], scope: Scope, receive: Receive) -> tuple[Body, bool] | None:
-    """A request's body, and whether it is a short one; None where its client left.
+async def read(make: Callable[[bytes], Body], scope: Scope, receive: Receive) -> tuple[Body, bool] | None:
+    """What is made of a request's body, and whether that is a short one; None where its client left.
 
     Raises:
-        ApiError: it is none of its kind.
+        ApiError: as `make` does where it is none of its kind.
     """
     json_text.check_media_type(scope)
     try:
@@ -27,7 +27,7 @@ async def read(kind: type[Body], scope: Scope, receive: Receive) -> tuple[Body, 
     except ClientDisconnect:
         return None
     is_short = len(data) <= _INLINE_BYTES
-    return (kind.read(data) if is_short else await asyncio.to_thread(kind.read, data)), is_short
+    return (make(data) if is_short else await asyncio.to_thread(make, data)), is_short
 
 
 async def _bytes(receive: Receive) -> bytes:

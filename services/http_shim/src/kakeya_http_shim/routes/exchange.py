@@ -45,7 +45,7 @@ class Exchange:
         self._fields = fields or {}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        reply = Reply(send)
+        reply = Reply(scope, send)
         work = asyncio.create_task(self._answer(reply))
         gone = asyncio.ensure_future(receive())  # all that can come after the body is that the client leaves
         cut_short = asyncio.create_task(self._house.cut_short.wait())

@@ -12,6 +12,7 @@ from uvicorn.config import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
+from kakeya_http_shim import error_shapes
 from kakeya_http_shim.middleware import request_ids
 from kakeya_http_shim.problems import ApiError, internal, unavailable
 from kakeya_http_shim.server.watched_transport import WatchedTransport
@@ -223,7 +224,7 @@ class Connection(H11Protocol, asyncio.BufferedProtocol):
 
 def _answer(error: ApiError, scope: Scope) -> Response:
     """The connection's own, with the request's name where it got one."""
-    response = error.response()
+    response = error_shapes.response(error, scope)
     response.headers[request_ids.HEADER] = scope.get("state", {}).get("request_id") or request_ids.new_id()
     return response
 

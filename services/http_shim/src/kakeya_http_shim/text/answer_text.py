@@ -58,6 +58,11 @@ class AnswerText:
     def is_stopped(self) -> bool:
         return self._stops.found is not None or (self._calls is not None and self._calls.is_over)
 
+    @property
+    def stop_text(self) -> str | None:
+        """That was found."""
+        return self._stops.found
+
     def push(self, token_id: int, detail: TokenDetail | None = None) -> Delta:
         """What is certain now; an empty piece where that is nothing."""
         text = self._taken_up() if self._held else ""
