@@ -113,10 +113,12 @@ build/clients/%/.installed: tests/clients/requirements/%.txt
 	build/clients/$*/bin/pip install --quiet --disable-pip-version-check -r $<
 	@touch $@
 
-test-clients: install build/clients/guidellm/.installed build/clients/lm-eval/.installed build/clients/canitoolcall/.installed ## unmodified guidellm and lm-evaluation-harness ask the HTTP shim; canitoolcall judges its parsers (minutes; installs them)
+test-clients: install build/clients/guidellm/.installed build/clients/lm-eval/.installed build/clients/canitoolcall/.installed build/clients/anthropic/.installed build/clients/anthropic-npm/.installed ## unmodified guidellm, lm-evaluation-harness and Anthropic's clients ask the HTTP shim; canitoolcall judges its parsers (minutes; installs them)
 	$(BIN)/python -m pytest -m heavy --timeout 900 tests/clients tests/end_to_end/test_llama_swap.py $(TEST_FLAGS)
 
 build/clients/ai-sdk/.installed: tests/loops/drivers/ai_sdk/package.json
+build/clients/anthropic-npm/.installed: tests/clients/drivers/anthropic_npm/package.json
+build/clients/ai-sdk/.installed build/clients/anthropic-npm/.installed:
 	mkdir -p $(@D) && cp $< $(@D)
 	npm install --prefix $(@D) --silent --no-audit --no-fund --no-package-lock --engine-strict=false
 	@touch $@

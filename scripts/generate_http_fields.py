@@ -8,6 +8,17 @@ from pathlib import Path
 
 from pydantic.fields import FieldInfo
 
+from kakeya_http_shim.messages_api.blocks import (
+    AssistantTurn,
+    RedactedThinkingBlock,
+    SystemTurn,
+    TextBlock,
+    ThinkingBlock,
+    ToolResultBlock,
+    ToolUseBlock,
+    UserTurn,
+)
+from kakeya_http_shim.messages_api.messages_request import CountTokensRequest, MessagesRequest, OutputConfig, Thinking
 from kakeya_http_shim.requests.answer_format import NamedSchema
 from kakeya_http_shim.requests.chat_request import ChatRequest
 from kakeya_http_shim.requests.completion_request import CompletionRequest
@@ -28,6 +39,8 @@ requests (`make docs`).
 BODIES: dict[str, type[RequestModel]] = {
     "POST /v1/chat/completions": ChatRequest,
     "POST /v1/completions": CompletionRequest,
+    "POST /v1/messages": MessagesRequest,
+    "POST /v1/messages/count_tokens": CountTokensRequest,
     "POST /tokenize": TokenizeRequest,
     "POST /detokenize": DetokenizeRequest,
     "POST /apply-template": TemplateRequest,
@@ -38,13 +51,18 @@ OPTIONS: dict[str, type[RequestModel]] = {
     "response_format.json_schema": NamedSchema,
     "tools[]": Tool,
     "tools[].function": Function,
+    "thinking": Thinking,
+    "output_config": OutputConfig,
 }
 MESSAGES = (SystemMessage, UserMessage, AssistantMessage, ToolMessage)
+TURNS = (UserTurn, AssistantTurn, SystemTurn)
+BLOCKS = (TextBlock, ThinkingBlock, RedactedThinkingBlock, ToolUseBlock, ToolResultBlock)
 
 
 def fields_page() -> str:
     """The whole page."""
-    return "\n".join([HEADER, *(_body(path, model) for path, model in BODIES.items()), _options(), _messages()])
+    bodies = [_body(path, model) for path, model in BODIES.items()]
+    return "\n".join([HEADER, *bodies, _options(), _messages(), _blocks()])
 
 
 def _body(path: str, model: type[RequestModel]) -> str:
@@ -59,7 +77,9 @@ def _body(path: str, model: type[RequestModel]) -> str:
 
 def _options() -> str:
     tables = [
-        _table([(f"`{name}.`", "what it does"), *_rows(model, HONOURED), *_rows(model, WITHOUT_EFFECT)])
+        _table(
+            [(f"`{name}.`", "what it does"), *_rows(model, HONOURED), *_rows(model, WITHOUT_EFFECT), *_refused(model)]
+        )
         for name, model in OPTIONS.items()
     ]
     return "\n".join(["## Options\n", *tables])
@@ -76,6 +96,30 @@ def _messages() -> str:
     return "\n".join(["## Messages\n", content, _table([("role", "fields", "what it is"), *rows])])
 
 
+def _blocks() -> str:
+    """Of Anthropic's API."""
+    roles = [(_roles(model), ", ".join(_message_fields(model)), (model.__doc__ or "").strip()) for model in TURNS]
+    rows = [
+        (f"`{_only(model, 'type')}`", ", ".join(_message_fields(model)), (model.__doc__ or "").strip())
+        for model in BLOCKS
+    ]
+    text = (
+        "The messages of `/v1/messages` are those of a chat in another form. A `content` is a text, or a list of\n"
+        "blocks; that of a `tool_result` has texts alone. Images, documents and what a server's tools made are\n"
+        "refused by name. `cache_control` may stand anywhere.\n"
+    )
+    tables = [_table([("role", "fields", "what it is"), *roles]), _table([("block", "fields", "what it is"), *rows])]
+    return "\n".join(["## Messages of Anthropic's API\n", text, *tables])
+
+
+def _only(model: type[RequestModel], name: str) -> str:
+    return str(model.model_fields[name].annotation.__args__[0])  # type: ignore[union-attr]  # a Literal has them
+
+
+def _refused(model: type[RequestModel]) -> list[tuple[str, str]]:
+    return [(f"`{name}`", f"refused: {why}") for name, why in sorted(model.refused.items())]
+
+
 def _roles(model: type[RequestModel]) -> str:
     roles = model.model_fields["role"].annotation
     return ", ".join(f"`{role}`" for role in roles.__args__)  # type: ignore[union-attr]  # a Literal has them
@@ -85,7 +129,7 @@ def _message_fields(model: type[RequestModel]) -> list[str]:
     return [
         f"`{name}`" + ("" if field.is_required() else " (optional)")
         for name, field in model.model_fields.items()
-        if name not in ("role", "refusal", "cache_control", "unfinished_call")
+        if name not in ("role", "type", "refusal", "cache_control", "unfinished_call")
     ]
 
 

@@ -1,6 +1,7 @@
 """What is demanded of an answer, and of the events of a stream."""
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,6 +21,8 @@ _DOCUMENTED = [status_code_conformance, content_type_conformance, response_heade
 POSITIVE = GenerationMode.POSITIVE.value
 _RETRY_LATER = (429, 503)
 _MAX_SHOWN = 600
+_MESSAGES = "/v1/messages"
+"""Anthropic's API, below it: its events have names, which are their types, and its errors another shape."""
 DEFAULT_TOKENS = 4
 """Of a chat's answer, where a request says nothing of it: what the shim is told."""
 _DEFAULT_COMPLETION_TOKENS = 16
@@ -60,7 +63,7 @@ class AnswerChecks:
         else:
             text = (response.content or b"").decode()
             yield from self._events.faults(case.path, text)
-            if "internal_error" in errors_in(text):
+            if UNFORESEEN.intersection(errors_in(text)):
                 yield "a failure in the stream that nobody foresaw"
         wants_stream = bool(isinstance(case.body, dict) and case.body.get("stream"))
         if response.status_code == 200 and is_stream(response) != wants_stream:
@@ -70,11 +73,12 @@ class AnswerChecks:
         """A valid request is refused for one of the written rules or not at all."""
         if mode_of(case) != POSITIVE:
             return
-        rules = [*broken_rules(case.body, self._vocab_size), *_named_session(case)]
+        rules = [*broken_rules(case.body, self._vocab_size), *_named_session(case), *_unanswerable(case)]
         if response.status_code == 200 and rules:
             yield f"accepted, although not: {rules[0][1]}"
         elif response.status_code == 400:
-            param = str(response.json()["error"]["param"])
+            error = response.json()["error"]
+            param = str(error["param"] if "param" in error else error["message"])  # which begins with it
             if not any(param.startswith(named) for named, _ in rules):
                 yield "refused, and no rule says so"
         elif response.status_code not in (200, 404, *_RETRY_LATER):
@@ -85,6 +89,28 @@ def _named_session(case: Case) -> list[tuple[str, str]]:
     """As in `broken_rules`: there is no session of a name that is drawn."""
     is_named = any(name.lower() == "kakeya-session-id" for name in case.headers or ())
     return [("kakeya-session-id", "a session that is named is there")] if is_named else []
+
+
+def _unanswerable(case: Case) -> list[tuple[str, str]]:
+    """As in `broken_rules`: of Anthropic's messages some leave nothing to answer."""
+    if not case.path.startswith(_MESSAGES) or not isinstance(case.body, dict):
+        return []
+    said = [turn for turn in case.body["messages"] if turn["role"] != "system" or _has_block("text", turn["content"])]
+    answer: list[Any] = []
+    while said and said[-1]["role"] == "assistant":
+        answer += _blocks(said.pop()["content"])
+    if _has_block("tool_use", answer):
+        return [("messages", "a call has its result")]
+    is_nothing = not said and not _has_block("text", answer) and not _has_block("text", case.body.get("system"))
+    return [("messages", "there is something to answer")] if is_nothing else []
+
+
+def _blocks(content: Any) -> list[Any]:
+    return [{"type": "text", "text": content}] if isinstance(content, str) else list(content or ())
+
+
+def _has_block(kind: str, content: Any) -> bool:
+    return any(block["type"] == kind and block.get("text", kind) for block in _blocks(content))
 
 
 def mode_of(case: Case) -> str:
@@ -164,7 +190,13 @@ def _failures(case: Case, response: Response, checks: list[Any]) -> Iterator[str
 
 
 DONE = "[DONE]"
+UNFORESEEN = frozenset({"internal_error", "api_error"})
+"""What OpenAI's errors have as their code then, and Anthropic's as their type."""
+_EVENT = re.compile(r"(?:event: (?P<name>\w+)\n)?data: (?P<data>[^\n]*)")
+_LAST = "message_stop"
+_ERROR = re.compile(r'(?:event: error\n)?data: (?P<data>\{(?:"type":"error",)?"error":.*)')
 _STREAM = "text/event-stream"
+_ERRORS = ({"$ref": "#/components/schemas/ErrorAnswer"}, {"$ref": "#/components/schemas/MessagesError"})
 
 
 class EventSchemas:
@@ -174,7 +206,7 @@ class EventSchemas:
 
     def __init__(self, document: dict[str, Any]) -> None:
         self._components = document["components"]
-        self._error = self._validator({"$ref": "#/components/schemas/ErrorAnswer"})
+        self._error = self._validator({"anyOf": list(_ERRORS)})
         self._chunks = {
             path: self._validator(_event_schema(item["post"]))
             for path, item in document["paths"].items()
@@ -193,23 +225,20 @@ class EventSchemas:
             yield from self._faults_of_event(path, block, is_last=number == len(said) - 1)
 
     def _faults_of_event(self, path: str, block: str, *, is_last: bool) -> Iterator[str]:
-        name, _, data = block.partition(": ")
-        if name != "data" or "\n" in data:
+        match = _EVENT.fullmatch(block)
+        if match is None:
             yield f"not one line of data: {block[:80]!r}"
             return
-        if data == DONE:
-            if not is_last:
-                yield f"{DONE} before the end"
-            return
-        event = json.loads(data)
-        if self._error.is_valid(event):
-            if not is_last:
-                yield "an error event before the end"
-            return
-        if is_last:
-            yield f"the last event is neither {DONE} nor an error"
-        for fault in self._chunks[path].iter_errors(event):
-            yield f"an event that its schema forbids: {fault.message} at {fault.instance_path}"
+        name, data = match["name"], match["data"]
+        event = None if data == DONE else json.loads(data)
+        if name != (event["type"] if event is not None and path == _MESSAGES else None):
+            yield f"an event of the name {name} has the data {data[:80]}"
+        is_end = data == DONE or name == _LAST or self._error.is_valid(event)
+        if is_end != is_last:
+            yield f"the last event ends no stream: {data[:80]}" if is_last else f"{data[:80]} before the end"
+        if event is not None:
+            for fault in self._chunks[path].iter_errors(event):
+                yield f"an event that its schema forbids: {fault.message} at {fault.instance_path}"
 
     def _validator(self, schema: dict[str, Any]) -> Any:
         return jsonschema_rs.Draft202012Validator({**schema, "components": self._components})
@@ -221,6 +250,7 @@ def _event_schema(operation: dict[str, Any]) -> dict[str, Any]:
 
 
 def errors_in(text: str) -> list[str]:
-    """The codes of a stream's error events."""
-    events = [block.removeprefix("data: ") for block in text.split("\n\n") if block.startswith('data: {"error"')]
-    return [str(json.loads(event)["error"]["code"]) for event in events]
+    """The codes of a stream's error events, or their types where they have none."""
+    found = [_ERROR.fullmatch(block) for block in text.split("\n\n")]
+    errors = [json.loads(match["data"])["error"] for match in found if match]
+    return [str(error.get("code", error["type"])) for error in errors]

@@ -37,11 +37,13 @@ class Manner(Enum):
 _MANNERS = (*(Manner.TAME, Manner.STREAMED) * 3, Manner.WILD)
 # How many of the drawn requests go where; routes without parameters have nothing that could be drawn.
 _SHARES = {
-    ("chat", GenerationMode.POSITIVE): 0.30,
-    ("chat", GenerationMode.NEGATIVE): 0.22,
-    ("complete", GenerationMode.POSITIVE): 0.24,
-    ("complete", GenerationMode.NEGATIVE): 0.16,
-    ("model", GenerationMode.POSITIVE): 0.08,
+    ("chat", GenerationMode.POSITIVE): 0.24,
+    ("chat", GenerationMode.NEGATIVE): 0.16,
+    ("complete", GenerationMode.POSITIVE): 0.20,
+    ("complete", GenerationMode.NEGATIVE): 0.10,
+    ("messages", GenerationMode.POSITIVE): 0.16,
+    ("messages", GenerationMode.NEGATIVE): 0.08,
+    ("model", GenerationMode.POSITIVE): 0.06,
 }
 _REST = ("chat", GenerationMode.POSITIVE)
 Send = Callable[[Case, Manner], None]

@@ -11,7 +11,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
+from kakeya_http_shim import error_shapes
 from kakeya_http_shim.conversations.said import SESSION_HEADER
+from kakeya_http_shim.messages_api.betas import IGNORED_BETAS_HEADER
 from kakeya_http_shim.metrics import CountRequests, Metrics
 from kakeya_http_shim.middleware.body_limit import BodyLimit
 from kakeya_http_shim.middleware.deprecation import DeprecationHeaders
@@ -23,6 +25,7 @@ from kakeya_http_shim.middleware.request_span import with_request_span
 from kakeya_http_shim.problems import ApiError, internal
 from kakeya_http_shim.routes.generation_routes import ChatRoute, CompletionRoute, Desk
 from kakeya_http_shim.routes.listing_routes import ListingRoutes
+from kakeya_http_shim.routes.messages_routes import CountTokensRoute, MessagesRoute
 from kakeya_http_shim.routes.openapi_document import document
 from kakeya_http_shim.routes.text_routes import DetokenizeRoute, TemplateRoute, TokenizeRoute
 from kakeya_http_shim.settings import HttpSettings
@@ -58,6 +61,8 @@ def _routed(desk: Desk, metrics: Metrics) -> Starlette:
     routes = [
         Route("/v1/chat/completions", ChatRoute(desk), methods=["POST"]),
         Route("/v1/completions", CompletionRoute(desk), methods=["POST"]),
+        Route("/v1/messages", MessagesRoute(desk), methods=["POST"]),
+        Route("/v1/messages/count_tokens", CountTokensRoute(desk), methods=["POST"]),
         Route("/v1/models", listing.models),
         Route("/v1/models/{id:path}", listing.model),
         Route("/tokenize", TokenizeRoute(desk), methods=["POST"]),
@@ -88,21 +93,24 @@ def _with_cors(app: ASGIApp, settings: HttpSettings) -> ASGIApp:
         allow_origins=settings.cors_origins,
         allow_methods=["GET", "POST"],
         allow_headers=["*"],
-        expose_headers=["x-request-id", "retry-after", "deprecation", "sunset", "link", SESSION_HEADER],
+        expose_headers=[
+            *("x-request-id", "request-id", "retry-after", "deprecation", "sunset", "link"),
+            *(SESSION_HEADER, IGNORED_BETAS_HEADER),
+        ],
     )
 
 
-def _api_error(_: Request, error: ApiError) -> Response:
-    return error.response()
+def _api_error(request: Request, error: ApiError) -> Response:
+    return error_shapes.response(error, request.scope)
 
 
-def _unforeseen(_: Request, __: Exception) -> Response:
-    return internal().response()  # Starlette raises it again, and the server logs it
+def _unforeseen(request: Request, _: Exception) -> Response:
+    return _api_error(request, internal())  # Starlette raises it again, and the server logs it
 
 
 def _http_error(request: Request, error: HTTPException) -> Response:
     code = {404: "unknown_url", 405: "method_not_allowed"}.get(error.status_code)
     message = f"{error.detail}: {request.method} {request.url.path}"
-    response = ApiError(error.status_code, message, code=code).response()
+    response = _api_error(request, ApiError(error.status_code, message, code=code))
     response.headers.update(error.headers or {})
     return response

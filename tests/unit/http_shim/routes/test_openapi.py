@@ -5,6 +5,7 @@ from typing import Any
 
 from kakeya_http_shim.answers.chat_answer import ChatChunk, ChatCompletion
 from kakeya_http_shim.answers.completion_answer import Completion
+from kakeya_http_shim.messages_api.answer_events import MessagesError
 from kakeya_http_shim.routes.openapi_document import ErrorAnswer
 from tests.unit.http_shim.shim import CHAT, COMPLETIONS, Shim
 
@@ -43,6 +44,17 @@ async def test_answers_are_as_described(shim: Shim) -> None:
     for event in (await shim.events(COMPLETIONS, stream_options={"include_usage": True}))[:-1]:
         Completion.model_validate(event, strict=True)
     ErrorAnswer.model_validate_json((await shim.chat(n=0)).content, strict=True)
+
+
+async def test_errors_of_messages_are_as_described(shim: Shim) -> None:
+    document = (await shim.http.get("/openapi.json")).json()
+    for path in ("/v1/messages", "/v1/messages/count_tokens"):
+        MessagesError.model_validate_json((await shim.http.post(path, json={})).content, strict=True)
+        operation = document["paths"][path]["post"]
+        failures = [response for status, response in operation["responses"].items() if status != "200"]
+        shapes = {response["content"]["application/json"]["schema"]["$ref"] for response in failures}
+        assert shapes == {"#/components/schemas/MessagesError"}
+        assert {"apiKey": []} in operation["security"]
 
 
 async def test_it_says_which_statuses_bring_a_retry_after(shim: Shim) -> None:

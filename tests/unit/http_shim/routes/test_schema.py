@@ -9,6 +9,7 @@ import jsonschema_rs
 import pytest
 
 from kakeya_http_shim.choices import ask
+from kakeya_http_shim.messages_api.messages_request import CountTokensRequest, MessagesRequest
 from kakeya_http_shim.problems import ApiError
 from kakeya_http_shim.requests.chat_request import ChatRequest
 from kakeya_http_shim.requests.completion_request import CompletionRequest
@@ -39,6 +40,36 @@ _CHAT = {
         }
     ],
 }
+_MARK = {"cache_control": {"type": "ephemeral"}}
+_RESULT = {"type": "tool_result", "tool_use_id": "1", "content": [{"type": "text", "text": "1"}], "is_error": False}
+_MESSAGES = {
+    "messages": [
+        {
+            "role": "assistant",
+            "content": [
+                {"type": "thinking", "thinking": "Hm.", "signature": "a"},
+                {"type": "redacted_thinking", "data": "a"},
+                {"type": "text", "text": "I add."},
+                {"type": "tool_use", "id": "1", "name": "add", "input": {"a": 1}, **_MARK},
+            ],
+        },
+        {"role": "user", "content": [_RESULT, {"type": "text", "text": "Hello!", **_MARK}]},
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "Hello!"},
+    ],
+    "max_tokens": 1,
+}
+_MESSAGES_OPTIONS = {
+    "system": [{"type": "text", "text": "Be brief.", **_MARK}],
+    "thinking": {"type": "enabled", "budget_tokens": 1024, "display": "omitted"},
+    "output_config": {"effort": "high"},
+    "context_management": {"edits": []},
+    "stop_sequences": ["a"],
+    "temperature": 1,
+    "stream": True,
+    "metadata": {"user_id": None},
+    "kakeya": {"on_overflow": "evict"},
+}
 _OPTIONS = {
     "logit_bias": {"1": 1.5},
     "stop": ["a"],
@@ -61,6 +92,9 @@ _CASES: list[tuple[type[RequestModel], dict[str, Any]]] = [
     (ChatRequest, {"messages": _HELLO, **_OPTIONS}),
     (ChatRequest, {"messages": _HELLO, "response_format": {"type": "json_schema", "json_schema": _SCHEMA}}),
     *((CompletionRequest, body) for body in _COMPLETIONS),
+    (MessagesRequest, _MESSAGES),
+    (MessagesRequest, {"messages": _HELLO, "max_tokens": 1, **_MESSAGES_OPTIONS}),
+    (CountTokensRequest, {"messages": _HELLO}),
     *((TokenizeRequest, body) for body in ({"prompt": "a"}, {"content": "a", "add_special": True}, _CHAT)),
     (TemplateRequest, _CHAT),
     (DetokenizeRequest, {"tokens": [1, 2]}),

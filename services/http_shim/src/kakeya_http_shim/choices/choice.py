@@ -262,8 +262,7 @@ def _ended(opened: Opened, generation: AsyncGeneration, telling: Telling) -> End
     num_tokens = len(telling.token_ids)
     if telling.is_stopped:
         # Left before its end: the runtime may be a few tokens further, which nobody asked for.
-        reason = "tool_calls" if telling.has_calls else "stop"
-        return Ended(reason, opened.spent(num_tokens), telling.stop_text)
+        return Ended("tool_calls" if telling.has_calls else "stop", opened.spent(num_tokens), telling.stop_text)
     done = generation.done
     reason = None if done is None else _FINISH_REASONS.get(done.stop_reason)
     if done is None or reason is None:

@@ -3,7 +3,7 @@
 import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from typing import ClassVar, Generic, Literal, TypeVar
 
@@ -71,6 +71,22 @@ class Caller:
     is_short: bool
 
 
+@dataclass(frozen=True)
+class Asked(Generic[Body]):
+    """A request that was read.
+
+    Attributes:
+        writer: of its answer.
+        is_short: its body is.
+        headers: of its answer, beside those of all.
+    """
+
+    body: Body
+    writer: Writer
+    is_short: bool
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
 class GenerationRoute(ABC, Generic[Body]):
     """An ASGI endpoint that answers one kind of body.
 
@@ -87,30 +103,37 @@ class GenerationRoute(ABC, Generic[Body]):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Raises ApiError where the body is none of its kind."""
-        read = await bodies.read(self.body, scope, receive)
-        if read is None:
+        asked = await self._read(scope, receive)
+        if asked is None:
             return
-        body, is_short = read
         state = scope["state"]
         client, wanted = self._desk.client.with_api_key(state["api_key"]), WantedSession.of(scope)
-        caller = Caller(client, state["api_key"], state["request_id"], wanted, is_short)
+        caller = Caller(client, state["api_key"], state["request_id"], wanted, asked.is_short)
 
         async def work(reply: Reply) -> None:
-            question = await self._question(body, caller)
+            reply.headers.update(asked.headers)
+            question = await self._question(asked, caller)
             await self._desk.answering.answer(question, reply)
 
         await Exchange(self._desk.house, work, self.fields)(scope, receive, send)
 
-    async def _question(self, body: Body, caller: Caller) -> Question:
-        model = await self._desk.models.find(body.model, caller.api_key)
+    async def _read(self, scope: Scope, receive: Receive) -> Asked[Body] | None:
+        """None where the client left. Raises ApiError."""
+        read = await bodies.read(self.body.read, scope, receive)
+        if read is None:
+            return None
+        body, is_short = read
+        return Asked(body, self._writer(body), is_short)
+
+    async def _question(self, asked: Asked[Body], caller: Caller) -> Question:
+        model = await self._desk.models.find(asked.body.model, caller.api_key)
+        body = self._for_model(asked.body, model)
         self._check(body, model)
-        asks = await self._asks(body, model, caller)
-        writer = self._writer(body)
         return Question(
-            id=f"{writer.id_prefix}{secrets.token_hex(16)}",
-            asks=asks,
+            id=f"{asked.writer.id_prefix}{secrets.token_hex(16)}",
+            asks=await self._asks(body, model, caller),
             client=caller.client,
-            writer=writer,
+            writer=asked.writer,
             streams=bool(body.stream),
             includes_usage=body.includes_usage,
             tells_usage=body.tells_usage,
@@ -161,6 +184,10 @@ class GenerationRoute(ABC, Generic[Body]):
     def _calling(self, body: Body, model: TextModel) -> Calling | None:
         """How its answers call tools. Raises ApiError."""
         return None
+
+    def _for_model(self, body: Body, model: TextModel) -> Body:
+        """The request, with what depends on the model."""
+        return body
 
     @abstractmethod
     def _num_prompts(self, body: Body) -> int: ...

@@ -8,10 +8,13 @@ from pydantic.json_schema import models_json_schema
 
 from kakeya_http_shim.answers.chat_answer import ChatChunk, ChatCompletion
 from kakeya_http_shim.answers.completion_answer import Completion
+from kakeya_http_shim.messages_api.answer_events import STREAM_EVENTS, MessageAnswer, MessagesError
+from kakeya_http_shim.messages_api.messages_request import CountTokensRequest, MessagesRequest
 from kakeya_http_shim.requests.chat_request import ChatRequest
 from kakeya_http_shim.requests.completion_request import CompletionRequest
 from kakeya_http_shim.requests.text_requests import DetokenizeRequest, TemplateRequest, TokenizeRequest
 from kakeya_http_shim.routes.listing_routes import Health, Model, ModelList, Version
+from kakeya_http_shim.routes.messages_routes import CountedTokens
 from kakeya_http_shim.routes.text_routes import Rendered, Text, Tokens
 
 _STATUSES = {
@@ -28,6 +31,7 @@ _STATUSES = {
     503: "not now; Retry-After says when to come again",
 }
 _ANSWERED = "as asked; a stream is server-sent events whose data are such objects each, and `[DONE]` in the end"
+_MESSAGES_ANSWERED = "as asked; a stream is server-sent events, each with the name that its data have as `type`"
 _WITH_RETRY_AFTER = (429, 503)
 _OF_ANY_REQUEST = (400, 408, 413, 415, 500, 503)
 """Whatever it asks for: its head, its body, or this server may be at fault."""
@@ -60,14 +64,17 @@ def document(version: str, *, max_choices: int) -> dict[str, Any]:
         "info": {
             "title": "Kakeya",
             "version": version,
-            "summary": "OpenAI's API over sessions with bounded KV",
+            "summary": "OpenAI's API and Anthropic's Messages over sessions with bounded KV",
             "description": "Each path below /v1 is served without that, too, and each path with a slash at its end.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "paths": _paths(),
         "components": {
             "schemas": _schemas(max_choices),
-            "securitySchemes": {"key": {"type": "http", "scheme": "bearer"}},
+            "securitySchemes": {
+                "key": {"type": "http", "scheme": "bearer"},
+                "apiKey": {"type": "apiKey", "in": "header", "name": "x-api-key"},
+            },
         },
     }
 
@@ -76,6 +83,10 @@ def _paths() -> dict[str, Any]:
     return {
         "/v1/chat/completions": {"post": _in_sessions(_generation("chat", ChatRequest, ChatCompletion, ChatChunk))},
         "/v1/completions": {"post": _generation("complete", CompletionRequest, Completion, Completion)},
+        "/v1/messages": {"post": _as_anthropic(_in_sessions(_messages()))},
+        "/v1/messages/count_tokens": {
+            "post": _as_anthropic(_of_text("countTokens", CountTokensRequest, CountedTokens))
+        },
         "/v1/models": {"get": _listing("models", "The models that are served now.", ModelList)},
         "/v1/models/{id}": {
             "get": _listing("model", "One model.", Model, 404)
@@ -95,15 +106,33 @@ def _paths() -> dict[str, Any]:
     }
 
 
-def _generation(name: str, body: type[BaseModel], answer: type[BaseModel], chunk: type[BaseModel]) -> dict[str, Any]:
+def _messages() -> dict[str, Any]:
+    return _generation("messages", MessagesRequest, MessageAnswer, *STREAM_EVENTS, says=_MESSAGES_ANSWERED)
+
+
+def _as_anthropic(operation: dict[str, Any]) -> dict[str, Any]:
+    """With the errors of that API, and its way to say a key."""
+    for status, response in operation["responses"].items():
+        if status != "200":
+            response["content"] = _json(MessagesError)
+    event = operation["responses"]["200"]["content"].get("text/event-stream")
+    if event is not None:
+        event["schema"]["anyOf"][-1] = _reference(MessagesError)
+    operation["security"] = [{"key": []}, {"apiKey": []}, {}]
+    return operation
+
+
+def _generation(
+    name: str, body: type[BaseModel], answer: type[BaseModel], *chunks: type[BaseModel], says: str = _ANSWERED
+) -> dict[str, Any]:
     # Of one event's data; OpenAPI 3.1 has no other way to say it, and OpenAI's own document does so, too.
-    event = {"anyOf": [_reference(chunk), _reference(ErrorAnswer)]}
+    event = {"anyOf": [_reference(each) for each in (*chunks, ErrorAnswer)]}
     stream = {"text/event-stream": {"schema": event}}
     return {
         "operationId": name,
         "summary": (answer.__doc__ or "").splitlines()[0],
         "requestBody": {"required": True, "content": _json(body)},
-        "responses": _responses(_json(answer) | stream, 401, 403, 404, 429, says=_ANSWERED),
+        "responses": _responses(_json(answer) | stream, 401, 403, 404, 429, says=says),
         "security": [{"key": []}, {}],
     }
 
@@ -168,10 +197,16 @@ def _reference(model: type[BaseModel]) -> dict[str, str]:
 
 
 def _schemas(max_choices: int) -> dict[str, Any]:
-    requests = (ChatRequest, CompletionRequest, TokenizeRequest, DetokenizeRequest, TemplateRequest)
-    answers = (ChatCompletion, ChatChunk, Completion, Model, ModelList, Tokens, Text, Rendered, Version, Health)
+    requests = (
+        *(ChatRequest, CompletionRequest, MessagesRequest, CountTokensRequest),
+        *(TokenizeRequest, DetokenizeRequest, TemplateRequest),
+    )
+    answers = (
+        *(ChatCompletion, ChatChunk, Completion, MessageAnswer, *STREAM_EVENTS, CountedTokens),
+        *(Model, ModelList, Tokens, Text, Rendered, Version, Health),
+    )
     _, schema = models_json_schema(
-        [(model, "validation") for model in (*requests, *answers, ErrorAnswer)],
+        [(model, "validation") for model in (*requests, *answers, ErrorAnswer, MessagesError)],
         ref_template="#/components/schemas/{model}",
     )
     schemas: dict[str, Any] = schema["$defs"]

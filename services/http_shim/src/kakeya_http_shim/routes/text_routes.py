@@ -8,6 +8,7 @@ from starlette.types import Receive, Scope, Send
 
 from kakeya_http_shim.answers.reply import Reply
 from kakeya_http_shim.choices import ask
+from kakeya_http_shim.messages_api.messages_request import CountTokensRequest
 from kakeya_http_shim.models.served_models import TextModel
 from kakeya_http_shim.requests.text_requests import DetokenizeRequest, TemplateRequest, TokenizeRequest
 from kakeya_http_shim.routes import bodies, offered_tools, prompts
@@ -15,7 +16,7 @@ from kakeya_http_shim.routes.exchange import Exchange
 from kakeya_http_shim.routes.generation_routes import Desk
 from kakeya_http_shim.text.token_texts import TokenTexts
 
-Body = TypeVar("Body", TokenizeRequest, DetokenizeRequest, TemplateRequest)
+Body = TypeVar("Body", TokenizeRequest, DetokenizeRequest, TemplateRequest, CountTokensRequest)
 
 
 class Tokens(BaseModel):
@@ -54,7 +55,7 @@ class TextRoute(ABC, Generic[Body]):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Raises ApiError where the body is none of its kind."""
-        read = await bodies.read(self.body, scope, receive)
+        read = await bodies.read(self.body.read, scope, receive)
         if read is None:
             return
         body, is_short = read

@@ -1,0 +1,58 @@
+"""The routes of Anthropic's Messages: each body is worked on as the chat that it is."""
+
+from pydantic import BaseModel, Field
+from starlette.types import Receive, Scope
+
+from kakeya_http_shim.answers.writer import Writer
+from kakeya_http_shim.messages_api.as_chat import THINKING_VARIABLE, chat_request
+from kakeya_http_shim.messages_api.betas import ignored_betas
+from kakeya_http_shim.messages_api.messages_request import CountTokensRequest, MessagesRequest
+from kakeya_http_shim.messages_api.messages_writer import MessagesWriter
+from kakeya_http_shim.models.served_models import TextModel
+from kakeya_http_shim.requests.chat_request import ChatRequest
+from kakeya_http_shim.routes import bodies, prompts
+from kakeya_http_shim.routes.generation_routes import Asked, ChatRoute
+from kakeya_http_shim.routes.text_routes import TextRoute
+
+
+class CountedTokens(BaseModel):
+    """How many tokens the messages are, with the beginning of an answer."""
+
+    input_tokens: int = Field(description="by the model's own chat template and tokenizer, to the token")
+
+
+class MessagesRoute(ChatRoute):
+    """POST /v1/messages."""
+
+    async def _read(self, scope: Scope, receive: Receive) -> Asked[ChatRequest] | None:
+        read = await bodies.read(_understood, scope, receive)
+        if read is None:
+            return None
+        (body, writer), is_short = read
+        return Asked(body, writer, is_short, ignored_betas(scope))
+
+    def _for_model(self, body: ChatRequest, model: TextModel) -> ChatRequest:
+        return _told_of_thinking(body, model)
+
+
+class CountTokensRoute(TextRoute[CountTokensRequest]):
+    """POST /v1/messages/count_tokens."""
+
+    body = CountTokensRequest
+
+    def _answer(self, body: CountTokensRequest, model: TextModel) -> CountedTokens:
+        chat = _told_of_thinking(chat_request(body), model)
+        prompt = prompts.chat(chat.messages, chat, model, max_tokens=self._max_tokens)
+        return CountedTokens(input_tokens=len(prompt.token_ids))
+
+
+def _understood(data: bytes) -> tuple[ChatRequest, Writer]:
+    given = MessagesRequest.read(data)
+    return chat_request(given), MessagesWriter(given)
+
+
+def _told_of_thinking(chat: ChatRequest, model: TextModel) -> ChatRequest:
+    """Only where the chat template asks: so the chat is the one that another API would make of the same messages."""
+    if any(THINKING_VARIABLE in template for template in model.tokenizer.templates):
+        return chat
+    return chat.model_copy(update={"chat_template_kwargs": None})
