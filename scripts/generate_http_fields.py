@@ -19,6 +19,7 @@ from kakeya_http_shim.messages_api.blocks import (
     UserTurn,
 )
 from kakeya_http_shim.messages_api.messages_request import CountTokensRequest, MessagesRequest, OutputConfig, Thinking
+from kakeya_http_shim.messages_api.messages_tools import CustomTool, ToolChoice
 from kakeya_http_shim.requests.answer_format import NamedSchema
 from kakeya_http_shim.requests.chat_request import ChatRequest
 from kakeya_http_shim.requests.completion_request import CompletionRequest
@@ -53,6 +54,8 @@ OPTIONS: dict[str, type[RequestModel]] = {
     "tools[].function": Function,
     "thinking": Thinking,
     "output_config": OutputConfig,
+    "Messages' tools[]": CustomTool,
+    "Messages' tool_choice": ToolChoice,
 }
 MESSAGES = (SystemMessage, UserMessage, AssistantMessage, ToolMessage)
 TURNS = (UserTurn, AssistantTurn, SystemTurn)

@@ -84,7 +84,14 @@ def test_instructions_at_the_beginning_and_further_down() -> None:
     ]
 
 
-@pytest.mark.parametrize("messages", [[{"role": "assistant", "content": ""}], [{"role": "assistant", "content": []}]])
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [{"role": "assistant", "content": ""}],
+        [{"role": "assistant", "content": []}],
+        [{"role": "system", "content": ""}],
+    ],
+)
 def test_nothing_to_answer(messages: Any) -> None:
     with pytest.raises(ApiError, match="there is nothing to answer") as raised:
         chat_of(*messages)

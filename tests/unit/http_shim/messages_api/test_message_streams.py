@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 
+from kakeya_http_shim.answers.writer import Heading
 from kakeya_http_shim.messages_api.answer_events import STREAM_EVENTS
+from kakeya_http_shim.messages_api.messages_request import MessagesRequest
+from kakeya_http_shim.messages_api.messages_writer import MessagesWriter
 from tests.unit.http_shim.messages_api.asking import MESSAGES, ask, events, named, put_together
 from tests.unit.http_shim.shim import HELLO, Shim
 from tests.unit.http_shim.shim import shim as serving_shim
@@ -50,6 +53,11 @@ async def test_put_together_it_is_the_whole_answer(shim: Shim, said: str, fields
     message = put_together(await events(shim, **fields))
     assert message.pop("id") != whole.pop("id")
     assert message == whole
+
+
+def test_usage_is_told_where_the_answer_ends() -> None:
+    given = MessagesRequest.model_validate({"messages": HELLO, "max_tokens": 1})
+    assert MessagesWriter(given).usage(Heading("msg_1", 0, "counter", ""), []) == b""
 
 
 async def test_a_failure_before_the_first_event_has_a_status(shim: Shim) -> None:

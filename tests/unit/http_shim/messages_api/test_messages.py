@@ -105,7 +105,7 @@ async def test_the_last_message_of_the_assistant_is_gone_on_with(shim: Shim) -> 
 
 
 @pytest.mark.parametrize(
-    "content", ["", [], [{"type": "text", "text": ""}], [{"type": "redacted_thinking", "data": "x"}]]
+    "content", ["", [], [{"type": "text", "text": ""}] * 2, [{"type": "redacted_thinking", "data": "x"}]]
 )
 async def test_a_last_message_without_text_is_as_good_as_none(shim: Shim, content: Any) -> None:
     await ask(shim, messages=[*HELLO, {"role": "assistant", "content": content}], max_tokens=1)

@@ -1,4 +1,4 @@
-"""Every field of Anthropic's API is honoured, or has no effect that anybody would miss, or is refused by name."""
+"""Every field of Anthropic's API is honoured, or has no effect that would be missed, or is refused by name."""
 
 import json
 from typing import Any
@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from kakeya_http_shim.messages_api.messages_request import CountTokensRequest, MessagesRequest, OutputConfig, Thinking
+from kakeya_http_shim.messages_api.messages_tools import CustomTool, ToolChoice
 from kakeya_http_shim.problems import ApiError
 from kakeya_http_shim.requests.fields import RequestModel
 from tests.unit.http_shim.messages_api.asking import ask
@@ -16,7 +17,6 @@ WITHOUT_EFFECT: dict[str, Any] = {
     "output_config": {"effort": "high"},
     "context_management": {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]},
     "speed": "standard",
-    "tool_choice": None,
     "metadata": {"user_id": "user_1"},
     "service_tier": "auto",
     "diagnostics": {"previous_message_id": "msg_1"},
@@ -35,7 +35,7 @@ async def test_what_has_no_effect(shim: Shim) -> None:
     assert declared == WITHOUT_EFFECT.keys()
 
 
-@pytest.mark.parametrize("model", [MessagesRequest, CountTokensRequest, Thinking, OutputConfig])
+@pytest.mark.parametrize("model", [MessagesRequest, CountTokensRequest, Thinking, OutputConfig, CustomTool, ToolChoice])
 def test_every_field_says_what_it_is(model: type[RequestModel]) -> None:
     for field in model.model_fields.values():
         assert kind(field)
@@ -91,7 +91,7 @@ def read(**fields: Any) -> MessagesRequest:
         ({"thinking": {"type": "on"}}, "thinking.type: "),
         ({"output_config": {"format": {"type": "json_schema"}}}, "output_config.format: not supported: not served yet"),
         ({"speed": "fast"}, "speed: not supported: there is one"),
-        ({"tool_choice": {"type": "auto"}}, "tool_choice: not supported: not served yet"),
+        ({"tool_choice": {"type": "what"}}, "tool_choice.type: "),
         ({"stop_sequences": [""]}, r"stop_sequences\[0\]: "),
         ({"what": 1}, "unknown field what"),
     ],

@@ -62,6 +62,8 @@ _MESSAGES = {
 _MESSAGES_OPTIONS = {
     "system": [{"type": "text", "text": "Be brief.", **_MARK}],
     "thinking": {"type": "enabled", "budget_tokens": 1024, "display": "omitted"},
+    "tools": [{"name": "add", "input_schema": {"type": "object"}, "allowed_callers": ["direct"], **_MARK}],
+    "tool_choice": {"type": "auto", "disable_parallel_tool_use": True},
     "output_config": {"effort": "high"},
     "context_management": {"edits": []},
     "stop_sequences": ["a"],

@@ -6,7 +6,10 @@ from pydantic import BaseModel, Field
 
 from kakeya_http_shim.answers.usage import Sight
 
-StopReason = Literal["end_turn", "max_tokens", "stop_sequence", "model_context_window_exceeded"]
+StopReason = Literal["end_turn", "max_tokens", "stop_sequence", "tool_use", "model_context_window_exceeded"]
+UnfinishedCall = Annotated[
+    str, Field(description="what the model wrote of a call that it did not end, behind others that it did")
+]
 
 
 class TextAnswer(BaseModel):
@@ -24,7 +27,16 @@ class ThinkingAnswer(BaseModel):
     signature: str = Field(description="a digest of the thought; it need not come back, nor be right")
 
 
-BlockAnswer = Annotated[TextAnswer | ThinkingAnswer, Field(discriminator="type")]
+class ToolUseAnswer(BaseModel):
+    """A call of a tool."""
+
+    type: Literal["tool_use"] = "tool_use"
+    id: str = Field(description="nine letters and digits")
+    name: str
+    input: dict[str, Any] = Field(description="empty at the beginning of its block in a stream")
+
+
+BlockAnswer = Annotated[TextAnswer | ThinkingAnswer | ToolUseAnswer, Field(discriminator="type")]
 
 
 class MessagesUsage(BaseModel):
@@ -54,6 +66,7 @@ class MessageAnswer(BaseModel):
     stop_reason: StopReason | None = Field(description="null at the beginning of a stream")
     stop_sequence: str | None = Field(description="that ended the answer")
     usage: MessagesUsage
+    unfinished_call: UnfinishedCall = ""
     context_management: AppliedEdits | None = Field(None, description="where the request has it")
 
 
@@ -93,12 +106,22 @@ class SignaturePiece(BaseModel):
     signature: str
 
 
+class InputPiece(BaseModel):
+    """Of what a tool is called with."""
+
+    type: Literal["input_json_delta"] = "input_json_delta"
+    partial_json: str = Field(description="those of one block, joined, are a JSON object")
+
+
+Piece = Annotated[TextPiece | ThinkingPiece | SignaturePiece | InputPiece, Field(discriminator="type")]
+
+
 class BlockDelta(BaseModel):
     """A piece of a block."""
 
     type: Literal["content_block_delta"] = "content_block_delta"
     index: int
-    delta: Annotated[TextPiece | ThinkingPiece | SignaturePiece, Field(discriminator="type")]
+    delta: Piece
 
 
 class BlockStop(BaseModel):
@@ -121,6 +144,7 @@ class AnswerEnd(BaseModel):
     type: Literal["message_delta"] = "message_delta"
     delta: Stopped
     usage: MessagesUsage
+    unfinished_call: UnfinishedCall = ""
     context_management: AppliedEdits | None = None
 
 

@@ -22,6 +22,7 @@ from kakeya_http_shim.messages_api.blocks import (
     UserBlock,
 )
 from kakeya_http_shim.messages_api.messages_request import MessagesFields, MessagesRequest
+from kakeya_http_shim.messages_api.messages_tools import as_function
 from kakeya_http_shim.problems import ApiError
 from kakeya_http_shim.requests.chat_request import ChatRequest
 from kakeya_http_shim.requests.fields import problem
@@ -63,7 +64,11 @@ def _fields(given: MessagesFields) -> dict[str, Any]:
         "messages": messages,
         "continue_final_message": True if isinstance(messages[-1], AssistantMessage) else None,
         "chat_template_kwargs": {THINKING_VARIABLE: given.thinks},
+        "tools": [as_function(tool) for tool in given.tools or ()] or None,
     }
+    if given.tool_choice is not None:
+        fields["tool_choice"] = given.tool_choice.type
+        fields["parallel_tool_calls"] = not given.tool_choice.disable_parallel_tool_use
     if isinstance(given, MessagesRequest):
         fields |= {
             "max_tokens": given.max_tokens,
@@ -150,7 +155,7 @@ def _message(role: str, blocks: Sequence[_Block]) -> Message:
     calls = [_call(block) for block in blocks if isinstance(block, ToolUseBlock)]
     return AssistantMessage(
         role="assistant",
-        content=_content(blocks),
+        content=_content(block for block in blocks if isinstance(block, TextBlock) and block.text),
         reasoning_content="\n".join(thoughts) or None,
         tool_calls=calls or None,
     )

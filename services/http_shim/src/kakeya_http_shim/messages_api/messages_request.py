@@ -6,6 +6,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, JsonValue
 
 from kakeya_http_shim.messages_api.blocks import Texts, Turns
+from kakeya_http_shim.messages_api.messages_tools import CustomTools, ToolChoice
 from kakeya_http_shim.requests.fields import INTEGRAL, LATER, RequestModel, honoured, known, without_effect
 from kakeya_http_shim.requests.generation_fields import (
     MAX_STOPS,
@@ -56,6 +57,10 @@ class MessagesFields(RequestModel):
     system: Texts | None = honoured(
         None, "pinned: it stays in sight for ever. Lines for Anthropic's books are left out (docs/messages.md)"
     )
+    tools: CustomTools | None = honoured(
+        None, "that the client runs, where the model's chat template writes them; see docs/tools.md"
+    )
+    tool_choice: ToolChoice | None = honoured(None, "see below")
     thinking: Thinking | None = honoured(
         None, "without it a model whose chat template knows `enable_thinking` is told not to, as Anthropic's are"
     )
@@ -66,10 +71,8 @@ class MessagesFields(RequestModel):
         "the oldest tokens are forgotten by themselves; the answer says that no edit was applied"
     )
     speed: Annotated[Literal["standard"], known("fast", why="there is one")] | None = without_effect("there is one")
-    tool_choice: Annotated[None, known(why=LATER)] = without_effect("there are no tools to call")
 
     refused: ClassVar[Mapping[str, str]] = {
-        "tools": LATER,
         "mcp_servers": _NOTHING_IS_RUN,
         "container": _NOTHING_IS_RUN,
         "output_format": f"{LATER}, and by then as output_config.format",

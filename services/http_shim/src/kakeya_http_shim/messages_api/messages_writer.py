@@ -1,6 +1,6 @@
 """Writes answers as Anthropic's API has them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from kakeya_http_shim.answers.stream_events import framed
@@ -22,6 +22,7 @@ from kakeya_http_shim.messages_api.answer_events import (
 )
 from kakeya_http_shim.messages_api.messages_request import MessagesRequest
 from kakeya_http_shim.text.delta import Delta
+from kakeya_http_shim.tools.deltas import joined
 
 
 def _written(event: StreamEvent) -> bytes:
@@ -55,9 +56,10 @@ class MessagesWriter:
         return [_written(event) for event in self._blocks.push(delta)]
 
     def end(self, heading: Heading, index: int, ended: Ended, *, is_first: bool, spent: Spent | None = None) -> bytes:
-        stopped = Stopped(stop_reason=_stop_reason(ended), stop_sequence=ended.stop_text)
-        last = AnswerEnd(type="message_delta", delta=stopped, usage=_usage(ended.spent), **self._edits)
-        return _joined([*self._blocks.close(), last])
+        stopped = Stopped(**_stops(ended))
+        more = self._edits | _unfinished(self._blocks.unfinished)
+        last = AnswerEnd(type="message_delta", delta=stopped, usage=_usage(ended.spent), **more)
+        return b"".join(map(_written, [*self._blocks.close(), last]))
 
     def usage(self, heading: Heading, answers: Sequence[Spent]) -> bytes:
         return b""  # told where the answer ends
@@ -67,30 +69,34 @@ class MessagesWriter:
 
     def whole(self, heading: Heading, answers: Sequence[Whole]) -> bytes:
         (answer,) = answers
-        stops = {"stop_reason": _stop_reason(answer.ended), "stop_sequence": answer.ended.stop_text}
-        message = self._message(heading, answer.delta, answer.ended.spent, **stops)
+        more = self._edits | _unfinished(joined(answer.delta.parts).unfinished)
+        message = self._message(heading, answer.delta, answer.ended.spent, **_stops(answer.ended), **more)
         return message.model_dump_json(exclude_unset=True).encode()
 
-    def _message(self, heading: Heading, said: Delta, spent: Spent, **stops: Any) -> MessageAnswer:
-        content = blocks(said, hides_thoughts=self._hides_thoughts)
-        edits = self._edits if stops["stop_reason"] else {}
+    def _message(self, heading: Heading, said: Delta, spent: Spent, **more: Any) -> MessageAnswer:
         return MessageAnswer(
             id=heading.id,
             type="message",
             role="assistant",
             model=heading.model,
-            content=content,
+            content=blocks(said, hides_thoughts=self._hides_thoughts),
             usage=_usage(spent),
-            **stops,
-            **edits,
+            **more,
         )
 
 
-def _joined(events: Iterable[StreamEvent]) -> bytes:
-    return b"".join(map(_written, events))
+def _unfinished(call: str) -> dict[str, str]:
+    return {"unfinished_call": call} if call else {}
+
+
+def _stops(ended: Ended) -> dict[str, Any]:
+    reason = _stop_reason(ended)
+    return {"stop_reason": reason, "stop_sequence": ended.stop_text if reason == "stop_sequence" else None}
 
 
 def _stop_reason(ended: Ended) -> StopReason:
+    if ended.finish_reason == "tool_calls":  # however it ended: the client is to run them
+        return "tool_use"
     if ended.stop_text is not None:
         return "stop_sequence"
     if ended.is_full:

@@ -20,7 +20,7 @@ from kakeya_http_shim.requests.refused_fields import OF_PEERS
 from kakeya_http_shim.requests.template_fields import TemplateFields
 from kakeya_shared.contract.generation_limits import MAX_LOGPROBS
 
-_NOT_FORCED = "no call can be forced yet"
+NOT_FORCED = "no call can be forced yet"
 
 
 class ChatRequest(GenerationFields, TemplateFields):
@@ -40,7 +40,7 @@ class ChatRequest(GenerationFields, TemplateFields):
         None, "with logprobs: that many of the likeliest tokens, 0 to 20"
     )
 
-    tool_choice: Annotated[Literal["none", "auto"], known("required", why=_NOT_FORCED)] | None = honoured(
+    tool_choice: Annotated[Literal["none", "auto"], known("required", why=NOT_FORCED)] | None = honoured(
         None,
         "`auto` by default; `none`: the model is told of the tools, and what looks like a call in its answer is text",
     )

@@ -9,22 +9,23 @@ from kakeya_http_shim.requests.messages import Marked
 
 MAX_TOOLS = 1024
 """Agents with many servers of tools have some hundreds; each is written into the prompt."""
-_MAX_SHOWN_LETTERS = 64
+MAX_SHOWN_LETTERS = 64
 _NO_PARAMETERS = {"type": "object", "properties": {}}
+
+
+ToolName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.-]{1,128}$")]
 
 
 def _only_functions(given: Any) -> Any:
     if isinstance(given, str) and given != "function":
-        raise refusal(f"tools of the type {given[:_MAX_SHOWN_LETTERS]!r}; functions are")
+        raise refusal(f"tools of the type {given[:MAX_SHOWN_LETTERS]!r}; functions are")
     return given
 
 
 class Function(Marked):
     """What is called."""
 
-    name: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.-]{1,128}$")] = honoured(
-        ..., "letters, digits, `_`, `.` and `-`, up to 128"
-    )
+    name: ToolName = honoured(..., "letters, digits, `_`, `.` and `-`, up to 128")
     description: str | None = honoured(None, "handed to the chat template")
     parameters: dict[str, JsonValue] | None = honoured(
         None, "a JSON schema, handed to the chat template; without one, or with an empty one: no arguments"

@@ -10,7 +10,7 @@ from kakeya_http_shim.messages_api.messages_request import CountTokensRequest, M
 from kakeya_http_shim.messages_api.messages_writer import MessagesWriter
 from kakeya_http_shim.models.served_models import TextModel
 from kakeya_http_shim.requests.chat_request import ChatRequest
-from kakeya_http_shim.routes import bodies, prompts
+from kakeya_http_shim.routes import bodies, offered_tools, prompts
 from kakeya_http_shim.routes.generation_routes import Asked, ChatRoute
 from kakeya_http_shim.routes.text_routes import TextRoute
 
@@ -42,6 +42,7 @@ class CountTokensRoute(TextRoute[CountTokensRequest]):
 
     def _answer(self, body: CountTokensRequest, model: TextModel) -> CountedTokens:
         chat = _told_of_thinking(chat_request(body), model)
+        offered_tools.check(chat.offered, model)
         prompt = prompts.chat(chat.messages, chat, model, max_tokens=self._max_tokens)
         return CountedTokens(input_tokens=len(prompt.token_ids))
 

@@ -1,0 +1,50 @@
+"""What a model may call, as Anthropic's API has it."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, JsonValue
+
+from kakeya_http_shim.requests.chat_request import NOT_FORCED
+from kakeya_http_shim.requests.fields import RequestModel, honoured, known, refusal, without_effect
+from kakeya_http_shim.requests.messages import Marked
+from kakeya_http_shim.requests.tools import MAX_SHOWN_LETTERS, MAX_TOOLS, Function, Tool, ToolName
+
+
+def _only_custom(given: Any) -> Any:
+    if isinstance(given, str) and given != "custom":
+        raise refusal(f"tools of the type {given[:MAX_SHOWN_LETTERS]!r}; those with an input_schema of their own are")
+    return given
+
+
+class CustomTool(Marked):
+    """A tool that the client runs."""
+
+    type: Annotated[Literal["custom"], BeforeValidator(_only_custom)] | None = honoured(
+        None, "`custom`; tools that Anthropic has made, or runs, are refused by name"
+    )
+    name: ToolName = honoured(..., "letters, digits, `_`, `.` and `-`, up to 128")
+    description: str | None = honoured(None, "handed to the chat template")
+    input_schema: dict[str, JsonValue] = honoured(..., "a JSON schema, handed to the chat template")
+    strict: bool | None = without_effect("a call is not held to the schema yet")
+    eager_input_streaming: bool | None = without_effect("a call is told once it is whole")
+    defer_loading: bool | None = without_effect("the model is told of all tools at once")
+    input_examples: list[JsonValue] | None = without_effect("chat templates have no place for them")
+    allowed_callers: list[Literal["direct"]] | None = without_effect("`[direct]`: the model alone calls")
+
+
+class ToolChoice(RequestModel):
+    """Whether the model calls tools."""
+
+    type: Annotated[Literal["auto", "none"], known("any", "tool", why=NOT_FORCED)] = honoured(
+        ..., "`auto` by default; `none`: the model is told of the tools, and what looks like a call is text"
+    )
+    disable_parallel_tool_use: bool | None = honoured(None, "true: the answer ends with its first call")
+
+
+CustomTools = Annotated[list[CustomTool], Field(max_length=MAX_TOOLS, fail_fast=True)]
+
+
+def as_function(tool: CustomTool) -> Tool:
+    """As OpenAI's chat completions have it."""
+    function = Function(name=tool.name, description=tool.description, parameters=tool.input_schema)
+    return Tool(type="function", function=function)
