@@ -95,13 +95,14 @@ def _unanswerable(case: Case) -> list[tuple[str, str]]:
     """As in `broken_rules`: of Anthropic's messages some leave nothing to answer."""
     if not case.path.startswith(_MESSAGES) or not isinstance(case.body, dict):
         return []
-    said = [turn for turn in case.body["messages"] if turn["role"] != "system" or _has_block("text", turn["content"])]
+    body: dict[str, Any] = case.body
+    said = [turn for turn in body["messages"] if turn["role"] != "system" or _has_block("text", turn["content"])]
     answer: list[Any] = []
     while said and said[-1]["role"] == "assistant":
         answer += _blocks(said.pop()["content"])
     if _has_block("tool_use", answer):
         return [("messages", "a call has its result")]
-    is_nothing = not said and not _has_block("text", answer) and not _has_block("text", case.body.get("system"))
+    is_nothing = not said and not _has_block("text", answer) and not _has_block("text", body.get("system"))
     return [("messages", "there is something to answer")] if is_nothing else []
 
 

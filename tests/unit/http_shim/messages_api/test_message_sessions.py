@@ -19,6 +19,7 @@ MARK = {"cache_control": {"type": "ephemeral"}}
 
 @pytest.fixture
 async def live(runtime: ScriptedRuntime, tokenizer_dir: Path) -> AsyncIterator[Shim]:
+    runtime.models[0].lane_token_count = 4096  # for system prompts, which are pinned
     async with serving_shim(runtime, tokenizer_dir, "--live-sessions", "on") as shim:
         yield shim
 

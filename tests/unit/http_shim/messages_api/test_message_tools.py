@@ -39,6 +39,7 @@ def calling_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 async def caller(runtime: ScriptedRuntime, calling_dir: Path) -> AsyncIterator[Shim]:
+    runtime.models[0].lane_token_count = 4096  # for lists of tools
     async with serving_shim(runtime, calling_dir, "--live-sessions", "on") as shim:
         yield shim
 
@@ -82,7 +83,7 @@ def call(arguments: dict[str, Any]) -> dict[str, Any]:
     [
         (ONE, [call(OSLO)]),
         (f"I look.\n{ONE}\n", [text("I look."), call(OSLO)]),
-        (f"First {ONE}, then {OTHER}.", [text("First "), call(OSLO), text(", then "), call(ROME), text(".")]),
+        (f"First {ONE}, then {OTHER}.", [text("First"), call(OSLO), text(" , then"), call(ROME), text(" .")]),
         (f"{ONE}\n{OTHER}", [call(OSLO), call(ROME)]),
     ],
 )

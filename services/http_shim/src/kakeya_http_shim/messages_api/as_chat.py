@@ -145,20 +145,20 @@ def _blocks(content: str | Sequence[_Block] | None) -> Sequence[_Block]:
 def _message(role: str, blocks: Sequence[_Block]) -> Message:
     first = blocks[0] if blocks else None
     if isinstance(first, ToolResultBlock):
-        answer = _content(_blocks(first.content))
-        return ToolMessage(role="tool", tool_call_id=first.tool_use_id, content=answer or "")
+        answer = _content(_blocks(first.content)) or ""
+        return ToolMessage.model_validate({"role": role, "tool_call_id": first.tool_use_id, "content": answer})
     if role == "user":
-        return UserMessage(role="user", content=_content(blocks) or "")
+        return UserMessage.model_validate({"role": role, "content": _content(blocks) or ""})
     if role == "system":
-        return SystemMessage(role="system", content=_content(blocks) or "")
+        return SystemMessage.model_validate({"role": role, "content": _content(blocks) or ""})
     thoughts = [block.thinking for block in blocks if isinstance(block, ThinkingBlock) and block.thinking]
-    calls = [_call(block) for block in blocks if isinstance(block, ToolUseBlock)]
-    return AssistantMessage(
-        role="assistant",
-        content=_content(block for block in blocks if isinstance(block, TextBlock) and block.text),
-        reasoning_content="\n".join(thoughts) or None,
-        tool_calls=calls or None,
-    )
+    said = {
+        "role": role,
+        "content": _content(block for block in blocks if isinstance(block, TextBlock) and block.text),
+        "reasoning_content": "\n".join(thoughts) or None,
+        "tool_calls": [_call(block) for block in blocks if isinstance(block, ToolUseBlock)] or None,
+    }
+    return AssistantMessage.model_validate(said)
 
 
 def _content(blocks: Iterable[_Block]) -> str | list[Any] | None:
@@ -171,7 +171,7 @@ def _content(blocks: Iterable[_Block]) -> str | list[Any] | None:
 
 def _call(block: ToolUseBlock) -> ToolCall:
     function = FunctionCall(name=block.name, arguments=json.dumps(block.input, ensure_ascii=False))
-    return ToolCall(id=block.id, type="function", function=function)
+    return ToolCall.model_validate({"id": block.id, "type": "function", "function": function})
 
 
 def _for_the_model(blocks: Iterable[_Block]) -> Iterator[_Block]:

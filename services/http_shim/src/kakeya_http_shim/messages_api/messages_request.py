@@ -107,7 +107,8 @@ class MessagesRequest(MessagesFields):
     service_tier: Literal["auto", "standard_only"] | None = without_effect("there is one")
     diagnostics: dict[str, JsonValue] | None = without_effect("`usage` and `Kakeya-Session` say what was reused")
 
-    refused: ClassVar[Mapping[str, str]] = MessagesFields.refused | {
+    refused: ClassVar[Mapping[str, str]] = {
+        **MessagesFields.refused,
         "inference_geo": "answers come from where this server's workers are",
         "fallbacks": "no other model answers instead",
         "fallback_credit_token": "no other model answers instead",

@@ -126,7 +126,7 @@ def _generation(
     name: str, body: type[BaseModel], answer: type[BaseModel], *chunks: type[BaseModel], says: str = _ANSWERED
 ) -> dict[str, Any]:
     # Of one event's data; OpenAPI 3.1 has no other way to say it, and OpenAI's own document does so, too.
-    event = {"anyOf": [_reference(each) for each in (*chunks, ErrorAnswer)]}
+    event = {"anyOf": [*map(_reference, chunks), _reference(ErrorAnswer)]}
     stream = {"text/event-stream": {"schema": event}}
     return {
         "operationId": name,
