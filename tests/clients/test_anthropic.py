@@ -41,11 +41,11 @@ def told(url: str, request: pytest.FixtureRequest) -> dict[str, Any]:
     """What a client prints."""
     driver: Callable[[], tuple[list[str], Path]] = request.param
     command, where = driver()
-    given = json.dumps({"url": url, "model": NAME})
+    given = json.dumps({"url": url, "model": NAME, "name": driver.__name__})
     done = subprocess.run([*command, given], cwd=where, capture_output=True, text=True, timeout=200)
     assert done.returncode == 0, done.stderr[-4000:]
     results: dict[str, Any] = json.loads(done.stdout)
-    return results
+    return results | {"name": driver.__name__}
 
 
 def test_a_message_and_what_it_cost(told: dict[str, Any]) -> None:
@@ -86,7 +86,8 @@ def test_a_conversation_goes_on_in_its_session(told: dict[str, Any]) -> None:
         assert turn["usage"][:2] == [int(session["appended"]), int(session["reused"])]
         if number:
             assert (state, session["why"]) == ("continued", "next-turn")
-            behind = f"\n<|im_start|>user\nWhat is {number} plus {number}?<|im_end|>\n<|im_start|>assistant\n"
+            text = f"I am {told['name']}. What is {number} plus {number}?"
+            behind = f"\n<|im_start|>user\n{text}<|im_end|>\n<|im_start|>assistant\n"
             assert turn["usage"][0] <= len(text_ids(behind)) + 1
 
 

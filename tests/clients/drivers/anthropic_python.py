@@ -1,4 +1,4 @@
-"""What the package `anthropic`, unmodified, gets of a server: python anthropic_python.py '{"url", "model"}'
+"""What the package `anthropic`, unmodified, gets of a server: python anthropic_python.py '{"url", "model", "name"}'
 
 Prints one JSON object, which test_anthropic.py judges. Its sister anthropic_npm/ask.mjs asks for the same.
 """
@@ -12,13 +12,16 @@ import anthropic
 
 SYSTEM = [{"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}]
 HELLO = [{"role": "user", "content": "Hello"}]
+GREEDY = {"extra_body": {"temperature": 0}}
+"""The package of today has no name for it; so two answers can be compared."""
 
 
 class Asker:
-    def __init__(self, url: str, model: str) -> None:
+    def __init__(self, url: str, model: str, name: str) -> None:
         self._url = url
+        self._name = name
         self._client = anthropic.Anthropic(base_url=url, api_key="none", max_retries=0)
-        self._asked: dict[str, Any] = {"model": model, "max_tokens": 24, "temperature": 0, "messages": HELLO}
+        self._asked: dict[str, Any] = {"model": model, "max_tokens": 24, "messages": HELLO} | GREEDY
 
     def told(self) -> dict[str, Any]:
         whole = self._client.messages.create(**self._asked)
@@ -52,7 +55,7 @@ class Asker:
         messages: list[Any] = []
         turns = []
         for number in range(4):
-            messages.append({"role": "user", "content": f"What is {number} plus {number}?"})
+            messages.append({"role": "user", "content": f"I am {self._name}. What is {number} plus {number}?"})
             asked = {**self._asked, "max_tokens": 60, "system": SYSTEM, "messages": messages}
             raw = self._client.messages.with_raw_response.create(**asked)
             answer = raw.parse()

@@ -1,8 +1,8 @@
-// What the npm package `@anthropic-ai/sdk`, unmodified, gets of a server: node ask.mjs '{"url", "model"}'
+// What the npm package `@anthropic-ai/sdk`, unmodified, gets of a server: node ask.mjs '{"url", "model", "name"}'
 // Prints one JSON object, which test_anthropic.py judges. Its sister anthropic_python.py asks for the same.
 import Anthropic from "@anthropic-ai/sdk";
 
-const { url, model } = JSON.parse(process.argv[2]);
+const { url, model, name } = JSON.parse(process.argv[2]);
 const client = new Anthropic({ baseURL: url, apiKey: "none", authToken: null, maxRetries: 0 });
 const system = [{ type: "text", text: "Be brief.", cache_control: { type: "ephemeral" } }];
 const hello = [{ role: "user", content: "Hello" }];
@@ -44,7 +44,7 @@ async function conversation() {
   const messages = [];
   const turns = [];
   for (let number = 0; number < 4; number++) {
-    messages.push({ role: "user", content: `What is ${number} plus ${number}?` });
+    messages.push({ role: "user", content: `I am ${name}. What is ${number} plus ${number}?` });
     const { data, response } = await ask({ max_tokens: 60, system, messages }).withResponse();
     turns.push({ ...summary(data), session: response.headers.get("kakeya-session") });
     messages.push({ role: "assistant", content: data.content });

@@ -18,6 +18,8 @@ WITHOUT_EFFECT: dict[str, Any] = {
     "context_management": {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]},
     "speed": "standard",
     "metadata": {"user_id": "user_1"},
+    "user_profile_id": "profile_1",
+    "workspace_id": "workspace_1",
     "service_tier": "auto",
     "diagnostics": {"previous_message_id": "msg_1"},
 }

@@ -24,7 +24,7 @@ _NOTHING_IS_RUN = "nothing is run at this server, and no other one is asked"
 class Thinking(RequestModel):
     """Whether the model thinks before it answers."""
 
-    type: Literal["enabled", "disabled", "adaptive"] = honoured(
+    type: Literal["enabled", "disabled", "adaptive", "between_tools"] = honoured(
         ..., "`enable_thinking` of the model's chat template: false where it is `disabled`"
     )
     display: Literal["summarized", "omitted"] | None = honoured(
@@ -72,7 +72,13 @@ class MessagesFields(RequestModel):
     )
     speed: Annotated[Literal["standard"], known("fast", why="there is one")] | None = without_effect("there is one")
 
+    user_profile_id: str | None = without_effect("nobody is told apart by it; keys do that")
+    workspace_id: str | None = without_effect("nobody is told apart by it; keys do that")
+
     refused: ClassVar[Mapping[str, str]] = {
+        "compaction": "the oldest tokens are forgotten by themselves",
+        "thread": "conversations are sent whole",
+        "billing_policy": "nothing is billed",
         "mcp_servers": _NOTHING_IS_RUN,
         "container": _NOTHING_IS_RUN,
         "output_format": f"{LATER}, and by then as output_config.format",
