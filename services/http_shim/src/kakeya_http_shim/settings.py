@@ -90,7 +90,7 @@ class HttpSettings(HttpSessionSettings):
         (),
         "PATTERN=MODEL, a served model for all names like `claude-*` that are none of a served one; once for each, or "
         "separated by commas. The first that fits counts",
-        reason="none: a name that is not served is refused",
+        reason="a name that is not served is refused",
         metavar="PATTERN",
     )
     reasoning: Literal["auto", "off"] = setting(
