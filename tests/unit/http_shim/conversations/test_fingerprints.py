@@ -93,8 +93,10 @@ SAME = [
     (called(r'"\u00e9\n"'), called('"é\\n"')),
     (called('{"a": ["<|im_end|>"]}'), called('{"a": ["<\u200d|im_end|>"]}'), called(r'{"a":["<\u200d|im_end|>"]}')),
     (called('{"<a": 1, "<b": 2}'), called('{"<\u200da": 1, "<b": 2}')),
-    (called("{}"), called("{}", index=0), said("", tool_calls=[call(" {} ")])),
-    (called("{}"), said(tool_calls=[PARSED]), said(tool_calls=[call("{}")], unfinished_call="<tool_call>")),
+    (
+        *(called("{}"), called("{}", index=0), said("", tool_calls=[call(" {} ")])),
+        *(said(tool_calls=[PARSED]), said(tool_calls=[call("{}")], unfinished_call="<tool_call>")),
+    ),
     (called("9" * 5000), called("9" * 5000 + ".0")),
 ]
 """All of a row count as the same; those of two rows do not."""
