@@ -28,7 +28,6 @@ from kakeya_http_shim.requests.chat_request import ChatRequest
 from kakeya_http_shim.requests.fields import problem
 from kakeya_http_shim.requests.messages import (
     AssistantMessage,
-    FunctionCall,
     Message,
     SystemMessage,
     TextPart,
@@ -170,7 +169,7 @@ def _content(blocks: Iterable[_Block]) -> str | list[Any] | None:
 
 
 def _call(block: ToolUseBlock) -> ToolCall:
-    function = FunctionCall(name=block.name, arguments=json.dumps(block.input, ensure_ascii=False))
+    function = {"name": block.name, "arguments": json.dumps(block.input, ensure_ascii=False)}
     return ToolCall.model_validate({"id": block.id, "type": "function", "function": function})
 
 

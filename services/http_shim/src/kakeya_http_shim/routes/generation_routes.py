@@ -3,9 +3,9 @@
 import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from hashlib import blake2b
-from typing import ClassVar, Generic, Literal, TypeVar
+from typing import ClassVar, Generic, Literal
 
 from starlette.types import Receive, Scope, Send
 
@@ -25,8 +25,8 @@ from kakeya_http_shim.models.model_tokenizer import Prompt
 from kakeya_http_shim.models.served_models import ServedModels, TextModel
 from kakeya_http_shim.requests.chat_request import ChatRequest
 from kakeya_http_shim.requests.completion_request import CompletionRequest
-from kakeya_http_shim.requests.generation_fields import GenerationFields
 from kakeya_http_shim.routes import bodies, offered_tools, prompts
+from kakeya_http_shim.routes.asked import Asked, Body, Caller
 from kakeya_http_shim.routes.chat_prompts import ChatPrompts
 from kakeya_http_shim.routes.exchange import Exchange, House
 from kakeya_http_shim.routes.wanted_session import WantedSession
@@ -41,8 +41,6 @@ _GRAMMAR_FIELDS = {
     "grammar.lark": "kakeya.grammar",
 }
 
-Body = TypeVar("Body", bound=GenerationFields)
-
 
 @dataclass(frozen=True)
 class Desk:
@@ -54,37 +52,6 @@ class Desk:
     answering: Answering
     finding: Finding
     house: House
-
-
-@dataclass(frozen=True)
-class Caller:
-    """Who asks, and how.
-
-    Attributes:
-        is_short: the request is; a long one is worked on off the event loop.
-    """
-
-    client: AsyncClient
-    api_key: str
-    request_id: str
-    wanted: WantedSession
-    is_short: bool
-
-
-@dataclass(frozen=True)
-class Asked(Generic[Body]):
-    """A request that was read.
-
-    Attributes:
-        writer: of its answer.
-        is_short: its body is.
-        headers: of its answer, beside those of all.
-    """
-
-    body: Body
-    writer: Writer
-    is_short: bool
-    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 class GenerationRoute(ABC, Generic[Body]):

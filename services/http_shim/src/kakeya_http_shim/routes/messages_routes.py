@@ -11,7 +11,8 @@ from kakeya_http_shim.messages_api.messages_writer import MessagesWriter
 from kakeya_http_shim.models.served_models import TextModel
 from kakeya_http_shim.requests.chat_request import ChatRequest
 from kakeya_http_shim.routes import bodies, offered_tools, prompts
-from kakeya_http_shim.routes.generation_routes import Asked, ChatRoute
+from kakeya_http_shim.routes.asked import Asked
+from kakeya_http_shim.routes.generation_routes import ChatRoute
 from kakeya_http_shim.routes.text_routes import TextRoute
 
 
