@@ -527,7 +527,11 @@ DIGITS = pb.Grammar(regex="[0-9]{3,20}")
 
 
 async def test_an_answer_under_a_grammar(stub: Any) -> None:
-    asked = {"max_tokens": 60, "eos_token_ids": [END], "sampling": pb.Sampling(seed=3, temperature=1.0, top_p=1.0)}
+    asked: dict[str, Any] = {
+        "max_tokens": 60,
+        "eos_token_ids": [END],
+        "sampling": pb.Sampling(seed=3, temperature=1.0, top_p=1.0),
+    }
     request = pb.GenerateRequest(**LEASE, history_length=40, grammar=DIGITS, **asked)
     *tokens, done = [response async for response in stub.Generate(request)]
     assert done.done.finish_reason == pb.FINISH_REASON_EOS
@@ -563,7 +567,8 @@ async def test_a_grammar_that_cannot_be_used_changes_nothing(stub: Any, grammar:
 
 async def test_a_grammar_needs_ends(stub: Any) -> None:
     asked: dict[str, Any] = {**LEASE, "history_length": 40, "max_tokens": 3, "grammar": DIGITS}
-    for fields in ({}, {"eos_token_ids": [END], "ignore_eos": True}):
+    with_ignored: dict[str, Any] = {"eos_token_ids": [END], "ignore_eos": True}
+    for fields in (dict[str, Any](), with_ignored):
         assert await _reason(stub.Generate(pb.GenerateRequest(**asked, **fields))) == (
             grpc.StatusCode.INVALID_ARGUMENT,
             "INVALID_FIELD",
@@ -571,7 +576,11 @@ async def test_a_grammar_needs_ends(stub: Any) -> None:
 
 
 async def test_a_grammar_begins_behind_what_the_model_thinks(stub: Any) -> None:
-    asked = {"max_tokens": 60, "eos_token_ids": [END], "sampling": pb.Sampling(seed=3, temperature=1.0, top_p=1.0)}
+    asked: dict[str, Any] = {
+        "max_tokens": 60,
+        "eos_token_ids": [END],
+        "sampling": pb.Sampling(seed=3, temperature=1.0, top_p=1.0),
+    }
     reasoning = pb.Reasoning(end_token_ids=[500, 501], max_tokens=20)
     request = pb.GenerateRequest(**LEASE, history_length=40, grammar=DIGITS, reasoning=reasoning, **asked)
     token_ids = [response.token_id async for response in stub.Generate(request)][:-1]
