@@ -18,7 +18,13 @@ from kakeya_http_shim.messages_api.blocks import (
     ToolUseBlock,
     UserTurn,
 )
-from kakeya_http_shim.messages_api.messages_request import CountTokensRequest, MessagesRequest, OutputConfig, Thinking
+from kakeya_http_shim.messages_api.messages_request import (
+    CountTokensRequest,
+    JsonOutput,
+    MessagesRequest,
+    OutputConfig,
+    Thinking,
+)
 from kakeya_http_shim.messages_api.messages_tools import CustomTool, ToolChoice
 from kakeya_http_shim.requests.answer_format import NamedSchema
 from kakeya_http_shim.requests.chat_request import ChatRequest
@@ -54,6 +60,7 @@ OPTIONS: dict[str, type[RequestModel]] = {
     "tools[].function": Function,
     "thinking": Thinking,
     "output_config": OutputConfig,
+    "output_config.format": JsonOutput,
     "Messages' tools[]": CustomTool,
     "Messages' tool_choice": ToolChoice,
 }

@@ -61,7 +61,11 @@ def response(error: ApiError, scope: Mapping[str, Any]) -> Response:
 
 def _as_anthropic(error: ApiError, request_id: str) -> dict[str, Any]:
     kind = _KINDS.get(error.status, "invalid_request_error")
-    message = _TOO_LONG + error.message if error.code == CONTEXT_LENGTH_EXCEEDED else error.message
+    message = error.message
+    if error.code == CONTEXT_LENGTH_EXCEEDED:
+        message = _TOO_LONG + message
+    elif error.param and not message.startswith(error.param):  # there is no other place for it
+        message = f"{error.param}: {message}"
     return {"type": "error", "error": {"type": kind, "message": message}, "request_id": request_id}
 
 

@@ -5,7 +5,12 @@ from typing import Any
 
 import pytest
 
-from kakeya_http_shim.messages_api.messages_request import CountTokensRequest, MessagesRequest, OutputConfig, Thinking
+from kakeya_http_shim.messages_api.messages_request import (
+    CountTokensRequest,
+    MessagesRequest,
+    OutputConfig,
+    Thinking,
+)
 from kakeya_http_shim.messages_api.messages_tools import CustomTool, ToolChoice
 from kakeya_http_shim.problems import ApiError
 from kakeya_http_shim.requests.fields import RequestModel
@@ -14,7 +19,6 @@ from tests.unit.http_shim.shim import HELLO, Shim
 
 WITHOUT_EFFECT: dict[str, Any] = {
     "cache_control": {"type": "ephemeral", "ttl": "1h"},
-    "output_config": {"effort": "high"},
     "context_management": {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]},
     "speed": "standard",
     "metadata": {"user_id": "user_1"},
@@ -91,7 +95,9 @@ def read(**fields: Any) -> MessagesRequest:
         ({"messages": [{"role": "assistant", "content": [{"type": []}]}]}, r"messages\[0\].content\[0\].type: "),
         ({"temperature": 2.5}, "temperature: "),
         ({"thinking": {"type": "on"}}, "thinking.type: "),
-        ({"output_config": {"format": {"type": "json_schema"}}}, "output_config.format: not supported: not served yet"),
+        ({"output_config": {"format": {"type": "json_schema"}}}, "output_config.format.schema: Field required"),
+        ({"output_config": {"format": {"type": "text"}}}, "output_config.format.type: "),
+        ({"output_format": {"type": "json_schema"}}, "output_format: not supported: output_config.format is its name"),
         ({"speed": "fast"}, "speed: not supported: there is one"),
         ({"tool_choice": {"type": "what"}}, "tool_choice.type: "),
         ({"stop_sequences": [""]}, r"stop_sequences\[0\]: "),

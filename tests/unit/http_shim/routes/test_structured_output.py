@@ -9,6 +9,8 @@ import pytest
 from tokenizers import AddedToken
 
 from kakeya_stubs.v1 import runtime_pb2 as pb
+from tests.unit.http_shim.messages_api.asking import ask as ask_messages
+from tests.unit.http_shim.messages_api.asking import count
 from tests.unit.http_shim.shim import HELLO, Shim
 from tests.unit.http_shim.shim import shim as serving_shim
 from tests.unit.sdk import tiny_tokenizer
@@ -58,6 +60,18 @@ async def test_completions_have_forms_too(shim: Shim) -> None:
     shim.will_say("yes")
     assert (await shim.complete(kakeya={"choice": ["yes", "no"]})).json()["choices"][0]["text"] == "yes"
     assert shim.runtime.requests["Generate"][0].grammar == CHOICE
+
+
+async def test_messages_have_one_too(shim: Shim) -> None:
+    fields = {"output_config": {"effort": "high", "format": {"type": "json_schema", "schema": SCHEMA}}}
+    shim.will_say("{}")
+    assert (await ask_messages(shim, **fields)).json()["content"] == [{"type": "text", "text": "{}"}]
+    assert shim.runtime.requests["Generate"][0].grammar.json_schema == json.dumps(SCHEMA, ensure_ascii=False)
+    assert await count(shim, **fields) == await count(shim)
+    shim.runtime.before["Generate"].append(fails("INVALID_FIELD", field="grammar.json_schema"))
+    response = await ask_messages(shim, **fields)
+    assert response.status_code == 400
+    assert response.json()["error"]["message"].startswith("output_config.format: ")
 
 
 @pytest.mark.parametrize(

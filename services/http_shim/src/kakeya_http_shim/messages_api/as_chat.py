@@ -68,6 +68,9 @@ def _fields(given: MessagesFields) -> dict[str, Any]:
     if given.tool_choice is not None:
         fields["tool_choice"] = given.tool_choice.type
         fields["parallel_tool_calls"] = not given.tool_choice.disable_parallel_tool_use
+    if given.output_schema is not None:
+        named = {"name": "answer", "schema": given.output_schema}
+        fields["response_format"] = {"type": "json_schema", "json_schema": named}
     if isinstance(given, MessagesRequest):
         fields |= {
             "max_tokens": given.max_tokens,

@@ -7,7 +7,7 @@ from pydantic import Field, JsonValue
 
 from kakeya_http_shim.messages_api.blocks import Texts, Turns
 from kakeya_http_shim.messages_api.messages_tools import CustomTools, ToolChoice
-from kakeya_http_shim.requests.fields import INTEGRAL, LATER, RequestModel, honoured, known, without_effect
+from kakeya_http_shim.requests.fields import INTEGRAL, RequestModel, honoured, known, without_effect
 from kakeya_http_shim.requests.generation_fields import (
     MAX_STOPS,
     MAX_TOKEN_ID,
@@ -33,14 +33,27 @@ class Thinking(RequestModel):
     budget_tokens: NumTokens | None = without_effect("thoughts are bounded by max_tokens, together with the answer")
 
 
+class JsonOutput(RequestModel):
+    """JSON that a schema accepts."""
+
+    type: Literal["json_schema"]
+    schema_: dict[str, JsonValue] = Field(
+        alias="schema",
+        description="what of it cannot be held to is refused by name; the model is not told of it",
+        json_schema_extra={"x-kakeya": "honoured"},
+    )
+
+
 class OutputConfig(RequestModel):
     """How the model answers."""
+
+    format: JsonOutput | None = honoured(None, "the form that the answer is held to; see docs/structured-output.md")
 
     effort: Literal["low", "medium", "high", "xhigh", "max"] | None = without_effect(
         "the model's chat template decides"
     )
 
-    refused: ClassVar[Mapping[str, str]] = {"format": LATER, "task_budget": "max_tokens bounds an answer"}
+    refused: ClassVar[Mapping[str, str]] = {"task_budget": "max_tokens bounds an answer"}
 
 
 class MessagesFields(RequestModel):
@@ -66,7 +79,7 @@ class MessagesFields(RequestModel):
     )
 
     cache_control: dict[str, JsonValue] | None = without_effect("what was said before is found again without it")
-    output_config: OutputConfig | None = without_effect("see below")
+    output_config: OutputConfig | None = honoured(None, "see below")
     context_management: dict[str, JsonValue] | None = without_effect(
         "the oldest tokens are forgotten by themselves; the answer says that no edit was applied"
     )
@@ -81,10 +94,15 @@ class MessagesFields(RequestModel):
         "billing_policy": "nothing is billed",
         "mcp_servers": _NOTHING_IS_RUN,
         "container": _NOTHING_IS_RUN,
-        "output_format": f"{LATER}, and by then as output_config.format",
+        "output_format": "output_config.format is its name here",
         "max_completion_tokens": "not of this API; max_tokens is",
         "stop": "stop_sequences is its name here",
     }
+
+    @property
+    def output_schema(self) -> dict[str, JsonValue] | None:
+        """That the answer is held to."""
+        return self.output_config.format.schema_ if self.output_config and self.output_config.format else None
 
     @property
     def thinks(self) -> bool:

@@ -1,5 +1,8 @@
 """The routes of Anthropic's Messages: each body is worked on as the chat that it is."""
 
+from collections.abc import Mapping
+from typing import ClassVar
+
 from pydantic import BaseModel, Field
 from starlette.types import Receive, Scope
 
@@ -24,6 +27,8 @@ class CountedTokens(BaseModel):
 
 class MessagesRoute(ChatRoute):
     """POST /v1/messages."""
+
+    fields: ClassVar[Mapping[str, str]] = {**ChatRoute.fields, "grammar.json_schema": "output_config.format"}
 
     async def _read(self, scope: Scope, receive: Receive) -> Asked[ChatRequest] | None:
         read = await bodies.read(_understood, scope, receive)
