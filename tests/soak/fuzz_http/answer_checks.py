@@ -79,10 +79,21 @@ class AnswerChecks:
         elif response.status_code == 400:
             error = response.json()["error"]
             param = str(error["param"] if "param" in error else error["message"])  # which begins with it
-            if not any(param.startswith(named) for named, _ in rules):
+            if not any(param.startswith(named) for named in [*(named for named, _ in rules), *_forms(case.body)]):
                 yield "refused, and no rule says so"
         elif response.status_code not in (200, 404, *_RETRY_LATER):
             yield "a valid request must not get this status"
+
+
+def _forms(body: Any) -> list[str]:
+    """The fields that hold an answer to a form. Which forms can be held to, the library in the worker says."""
+    if not isinstance(body, dict):
+        return []
+    own, config = body.get("kakeya") or {}, body.get("output_config") or {}
+    found = [f"kakeya.{name}" for name in ("regex", "choice", "grammar") if own.get(name) is not None]
+    found += ["response_format"] if (body.get("response_format") or {}).get("type") == "json_schema" else []
+    found += ["output_config.format"] if config.get("format") else []
+    return found
 
 
 def _named_session(case: Case) -> list[tuple[str, str]]:
@@ -147,6 +158,9 @@ def broken_rules(body: Any, vocab_size: int) -> list[tuple[str, str]]:
         broken.append(("messages", "there is a text to go on with"))
     if body.get("tools"):
         broken.append(("tools", "the chat template writes tools, which kakeya-nano's does not"))
+    is_json = (body.get("response_format") or {}).get("type") == "json_object"
+    if body.get("ignore_eos") and (is_json or _forms(body)):
+        broken.append(("ignore_eos", "what has a form has an end"))
     if (body.get("min_tokens") or 0) > _longest_answer(body):
         broken.append(("min_tokens", "an answer may be as long as it must be"))
     return broken

@@ -12,6 +12,7 @@ from kakeya_bench.quality.plan import ANSWER_TOKENS, BASE, BEYOND, COMPARED, Con
 from kakeya_bench.quality.result.figures import between, curve, lowest, multi_turn, perplexity, recall
 from kakeya_bench.report.environment import environment
 from kakeya_bench.statistics.share import Share, told
+from kakeya_worker.engine.seams.verifier import ModelFacts
 
 SCHEMA = "kakeya.bench.quality"
 SCHEMA_VERSION = 1
@@ -38,7 +39,7 @@ def document(plan: Plan, found: Mapping[str, Found], model: Mapping[str, Any], *
         "schema_version": SCHEMA_VERSION,
         "made_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "seconds": round(seconds, 1),
-        "model": {**model, "modes": {weights: asdict(of_mode.facts) for weights, of_mode in found.items()}},
+        "model": {**model, "modes": {weights: _facts(of_mode.facts) for weights, of_mode in found.items()}},
         "environment": environment() | {"num_threads": plan.settings.threads},
         "settings": _settings(plan),
         "recall": recalls,
@@ -55,6 +56,11 @@ def document(plan: Plan, found: Mapping[str, Found], model: Mapping[str, Any], *
         "floors": [floors.document(floor, figures) for floor in plan.settings.floor],
     }
     return whole | {"conclusions": conclusions(whole)}
+
+
+def _facts(facts: ModelFacts) -> dict[str, Any]:
+    """But for where its tokenizer lies on this machine."""
+    return {name: value for name, value in asdict(facts).items() if name != "tokenizer"}
 
 
 def _settings(plan: Plan) -> dict[str, Any]:
