@@ -17,7 +17,7 @@ from schemathesis.generation.overrides import Override
 from tests.integration.open_http import MODEL
 from tests.soak.fuzz_http.answer_checks import POSITIVE, mode_of
 
-MAX_CHOICES = 8
+MAX_CHOICES = 4
 """What the shim is told to give at most, as a number that the document says."""
 _MAX_TOKENS = 4
 _LENGTHS = ("max_tokens", "max_completion_tokens")

@@ -97,6 +97,10 @@ def read(**fields: Any) -> MessagesRequest:
         ({"thinking": {"type": "on"}}, "thinking.type: "),
         ({"output_config": {"format": {"type": "json_schema"}}}, "output_config.format.schema: Field required"),
         ({"output_config": {"format": {"type": "text"}}}, "output_config.format.type: "),
+        (
+            {"output_config": {"format": {"type": "json_schema", "schema": {}}}, "kakeya": {"regex": "a"}},
+            "output_config: not together with kakeya.regex",
+        ),
         ({"output_format": {"type": "json_schema"}}, "output_format: not supported: output_config.format is its name"),
         ({"speed": "fast"}, "speed: not supported: there is one"),
         ({"tool_choice": {"type": "what"}}, "tool_choice.type: "),

@@ -1,13 +1,13 @@
 """The bodies of POST /v1/messages and of POST /v1/messages/count_tokens."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, JsonValue
 
 from kakeya_http_shim.messages_api.blocks import Texts, Turns
 from kakeya_http_shim.messages_api.messages_tools import CustomTools, ToolChoice
-from kakeya_http_shim.requests.fields import INTEGRAL, RequestModel, honoured, known, without_effect
+from kakeya_http_shim.requests.fields import INTEGRAL, RequestModel, Rule, honoured, known, without_effect
 from kakeya_http_shim.requests.generation_fields import (
     MAX_STOPS,
     MAX_TOKEN_ID,
@@ -15,6 +15,7 @@ from kakeya_http_shim.requests.generation_fields import (
     KakeyaOptions,
     ModelName,
     NumTokens,
+    OneForm,
     StopText,
 )
 
@@ -131,12 +132,18 @@ class MessagesRequest(MessagesFields):
     service_tier: Literal["auto", "standard_only"] | None = without_effect("there is one")
     diagnostics: dict[str, JsonValue] | None = without_effect("`usage` and `Kakeya-Session` say what was reused")
 
+    rules: ClassVar[Sequence[Rule]] = (OneForm("output_config", {"properties": {"format": {"type": "null"}}}),)
     refused: ClassVar[Mapping[str, str]] = {
         **MessagesFields.refused,
         "inference_geo": "answers come from where this server's workers are",
         "fallbacks": "no other model answers instead",
         "fallback_credit_token": "no other model answers instead",
     }
+
+    @property
+    def is_held_twice(self) -> bool:
+        """Two fields say what form the answer has."""
+        return self.output_schema is not None and self.kakeya is not None and self.kakeya.held_to is not None
 
     @property
     def hides_thoughts(self) -> bool:

@@ -1,9 +1,10 @@
 """The fields that chats and completions share."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Final, Literal
 
-from pydantic import BaseModel, Discriminator, Field, StringConstraints, Tag
+from pydantic import Discriminator, Field, StringConstraints, Tag
 
 from kakeya import Grammar
 from kakeya_http_shim.requests.answer_format import AnswerFormat
@@ -110,22 +111,30 @@ class KakeyaOptions(RequestModel):
         return None if self.grammar is None else Grammar.lark(self.grammar)
 
 
-_OF_TEXT: Final[dict[str, Any]] = {"properties": {"type": {"const": "text"}}}
-
-
+@dataclass(frozen=True, slots=True)
 class OneForm:
-    """A rule: an answer has one form, by `response_format` or by one of `kakeya`'s fields."""
+    """A rule: an answer has one form, by one of `kakeya`'s fields or by another.
 
-    def check(self, given: BaseModel) -> None:
+    Attributes:
+        field: the other one.
+        formless: what it is where it says none, in JSON Schema.
+    """
+
+    field: str
+    formless: Mapping[str, Any]
+
+    def check(self, given: Any) -> None:
         """For a validator. Raises PydanticCustomError."""
-        if isinstance(given, GenerationFields) and given.is_held_twice:
-            raise at_fault("response_format", "not together with kakeya.regex, kakeya.choice or kakeya.grammar")
+        if given.is_held_twice:
+            raise at_fault(self.field, "not together with kakeya.regex, kakeya.choice or kakeya.grammar")
 
     def schema(self) -> dict[str, Any]:
-        """The same in JSON Schema."""
-        text = {"properties": {"response_format": {"anyOf": [{"type": "null"}, _OF_TEXT]}}}
+        """The same in JSON Schema, where null has no properties."""
         none = {"properties": {name: {"type": "null"} for name in ("regex", "choice", "grammar")}}
-        return {"anyOf": [text, {"properties": {"kakeya": {"anyOf": [{"type": "null"}, none]}}}]}
+        return {"anyOf": [{"properties": {self.field: self.formless}}, {"properties": {"kakeya": none}}]}
+
+
+_OF_TEXT: Final[Mapping[str, Any]] = {"properties": {"type": {"const": "text"}}}
 
 
 class GenerationFields(RequestModel):
@@ -176,7 +185,7 @@ class GenerationFields(RequestModel):
         "models stay loaded, and sessions are kept as the server was told (Ollama's)"
     )
 
-    rules: ClassVar[Sequence[Rule]] = (OnlyWith("stream_options", "stream"), OneForm())
+    rules: ClassVar[Sequence[Rule]] = (OnlyWith("stream_options", "stream"), OneForm("response_format", _OF_TEXT))
 
     @property
     def stop_texts(self) -> tuple[str, ...]:

@@ -217,15 +217,13 @@ def _schemas(max_choices: int) -> dict[str, Any]:
 
 def _numbers_of_answers(max_choices: int) -> list[dict[str, Any]]:
     """For each n, what a completion's `best_of` and `prompt` may be beside it."""
-    of_one = _answers_of_each(1, max_choices)
-    unsaid = {"properties": {**of_one, "n": {"type": "null"}}}
+    unsaid = {"properties": {**_answers_of_each(1, max_choices), "n": {"enum": [None, 1]}}}
     return [unsaid] + [
         {"properties": {**_answers_of_each(n, max_choices), "n": {"const": n}}, "required": ["n"]}
-        for n in range(1, max_choices + 1)
+        for n in range(2, max_choices + 1)
     ]
 
 
 def _answers_of_each(n: int, max_choices: int) -> dict[str, Any]:
-    one_prompt = [{"type": "string"}, {"type": "array", "items": {"type": "integer"}}]
-    several = {"type": "array", "maxItems": max_choices // n}
-    return {"best_of": {"enum": [None, n]}, "prompt": {"anyOf": [*one_prompt, several]}}
+    one_prompt, several = {"items": {"type": "integer"}}, {"maxItems": max_choices // n}  # a text has no items
+    return {"best_of": {"enum": [None, n]}, "prompt": {"anyOf": [one_prompt, several]}}
