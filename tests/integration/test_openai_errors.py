@@ -49,7 +49,7 @@ def retry_after_seconds(error: Error) -> int:
         ({"messages": [{"role": "judge", "content": "?"}]}, "messages[0].role", "invalid_value"),
         ({"n": 9}, "n", "invalid_value"),
         ({"logit_bias": {"2048": 1}}, "logit_bias", "invalid_value"),
-        ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools", "unsupported_parameter"),
+        ({"tools": [{"type": "custom", "custom": {"name": "f"}}]}, "tools[0].type", "unsupported_parameter"),
         ({"extra_body": {"surprise": 1}}, "surprise", "unknown_parameter"),
     ],
 )

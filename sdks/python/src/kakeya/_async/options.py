@@ -77,9 +77,3 @@ class SessionOptions(TypedDict, total=False):
 
 class TurnOptions(SessionOptions, SamplingOptions, total=False):
     """As `AsyncClient.turn` takes them."""
-
-
-def check_names(method: str, given: Mapping[str, object], known: type) -> None:
-    """Raises TypeError as a call does that has an option too many."""
-    if unknown := given.keys() - known.__annotations__.keys():
-        raise TypeError(f"{method}() has no {', '.join(sorted(unknown))}")

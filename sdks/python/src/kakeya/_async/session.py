@@ -7,10 +7,10 @@ from typing import Self, Unpack
 from kakeya._async.calls import AsyncCalls, repeat
 from kakeya._async.generation import AsyncGeneration
 from kakeya._async.history import AsyncHistory
-from kakeya._async.options import SamplingOptions, check_names
+from kakeya._async.options import SamplingOptions
 from kakeya._async.turn import AsyncSessionTurn
 from kakeya._spans._tracing import Span
-from kakeya._transport._requests import TokenIds, fill, generate_request, tag_request, token_list
+from kakeya._transport._requests import TokenIds, check_names, fill, generate_request, tag_request, token_list
 from kakeya._transport._retry import Retry
 from kakeya.errors import KakeyaError, SessionNotFound
 from kakeya.results import AppendResult, ParkResult, RewindResult, SessionInfo

@@ -6,11 +6,11 @@ from typing import Any, Unpack
 from kakeya._async.calls import AsyncCalls
 from kakeya._async.generation import AsyncGeneration
 from kakeya._async.opening import AsyncOpening, AsyncOpeningTurn
-from kakeya._async.options import SamplingOptions, TurnOptions, check_names
+from kakeya._async.options import SamplingOptions, TurnOptions
 from kakeya._async.place import AsyncPlaceTurn
 from kakeya._async.search import AsyncSearchTurn
 from kakeya._async.turn import AsyncTurn
-from kakeya._transport._requests import TokenIds, generate_request, tag_list, token_list
+from kakeya._transport._requests import TokenIds, check_names, generate_request, tag_list, token_list
 
 
 class AsyncTurns:

@@ -9,9 +9,9 @@ from kakeya._spans._tracing import Span
 from kakeya._sync.calls import Calls, repeat
 from kakeya._sync.generation import Generation
 from kakeya._sync.history import History
-from kakeya._sync.options import SamplingOptions, check_names
+from kakeya._sync.options import SamplingOptions
 from kakeya._sync.turn import SessionTurn
-from kakeya._transport._requests import TokenIds, fill, generate_request, tag_request, token_list
+from kakeya._transport._requests import TokenIds, check_names, fill, generate_request, tag_request, token_list
 from kakeya._transport._retry import Retry
 from kakeya.errors import KakeyaError, SessionNotFound
 from kakeya.results import AppendResult, ParkResult, RewindResult, SessionInfo

@@ -7,11 +7,11 @@ from typing import Any, Unpack
 from kakeya._sync.calls import Calls
 from kakeya._sync.generation import Generation
 from kakeya._sync.opening import Opening, OpeningTurn
-from kakeya._sync.options import SamplingOptions, TurnOptions, check_names
+from kakeya._sync.options import SamplingOptions, TurnOptions
 from kakeya._sync.place import PlaceTurn
 from kakeya._sync.search import SearchTurn
 from kakeya._sync.turn import Turn
-from kakeya._transport._requests import TokenIds, generate_request, tag_list, token_list
+from kakeya._transport._requests import TokenIds, check_names, generate_request, tag_list, token_list
 
 
 class Turns:

@@ -145,3 +145,9 @@ def tag_list(tags: Iterable[bytes]) -> list[bytes]:
     if not all(isinstance(tag, bytes) for tag in given):
         raise InvalidField("tags: not a sequence of bytes, 32 each", metadata={"field": "tags"})
     return given
+
+
+def check_names(method: str, given: Mapping[str, object], known: type) -> None:
+    """Raises TypeError as a call does that has an option too many."""
+    if unknown := given.keys() - known.__annotations__.keys():
+        raise TypeError(f"{method}() has no {', '.join(sorted(unknown))}")

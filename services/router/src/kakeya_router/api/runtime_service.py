@@ -17,7 +17,7 @@ from kakeya_router.contract.appends import AppendRequest
 from kakeya_router.contract.generates import Begun, Ended, GenerateRequest
 from kakeya_router.contract.tags import FindRequest, TagRequest
 from kakeya_router.contract.turns import Held, Searched, TurnRequest
-from kakeya_router.contract.validation import RequestLimits, check_text
+from kakeya_router.contract.validation import MAX_REQUEST_ID_BYTES, RequestLimits, check_text
 from kakeya_router.operations.append import Appending
 from kakeya_router.operations.generate import Generating
 from kakeya_router.sessions.park_requests import ParkRequests
@@ -151,7 +151,7 @@ class RuntimeService(runtime_pb2_grpc.RuntimeServiceServicer):
 
     async def RewindSession(self, request: api.RewindSessionRequest, context: Context) -> api.RewindSessionResponse:
         expected = request.expected_history_length if request.HasField("expected_history_length") else None
-        check_text("op_id", request.op_id, creates.MAX_REQUEST_ID_BYTES)
+        check_text("op_id", request.op_id, MAX_REQUEST_ID_BYTES)
         with self._gate.inside():
             record = await self._session(request.session_id)
             record = await self._rewinding.rewind(

@@ -3,13 +3,18 @@
 import hashlib
 from dataclasses import dataclass
 
-from kakeya_router.contract.validation import MAX_FINGERPRINT_BYTES, RequestLimits, check_text, invalid
+from kakeya_router.contract.validation import (
+    MAX_FINGERPRINT_BYTES,
+    MAX_REQUEST_ID_BYTES,
+    RequestLimits,
+    check_text,
+    invalid,
+)
 from kakeya_router.store.session_record import Overflow, SessionId
 from kakeya_shared.contract import labels
 from kakeya_stubs.v1 import runtime_pb2 as pb
 
 # A client's own id for a request, such as a UUID.
-MAX_REQUEST_ID_BYTES = 128
 # Models have one to a handful; a client that stops at many more still has a record of a few KB.
 MAX_EOS_TOKEN_IDS = 1024
 # A conversation that nobody has touched for a year will not be gone on with.

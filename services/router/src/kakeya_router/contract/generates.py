@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Self, assert_never
 
-from kakeya_router.contract import generate_checks, lanes
+from kakeya_router.contract import lanes
 from kakeya_router.contract.grammars import Grammar
 from kakeya_router.contract.reasonings import Reasoning
 from kakeya_router.contract.token_detail import TokenDetail
-from kakeya_router.contract.validation import RequestLimits, check_vocabulary, generate_features
+from kakeya_router.contract.validation import RequestLimits, check_vocabulary
 from kakeya_router.store.session_record import Features, LaneState, SessionId, SessionRecord
 from kakeya_router.store.sessions.session_changes import Intent
 from kakeya_stubs.v1 import runtime_pb2 as api
@@ -67,8 +67,7 @@ class GenerateRequest:
     @classmethod
     def of(cls, message: api.GenerateRequest, limits: RequestLimits) -> Self:
         """Checks what needs no session, and draws a seed where none is given; raises InvalidField."""
-        generate_checks.check(message)
-        limits.check_generate(message.max_tokens)
+        features = limits.check_generate(message)
         return cls(
             SessionId(message.session_id),
             message.max_tokens,
@@ -80,9 +79,9 @@ class GenerateRequest:
             tuple(message.resume_token_ids),
             message.min_tokens,
             message.ignore_eos,
-            Grammar.of(message),
-            Reasoning.of(message),
-            features=generate_features(message),
+            Grammar.of(message) if message.HasField("grammar") else None,
+            Reasoning.of(message.reasoning) if message.HasField("reasoning") else None,
+            features=features,
         )
 
     def check_vocabulary(self, vocab_size: int) -> None:

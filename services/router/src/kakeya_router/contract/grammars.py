@@ -23,10 +23,8 @@ class Grammar:
     texts: tuple[str, ...]
 
     @classmethod
-    def of(cls, asked: api.GenerateRequest) -> Self | None:
-        """None: there is none. Raises InvalidField."""
-        if not asked.HasField("grammar"):
-            return None
+    def of(cls, asked: api.GenerateRequest) -> Self:
+        """Of one that has a grammar. Raises InvalidField."""
         if asked.ignore_eos:
             raise invalid("ignore_eos", "under a grammar an answer ends where that does")
         message = asked.grammar

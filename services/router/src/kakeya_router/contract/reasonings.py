@@ -18,11 +18,8 @@ class Reasoning:
     begin_token_ids: tuple[int, ...]
 
     @classmethod
-    def of(cls, asked: api.GenerateRequest) -> Self | None:
-        """None: nothing is said of it. Raises InvalidField."""
-        if not asked.HasField("reasoning"):
-            return None
-        message = asked.reasoning
+    def of(cls, message: api.Reasoning) -> Self:
+        """Raises InvalidField."""
         for name, token_ids, least in (("end", message.end_token_ids, 1), ("begin", message.begin_token_ids, 0)):
             if not least <= len(token_ids) <= MAX_REASONING_MARK_TOKENS:
                 why = f"must have {least} to {MAX_REASONING_MARK_TOKENS} tokens"

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from kakeya_router.contract.creates import MAX_REQUEST_ID_BYTES
-from kakeya_router.contract.validation import MAX_COUNT, check_text, invalid
+from kakeya_router.contract.validation import MAX_COUNT, MAX_REQUEST_ID_BYTES, check_text, invalid
 from kakeya_router.store.session_record import SessionId, SessionRecord
 from kakeya_router.store.sessions.stored_tags import HistoryPlace, PlaceKind
 from kakeya_shared.contract import labels

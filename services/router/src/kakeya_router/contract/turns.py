@@ -9,10 +9,10 @@ from typing import Literal, Self, assert_never
 
 from kakeya_router.contract import creates, generates
 from kakeya_router.contract.appends import Appended
-from kakeya_router.contract.creates import MAX_REQUEST_ID_BYTES, CreateRequest, ForkPoint
+from kakeya_router.contract.creates import CreateRequest, ForkPoint
 from kakeya_router.contract.generates import Ended, GenerateRequest, Token, Truncated
 from kakeya_router.contract.tags import FindRequest, Found, start_tags
-from kakeya_router.contract.validation import RequestLimits, check_text, check_vocabulary, invalid
+from kakeya_router.contract.validation import MAX_REQUEST_ID_BYTES, RequestLimits, check_text, check_vocabulary, invalid
 from kakeya_router.store.session_record import LaneState, Overflow, SessionId, SessionRecord, ranges_text
 from kakeya_router.store.sessions.session_changes import Intent
 from kakeya_router.store.sessions.session_store import pack

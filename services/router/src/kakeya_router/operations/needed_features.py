@@ -22,18 +22,15 @@ class NeededFeatures:
     _fleet: Fleet
 
     async def check(self, operation: Operation) -> None:
-        """A session that has no lane looks for a worker that names them."""
-        if operation.features and not operation.is_parked:
-            await self._fleet.check_features(operation.record, operation.features)
+        """Of one that has a lane: a session that has none looks for a worker that names them."""
+        await self._fleet.check_features(operation.record, operation.features)
 
     async def pin(self, operation: Operation) -> None:
-        """An answer under a grammar goes on only where tokens are masked as they were from its first one on.
+        """Of one with the feature "grammar": its answer goes on only where tokens are masked as from its first one on.
 
         Raises:
             Taken
         """
-        if GRAMMAR not in operation.features:
-            return
         worker = await self._fleet.holder(operation.record, frozenset({GRAMMAR}))
         if worker is None:
             raise refusals.worker_gone()

@@ -27,6 +27,7 @@ from kakeya_router.store.sessions.session_changes import Closes, Intent
 from kakeya_router.store.sessions.session_store import Taken
 from kakeya_router.workers.worker_clients import WorkerClients
 from kakeya_router.workers.worker_errors import WorkerError
+from kakeya_shared.contract.features import GRAMMAR
 from kakeya_shared.errors.tree import Draining, InvariantViolated, KakeyaError, StoreUnavailable
 from kakeya_shared.process.detached_tasks import DetachedTasks, is_cancelled, unheard
 from kakeya_shared.rpc import rpc_boundary
@@ -92,10 +93,12 @@ class Operations:
         renewal = self._tasks.start(self._renew(operation))
         self._running.add(operation)
         try:
-            await self._needed.check(operation)
+            if operation.features and not operation.is_parked:
+                await self._needed.check(operation)
             if operation.is_parked or operation.record.history_length < operation.journal.length:
                 await self._recovery.begin(operation)
-            await self._needed.pin(operation)
+            if GRAMMAR in operation.features:
+                await self._needed.pin(operation)
             yield operation
         except BaseException as error:
             if _can_go_on(error):
@@ -137,7 +140,7 @@ class Operations:
                 case BeginOperation.MOVED:
                     continue
                 case BeginOperation.BEGUN | BeginOperation.PARKED:
-                    if operation.kind == "generate":
+                    if operation.kind == "generate" and record.operation_features:
                         operation.pins(record.pinned_features)
                     return
                 case BeginOperation.RECOVER:

@@ -1,7 +1,6 @@
 """Which generates of a step know what they may choose: a grammar whose masks take long delays nobody else."""
 
 import time
-from collections.abc import Sequence
 
 from kakeya_worker.engine.lanes.operation import Generate
 
@@ -10,7 +9,7 @@ from kakeya_worker.engine.lanes.operation import Generate
 LATE_SECONDS = 0.002
 
 
-def that_can_choose(generates: Sequence[Generate], *, has_others: bool) -> Sequence[Generate]:
+def that_can_choose(generates: list[Generate], *, has_others: bool) -> list[Generate]:
     """Those whose masks are there, or soon; all, which then wait for it, where nobody else has work.
 
     Args:

@@ -152,7 +152,9 @@ class Scheduler:
     def next_step(self) -> Step:
         """Some prefill always gets on, however many sessions generate, and the other way round."""
         running = [generate for generate in self._generates if not generate.is_paused]
-        generates = _by_tenant(that_can_choose(running, has_others=bool(self._appends)))
+        if any(generate.constraint is not None for generate in running):
+            running = that_can_choose(running, has_others=bool(self._appends))
+        generates = _by_tenant(running)
         appends = _by_tenant(self._appends)
         self._loads = {
             tenant: self._plan({tenant: generates.get(tenant, [])}, {tenant: appends.get(tenant, [])}).load
