@@ -211,3 +211,21 @@ async def test_a_template_that_fails_on_tools(runtime: ScriptedRuntime, tmp_path
         assert (await shim.chat(tools=TOOLS[:1], max_tokens=1)).status_code == 200
         prompt = list(shim.runtime.requests["AppendTokens"][-1].token_ids)
         assert "def get_weather(city: str, days: int)" in shim.tokenizer.decode(prompt)
+
+
+async def test_a_call_that_is_forced(caller: Shim) -> None:
+    """The answer is held to calls, behind the model's thoughts, and read as any other."""
+    named = {"type": "function", "function": {"name": "get_weather"}}
+    for choice, names in (("required", ["get_weather", "get_time"]), (named, ["get_weather"])):
+        for is_single in (False, True):
+            fields = {
+                "tool_choice": choice,
+                "parallel_tool_calls": not is_single,
+                "kakeya": {"max_reasoning_tokens": 9},
+            }
+            answer = await both(caller, ONE, response_format={"type": "json_object"}, **fields)
+            assert answer["tool_calls"][0]["function"]["name"] == "get_weather"
+            lark = caller.runtime.requests["Generate"][-1].grammar.lark
+            assert ("call)*" in lark) != is_single
+            assert [name for name in ("get_weather", "get_time") if json.dumps(f'"{name}"')[1:-1] in lark] == names
+            assert caller.runtime.requests["Generate"][-1].reasoning.max_tokens == 9

@@ -192,8 +192,8 @@ async def test_a_call_goes_from_one_api_to_the_other(caller: Shim) -> None:
         ),
         ({"tools": [{"name": "a"}]}, "tools[0].input_schema: "),
         ({"tools": [{"name": "a b", "input_schema": {}}]}, "tools[0].name: "),
-        ({"tools": TOOLS, "tool_choice": {"type": "any"}}, "tool_choice.type: not supported: no call can be forced"),
-        ({"tools": TOOLS, "tool_choice": {"type": "tool", "name": "a"}}, "tool_choice.type: not supported: no call"),
+        ({"tool_choice": {"type": "any"}}, "tool_choice: there are no tools to call"),
+        ({"tools": TOOLS, "tool_choice": {"type": "tool", "name": "a"}}, "tool_choice: there is no tool a"),
     ],
 )
 async def test_what_is_not_served_is_refused_by_name(caller: Shim, fields: dict[str, Any], message: str) -> None:
@@ -215,3 +215,12 @@ def test_halves_of_characters_in_a_call() -> None:
     parts = (CallBegun(0, "abcdefghi", "say"), ArgumentText(0, '{"text": "a\\ud800b\\u00e9"}'))
     (block,) = blocks(Delta(parts), hides_thoughts=False)
     assert json.loads(block.model_dump_json())["input"] == {"text": "a?bé"}
+
+
+@pytest.mark.parametrize("choice", [{"type": "any"}, {"type": "tool", "name": "get_weather"}])
+async def test_a_call_that_is_forced(caller: Shim, choice: dict[str, Any]) -> None:
+    answer = await both(caller, ONE, tool_choice={**choice, "disable_parallel_tool_use": True})
+    assert [block["type"] for block in answer["content"]] == ["tool_use"]
+    lark = caller.runtime.requests["Generate"][-1].grammar.lark
+    assert "get_weather" in lark
+    assert ("call_1" in lark) == (choice["type"] == "any")

@@ -134,6 +134,9 @@ async def test_what_is_not_served_is_refused_by_name(shim: Shim, field: str) -> 
         ({"tools": [{"type": "function", "function": {"name": "a b"}}]}, "tools[0].function.name", "invalid_value"),
         ({"tools": [{"type": "function", "function": {"name": "a", "schema": {}}}]}, "tools[0].function.schema", "unk"),
         ({"tool_choice": "any"}, "tool_choice", "invalid_value"),
+        ({"tool_choice": "required"}, "tool_choice", "invalid_value"),
+        ({"tool_choice": {"type": "function", "function": {"name": "a"}}}, "tool_choice", "invalid_value"),
+        ({"tool_choice": {"type": "function"}}, "tool_choice.function", "missing_required_parameter"),
         ({"messages": "Hello"}, "messages", "invalid_value"),
         ({"messages": ["Hello"]}, "messages[0].role", "invalid_value"),
         ({"messages": [{"role": "usr", "content": "a"}]}, "messages[0].role", "invalid_value"),
@@ -165,8 +168,11 @@ async def test_bad_values(shim: Shim, fields: dict[str, Any], param: str, code: 
     [
         ({"response_format": {"type": "structural_tag"}}, "response_format.type", "offer tools"),
         ({"guided_json": {}}, "guided_json", "response_format is its name here"),
-        ({"tool_choice": "required"}, "tool_choice", "no call can be forced yet"),
-        ({"tool_choice": {"type": "function", "function": {"name": "a"}}}, "tool_choice", "no call can be forced yet"),
+        (
+            {"tool_choice": {"type": "allowed_tools", "allowed_tools": {}}},
+            "tool_choice.type",
+            "a function can be forced",
+        ),
         ({"tools": [{"type": "web_search"}]}, "tools[0].type", "tools of the type 'web_search'; functions are"),
         ({"tools": [{"type": "function", "function": {"name": "a"}}]}, "tools", "'counter' writes no tools"),
         ({"service_tier": "flex"}, "service_tier", "there is one"),

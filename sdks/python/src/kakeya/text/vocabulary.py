@@ -17,7 +17,8 @@ class Vocabulary:
     def __init__(self, backend: "Tokenizer") -> None:
         self._backend = backend
         added = backend.get_added_tokens_decoder()
-        self._added = frozenset(added)
+        self._added = {token.content: id_ for id_, token in added.items()}
+        self._added_ids = frozenset(added)
         self._special = {token.content: id_ for id_, token in added.items() if token.special}
         self._special_ids = frozenset(self._special.values())
         self.is_byte_level = _is_byte_level(backend)
@@ -28,7 +29,11 @@ class Vocabulary:
 
     def is_added(self, token_id: int) -> bool:
         """Whether a token was added to what was learned, as special ones are: it is written as its text is."""
-        return token_id in self._added
+        return token_id in self._added_ids
+
+    def added_id(self, content: str) -> int | None:
+        """The added token that is written so, a special one or not; None where there is none."""
+        return self._added.get(content)
 
     def is_special(self, token_id: int) -> bool:
         """Whether a token has no text where special ones are left out."""

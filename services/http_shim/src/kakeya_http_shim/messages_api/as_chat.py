@@ -22,7 +22,7 @@ from kakeya_http_shim.messages_api.blocks import (
     UserBlock,
 )
 from kakeya_http_shim.messages_api.messages_request import MessagesFields, MessagesRequest
-from kakeya_http_shim.messages_api.messages_tools import as_function
+from kakeya_http_shim.messages_api.messages_tools import as_function, as_tool_choice
 from kakeya_http_shim.problems import ApiError
 from kakeya_http_shim.requests.chat_request import ChatRequest
 from kakeya_http_shim.requests.fields import problem
@@ -66,7 +66,7 @@ def _fields(given: MessagesFields) -> dict[str, Any]:
         "tools": [as_function(tool) for tool in given.tools or ()] or None,
     }
     if given.tool_choice is not None:
-        fields["tool_choice"] = given.tool_choice.type
+        fields["tool_choice"] = as_tool_choice(given.tool_choice)
         fields["parallel_tool_calls"] = not given.tool_choice.disable_parallel_tool_use
     if given.output_schema is not None:
         named = {"name": "answer", "schema": given.output_schema}

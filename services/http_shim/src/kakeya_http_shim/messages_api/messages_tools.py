@@ -4,8 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, JsonValue
 
-from kakeya_http_shim.requests.chat_request import NOT_FORCED
-from kakeya_http_shim.requests.fields import RequestModel, honoured, known, refusal, without_effect
+from kakeya_http_shim.requests.fields import RequestModel, honoured, refusal, without_effect
 from kakeya_http_shim.requests.messages import Marked
 from kakeya_http_shim.requests.tools import MAX_SHOWN_LETTERS, MAX_TOOLS, Function, Tool, ToolName
 
@@ -35,9 +34,12 @@ class CustomTool(Marked):
 class ToolChoice(RequestModel):
     """Whether the model calls tools."""
 
-    type: Annotated[Literal["auto", "none"], known("any", "tool", why=NOT_FORCED)] = honoured(
-        ..., "`auto` by default; `none`: the model is told of the tools, and what looks like a call is text"
+    type: Literal["auto", "none", "any", "tool"] = honoured(
+        ...,
+        "`auto` by default; `none`: the model is told of the tools, and what looks like a call is text; `any`, "
+        "`tool`: the answer is nothing but calls, each held to its tool's schema",
     )
+    name: ToolName | None = honoured(None, "of `tool`: the one")
     disable_parallel_tool_use: bool | None = honoured(None, "true: the answer ends with its first call")
 
 
@@ -48,3 +50,10 @@ def as_function(tool: CustomTool) -> Tool:
     """As OpenAI's chat completions have it."""
     function = Function(name=tool.name, description=tool.description, parameters=tool.input_schema)
     return Tool(type="function", function=function)
+
+
+def as_tool_choice(choice: ToolChoice) -> str | dict[str, Any]:
+    """As OpenAI's chat completions have it."""
+    if choice.type == "tool":
+        return {"type": "function", "function": {"name": choice.name}}
+    return "required" if choice.type == "any" else choice.type

@@ -1,15 +1,18 @@
 """The body of POST /v1/chat/completions."""
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Discriminator, Field, Tag
 
 from kakeya_http_shim.requests.fields import (
+    BRANCH,
     INTEGRAL,
     LATER,
     OnlyWith,
+    RequestModel,
     Rule,
+    at_fault,
     honoured,
     known,
     without_effect,
@@ -18,9 +21,49 @@ from kakeya_http_shim.requests.generation_fields import STOPS, GenerationFields,
 from kakeya_http_shim.requests.messages import Messages
 from kakeya_http_shim.requests.refused_fields import OF_PEERS
 from kakeya_http_shim.requests.template_fields import TemplateFields
+from kakeya_http_shim.requests.tools import ToolName
 from kakeya_shared.contract.generation_limits import MAX_LOGPROBS
 
-NOT_FORCED = "no call can be forced yet"
+
+class NamedFunction(RequestModel):
+    """Which one."""
+
+    name: ToolName = honoured(..., "of one of `tools`")
+
+
+class NamedTool(RequestModel):
+    """A tool that has to be called."""
+
+    type: Annotated[Literal["function"], known("allowed_tools", "custom", why="a function can be forced, or any")]
+    function: NamedFunction = honoured(..., "the one")
+
+
+def _choice_branch(given: Any) -> str:
+    return f"{'named' if isinstance(given, dict | NamedTool) else 'text'}{BRANCH}"
+
+
+ToolChoice = Annotated[
+    Annotated[Literal["none", "auto", "required"], Tag(f"text{BRANCH}")] | Annotated[NamedTool, Tag(f"named{BRANCH}")],
+    Discriminator(_choice_branch),
+]
+
+
+class OfferedChoice:
+    """A rule: a call can be forced of what is offered."""
+
+    def check(self, given: Any) -> None:
+        """For a validator. Raises PydanticCustomError."""
+        names = {tool.function.name for tool in given.tools or ()}
+        if given.forces_call and not names:
+            raise at_fault("tool_choice", "there are no tools to call")
+        if given.forced_tool is not None and given.forced_tool not in names:
+            raise at_fault("tool_choice", f"there is no tool {given.forced_tool}")
+
+    def schema(self) -> dict[str, Any]:
+        """The same in JSON Schema, which does not say that a name is that of a tool."""
+        is_free = {"properties": {"tool_choice": {"enum": [None, "none", "auto"]}}}
+        has_tools = {"properties": {"tools": {"type": "array", "minItems": 1}}, "required": ["tools"]}
+        return {"anyOf": [is_free, has_tools]}
 
 
 class ChatRequest(GenerationFields, TemplateFields):
@@ -40,9 +83,10 @@ class ChatRequest(GenerationFields, TemplateFields):
         None, "with logprobs: that many of the likeliest tokens, 0 to 20"
     )
 
-    tool_choice: Annotated[Literal["none", "auto"], known("required", why=NOT_FORCED)] | None = honoured(
+    tool_choice: ToolChoice | None = honoured(
         None,
-        "`auto` by default; `none`: the model is told of the tools, and what looks like a call in its answer is text",
+        "`auto` by default; `none`: the model is told of the tools, and what looks like a call in its answer is text; "
+        "`required`, or a function: the answer is nothing but calls, each held to its tool's schema",
     )
     parallel_tool_calls: bool | None = honoured(None, "true by default; false: the answer ends with its first call")
 
@@ -61,6 +105,7 @@ class ChatRequest(GenerationFields, TemplateFields):
         *GenerationFields.rules,
         *TemplateFields.rules,
         OnlyWith("top_logprobs", "logprobs"),
+        OfferedChoice(),
     )
     refused: ClassVar[Mapping[str, str]] = OF_PEERS | {
         "functions": "superseded by tools",
@@ -80,6 +125,16 @@ class ChatRequest(GenerationFields, TemplateFields):
         """Tokens; None where none was named."""
         given = [limit for limit in (self.max_tokens, self.max_completion_tokens) if limit is not None]
         return min(given, default=None)
+
+    @property
+    def forces_call(self) -> bool:
+        """Whether the answer has to call tools."""
+        return self.tool_choice is not None and self.tool_choice not in ("none", "auto")
+
+    @property
+    def forced_tool(self) -> str | None:
+        """The tool that has to be called; None: none by name."""
+        return self.tool_choice.function.name if isinstance(self.tool_choice, NamedTool) else None
 
     @property
     def num_logprobs(self) -> int | None:

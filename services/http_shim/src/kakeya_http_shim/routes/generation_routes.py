@@ -188,6 +188,9 @@ class ChatRoute(GenerationRoute[ChatRequest]):
         offered_tools.check(body.offered, model)
         self._calling(body, model)
 
+    def _for_model(self, body: ChatRequest, model: TextModel) -> ChatRequest:
+        return offered_tools.held_to_calls(body, model) if body.forces_call else body
+
     def _calling(self, body: ChatRequest, model: TextModel) -> Calling | None:
         if body.offered is None or body.tool_choice == "none":
             return None

@@ -38,7 +38,7 @@ class MessagesRoute(ChatRoute):
         return Asked(body, writer, is_short, ignored_betas(scope))
 
     def _for_model(self, body: ChatRequest, model: TextModel) -> ChatRequest:
-        return _told_of_thinking(body, model)
+        return super()._for_model(_told_of_thinking(body, model), model)
 
 
 class CountTokensRoute(TextRoute[CountTokensRequest]):

@@ -5,8 +5,12 @@ from typing import Any
 
 from kakeya_http_shim.models.served_models import TextModel
 from kakeya_http_shim.problems import ApiError
+from kakeya_http_shim.requests.chat_request import ChatRequest
+from kakeya_http_shim.requests.generation_fields import KakeyaOptions
 from kakeya_http_shim.text.calling import Calling
+from kakeya_http_shim.tools import forced_calls
 from kakeya_http_shim.tools.families import SYNTAXES
+from kakeya_http_shim.tools.syntax import OfferedTools
 
 Offered = Sequence[Mapping[str, Any]]
 """Tools, as OpenAI's chat completions have them."""
@@ -35,6 +39,22 @@ def calling(tools: Offered, model: TextModel, *, only_first: bool = False) -> Ca
             "server with --tool-parser where it is one of them"
         )
     return Calling.of(model.tool_family, tools, only_first=only_first)
+
+
+def held_to_calls(body: ChatRequest, model: TextModel) -> ChatRequest:
+    """A request that forces a call, with what its answer is held to. Raises ApiError as `calling` does."""
+    offered = body.offered or ()
+    calling(offered, model)
+    lark = forced_calls.grammar(
+        model.tool_family or "",
+        OfferedTools.of(offered),
+        model.tokenizer.vocabulary.added_id,
+        name=body.forced_tool,
+        is_single=body.parallel_tool_calls is False,
+    )
+    options = body.kakeya or KakeyaOptions()
+    form = options.model_copy(update={"grammar": lark, "regex": None, "choice": None})
+    return body.model_copy(update={"kakeya": form, "response_format": None})
 
 
 def _not_served(why: str) -> ApiError:
