@@ -26,6 +26,7 @@ _MESSAGES = "/v1/messages"
 DEFAULT_TOKENS = 4
 """Of a chat's answer, where a request says nothing of it: what the shim is told."""
 _DEFAULT_COMPLETION_TOKENS = 16
+_OF_TOOLS = ("tools", "tool_choice")  # which may name one that is not there
 
 
 class AnswerChecks:
@@ -157,7 +158,7 @@ def broken_rules(body: Any, vocab_size: int) -> list[tuple[str, str]]:
     if body.get("continue_final_message") and not _has_text((body.get("messages") or [{}])[-1]):
         broken.append(("messages", "there is a text to go on with"))
     if body.get("tools"):
-        broken.append(("tools", "the chat template writes tools, which kakeya-nano's does not"))
+        broken += [(name, "the chat template writes tools, which kakeya-nano's does not") for name in _OF_TOOLS]
     is_json = (body.get("response_format") or {}).get("type") == "json_object"
     if body.get("ignore_eos") and (is_json or _forms(body)):
         broken.append(("ignore_eos", "what has a form has an end"))

@@ -218,12 +218,12 @@ async def test_a_call_that_is_forced(caller: Shim) -> None:
     named = {"type": "function", "function": {"name": "get_weather"}}
     for choice, names in (("required", ["get_weather", "get_time"]), (named, ["get_weather"])):
         for is_single in (False, True):
-            fields = {
+            fields: dict[str, Any] = {
                 "tool_choice": choice,
                 "parallel_tool_calls": not is_single,
                 "kakeya": {"max_reasoning_tokens": 9},
             }
-            answer = await both(caller, ONE, response_format={"type": "json_object"}, **fields)
+            answer = await both(caller, ONE, **fields, response_format={"type": "json_object"})
             assert answer["tool_calls"][0]["function"]["name"] == "get_weather"
             lark = caller.runtime.requests["Generate"][-1].grammar.lark
             assert ("call)*" in lark) != is_single

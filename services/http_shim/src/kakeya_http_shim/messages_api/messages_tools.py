@@ -24,7 +24,7 @@ class CustomTool(Marked):
     name: ToolName = honoured(..., "letters, digits, `_`, `.` and `-`, up to 128")
     description: str | None = honoured(None, "handed to the chat template")
     input_schema: dict[str, JsonValue] = honoured(..., "a JSON schema, handed to the chat template")
-    strict: bool | None = without_effect("a call is not held to the schema yet")
+    strict: bool | None = without_effect("a call that is forced is held to the schema, others are not")
     eager_input_streaming: bool | None = without_effect("a call is told once it is whole")
     defer_loading: bool | None = without_effect("the model is told of all tools at once")
     input_examples: list[JsonValue] | None = without_effect("chat templates have no place for them")

@@ -30,7 +30,7 @@ class Function(Marked):
     parameters: dict[str, JsonValue] | None = honoured(
         None, "a JSON schema, handed to the chat template; without one, or with an empty one: no arguments"
     )
-    strict: bool | None = without_effect("a call is not held to the schema yet")
+    strict: bool | None = without_effect("a call that is forced is held to the schema, others are not")
 
 
 class Tool(Marked):
