@@ -16,6 +16,8 @@ AddedId = Callable[[str], int | None]
 """The token that was added to the vocabulary and is written so; None where there is none, and its letters are said."""
 
 _DEFINITIONS = ("$defs", "definitions")
+_STYLE = {"x-guidance": {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}}
+"""As JSON is written in what models learn from, and no more of white space, which a small one does not end."""
 _NO_ARGUMENTS = {"type": "object", "properties": {}, "additionalProperties": False}
 
 
@@ -109,7 +111,7 @@ def _start(calls: Sequence[str], is_single: bool, *, between: str, around: tuple
 
 def _arguments(schema: Mapping[str, Any]) -> Mapping[str, Any]:
     """Of a call that is an object, whatever its schema leaves out."""
-    return {"type": "object", **schema} if schema else _NO_ARGUMENTS
+    return {**_STYLE, "type": "object", **schema} if schema else {**_STYLE, **_NO_ARGUMENTS}
 
 
 def _in_order(schema: Mapping[str, Any]) -> Sequence[str]:
@@ -129,7 +131,7 @@ def _value(rule: str, name: str, schema: Mapping[str, Any]) -> Iterator[str]:
             yield f"{rule}[suffix={_text(ends)}]: /(?s:.*)/"
         return
     shared = {key: schema[key] for key in _DEFINITIONS if key in schema}
-    own = {**shared, **given} if isinstance(given, Mapping) else given
+    own = {**_STYLE, **shared, **given} if isinstance(given, Mapping) else given
     yield f"{rule}: {rule}_json {_text(ends)}"
     yield f"{rule}_json: %json {_json(own)}"
 
