@@ -100,7 +100,7 @@ def test_models_and_names_of_requests(said: dict[str, Any]) -> None:
     ("case", "kind", "status", "code", "param"),
     [
         ("badRequest", "BadRequestError", 400, "invalid_value", "temperature"),
-        ("tools", "BadRequestError", 400, "unsupported_parameter", "tools"),
+        ("tools", "BadRequestError", 400, "unsupported_parameter", "tools[0].type"),
         ("overflow", "BadRequestError", 400, "context_length_exceeded", "messages"),
         ("authentication", "AuthenticationError", 401, "invalid_api_key", None),
         ("permission", "PermissionDeniedError", 403, "permission_denied", None),

@@ -58,7 +58,7 @@ const results = {
   requestId: response.headers.get("x-request-id"),
   errors: {
     badRequest: await refused(() => chat({ temperature: 3 })),
-    tools: await refused(() => chat({ tools: [{ type: "function", function: { name: "f" } }], stream: true })),
+    tools: await refused(() => chat({ tools: [{ type: "custom", custom: { name: "f" } }], stream: true })),
     overflow: await refused(() =>
       chat({ messages: [{ role: "user", content: "Hello. ".repeat(40) }], kakeya: { on_overflow: "refuse" } }),
     ),
