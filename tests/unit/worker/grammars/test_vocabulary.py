@@ -9,6 +9,12 @@ import pytest
 from kakeya_worker.conformance.tools.tokenizer_files import NUM_TOKENS, write_tokenizer
 from kakeya_worker.grammars.vocabulary import VocabularyError, library_name, load
 
+THREE = {"type": "BPE", "vocab": {"a": 0, "b": 1, "c": 2}, "merges": []}
+# The model has another token of that id.
+TWICE = {"id": 1, "content": "x", "special": True} | dict.fromkeys(
+    ("single_word", "lstrip", "rstrip", "normalized"), False
+)
+
 
 def changed(directory: Path, **changes: Any) -> Path:
     path = write_tokenizer(directory)
@@ -42,6 +48,7 @@ def test_pieces_with_scores_are_a_vocabulary_too(tmp_path: Path) -> None:
         (lambda directory: changed(directory, model=3), "cannot be used"),
         (lambda directory: changed(directory, decoder=None), "decoder"),
         (lambda directory: changed(directory, model={"type": "BPE", "vocab": {"a": 0, "b": 7}, "merges": []}), "."),
+        (lambda directory: changed(directory, model=THREE, added_tokens=[TWICE]), "do not have the ids that it says"),
     ],
 )
 def test_what_cannot_be_used_is_refused_with_the_reason(tmp_path: Path, path: Any, why: str) -> None:

@@ -1,6 +1,6 @@
 """The answers of POST /v1/chat/completions."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
@@ -217,17 +217,13 @@ class ChatWriter(OpenAiStream):
         return ChatLogprobs(content=[_token_logprob(each) for each in likelihoods], refusal=None)
 
 
-def _given(delta: Delta) -> Iterator[dict[str, Any]]:
+def _given(delta: Delta) -> list[dict[str, Any]]:
     """What the events of a piece say, one part each; thoughts with the content that follows them."""
-    first: dict[str, Any] = {"reasoning_content": delta.reasoning} if delta.reasoning else {}
-    parts = [*delta.parts]
-    match parts:
-        case [Content(text), *rest]:
-            first, parts = {"content": text} | first, rest
-    if first or not parts:
-        yield first or {"content": ""}
-    for part in parts:
-        yield _told(part)
+    told = [_told(part) for part in delta.parts]
+    if delta.reasoning:
+        content = told.pop(0) if delta.parts and isinstance(delta.parts[0], Content) else {}
+        told.insert(0, content | {"reasoning_content": delta.reasoning})
+    return told or [{"content": ""}]
 
 
 def _told(part: Part) -> dict[str, Any]:

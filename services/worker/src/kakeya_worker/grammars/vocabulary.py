@@ -77,5 +77,5 @@ def _of(tokenizer: dict[str, Any], vocab_size: int) -> Vocabulary:
     added.append({"id": end_id, "content": _END, "special": True, **flags})
     made = LLTokenizer(json.dumps(tokenizer), n_vocab=max(vocab_size, end_id + 1), eos_token=end_id)
     if made.tokenize_str(_END, parse_special=True) != [end_id]:
-        raise ValueError("its ids have gaps")
+        raise ValueError("its tokens do not have the ids that it says")
     return Vocabulary(made, vocab_size, end_id)
