@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jsonschema_rs
@@ -26,7 +26,8 @@ _MESSAGES = "/v1/messages"
 DEFAULT_TOKENS = 4
 """Of a chat's answer, where a request says nothing of it: what the shim is told."""
 _DEFAULT_COMPLETION_TOKENS = 16
-_OF_TOOLS = ("tools", "tool_choice")  # which may name one that is not there
+_OF_TOOLS = ("tools", "messages", "kakeya.grammar")
+"""What is named where tools are refused: they have more tokens than a head may, or no grammar can hold a call."""
 
 
 class AnswerChecks:
@@ -80,7 +81,8 @@ class AnswerChecks:
         elif response.status_code == 400:
             error = response.json()["error"]
             param = str(error["param"] if "param" in error else error["message"])  # which begins with it
-            if not any(param.startswith(named) for named in [*(named for named, _ in rules), *_forms(case.body)]):
+            may_be_named = [*(named for named, _ in rules), *_forms(case.body), *_of_tools(case.body)]
+            if not any(param.startswith(named) for named in may_be_named):
                 yield "refused, and no rule says so"
         elif response.status_code not in (200, 404, *_RETRY_LATER):
             yield "a valid request must not get this status"
@@ -95,6 +97,10 @@ def _forms(body: Any) -> list[str]:
     found += ["response_format"] if (body.get("response_format") or {}).get("type") == "json_schema" else []
     found += ["output_config.format"] if config.get("format") else []
     return found
+
+
+def _of_tools(body: Any) -> Sequence[str]:
+    return _OF_TOOLS if isinstance(body, dict) and body.get("tools") else ()
 
 
 def _named_session(case: Case) -> list[tuple[str, str]]:
@@ -157,14 +163,24 @@ def broken_rules(body: Any, vocab_size: int) -> list[tuple[str, str]]:
     ]
     if body.get("continue_final_message") and not _has_text((body.get("messages") or [{}])[-1]):
         broken.append(("messages", "there is a text to go on with"))
-    if body.get("tools"):
-        broken += [(name, "the chat template writes tools, which kakeya-nano's does not") for name in _OF_TOOLS]
+    if _lacks_called_tool(body):
+        broken.append(("tool_choice", "a tool that has to be called is offered"))
     is_json = (body.get("response_format") or {}).get("type") == "json_object"
-    if body.get("ignore_eos") and (is_json or _forms(body)):
+    is_called = body.get("tool_choice") not in (None, "none", "auto")  # Messages know no ignore_eos
+    if body.get("ignore_eos") and (is_json or is_called or _forms(body)):
         broken.append(("ignore_eos", "what has a form has an end"))
     if (body.get("min_tokens") or 0) > _longest_answer(body):
         broken.append(("min_tokens", "an answer may be as long as it must be"))
     return broken
+
+
+def _lacks_called_tool(body: dict[str, Any]) -> bool:
+    choice = body.get("tool_choice")
+    kind = choice.get("type") if isinstance(choice, dict) else choice
+    offered = [tool.get("function", tool)["name"] for tool in body.get("tools") or ()]
+    if isinstance(choice, dict) and kind in ("tool", "function"):
+        return choice.get("function", choice).get("name") not in offered
+    return kind in ("any", "required") and not offered
 
 
 def _named_tokens(body: dict[str, Any]) -> Iterator[tuple[str, list[float]]]:

@@ -62,6 +62,14 @@ async def test_completions_have_forms_too(shim: Shim) -> None:
     assert shim.runtime.requests["Generate"][0].grammar == CHOICE
 
 
+async def test_what_has_a_form_has_an_end(shim: Shim) -> None:
+    """It is said before anything is: a stream that has begun, with its prompt, has a status already."""
+    response = await shim.complete(echo=True, stream=True, ignore_eos=True, kakeya={"choice": ["yes", "no"]})
+    assert response.status_code == 400
+    assert response.json()["error"]["param"] == "ignore_eos"
+    assert "Generate" not in shim.runtime.requests
+
+
 async def test_messages_have_one_too(shim: Shim) -> None:
     fields = {"output_config": {"effort": "high", "format": {"type": "json_schema", "schema": SCHEMA}}}
     shim.will_say("{}")

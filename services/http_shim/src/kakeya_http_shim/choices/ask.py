@@ -119,6 +119,9 @@ def check(fields: GenerationFields, model: TextModel, *, num_answers: int, max_c
     check_number(num_answers, max_choices)
     check_tokens(fields.biases or (), model, "logit_bias")
     check_tokens(fields.stop_token_ids or (), model, "stop_token_ids")
+    if fields.ignore_eos and fields.held_to is not None:
+        message = "ignore_eos: under a grammar an answer ends where that does"
+        raise ApiError(400, message, param="ignore_eos", code="invalid_value")
 
 
 def _check_lengths(fields: GenerationFields, max_tokens: int) -> None:
