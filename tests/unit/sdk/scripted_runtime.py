@@ -37,18 +37,19 @@ def documented_statuses() -> dict[str, grpc.StatusCode]:
 STATUSES = documented_statuses()
 
 
-def fails(reason: str, *, retry_after_seconds: float | None = None, **metadata: str) -> Fault:
+def fails(reason: str, *, retry_after_seconds: float | None = None, says: str = "", **metadata: str) -> Fault:
     """Fails as a Kakeya service does."""
+    says = says or f"scripted {reason}"
 
     def fault(context: grpc.ServicerContext) -> None:
-        status = status_pb2.Status(code=STATUSES[reason].value[0], message=f"scripted {reason}")
+        status = status_pb2.Status(code=STATUSES[reason].value[0], message=says)
         status.details.add().Pack(error_details_pb2.ErrorInfo(reason=reason, domain="kakeya", metadata=metadata))
         if retry_after_seconds is not None:
             delay = Duration()
             delay.FromNanoseconds(round(retry_after_seconds * 1e9))
             status.details.add().Pack(error_details_pb2.RetryInfo(retry_delay=delay))
         context.set_trailing_metadata((("grpc-status-details-bin", status.SerializeToString()),))
-        context.abort(STATUSES[reason], f"scripted {reason}")
+        context.abort(STATUSES[reason], says)
 
     return fault
 

@@ -23,7 +23,8 @@ from kakeya_http_shim.middleware.other_paths import OtherPaths
 from kakeya_http_shim.middleware.request_ids import RequestIds
 from kakeya_http_shim.middleware.request_span import with_request_span
 from kakeya_http_shim.problems import ApiError, internal
-from kakeya_http_shim.routes.generation_routes import ChatRoute, CompletionRoute, Desk
+from kakeya_http_shim.routes.desk import Desk
+from kakeya_http_shim.routes.generation_routes import ChatRoute, CompletionRoute
 from kakeya_http_shim.routes.listing_routes import ListingRoutes
 from kakeya_http_shim.routes.messages_routes import CountTokensRoute, MessagesRoute
 from kakeya_http_shim.routes.openapi_document import document

@@ -23,8 +23,8 @@ from kakeya_http_shim.middleware.deprecation import Deprecation
 from kakeya_http_shim.models.model_tokenizer import ModelTokenizer
 from kakeya_http_shim.models.served_models import ServedModels
 from kakeya_http_shim.routes.admission import Admission
+from kakeya_http_shim.routes.desk import Desk
 from kakeya_http_shim.routes.exchange import House
-from kakeya_http_shim.routes.generation_routes import Desk
 from kakeya_http_shim.server.listener import serving
 from kakeya_http_shim.settings import HttpSettings
 from kakeya_shared import plugins

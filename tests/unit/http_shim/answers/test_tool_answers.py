@@ -226,6 +226,6 @@ async def test_a_call_that_is_forced(caller: Shim) -> None:
             answer = await both(caller, ONE, **fields, response_format={"type": "json_object"})
             assert answer["tool_calls"][0]["function"]["name"] == "get_weather"
             lark = caller.runtime.requests["Generate"][-1].grammar.lark
-            assert ("call)*" in lark) != is_single
+            assert ("marked)*" in lark) != is_single
             assert [name for name in ("get_weather", "get_time") if json.dumps(f'"{name}"')[1:-1] in lark] == names
             assert caller.runtime.requests["Generate"][-1].reasoning.max_tokens == 9

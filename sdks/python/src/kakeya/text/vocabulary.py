@@ -12,13 +12,14 @@ class Vocabulary:
 
     Attributes:
         is_byte_level: its tokens are written in the 256 letters that stand for bytes in byte-level BPE.
+        added_ids: of tokens that were added to what was learned, special ones among them.
     """
 
     def __init__(self, backend: "Tokenizer") -> None:
         self._backend = backend
         added = backend.get_added_tokens_decoder()
         self._added = {token.content: id_ for id_, token in added.items()}
-        self._added_ids = frozenset(added)
+        self.added_ids = frozenset(added)
         self._special = {token.content: id_ for id_, token in added.items() if token.special}
         self._special_ids = frozenset(self._special.values())
         self.is_byte_level = _is_byte_level(backend)
@@ -29,11 +30,20 @@ class Vocabulary:
 
     def is_added(self, token_id: int) -> bool:
         """Whether a token was added to what was learned, as special ones are: it is written as its text is."""
-        return token_id in self._added_ids
+        return token_id in self.added_ids
 
     def added_id(self, content: str) -> int | None:
         """The added token that is written so, a special one or not; None where there is none."""
         return self._added.get(content)
+
+    def byte_id(self, byte: int) -> int | None:
+        """The token of one byte; None where it has none.
+
+        Args:
+            byte: from 0xAE on, which byte-level BPE writes as the letters of these codes.
+        """
+        letter = chr(byte) if self.is_byte_level else f"<0x{byte:02X}>"
+        return self._backend.token_to_id(letter)
 
     def is_special(self, token_id: int) -> bool:
         """Whether a token has no text where special ones are left out."""

@@ -93,7 +93,6 @@ def sampling(fields: GenerationFields, *, max_tokens: int, logprobs: int | None)
         "min_tokens": fields.min_tokens or None,
         "ignore_eos": fields.ignore_eos or None,
         "stop_token_sequences": [[token_id] for token_id in fields.stop_token_ids or ()] or None,
-        "grammar": fields.held_to,
     }
     return {
         "max_tokens": max_tokens,
@@ -114,12 +113,19 @@ def _above_0(number: float | None) -> float | None:
     return None if number is None else max(number, _LEAST)
 
 
-def check(fields: GenerationFields, model: TextModel, *, num_answers: int, max_choices: int) -> None:
-    """Refuses before any prefill what the runtime would refuse after it. Raises ApiError."""
+def check(fields: GenerationFields, model: TextModel, *, num_answers: int, max_choices: int, is_held: bool) -> None:
+    """Refuses before any prefill what the runtime would refuse after it.
+
+    Args:
+        is_held: a grammar holds its answers.
+
+    Raises:
+        ApiError
+    """
     check_number(num_answers, max_choices)
     check_tokens(fields.biases or (), model, "logit_bias")
     check_tokens(fields.stop_token_ids or (), model, "stop_token_ids")
-    if fields.ignore_eos and fields.held_to is not None:
+    if fields.ignore_eos and is_held:
         message = "ignore_eos: under a grammar an answer ends where that does"
         raise ApiError(400, message, param="ignore_eos", code="invalid_value")
 

@@ -4,9 +4,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, JsonValue
 
-from kakeya_http_shim.requests.fields import RequestModel, honoured, refusal, without_effect
+from kakeya_http_shim.requests.fields import RequestModel, at_fault, honoured, refusal, without_effect
 from kakeya_http_shim.requests.messages import Marked
 from kakeya_http_shim.requests.tools import MAX_SHOWN_LETTERS, MAX_TOOLS, Function, Tool, ToolName
+
+_FORCING = ["any", "tool"]
 
 
 def _only_custom(given: Any) -> Any:
@@ -24,7 +26,9 @@ class CustomTool(Marked):
     name: ToolName = honoured(..., "letters, digits, `_`, `.` and `-`, up to 128")
     description: str | None = honoured(None, "handed to the chat template")
     input_schema: dict[str, JsonValue] = honoured(..., "a JSON schema, handed to the chat template")
-    strict: bool | None = without_effect("a call that is forced is held to the schema, others are not")
+    strict: bool | None = honoured(
+        None, "true: its calls are held to the schema; those of an answer that has to call are anyway"
+    )
     eager_input_streaming: bool | None = without_effect("a call is told once it is whole")
     defer_loading: bool | None = without_effect("the model is told of all tools at once")
     input_examples: list[JsonValue] | None = without_effect("chat templates have no place for them")
@@ -43,12 +47,27 @@ class ToolChoice(RequestModel):
     disable_parallel_tool_use: bool | None = honoured(None, "true: the answer ends with its first call")
 
 
+class OfferedChoice:
+    """A rule: a call can be forced of what is offered."""
+
+    def check(self, given: Any) -> None:
+        """For a validator. Raises PydanticCustomError."""
+        if given.tool_choice is not None and given.tool_choice.type in _FORCING and not given.tools:
+            raise at_fault("tool_choice", "there are no tools to call")
+
+    def schema(self) -> dict[str, Any]:
+        """The same in JSON Schema."""
+        forces = {"type": "object", "required": ["type"], "properties": {"type": {"enum": _FORCING}}}
+        has_tools = {"properties": {"tools": {"type": "array", "minItems": 1}}, "required": ["tools"]}
+        return {"anyOf": [{"properties": {"tool_choice": {"not": forces}}}, has_tools]}
+
+
 CustomTools = Annotated[list[CustomTool], Field(max_length=MAX_TOOLS, fail_fast=True)]
 
 
 def as_function(tool: CustomTool) -> Tool:
     """As OpenAI's chat completions have it."""
-    function = Function(name=tool.name, description=tool.description, parameters=tool.input_schema)
+    function = Function(name=tool.name, description=tool.description, parameters=tool.input_schema, strict=tool.strict)
     return Tool(type="function", function=function)
 
 

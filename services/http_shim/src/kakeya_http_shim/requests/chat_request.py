@@ -132,6 +132,12 @@ class ChatRequest(GenerationFields, TemplateFields):
         return self.tool_choice is not None and self.tool_choice not in ("none", "auto")
 
     @property
+    def is_strict(self) -> bool:
+        """Whether it is free to call, and what it calls is held to a schema where its tool says so."""
+        is_free = self.tool_choice in (None, "auto") and self.held_to is None
+        return is_free and any(tool.function.strict for tool in self.tools or ())
+
+    @property
     def forced_tool(self) -> str | None:
         """The tool that has to be called; None: none by name."""
         return self.tool_choice.function.name if isinstance(self.tool_choice, NamedTool) else None

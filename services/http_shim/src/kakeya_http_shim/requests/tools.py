@@ -4,7 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, JsonValue, StringConstraints
 
-from kakeya_http_shim.requests.fields import honoured, refusal, without_effect
+from kakeya_http_shim.requests.fields import honoured, refusal
 from kakeya_http_shim.requests.messages import Marked
 
 MAX_TOOLS = 1024
@@ -30,7 +30,9 @@ class Function(Marked):
     parameters: dict[str, JsonValue] | None = honoured(
         None, "a JSON schema, handed to the chat template; without one, or with an empty one: no arguments"
     )
-    strict: bool | None = without_effect("a call that is forced is held to the schema, others are not")
+    strict: bool | None = honoured(
+        None, "true: its calls are held to the schema; those of an answer that has to call are anyway"
+    )
 
 
 class Tool(Marked):

@@ -3,34 +3,35 @@
 import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from hashlib import blake2b
 from typing import ClassVar, Generic, Literal
 
 from starlette.types import Receive, Scope, Send
 
-from kakeya import AsyncClient
-from kakeya_http_shim.answers.answering import Answering, Question
+from kakeya import InvalidField
+from kakeya_http_shim.answers.answering import Question
 from kakeya_http_shim.answers.chat_answer import ChatWriter
 from kakeya_http_shim.answers.completion_answer import CompletionWriter
 from kakeya_http_shim.answers.reply import Reply
 from kakeya_http_shim.answers.writer import Writer
-from kakeya_http_shim.choices import ask, thoughts
+from kakeya_http_shim.choices import ask
 from kakeya_http_shim.choices.ask import Ask, Live
+from kakeya_http_shim.choices.held import Held
 from kakeya_http_shim.conversations.branches import Branches
 from kakeya_http_shim.conversations.chat import Chat
-from kakeya_http_shim.conversations.finding import Finding
 from kakeya_http_shim.conversations.way import Way
 from kakeya_http_shim.models.model_tokenizer import Prompt
-from kakeya_http_shim.models.served_models import ServedModels, TextModel
+from kakeya_http_shim.models.served_models import TextModel
+from kakeya_http_shim.problems import ApiError, from_kakeya
 from kakeya_http_shim.requests.chat_request import ChatRequest
 from kakeya_http_shim.requests.completion_request import CompletionRequest
 from kakeya_http_shim.routes import bodies, offered_tools, prompts
 from kakeya_http_shim.routes.asked import Asked, Body, Caller
 from kakeya_http_shim.routes.chat_prompts import ChatPrompts
-from kakeya_http_shim.routes.exchange import Exchange, House
+from kakeya_http_shim.routes.desk import Desk
+from kakeya_http_shim.routes.exchange import Exchange
 from kakeya_http_shim.routes.wanted_session import WantedSession
-from kakeya_http_shim.settings import HttpSettings
 from kakeya_http_shim.text.calling import Calling
 
 _DEFAULT_COMPLETION_TOKENS = 16
@@ -40,18 +41,6 @@ _GRAMMAR_FIELDS = {
     "grammar.choice": "kakeya.choice",
     "grammar.lark": "kakeya.grammar",
 }
-
-
-@dataclass(frozen=True)
-class Desk:
-    """What the routes work with."""
-
-    settings: HttpSettings
-    client: AsyncClient
-    models: ServedModels
-    answering: Answering
-    finding: Finding
-    house: House
 
 
 class GenerationRoute(ABC, Generic[Body]):
@@ -80,7 +69,10 @@ class GenerationRoute(ABC, Generic[Body]):
         async def work(reply: Reply) -> None:
             reply.headers.update(asked.headers)
             question = await self._question(asked, caller)
-            await self._desk.answering.answer(question, reply)
+            try:
+                await self._desk.answering.answer(question, reply)
+            except InvalidField as error:
+                raise self._refusal(error, asked.body, question.asks[0].model) from error
 
         await Exchange(self._desk.house, work, self.fields)(scope, receive, send)
 
@@ -117,17 +109,30 @@ class GenerationRoute(ABC, Generic[Body]):
         ]
 
     def _ask(self, body: Body, model: TextModel, prompt: Prompt, request_id: str) -> Ask:
+        bound = body.kakeya.max_reasoning_tokens if body.kakeya else None
+        told = self._held(body, model).told(bound, model, prompt)
+        calling = self._calling(body, model)
+        if calling is not None and told.keys() >= {"grammar", "reasoning"}:
+            calling = replace(calling, begins_in_thought=None)  # no call is held there
         return Ask(
             model=model,
             prompt=prompt,
-            sampling={**self._sampling(body), **thoughts.told(body, model, prompt)},
+            sampling={**self._sampling(body), **told},
             stop_texts=body.stop_texts,
             on_overflow=self._on_overflow(body),
             label=f"http {request_id}",
             stop_token_ids=frozenset(body.stop_token_ids or ()),
             echoes=self._echoes(body),
-            calling=self._calling(body, model),
+            calling=calling,
         )
+
+    def _held(self, body: Body, model: TextModel) -> Held:
+        """What its answers are held to. Raises ApiError."""
+        return Held(body.held_to, body.form)
+
+    def _refusal(self, error: InvalidField, body: Body, model: TextModel) -> ApiError:
+        """What a field is at fault for, as the runtime says it."""
+        return from_kakeya(error, self.fields)
 
     def _on_overflow(self, body: Body) -> Literal["evict", "refuse"]:
         options = body.kakeya
@@ -139,6 +144,7 @@ class GenerationRoute(ABC, Generic[Body]):
             model,
             num_answers=body.num_choices * self._num_prompts(body),
             max_choices=self._desk.settings.max_choices,
+            is_held=self._held(body, model).grammar is not None,
         )
 
     @property
@@ -171,9 +177,14 @@ class GenerationRoute(ABC, Generic[Body]):
 
 
 class ChatRoute(GenerationRoute[ChatRequest]):
-    """POST /v1/chat/completions."""
+    """POST /v1/chat/completions.
+
+    Attributes:
+        schemas: where the schema of a tool is in the body, by the tool's place.
+    """
 
     body = ChatRequest
+    schemas: ClassVar[str] = "tools[{}].function.parameters"
     fields: ClassVar[Mapping[str, str]] = {
         **_GRAMMAR_FIELDS,
         "token_ids": "messages",
@@ -188,8 +199,11 @@ class ChatRoute(GenerationRoute[ChatRequest]):
         offered_tools.check(body.offered, model)
         self._calling(body, model)
 
-    def _for_model(self, body: ChatRequest, model: TextModel) -> ChatRequest:
-        return offered_tools.held_to_calls(body, model) if body.forces_call else body
+    def _held(self, body: ChatRequest, model: TextModel) -> Held:
+        return offered_tools.held(body, model) or super()._held(body, model)
+
+    def _refusal(self, error: InvalidField, body: ChatRequest, model: TextModel) -> ApiError:
+        return offered_tools.refusal(error, body, model, self.schemas) or super()._refusal(error, body, model)
 
     def _calling(self, body: ChatRequest, model: TextModel) -> Calling | None:
         if body.offered is None or body.tool_choice == "none":

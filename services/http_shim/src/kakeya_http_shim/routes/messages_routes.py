@@ -29,6 +29,7 @@ class MessagesRoute(ChatRoute):
     """POST /v1/messages."""
 
     fields: ClassVar[Mapping[str, str]] = {**ChatRoute.fields, "grammar.json_schema": "output_config.format"}
+    schemas: ClassVar[str] = "tools[{}].input_schema"
 
     async def _read(self, scope: Scope, receive: Receive) -> Asked[ChatRequest] | None:
         read = await bodies.read(_understood, scope, receive)

@@ -12,8 +12,8 @@ from kakeya_http_shim.messages_api.messages_request import CountTokensRequest
 from kakeya_http_shim.models.served_models import TextModel
 from kakeya_http_shim.requests.text_requests import DetokenizeRequest, TemplateRequest, TokenizeRequest
 from kakeya_http_shim.routes import bodies, offered_tools, prompts
+from kakeya_http_shim.routes.desk import Desk
 from kakeya_http_shim.routes.exchange import Exchange
-from kakeya_http_shim.routes.generation_routes import Desk
 from kakeya_http_shim.text.token_texts import TokenTexts
 
 Body = TypeVar("Body", TokenizeRequest, DetokenizeRequest, TemplateRequest, CountTokensRequest)
