@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import jsonschema_rs
@@ -21,13 +21,13 @@ _DOCUMENTED = [status_code_conformance, content_type_conformance, response_heade
 POSITIVE = GenerationMode.POSITIVE.value
 _RETRY_LATER = (429, 503)
 _MAX_SHOWN = 600
+_TOO_LONG = "prompt is too long"
+"""So begins Anthropic's message of it."""
 _MESSAGES = "/v1/messages"
 """Anthropic's API, below it: its events have names, which are their types, and its errors another shape."""
 DEFAULT_TOKENS = 4
 """Of a chat's answer, where a request says nothing of it: what the shim is told."""
 _DEFAULT_COMPLETION_TOKENS = 16
-_OF_TOOLS = ("tools", "messages", "kakeya.grammar")
-"""What is named where tools are refused: they have more tokens than a head may, or no grammar can hold a call."""
 
 
 class AnswerChecks:
@@ -81,11 +81,32 @@ class AnswerChecks:
         elif response.status_code == 400:
             error = response.json()["error"]
             param = str(error["param"] if "param" in error else error["message"])  # which begins with it
-            may_be_named = [*(named for named, _ in rules), *_forms(case.body), *_of_tools(case.body)]
-            if not any(param.startswith(named) for named in may_be_named):
+            named = [*(name for name, _ in rules), *_may_be_refused(case.body, error)]
+            if not any(param.startswith(name) for name in named):
                 yield "refused, and no rule says so"
         elif response.status_code not in (200, 404, *_RETRY_LATER):
             yield "a valid request must not get this status"
+
+
+def _may_be_refused(body: Any, error: dict[str, Any]) -> list[str]:
+    """Fields of which the document does not say all: forms, the schemas of tools, and how long a list of tools is."""
+    if not isinstance(body, dict) or not body.get("tools"):
+        return _forms(body)
+    is_too_long = error.get("code") == "context_length_exceeded" or error["message"].startswith(_TOO_LONG)
+    return [
+        *_forms(body),
+        *(["tools"] if _holds_calls(body) else []),
+        *(["messages", _TOO_LONG] if is_too_long else []),
+    ]
+
+
+def _holds_calls(body: dict[str, Any]) -> bool:
+    """Whether a grammar holds its calls: those that are forced, and those of strict tools."""
+    choice, tools = body.get("tool_choice"), body.get("tools") or ()
+    if choice == "required" or (isinstance(choice, dict) and choice.get("type") in ("function", "any", "tool")):
+        return bool(tools)
+    is_free = choice in (None, "auto") or (isinstance(choice, dict) and choice.get("type") == "auto")
+    return is_free and any((tool.get("function") or tool).get("strict") for tool in tools)
 
 
 def _forms(body: Any) -> list[str]:
@@ -97,10 +118,6 @@ def _forms(body: Any) -> list[str]:
     found += ["response_format"] if (body.get("response_format") or {}).get("type") == "json_schema" else []
     found += ["output_config.format"] if config.get("format") else []
     return found
-
-
-def _of_tools(body: Any) -> Sequence[str]:
-    return _OF_TOOLS if isinstance(body, dict) and body.get("tools") else ()
 
 
 def _named_session(case: Case) -> list[tuple[str, str]]:
@@ -166,8 +183,7 @@ def broken_rules(body: Any, vocab_size: int) -> list[tuple[str, str]]:
     if _lacks_called_tool(body):
         broken.append(("tool_choice", "a tool that has to be called is offered"))
     is_json = (body.get("response_format") or {}).get("type") == "json_object"
-    is_called = body.get("tool_choice") not in (None, "none", "auto")  # Messages know no ignore_eos
-    if body.get("ignore_eos") and (is_json or is_called or _forms(body)):
+    if body.get("ignore_eos") and (is_json or _forms(body) or _holds_calls(body)):  # Messages know no ignore_eos
         broken.append(("ignore_eos", "what has a form has an end"))
     if (body.get("min_tokens") or 0) > _longest_answer(body):
         broken.append(("min_tokens", "an answer may be as long as it must be"))

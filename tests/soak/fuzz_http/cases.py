@@ -134,7 +134,6 @@ def bounded(body: dict[str, Any]) -> dict[str, Any]:
 def _of_the_model(body: dict[str, Any], vocab_size: int) -> dict[str, Any]:
     """A valid body that names the model and tokens of it, which the document cannot demand."""
     tame = {**body, "model": MODEL}
-    tame.pop("tools", None)  # its chat template writes none
     if body.get("logit_bias"):
         tame["logit_bias"] = {str(int(name) % vocab_size): bias for name, bias in body["logit_bias"].items()}
     for name in ("prompt", "tokens", "stop_token_ids"):

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, JsonValue
 
 from kakeya_http_shim.messages_api.blocks import Texts, Turns
-from kakeya_http_shim.messages_api.messages_tools import CustomTools, ToolChoice
+from kakeya_http_shim.messages_api.messages_tools import CustomTools, OfferedChoice, ToolChoice
 from kakeya_http_shim.requests.fields import INTEGRAL, RequestModel, Rule, honoured, known, without_effect
 from kakeya_http_shim.requests.generation_fields import (
     MAX_STOPS,
@@ -89,6 +89,7 @@ class MessagesFields(RequestModel):
     user_profile_id: str | None = without_effect("nobody is told apart by it; keys do that")
     workspace_id: str | None = without_effect("nobody is told apart by it; keys do that")
 
+    rules: ClassVar[Sequence[Rule]] = (OfferedChoice(),)
     refused: ClassVar[Mapping[str, str]] = {
         "compaction": "the oldest tokens are forgotten by themselves",
         "thread": "conversations are sent whole",
@@ -132,7 +133,10 @@ class MessagesRequest(MessagesFields):
     service_tier: Literal["auto", "standard_only"] | None = without_effect("there is one")
     diagnostics: dict[str, JsonValue] | None = without_effect("`usage` and `Kakeya-Session` say what was reused")
 
-    rules: ClassVar[Sequence[Rule]] = (OneForm("output_config", {"properties": {"format": {"type": "null"}}}),)
+    rules: ClassVar[Sequence[Rule]] = (
+        *MessagesFields.rules,
+        OneForm("output_config", {"properties": {"format": {"type": "null"}}}),
+    )
     refused: ClassVar[Mapping[str, str]] = {
         **MessagesFields.refused,
         "inference_geo": "answers come from where this server's workers are",
