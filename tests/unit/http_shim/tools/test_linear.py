@@ -6,6 +6,8 @@ from types import FrameType
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from kakeya_http_shim.tools.families import SYNTAXES
 from tests.unit.http_shim.tools.reading import WRITERS, deltas_of
@@ -78,12 +80,32 @@ def _cases() -> list[tuple[str, str, str]]:
     ]
 
 
+def _check(family: str, before: str, part: str, cutting: Callable[[str], list[str]]) -> None:
+    # So long that a quadratic part would show beside what is spent once: 64 levels of values, a call that is cut.
+    number = max(1, 600 // len(part))
+    shorter, longer = (before + part * times + _BEHIND[family] for times in (number, 2 * number))
+    num_steps, num_more = _num_lines(family, cutting(shorter)), _num_lines(family, cutting(longer))
+    assert num_more <= 2.1 * num_steps + 500
+
+
 @pytest.mark.parametrize("cutting", [list, lambda text: [text]], ids=["letters", "whole"])
 @pytest.mark.parametrize(("family", "before", "part"), _cases())
 def test_twice_the_text_takes_twice_the_steps(
     family: str, before: str, part: str, cutting: Callable[[str], list[str]]
 ) -> None:
-    # So long that a quadratic part would show beside what is spent once: 64 levels of values, a call that is cut.
-    shorter, longer = (before + part * (num_letters // len(part)) + _BEHIND[family] for num_letters in (600, 1200))
-    num_steps, num_more = _num_lines(family, cutting(shorter)), _num_lines(family, cutting(longer))
-    assert num_more <= 2.1 * num_steps + 500
+    _check(family, before, part, cutting)
+
+
+@st.composite
+def _texts(draw: st.DrawFn) -> tuple[str, str, str]:
+    """A family, what stands before, and what comes again and again."""
+    family = draw(st.sampled_from(sorted(SYNTAXES)))
+    pieces = st.sampled_from([*_BEFORE[family], *_REPEATED[family], "\n", " ", "a", '"', "}"])
+    before, part = (draw(st.lists(pieces, max_size=most).map("".join)) for most in (4, 5))
+    return family, before, part or "<"
+
+
+@given(_texts())
+@settings(max_examples=25)
+def test_whatever_comes_again_and_again_takes_linear_time(text: tuple[str, str, str]) -> None:
+    _check(*text, list)
