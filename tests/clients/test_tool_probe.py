@@ -10,13 +10,13 @@ import pytest
 
 from tests.clients.environments import program
 from tests.loops import played_verifier
-from tests.loops.calls import TOOL_PARSERS, call_text, call_tokens
-from tests.loops.families import FAMILIES
+from tests.loops.calls import TOOL_PARSERS, call_text, call_tokens, forced_call_text
+from tests.loops.families import FAMILIES, FamilyModel
 from tests.loops.stage import Stage, stage
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
 
-_WINDOW = 1024
+_WINDOW = 4096
 _NAMES = ("Qwen3", "Llama 3.1", "Mistral")
 _NOTE = {"title": "Grüße aus Zürich", "body": "Café ☕ in 東京 — naïve résumé 🚀"}
 _EVENT = {
@@ -32,11 +32,12 @@ _CALLS: dict[str, list[tuple[str, dict[str, Any]]]] = {
     "nested-args": [("create_event", _EVENT)],
     "unicode-args": [("save_note", _NOTE)],
     "empty-args": [("get_server_time", {})],
+    "forced-tool-choice": [("get_weather", {"city": "Lisbon"})],
     "tool-result-followup": [],
     "reasoning-then-call": [("record_answer", {"answer": "9.9"})],
 }
-"""What is called in each scenario, in the probe's order, but for the one that is refused."""
-_REFUSED = "forced-tool-choice"
+"""What is called in each scenario, in the probe's order."""
+_FORCED = "forced-tool-choice"
 
 
 @pytest.fixture(scope="module")
@@ -46,11 +47,20 @@ def probed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
         yield made
 
 
+def written(model: FamilyModel, scenario: str) -> str:
+    """What the model says in a scenario: its own way of writing, or the grammar's where a call is forced."""
+    thought = "<think>\nHm.\n</think>" if model.family.thinks else ""
+    calls = _CALLS[scenario]
+    if scenario == _FORCED:  # the grammar begins right behind the thought
+        return thought + forced_call_text(model.family.name, *calls[0])
+    space = "\n\n" if thought else ""
+    return thought + space + (call_text(model.family.name, *calls) if calls else "42, and clear.")
+
+
 @pytest.mark.parametrize("name", _NAMES)
 def test_every_scenario_passes(probed: Stage, tmp_path: Path, name: str) -> None:
     model = probed.models[name]
-    thought = "<think>\nHm.\n</think>\n\n" if model.family.thinks else ""
-    texts = [thought + (call_text(name, *calls) if calls else "42, and clear.") for calls in _CALLS.values()]
+    texts = [written(model, scenario) for scenario in _CALLS]
     played_verifier.play(model.folder, [call_tokens(model, text) for text in texts for _ in ("whole", "streamed")])
     report = tmp_path / "report.json"
     command = [program("canitoolcall", "canitoolcall"), "probe", "--base-url", probed.base_url]
@@ -59,12 +69,10 @@ def test_every_scenario_passes(probed: Stage, tmp_path: Path, name: str) -> None
     print(done.stdout, done.stderr)
     outcomes = json.loads(report.read_text())["outcomes"]
     judged = {(each["scenario_id"], each["check"], each["stream"]): each for each in outcomes}
-    assert len(judged) == 3 * (len(_CALLS) + 1)
-    for (scenario, *_), outcome in judged.items():
-        if scenario == _REFUSED:
-            assert outcome["status"] == "skip" or "no call can be forced yet" in outcome["detail"]
-        else:
-            assert (outcome["status"], outcome["warnings"]) == ("pass", []), outcome
-            assert bool((outcome["observed"] or {}).get("reasoning_content")) == bool(
-                outcome["observed"] and model.family.thinks
-            )
+    assert len(judged) == 3 * len(_CALLS)
+    for outcome in judged.values():
+        assert (outcome["status"], outcome["warnings"]) == ("pass", []), outcome
+        if observed := outcome["observed"]:
+            assert bool(observed["reasoning_content"]) == model.family.thinks
+            called = [(call["name"], json.loads(call["arguments_raw"])) for call in observed["tool_calls"]]
+            assert called == _CALLS[outcome["scenario_id"]]

@@ -18,6 +18,16 @@ def call_text(family: str, *calls: tuple[str, dict[str, Any]]) -> str:
     return _WRITERS[family]([(name, json.dumps(arguments, ensure_ascii=False)) for name, arguments in calls])
 
 
+def forced_call_text(family: str, name: str, arguments: dict[str, Any]) -> str:
+    """One call as the grammar has it that a forced answer is held to: in the form of the family's template.
+
+    Raises:
+        KeyError: the family writes none.
+    """
+    begins, ends = _FORCED[family]
+    return f"{begins.replace('NAME', name)}{json.dumps(arguments, ensure_ascii=False)}{ends}"
+
+
 def call_tokens(model: FamilyModel, text: str) -> list[int]:
     """An answer that calls, with its end; what spells a control token in it is one."""
     return [*model.tokenizer.encode(text, special_tokens=False), model.end_id]
@@ -36,4 +46,12 @@ def _llama(calls: list[tuple[str, str]]) -> str:
     return "; ".join(f'{{"name": "{name}",  "parameters": {each}}}' for name, each in calls)
 
 
-_WRITERS: Final = {"Qwen3": _hermes, "Qwen2.5": _hermes, "Llama 3.1": _llama, "Mistral": _mistral}
+_WRITERS: Final = {"Qwen3": _hermes, "Qwen2.5": _hermes, "Coder": _hermes, "Llama 3.1": _llama, "Mistral": _mistral}
+_HERMES: Final = ('<tool_call>\n{"name": "NAME", "arguments": ', "}\n</tool_call>")
+_FORCED: Final = {
+    "Qwen3": _HERMES,
+    "Qwen2.5": _HERMES,
+    "Coder": _HERMES,
+    "Llama 3.1": ('{"name": "NAME", "parameters": ', "}"),
+    "Mistral": ('[TOOL_CALLS][{"name": "NAME", "arguments": ', "}]"),
+}

@@ -2,8 +2,8 @@
 
 import json
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from http.client import HTTPConnection, HTTPResponse
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from tests.integration.processes import LONG_SECONDS
 
-_CHAT = "/chat/completions"
+_CHATS = ("/chat/completions", "/v1/messages")
 _OF_ONE_HOP = ("connection", "transfer-encoding", "keep-alive", "content-length", "host", "date", "server")
 _PIECE = 1 << 16
 
@@ -22,11 +22,13 @@ class Exchange:
 
     Attributes:
         session: the header, its first word as `state`; empty of a refusal.
+        agent: which client says it is there.
     """
 
     body: dict[str, Any]
     status: int
     session: dict[str, str]
+    agent: str = ""
 
     @property
     def state(self) -> str:
@@ -51,21 +53,44 @@ class Recorder:
 
     Attributes:
         address: where clients come in.
+        director: is told of each chat before its model is asked, of one after the other; None where nobody has to be.
     """
 
     address: str
+    director: Callable[[dict[str, Any]], None] | None = None
     _exchanges: list[Exchange] = field(default_factory=list)
+    _asked: list[str] = field(default_factory=list)
+    _turn: threading.Lock = field(default_factory=threading.Lock)
+
+    def asked(self) -> list[str]:
+        """What was asked for since it was asked last, each as `METHOD path`."""
+        asked, self._asked = self._asked, []
+        return asked
+
+    def note(self, method: str, path: str) -> None:
+        """A request has come."""
+        self._asked.append(f"{method} {path}")
+
+    @contextmanager
+    def turn(self, body: bytes) -> Iterator[None]:
+        """While a chat is answered: the director knows of it, and no other one is answered."""
+        if self.director is None:
+            yield
+            return
+        with self._turn:
+            self.director(json.loads(body))
+            yield
 
     def take(self) -> list[Exchange]:
         """The chats since it was asked last, in their order."""
         taken, self._exchanges = self._exchanges, []
         return taken
 
-    def add(self, body: bytes, response: HTTPResponse) -> None:
+    def add(self, body: bytes, response: HTTPResponse, agent: str) -> None:
         """One more."""
         state, *pairs = response.headers.get("kakeya-session", "").split("; ")
         session = {"state": state, **dict(pair.split("=", 1) for pair in pairs)} if state else {}
-        self._exchanges.append(Exchange(json.loads(body), response.status, session))
+        self._exchanges.append(Exchange(json.loads(body), response.status, session, agent))
 
 
 @contextmanager
@@ -98,28 +123,38 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self._pass_on(b"")
 
+    def do_HEAD(self) -> None:
+        self._pass_on(b"")
+
     def do_POST(self) -> None:
         self._pass_on(self.rfile.read(int(self.headers.get("content-length", 0))))
 
     def _pass_on(self, body: bytes) -> None:
+        self.made.note(self.command, self.path)
+        is_chat = self.path.partition("?")[0].endswith(_CHATS)
+        turn: AbstractContextManager[None] = self.made.turn(body) if is_chat else nullcontext()
         connection = HTTPConnection(self.target, timeout=LONG_SECONDS)
         headers = {name: value for name, value in self.headers.items() if name.lower() not in _OF_ONE_HOP}
         try:
-            connection.request(self.command, self.path, body, headers)
-            response = connection.getresponse()
-            self.send_response(response.status)
-            for name, value in response.headers.items():
-                if name.lower() not in _OF_ONE_HOP:
-                    self.send_header(name, value)
-            self.send_header("transfer-encoding", "chunked")
-            self.end_headers()
-            while piece := response.read1(_PIECE):
-                self._send(piece)
-            if self.path.endswith(_CHAT):  # before the client has all of it, and looks
-                self.made.add(body, response)
-            self._send(b"")
+            with turn:
+                connection.request(self.command, self.path, body, headers)
+                self._answer(connection.getresponse(), body if is_chat else None)
         finally:
             connection.close()
+
+    def _answer(self, response: HTTPResponse, chat: bytes | None) -> None:
+        self.send_response(response.status)
+        for name, value in response.headers.items():
+            if name.lower() not in _OF_ONE_HOP:
+                self.send_header(name, value)
+        self.send_header("transfer-encoding", "chunked")
+        self.end_headers()
+        while piece := response.read1(_PIECE):
+            self._send(piece)
+        if chat is not None:  # before the client has all of it, and looks
+            self.made.add(chat, response, self.headers.get("user-agent", ""))
+        if self.command != "HEAD":
+            self._send(b"")
 
     def _send(self, piece: bytes) -> None:
         self.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece))
