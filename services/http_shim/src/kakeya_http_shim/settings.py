@@ -7,19 +7,14 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import model_validator
 
-from kakeya_http_shim.session_settings import HttpSessionSettings
+from kakeya_http_shim.limit_settings import HttpLimitSettings
 from kakeya_http_shim.setting_values import Origins, Pairs, ToolParsers, by_name
 from kakeya_http_shim.tools.families import SYNTAXES
 from kakeya_shared.settings.addresses import Address, HostPort, is_loopback
-from kakeya_shared.settings.service import (
-    LONGEST_APPEND_TOKENS,
-    Names,
-    ServiceSettings,
-    setting,
-)
+from kakeya_shared.settings.service import Names, ServiceSettings, setting
 
 
-class HttpSettings(HttpSessionSettings):
+class HttpSettings(HttpLimitSettings):
     """HTTP shim: OpenAI's API over sessions of a runtime, which it reaches as any client does."""
 
     model_config = ServiceSettings.configured(command="http")
@@ -32,9 +27,6 @@ class HttpSettings(HttpSessionSettings):
             "special_tokens_in_completions"
         ),
         "admission": "admission max_in_flight queue_length queue_max_wait_s",
-        "limits of requests": (
-            "default_max_tokens max_choices max_prompt_tokens max_append_tokens max_body_bytes max_held_bytes"
-        ),
         "connections": (
             "head_timeout_seconds send_timeout_seconds "
             "keep_alive_comment_seconds connection_idle_seconds max_connections"
@@ -115,29 +107,6 @@ class HttpSettings(HttpSessionSettings):
         "read what spells a control token as one in the prompts of /v1/completions",
         reason="they are whole prompts, with the template written by the client",
     )
-    default_max_tokens: int = setting(
-        4096,
-        "the longest answer where a request names none",
-        unit="tokens",
-        reason="longer than most answers; a session has no end of its own",
-        ge=1,
-    )
-    max_choices: int = setting(8, "the largest n", unit="choices", reason="each is a session of its own", ge=1, le=128)
-    max_prompt_tokens: int = setting(
-        131_072,
-        "the longest prompt, of each that a request brings; what a session is to prefill before it answers",
-        unit="tokens",
-        reason="a book of 400 pages, which keeps a lane busy for some seconds to some minutes",
-        ge=1,
-    )
-    max_append_tokens: int = setting(
-        65536,
-        "longer prompts are appended in parts of this length",
-        unit="tokens",
-        reason="the router's --max-append-tokens",
-        ge=1,
-        le=LONGEST_APPEND_TOKENS,
-    )
     admission: Literal["queue", "reject"] = setting(
         "queue",
         "what happens to a request beyond --max-in-flight: it waits, or is refused",
@@ -162,16 +131,6 @@ class HttpSettings(HttpSessionSettings):
         unit="seconds",
         reason="twice the router's queue",
         ge=0,
-    )
-    max_body_bytes: int = setting(
-        8 << 20, "the largest request", unit="bytes", reason="a book; the longest append is about as long", ge=1024
-    )
-    max_held_bytes: int = setting(
-        512 << 20,
-        "of the bodies of all requests that are under way or wait; one more is refused",
-        unit="bytes",
-        reason="1,280 requests of 400 KB each, or 64 of the largest",
-        ge=1024,
     )
     head_timeout_seconds: float = setting(
         30.0,

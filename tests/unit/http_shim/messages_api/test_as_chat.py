@@ -1,5 +1,6 @@
 """What Anthropic's messages are as those of a chat."""
 
+import json
 from typing import Any
 
 import pytest
@@ -122,3 +123,35 @@ def test_more_messages_than_a_chat_may_have() -> None:
 def test_whether_it_thinks(thinking: Any, thinks: bool) -> None:
     given = CountTokensRequest.model_validate({"messages": [HELLO], "thinking": thinking})
     assert chat_request(given).chat_template_kwargs == {"enable_thinking": thinks}
+
+
+def test_a_tool_that_is_referred_to_is_told_where_that_is() -> None:
+    add = {"name": "add", "description": "A sum: é", "input_schema": {"type": "object"}, "defer_loading": True}
+    reference = {"type": "tool_reference", "tool_name": "add"}
+    found = {**RESULT, "content": [text("Found:"), reference]}
+    asked = [HELLO, {"role": "assistant", "content": [CALL]}, {"role": "user", "content": [found]}]
+    *_, result = chat_of(*asked, tools=[add])
+    heading, told = result["content"]
+    function = {"name": "add", "description": "A sum: é", "parameters": {"type": "object"}}
+    assert heading == {"type": "text", "text": "Found:"}
+    assert json.loads(told["text"]) == {"type": "function", "function": function}
+    assert "é" in told["text"]
+    with pytest.raises(ApiError, match="a tool_reference names 'add', which is none of tools"):
+        chat_of(*asked)
+
+
+def test_tools_that_are_deferred_are_not_told_at_the_beginning() -> None:
+    tools: list[Any] = [
+        {"name": name, "input_schema": {}, "defer_loading": name == "later"} for name in ("now", "later")
+    ]
+    given = MessagesRequest.model_validate({"messages": [HELLO], "max_tokens": 1, "tools": tools})
+    chat = chat_request(given)
+    assert [each["function"]["name"] for each in chat.offered or ()] == ["now", "later"]
+    assert [each["function"]["name"] for each in chat.told or ()] == ["now"]
+    only = MessagesRequest.model_validate({"messages": [HELLO], "max_tokens": 1, "tools": tools[1:]})
+    assert (chat_request(only).told, len(chat_request(only).offered or ())) == (None, 1)
+
+
+def test_how_hard_the_model_tries_from_a_message_on_changes_nothing() -> None:
+    later = {"role": "system", "content": "Be brief.", "output_config": {"effort": "medium"}}
+    assert chat_of(HELLO, later) == [HELLO, {"role": "system", "content": "Be brief."}]

@@ -224,3 +224,21 @@ async def test_a_call_that_is_forced(caller: Shim, choice: dict[str, Any]) -> No
     lark = caller.runtime.requests["Generate"][-1].grammar.lark
     assert "get_weather" in lark
     assert ("call_1" in lark) == (choice["type"] == "any")
+
+
+async def test_a_tool_that_is_found_on_the_way_leaves_the_session_as_it_is(caller: Shim) -> None:
+    """The list of tools grows by what a search of the client's has found, and the prompt's beginning stays."""
+    search = {"name": "find", "input_schema": {}}
+    later = {**WEATHER_TOOL, "defer_loading": True}
+    searched, called = hermes("find", {}), hermes("get_weather", OSLO)
+    caller.will_say(searched, called)
+    first = await ask(caller, tools=[search], max_tokens=len(caller.tokens(searched)) + 1)
+    (use,) = first.json()["content"]
+    found = {"type": "tool_result", "tool_use_id": use["id"]}
+    found["content"] = [{"type": "tool_reference", "tool_name": "get_weather"}]
+    messages = [*HELLO, {"role": "assistant", "content": [use]}, {"role": "user", "content": [found]}]
+    told = {"messages": messages, "tools": [search, later], "max_tokens": len(caller.tokens(called)) + 1}
+    second = await ask(caller, **told)
+    assert second.headers["kakeya-session"].startswith("continued; ")
+    (use,) = second.json()["content"]
+    assert (use["name"], use["input"]) == ("get_weather", OSLO)

@@ -213,6 +213,19 @@ async def test_flags_that_requests_do_not_overrule(runtime: ScriptedRuntime, tok
         assert {len(request.token_ids) for request in runtime.requests["AppendTokens"][:-1]} == {5}
 
 
+@pytest.mark.parametrize(
+    ("fields", "longest"),
+    [({"max_tokens": 128_000}, 9), ({"max_tokens": 8}, 8), ({"max_tokens": 128_000, "ignore_eos": True}, 128_000)],
+)
+async def test_the_longest_answer_is_the_servers(
+    runtime: ScriptedRuntime, tokenizer_dir: Path, fields: dict[str, Any], longest: int
+) -> None:
+    async with serving_shim(runtime, tokenizer_dir, "--max-answer-tokens", "9") as shim:
+        shim.will_say("Hi!")
+        assert (await shim.chat(**fields)).status_code == 200
+        assert runtime.requests["Generate"][0].max_tokens == longest
+
+
 async def test_a_session_that_is_full(shim: Shim) -> None:
     done = pb.GenerateDone(stop_reason=pb.STOP_REASON_TRUNCATED, history_length=40)
     shim.runtime.unusual_responses.append(pb.GenerateResponse(done=done))

@@ -4,7 +4,7 @@ So a conversation goes on in the same session, whichever API its next turn is as
 """
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, Final
 
@@ -13,16 +13,18 @@ from pydantic import ValidationError
 from kakeya_http_shim.messages_api import attribution
 from kakeya_http_shim.messages_api.blocks import (
     AnswerBlock,
+    ResultBlock,
     SystemTurn,
     TextBlock,
     ThinkingBlock,
+    ToolReferenceBlock,
     ToolResultBlock,
     ToolUseBlock,
     Turn,
     UserBlock,
 )
 from kakeya_http_shim.messages_api.messages_request import MessagesFields, MessagesRequest
-from kakeya_http_shim.messages_api.messages_tools import as_function, as_tool_choice
+from kakeya_http_shim.messages_api.messages_tools import CustomTool, as_function, as_tool_choice
 from kakeya_http_shim.problems import ApiError
 from kakeya_http_shim.requests.chat_request import ChatRequest
 from kakeya_http_shim.requests.fields import problem
@@ -35,6 +37,7 @@ from kakeya_http_shim.requests.messages import (
     ToolMessage,
     UserMessage,
 )
+from kakeya_http_shim.requests.tools import MAX_SHOWN_LETTERS, for_template
 
 THINKING_VARIABLE: Final = "enable_thinking"
 """What chat templates are told of it by."""
@@ -88,10 +91,11 @@ def chat_messages(given: MessagesFields) -> list[Message]:
     """Its messages, a last one of the assistant's among them only if that has text to go on with.
 
     Raises:
-        ApiError: none is left, or the last one calls tools.
+        ApiError: none is left, or the last one calls tools; or a tool is referred to that is not there.
     """
     head: list[Turn] = [SystemTurn(role="system", content=given.system or [])]
-    messages = [_message(role, blocks) for role, blocks in _runs([*head, *given.messages])]
+    told = {tool.name: tool for tool in given.tools or ()}
+    messages = [_message(role, blocks, told) for role, blocks in _runs([*head, *given.messages])]
     last = messages[-1] if messages else None
     if isinstance(last, AssistantMessage):
         if last.tool_calls:
@@ -144,10 +148,10 @@ def _blocks(content: str | Sequence[_Block] | None) -> Sequence[_Block]:
     return content or ()
 
 
-def _message(role: str, blocks: Sequence[_Block]) -> Message:
+def _message(role: str, blocks: Sequence[_Block], tools: Mapping[str, CustomTool]) -> Message:
     first = blocks[0] if blocks else None
     if isinstance(first, ToolResultBlock):
-        answer = _content(_blocks(first.content)) or ""
+        answer = _content(_told(first.content, tools)) or ""
         return ToolMessage.model_validate({"role": role, "tool_call_id": first.tool_use_id, "content": answer})
     if role == "user":
         return UserMessage.model_validate({"role": role, "content": _content(blocks) or ""})
@@ -161,6 +165,22 @@ def _message(role: str, blocks: Sequence[_Block]) -> Message:
         "tool_calls": [_call(block) for block in blocks if isinstance(block, ToolUseBlock)] or None,
     }
     return AssistantMessage.model_validate(said)
+
+
+def _told(content: str | Sequence[ResultBlock] | None, tools: Mapping[str, CustomTool]) -> Sequence[_Block]:
+    """What a tool answered, as texts: a tool that it refers to is told as templates are told of tools."""
+    if isinstance(content, str):
+        return [TextBlock(type="text", text=content)]
+    return [_described(block, tools) if isinstance(block, ToolReferenceBlock) else block for block in content or ()]
+
+
+def _described(reference: ToolReferenceBlock, tools: Mapping[str, CustomTool]) -> TextBlock:
+    if reference.tool_name not in tools:
+        name = reference.tool_name[:MAX_SHOWN_LETTERS]
+        why = f"messages: a tool_reference names {name!r}, which is none of tools"
+        raise ApiError(400, why, param="messages", code="invalid_value")
+    tool = for_template(as_function(tools[reference.tool_name]))
+    return TextBlock(type="text", text=json.dumps(tool, ensure_ascii=False))
 
 
 def _content(blocks: Iterable[_Block]) -> str | list[Any] | None:

@@ -5,7 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Discriminator, Field, JsonValue, Tag
 
-from kakeya_http_shim.requests.fields import LATER, known, without_effect
+from kakeya_http_shim.requests.fields import LATER, RequestModel, known, without_effect
 from kakeya_http_shim.requests.messages import MAX_MESSAGES, FaultContext, Marked
 
 _MEDIA = known("image", "document", "file", "search_result", "container_upload", why="contents are texts")
@@ -63,17 +63,39 @@ Texts = Annotated[
 ]
 
 
+class ToolReferenceBlock(Marked):
+    """A tool that the client has found among those with `defer_loading`: the model is told of it here."""
+
+    type: Literal["tool_reference"]
+    tool_name: str
+
+
+def _kind(block: Any) -> Any:
+    return block.get("type") if isinstance(block, dict) else getattr(block, "type", None)
+
+
+def _result_branch(block: Any) -> str:
+    return "tool_reference_branch" if _kind(block) == "tool_reference" else "text_block_branch"
+
+
+ResultBlock = Annotated[
+    Annotated[TextBlock, Tag("text_block_branch")] | Annotated[ToolReferenceBlock, Tag("tool_reference_branch")],
+    Discriminator(_result_branch),
+]
+Results = Annotated[
+    Annotated[str, Tag("text_branch")]
+    | Annotated[list[ResultBlock], Field(max_length=MAX_MESSAGES, fail_fast=True), Tag("blocks_branch")],
+    Discriminator(_text_branch),
+]
+
+
 class ToolResultBlock(Marked):
     """What a tool answered."""
 
     type: Literal["tool_result"]
     tool_use_id: str
-    content: Texts | None = None
+    content: Results | None = None
     is_error: bool | None = without_effect("what went wrong stands in the content, and chat templates know no more")
-
-
-def _kind(block: Any) -> Any:
-    return block.get("type") if isinstance(block, dict) else getattr(block, "type", None)
 
 
 def _user_branch(block: Any) -> str:
@@ -129,11 +151,18 @@ class AssistantTurn(Marked):
     content: AnswerContent
 
 
+class TurnOutput(RequestModel):
+    """How the model answers from here on."""
+
+    effort: str | None = without_effect("the model's chat template decides")
+
+
 class SystemTurn(Marked):
     """Instructions within a conversation."""
 
     role: Literal["system"]
     content: Texts
+    output_config: TurnOutput | None = None
 
 
 _BRANCHES = {"user": "user_branch", "assistant": "assistant_branch", "system": "system_branch"}

@@ -119,7 +119,7 @@ class CountTokensRequest(MessagesFields):
 class MessagesRequest(MessagesFields):
     """Messages, sent whole; the answer is the next one."""
 
-    max_tokens: NumTokens = honoured(..., "of the answer, thoughts included")
+    max_tokens: NumTokens = honoured(..., "of the answer, thoughts included; at most the server's --max-answer-tokens")
     stop_sequences: Annotated[list[StopText], Field(max_length=MAX_STOPS, fail_fast=True)] | None = honoured(
         None, STOPS
     )

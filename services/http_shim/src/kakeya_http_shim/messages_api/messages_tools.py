@@ -6,7 +6,7 @@ from pydantic import BeforeValidator, Field, JsonValue
 
 from kakeya_http_shim.requests.fields import RequestModel, at_fault, honoured, refusal, without_effect
 from kakeya_http_shim.requests.messages import Marked
-from kakeya_http_shim.requests.tools import MAX_SHOWN_LETTERS, MAX_TOOLS, Function, Tool, ToolName
+from kakeya_http_shim.requests.tools import MAX_SHOWN_LETTERS, MAX_TOOLS, DeferredTool, Function, Tool, ToolName
 
 _FORCING = ["any", "tool"]
 
@@ -30,7 +30,9 @@ class CustomTool(Marked):
         None, "true: its calls are held to the schema; those of an answer that has to call are anyway"
     )
     eager_input_streaming: bool | None = without_effect("a call is told once it is whole")
-    defer_loading: bool | None = without_effect("the model is told of all tools at once")
+    defer_loading: bool | None = honoured(
+        None, "true: the model is told of it where a `tool_reference` of a tool's result names it, and not before"
+    )
     input_examples: list[JsonValue] | None = without_effect("chat templates have no place for them")
     allowed_callers: list[Literal["direct"]] | None = without_effect("`[direct]`: the model alone calls")
 
@@ -68,7 +70,7 @@ CustomTools = Annotated[list[CustomTool], Field(max_length=MAX_TOOLS, fail_fast=
 def as_function(tool: CustomTool) -> Tool:
     """As OpenAI's chat completions have it."""
     function = Function(name=tool.name, description=tool.description, parameters=tool.input_schema, strict=tool.strict)
-    return Tool(type="function", function=function)
+    return (DeferredTool if tool.defer_loading else Tool)(type="function", function=function)
 
 
 def as_tool_choice(choice: ToolChoice) -> str | dict[str, Any]:

@@ -70,7 +70,9 @@ class ChatRequest(GenerationFields, TemplateFields):
     """A conversation, sent whole; the answer is its next message."""
 
     messages: Messages = honoured(..., "roles system, developer, user, assistant and tool; contents of text")
-    max_tokens: NumTokens | None = honoured(None, "the server's --default-max-tokens by default")
+    max_tokens: NumTokens | None = honoured(
+        None, "the server's --default-max-tokens by default, at most its --max-answer-tokens"
+    )
     max_completion_tokens: NumTokens | None = honoured(
         None, "the newer name of max_tokens; where both are given, the smaller holds"
     )

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field, JsonValue, StringConstraints
 
 from kakeya.text.chat_tokenizer import End
 from kakeya_http_shim.requests.fields import NotBoth, RequestModel, Rule, honoured, refusal
-from kakeya_http_shim.requests.tools import Tools, for_template
+from kakeya_http_shim.requests.tools import DeferredTool, Tools, for_template
 
 _MAX_VARIABLES = 64
 _RESERVED = ("messages", "tools", "documents", "add_generation_prompt", "continue_final_message", "chat_template")
@@ -57,8 +57,13 @@ class TemplateFields(RequestModel):
 
     @cached_property
     def offered(self) -> list[dict[str, Any]] | None:
-        """The tools as chat templates take them; None where there are none."""
+        """The tools that may be called, as chat templates take them; None where there are none."""
         return [for_template(tool) for tool in self.tools or ()] or None
+
+    @cached_property
+    def told(self) -> list[dict[str, Any]] | None:
+        """Those of them that the prompt begins with."""
+        return [for_template(tool) for tool in self.tools or () if not isinstance(tool, DeferredTool)] or None
 
     @property
     def end(self) -> End:

@@ -42,6 +42,10 @@ class Tool(Marked):
     function: Function = honoured(..., "see below")
 
 
+class DeferredTool(Tool):
+    """One that the prompt tells of at another place than the list of tools, or not at all; it may be called."""
+
+
 Tools = Annotated[list[Tool], Field(max_length=MAX_TOOLS, fail_fast=True)]
 
 

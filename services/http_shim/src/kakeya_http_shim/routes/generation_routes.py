@@ -250,7 +250,10 @@ class ChatRoute(GenerationRoute[ChatRequest]):
         return [prompts.whole_chat(body, model, max_tokens=self._max_prompt_tokens)]
 
     def _sampling(self, body: ChatRequest) -> dict[str, object]:
-        longest = body.longest_answer or self._desk.settings.default_max_tokens
+        settings = self._desk.settings
+        longest = body.longest_answer or settings.default_max_tokens
+        if not body.ignore_eos:  # that promises all of them, so the router says what is too much
+            longest = min(longest, settings.max_answer_tokens)
         return ask.sampling(body, max_tokens=longest, logprobs=body.num_logprobs)
 
     def _writer(self, body: ChatRequest) -> Writer:

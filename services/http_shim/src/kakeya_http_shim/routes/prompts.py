@@ -55,11 +55,11 @@ def _rendered(
 ) -> Made:
     given, variables = [for_template(message) for message in messages], how.chat_template_kwargs
     try:
-        return _made(lambda: write(given, end=how.end, tools=how.offered, variables=variables), "messages", max_tokens)
+        return _made(lambda: write(given, end=how.end, tools=how.told, variables=variables), "messages", max_tokens)
     except (ApiError, TemplateStopped):
         raise
     except TokenizerError as error:
-        if not variables and not how.offered:
+        if not variables and not how.told:
             raise
         # A template that is told what it does not expect may fail: that is the client's doing.
         field = "chat_template_kwargs" if variables else "tools"
@@ -72,7 +72,7 @@ async def conversation(
     """What a chat's session is found by; None where the chat template does not write its head. Raises ApiError."""
 
     def made() -> Conversation:
-        found = Conversation.of(messages, how.chat_template_kwargs, model, on_overflow, tools=how.offered)
+        found = Conversation.of(messages, how.chat_template_kwargs, model, on_overflow, tools=how.told)
         _ = found.candidates  # of a long one that takes milliseconds
         return found
 
