@@ -14,7 +14,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PHONY: help install kernel demo up test test-unit test-others test-busy check lint types contracts proto proto-check vectors outcomes docs test-parts test-compose \
-        test-heavy test-versions test-conformance test-clients test-loops test-schemas test-turns test-mutations walk bench-latency bench-int8 bench-memory fuzz overload chaos bench-slow-clients \
+        test-heavy test-versions test-conformance test-clients test-loops test-agents test-schemas test-turns test-mutations walk bench-latency bench-int8 bench-memory fuzz overload chaos bench-slow-clients \
         bench-admission bench-router bench-fairness bench-interference bench-fork bench-recovery bench-pauses bench-snapshots bench-quality bench-session bench-qwen3 bench-load bench-compare bench-engine bench-mlx evidence crowd-http fuzz-http histories-http leavers-http overload-http bench-http bench-request nano nano-held-out
 
 help: ## list the targets
@@ -105,7 +105,7 @@ test-compose: install ## what needs a Docker engine: images, a conversation thro
 	else echo 'no Docker engine answers: the tests with Redis in a container are left out'; fi
 
 test-heavy: install ## longer proofs: sessions used and abandoned at random, the model's floors, the demo (JOBS=N, HEAVY_FLAGS='-k ...')
-	$(BIN)/python -m pytest -m heavy --timeout 900 -n $(or $(JOBS),2) --dist loadfile tests --ignore tests/clients --ignore tests/loops $(HEAVY_FLAGS)
+	$(BIN)/python -m pytest -m heavy --timeout 900 -n $(or $(JOBS),2) --dist loadfile tests --ignore tests/clients --ignore tests/loops --ignore tests/agents $(HEAVY_FLAGS)
 
 # Each with what it needs, in an environment of its own; some 2 GB.
 build/clients/%/.installed: tests/clients/requirements/%.txt
@@ -118,7 +118,9 @@ test-clients: install build/clients/guidellm/.installed build/clients/lm-eval/.i
 
 build/clients/ai-sdk/.installed: tests/loops/drivers/ai_sdk/package.json
 build/clients/anthropic-npm/.installed: tests/clients/drivers/anthropic_npm/package.json
-build/clients/ai-sdk/.installed build/clients/anthropic-npm/.installed:
+build/clients/claude-code/.installed: tests/agents/npm/claude_code/package.json
+build/clients/opencode/.installed: tests/agents/npm/opencode/package.json
+build/clients/ai-sdk/.installed build/clients/anthropic-npm/.installed build/clients/claude-code/.installed build/clients/opencode/.installed:
 	mkdir -p $(@D) && cp $< $(@D)
 	npm install --prefix $(@D) --silent --no-audit --no-fund --no-package-lock --engine-strict=false
 	@touch $@
@@ -127,6 +129,12 @@ LOOPS := build/loops.json
 test-loops: install build/clients/loops/.installed build/clients/ai-sdk/.installed ## unmodified clients hold long conversations over HTTP, each turn in its live session (minutes; installs them; writes docs/http-sessions.md)
 	KAKEYA_TEST_LOOPS=$(LOOPS) $(BIN)/python -m pytest -m heavy --timeout 900 tests/loops $(TEST_FLAGS)
 	$(BIN)/python -m tests.loops.results $(LOOPS)
+
+AGENTS := build/agents.json
+AGENT_CLIENTS := loops litellm instructor langchain llama-index haystack llm aider anthropic ai-sdk claude-code opencode
+test-agents: install $(AGENT_CLIENTS:%=build/clients/%/.installed) ## unmodified agents and frameworks call tools over HTTP: Claude Code, opencode, aider, LangChain and others; the lines of docs/clients.md (minutes, 5 GB; installs them; writes docs/clients.md)
+	KAKEYA_TEST_AGENTS=$(AGENTS) $(BIN)/python -m pytest -m heavy --timeout 900 tests/agents $(TEST_FLAGS)
+	$(BIN)/python -m tests.agents.results $(AGENTS)
 
 test-schemas: install ## a thousand JSON schemas, kakeya-nano at temperature 1: every answer is of its schema (minutes; SCHEMAS=N)
 	KAKEYA_TEST_SCHEMAS=$(or $(SCHEMAS),1000) $(BIN)/python -m pytest --timeout 3600 tests/integration/test_schemas.py $(TEST_FLAGS)

@@ -1,4 +1,4 @@
-"""Clients that people have, unmodified, each in an environment of its own (`make test-clients`, `make test-loops`)."""
+"""Clients that people have, unmodified, each in an environment of its own (`make test-clients`, `test-loops`, `test-agents`)."""
 
 from pathlib import Path
 
@@ -16,5 +16,5 @@ def folder(client: str, name: str) -> Path:
     """What is installed of a client; the test fails where that is not there."""
     path = _BUILT / client / name
     if not path.exists():
-        pytest.fail(f"{client} is not installed (make test-clients, make test-loops)")
+        pytest.fail(f"{client} is not installed (make test-clients, make test-loops, make test-agents)")
     return path

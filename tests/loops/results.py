@@ -7,7 +7,7 @@ import json
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -15,7 +15,6 @@ from tests.loops.families import FAMILIES
 from tests.loops.judging import Outcome
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "http-sessions.md"
-_TABLE = re.compile(r"(?P<start><!-- loops: made by make test-loops -->\n).*?(?P<end><!-- end of loops -->)", re.DOTALL)
 _NAMES = [family.name for family in FAMILIES]
 
 
@@ -58,11 +57,7 @@ def table(found: Sequence[Result]) -> Iterator[str]:
     for kind, client in sorted(rows, key=lambda row: [*dict.fromkeys(kind for kind, _ in rows)].index(row[0])):
         of_row = [each for each in found if (each.kind, each.client) == (kind, client)]
         cells = [_cell([each for each in of_row if each.family == name]) for name in _NAMES]
-        reasons: Counter[str] = Counter()
-        for each in of_row:
-            reasons.update(each.reasons)
-        said = ", ".join(f"{number} x {reason}" for reason, number in sorted(reasons.items()))
-        yield " | ".join([f"| {client}", kind, *cells, f"{said} |"])
+        yield " | ".join([f"| {client}", kind, *cells, f"{reasons_of(each.reasons for each in of_row)} |"])
 
 
 def _cell(found: Sequence[Result]) -> str:
@@ -71,10 +66,24 @@ def _cell(found: Sequence[Result]) -> str:
     return f"{sum(each.num_continued for each in found)} of {sum(each.num_turns for each in found)}"
 
 
+def reasons_of(found: Iterable[Mapping[str, int]]) -> str:
+    """Why turns did not go on, each with the number of those that did not because of it."""
+    reasons: Counter[str] = Counter()
+    for each in found:
+        reasons.update(each)
+    return ", ".join(f"{number} x {reason}" for reason, number in sorted(reasons.items()))
+
+
 def written(page: str, found: Sequence[Result]) -> str:
     """A page with the table. Raises ValueError where it has no place for it."""
-    lines = "".join(f"{line}\n" for line in table(found))
-    changed, number = _TABLE.subn(lambda match: f"{match['start']}{lines}{match['end']}", page)
+    return with_table(page, "loops", table(found))
+
+
+def with_table(page: str, name: str, lines: Iterable[str]) -> str:
+    """A page with a table in the place that comments name. Raises ValueError where that is not there once."""
+    place = re.compile(rf"(?P<start><!-- {name}: made by [^\n]*-->\n).*?(?P<end><!-- end of {name} -->)", re.DOTALL)
+    made = "".join(f"{line}\n" for line in lines)
+    changed, number = place.subn(lambda match: f"{match['start']}{made}{match['end']}", page)
     if number != 1:
         raise ValueError(f"{number} places for the table")
     return changed

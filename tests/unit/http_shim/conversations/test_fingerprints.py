@@ -96,6 +96,7 @@ SAME = [
     (
         *(called("{}"), called("{}", index=0), said("", tool_calls=[call(" {} ")])),
         *(said(tool_calls=[PARSED]), said(tool_calls=[call("{}")], unfinished_call="<tool_call>")),
+        said(tool_calls=[call("{}")], provider_specific_fields={"refusal": None}),
     ),
     (called("9" * 5000), called("9" * 5000 + ".0")),
 ]
@@ -342,7 +343,10 @@ def test_fields_of_messages_are_told_apart_until_it_is_said_that_they_do_not_cou
         SystemMessage: of_all,
         UserMessage: of_all,
         ToolMessage: {*of_all, "tool_call_id"},
-        AssistantMessage: {*of_all, "reasoning_content", "refusal", "tool_calls", "unfinished_call"},
+        AssistantMessage: {
+            *(*of_all, "reasoning_content", "refusal", "tool_calls", "unfinished_call"),
+            "provider_specific_fields",
+        },
         TextPart: {"type", "text", "cache_control"},
         RefusalPart: {"type", "refusal", "cache_control"},
         ToolCall: {"id", "type", "function", "index"},

@@ -221,6 +221,7 @@ async def test_what_is_not_used_may_be_named(shim: Shim, fields: dict[str, Any])
         ({"content": [{"type": "text", "text": "Hm. "}, {"type": "refusal", "refusal": "No."}]}, "Hm. No."),
         ({"content": "Hi", "tool_calls": [TOOL_CALL | {"index": 0}], "unfinished_call": "<tool"}, "Hi"),
         ({"content": "Hi", "tool_calls": [{**TOOL_CALL, "function": PARSED}]}, "Hi"),
+        ({"content": "Hi", "provider_specific_fields": {"refusal": None, "a": [1]}}, "Hi"),
     ],
 )
 async def test_answers_come_back_as_clients_have_them(shim: Shim, message: dict[str, Any], said: str) -> None:

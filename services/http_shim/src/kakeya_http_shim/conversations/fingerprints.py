@@ -23,7 +23,7 @@ from kakeya_http_shim.requests.messages import (
 _KIND, _OF_TEXT = b"kakeya message", b"kakeya text"
 _NEVER_COMPARED = frozenset({"cache_control"})
 _BESIDE_CONTENT = _NEVER_COMPARED | {"content"}
-_BESIDE_ANSWER = _BESIDE_CONTENT | {"reasoning_content", "tool_calls", "unfinished_call"}
+_BESIDE_ANSWER = _BESIDE_CONTENT | {"reasoning_content", "tool_calls", "unfinished_call", "provider_specific_fields"}
 _NUMBER = ""
 """Names a number in a JSON value; the names of its objects get a letter in front, so that none is like it."""
 

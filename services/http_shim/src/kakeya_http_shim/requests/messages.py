@@ -118,6 +118,7 @@ class AssistantMessage(_Message):
     )
     tool_calls: Annotated[list[ToolCall], Field(max_length=MAX_MESSAGES, fail_fast=True)] | None = None
     unfinished_call: str | None = Field(None, description="as an answer has it; without effect")
+    provider_specific_fields: JsonValue = Field(None, description="as LiteLLM adds them; without effect")
 
 
 class ToolMessage(_Message):
@@ -164,9 +165,13 @@ Message = Annotated[
 Messages = Annotated[list[Message], Field(min_length=1, max_length=MAX_MESSAGES, fail_fast=True)]
 
 
+_FOR_CLIENTS = {"cache_control", "unfinished_call", "provider_specific_fields"}
+"""What no template is told."""
+
+
 def for_template(message: Message) -> dict[str, Any]:
     """A message as chat templates take it: the role `system` for instructions, and nothing in its content but text."""
-    given = message.model_dump(exclude={"cache_control", "unfinished_call"}, exclude_none=True)
+    given = message.model_dump(exclude=_FOR_CLIENTS, exclude_none=True)
     given["content"] = _content(given.get("content") or given.pop("refusal", None) or given.get("content", []))
     if given["role"] == "developer":  # OpenAI's newer name for it, which templates do not know
         given["role"] = "system"

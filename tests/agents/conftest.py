@@ -1,0 +1,52 @@
+"""A stack for agents: models whose answers a test writes, in sessions that hold what agents send."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.agents.results import Results
+from tests.loops.calls import TOOL_PARSERS
+from tests.loops.families import CODER, FAMILIES
+from tests.loops.stage import Stage, stage
+
+WINDOW = 98_304
+"""The instructions and tools of a coding agent are pinned, and have room beside a conversation."""
+_NAMES = ("Qwen3", "Mistral")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def lasting_leases() -> Iterator[None]:
+    """No lease lapses because a machine is busy, and no slow Redis is taken for one that is away."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("WORKER_LEASE", "OPERATION_LEASE", "REDIS_TIMEOUT"):
+            patch.setenv(f"KAKEYA_ROUTER_{name}_SECONDS", "60")
+        yield
+
+
+@pytest.fixture(scope="session")
+def results() -> Iterator[Results]:
+    """Kept in the file that KAKEYA_TEST_AGENTS names."""
+    made = Results()
+    yield made
+    if path := os.environ.get("KAKEYA_TEST_AGENTS"):
+        made.save(Path(path))
+
+
+@pytest.fixture(scope="session")
+def made_stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    """Its models answer to the names of Anthropic's, too."""
+    families = [*(family for family in FAMILIES if family.name in _NAMES), CODER]
+    flags = (*TOOL_PARSERS, f"--model-alias=claude-*={CODER.model}")
+    with stage(tmp_path_factory.mktemp("stage"), families, WINDOW, *flags) as made:
+        yield made
+
+
+@pytest.fixture
+def agents_stage(made_stage: Stage) -> Iterator[Stage]:
+    """One whose recorder has nothing of earlier tests, and no director of theirs."""
+    made_stage.recorder.take()
+    made_stage.recorder.asked()
+    yield made_stage
+    made_stage.recorder.director = None
