@@ -45,8 +45,14 @@ def made_stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
 
 @pytest.fixture
 def agents_stage(made_stage: Stage) -> Iterator[Stage]:
-    """One whose recorder has nothing of earlier tests, and no director of theirs."""
-    made_stage.recorder.take()
-    made_stage.recorder.asked()
+    """One whose recorder has nothing of earlier tests, and no director; what a test has not taken is shown."""
+    recorder = made_stage.recorder
+    recorder.take()
+    recorder.asked()
     yield made_stage
-    made_stage.recorder.director = None
+    recorder.director = None
+
+    print(recorder.asked())
+    for each in recorder.take():
+        tools, last = each.body.get("tools") or (), str(each.body["messages"][-1])
+        print(each.status, each.refusal, each.session, f"{len(tools)} tools", last[:1500], sep="\n  ")

@@ -23,7 +23,8 @@ def held(
 ) -> Held:
     """What comes of as many questions as there are answers."""
     command, directory = framework.command()
-    said = [call_tokens(model, text) for text in texts]
+    thought = "<think>\nHm.\n</think>" if model.family.thinks else ""
+    said = [call_tokens(model, thought + text) for text in texts]
     with driver(command, directory, log) as talker:
         print(talker.client, talker.version)
         asked = [f"{streams} {number}: who is thirty?" for number in range(len(texts))]
@@ -31,20 +32,21 @@ def held(
 
 
 @pytest.mark.parametrize("streams", [False, True], ids=["whole", "streams"])
-@pytest.mark.parametrize("name", ["Coder", "Mistral"])
+@pytest.mark.parametrize("name", ["Coder", "Qwen3"])
 def test_instructor(agents_stage: Stage, tmp_path: Path, name: str, streams: bool) -> None:
     model = agents_stage.models[name]
-    texts = [forced_call_text(name, "Person", _JULIA), _JSON, _JSON, _FENCED]
+    tool = "PartialPerson" if streams else "Person"
+    texts = [forced_call_text(name, tool, _JULIA), _JSON, _JSON, _FENCED]
     found = held(INSTRUCTOR, agents_stage, model, texts, streams=streams, log=tmp_path / "log")
     assert not found.error
     assert found.answers == [f"{mode} Julia 30" for mode in ("TOOLS", "JSON_SCHEMA", "JSON", "MD_JSON")]
     bodies = [each.body for each in found.exchanges]
-    assert bodies[0]["tool_choice"] == {"type": "function", "function": {"name": "Person"}}
+    assert bodies[0]["tool_choice"] == {"type": "function", "function": {"name": tool}}
     assert [body.get("response_format", {}).get("type") for body in bodies[1:3]] == ["json_schema", "json_object"]
 
 
 @pytest.mark.parametrize("streams", [False, True], ids=["whole", "streams"])
-@pytest.mark.parametrize("name", ["Coder", "Mistral"])
+@pytest.mark.parametrize("name", ["Coder", "Qwen3"])
 def test_parse_of_openai(agents_stage: Stage, tmp_path: Path, name: str, streams: bool) -> None:
     model = agents_stage.models[name]
     texts = [_JSON, forced_call_text(name, "Person", _JULIA)]

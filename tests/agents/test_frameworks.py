@@ -53,6 +53,8 @@ def test_an_agent_calls_its_tool(
         max_tokens=_MAX_TOKENS,
         streams=streams,
     )
+    for each in held.exchanges:
+        print(each.status, each.refusal, each.session, *each.body["messages"], sep="\n  ")
     assert not held.error
     assert held.answers == [f"Sun in {city}." for city in _CITIES]
     assert len(held.exchanges) == 2 * len(_CITIES)

@@ -43,7 +43,7 @@ def proxy(made_stage: Stage, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     }
     (directory / "config.yaml").write_text(json.dumps(configuration))
     address, log = f"127.0.0.1:{free_port()}", directory / "log"
-    command = [program("litellm", "litellm"), "--config", str(directory / "config.yaml")]
+    command = [program("litellm-proxy", "litellm"), "--config", str(directory / "config.yaml")]
     command += ["--host", "127.0.0.1", "--port", address.rpartition(":")[2], "--telemetry", "False"]
     environment = {**os.environ, "LITELLM_LOCAL_MODEL_COST_MAP": "True", "HOME": str(directory)}
     with log.open("wb") as output:
@@ -89,5 +89,6 @@ def test_calls_through_the_proxy(agents_stage: Stage, proxy: str, results: Resul
 
 
 def _version() -> str:
-    (found,) = Path(program("litellm", "python")).parents[1].glob("lib/python3*/site-packages/litellm-*.dist-info")
+    installed = Path(program("litellm-proxy", "python")).parents[1]
+    (found,) = installed.glob("lib/python3*/site-packages/litellm-*.dist-info")
     return found.name.removeprefix("litellm-").removesuffix(".dist-info")

@@ -1,4 +1,7 @@
-"""Clients that people have, unmodified, each in an environment of its own (`make test-clients`, `test-loops`, `test-agents`)."""
+"""Clients that people have, unmodified, each in an environment of its own.
+
+`make test-clients`, `make test-loops` and `make test-agents` install them.
+"""
 
 from pathlib import Path
 

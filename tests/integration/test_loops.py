@@ -5,9 +5,11 @@ from typing import Any
 
 import pytest
 
+from tests.agents import results as of_agents
 from tests.loops import answers
 from tests.loops.families import FAMILIES, FamilyModel
-from tests.loops.judging import check_appended, check_repeated, check_reuse, outcome
+from tests.loops.judging import Outcome, check_appended, check_repeated, check_reuse, outcome
+from tests.loops.recorder import Exchange
 from tests.loops.results import Result, table, written
 from tests.loops.stage import Stage, stage
 from tests.loops.talking import HERE, ROOT, Driver, driver
@@ -95,3 +97,18 @@ def test_the_table() -> None:
     assert "old" not in written(page, found)
     with pytest.raises(ValueError, match="0 places"):
         written("", found)
+
+
+def test_the_table_of_clients() -> None:
+    found = of_agents.Results()
+    system = {"role": "system", "content": "Be brief."}
+    chat = Exchange({"messages": [system, {"role": "user", "content": "Hi"}], "tools": [{"type": "function"}]}, 200, {})
+    found.add("a 1", "/v1/chat/completions", chat, Outcome(2, 2, {}))
+    found.add("a 1", "/v1/chat/completions", chat, Outcome(2, 1, {"new (edited)": 1}))
+    found.add("b 2", "/v1/messages", Exchange({"messages": [], "system": "Be brief."}, 200, {}), Outcome(1, 1, {}))
+    *_, row, other = of_agents.table(found.found)
+    letters = len('{"type": "function"}') + len('"Be brief."')
+    assert row == f"| a 1 | `/v1/chat/completions` | 1 | {letters} | 3 of 4 | 1 x new (edited) |"
+    assert other == "| b 2 | `/v1/messages` | 0 | 11 | 1 of 1 |  |"
+    page = "<!-- agents: made by make test-agents -->\nold\n<!-- end of agents -->\n"
+    assert of_agents.written(page, found.found).splitlines()[3:5] == [row, other]

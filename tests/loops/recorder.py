@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from http.client import HTTPConnection, HTTPResponse
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
@@ -22,13 +23,13 @@ class Exchange:
 
     Attributes:
         session: the header, its first word as `state`; empty of a refusal.
-        agent: which client says it is there.
+        refusal: the answer of what was refused.
     """
 
     body: dict[str, Any]
     status: int
     session: dict[str, str]
-    agent: str = ""
+    refusal: str = ""
 
     @property
     def state(self) -> str:
@@ -86,11 +87,11 @@ class Recorder:
         taken, self._exchanges = self._exchanges, []
         return taken
 
-    def add(self, body: bytes, response: HTTPResponse, agent: str) -> None:
+    def add(self, body: bytes, response: HTTPResponse, refusal: bytes) -> None:
         """One more."""
         state, *pairs = response.headers.get("kakeya-session", "").split("; ")
         session = {"state": state, **dict(pair.split("=", 1) for pair in pairs)} if state else {}
-        self._exchanges.append(Exchange(json.loads(body), response.status, session, agent))
+        self._exchanges.append(Exchange(json.loads(body), response.status, session, refusal.decode()))
 
 
 @contextmanager
@@ -149,10 +150,12 @@ class _Handler(BaseHTTPRequestHandler):
                 self.send_header(name, value)
         self.send_header("transfer-encoding", "chunked")
         self.end_headers()
+        refusal = b""
         while piece := response.read1(_PIECE):
             self._send(piece)
+            refusal += piece if response.status >= HTTPStatus.BAD_REQUEST else b""
         if chat is not None:  # before the client has all of it, and looks
-            self.made.add(chat, response, self.headers.get("user-agent", ""))
+            self.made.add(chat, response, refusal)
         if self.command != "HEAD":
             self._send(b"")
 

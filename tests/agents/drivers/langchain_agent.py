@@ -13,7 +13,7 @@ from tests.loops.drivers.driver import Talk, serve
 
 async def hold(talk: Talk) -> AsyncGenerator[str, None]:
     there: dict[str, Any] = {"base_url": talk.base_url, "api_key": "none", "max_retries": 0}
-    model = ChatOpenAI(model=talk.model, max_tokens=talk.max_tokens, streaming=talk.streams, **there)
+    model = ChatOpenAI(model=talk.model, max_tokens=talk.max_tokens, streaming=talk.streams, **there)  # type: ignore[call-arg]
     agent: Any = create_agent(model, [tool(get_weather)], system_prompt=talk.system or None)
     messages: list[Any] = []
     for question in talk.questions:

@@ -28,6 +28,9 @@ _TOOL = {
 }
 
 
+litellm.suppress_debug_info = True  # or it is printed among what a driver says
+
+
 async def hold(talk: Talk, *, provider: str) -> AsyncGenerator[str, None]:
     base = talk.base_url if provider == "openai" else talk.base_url.removesuffix("/v1")
     told: dict[str, Any] = {"model": f"{provider}/{talk.model}", "api_base": base, "api_key": "none", "tools": [_TOOL]}

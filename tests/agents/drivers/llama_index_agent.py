@@ -1,9 +1,9 @@
-"""LlamaIndex's `FunctionAgent`, whose context keeps the conversation."""
+"""LlamaIndex's `FunctionAgent`, whose memory keeps the conversation."""
 
 from collections.abc import AsyncGenerator
 
 from llama_index.core.agent.workflow import FunctionAgent
-from llama_index.core.workflow import Context
+from llama_index.core.memory import ChatMemoryBuffer
 from llama_index.llms.openai_like import OpenAILike
 
 from tests.agents.drivers.weather import get_weather
@@ -22,9 +22,9 @@ async def hold(talk: Talk) -> AsyncGenerator[str, None]:
         max_retries=0,
     )
     agent = FunctionAgent(tools=[get_weather], llm=model, system_prompt=talk.system or None, streaming=talk.streams)
-    context = Context(agent)
+    memory = ChatMemoryBuffer.from_defaults(llm=model)
     for question in talk.questions:
-        yield str(await agent.run(question, ctx=context))
+        yield str(await agent.run(question, memory=memory))
 
 
 if __name__ == "__main__":

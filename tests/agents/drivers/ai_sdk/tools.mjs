@@ -2,7 +2,7 @@
 // It is driven as the drivers in Python are: see ../../../loops/drivers/driver.py.
 import { createInterface } from "node:readline";
 import { readFileSync } from "node:fs";
-import { generateText, jsonSchema, stepCountIs, streamText, tool } from "ai";
+import { generateText, jsonSchema, isStepCount, streamText, tool } from "ai";
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
 
 const say = (said) => console.log(JSON.stringify(said));
@@ -23,7 +23,7 @@ async function hold(talk, answers) {
     system: talk.system || undefined,
     maxOutputTokens: talk.max_tokens,
     tools: { get_weather: weather },
-    stopWhen: stepCountIs(4),
+    stopWhen: isStepCount(4),
     maxRetries: 0,
   };
   const messages = [];
@@ -34,7 +34,7 @@ async function hold(talk, answers) {
       for await (const part of result.fullStream) {
         if (part.type === "error") throw part.error;
       }
-    messages.push(...(await result.response).messages);
+    messages.push(...(await result.responseMessages));
     answers.push(await result.text);
   }
 }
