@@ -78,9 +78,9 @@ async def test_what_nobody_heard_of_is_given_up(
 ) -> None:
     """A fork is closed, if there is one; the session never is."""
     await session.append([1, 2])
-    runtime.before["Turn"].append(stalls)
+    runtime.before["Turn"].append(fails_plainly(grpc.StatusCode.DEADLINE_EXCEEDED))
     with pytest.raises(kakeya.DeadlineExceeded):
-        await client.turn_at(session.id, boundary, [5], max_tokens=1, open_timeout_seconds=0.1).all()
+        await client.turn_at(session.id, boundary, [5], max_tokens=1).all()
     await client.close()  # waits for what it has to tell yet
     assert runtime.requests["CloseSession"][0].request_id == runtime.requests["Turn"][0].session.request_id
     assert list(runtime.sessions) == [session.id]
