@@ -4,7 +4,6 @@ import asyncio
 
 import pytest
 
-from kakeya_http_shim.choices import choice as answers
 from kakeya_http_shim.conversations import branches
 from kakeya_http_shim.conversations.branches import Branches, Source
 from kakeya_http_shim.conversations.said import Said
@@ -86,7 +85,7 @@ async def test_a_fork_that_comes_too_late(live: Shim) -> None:
 async def test_a_fork_that_comes_before_the_first_token(
     live: Shim, monkeypatch: pytest.MonkeyPatch, num_tries: int, status: int
 ) -> None:
-    monkeypatch.setattr(answers, "_BUSY_PAUSES_SECONDS", (0.0, 0.0))
+    monkeypatch.setattr(branches, "_BUSY_PAUSES_SECONDS", (0.0, 0.0))
     live.runtime.before["Turn"].extend([fails("OPERATION_RUNNING")] * num_tries)
     response = await live.http.post(CHAT, json={"messages": [{"role": "user", "content": "Hello"}], "n": 2})
     assert response.status_code == status

@@ -122,7 +122,8 @@ def test_more_messages_than_a_chat_may_have() -> None:
 )
 def test_whether_it_thinks(thinking: Any, thinks: bool) -> None:
     given = CountTokensRequest.model_validate({"messages": [HELLO], "thinking": thinking})
-    assert chat_request(given).chat_template_kwargs == {"enable_thinking": thinks}
+    chat = chat_request(given)
+    assert (chat.enable_thinking, chat.thinking_budget) == (thinks, (thinking or {}).get("budget_tokens"))
 
 
 def test_a_tool_that_is_referred_to_is_told_where_that_is() -> None:

@@ -1,6 +1,7 @@
 """What an answer cost, and what of the conversation the model no longer sees."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from pydantic import BaseModel, Field
 
@@ -24,6 +25,13 @@ class SessionUsage(BaseModel):
     why: Why = Field(description="see docs/http-sessions.md")
 
 
+class ForgottenParts(BaseModel):
+    """Whether what an agent counts on is no longer seen, as far as that is known; null: it may be."""
+
+    tools: bool | None = Field(None, description="a part of the list of tools; where the request has one")
+    results: bool | None = Field(None, description="a part of what tools have answered; where a tool has")
+
+
 class Sight(BaseModel):
     """What OpenAI's API has no field for; of several answers, that of the longest one."""
 
@@ -31,6 +39,7 @@ class Sight(BaseModel):
     retained: int = Field(description="those that the model still saw at the end")
     evicted: int = Field(description="those that it did not see any more")
     session: SessionUsage | None = Field(None, description="of chats; the first answer's")
+    forgotten: ForgottenParts | None = Field(None, description="of chats with tools, at the end of an answer")
 
 
 class Usage(BaseModel):
@@ -64,16 +73,21 @@ def usage(prompts: Sequence[Spent], answers: Sequence[Spent]) -> Usage:
             retained=longest.num_retained,
             evicted=longest.history_length - longest.num_retained,
             **_session(prompts[0].said),
+            **_forgotten(longest),
         ),
     )
 
 
-def _session(said: Said | None) -> dict[str, SessionUsage]:
+def _session(said: Said | None) -> dict[str, Any]:
     if said is None:
         return {}
     named = {"id": said.session_id} if said.session_id else {}
     told = SessionUsage(state=said.state, appended=said.num_appended, reused=said.num_reused, why=said.why, **named)
     return {"session": told}
+
+
+def _forgotten(spent: Spent) -> dict[str, Any]:
+    return {} if spent.forgotten is None else {"forgotten": ForgottenParts(**spent.forgotten)}
 
 
 def usage_so_far(spent: Spent | None) -> Usage | None:

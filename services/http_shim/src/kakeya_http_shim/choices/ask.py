@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from kakeya_http_shim.choices.forgetting import Watch
 from kakeya_http_shim.conversations.branches import Branches
 from kakeya_http_shim.conversations.chat import Chat
 from kakeya_http_shim.conversations.said import Why
@@ -47,6 +48,7 @@ class Ask:
         live: where a chat gets it in a live session; None: in one that is opened and closed for it.
         why_not_live: why a chat does not.
         calling: how it may call tools; None: it may not.
+        watch: what of it may be forgotten, and is then told of; None: nothing is looked for.
     """
 
     model: TextModel
@@ -60,6 +62,7 @@ class Ask:
     live: Live | None = None
     why_not_live: Why | None = None
     calling: Calling | None = None
+    watch: Watch | None = None
 
     @property
     def min_tokens(self) -> int:

@@ -1,9 +1,9 @@
 """One answer: in a session that is opened, given the prompt, asked, and closed, or in the live session of its chat."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from kakeya import (
@@ -12,16 +12,16 @@ from kakeya import (
     AsyncSession,
     BoundaryNotReachable,
     Conflict,
-    OperationRunning,
     SessionNotFound,
     StopReason,
     TokenDetail,
 )
 from kakeya_http_shim.choices.ask import Ask, Live
 from kakeya_http_shim.choices.echo import echoed
+from kakeya_http_shim.choices.forgetting import Forgotten
 from kakeya_http_shim.choices.open_sessions import OpenSessions
-from kakeya_http_shim.choices.telling import Telling
-from kakeya_http_shim.conversations.branches import Branches, Source
+from kakeya_http_shim.choices.telling import Seconds, Telling
+from kakeya_http_shim.conversations.branches import Branches, Source, branched_off
 from kakeya_http_shim.conversations.live_sessions import Begin, LiveSessions
 from kakeya_http_shim.conversations.parts import parts
 from kakeya_http_shim.conversations.said import Said
@@ -69,6 +69,7 @@ class Spent:
         history_length: tokens of prompt and answer.
         num_retained: those that the model still sees.
         said: as of `Opened`.
+        forgotten: of what was watched.
     """
 
     num_prompt_tokens: int
@@ -76,6 +77,7 @@ class Spent:
     history_length: int
     num_retained: int
     said: Said | None = None
+    forgotten: Forgotten | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,16 +87,15 @@ class Ended:
     Attributes:
         stop_text: of the client's, that ended it; None: none did.
         is_full: its session refuses to forget, and has no more room.
+        seconds: how long it took, from where its session was there.
     """
 
     finish_reason: FinishReason
     spent: Spent
     stop_text: str | None = None
     is_full: bool = False
+    seconds: Seconds = field(default_factory=Seconds)
 
-
-_BUSY_PAUSES_SECONDS = (0.02, 0.05, 0.1, 0.2, *[0.5] * 12)
-"""Between tries to branch off from an answer that has begun and has no token yet: then its history is enough."""
 
 Event = Opened | Delta | Ended
 _Held = tuple[AsyncSession, AsyncGeneration | None, Opened]
@@ -140,7 +141,7 @@ class ChoiceMaker:
             async with aclosing(telling.pieces(turn.generation, turn.has_appended)) as pieces:
                 async for piece in pieces:
                     yield piece
-            ended = _ended(opened, turn.generation, telling)
+            ended = await _ended(ask, opened, turn.generation, telling)
             if not telling.is_stopped:
                 await turn.answered(telling.token_ids, telling.told, telling.form)
         yield ended  # once its place is named, or free again
@@ -207,7 +208,7 @@ class ChoiceMaker:
             branches.come()
         if is_late:
             source = await branches.begun()
-            turn = await _branched_off(lambda: generation(source))
+            turn = await branched_off(lambda: generation(source))
         async with self.sessions.turning(turn) as session:
             # What clients are told of their session is the first's, as it came about.
             yield session, turn, _opened(session, source.place, (await branches.begun()).said)
@@ -228,7 +229,7 @@ class ChoiceMaker:
         async with aclosing(telling.pieces(generation)) as pieces:
             async for piece in pieces:
                 yield piece
-        yield _ended(opened, generation, telling)
+        yield await _ended(ask, opened, generation, telling)
 
     async def _turn_of_parts(self, ask: Ask, session: AsyncSession) -> AsyncGeneration:
         if ask.echoes:  # its parts are there
@@ -258,11 +259,21 @@ def _opened(session: AsyncSession, num_prompt_tokens: int, said: Said | None) ->
     return Opened(session.fingerprint or "", num_prompt_tokens, num_kept, said)
 
 
-def _ended(opened: Opened, generation: AsyncGeneration, telling: Telling) -> Ended:
+async def _ended(ask: Ask, opened: Opened, generation: AsyncGeneration, telling: Telling) -> Ended:
+    ended = _told_end(opened, generation, telling)
+    spent = ended.spent
+    if ask.watch is None:
+        return ended
+    forgotten = await ask.watch.forgotten(spent.history_length - spent.num_retained, generation.done)
+    return replace(ended, spent=replace(spent, forgotten=forgotten))
+
+
+def _told_end(opened: Opened, generation: AsyncGeneration, telling: Telling) -> Ended:
     num_tokens = len(telling.token_ids)
     if telling.is_stopped:
         # Left before its end: the runtime may be a few tokens further, which nobody asked for.
-        return Ended("tool_calls" if telling.has_calls else "stop", opened.spent(num_tokens), telling.stop_text)
+        stopped: FinishReason = "tool_calls" if telling.has_calls else "stop"
+        return Ended(stopped, opened.spent(num_tokens), telling.stop_text, seconds=telling.seconds)
     done = generation.done
     reason = None if done is None else _FINISH_REASONS.get(done.stop_reason)
     if done is None or reason is None:
@@ -271,17 +282,4 @@ def _ended(opened: Opened, generation: AsyncGeneration, telling: Telling) -> End
         reason = "tool_calls"
     num_retained = done.history_length - (done.num_forgotten_tokens or 0)
     spent = Spent(opened.num_prompt_tokens, num_tokens, done.history_length, num_retained, opened.said)
-    return Ended(reason, spent, is_full=done.stop_reason is StopReason.TRUNCATED)
-
-
-async def _branched_off(generation: Callable[[], AsyncGeneration]) -> AsyncGeneration:
-    """From where an answer begins that goes on. Raises KakeyaError."""
-    for pause_seconds in _BUSY_PAUSES_SECONDS:
-        turn = generation()
-        try:
-            await turn.begin()
-        except OperationRunning:
-            await asyncio.sleep(pause_seconds)
-        else:
-            return turn
-    return generation()
+    return Ended(reason, spent, is_full=done.stop_reason is StopReason.TRUNCATED, seconds=telling.seconds)

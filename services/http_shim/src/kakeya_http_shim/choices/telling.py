@@ -1,12 +1,27 @@
 """An answer as its client is told it: tokens into pieces of text."""
 
+import time
 from collections.abc import AsyncGenerator, Callable
+from dataclasses import dataclass
 
 from kakeya import AsyncGeneration, StopReason
 from kakeya_http_shim.choices.ask import Ask
 from kakeya_http_shim.text.answer_form import AnswerForm
 from kakeya_http_shim.text.answer_text import AnswerText
 from kakeya_http_shim.text.delta import Delta
+
+
+@dataclass(frozen=True, slots=True)
+class Seconds:
+    """How long an answer took.
+
+    Attributes:
+        to_first_token: from where its session was there.
+        from_then_on: to its end.
+    """
+
+    to_first_token: float = 0.0
+    from_then_on: float = 0.0
 
 
 class Telling:
@@ -34,6 +49,7 @@ class Telling:
             tells_end=ask.echoes,  # scores of a prompt are counted, one entry for each token
         )
         self.token_ids: list[int] = []
+        self._began_at = self._first_at = time.monotonic()
         self._pieces: list[Delta] = []
 
     @property
@@ -45,6 +61,11 @@ class Telling:
     def has_calls(self) -> bool:
         """A call was told."""
         return any(piece.has_calls for piece in self._pieces)
+
+    @property
+    def seconds(self) -> Seconds:
+        """Up to now."""
+        return Seconds(self._first_at - self._began_at, time.monotonic() - self._first_at)
 
     @property
     def is_stopped(self) -> bool:
@@ -67,6 +88,7 @@ class Telling:
         async with generation:
             while not self.is_stopped and (token_id := await generation.next_token()) is not None:
                 if not self.token_ids:
+                    self._first_at = time.monotonic()
                     at_first()
                 self.token_ids.append(token_id)
                 detail = generation.details.pop() if self._has_details else None

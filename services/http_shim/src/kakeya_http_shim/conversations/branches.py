@@ -1,15 +1,19 @@
 """Several answers to one chat: the first is in its session, the others in forks of that, which end with them."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from kakeya import AsyncGeneration, OperationRunning
 from kakeya_http_shim.conversations.said import Said
 
 _FORK_SECONDS = 2.0
 """So long the first answer waits for the forks, whose KV is copied from it while it stands still. Later ones are made
 from what the runtime remembers: so none waits for a lane for ever while it holds another."""
+
+_BUSY_PAUSES_SECONDS = (0.02, 0.05, 0.1, 0.2, *[0.5] * 12)
+"""Between tries to branch off from an answer that has begun and has no token yet: then its history is enough."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,3 +80,16 @@ class Branches:
         self._num_coming -= 1
         if not self._num_coming:
             self._all_there.set()
+
+
+async def branched_off(generation: Callable[[], AsyncGeneration]) -> AsyncGeneration:
+    """From where an answer begins that goes on. Raises KakeyaError."""
+    for pause_seconds in _BUSY_PAUSES_SECONDS:
+        turn = generation()
+        try:
+            await turn.begin()
+        except OperationRunning:
+            await asyncio.sleep(pause_seconds)
+        else:
+            return turn
+    return generation()

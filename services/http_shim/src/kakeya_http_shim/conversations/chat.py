@@ -8,6 +8,7 @@ from typing import Any, Final, Protocol, overload
 
 from kakeya.text.chat_tokenizer import Tools
 from kakeya_http_shim.conversations import tags
+from kakeya_http_shim.conversations.call_numbers import numbered
 from kakeya_http_shim.conversations.tags import Candidate
 from kakeya_http_shim.models.model_tokenizer import ModelTokenizer, Prompt
 from kakeya_http_shim.models.served_models import TextModel
@@ -66,6 +67,7 @@ class Conversation:
         root: what its chain of tags begins with.
         head_root: the same of today, where the chat template writes the date: in a new session that is right.
         tools: what the model may call; None where there are none.
+        numbers_calls: its client sends calls of tools back without their ids, or with others.
     """
 
     messages: Sequence[Message]
@@ -75,6 +77,7 @@ class Conversation:
     root: bytes
     head_root: bytes
     tools: Tools | None = None
+    numbers_calls: bool = False
 
     @classmethod
     def of(
@@ -85,6 +88,7 @@ class Conversation:
         on_overflow: str,
         *,
         tools: Tools | None = None,
+        numbers_calls: bool = False,
     ) -> "Conversation":
         """Raises TokenizerError where the chat template does not write its head."""
         tokenizer, given = model.tokenizer, TemplateMessages(messages)
@@ -101,7 +105,7 @@ class Conversation:
         always = root()
         writes_date = any(_CLOCK in template for template in tokenizer.templates)
         today = root(day=datetime.now().date().isoformat()) if writes_date else always
-        return cls(messages, variables, model, on_overflow, always, today, tools)
+        return cls(messages, variables, model, on_overflow, always, today, tools, numbers_calls)
 
     @property
     def tokenizer(self) -> ModelTokenizer:
@@ -109,7 +113,7 @@ class Conversation:
 
     @cached_property
     def chain(self) -> list[bytes]:
-        return tags.chain(self.root, self.messages)
+        return tags.chain(self.root, numbered(self.messages) if self.numbers_calls else self.messages)
 
     @cached_property
     def last_answer(self) -> int | None:
@@ -138,7 +142,10 @@ class Conversation:
 
     def end_tag(self, told: Delta, *, closed: bool) -> bytes:
         """Of the place where its answer ended, if that is this."""
-        return tags.end_of_answer(self.chain[-1], _as_sent_back(told), closed=closed)
+        answer: Message = _as_sent_back(told)
+        if self.numbers_calls and told.has_calls:
+            answer = numbered([*self.messages, answer])[-1]
+        return tags.end_of_answer(self.chain[-1], answer, closed=closed)
 
 
 def _as_sent_back(told: Delta) -> AssistantMessage:
@@ -157,8 +164,10 @@ class Chat:
     Attributes:
         rendering: writes its prompts.
         owner: of its session: equal for equal keys, and not the key.
+        park_after_seconds: idle time after which its session is parked; 0: behind its answer; None: the server's.
     """
 
     conversation: Conversation
     rendering: Rendering
     owner: bytes
+    park_after_seconds: int | None = None

@@ -82,6 +82,8 @@ class LiveSessions:
             turn.go_back()
             raise
         await turn.leave()
+        if begin.chat.park_after_seconds == 0:
+            self.tasks.start(_parked(turn.session))
 
     async def _begun(self, begin: "Begin", way: Way) -> LiveTurn:
         if way.search is not None:
@@ -228,6 +230,8 @@ class LiveSessions:
         """Of a session that is made."""
         source = {"fork_from": way.source, "boundary": way.place} if way.source else {}
         options = session_options(begin.chat, way.prompt, self.session_seconds)
+        if begin.chat.park_after_seconds is not None:
+            options["park_after_seconds"] = min(max(1, begin.chat.park_after_seconds), self.session_seconds.to_close)
         return options | source | {"label": begin.label}
 
 
@@ -268,4 +272,4 @@ async def _parked(session: AsyncSession) -> None:
     try:
         await session.park()
     except KakeyaError as error:
-        _log.debug("a head was not parked", error=f"{type(error).__name__}: {error}")
+        _log.debug("a session was not parked", error=f"{type(error).__name__}: {error}")

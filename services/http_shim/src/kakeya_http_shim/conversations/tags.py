@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any, Final, Literal
 
 from kakeya_http_shim.conversations.fingerprints import fingerprint
-from kakeya_http_shim.requests.messages import AssistantMessage, Message
+from kakeya_http_shim.requests.messages import Message
 
 MAX_TAGS: Final = 64
 """Of one FindSession."""
@@ -92,7 +92,7 @@ def end(behind: bytes, *, closed: bool) -> bytes:
     return _hash(_END, behind + bytes([closed]))
 
 
-def end_of_answer(before: bytes, answer: AssistantMessage, *, closed: bool) -> bytes:
+def end_of_answer(before: bytes, answer: Message, *, closed: bool) -> bytes:
     """The tag of the end of an answer, as a client will send it back.
 
     Args:

@@ -6,7 +6,7 @@ So a conversation goes on in the same session, whichever API its next turn is as
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import Any, Final
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -39,9 +39,6 @@ from kakeya_http_shim.requests.messages import (
 )
 from kakeya_http_shim.requests.tools import MAX_SHOWN_LETTERS, for_template
 
-THINKING_VARIABLE: Final = "enable_thinking"
-"""What chat templates are told of it by."""
-
 _Block = UserBlock | AnswerBlock
 _Run = tuple[str, list[_Block]]
 """Blocks of one message, and its role as OpenAI has it."""
@@ -65,7 +62,9 @@ def _fields(given: MessagesFields) -> dict[str, Any]:
         "model": given.model,
         "messages": messages,
         "continue_final_message": True if isinstance(messages[-1], AssistantMessage) else None,
-        "chat_template_kwargs": {THINKING_VARIABLE: given.thinks},
+        "enable_thinking": given.thinks,
+        "reasoning_effort": given.output_config.effort if given.output_config else None,
+        "thinking_budget": given.thinking.budget_tokens if given.thinking and given.thinks else None,
         "tools": [as_function(tool) for tool in given.tools or ()] or None,
     }
     if given.tool_choice is not None:

@@ -31,7 +31,11 @@ class Thinking(RequestModel):
     display: Literal["summarized", "omitted"] | None = honoured(
         None, "`omitted`: blocks of thoughts have no text; otherwise all of it, for nothing summarizes it"
     )
-    budget_tokens: NumTokens | None = without_effect("thoughts are bounded by max_tokens, together with the answer")
+    budget_tokens: NumTokens | None = honoured(
+        None,
+        "after so many tokens the model's thought ends, unless kakeya.max_reasoning_tokens says otherwise; without "
+        "effect where the marks of its thoughts are no tokens",
+    )
 
 
 class JsonOutput(RequestModel):
@@ -50,8 +54,8 @@ class OutputConfig(RequestModel):
 
     format: JsonOutput | None = honoured(None, "the form that the answer is held to; see docs/structured-output.md")
 
-    effort: Literal["low", "medium", "high", "xhigh", "max"] | None = without_effect(
-        "the model's chat template decides"
+    effort: Literal["low", "medium", "high", "xhigh", "max"] | None = honoured(
+        None, "`reasoning_effort` of the model's chat template; without effect where it does not know that"
     )
 
     refused: ClassVar[Mapping[str, str]] = {"task_budget": "max_tokens bounds an answer"}

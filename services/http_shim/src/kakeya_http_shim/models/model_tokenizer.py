@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any, Final, Literal
 
 from kakeya.text.chat_tokenizer import ChatTokenizer, End, Message, TemplateStopped, TokenizerError, Tools
+from kakeya.text.rendering.kept import Kept
 from kakeya_shared import installed_models, plugins
 from kakeya_shared.contract import tokenizer_digest
 
@@ -18,6 +19,9 @@ Thinking = Literal["not", "perhaps", "inside"]
 
 _MAX_BEGINNINGS = 64
 """Variables of chat templates that are known; some few are in use at a time."""
+
+_MAX_LENGTHS = 4096
+"""Conversations whose beginning's length is known."""
 
 _NUM_LAST_TOKENS = 16
 """Of a prompt: where it opens a thought, that is among them, even if each letter is a token."""
@@ -230,6 +234,11 @@ class ModelTokenizer:
     def decode(self, token_ids: list[int], *, special_tokens: bool = False) -> str:
         """Text, with the special tokens or without."""
         return self._tokenizer.decode(token_ids, special_tokens=special_tokens)
+
+    @cached_property
+    def lengths(self) -> Kept[tuple[int, int]]:
+        """How many tokens the first messages of conversations are, and how many of these are pinned."""
+        return Kept(2 * _MAX_LENGTHS)
 
     @cached_property
     def thought_marks(self) -> tuple[int, int] | None:

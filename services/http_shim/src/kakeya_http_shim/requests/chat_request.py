@@ -24,6 +24,9 @@ from kakeya_http_shim.requests.template_fields import TemplateFields
 from kakeya_http_shim.requests.tools import ToolName
 from kakeya_shared.contract.generation_limits import MAX_LOGPROBS
 
+Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
+"""How much a model thinks; chat templates know some of these, and say what they make of the others."""
+
 
 class NamedFunction(RequestModel):
     """Which one."""
@@ -92,6 +95,20 @@ class ChatRequest(GenerationFields, TemplateFields):
     )
     parallel_tool_calls: bool | None = honoured(None, "true by default; false: the answer ends with its first call")
 
+    reasoning_effort: Effort | None = honoured(
+        None,
+        "told to the chat template as `reasoning_effort`, and as `enable_thinking`, false for `none`; of the two those "
+        "that it knows. Without effect where it knows neither: clients send it unasked",
+    )
+    enable_thinking: bool | None = honoured(
+        None, "told to the chat template where it knows that; counts before reasoning_effort (Qwen's)"
+    )
+    thinking_budget: NumTokens | None = honoured(
+        None,
+        "as kakeya.max_reasoning_tokens, which counts before it; without effect where the marks of thoughts are no "
+        "tokens of the model (Qwen's)",
+    )
+
     metadata: Annotated[dict[str, MetadataText], Field(max_length=16)] | None = without_effect("nothing is stored")
     store: bool | None = without_effect("nothing is stored: an answer cannot be asked for later")
     service_tier: (
@@ -112,7 +129,9 @@ class ChatRequest(GenerationFields, TemplateFields):
     refused: ClassVar[Mapping[str, str]] = OF_PEERS | {
         "functions": "superseded by tools",
         "function_call": "superseded by tool_choice",
-        "reasoning_effort": "the model's chat template decides",
+        "reasoning": "reasoning_effort is its name here, and kakeya.max_reasoning_tokens bounds thoughts",
+        "thinking_token_budget": "kakeya.max_reasoning_tokens is its name here",
+        "thinking_budget_tokens": "kakeya.max_reasoning_tokens is its name here",
         "verbosity": "say it in a message",
         "audio": "answers are text",
         "prediction": LATER,
@@ -127,6 +146,10 @@ class ChatRequest(GenerationFields, TemplateFields):
         """Tokens; None where none was named."""
         given = [limit for limit in (self.max_tokens, self.max_completion_tokens) if limit is not None]
         return min(given, default=None)
+
+    @property
+    def wished_bound(self) -> int | None:
+        return self.thinking_budget
 
     @property
     def forces_call(self) -> bool:

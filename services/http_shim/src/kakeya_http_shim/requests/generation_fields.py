@@ -213,6 +213,11 @@ class GenerationFields(RequestModel):
         return self.response_format.grammar if self.response_format else None
 
     @property
+    def wished_bound(self) -> int | None:
+        """Tokens after which a thought ends, if it can be ended; None: there is no such wish."""
+        return None
+
+    @property
     def tells_usage(self) -> bool:
         """Whether every event of a stream has `usage`."""
         return bool(self.stream_options and self.stream_options.continuous_usage_stats)

@@ -2,7 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Any, Generic, Self, TypeVar
+
+from starlette.types import Scope
 
 from kakeya import AsyncClient
 from kakeya_http_shim.answers.writer import Writer
@@ -18,6 +20,7 @@ class Caller:
 
     Attributes:
         is_short: the request is; a long one is worked on off the event loop.
+        park_after_seconds: as of `Chat`.
     """
 
     client: AsyncClient
@@ -25,6 +28,21 @@ class Caller:
     request_id: str
     wanted: WantedSession
     is_short: bool
+    park_after_seconds: int | None = None
+
+    @classmethod
+    def of(cls, scope: Scope, client: AsyncClient, asked: "Asked[Any]") -> Self:
+        """Of a request that passed the middleware.
+
+        Args:
+            client: without a key.
+
+        Raises:
+            ApiError
+        """
+        key, wanted = scope["state"]["api_key"], WantedSession.of(scope)
+        request_id = scope["state"]["request_id"]
+        return cls(client.with_api_key(key), key, request_id, wanted, asked.is_short, asked.park_after_seconds)
 
 
 @dataclass(frozen=True)
@@ -35,9 +53,11 @@ class Asked(Generic[Body]):
         writer: of its answer.
         is_short: its body is.
         headers: of its answer, beside those of all.
+        park_after_seconds: as of `Chat`.
     """
 
     body: Body
     writer: Writer
     is_short: bool
     headers: Mapping[str, str] = field(default_factory=dict)
+    park_after_seconds: int | None = None

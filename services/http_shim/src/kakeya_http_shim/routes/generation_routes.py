@@ -15,8 +15,9 @@ from kakeya_http_shim.answers.chat_answer import ChatWriter
 from kakeya_http_shim.answers.completion_answer import CompletionWriter
 from kakeya_http_shim.answers.reply import Reply
 from kakeya_http_shim.answers.writer import Writer
-from kakeya_http_shim.choices import ask
+from kakeya_http_shim.choices import ask, thoughts
 from kakeya_http_shim.choices.ask import Ask, Live
+from kakeya_http_shim.choices.forgetting import Watch
 from kakeya_http_shim.choices.held import Held
 from kakeya_http_shim.conversations.branches import Branches
 from kakeya_http_shim.conversations.chat import Chat
@@ -31,7 +32,6 @@ from kakeya_http_shim.routes.asked import Asked, Body, Caller
 from kakeya_http_shim.routes.chat_prompts import ChatPrompts
 from kakeya_http_shim.routes.desk import Desk
 from kakeya_http_shim.routes.exchange import Exchange
-from kakeya_http_shim.routes.wanted_session import WantedSession
 from kakeya_http_shim.text.calling import Calling
 
 _DEFAULT_COMPLETION_TOKENS = 16
@@ -60,11 +60,12 @@ class GenerationRoute(ABC, Generic[Body]):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Raises ApiError where the body is none of its kind."""
         asked = await self._read(scope, receive)
-        if asked is None:
-            return
-        state = scope["state"]
-        client, wanted = self._desk.client.with_api_key(state["api_key"]), WantedSession.of(scope)
-        caller = Caller(client, state["api_key"], state["request_id"], wanted, asked.is_short)
+        if asked is not None:
+            await self.answer(asked, scope, receive, send)
+
+    async def answer(self, asked: Asked[Body], scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers a request that was read. Raises ApiError."""
+        caller = Caller.of(scope, self._desk.client, asked)
 
         async def work(reply: Reply) -> None:
             reply.headers.update(asked.headers)
@@ -109,8 +110,7 @@ class GenerationRoute(ABC, Generic[Body]):
         ]
 
     def _ask(self, body: Body, model: TextModel, prompt: Prompt, request_id: str) -> Ask:
-        bound = body.kakeya.max_reasoning_tokens if body.kakeya else None
-        told = self._held(body, model).told(bound, model, prompt)
+        told = self._held(body, model).told(thoughts.bound(body, model), model, prompt)
         calling = self._calling(body, model)
         if calling is not None and told.keys() >= {"grammar", "reasoning"}:
             calling = replace(calling, begins_in_thought=None)  # no call is held there
@@ -181,10 +181,12 @@ class ChatRoute(GenerationRoute[ChatRequest]):
 
     Attributes:
         schemas: where the schema of a tool is in the body, by the tool's place.
+        numbers_calls: as of `Conversation`.
     """
 
     body = ChatRequest
     schemas: ClassVar[str] = "tools[{}].function.parameters"
+    numbers_calls: ClassVar[bool] = False
     fields: ClassVar[Mapping[str, str]] = {
         **_GRAMMAR_FIELDS,
         "token_ids": "messages",
@@ -199,6 +201,9 @@ class ChatRoute(GenerationRoute[ChatRequest]):
         offered_tools.check(body.offered, model)
         self._calling(body, model)
 
+    def _for_model(self, body: ChatRequest, model: TextModel) -> ChatRequest:
+        return thoughts.asked_for(body, model)
+
     def _held(self, body: ChatRequest, model: TextModel) -> Held:
         return offered_tools.held(body, model) or super()._held(body, model)
 
@@ -209,6 +214,9 @@ class ChatRoute(GenerationRoute[ChatRequest]):
         if body.offered is None or body.tool_choice == "none":
             return None
         return offered_tools.calling(body.offered, model, only_first=body.parallel_tool_calls is False)
+
+    def _ask(self, body: ChatRequest, model: TextModel, prompt: Prompt, request_id: str) -> Ask:
+        return replace(super()._ask(body, model, prompt, request_id), watch=Watch.of(body, model))
 
     async def _asks(self, body: ChatRequest, model: TextModel, caller: Caller) -> Sequence[Ask]:
         """In the conversation's live session, where it has one, or opens one. Raises ApiError, KakeyaError."""
@@ -232,12 +240,13 @@ class ChatRoute(GenerationRoute[ChatRequest]):
         if body.end != "answer":
             return None
         conversation = await prompts.conversation(
-            body.messages, body, model, on_overflow=self._on_overflow(body), is_short=caller.is_short
+            body, model, self._on_overflow(body), is_short=caller.is_short, numbers_calls=self.numbers_calls
         )
         if conversation is None:
             return None
         rendering = ChatPrompts(body, model, conversation, self._max_prompt_tokens, caller.is_short)
-        return Chat(conversation, rendering, blake2b(caller.api_key.encode(), digest_size=16).digest())
+        owner = blake2b(caller.api_key.encode(), digest_size=16).digest()
+        return Chat(conversation, rendering, owner, caller.park_after_seconds)
 
     async def _way(self, chat: Chat, caller: Caller, num_choices: int) -> Way:
         if caller.wanted.is_new:

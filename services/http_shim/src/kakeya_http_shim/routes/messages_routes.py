@@ -7,7 +7,8 @@ from pydantic import BaseModel, Field
 from starlette.types import Receive, Scope
 
 from kakeya_http_shim.answers.writer import Writer
-from kakeya_http_shim.messages_api.as_chat import THINKING_VARIABLE, chat_request
+from kakeya_http_shim.choices import thoughts
+from kakeya_http_shim.messages_api.as_chat import chat_request
 from kakeya_http_shim.messages_api.betas import ignored_betas
 from kakeya_http_shim.messages_api.messages_request import CountTokensRequest, MessagesRequest
 from kakeya_http_shim.messages_api.messages_writer import MessagesWriter
@@ -38,9 +39,6 @@ class MessagesRoute(ChatRoute):
         (body, writer), is_short = read
         return Asked(body, writer, is_short, ignored_betas(scope))
 
-    def _for_model(self, body: ChatRequest, model: TextModel) -> ChatRequest:
-        return super()._for_model(_told_of_thinking(body, model), model)
-
 
 class CountTokensRoute(TextRoute[CountTokensRequest]):
     """POST /v1/messages/count_tokens."""
@@ -48,7 +46,7 @@ class CountTokensRoute(TextRoute[CountTokensRequest]):
     body = CountTokensRequest
 
     def _answer(self, body: CountTokensRequest, model: TextModel) -> CountedTokens:
-        chat = _told_of_thinking(chat_request(body), model)
+        chat = thoughts.asked_for(chat_request(body), model)
         offered_tools.check(chat.offered, model)
         prompt = prompts.chat(chat.messages, chat, model, max_tokens=self._max_tokens)
         return CountedTokens(input_tokens=len(prompt.token_ids))
@@ -57,10 +55,3 @@ class CountTokensRoute(TextRoute[CountTokensRequest]):
 def _understood(data: bytes) -> tuple[ChatRequest, Writer]:
     given = MessagesRequest.read(data)
     return chat_request(given), MessagesWriter(given)
-
-
-def _told_of_thinking(chat: ChatRequest, model: TextModel) -> ChatRequest:
-    """Only where the chat template asks: so the chat is the one that another API would make of the same messages."""
-    if any(THINKING_VARIABLE in template for template in model.tokenizer.templates):
-        return chat
-    return chat.model_copy(update={"chat_template_kwargs": None})

@@ -67,12 +67,17 @@ def _rendered(
 
 
 async def conversation(
-    messages: Sequence[Message], how: TemplateFields, model: TextModel, *, on_overflow: str, is_short: bool
+    body: ChatRequest, model: TextModel, on_overflow: str, *, is_short: bool, numbers_calls: bool
 ) -> Conversation | None:
-    """What a chat's session is found by; None where the chat template does not write its head. Raises ApiError."""
+    """What a chat's session is found by; None where the chat template does not write its head. Raises ApiError.
+
+    Args:
+        numbers_calls: as of `Conversation`.
+    """
 
     def made() -> Conversation:
-        found = Conversation.of(messages, how.chat_template_kwargs, model, on_overflow, tools=how.told)
+        variables, tools = body.chat_template_kwargs, body.told
+        found = Conversation.of(body.messages, variables, model, on_overflow, tools=tools, numbers_calls=numbers_calls)
         _ = found.candidates  # of a long one that takes milliseconds
         return found
 
