@@ -113,7 +113,7 @@ build/clients/%/.installed: tests/clients/requirements/%.txt
 	build/clients/$*/bin/pip install --quiet --disable-pip-version-check -r $<
 	@touch $@
 
-test-clients: install build/clients/guidellm/.installed build/clients/lm-eval/.installed build/clients/canitoolcall/.installed build/clients/anthropic/.installed build/clients/anthropic-npm/.installed ## unmodified guidellm, lm-evaluation-harness and Anthropic's clients ask the HTTP shim; canitoolcall judges its parsers (minutes; installs them)
+test-clients: install build/clients/guidellm/.installed build/clients/lm-eval/.installed build/clients/canitoolcall/.installed build/clients/anthropic/.installed build/clients/anthropic-npm/.installed build/clients/ollama/.installed ## unmodified guidellm, lm-evaluation-harness, Anthropic's clients and Ollama's ask the HTTP shim; canitoolcall judges its parsers (minutes; installs them)
 	$(BIN)/python -m pytest -m heavy --timeout 900 tests/clients tests/end_to_end/test_llama_swap.py $(TEST_FLAGS)
 
 build/clients/ai-sdk/.installed: tests/loops/drivers/ai_sdk/package.json

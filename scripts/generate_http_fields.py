@@ -26,6 +26,15 @@ from kakeya_http_shim.messages_api.messages_request import (
     Thinking,
 )
 from kakeya_http_shim.messages_api.messages_tools import CustomTool, ToolChoice
+from kakeya_http_shim.ollama_api.ollama_messages import (
+    OllamaAssistantMessage,
+    OllamaCall,
+    OllamaSystemMessage,
+    OllamaToolMessage,
+    OllamaUserMessage,
+)
+from kakeya_http_shim.ollama_api.ollama_options import OllamaOptions
+from kakeya_http_shim.ollama_api.ollama_requests import OllamaChatRequest, OllamaGenerateRequest, OllamaShowRequest
 from kakeya_http_shim.requests.answer_format import NamedSchema
 from kakeya_http_shim.requests.chat_request import ChatRequest
 from kakeya_http_shim.requests.completion_request import CompletionRequest
@@ -48,6 +57,9 @@ BODIES: dict[str, type[RequestModel]] = {
     "POST /v1/completions": CompletionRequest,
     "POST /v1/messages": MessagesRequest,
     "POST /v1/messages/count_tokens": CountTokensRequest,
+    "POST /api/chat": OllamaChatRequest,
+    "POST /api/generate": OllamaGenerateRequest,
+    "POST /api/show": OllamaShowRequest,
     "POST /tokenize": TokenizeRequest,
     "POST /detokenize": DetokenizeRequest,
     "POST /apply-template": TemplateRequest,
@@ -63,16 +75,19 @@ OPTIONS: dict[str, type[RequestModel]] = {
     "output_config.format": JsonOutput,
     "Messages' tools[]": CustomTool,
     "Messages' tool_choice": ToolChoice,
+    "Ollama's options": OllamaOptions,
+    "Ollama's messages[].tool_calls[]": OllamaCall,
 }
 MESSAGES = (SystemMessage, UserMessage, AssistantMessage, ToolMessage)
 TURNS = (UserTurn, AssistantTurn, SystemTurn)
+OLLAMA_MESSAGES = (OllamaSystemMessage, OllamaUserMessage, OllamaAssistantMessage, OllamaToolMessage)
 BLOCKS = (TextBlock, ThinkingBlock, RedactedThinkingBlock, ToolUseBlock, ToolResultBlock)
 
 
 def fields_page() -> str:
     """The whole page."""
     bodies = [_body(path, model) for path, model in BODIES.items()]
-    return "\n".join([HEADER, *bodies, _options(), _messages(), _blocks()])
+    return "\n".join([HEADER, *bodies, _options(), _messages(), _blocks(), _ollama_messages()])
 
 
 def _body(path: str, model: type[RequestModel]) -> str:
@@ -120,6 +135,14 @@ def _blocks() -> str:
     )
     tables = [_table([("role", "fields", "what it is"), *roles]), _table([("block", "fields", "what it is"), *rows])]
     return "\n".join(["## Messages of Anthropic's API\n", text, *tables])
+
+
+def _ollama_messages() -> str:
+    rows = [
+        (_roles(model), ", ".join(_message_fields(model)), (model.__doc__ or "").strip()) for model in OLLAMA_MESSAGES
+    ]
+    text = "A `content` is a text. The `arguments` of a call are an object. `images` are refused.\n"
+    return "\n".join(["## Messages of Ollama's API\n", text, _table([("role", "fields", "what it is"), *rows])])
 
 
 def _only(model: type[RequestModel], name: str) -> str:

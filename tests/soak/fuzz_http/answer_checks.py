@@ -1,11 +1,8 @@
 """What is demanded of an answer, and of the events of a stream."""
 
-import json
-import re
 from collections.abc import Iterator
 from typing import Any
 
-import jsonschema_rs
 from schemathesis import Case, GenerationMode, Response
 from schemathesis.core.failures import FailureGroup
 from schemathesis.specs.openapi.checks import (
@@ -17,14 +14,17 @@ from schemathesis.specs.openapi.checks import (
     unsupported_method,
 )
 
+from tests.soak.fuzz_http.stream_checks import MESSAGES, UNFORESEEN, EventSchemas, errors_in, is_stream
+
 _DOCUMENTED = [status_code_conformance, content_type_conformance, response_headers_conformance]
 POSITIVE = GenerationMode.POSITIVE.value
 _RETRY_LATER = (429, 503)
 _MAX_SHOWN = 600
 _TOO_LONG = "prompt is too long"
 """So begins Anthropic's message of it."""
-_MESSAGES = "/v1/messages"
-"""Anthropic's API, below it: its events have names, which are their types, and its errors another shape."""
+_OLLAMA = "/api/"
+"""Ollama's, below it: its streams are lines, and come unless they are not wanted; its errors are texts."""
+_SAYS = {"/api/chat": "messages", "/api/generate": "prompt"}
 DEFAULT_TOKENS = 4
 """Of a chat's answer, where a request says nothing of it: what the shim is told."""
 _DEFAULT_COMPLETION_TOKENS = 16
@@ -64,10 +64,11 @@ class AnswerChecks:
             yield from _failures(case, response, [response_schema_conformance])
         else:
             text = (response.content or b"").decode()
-            yield from self._events.faults(case.path, text)
+            check = self._events.line_faults if case.path.startswith(_OLLAMA) else self._events.faults
+            yield from check(case.path, text)
             if UNFORESEEN.intersection(errors_in(text)):
                 yield "a failure in the stream that nobody foresaw"
-        wants_stream = bool(isinstance(case.body, dict) and case.body.get("stream"))
+        wants_stream = isinstance(case.body, dict) and _wants_stream(case)
         if response.status_code == 200 and is_stream(response) != wants_stream:
             yield f"the answer is {response.headers.get('content-type')}, and stream {wants_stream}"
 
@@ -76,11 +77,13 @@ class AnswerChecks:
         if mode_of(case) != POSITIVE:
             return
         rules = [*broken_rules(case.body, self._vocab_size), *_named_session(case), *_unanswerable(case)]
+        rules = [] if _asks_nothing(case) else rules
         if response.status_code == 200 and rules:
             yield f"accepted, although not: {rules[0][1]}"
         elif response.status_code == 400:
             error = response.json()["error"]
-            param = str(error["param"] if "param" in error else error["message"])  # which begins with it
+            said = error if isinstance(error, str) else error["param"] if "param" in error else error["message"]
+            param = str(said)  # the others begin with it
             named = [*(name for name, _ in rules), *_may_be_refused(case.body, error)]
             if not any(param.startswith(name) for name in named):
                 yield "refused, and no rule says so"
@@ -88,11 +91,14 @@ class AnswerChecks:
             yield "a valid request must not get this status"
 
 
-def _may_be_refused(body: Any, error: dict[str, Any]) -> list[str]:
+def _may_be_refused(body: Any, error: dict[str, Any] | str) -> list[str]:
     """Fields of which the document does not say all: forms, the schemas of tools, and how long a list of tools is."""
     if not isinstance(body, dict) or not body.get("tools"):
         return _forms(body)
-    is_too_long = error.get("code") == "context_length_exceeded" or error["message"].startswith(_TOO_LONG)
+    if isinstance(error, str):
+        is_too_long = "tokens" in error
+    else:
+        is_too_long = error.get("code") == "context_length_exceeded" or error["message"].startswith(_TOO_LONG)
     return [
         *_forms(body),
         *(["tools"] if _holds_calls(body) else []),
@@ -109,6 +115,18 @@ def _holds_calls(body: dict[str, Any]) -> bool:
     return is_free and any((tool.get("function") or tool).get("strict") for tool in tools)
 
 
+def _wants_stream(case: Case) -> bool:
+    body: Any = case.body
+    if not case.path.startswith(_OLLAMA):
+        return bool(body.get("stream"))
+    return case.path in _SAYS and not _asks_nothing(case) and body.get("stream") is not False
+
+
+def _asks_nothing(case: Case) -> bool:
+    """To Ollama's API it says no more than that a model is to be loaded."""
+    return case.path in _SAYS and isinstance(case.body, dict) and not case.body.get(_SAYS[case.path])
+
+
 def _forms(body: Any) -> list[str]:
     """The fields that hold an answer to a form. Which forms can be held to, the library in the worker says."""
     if not isinstance(body, dict):
@@ -117,6 +135,7 @@ def _forms(body: Any) -> list[str]:
     found = [f"kakeya.{name}" for name in ("regex", "choice", "grammar") if own.get(name) is not None]
     found += ["response_format"] if (body.get("response_format") or {}).get("type") == "json_schema" else []
     found += ["output_config.format"] if config.get("format") else []
+    found += ["format"] if isinstance(body.get("format"), dict) else []
     return found
 
 
@@ -127,8 +146,10 @@ def _named_session(case: Case) -> list[tuple[str, str]]:
 
 
 def _unanswerable(case: Case) -> list[tuple[str, str]]:
-    """As in `broken_rules`: of Anthropic's messages some leave nothing to answer."""
-    if not case.path.startswith(_MESSAGES) or not isinstance(case.body, dict):
+    """As in `broken_rules`: of Anthropic's messages, and of Ollama's, some leave nothing to answer."""
+    if case.path.startswith(_OLLAMA) and isinstance(case.body, dict):
+        return _unanswerable_of_ollama(case.body)
+    if not case.path.startswith(MESSAGES) or not isinstance(case.body, dict):
         return []
     body: dict[str, Any] = case.body
     said = [turn for turn in body["messages"] if turn["role"] != "system" or _has_block("text", turn["content"])]
@@ -139,6 +160,18 @@ def _unanswerable(case: Case) -> list[tuple[str, str]]:
         return [("messages", "a call has its result")]
     is_nothing = not said and not _has_block("text", answer) and not _has_block("text", body.get("system"))
     return [("messages", "there is something to answer")] if is_nothing else []
+
+
+def _unanswerable_of_ollama(body: dict[str, Any]) -> list[tuple[str, str]]:
+    broken = [("think", "the model thinks, which kakeya-nano does not")] if body.get("think") else []
+    messages = body.get("messages") or [{"role": "user"}]
+    last = messages[-1]
+    if last["role"] == "assistant":
+        if last.get("tool_calls"):
+            broken.append(("messages", "a call has its result"))
+        elif not last.get("content") and len(messages) == 1:
+            broken.append(("messages", "there is something to answer"))
+    return broken
 
 
 def _blocks(content: Any) -> list[Any]:
@@ -152,10 +185,6 @@ def _has_block(kind: str, content: Any) -> bool:
 def mode_of(case: Case) -> str:
     """Whether its document allows it: "positive" or "negative"."""
     return case.meta.generation.mode.value if case.meta is not None else ""
-
-
-def is_stream(response: Response) -> bool:
-    return (response.headers.get("content-type") or [""])[0].startswith("text/event-stream")
 
 
 def described(case: Case, response: Response) -> str:
@@ -182,6 +211,8 @@ def broken_rules(body: Any, vocab_size: int) -> list[tuple[str, str]]:
         broken.append(("messages", "there is a text to go on with"))
     if _lacks_called_tool(body):
         broken.append(("tool_choice", "a tool that has to be called is offered"))
+    if body.get("top_logprobs") and not body.get("logprobs"):
+        broken.append(("top_logprobs", "it is only with logprobs"))
     is_json = (body.get("response_format") or {}).get("type") == "json_object"
     if body.get("ignore_eos") and (is_json or _forms(body) or _holds_calls(body)):  # Messages know no ignore_eos
         broken.append(("ignore_eos", "what has a form has an end"))
@@ -235,70 +266,3 @@ def _failures(case: Case, response: Response, checks: list[Any]) -> Iterator[str
     except FailureGroup as group:
         for failure in group.exceptions:
             yield f"{failure.title}: {failure.message}"[:_MAX_SHOWN]
-
-
-DONE = "[DONE]"
-UNFORESEEN = frozenset({"internal_error", "api_error"})
-"""What OpenAI's errors have as their code then, and Anthropic's as their type."""
-_EVENT = re.compile(r"(?:event: (?P<name>\w+)\n)?data: (?P<data>[^\n]*)")
-_LAST = "message_stop"
-_ERROR = re.compile(r'(?:event: error\n)?data: (?P<data>\{(?:"type":"error",)?"error":.*)')
-_STREAM = "text/event-stream"
-_ERRORS = ({"$ref": "#/components/schemas/ErrorAnswer"}, {"$ref": "#/components/schemas/MessagesError"})
-
-
-class EventSchemas:
-    """Args:
-    document: the OpenAPI document, in which `text/event-stream` has the schema of one event.
-    """
-
-    def __init__(self, document: dict[str, Any]) -> None:
-        self._components = document["components"]
-        self._error = self._validator({"anyOf": list(_ERRORS)})
-        self._chunks = {
-            path: self._validator(_event_schema(item["post"]))
-            for path, item in document["paths"].items()
-            if "post" in item and _STREAM in item["post"]["responses"]["200"]["content"]
-        }
-
-    def faults(self, path: str, text: str) -> Iterator[str]:
-        """What is wrong with a whole stream of an operation."""
-        *blocks, rest = text.split("\n\n")
-        if rest:
-            yield f"the stream ends within an event: {rest[:80]!r}"
-        said = [block for block in blocks if not block.startswith(":")]
-        if not said:
-            yield "a stream without events"
-        for number, block in enumerate(said):
-            yield from self._faults_of_event(path, block, is_last=number == len(said) - 1)
-
-    def _faults_of_event(self, path: str, block: str, *, is_last: bool) -> Iterator[str]:
-        match = _EVENT.fullmatch(block)
-        if match is None:
-            yield f"not one line of data: {block[:80]!r}"
-            return
-        name, data = match["name"], match["data"]
-        event = None if data == DONE else json.loads(data)
-        if name != (event["type"] if event is not None and path == _MESSAGES else None):
-            yield f"an event of the name {name} has the data {data[:80]}"
-        is_end = data == DONE or name == _LAST or self._error.is_valid(event)
-        if is_end != is_last:
-            yield f"the last event ends no stream: {data[:80]}" if is_last else f"{data[:80]} before the end"
-        if event is not None:
-            for fault in self._chunks[path].iter_errors(event):
-                yield f"an event that its schema forbids: {fault.message} at {fault.instance_path}"
-
-    def _validator(self, schema: dict[str, Any]) -> Any:
-        return jsonschema_rs.Draft202012Validator({**schema, "components": self._components})
-
-
-def _event_schema(operation: dict[str, Any]) -> dict[str, Any]:
-    schema: dict[str, Any] = operation["responses"]["200"]["content"][_STREAM]["schema"]
-    return schema
-
-
-def errors_in(text: str) -> list[str]:
-    """The codes of a stream's error events, or their types where they have none."""
-    found = [_ERROR.fullmatch(block) for block in text.split("\n\n")]
-    errors = [json.loads(match["data"])["error"] for match in found if match]
-    return [str(error.get("code", error["type"])) for error in errors]

@@ -16,11 +16,10 @@ from tests.soak.fuzz_http.answer_checks import (
     POSITIVE,
     AnswerChecks,
     described,
-    errors_in,
-    is_stream,
     mode_of,
 )
-from tests.soak.fuzz_http.cases import MAX_CHOICES, Manner, bounded, send_all, tamed
+from tests.soak.fuzz_http.cases import MAX_CHOICES, Manner, bounded, readable, send_all, tamed
+from tests.soak.fuzz_http.stream_checks import errors_in, is_stream
 from tests.soak.progress import Progress
 from tests.soak.proof import SeededProof
 from tests.soak.report import Report
@@ -68,7 +67,7 @@ class FuzzHttpRun(Run):
         self.begin(num_cases, "cases")
         document = requests.get(f"{self._base_url}/openapi.json", timeout=_CALL_SECONDS).json()
         self._checks = AnswerChecks(document, self._vocab_size)
-        schema: Any = schemathesis.openapi.from_dict(document)
+        schema: Any = schemathesis.openapi.from_dict(readable(document))
         schema.config.update(base_url=self._base_url)
         schema.config.max_stream_events = _MAX_EVENTS
         schema.config.checks.negative_data_rejection.expected_statuses.append(_REFUSED_TOO)

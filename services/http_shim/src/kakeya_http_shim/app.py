@@ -27,6 +27,14 @@ from kakeya_http_shim.routes.desk import Desk
 from kakeya_http_shim.routes.generation_routes import ChatRoute, CompletionRoute
 from kakeya_http_shim.routes.listing_routes import ListingRoutes
 from kakeya_http_shim.routes.messages_routes import CountTokensRoute, MessagesRoute
+from kakeya_http_shim.routes.ollama_routes import (
+    NOT_SERVED,
+    REFUSED_METHODS,
+    OllamaChats,
+    OllamaListing,
+    OllamaPrompts,
+    OllamaShow,
+)
 from kakeya_http_shim.routes.openapi_document import document
 from kakeya_http_shim.routes.text_routes import DetokenizeRoute, TemplateRoute, TokenizeRoute
 from kakeya_http_shim.settings import HttpSettings
@@ -66,6 +74,7 @@ def _routed(desk: Desk, metrics: Metrics) -> Starlette:
         Route("/v1/messages/count_tokens", CountTokensRoute(desk), methods=["POST"]),
         Route("/v1/models", listing.models),
         Route("/v1/models/{id:path}", listing.model),
+        *_of_ollama(desk),
         Route("/tokenize", TokenizeRoute(desk), methods=["POST"]),
         Route("/detokenize", DetokenizeRoute(desk), methods=["POST"]),
         Route("/apply-template", TemplateRoute(desk), methods=["POST"]),
@@ -84,6 +93,19 @@ def _routed(desk: Desk, metrics: Metrics) -> Starlette:
     app = Starlette(routes=routes, exception_handlers=handlers)
     app.router.redirect_slashes = False  # clients would follow it to where this server believes itself to be
     return app
+
+
+def _of_ollama(desk: Desk) -> list[Route]:
+    listing = OllamaListing(desk)
+    return [
+        Route("/api/chat", OllamaChats(desk), methods=["POST"]),
+        Route("/api/generate", OllamaPrompts(desk), methods=["POST"]),
+        Route("/api/tags", listing.tags),
+        Route("/api/ps", listing.running),
+        Route("/api/version", listing.version),
+        Route("/api/show", OllamaShow(desk), methods=["POST"]),
+        *(Route(path, listing.refuse, methods=REFUSED_METHODS) for path in NOT_SERVED),
+    ]
 
 
 def _with_cors(app: ASGIApp, settings: HttpSettings) -> ASGIApp:

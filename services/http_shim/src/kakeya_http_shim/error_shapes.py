@@ -1,4 +1,4 @@
-"""An error as the API that was asked has it: OpenAI's, and below /v1/messages Anthropic's."""
+"""An error as the API that was asked has it: OpenAI's, below /v1/messages Anthropic's, below /api Ollama's."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -10,6 +10,7 @@ from starlette.responses import Response
 from kakeya_http_shim.problems import CONTEXT_LENGTH_EXCEEDED, ApiError
 
 _MESSAGES: Final = "/v1/messages"
+_OLLAMA: Final = "/api/"
 _KINDS: Final = {
     401: "authentication_error",
     403: "permission_error",
@@ -32,10 +33,12 @@ class ErrorShape:
     Attributes:
         event: the name of a stream's event that has one; "" where events have no names.
         body: the JSON of an error in a request of this id.
+        is_line: in a stream it is a line of JSON, as all that such a stream has.
     """
 
     event: str
     body: Callable[[ApiError, str], dict[str, Any]]
+    is_line: bool = False
 
 
 def is_of_messages(path: str) -> bool:
@@ -45,7 +48,10 @@ def is_of_messages(path: str) -> bool:
 
 def shape_of(scope: Mapping[str, Any]) -> ErrorShape:
     """By the path of a request; of what is none that could be read, OpenAI's."""
-    return _OF_MESSAGES if is_of_messages(scope.get("path", "")) else _OF_OPENAI
+    path = scope.get("path", "")
+    if path.startswith(_OLLAMA):
+        return _OF_OLLAMA
+    return _OF_MESSAGES if is_of_messages(path) else _OF_OPENAI
 
 
 def body(error: ApiError, scope: Mapping[str, Any]) -> bytes:
@@ -61,12 +67,18 @@ def response(error: ApiError, scope: Mapping[str, Any]) -> Response:
 
 def _as_anthropic(error: ApiError, request_id: str) -> dict[str, Any]:
     kind = _KINDS.get(error.status, "invalid_request_error")
-    message = error.message
-    if error.code == CONTEXT_LENGTH_EXCEEDED:
-        message = _TOO_LONG + message
-    elif error.param and not message.startswith(error.param):  # there is no other place for it
-        message = f"{error.param}: {message}"
+    message = _TOO_LONG + error.message if error.code == CONTEXT_LENGTH_EXCEEDED else _with_field(error)
     return {"type": "error", "error": {"type": kind, "message": message}, "request_id": request_id}
+
+
+def _as_ollama(error: ApiError, _: str) -> dict[str, Any]:
+    return {"error": _with_field(error)}
+
+
+def _with_field(error: ApiError) -> str:
+    """The message, which begins with the field that is at fault: there is no other place for it."""
+    message = error.message
+    return f"{error.param}: {message}" if error.param and not message.startswith(error.param) else message
 
 
 def _as_openai(error: ApiError, _: str) -> dict[str, Any]:
@@ -74,4 +86,5 @@ def _as_openai(error: ApiError, _: str) -> dict[str, Any]:
 
 
 _OF_MESSAGES: Final = ErrorShape("error", _as_anthropic)
+_OF_OLLAMA: Final = ErrorShape("", _as_ollama, is_line=True)
 _OF_OPENAI: Final = ErrorShape("", _as_openai)

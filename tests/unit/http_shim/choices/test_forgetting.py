@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.http_shim.ollama_api.asking import ask as ask_ollama
 
 from kakeya import GenerateResult, ServedModel, StopReason
 from kakeya_http_shim.choices.forgetting import Watch
@@ -14,6 +13,7 @@ from kakeya_http_shim.models.model_tokenizer import ModelTokenizer
 from kakeya_http_shim.models.served_models import TextModel
 from kakeya_http_shim.requests.chat_request import ChatRequest
 from tests.unit.http_shim.messages_api.asking import ask as ask_messages
+from tests.unit.http_shim.ollama_api.asking import ask as ask_ollama
 from tests.unit.http_shim.shim import HELLO, Shim
 from tests.unit.http_shim.shim import shim as serving_shim
 from tests.unit.http_shim.tool_talk import OSLO, TOOLS, WEATHER, hermes
@@ -128,7 +128,7 @@ async def test_usage_tells_it_in_every_api(caller: Shim) -> None:
     both = {"tools": True, "results": True}
     chat = (await caller.chat(messages=USED, tools=TOOLS, max_tokens=3)).json()
     assert chat["usage"]["kakeya"]["forgotten"] == both
-    more = {"max_tokens": 3, "stream_options": {"include_usage": True}}
+    more: dict[str, Any] = {"max_tokens": 3, "stream_options": {"include_usage": True}}
     *_, last, _ = await caller.events(messages=USED, tools=TOOLS, **more)
     assert last["usage"]["kakeya"]["forgotten"] == both
     tool = {"name": "get_time", "input_schema": {}}

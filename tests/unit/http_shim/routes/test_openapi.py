@@ -6,6 +6,7 @@ from typing import Any
 from kakeya_http_shim.answers.chat_answer import ChatChunk, ChatCompletion
 from kakeya_http_shim.answers.completion_answer import Completion
 from kakeya_http_shim.messages_api.answer_events import MessagesError
+from kakeya_http_shim.ollama_api.answer_lines import OllamaError
 from kakeya_http_shim.routes.openapi_document import ErrorAnswer
 from tests.unit.http_shim.shim import CHAT, COMPLETIONS, Shim
 
@@ -55,6 +56,21 @@ async def test_errors_of_messages_are_as_described(shim: Shim) -> None:
         shapes = {response["content"]["application/json"]["schema"]["$ref"] for response in failures}
         assert shapes == {"#/components/schemas/MessagesError"}
         assert {"apiKey": []} in operation["security"]
+
+
+async def test_what_ollamas_api_answers_is_as_described(shim: Shim) -> None:
+    document = (await shim.http.get("/openapi.json")).json()
+    for path, line in (("/api/chat", "ChatLine"), ("/api/generate", "GenerateLine")):
+        OllamaError.model_validate_json((await shim.http.post(path, json={})).content, strict=True)
+        operation = document["paths"][path]["post"]
+        assert operation["responses"]["200"]["content"].keys() == {"application/json", "application/x-ndjson"}
+        alternatives = operation["responses"]["200"]["content"]["application/x-ndjson"]["schema"]["anyOf"]
+        assert alternatives == [{"$ref": f"#/components/schemas/{each}"} for each in (line, "OllamaError")]
+    for path, operations in document["paths"].items():
+        for operation in operations.values():
+            failures = [response for status, response in operation["responses"].items() if status != "200"]
+            shapes = {response["content"]["application/json"]["schema"]["$ref"] for response in failures}
+            assert (shapes == {"#/components/schemas/OllamaError"}) == path.startswith("/api/")
 
 
 async def test_it_says_which_statuses_bring_a_retry_after(shim: Shim) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from kakeya_http_shim.choices import ask
 from kakeya_http_shim.messages_api.messages_request import CountTokensRequest, MessagesRequest
+from kakeya_http_shim.ollama_api.ollama_requests import OllamaChatRequest, OllamaGenerateRequest, OllamaShowRequest
 from kakeya_http_shim.problems import ApiError
 from kakeya_http_shim.requests.chat_request import ChatRequest
 from kakeya_http_shim.requests.completion_request import CompletionRequest
@@ -85,6 +86,41 @@ _OPTIONS = {
     "modalities": ["text"],
     "kakeya": {"on_overflow": "evict", "choice": ["a", "b"]},
 }
+_OLLAMA = {
+    "model": "a",
+    "messages": [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "Hello!"},
+        {
+            "role": "assistant",
+            "content": "",
+            "thinking": "Hm.",
+            "tool_calls": [{"id": "1", "type": "function", "function": {"name": "add", "arguments": {"a": 1}}}],
+        },
+        {"role": "tool", "content": "5", "tool_name": "add", "tool_call_id": "1"},
+    ],
+    "tools": [{"type": "function", "function": {"name": "add", "parameters": {"type": "object"}}}],
+}
+_OLLAMA_OPTIONS = {
+    "model": "a",
+    "stream": True,
+    "format": {"type": "object"},
+    "options": {
+        "temperature": 1,
+        "top_k": 1,
+        "top_p": 0.5,
+        "num_predict": -1,
+        "stop": ["a"],
+        "num_ctx": 1,
+        "numa": True,
+    },
+    "think": "high",
+    "keep_alive": "5m",
+    "truncate": False,
+    "logprobs": True,
+    "top_logprobs": 1,
+    "kakeya": {"on_overflow": "evict"},
+}
 _SCHEMA = {"name": "a", "description": "b", "schema": {"type": "object"}, "strict": True}
 _COMPLETIONS: list[dict[str, Any]] = [
     {"prompt": prompt} for prompt in ("Once", ["Once", "upon"], [1, 2], [[1], [2, 3]])
@@ -97,6 +133,10 @@ _CASES: list[tuple[type[RequestModel], dict[str, Any]]] = [
     (MessagesRequest, _MESSAGES),
     (MessagesRequest, {"messages": _HELLO, "max_tokens": 1, **_MESSAGES_OPTIONS}),
     (CountTokensRequest, {"messages": _HELLO}),
+    (OllamaChatRequest, _OLLAMA),
+    (OllamaChatRequest, _OLLAMA_OPTIONS),
+    (OllamaGenerateRequest, {"model": "a", "prompt": "Once", "system": "Be brief.", "raw": False, "suffix": ""}),
+    (OllamaShowRequest, {"model": "a", "verbose": True}),
     *((TokenizeRequest, body) for body in ({"prompt": "a"}, {"content": "a", "add_special": True}, _CHAT)),
     (TemplateRequest, _CHAT),
     (DetokenizeRequest, {"tokens": [1, 2]}),
@@ -228,9 +268,11 @@ def test_what_the_schema_allows_is_read_and_nothing_else(model: type[RequestMode
         (ChatRequest, {"messages": _HELLO}),
         *((CompletionRequest, body) for body in _COMPLETIONS[1:3]),
         (TokenizeRequest, {}),
+        (OllamaGenerateRequest, {"model": "a"}),
+        (OllamaShowRequest, {}),
         (StreamOptions, {}),  # 2 fields of 3 values
     ],
 )
 def test_fields_that_do_not_go_together_are_in_the_schema(model: type[RequestModel], question: dict[str, Any]) -> None:
     num_allowed, num_forbidden = check(model, combined(model, question))
-    assert min(num_allowed, num_forbidden) > (3 if model is StreamOptions else 100)
+    assert min(num_allowed, num_forbidden) > (3 if model in (StreamOptions, OllamaShowRequest) else 100)

@@ -9,8 +9,8 @@ from kakeya_http_shim import error_shapes
 from kakeya_http_shim.answers.stream_events import framed
 from kakeya_http_shim.problems import ApiError
 
+_EVENTS, _LINES = b"text/event-stream; charset=utf-8", b"application/x-ndjson"
 _STREAM_HEADERS = (
-    (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-store"),
     (b"x-accel-buffering", b"no"),  # nginx would gather the events
 )
@@ -20,7 +20,7 @@ class Reply:
     """The answer of one request, as ASGI sends it.
 
     Args:
-        scope: of the request; errors are in the shape of the API that it asked.
+        scope: of the request; errors and streams are in the shape of the API that it asked.
 
     Attributes:
         is_begun: a status has been sent; what fails now can only be said in the stream.
@@ -29,6 +29,7 @@ class Reply:
 
     def __init__(self, scope: Scope, send: Send) -> None:
         self._scope = scope
+        self._shape = error_shapes.shape_of(scope)
         self._send = send
         self._sending = asyncio.Lock()
         self._is_over = False
@@ -54,7 +55,8 @@ class Reply:
             return
         body = error_shapes.body(error, self._scope)
         if self.is_begun:
-            await self.stream(framed(body, error_shapes.shape_of(self._scope).event), is_last=True)
+            said = body + b"\n" if self._shape.is_line else framed(body, self._shape.event)
+            await self.stream(said, is_last=True)
         else:
             await self.whole(body, error.status, error.header_items())
 
@@ -62,7 +64,8 @@ class Reply:
         """Events, framed; the first begin the stream."""
         async with self._sending:
             if not self.is_begun:
-                await self._begin(200, [*_STREAM_HEADERS, *_encoded(self.headers)])
+                media_type = (b"content-type", _LINES if self._shape.is_line else _EVENTS)
+                await self._begin(200, [media_type, *_STREAM_HEADERS, *_encoded(self.headers)])
             await self._say(data, is_last=is_last)
 
     async def _begin(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:

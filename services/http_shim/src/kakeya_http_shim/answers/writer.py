@@ -42,11 +42,15 @@ class Writer(Protocol):
     What an answer has taken so far (`spent`) is in an event where every event is to tell it.
 
     Attributes:
-        sign_of_life: what a silent stream says.
+        id_prefix: of the ids of its answers.
     """
 
     id_prefix: str
-    sign_of_life: bytes
+
+    @property
+    def sign_of_life(self) -> bytes:
+        """What a silent stream says."""
+        ...
 
     def begin(self, heading: Heading, opened: Opened) -> bytes:
         """What a stream begins with; b"" where that is its first piece."""

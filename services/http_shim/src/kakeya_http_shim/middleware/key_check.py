@@ -15,7 +15,7 @@ _GUARDED = frozenset({"/v1", "/tokenize", "/detokenize", "/apply-template", "/ve
 
 
 class KeyCheck:
-    """Lets a request to the API (/v1/ and what belongs to it) through where `check` has nothing against its key.
+    """Lets a request to an API (below /v1/ or /api/, and others) through where `check` has nothing against its key.
 
     The key is then scope["state"]["api_key"]. It comes as `Authorization: Bearer KEY` or, from Anthropic's clients, as
     `x-api-key: KEY`; of both the first counts. A CORS preflight (OPTIONS) carries none and passes.
@@ -41,7 +41,7 @@ class KeyCheck:
 
 
 def _is_api(path: str) -> bool:
-    return path in _GUARDED or path.startswith("/v1/")
+    return path in _GUARDED or path.startswith(("/v1/", "/api/"))
 
 
 def _key(scope: Scope) -> str:

@@ -22,6 +22,8 @@ _log = structlog.get_logger()
 _LISTED_SECONDS = 1.0
 """A listing answers for so long: few requests wait for one, and a key that is revoked is noticed as soon."""
 _MAX_KEYS = 1024
+_LATEST = ":latest"
+"""What Ollama's clients put behind a name that has no tag."""
 
 
 @dataclass(frozen=True)
@@ -144,9 +146,11 @@ class ServedModels:
             raise from_kakeya(error) from error
 
     def _meant(self, name: str, served: Iterable[ServedModel]) -> str:
-        """The model that a name stands for: its own, where it is one."""
-        if name in self._aliases or any(model.name == name for model in served):
-            return self._aliases.get(name, name)
+        """The model that a name stands for: its own, where it is one, perhaps with `:latest` behind it."""
+        names = {*self._aliases, *(model.name for model in served)}
+        for known in (name, name.removesuffix(_LATEST)):
+            if known in names:
+                return self._aliases.get(known, known)
         return next((model for pattern, model in self._patterns.items() if fnmatchcase(name, pattern)), name)
 
     def _not_served(self, name: str, wanted: str) -> ApiError:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from typing import Any, Generic, Self, TypeVar
 
 from starlette.types import Scope
@@ -29,6 +30,11 @@ class Caller:
     wanted: WantedSession
     is_short: bool
     park_after_seconds: int | None = None
+
+    @property
+    def owner(self) -> bytes:
+        """Of its sessions: equal for equal keys, and not the key."""
+        return blake2b(self.api_key.encode(), digest_size=16).digest()
 
     @classmethod
     def of(cls, scope: Scope, client: AsyncClient, asked: "Asked[Any]") -> Self:

@@ -4,7 +4,6 @@ import secrets
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from hashlib import blake2b
 from typing import ClassVar, Generic, Literal
 
 from starlette.types import Receive, Scope, Send
@@ -245,8 +244,7 @@ class ChatRoute(GenerationRoute[ChatRequest]):
         if conversation is None:
             return None
         rendering = ChatPrompts(body, model, conversation, self._max_prompt_tokens, caller.is_short)
-        owner = blake2b(caller.api_key.encode(), digest_size=16).digest()
-        return Chat(conversation, rendering, owner, caller.park_after_seconds)
+        return Chat(conversation, rendering, caller.owner, caller.park_after_seconds)
 
     async def _way(self, chat: Chat, caller: Caller, num_choices: int) -> Way:
         if caller.wanted.is_new:

@@ -10,6 +10,9 @@ from kakeya_http_shim.answers.chat_answer import ChatChunk, ChatCompletion
 from kakeya_http_shim.answers.completion_answer import Completion
 from kakeya_http_shim.messages_api.answer_events import STREAM_EVENTS, MessageAnswer, MessagesError
 from kakeya_http_shim.messages_api.messages_request import CountTokensRequest, MessagesRequest
+from kakeya_http_shim.ollama_api.answer_lines import ChatLine, GenerateLine, OllamaError
+from kakeya_http_shim.ollama_api.described_models import OllamaList, OllamaRunningList, OllamaShown, OllamaVersion
+from kakeya_http_shim.ollama_api.ollama_requests import OllamaChatRequest, OllamaGenerateRequest, OllamaShowRequest
 from kakeya_http_shim.requests.chat_request import ChatRequest
 from kakeya_http_shim.requests.completion_request import CompletionRequest
 from kakeya_http_shim.requests.text_requests import DetokenizeRequest, TemplateRequest, TokenizeRequest
@@ -32,6 +35,7 @@ _STATUSES = {
 }
 _ANSWERED = "as asked; a stream is server-sent events whose data are such objects each, and `[DONE]` in the end"
 _MESSAGES_ANSWERED = "as asked; a stream is server-sent events, each with the name that its data have as `type`"
+_OLLAMA_ANSWERED = "as asked; a stream is lines of JSON, such an object each"
 _WITH_RETRY_AFTER = (429, 503)
 _OF_ANY_REQUEST = (400, 408, 413, 415, 500, 503)
 """Whatever it asks for: its head, its body, or this server may be at fault."""
@@ -64,7 +68,7 @@ def document(version: str, *, max_choices: int) -> dict[str, Any]:
         "info": {
             "title": "Kakeya",
             "version": version,
-            "summary": "OpenAI's API and Anthropic's Messages over sessions with bounded KV",
+            "summary": "OpenAI's API, Anthropic's Messages and Ollama's API over sessions with bounded KV",
             "description": "Each path below /v1 is served without that, too, and each path with a slash at its end.",
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
@@ -92,6 +96,7 @@ def _paths() -> dict[str, Any]:
             "get": _listing("model", "One model.", Model, 404)
             | {"parameters": [{"name": "id", "in": "path", "required": True, "schema": {"type": "string"}}]}
         },
+        **_ollama_paths(),
         "/tokenize": {"post": _of_text("tokenize", TokenizeRequest, Tokens)},
         "/detokenize": {"post": _of_text("detokenize", DetokenizeRequest, Text)},
         "/apply-template": {"post": _of_text("applyTemplate", TemplateRequest, Rendered)},
@@ -104,6 +109,40 @@ def _paths() -> dict[str, Any]:
         },
         "/metrics": {"get": _open("metrics", "For Prometheus.", {"text/plain": {"schema": {"type": "string"}}})},
     }
+
+
+def _ollama_paths() -> dict[str, Any]:
+    chat = _in_sessions(_generation("ollamaChat", OllamaChatRequest, ChatLine, says=_OLLAMA_ANSWERED))
+    posts = {
+        "/api/chat": _in_lines(chat, ChatLine),
+        "/api/generate": _in_lines(
+            _generation("ollamaGenerate", OllamaGenerateRequest, GenerateLine, says=_OLLAMA_ANSWERED), GenerateLine
+        ),
+        "/api/show": _of_text("ollamaShow", OllamaShowRequest, OllamaShown),
+    }
+    gets = {
+        "/api/tags": _listing("ollamaTags", "The models that can be asked for.", OllamaList),
+        "/api/ps": _listing("ollamaPs", "The models that are loaded, as all are.", OllamaRunningList),
+        "/api/version": _listing("ollamaVersion", "Whose API this is, and which server.", OllamaVersion),
+    }
+    return {path: {"post": _as_ollama(operation)} for path, operation in posts.items()} | {
+        path: {"get": _as_ollama(operation)} for path, operation in gets.items()
+    }
+
+
+def _in_lines(operation: dict[str, Any], line: type[BaseModel]) -> dict[str, Any]:
+    """Its streams are lines of JSON."""
+    schema = {"anyOf": [_reference(line), _reference(OllamaError)]}
+    operation["responses"]["200"]["content"] = _json(line) | {"application/x-ndjson": {"schema": schema}}
+    return operation
+
+
+def _as_ollama(operation: dict[str, Any]) -> dict[str, Any]:
+    """With the errors of that API."""
+    for status, response in operation["responses"].items():
+        if status != "200":
+            response["content"] = _json(OllamaError)
+    return operation
 
 
 def _messages() -> dict[str, Any]:
@@ -199,14 +238,16 @@ def _reference(model: type[BaseModel]) -> dict[str, str]:
 def _schemas(max_choices: int) -> dict[str, Any]:
     requests = (
         *(ChatRequest, CompletionRequest, MessagesRequest, CountTokensRequest),
+        *(OllamaChatRequest, OllamaGenerateRequest, OllamaShowRequest),
         *(TokenizeRequest, DetokenizeRequest, TemplateRequest),
     )
     answers = (
         *(ChatCompletion, ChatChunk, Completion, MessageAnswer, *STREAM_EVENTS, CountedTokens),
+        *(ChatLine, GenerateLine, OllamaList, OllamaRunningList, OllamaShown, OllamaVersion),
         *(Model, ModelList, Tokens, Text, Rendered, Version, Health),
     )
     _, schema = models_json_schema(
-        [(model, "validation") for model in (*requests, *answers, ErrorAnswer, MessagesError)],
+        [(model, "validation") for model in (*requests, *answers, ErrorAnswer, MessagesError, OllamaError)],
         ref_template="#/components/schemas/{model}",
     )
     schemas: dict[str, Any] = schema["$defs"]
