@@ -131,7 +131,7 @@ test-loops: install build/clients/loops/.installed build/clients/ai-sdk/.install
 	$(BIN)/python -m tests.loops.results $(LOOPS)
 
 AGENTS := build/agents.json
-AGENT_CLIENTS := loops litellm litellm-proxy instructor langchain llama-index haystack llm aider anthropic ai-sdk claude-code opencode
+AGENT_CLIENTS := loops ollama litellm litellm-proxy instructor langchain llama-index haystack llm aider anthropic ai-sdk claude-code opencode
 test-agents: install $(AGENT_CLIENTS:%=build/clients/%/.installed) ## unmodified agents and frameworks call tools over HTTP: Claude Code, opencode, aider, LangChain and others; the lines of docs/clients.md (minutes, 5 GB; installs them; writes docs/clients.md)
 	KAKEYA_TEST_AGENTS=$(AGENTS) $(BIN)/python -m pytest -m heavy --timeout 900 tests/agents $(TEST_FLAGS)
 	$(BIN)/python -m tests.agents.results $(AGENTS)
