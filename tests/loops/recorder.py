@@ -144,18 +144,19 @@ class _Handler(BaseHTTPRequestHandler):
             connection.close()
 
     def _answer(self, response: HTTPResponse, chat: bytes | None) -> None:
+        refusal = response.read() if response.status >= HTTPStatus.BAD_REQUEST else b""
+        if chat is not None:  # before the client has any of it, and looks: some do not wait for the end
+            self.made.add(chat, response, refusal)
         self.send_response(response.status)
         for name, value in response.headers.items():
             if name.lower() not in _OF_ONE_HOP:
                 self.send_header(name, value)
         self.send_header("transfer-encoding", "chunked")
         self.end_headers()
-        refusal = b""
+        if refusal:
+            self._send(refusal)
         while piece := response.read1(_PIECE):
             self._send(piece)
-            refusal += piece if response.status >= HTTPStatus.BAD_REQUEST else b""
-        if chat is not None:  # before the client has all of it, and looks
-            self.made.add(chat, response, refusal)
         if self.command != "HEAD":
             self._send(b"")
 

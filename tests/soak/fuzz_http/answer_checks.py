@@ -158,6 +158,8 @@ def _unanswerable(case: Case) -> list[tuple[str, str]]:
         answer += _blocks(said.pop()["content"])
     if _has_block("tool_use", answer):
         return [("messages", "a call has its result")]
+    if _lacks_tool_of_reference(body):
+        return [("messages", "a tool that is referred to is among the tools")]
     is_nothing = not said and not _has_block("text", answer) and not _has_block("text", body.get("system"))
     return [("messages", "there is something to answer")] if is_nothing else []
 
@@ -172,6 +174,13 @@ def _unanswerable_of_ollama(body: dict[str, Any]) -> list[tuple[str, str]]:
         elif not last.get("content") and len(messages) == 1:
             broken.append(("messages", "there is something to answer"))
     return broken
+
+
+def _lacks_tool_of_reference(body: dict[str, Any]) -> bool:
+    told = [block for turn in body["messages"] for block in _blocks(turn["content"])]
+    found = [block for each in told if each["type"] == "tool_result" for block in _blocks(each.get("content"))]
+    offered = {tool["name"] for tool in body.get("tools") or ()}
+    return any(block["type"] == "tool_reference" and block["tool_name"] not in offered for block in found)
 
 
 def _blocks(content: Any) -> list[Any]:
