@@ -154,7 +154,7 @@ class AssistantTurn(Marked):
 class TurnOutput(RequestModel):
     """How the model answers from here on."""
 
-    effort: str | None = without_effect("the model's chat template decides")
+    effort: str | None = without_effect("the effort of the whole request counts")
 
 
 class SystemTurn(Marked):
