@@ -18,7 +18,7 @@ from typing import IO, Self
 import psutil
 
 _READY_SECONDS = 90.0
-_END_SECONDS = 90.0
+_END_SECONDS = 150.0
 _MARK = "KAKEYA_TEST_MARK"
 _WITHOUT_HTTP = {"KAKEYA_UP_HTTP_BIND": "none"}
 

@@ -170,9 +170,9 @@ async def test_a_client_that_leaves_and_comes_again(client: openai.AsyncOpenAI) 
         break
     await stream.close()
     again = await talk.asks(**CUT)
-    assert again.why == "regenerated"
+    assert again.why in ("regenerated", "busy"), "it may come before the answer has been stopped"
     assert again.appended == 0
-    assert again.state in ("continued", "forked"), "it may come before the answer has been stopped"
+    assert again.state in ("continued", "forked")
     assert (again.id == first.id) == (again.state == "continued")
     assert (await talk.says("Well?")).state == "continued"
 
