@@ -52,6 +52,7 @@ def test_what_a_model_directory_says(tokenizer: ModelTokenizer, folder: Path) ->
         "has_template": True,
         "leaves_out_system": False,
         "writes_tools": False,
+        "takes_inner_system": True,
         "thinks": False,
         "parses_texts": False,
     }

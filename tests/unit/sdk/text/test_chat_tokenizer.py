@@ -271,6 +271,23 @@ def test_whether_a_template_tells_the_model_of_tools(tokenizer: ChatTokenizer, p
     assert not plain.writes_tools
 
 
+def test_whether_a_template_takes_system_messages_further_down(tokenizer: ChatTokenizer, plain: ChatTokenizer) -> None:
+    assert tokenizer.takes_inner_system
+    assert not plain.takes_inner_system
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{% for m in messages[1:] if m.role == 'system' %}{{ raise_exception('no') }}{% endfor %}"
+        + tiny_tokenizer.TEMPLATE,
+        tiny_tokenizer.TEMPLATE.replace("in messages", "in messages if m.role != 'system'", 1),
+    ],
+)
+def test_a_template_that_refuses_or_leaves_out_system_messages_further_down(edited: Edited, template: str) -> None:
+    assert not edited(template).takes_inner_system
+
+
 @pytest.mark.parametrize("demands", ["user", "system"])
 def test_tools_may_be_written_beside_some_messages_only(edited: Edited, demands: str) -> None:
     first = f"{{% if messages[0].role != '{demands}' %}}{{{{ raise_exception('no') }}}}{{% endif %}}"

@@ -62,13 +62,20 @@ class ChatTokenizer(PromptTokenizer):
     @cached_property
     def writes_tools(self) -> bool:
         """Whether the chat template tells the model what it may call. Raises TemplateStopped."""
-        return self.has_template and any(
-            self._names_tool(opening) for opening in (_opening("-", None), _opening("-", "-"))
-        )
+        return any(self._writes_name(opening, histories.NAMED_TOOLS) for opening in _OPENINGS)
 
-    def _names_tool(self, messages: Sequence[Message]) -> bool:
+    @cached_property
+    def takes_inner_system(self) -> bool:
+        """Whether the chat template takes system messages within a conversation, too. Raises TemplateStopped."""
+        inner = [{"role": "assistant", "content": "-"}, {"role": "system", "content": histories.TOOL_NAME}, said("-")]
+        return any(self._writes_name([*opening, *inner]) for opening in _OPENINGS)
+
+    def _writes_name(self, messages: Sequence[Message], tools: Tools | None = None) -> bool:
+        """Whether a text that no template writes by itself comes out."""
+        if not self.has_template:
+            return False
         try:
-            return histories.TOOL_NAME.casefold() in self.render(messages, tools=histories.NAMED_TOOLS).casefold()
+            return histories.TOOL_NAME.casefold() in self.render(messages, tools=tools).casefold()
         except TemplateStopped:
             raise
         except TokenizerError:  # it takes no such conversation
@@ -223,3 +230,6 @@ class ChatTokenizer(PromptTokenizer):
 
 def _opening(text: str, system: str | None) -> list[Message]:
     return [{"role": "system", "content": system}, said(text)] if system else [said(text)]
+
+
+_OPENINGS: Final = (_opening("-", None), _opening("-", "-"))

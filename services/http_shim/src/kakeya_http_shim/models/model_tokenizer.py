@@ -67,6 +67,7 @@ class ModelTokenizer:
         has_template: whether it can write messages as a prompt.
         leaves_out_system: whether that leaves out system messages.
         writes_tools: whether it tells the model what it may call.
+        takes_inner_system: whether it takes system messages within a conversation, not at its beginning only.
         thinks: whether its model writes thoughts before an answer, between <think> and </think>.
         vocabulary: the single tokens.
         parses_texts: as above.
@@ -90,6 +91,7 @@ class ModelTokenizer:
         self.has_template = self._tokenizer.has_template
         self.leaves_out_system = self._tokenizer.leaves_out_system
         self.writes_tools = self._tokenizer.writes_tools
+        self.takes_inner_system = self._tokenizer.takes_inner_system
         self.thinks = _OPENS_THOUGHT in self._tokenizer.template
         self.vocabulary = self._tokenizer.vocabulary
         self.parses_texts = parses_texts
