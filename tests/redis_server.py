@@ -14,7 +14,6 @@ import importlib
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -24,6 +23,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import redis
+
+from tests.ports import free_port
 
 KIND_VARIABLE = "KAKEYA_TEST_REDIS"
 IMAGE_VARIABLE = "KAKEYA_TEST_REDIS_IMAGE"
@@ -188,13 +189,6 @@ def _executable() -> str | None:
     except ModuleNotFoundError:
         return None
     return bundled
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _wait_until_it_answers(url: str) -> None:

@@ -17,7 +17,7 @@ from tests.loops import played_verifier
 from tests.loops.calls import call_text, call_tokens
 from tests.loops.judging import outcome
 from tests.loops.stage import Stage
-from tests.redis_server import free_port
+from tests.ports import free_port
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
 _KEY = "sk-of-the-proxy"

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from tests.end_to_end.up_process import UpProcess
-from tests.redis_server import free_port
+from tests.ports import free_port
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(300)]
 _FLAGS = ("--ephemeral", "--bind", "127.0.0.1:0", "--window", "64", "--lanes", "2", "--threads", "1")

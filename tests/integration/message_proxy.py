@@ -8,7 +8,7 @@ from typing import Any
 
 import grpc
 
-from tests.redis_server import free_port
+from tests.ports import free_port
 
 _STREAMS = ("Turn", "Generate")
 _OF_HTTP = ("user-agent", ":")

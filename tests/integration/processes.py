@@ -19,7 +19,8 @@ from redis import Redis
 from kakeya_shared.health_command import check
 from kakeya_stubs.admin.v1.admin_pb2 import ListWorkersRequest, WorkerStatus
 from kakeya_stubs.admin.v1.admin_pb2_grpc import AdminServiceStub
-from tests.redis_server import RedisServer, free_port, redis_server
+from tests.ports import free_port
+from tests.redis_server import RedisServer, redis_server
 
 START_SECONDS = 120.0
 """What no machine takes, however busy: until a process serves."""

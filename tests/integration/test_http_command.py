@@ -16,7 +16,7 @@ import pytest
 
 from kakeya_shared.process.service_process import EXIT_CONFIG
 from tests.integration.processes import http_status, wait_until
-from tests.redis_server import free_port
+from tests.ports import free_port
 
 NOWHERE = "127.0.0.1:1"
 SUCCESSOR = "https://example.com/grpc"

@@ -17,8 +17,9 @@ from kakeya_router.program import Router
 from kakeya_router.settings import RouterSettings
 from kakeya_worker import program as worker_program
 from kakeya_worker.settings import WorkerSettings
+from tests.ports import free_port
 from tests.random_checkpoint import save_random_checkpoint
-from tests.redis_server import free_port, redis_server
+from tests.redis_server import redis_server
 
 _HOUR = 3600.0
 _LOOK_SECONDS = 0.05

@@ -17,7 +17,7 @@ from kakeya_shared.health_command import check
 from kakeya_stubs.worker.v1 import verifier_pb2 as pb
 from kakeya_stubs.worker.v1.verifier_pb2_grpc import VerifierServiceStub
 from tests.integration.processes import wait_until
-from tests.redis_server import free_port
+from tests.ports import free_port
 
 _SAMPLE_SECONDS = 0.005
 _START_SECONDS = 900.0

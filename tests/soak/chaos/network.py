@@ -6,7 +6,7 @@ import grpc
 
 from tests.freezable_link import Link
 from tests.integration.processes import Process, Runtime, wait_until
-from tests.redis_server import free_port
+from tests.ports import free_port
 
 
 class Network:

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import socket
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ import httpx
 from kakeya.text.chat_tokenizer import ChatTokenizer
 from kakeya_http_shim.program import serve
 from kakeya_http_shim.settings import HttpSettings
+from tests.ports import free_port
 from tests.unit.sdk.scripted_runtime import ScriptedRuntime
 
 MODEL = "counter"
@@ -76,9 +76,7 @@ async def shim(runtime: ScriptedRuntime, tokenizer: Path, *flags: str) -> AsyncI
     """Served until the end of the context; without live sessions, unless the flags say otherwise."""
     if "--live-sessions" not in flags:
         flags = ("--live-sessions", "off", *flags)
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     given = ["--router", runtime.address, "--bind", f"127.0.0.1:{port}", "--tokenizer", f"{MODEL}={tokenizer}"]
     settings = HttpSettings.parse([*given, "--shutdown-grace-seconds", "0.5", *flags])
     stop = asyncio.Event()

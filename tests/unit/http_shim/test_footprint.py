@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-import socket
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,6 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from tests.ports import free_port
 from tests.unit.sdk import scripted_runtime
 from tests.unit.sdk.scripted_runtime import ScriptedRuntime, model
 
@@ -43,9 +43,7 @@ class _Process:
 @asynccontextmanager
 async def _shim(runtime: ScriptedRuntime) -> AsyncIterator[_Process]:
     """Yields once it is ready."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     flags = ("--router", runtime.address, "--bind", f"127.0.0.1:{port}", "--tokenizer", f"{NANO}={NANO}")
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", PROGRAM, *flags, stdout=asyncio.subprocess.PIPE

@@ -19,14 +19,13 @@ from kakeya_router.program import Router, serve
 from kakeya_router.settings import RouterSettings
 from kakeya_shared.errors.tree import Draining
 from kakeya_shared.process.service_process import EXIT_CONFIG, StartError
+from tests import ports
 from tests.unit.router.stack import LONG_SECONDS, Stack, answer, eventually
 
 
 @pytest.fixture
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    return ports.free_port()
 
 
 @pytest.fixture
