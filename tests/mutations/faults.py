@@ -446,8 +446,7 @@ FAULTS = (
         "operations/generate",
         "if known[:num_common] != seen[:num_common]:",
         "if False:",
-        "operations/test_takeover.py",
-        "operations/test_generate.py",
+        "operations/test_recovery.py",
     ),
     _router(
         "an answer that is gone on with gets another seed",
