@@ -18,6 +18,7 @@ from kakeya_stubs.worker.v1 import verifier_pb2 as pb
 from kakeya_stubs.worker.v1.verifier_pb2_grpc import VerifierServiceStub, add_VerifierServiceServicer_to_server
 from kakeya_worker.conformance.tools.tokenizer_files import NUM_TOKENS, token_text, write_tokenizer
 from kakeya_worker.engine.engine import Engine
+from kakeya_worker.engine.lanes import operation
 from kakeya_worker.engine.lanes.operation import Generate
 from kakeya_worker.engine.sampling.sampling import Sampling, TokenDetail
 from kakeya_worker.engine.seams.geometry import LaneGeometry
@@ -372,7 +373,11 @@ async def test_the_greatest_values_are_taken(stub: Any) -> None:
     assert (await stub.Generate(request).read()).HasField("detail")
 
 
-async def test_a_client_that_leaves_stops_its_operation(stub: Any, engine: Engine) -> None:
+async def test_a_client_that_leaves_stops_its_operation(
+    stub: Any, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At once, and not since its tokens are not read for long."""
+    monkeypatch.setattr(operation, "MAX_PAUSE_SECONDS", math.inf)
     call = stub.Generate(pb.GenerateRequest(**LEASE, history_length=40, max_tokens=10**6))
     num_tokens = 0
     async for _ in call:
@@ -380,8 +385,9 @@ async def test_a_client_that_leaves_stops_its_operation(stub: Any, engine: Engin
         if num_tokens == 5:
             break
     call.cancel()
-    while any(occupant.operation for occupant in engine.lanes.occupants()):
-        await asyncio.sleep(0.005)
+    async with asyncio.timeout(TIMEOUT):
+        while any(occupant.operation for occupant in engine.lanes.occupants()):
+            await asyncio.sleep(0.005)
     (report,) = engine.lanes.reports()
     assert report.state.history_length >= 45
 

@@ -57,6 +57,7 @@ def test_a_fork_holds_what_its_source_holds_and_goes_its_own_way(geometry: LaneG
         lane.commit(lane.row(tuple(range(min(size, geometry.chunk)))))
     fork, held = lane.fork(5), lane.slot_indices.copy()
     assert (fork.index, fork.length, fork.num_live_slots) == (5, lane.length, lane.num_live_slots)
+    assert fork.history_digest == lane.history_digest
     assert fork.num_used_slots == lane.num_used_slots == max(np.flatnonzero(held >= 0), default=-1) + 1
     fork.commit(fork.row((7,)))
     assert lane.length == fork.length - 1
