@@ -7,18 +7,16 @@ import pytest
 
 import kakeya
 from tests.integration.http_stack import HttpStack, http_stack
-from tests.integration.processes import Runtime, runtime
+from tests.integration.processes import PATIENT, Runtime, runtime
 from tests.random_checkpoint import save_random_checkpoint
 
 
 @pytest.fixture(scope="session", autouse=True)
 def lasting_leases() -> Iterator[None]:
-    """No lease lapses because a machine is busy, and no slow Redis is taken for one that is away; what is to lapse, a
-    test has lapse (`Runtime.lapse`).
-    """
+    """What is to lapse, a test has lapse (`Runtime.lapse`)."""
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("WORKER_LEASE", "OPERATION_LEASE", "REDIS_TIMEOUT"):
-            patch.setenv(f"KAKEYA_ROUTER_{name}_SECONDS", "60")
+        for name, value in PATIENT.items():
+            patch.setenv(name, value)
         yield
 
 

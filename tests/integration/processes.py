@@ -25,6 +25,11 @@ from tests.redis_server import RedisServer, redis_server
 START_SECONDS = 120.0
 """What no machine takes, however busy: until a process serves."""
 LONG_SECONDS = 60.0
+PATIENT = {
+    f"KAKEYA_ROUTER_{name}_SECONDS": f"{LONG_SECONDS:g}"
+    for name in ("WORKER_LEASE", "OPERATION_LEASE", "REDIS_TIMEOUT")
+}
+"""Of routers: no lease lapses because a machine is busy, and no slow Redis is taken for one that is away."""
 """Likewise, for what takes moments."""
 SINK, WINDOW = 4, 64
 NUM_SLOTS = SINK + WINDOW + 31 + 15  # slack for a step of 32 tokens, and for whole blocks of 16

@@ -15,15 +15,6 @@ WINDOW = 512
 """Conversations outgrow it."""
 
 
-@pytest.fixture(scope="session", autouse=True)
-def lasting_leases() -> Iterator[None]:
-    """No lease lapses because a machine is busy, and no slow Redis is taken for one that is away."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name in ("WORKER_LEASE", "OPERATION_LEASE", "REDIS_TIMEOUT"):
-            patch.setenv(f"KAKEYA_ROUTER_{name}_SECONDS", "60")
-        yield
-
-
 @pytest.fixture(scope="session")
 def results() -> Iterator[Results]:
     """Kept in the file that KAKEYA_TEST_LOOPS names."""

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.integration.processes import Runtime, runtime
+from tests.integration.processes import PATIENT, Runtime, runtime
 from tests.loops import played_verifier
 from tests.loops.families import Family, FamilyModel
 from tests.loops.recorder import Recorder, recorder
@@ -41,7 +41,7 @@ def stage(directory: Path, families: Sequence[Family], window: int, *shim_flags:
     """
     played_verifier.install(directory / "plugins")
     models = {family.name: FamilyModel.made(family, directory / family.model) for family in families}
-    environment = {
+    environment = PATIENT | {
         "PYTHONPATH": str(directory / "plugins"),
         "KAKEYA_WORKER_BACKEND": played_verifier.BACKEND,
         "KAKEYA_WORKER_SNAPSHOTS": str(directory / "snapshots"),

@@ -21,21 +21,6 @@ MIXED: list[Any] = [TOOLS[1], STRICT]
 XML = "<tool_call>\n<function=get_weather>\n<parameter=city>\nOslo\n</parameter>\n</function>\n</tool_call>"
 
 
-@pytest.fixture(scope="session")
-def calling_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The tokenizer of a model that thinks and calls as Qwen3 does."""
-    folder = tmp_path_factory.mktemp("calling")
-    families.save(folder, families.ONES["qwen3"])
-    return folder
-
-
-@pytest.fixture
-async def caller(runtime: ScriptedRuntime, calling_dir: Path) -> AsyncIterator[Shim]:
-    async with serving_shim(runtime, calling_dir) as shim:
-        yield shim
-        await shim.nothing_left()
-
-
 async def asked(shim: Shim, text: str, **fields: Any) -> tuple[dict[str, Any], pb.GenerateRequest]:
     """The answer, and what the runtime was asked for."""
     shim.will_say(text)

@@ -1,7 +1,6 @@
 """Calls of tools in the answers of chats: the same whole and streamed."""
 
 import json
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -17,21 +16,6 @@ from tests.unit.sdk.scripted_runtime import ScriptedRuntime
 pytestmark = pytest.mark.usefixtures("roomy")
 ONE, OTHER = hermes("get_weather", OSLO), hermes("get_weather", ROME)
 CALLED = ("get_weather", OSLO)
-
-
-@pytest.fixture(scope="session")
-def calling_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The tokenizer of a model that thinks and calls as Qwen3 does."""
-    folder = tmp_path_factory.mktemp("calling")
-    families.save(folder, families.ONES["qwen3"])
-    return folder
-
-
-@pytest.fixture
-async def caller(runtime: ScriptedRuntime, calling_dir: Path) -> AsyncIterator[Shim]:
-    async with serving_shim(runtime, calling_dir) as shim:
-        yield shim
-        await shim.nothing_left()
 
 
 async def both(shim: Shim, text: str, *, ends: bool = True, **fields: Any) -> Any:
