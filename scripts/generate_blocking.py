@@ -38,6 +38,7 @@ NAMES = {
     "AsyncTokens": "Tokens",
     "AsyncTurn": "Turn",
     "AsyncTurns": "Turns",
+    "AsyncWatching": "Watching",
     "_aio_transport": "_blocking_transport",
     "_async": "_sync",
     "anext": "next",

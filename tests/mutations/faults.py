@@ -437,8 +437,8 @@ FAULTS = (
     _router(
         "a key is good for services that it has no scope for",
         "access/access_guard",
-        "if scope not in scopes:",
-        "if False:",
+        "if scope not in scopes and method",
+        "if False and method",
         "access/test_keys.py",
     ),
     _router(

@@ -275,8 +275,9 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
                     kv_live_bytes=state.kv_live_bytes,
                     retained=[registry_pb2.LaneReport.Range(start=r.start, end=r.end) for r in state.retained],
                     num_rewinds=state.num_rewinds,
+                    lane=number,
                 )
-                for session_id, (epoch, state) in states.items()
+                for number, (session_id, (epoch, state)) in enumerate(states.items())
             ],
             complete=complete,
             rss_bytes=self.rss_bytes,

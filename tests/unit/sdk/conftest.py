@@ -10,6 +10,7 @@ from kakeya.text.chat_tokenizer import ChatTokenizer
 from tests.unit.sdk import tiny_tokenizer
 from tests.unit.sdk.chatting import Talk
 from tests.unit.sdk.cuttable_link import CuttableLink
+from tests.unit.sdk.scripted_admin import ScriptedAdmin
 from tests.unit.sdk.scripted_runtime import ScriptedRuntime
 
 
@@ -18,6 +19,13 @@ def runtime() -> Iterator[ScriptedRuntime]:
     runtime = ScriptedRuntime()
     yield runtime
     runtime.stop()
+
+
+@pytest.fixture
+def admin() -> Iterator[ScriptedAdmin]:
+    admin = ScriptedAdmin()
+    yield admin
+    admin.stop()
 
 
 @pytest.fixture

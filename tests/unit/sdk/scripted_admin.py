@@ -1,6 +1,7 @@
 """An AdminService for tests of the commands: the real contract on a real socket, with faults on request."""
 
 from collections import defaultdict, deque
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -8,7 +9,7 @@ import grpc
 
 from kakeya_stubs.admin.v1 import admin_pb2 as pb
 from kakeya_stubs.admin.v1 import admin_pb2_grpc
-from tests.unit.sdk.scripted_runtime import Fault, fails
+from tests.unit.sdk.scripted_runtime import Fault, fails, stalls
 
 SECRET = "kakeya_key_0123456789ab_" + "s" * 43
 TOKEN_SECRET = "kakeya_join_0123456789ab_" + "t" * 43
@@ -25,6 +26,7 @@ class ScriptedAdmin(admin_pb2_grpc.AdminServiceServicer):
         session_pages: one response of ListSessions after the other.
         session_ids: those that can be closed.
         default_quota: of tenants without their own.
+        streams: what each call of Watch says, one after the other: responses and faults; the last one goes on for ever.
     """
 
     def __init__(self, credentials: grpc.ServerCredentials | None = None) -> None:
@@ -38,6 +40,8 @@ class ScriptedAdmin(admin_pb2_grpc.AdminServiceServicer):
         self.session_pages: list[list[pb.Session]] = [[]]
         self.session_ids: list[str] = []
         self.default_quota = pb.Quota(max_sessions=7)
+        self.streams: deque[list[pb.WatchResponse | Fault]] = deque()
+        self.num_watching = 0
         self._server = grpc.server(ThreadPoolExecutor(max_workers=4), options=[("grpc.so_reuseport", 0)])
         admin_pb2_grpc.add_AdminServiceServicer_to_server(self, self._server)
         if credentials is None:
@@ -121,6 +125,22 @@ class ScriptedAdmin(admin_pb2_grpc.AdminServiceServicer):
             fails("INVALID_FIELD", field="worker_id")(context)
         found[0].draining = not request.undo
         return pb.DrainWorkerResponse(worker=found[0])
+
+    def Watch(self, request: pb.WatchRequest, context: grpc.ServicerContext) -> Iterator[pb.WatchResponse]:
+        self._come("Watch", request, context)
+        self.num_watching += 1
+        context.add_callback(self._leave)
+        stream = self.streams.popleft()
+        for each in stream:
+            if isinstance(each, pb.WatchResponse):
+                yield each
+            else:
+                each(context)
+        if not self.streams:
+            stalls(context)
+
+    def _leave(self) -> None:
+        self.num_watching -= 1
 
     def _come(self, method: str, request: Any, context: grpc.ServicerContext) -> None:
         self.requests[method].append(request)

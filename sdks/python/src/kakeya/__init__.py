@@ -51,12 +51,15 @@ from kakeya.errors import (
 from kakeya.grammar import Grammar, Reasoning
 from kakeya.results import (
     AppendResult,
+    FleetSums,
     FoundSession,
     GenerateResult,
+    LastTurn,
     ListedSession,
     OverflowPolicy,
     ParkResult,
     PlaceKind,
+    PoolQueue,
     RewindResult,
     ServedModel,
     SessionInfo,
@@ -64,6 +67,10 @@ from kakeya.results import (
     StopReason,
     TokenDetail,
     Truncation,
+    WatchedRuntime,
+    WatchedSession,
+    WatchedWorker,
+    WatchEvent,
 )
 
 __all__ = [
@@ -74,6 +81,7 @@ __all__ = [
     "AppendResult", "FoundSession", "GenerateResult", "ListedSession", "OverflowPolicy", "ParkResult", "PlaceKind",
     "RewindResult", "ServedModel", "SessionInfo", "SessionState",
     "StopReason", "TokenDetail", "Truncation",
+    "FleetSums", "LastTurn", "PoolQueue", "WatchEvent", "WatchedRuntime", "WatchedSession", "WatchedWorker",
     "KakeyaError",
     "SessionNotFound",
     "InvalidRequest", "AppendTooLong", "EmptyHistory", "InvalidField", "TokenOutOfVocabulary",

@@ -15,6 +15,7 @@ from kakeya_router.store.connection import UnknownLayout
 from kakeya_router.wiring import Parts
 from kakeya_shared.errors.tree import StoreUnavailable
 from kakeya_shared.plugins import PluginError
+from kakeya_shared.process.bulletin import cancelled
 from kakeya_shared.process.service_process import StartError
 from kakeya_shared.rpc.server import BindError, RpcServer
 from kakeya_shared.rpc.tls import TlsError
@@ -24,7 +25,6 @@ _log = structlog.get_logger()
 
 # After the grace the rest is cancelled; what it committed is still to be written through.
 _SETTLE_SECONDS = 2.0
-_HEARD_SECONDS = 1.0
 
 
 class Router:
@@ -85,7 +85,8 @@ class Router:
     ) -> None:
         parts = self._parts
         parts.queue.close()
-        await asyncio.gather(*map(_end, self._loops))
+        parts.base.board.close()
+        await asyncio.gather(*map(cancelled, self._loops))
         await self._server.set_serving(False)
         with suppress(StoreUnavailable, TimeoutError):  # then nobody reads the list either
             async with asyncio.timeout(_SETTLE_SECONDS):
@@ -96,14 +97,6 @@ class Router:
         await parts.base.workers.aclose()
         await parts.base.redis.aclose()
         _log.info("router stopped")
-
-
-async def _end(loop: "asyncio.Task[None]") -> None:
-    # More than once: redis-py swallows a cancellation that meets a time-out of its own. Not soon: another one would
-    # leave a connection open that is about to be closed.
-    while not loop.done():
-        loop.cancel()
-        await asyncio.wait([loop], timeout=_HEARD_SECONDS)
 
 
 async def serve(settings: RouterSettings, stop: asyncio.Event) -> None:

@@ -4,8 +4,7 @@ import secrets
 
 import structlog
 
-from kakeya_router.access.access_guard import AccessGuard
-from kakeya_router.access.authentication import Authenticator
+from kakeya_router.access import access_guard
 from kakeya_router.access.tenants import Tenants
 from kakeya_router.api.admin_service import AdminService
 from kakeya_router.api.call_gate import CallGate
@@ -13,6 +12,7 @@ from kakeya_router.api.models import Models
 from kakeya_router.api.registry_service import RegistryService
 from kakeya_router.api.runtime_service import RuntimeService
 from kakeya_router.api.session_pages import SessionPages
+from kakeya_router.api.watching import Watching
 from kakeya_router.contract.same_names import same_named
 from kakeya_router.contract.validation import RequestLimits
 from kakeya_router.lanes.admission_queue import LEASE_SECONDS, AdmissionQueue
@@ -22,6 +22,7 @@ from kakeya_router.lanes.moving import Moving
 from kakeya_router.lanes.parking import Parking
 from kakeya_router.lanes.resuming import Resuming
 from kakeya_router.lanes.search import Search
+from kakeya_router.live.board import Board
 from kakeya_router.operations.append import Appending
 from kakeya_router.operations.generate import Generating
 from kakeya_router.operations.needed_features import NeededFeatures
@@ -108,7 +109,7 @@ class Stores:
 
 
 class Base:
-    """What everything else stands on: Redis, the workers as they are now, snapshots, detached tasks."""
+    """What everything else stands on: Redis, the workers as they are now, what viewers see, snapshots, tasks."""
 
     def __init__(self, settings: RouterSettings) -> None:
         self.grace_seconds = _LEASES_MISSED * settings.heartbeat_interval_seconds
@@ -117,6 +118,7 @@ class Base:
         self.tasks = DetachedTasks()
         self.workers = WorkerClients(client_tls(settings.worker_ca, settings.tls_cert, settings.tls_key))
         self.fleet = Fleet(self.stores.workers, self.workers.see, interval_seconds=settings.heartbeat_interval_seconds)
+        self.board = Board.over(self.redis, self.fleet, settings.redis, settings.redis_timeout_seconds)
         self.snapshotting = Snapshotting(
             self.stores.snapshots,
             self.workers,
@@ -270,25 +272,23 @@ class Parts:
             work.park_requests,
             work.tagging,
         )
-        self.registry_service = RegistryService(
-            stores.workers,
-            work.sweep,
-            base.snapshotting,
-            heartbeat_interval_seconds=settings.heartbeat_interval_seconds,
-            worker_lease_seconds=settings.worker_lease_seconds,
-        )
+        self.registry_service = _registry_service(settings, base, work)
         quota = Quota(settings.tenant_max_sessions, settings.tenant_max_bytes, settings.tenant_tokens_per_minute)
         tenants = Tenants(stores.credentials, stores.lists, stores.workers, quota)
-        self.admin_service = AdminService(stores.credentials, tenants, pages, work.sessions, stores.workers, base.tasks)
-        self.guard = _guard(settings, stores.credentials, quota)
+        self.guard = access_guard.guard(
+            stores.credentials, quota, auth=settings.auth, admin_key=settings.admin_key, join_token=settings.join_token
+        )
+        watching = Watching(base.board, self.gate, self.guard)
+        self.admin_service = AdminService(
+            stores.credentials, tenants, pages, work.sessions, stores.workers, base.tasks, watching
+        )
 
 
-def _guard(settings: RouterSettings, store: CredentialStore, default_quota: Quota) -> AccessGuard | None:
-    """None where no keys are asked for: then everybody is `callers.ANYBODY`, and any worker may join."""
-    if settings.auth == "none":
-        return None
-    if settings.admin_key is None:
-        _log.warning("no KAKEYA_ROUTER_ADMIN_KEY: unless Redis holds a key with the scope admin, nobody can make keys")
-    return AccessGuard(
-        Authenticator(store, default_quota, admin_key=settings.admin_key, join_token=settings.join_token)
+def _registry_service(settings: RouterSettings, base: Base, work: Work) -> RegistryService:
+    return RegistryService(
+        base.stores.workers,
+        work.sweep,
+        base.snapshotting,
+        heartbeat_interval_seconds=settings.heartbeat_interval_seconds,
+        worker_lease_seconds=settings.worker_lease_seconds,
     )

@@ -181,6 +181,7 @@ async def test_it_says_what_it_is_and_what_it_holds(engine: Engine) -> None:
                 history_length=10,
                 kv_live_bytes=10 * BYTES,
                 retained=[pb.LaneReport.Range(start=0, end=10)],
+                lane=0,
             )
             assert (changed.kv_live_bytes, changed.num_lanes_in_use) == (10 * BYTES, 1)
             again = await _heartbeat(registry, complete=True)

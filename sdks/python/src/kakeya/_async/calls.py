@@ -15,6 +15,7 @@ from kakeya._transport._aio_transport import Errands, Eventual, Stream, Transpor
 from kakeya._transport._api_key import ApiKey
 from kakeya._transport._retry import Deadline, Retry
 from kakeya.errors import KakeyaError
+from kakeya_stubs.admin.v1 import admin_pb2
 from kakeya_stubs.v1 import runtime_pb2
 
 T = TypeVar("T")
@@ -22,6 +23,7 @@ T = TypeVar("T")
 _GIVE_UP_SECONDS = 30.0
 """A router that is slow, or that comes back, is told in that time."""
 _LAST_ERRANDS_SECONDS = 2.0
+_ADMIN_SERVICE = admin_pb2.DESCRIPTOR.services_by_name["AdminService"].full_name
 _SERVICE = runtime_pb2.DESCRIPTOR.services_by_name["RuntimeService"].full_name
 
 
@@ -118,6 +120,11 @@ class AsyncCalls:
         )
         return AsyncStreamCall(stream, span)
 
+    def watch(self, request: admin_pb2.WatchRequest) -> "AsyncStreamCall":
+        """Starts the call that watches the runtime, of the operators' service."""
+        span = self._start("Watch", request, None, service=_ADMIN_SERVICE)
+        return AsyncStreamCall(self._transport.watch(request, metadata=self._signed(span)), span)
+
     def give_up(self, request_id: str) -> None:
         """Has the session closed, in a while, that a CreateSession without an answer may have opened."""
         request = runtime_pb2.CloseSessionRequest(request_id=request_id)
@@ -140,11 +147,11 @@ class AsyncCalls:
     def _signed(self, span: Span) -> Metadata:
         return _api_key.metadata(self._api_key) + span.metadata
 
-    def _start(self, method: str, request: Message, parent: Span | None) -> Span:
+    def _start(self, method: str, request: Message, parent: Span | None, *, service: str = _SERVICE) -> Span:
         if self._closed:
             raise RuntimeError("the client is closed")
         session_id = getattr(request, "session_id", "") or getattr(getattr(request, "session", None), "session_id", "")
-        return self.tracer.start(f"{_SERVICE}/{method}", "client", session_id=session_id, parent=parent)
+        return self.tracer.start(f"{service}/{method}", "client", session_id=session_id, parent=parent)
 
 
 class AsyncStreamCall:

@@ -11,13 +11,14 @@ from kakeya._async.lookups import AsyncLookups
 from kakeya._async.opening import AsyncOpening
 from kakeya._async.session import AsyncSession
 from kakeya._async.turns import AsyncTurns
+from kakeya._async.watching import AsyncWatching
 from kakeya._spans._tracing import choose
 from kakeya._transport._api_key import choose as choose_key
 from kakeya._transport._requests import TokenIds
 from kakeya.results import OverflowPolicy
 
 
-class AsyncClient(AsyncTurns, AsyncLookups):
+class AsyncClient(AsyncTurns, AsyncLookups, AsyncWatching):
     """A connection to a runtime; any number of sessions share it. As a context manager it disconnects when left.
 
     Args:

@@ -13,12 +13,13 @@ from kakeya._sync.lookups import Lookups
 from kakeya._sync.opening import Opening
 from kakeya._sync.session import Session
 from kakeya._sync.turns import Turns
+from kakeya._sync.watching import Watching
 from kakeya._transport._api_key import choose as choose_key
 from kakeya._transport._requests import TokenIds
 from kakeya.results import OverflowPolicy
 
 
-class Client(Turns, Lookups):
+class Client(Turns, Lookups, Watching):
     """A connection to a runtime; any number of sessions share it. As a context manager it disconnects when left.
 
     Args:

@@ -11,6 +11,7 @@ from kakeya._spans._tracing import Metadata
 from kakeya._transport import _channel
 from kakeya._transport._rpc_errors import translate
 from kakeya.errors import Cancelled, DeadlineExceeded
+from kakeya_stubs.admin.v1 import admin_pb2, admin_pb2_grpc
 from kakeya_stubs.v1 import runtime_pb2_grpc
 
 T = TypeVar("T")
@@ -83,6 +84,7 @@ class Transport:
         self._credentials = credentials
         self._channel: grpc.aio.Channel | None = None
         self._stub: Any = None
+        self._admin_stub: Any = None
 
     async def unary(self, method: str, request: Message, *, timeout_seconds: float | None, metadata: Metadata) -> Any:
         """One response. Raises KakeyaError."""
@@ -94,6 +96,12 @@ class Transport:
         """Starts a call with a stream of responses."""
         self._open()
         call = getattr(self._stub, method)(request, timeout=timeout_seconds, metadata=metadata)
+        return Stream(call, self._address)
+
+    def watch(self, request: admin_pb2.WatchRequest, *, metadata: Metadata) -> Stream:
+        """Starts the one call of the operators' service that every client may make, without a deadline."""
+        self._open()
+        call = self._admin_stub.Watch(request, metadata=metadata)
         return Stream(call, self._address)
 
     async def close(self) -> None:
@@ -110,6 +118,7 @@ class Transport:
         else:
             self._channel = grpc.aio.secure_channel(self._address, self._credentials, options)
         self._stub = runtime_pb2_grpc.RuntimeServiceStub(self._channel)
+        self._admin_stub = admin_pb2_grpc.AdminServiceStub(self._channel)
 
 
 async def _answer(answer: Awaitable[T], address: str) -> T:

@@ -12,6 +12,7 @@ from kakeya._spans._tracing import Metadata
 from kakeya._transport import _channel
 from kakeya._transport._rpc_errors import translate
 from kakeya.errors import Cancelled, DeadlineExceeded, KakeyaError
+from kakeya_stubs.admin.v1 import admin_pb2, admin_pb2_grpc
 from kakeya_stubs.v1 import runtime_pb2_grpc
 
 T = TypeVar("T")
@@ -122,6 +123,11 @@ class Transport:
     def stream(self, method: str, request: Message, *, timeout_seconds: float | None, metadata: Metadata) -> Stream:
         """Starts a call with a stream of responses."""
         call = getattr(self._stub, method)(request, timeout=timeout_seconds, metadata=metadata)
+        return Stream(call, self._translated)
+
+    def watch(self, request: admin_pb2.WatchRequest, *, metadata: Metadata) -> Stream:
+        """Starts the one call of the operators' service that every client may make, without a deadline."""
+        call = admin_pb2_grpc.AdminServiceStub(self._channel).Watch(request, metadata=metadata)
         return Stream(call, self._translated)
 
     def close(self) -> None:

@@ -11,10 +11,20 @@ from kakeya.results.sessions import (
     SessionState,
 )
 from kakeya.results.turns import AppendResult, GenerateResult, RewindResult, Sight, StopReason, TokenDetail, Truncation
+from kakeya.results.watched import (
+    FleetSums,
+    LastTurn,
+    PoolQueue,
+    WatchedRuntime,
+    WatchedSession,
+    WatchedWorker,
+    WatchEvent,
+)
 
 __all__ = [
     "AppendResult", "GenerateResult", "RewindResult", "StopReason", "TokenDetail", "Truncation",
     "FoundSession", "ListedSession", "OverflowPolicy", "ParkResult", "PlaceKind", "SessionInfo", "SessionState",
     "ServedModel",
     "Sight",
+    "FleetSums", "LastTurn", "PoolQueue", "WatchEvent", "WatchedRuntime", "WatchedSession", "WatchedWorker",
 ]  # fmt: skip

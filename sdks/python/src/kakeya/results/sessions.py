@@ -33,6 +33,11 @@ class SessionState(StrEnum):
     PARKED = "parked"
 
     @classmethod
+    def of_name(cls, name: str) -> "SessionState":
+        """Of a record; one that this version does not know is UNSPECIFIED."""
+        return {state.value: state for state in cls}.get(name, cls.UNSPECIFIED)
+
+    @classmethod
     def from_wire(cls, value: int) -> "SessionState":
         """A state that this version does not know is UNSPECIFIED."""
         if value not in runtime_pb2.SessionState.values():

@@ -5,16 +5,25 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 import structlog
+from pydantic import SecretStr
 
 from kakeya_router.access import audit, callers, join_permits
 from kakeya_router.access.authentication import Authenticator
 from kakeya_router.access.callers import ANYBODY
-from kakeya_router.store.access.rights import Scope
+from kakeya_router.store.access.credential_store import CredentialStore
+from kakeya_router.store.access.rights import Quota, Scope
 from kakeya_shared.errors.tree import KakeyaError, PermissionDenied
 from kakeya_shared.rpc.tracing import Metadata
 
+_log = structlog.get_logger()
+
 _SCOPES: Final = {"kakeya.v1.RuntimeService": Scope.SESSIONS, "kakeya.admin.v1.AdminService": Scope.ADMIN}
 """What a key must be good for, by service."""
+
+WATCH: Final = "/kakeya.admin.v1.AdminService/Watch"
+
+_OPEN_TO_TENANTS: Final = frozenset({WATCH})
+"""Methods that ask for a good key only: what they show depends on whose it is."""
 
 _JOINING: Final = frozenset({"kakeya.worker.v1.RegistryService"})
 """Services that ask for a join token."""
@@ -57,7 +66,8 @@ class AccessGuard:
         caller = ANYBODY
         try:
             caller, scopes = await self._authenticator.key(metadata)
-            if scope not in scopes:
+            caller = replace(caller, is_operator=Scope.ADMIN in scopes)
+            if scope not in scopes and method not in _OPEN_TO_TENANTS:
                 raise PermissionDenied(f"this key has not the scope {scope.value}")
         except KakeyaError as error:
             if scope is Scope.ADMIN:
@@ -67,3 +77,19 @@ class AccessGuard:
             caller = replace(caller, quota=await self._authenticator.quota(caller.tenant))
         callers.enter(caller)
         return {"tenant": caller.tenant, "key_id": caller.key_id}
+
+
+def guard(
+    store: CredentialStore,
+    default_quota: Quota,
+    *,
+    auth: str,
+    admin_key: SecretStr | None,
+    join_token: SecretStr | None,
+) -> AccessGuard | None:
+    """None where no keys are asked for: then everybody is `callers.ANYBODY`, and any worker may join."""
+    if auth == "none":
+        return None
+    if admin_key is None:
+        _log.warning("no KAKEYA_ROUTER_ADMIN_KEY: unless Redis holds a key with the scope admin, nobody can make keys")
+    return AccessGuard(Authenticator(store, default_quota, admin_key=admin_key, join_token=join_token))

@@ -17,14 +17,16 @@ class Caller:
     Attributes:
         tenant: owner of the key and of the sessions it makes; empty where no keys are asked for.
         key_id: as lists show it.
+        is_operator: its key is good for the operators' service, or nobody is asked for keys.
     """
 
     tenant: str = ""
     key_id: str = ""
     quota: Quota = NO_LIMIT
+    is_operator: bool = False
 
 
-ANYBODY = Caller()
+ANYBODY = Caller(is_operator=True)
 """Every caller of a router that asks for no keys."""
 
 _current: ContextVar[Caller] = ContextVar("caller", default=ANYBODY)

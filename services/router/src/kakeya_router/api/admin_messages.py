@@ -2,9 +2,13 @@
 
 from kakeya_router.access.tenants import Tenant
 from kakeya_router.contract.same_names import same_named
+from kakeya_router.live.views import NOT_LATE
 from kakeya_router.store.access.credential_records import Key, Token
 from kakeya_router.store.access.rights import Scope
+from kakeya_router.store.last_turn import LastTurn
+from kakeya_router.store.session_record import SessionRecord, parse_ranges
 from kakeya_router.store.sessions.session_store import Glance
+from kakeya_router.store.watched_session import WatchedSession
 from kakeya_router.store.worker_record import WorkerRecord
 from kakeya_stubs.admin.v1 import admin_pb2 as pb
 
@@ -49,12 +53,35 @@ def tenant(tenant: Tenant) -> pb.Tenant:
 
 
 def session(glance: Glance) -> pb.Session:
-    return pb.Session(
-        **same_named(glance.record, pb.Session.DESCRIPTOR.fields_by_name),
-        client_label=glance.record.label,
-        idle_seconds=glance.idle_seconds,
-        busy=glance.busy,
-    )
+    return _session(glance.record, glance.idle_seconds, is_busy=glance.busy)
+
+
+def watched(session: WatchedSession, now_ms: int) -> pb.Session:
+    idle_seconds = 0.0 if session.busy else max(0, now_ms - session.idle_since_ms) / 1000
+    return _session(session, idle_seconds, is_busy=session.busy)
+
+
+def _session(record: SessionRecord | WatchedSession, idle_seconds: float, *, is_busy: bool) -> pb.Session:
+    said = same_named(record, pb.Session.DESCRIPTOR.fields_by_name)
+    epoch, _, lane = record.lane_place.partition(" ")
+    said |= {
+        "client_label": record.label,
+        "idle_seconds": idle_seconds,
+        "busy": is_busy,
+        "sink": max(0, record.sink),  # below it until its worker has said it
+        "window": max(0, record.window),
+        "retained": [pb.HistoryRange(start=each.start, end=each.stop) for each in parse_ranges(record.retained)],
+        "lane": int(lane) if record.reserved_bytes and epoch == str(record.epoch) else None,
+        "last_turn": _last_turn(record.last_turn),
+    }
+    return pb.Session(**said)
+
+
+def _last_turn(text: str) -> pb.LastTurn | None:
+    turn = LastTurn.parse(text)
+    if turn is None:
+        return None
+    return pb.LastTurn(**same_named(turn, pb.LastTurn.DESCRIPTOR.fields_by_name), ended_at=turn.ended_ms / 1000)
 
 
 def worker(record: WorkerRecord, now_ms: int) -> pb.WorkerStatus:
@@ -62,4 +89,5 @@ def worker(record: WorkerRecord, now_ms: int) -> pb.WorkerStatus:
     for count in ("reserved_bytes", "kv_live_bytes", "num_sessions"):
         said[count] = max(0, said[count])  # below zero until an audit has corrected it
     said["features"] = record.feature_names
-    return pb.WorkerStatus(**said, last_heartbeat_age_seconds=max(0, now_ms - record.heartbeat_ms) / 1000)
+    age_ms = 0 if record.heartbeat_ms == NOT_LATE else max(0, now_ms - record.heartbeat_ms)
+    return pb.WorkerStatus(**said, last_heartbeat_age_seconds=age_ms / 1000)

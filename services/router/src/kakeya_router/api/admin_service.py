@@ -1,5 +1,7 @@
 """kakeya.admin.v1.AdminService: for operators. Who may call it is `access_guard`'s to say."""
 
+from collections.abc import AsyncIterator
+from contextlib import aclosing
 from dataclasses import dataclass
 
 import grpc
@@ -8,6 +10,7 @@ from kakeya_router.access import audit, callers
 from kakeya_router.access.tenants import Tenants
 from kakeya_router.api import admin_messages
 from kakeya_router.api.session_pages import SessionPages
+from kakeya_router.api.watching import Watching
 from kakeya_router.contract import admin_requests
 from kakeya_router.sessions.sessions import Sessions
 from kakeya_router.store.access.credential_records import Key, Token
@@ -36,6 +39,7 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
     _sessions: Sessions
     _workers: WorkerStore
     _tasks: DetachedTasks
+    _watching: Watching
 
     def register(self, server: grpc.aio.Server) -> None:
         admin_pb2_grpc.add_AdminServiceServicer_to_server(self, server)
@@ -84,6 +88,11 @@ class AdminService(admin_pb2_grpc.AdminServiceServicer):
 
     async def DrainWorker(self, request: pb.DrainWorkerRequest, context: Context) -> pb.DrainWorkerResponse:
         return await self._tasks.complete(self._drain_worker(request))
+
+    async def Watch(self, request: pb.WatchRequest, context: Context) -> AsyncIterator[pb.WatchResponse]:
+        async with aclosing(self._watching.watch(request, context)) as responses:
+            async for response in responses:
+                yield response
 
     async def _create_key(self, request: pb.CreateKeyRequest) -> pb.CreateKeyResponse:
         with audit.action("key.create") as entry:

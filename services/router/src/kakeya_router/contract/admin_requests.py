@@ -15,6 +15,8 @@ from kakeya_shared.errors.tree import CredentialNotFound
 from kakeya_stubs.admin.v1 import admin_pb2 as pb
 
 MAX_LABEL_BYTES = 256
+WATCH_SECONDS, MIN_WATCH_SECONDS, MAX_WATCH_SECONDS = 0.5, 0.1, 60.0
+"""Between two responses of Watch."""
 # What never expires says so by leaving it unset.
 MAX_EXPIRY_SECONDS = 100 * 365 * 86_400
 
@@ -39,6 +41,15 @@ def check(
     validation.check_texts(request, {field: most for field, most in _TEXTS.items() if field in given})
     if not set(given.get("scopes", ())) <= _SCOPES.keys():
         raise validation.invalid("scopes", "there is no such scope")
+
+
+def interval_seconds(request: pb.WatchRequest) -> float:
+    """Least time between two responses; raises InvalidField."""
+    seconds = request.interval_seconds or WATCH_SECONDS
+    if not MIN_WATCH_SECONDS <= seconds <= MAX_WATCH_SECONDS:
+        most = f"must be at least {MIN_WATCH_SECONDS} and at most {MAX_WATCH_SECONDS:g}, or 0"
+        raise validation.invalid("interval_seconds", most)
+    return seconds
 
 
 def check_tenant(tenant: str) -> None:

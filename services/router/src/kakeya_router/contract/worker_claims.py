@@ -123,4 +123,7 @@ def _lane(report: pb.LaneReport) -> Lane:
             raise validation.invalid("lanes", "retained ranges must ascend and end with the history")
         end = part.end
     retained = ranges_text(range(part.start, part.end) for part in report.retained)
-    return Lane(**same_named(report, Lane._fields) | {"retained": retained})
+    if report.lane >= MAX_LANES:
+        raise validation.invalid("lanes", f"a lane's number must be below {MAX_LANES}")
+    lane = report.lane if report.HasField("lane") else None
+    return Lane(**same_named(report, Lane._fields) | {"retained": retained, "lane": lane})

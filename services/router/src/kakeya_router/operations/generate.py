@@ -14,6 +14,7 @@ from kakeya_router.operations.operation import Operation
 from kakeya_router.operations.operations import Operations
 from kakeya_router.operations.recovery import Recovery, is_broken
 from kakeya_router.snapshots.snapshotting import Snapshotting
+from kakeya_router.store.last_turn import LastTurn
 from kakeya_router.store.session_record import SessionRecord, ranges_text
 from kakeya_router.workers.worker_clients import WorkerClients
 from kakeya_router.workers.worker_errors import WorkerError, WorkerFault
@@ -97,6 +98,7 @@ class Answer:
     _request: GenerateRequest
     _max_tokens: int
     _seconds_left: SecondsLeft
+    _first_token_seconds: float = field(default=0.0, init=False)
     ended: Ended = field(init=False)
 
     async def events(self) -> AsyncGenerator[Truncated | Token, None]:
@@ -111,6 +113,7 @@ class Answer:
         if not request.resume_token_ids and (truncated := _truncated(record, is_under_way=bool(produced))):
             yield truncated
         for token_id in produced[len(request.resume_token_ids) :]:
+            self._sees_token()
             yield Token(token_id)
         max_tokens = self._max_tokens
         stream = _Stream(
@@ -118,8 +121,19 @@ class Answer:
         )
         async with aclosing(stream.tokens()) as tokens:
             async for token in tokens:
+                self._sees_token()
                 yield token
+        operation.has_answered(self._took(stream.done))
         self.ended = Ended(stream.done, operation.op_id, request.sampling.seed, max_tokens < request.max_tokens)
+
+    def _sees_token(self) -> None:
+        if not self._first_token_seconds:
+            self._first_token_seconds = time.monotonic() - self._operation.began
+
+    def _took(self, done: Done) -> LastTurn:
+        total_seconds = time.monotonic() - self._operation.began
+        num_tokens = done.generated_token_count
+        return LastTurn(done.prefill_duration_seconds, self._first_token_seconds, total_seconds, num_tokens)
 
     async def _produced(self) -> list[int]:
         """The tokens of a Generate that is gone on with; those that the client has seen stand.

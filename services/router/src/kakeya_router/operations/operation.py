@@ -2,12 +2,14 @@
 
 import asyncio
 import secrets
+import time
 from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from kakeya_router.contract.appends import Appended
 from kakeya_router.operations.journal import Journal
+from kakeya_router.store.last_turn import LastTurn
 from kakeya_router.store.session_record import Claim, Features, LaneState, SessionRecord
 from kakeya_router.store.sessions.session_changes import Intent
 from kakeya_router.workers.worker_client import RunningCall, WorkerClient
@@ -33,9 +35,11 @@ class Operation:
         features: that its worker has to name; more of them from its first token on, see `pins`.
         tokens_per_minute: quota of the caller; 0 for none.
         op_id: names it to the client, in logs and traces.
+        began: when the call came in, by the monotonic clock, in seconds.
         goes_on: it began at another router, or in another call.
         is_answering: a Generate that has come to its first token; a session that lives for one answer ends with it.
         closes: the session ends with it, however it ends.
+        turn: the answer that it ends with; None: it has not come to its end.
         claim: proves to the store that it is this router's.
         call: the worker's calls, ended when the session is taken away.
         is_parked: the session has no lane.
@@ -52,12 +56,14 @@ class Operation:
         self.kind = intent.kind
         self.features = intent.features
         self.tokens_per_minute = tokens_per_minute
+        self.began = time.monotonic()
         self.claim = Claim(secrets.token_hex(8))
         self.goes_on = bool(intent.op_id)
         self.op_id = intent.op_id or self.claim
         self.is_answering = self.closes = False
         self.call = RunningCall()
         self.is_parked = False
+        self.turn: LastTurn | None = None
         self.at_worker = False
         self.append_start: int | None = None
         self.over = False
@@ -96,6 +102,10 @@ class Operation:
     def can_be_gone_on_with(self) -> None:
         """Its client may come again for the rest of the answer."""
         self.is_answering = False
+
+    def has_answered(self, turn: LastTurn) -> None:
+        """Its answer is there as a whole."""
+        self.turn = turn
 
     def closes_session(self) -> None:
         """Its client wants nothing of the session after it."""

@@ -267,7 +267,7 @@ class Operations:
         token_ids = max(tuple(journal.pending), tuple(generated), key=len)
         closes = Closes.ANY if operation.closes else Closes(operation.is_answering)
         answer = await self._store.end_operation(
-            operation.record, operation.claim, lane, journal.length, token_ids, closes=closes
+            operation.record, operation.claim, lane, journal.length, token_ids, closes=closes, turn=operation.turn
         )
         match answer.outcome:
             case EndOperation.ENDED:

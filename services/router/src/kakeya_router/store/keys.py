@@ -25,6 +25,9 @@ POOLS = "kakeya:pools"
 ROOM = "kakeya:room"
 """Channel: names of pools in which a waiter in the queue may be the first at a worker with room now."""
 
+CHANGED = "kakeya:changed"
+"""Channel: ids of sessions that have changed; of one with a running operation its tokens are not announced."""
+
 ROUTERS = "kakeya:routers"
 """Sorted set: addresses of the running routers by the time, in milliseconds, until which they count as running."""
 

@@ -154,6 +154,8 @@ class SessionRecord(Hash):
             whole, and its `token_digest`; they tell a repeated append from a conflicting one.
         request_digest: of the request that created it; another one under the same request_id is refused.
         shared: another CreateSession with the same request_id was answered with this session.
+        lane_place: "EPOCH LANE": the number that its lane has on its worker, under that epoch.
+        last_turn: figures of its latest answer, see `last_turn`.
     """
 
     session_id: SessionId
@@ -212,6 +214,8 @@ class SessionRecord(Hash):
     append_end: int = -1
     append_digest: str = ""
     shared: bool = False
+    lane_place: str = ""
+    last_turn: str = ""
 
     @property
     def eos_token_ids(self) -> list[int]:

@@ -33,6 +33,10 @@ class Fleet:
         """None where there is none, or a new one that was not seen yet."""
         return self._by_incarnation.get(incarnation)
 
+    def workers(self) -> Sequence[WorkerRecord]:
+        """All of them, as they were seen last."""
+        return [*self._by_incarnation.values()]
+
     async def looked_up(self, incarnation: Incarnation) -> WorkerRecord | None:
         """None where there is none; raises StoreUnavailable."""
         if incarnation not in self._by_incarnation:

@@ -218,6 +218,7 @@ class Registration:
                     kv_live_bytes=report.state.kv_live_bytes,
                     retained=[pb.LaneReport.Range(start=r.start, end=r.stop) for r in report.state.retained],
                     num_rewinds=report.state.num_rewinds,
+                    lane=report.lane,
                 )
                 for report in reports
             ],

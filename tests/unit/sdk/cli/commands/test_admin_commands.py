@@ -218,6 +218,11 @@ def test_all_pages_of_sessions(run: Run, admin: ScriptedAdmin) -> None:
         "kv_live_bytes": 77,
         "idle_seconds": 0.0,
         "busy": True,
+        "sink": 0,
+        "window": 0,
+        "retained": [],
+        "lane": None,
+        "last_turn": None,
     }
     admin.session_pages = [[]]
     assert run("sessions list") == (0, "", "no sessions\n")

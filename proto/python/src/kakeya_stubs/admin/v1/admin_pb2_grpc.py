@@ -95,6 +95,11 @@ class AdminServiceStub:
                 request_serializer=kakeya__stubs_dot_admin_dot_v1_dot_admin__pb2.DrainWorkerRequest.SerializeToString,
                 response_deserializer=kakeya__stubs_dot_admin_dot_v1_dot_admin__pb2.DrainWorkerResponse.FromString,
                 _registered_method=True)
+        self.Watch = channel.unary_stream(
+                '/kakeya.admin.v1.AdminService/Watch',
+                request_serializer=kakeya__stubs_dot_admin_dot_v1_dot_admin__pb2.WatchRequest.SerializeToString,
+                response_deserializer=kakeya__stubs_dot_admin_dot_v1_dot_admin__pb2.WatchResponse.FromString,
+                _registered_method=True)
 
 
 class AdminServiceServicer:
@@ -184,6 +189,15 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Watch(self, request, context):
+        """What runs: first all of it, then what changes, until the client leaves. A key with the scope `admin` sees
+        everything. Any other sees its tenant's sessions and the sums over all. Texts and tokens are shown to nobody. Who
+        reads slowly gets the latest news of each thing, never a backlog.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -246,6 +260,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.DrainWorker,
                     request_deserializer=kakeya__stubs_dot_admin_dot_v1_dot_admin__pb2.DrainWorkerRequest.FromString,
                     response_serializer=kakeya__stubs_dot_admin_dot_v1_dot_admin__pb2.DrainWorkerResponse.SerializeToString,
+            ),
+            'Watch': grpc.unary_stream_rpc_method_handler(
+                    servicer.Watch,
+                    request_deserializer=kakeya__stubs_dot_admin_dot_v1_dot_admin__pb2.WatchRequest.FromString,
+                    response_serializer=kakeya__stubs_dot_admin_dot_v1_dot_admin__pb2.WatchResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -573,6 +592,33 @@ class AdminService:
             '/kakeya.admin.v1.AdminService/DrainWorker',
             kakeya__stubs_dot_admin_dot_v1_dot_admin__pb2.DrainWorkerRequest.SerializeToString,
             kakeya__stubs_dot_admin_dot_v1_dot_admin__pb2.DrainWorkerResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Watch(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/kakeya.admin.v1.AdminService/Watch',
+            kakeya__stubs_dot_admin_dot_v1_dot_admin__pb2.WatchRequest.SerializeToString,
+            kakeya__stubs_dot_admin_dot_v1_dot_admin__pb2.WatchResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -189,12 +189,15 @@ class LaneReport(_message.Message):
     KV_LIVE_BYTES_FIELD_NUMBER: _builtins.int
     RETAINED_FIELD_NUMBER: _builtins.int
     NUM_REWINDS_FIELD_NUMBER: _builtins.int
+    LANE_FIELD_NUMBER: _builtins.int
     session_id: _builtins.str
     epoch: _builtins.int
     history_length: _builtins.int
     kv_live_bytes: _builtins.int
     num_rewinds: _builtins.int
     """as in LaneState"""
+    lane: _builtins.int
+    """Which lane of the slab it is, from 0. For operators' eyes: nothing depends on it."""
     @_builtins.property
     def retained(self) -> _containers.RepeatedCompositeFieldContainer[Global___LaneReport.Range]:
         """The part of the history that is kept, ascending."""
@@ -208,12 +211,15 @@ class LaneReport(_message.Message):
         kv_live_bytes: _builtins.int = ...,
         retained: _abc.Iterable[Global___LaneReport.Range] | None = ...,
         num_rewinds: _builtins.int = ...,
+        lane: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_lane", b"_lane", "lane", b"lane"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["epoch", b"epoch", "history_length", b"history_length", "kv_live_bytes", b"kv_live_bytes", "num_rewinds", b"num_rewinds", "retained", b"retained", "session_id", b"session_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_lane", b"_lane", "epoch", b"epoch", "history_length", b"history_length", "kv_live_bytes", b"kv_live_bytes", "lane", b"lane", "num_rewinds", b"num_rewinds", "retained", b"retained", "session_id", b"session_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__lane: _TypeAlias = _typing.Literal["lane"]  # noqa: Y015
+    _WhichOneofArgType__lane: _TypeAlias = _typing.Literal["_lane", b"_lane"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__lane) -> _WhichOneofReturnType__lane | None: ...
 
 Global___LaneReport: _TypeAlias = LaneReport  # noqa: Y015
 

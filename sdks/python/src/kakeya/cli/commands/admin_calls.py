@@ -1,13 +1,16 @@
 """Calls of the operators' service."""
 
+from collections.abc import Iterator
 from types import TracebackType
 from typing import Any, Self
 
 from google.protobuf.message import Message
 
+from kakeya._sync.client import Client
 from kakeya._transport import _api_key
 from kakeya._transport._blocking_transport import Transport
 from kakeya.cli.flags.connection import Connection
+from kakeya_stubs.admin.v1 import admin_pb2 as pb
 from kakeya_stubs.admin.v1 import admin_pb2_grpc
 
 _CALL_SECONDS = 30.0
@@ -37,6 +40,12 @@ class AdminCalls:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._transport.close()
+
+    def watch(self) -> Iterator[pb.WatchResponse]:
+        """What runs, from now on. Raises KakeyaError."""
+        connection = self.connection
+        with Client(connection.address, api_key=connection.api_key, credentials=connection.credentials) as client:
+            yield from client.watch_responses()
 
     def call(self, method: str, request: Message) -> Any:
         """The response. Raises KakeyaError."""

@@ -2,9 +2,10 @@
 
 from argparse import ArgumentParser, Namespace
 
-from kakeya.cli.commands import admin_command
+from kakeya.cli.commands import admin_command, watched_list
 from kakeya.cli.commands.admin_calls import AdminCalls
 from kakeya.cli.commands.admin_command import Verb
+from kakeya.cli.commands.watched_list import WatchedList
 from kakeya.cli.output import duration
 from kakeya.cli.output.byte_count import Bytes
 from kakeya.cli.output.document import document
@@ -31,14 +32,30 @@ def _list_flags(parser: ArgumentParser) -> None:
     parser.add_argument("--tenant", default="", metavar="NAME", help="only this tenant's")
     parser.add_argument("--pool", default="", metavar="NAME", help="only those in this pool")
     admin_command.json_flag(parser)
+    watched_list.flag(parser)
 
 
 def _list(admin: AdminCalls, flags: Namespace) -> int:
+    if flags.watch:
+        return _watched(flags).watch(admin, as_json=flags.json)
     found = _all(admin, pb.ListSessionsRequest(tenant=flags.tenant, pool=flags.pool, page_size=_PAGE_SIZE))
     sessions = sorted(found, key=lambda session: (session.tenant, session.pool, session.idle_seconds))
     documents = [document(session) for session in sessions]
     print_list(documents, _HEADER, [_row(session) for session in sessions], as_json=flags.json, empty="no sessions")
     return 0
+
+
+def _watched(flags: Namespace) -> WatchedList[pb.Session]:
+    return WatchedList(
+        kind="session",
+        news=lambda response: response.sessions,
+        gone=lambda response: response.gone_session_ids,
+        name=lambda session: session.session_id,
+        header=_HEADER,
+        row=_row,
+        order=lambda session: (session.tenant, session.pool, not session.busy, session.session_id),
+        is_shown=lambda each: flags.tenant in ("", each.tenant) and flags.pool in ("", each.pool),
+    )
 
 
 def _all(admin: AdminCalls, request: pb.ListSessionsRequest) -> list[pb.Session]:

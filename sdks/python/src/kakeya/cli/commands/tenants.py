@@ -1,14 +1,17 @@
 """`kakeya tenants`: what tenants may use, and what they do use."""
 
+import json
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
+from contextlib import nullcontext
 
-from kakeya.cli.commands import admin_command
+from kakeya.cli.commands import admin_command, watched_list
 from kakeya.cli.commands.admin_calls import AdminCalls
 from kakeya.cli.commands.admin_command import Verb
-from kakeya.cli.output import byte_count
+from kakeya.cli.output import byte_count, moment
 from kakeya.cli.output.byte_count import Bytes
 from kakeya.cli.output.document import document
-from kakeya.cli.output.table import Cell, print_list, printable
+from kakeya.cli.output.redrawn import Redrawn
+from kakeya.cli.output.table import Cell, print_list, printable, table_lines
 from kakeya_stubs.admin.v1 import admin_pb2 as pb
 
 SUMMARY = "show what tenants use, and set what they may use"
@@ -26,16 +29,43 @@ _MOST = 10**15
 
 def main(argv: list[str]) -> int:
     verbs = [
-        Verb("list", "list tenants that have keys, quotas of their own, or sessions", admin_command.json_flag, _list),
+        Verb("list", "list tenants that have keys, quotas of their own, or sessions", _list_flags, _list),
         Verb("set", "set a tenant's quota, in each pool", _set_flags, _set),
     ]
     return admin_command.run("tenants", SUMMARY, verbs, argv)
 
 
+def _list_flags(parser: ArgumentParser) -> None:
+    admin_command.json_flag(parser)
+    watched_list.flag(parser)
+
+
 def _list(admin: AdminCalls, flags: Namespace) -> int:
-    tenants = sorted(admin.call("ListTenants", pb.ListTenantsRequest()).tenants, key=lambda tenant: tenant.name)
+    if flags.watch:
+        return _watch(admin, as_json=flags.json)
+    tenants = _tenants(admin)
     rows = [row for tenant in tenants for row in _rows(tenant)]
     print_list([document(tenant) for tenant in tenants], _HEADER, rows, as_json=flags.json, empty="no tenants")
+    return 0
+
+
+def _tenants(admin: AdminCalls) -> list[pb.Tenant]:
+    return sorted(admin.call("ListTenants", pb.ListTenantsRequest()).tenants, key=lambda tenant: tenant.name)
+
+
+def _watch(admin: AdminCalls, *, as_json: bool) -> int:
+    """Looks again when the router says that something has changed: what tenants may use is not in what it says."""
+    shown: list[pb.Tenant] | None = None
+    with nullcontext() if as_json else Redrawn() as screen:
+        for response in admin.watch():
+            if response.continues or (tenants := _tenants(admin)) == shown:
+                continue
+            shown = tenants
+            if screen is None:
+                print(json.dumps({"at": moment.iso(response.at), "tenants": [*map(document, tenants)]}), flush=True)
+            else:
+                rows = [row for tenant in tenants for row in _rows(tenant)]
+                screen.draw(table_lines(_HEADER, rows) if rows else ["no tenants"])
     return 0
 
 

@@ -4,9 +4,10 @@ import sys
 import time
 from argparse import ArgumentParser, Namespace
 
-from kakeya.cli.commands import admin_command
+from kakeya.cli.commands import admin_command, watched_list
 from kakeya.cli.commands.admin_calls import AdminCalls
 from kakeya.cli.commands.admin_command import Verb
+from kakeya.cli.commands.watched_list import WatchedList
 from kakeya.cli.output import duration
 from kakeya.cli.output.byte_count import Bytes
 from kakeya.cli.output.document import document
@@ -25,13 +26,20 @@ _DRAIN_SUMMARY = "empty a worker: until it is restarted no session is placed on 
 
 def main(argv: list[str]) -> int:
     verbs = [
-        Verb("list", "list workers", admin_command.json_flag, _list),
+        Verb("list", "list workers", _list_flags, _list),
         Verb("drain", _DRAIN_SUMMARY, _drain_flags, _drain),
     ]
     return admin_command.run("workers", SUMMARY, verbs, argv)
 
 
+def _list_flags(parser: ArgumentParser) -> None:
+    admin_command.json_flag(parser)
+    watched_list.flag(parser)
+
+
 def _list(admin: AdminCalls, flags: Namespace) -> int:
+    if flags.watch:
+        return _WATCHED.watch(admin, as_json=flags.json)
     found = admin.call("ListWorkers", pb.ListWorkersRequest()).workers
     workers = sorted(found, key=lambda worker: (worker.pool, worker.worker_id))
     documents = [document(worker) for worker in workers]
@@ -107,3 +115,14 @@ def _row(worker: pb.WorkerStatus) -> tuple[Cell, ...]:
         f"{duration.show(worker.last_heartbeat_age_seconds)} ago",
         "draining" if worker.draining else "",
     )
+
+
+_WATCHED = WatchedList(
+    kind="worker",
+    news=lambda response: response.workers,
+    gone=lambda response: response.gone_incarnations,
+    name=lambda worker: worker.incarnation,
+    header=_HEADER,
+    row=_row,
+    order=lambda worker: (worker.pool, worker.worker_id),
+)

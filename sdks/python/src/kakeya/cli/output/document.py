@@ -11,12 +11,15 @@ def document(message: Message) -> dict[str, Any]:
     """Every field under its name in the contract.
 
     Integers stay numbers (protobuf's own JSON makes strings of them), fields named ..._at become ISO 8601 in UTC or
-    null, and enums their names in lower case without the prefix.
+    null, and enums their names in lower case without the prefix. What can be unset, and is, is null.
     """
-    return {field.name: _field(field, getattr(message, field.name)) for field in message.DESCRIPTOR.fields}
+    return {field.name: _field(field, message) for field in message.DESCRIPTOR.fields}
 
 
-def _field(field: Any, value: Any) -> Any:
+def _field(field: Any, message: Message) -> Any:
+    if field.has_presence and not message.HasField(field.name):
+        return None
+    value = getattr(message, field.name)
     return [_single(field, item) for item in value] if field.is_repeated else _single(field, value)
 
 

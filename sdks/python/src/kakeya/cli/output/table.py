@@ -32,14 +32,20 @@ def print_json(document: Any) -> None:
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[Cell]]) -> None:
+    print("\n".join(table_lines(header, rows)))
+
+
+def table_lines(header: Sequence[str], rows: Sequence[Sequence[Cell]]) -> list[str]:
     """Columns as wide as what is in them."""
     shown = [[_shown(cell, name) for cell, name in zip(row, header, strict=True)] for row in rows]
     lines = [[printable(name) for name in header], *shown]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     rights = [all(isinstance(cell, int) for cell in column) for column in zip(*rows, strict=True)]
-    for line in lines:
-        cells = zip(line, widths, rights, strict=True)
-        print("  ".join(f"{cell:{'>' if right else '<'}{width}}" for cell, width, right in cells).rstrip())
+    all_cells = [zip(line, widths, rights, strict=True) for line in lines]
+    return [
+        "  ".join(f"{cell:{'>' if right else '<'}{width}}" for cell, width, right in cells).rstrip()
+        for cells in all_cells
+    ]
 
 
 def printable(text: str) -> str:

@@ -28,7 +28,10 @@ class Identity(NamedTuple):
 
 
 class Lane(NamedTuple):
-    """What a worker says of one lane; `retained` as in a `SessionRecord`, `num_rewinds` its `lane_rewinds`."""
+    """What a worker says of one lane; `retained` as in a `SessionRecord`, `num_rewinds` its `lane_rewinds`.
+
+    `lane` is its number in the slab; None: not said.
+    """
 
     session_id: SessionId
     epoch: Epoch
@@ -36,6 +39,7 @@ class Lane(NamedTuple):
     kv_live_bytes: int
     retained: str
     num_rewinds: int = 0
+    lane: int | None = None
 
 
 @dataclass(eq=False)

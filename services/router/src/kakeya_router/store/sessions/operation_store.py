@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from kakeya_router.store.connection import in_ms
 from kakeya_router.store.done import is_done
+from kakeya_router.store.last_turn import LastTurn
 from kakeya_router.store.outcomes import (
     BeginOperation,
     EndOperation,
@@ -101,12 +102,14 @@ class OperationStore(SessionStore):
         token_ids: Sequence[int] = (),
         *,
         closes: Closes = Closes.NONE,
+        turn: LastTurn | None = None,
     ) -> Answer[EndOperation]:
         """Ends one, with what the worker holds then.
 
         Args:
             start: history length up to which everything is journaled; `token_ids` are those after it.
             closes: such a session ends with this operation, and is claimed as `begin_close` does.
+            turn: the answer that it ends with.
         """
         return await self._answer(
             EndOperation,
@@ -123,6 +126,7 @@ class OperationStore(SessionStore):
             lease_ms=in_ms(self._holder.lane_lease_seconds),
             num_rewinds=lane.num_rewinds,
             digest=digest_text(lane.history_digest),
+            turn="" if turn is None else turn.text(),
         )
 
     async def release_operation(self, record: SessionRecord, claim: Claim) -> bool:

@@ -19,12 +19,13 @@ from kakeya_worker.engine.seams.retention import Retention, RetentionPolicy, Ses
 
 @dataclass(frozen=True)
 class LaneReport:
-    """One session's lane at its last change; `revision` rises with every change in the table."""
+    """One session's lane, by its number, at its last change; `revision` rises with every change in the table."""
 
     session_id: str
     epoch: int
     state: LaneState
     revision: int
+    lane: int
 
 
 @dataclass(frozen=True)
@@ -241,7 +242,7 @@ class LaneTable:
         with self._lock:
             self._revision += 1
             self._published[occupant.session_id] = LaneReport(
-                occupant.session_id, occupant.epoch, self.state(occupant), self._revision
+                occupant.session_id, occupant.epoch, self.state(occupant), self._revision, occupant.lane.index
             )
 
     def reports(self, after_revision: int = 0) -> tuple[LaneReport, ...]:

@@ -38,5 +38,6 @@ if arg.snapshots ~= '' then
   redis.call('HSET', key.session, 'snapshots', arg.snapshots, 'snapshot_store', arg.snapshot_store)
 end
 take_lane(key.new_worker, key.new_sessions, arg.lane_bytes)
+announce_change(arg.session_id)
 redis.call('HINCRBY', key.new_worker, 'kv_live_bytes', arg.kv_live_bytes)
 return {'moved', redis.call('HGETALL', key.session)}

@@ -7,6 +7,7 @@
 -- arg router, lease_ms: of its closing
 -- arg num_rewinds: of the lane
 -- arg digest: of its history; '': not known
+-- arg turn: figures of the answer that it ends with (see last_turn.py); '': it ends with none
 -- out ended
 -- out closing {record}: ended, and claimed for good: it is to be closed under the operation's claim
 -- out gone: closed, lost, taken over or under another lease; nothing is changed
@@ -56,6 +57,9 @@ redis.call('HSET', key.session, 'history_length', arg.history_length, 'kv_live_b
   'retained', arg.retained, 'idle_since_ms', now)
 if redis.call('HGET', key.worker, 'incarnation') == record[2] then
   add_count(key.worker, 'kv_live_bytes', arg.kv_live_bytes - record[4])
+end
+if arg.turn ~= '' then
+  redis.call('HSET', key.session, 'last_turn', arg.turn .. ' ' .. string.format('%.0f', now))
 end
 charge(journal_length, now)
 if operation[2] == 'generate' and journal_length > tonumber(operation[4] or operation[3]) then

@@ -7,6 +7,11 @@ local function now_ms()
   return time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
+-- Tells routers that show what runs that a session is another one now. Not at each token: of a busy one they ask.
+local function announce_change(session_id)
+  redis.call('PUBLISH', 'kakeya:changed', session_id)
+end
+
 -- Tells all routers that a waiter in the queue may be the first at a worker with room now.
 local function announce_room()
   if redis.call('EXISTS', key.queue) == 1 then

@@ -113,6 +113,7 @@ local BEFORE_ALL = 10000000000000
 -- from now on, if an answer of it has ended: before all others where it has had one turn, and its prefill costs less
 -- than parking.
 local function be_idle(since)
+  announce_change(arg.session_id)
   redis.call('ZADD', key.idle, since, arg.session_id)
   local record = redis.call('HMGET', key.session,
     'park_after_ms', 'disposable', 'boundaries', 'journal_length', 'cheap_tokens')
@@ -129,6 +130,7 @@ end
 
 -- It is not idle any more.
 local function be_busy()
+  announce_change(arg.session_id)
   for _, name in ipairs({key.idle, key.to_park, key.spare, key.spare_of}) do
     redis.call('ZREM', name, arg.session_id)
   end
@@ -199,6 +201,9 @@ end
 -- of sessions that Redis has evicted, and of those of an older router, it is wrong. Returns how many were on the list.
 local function leave_pool(...)
   local num_left = redis.call('ZREM', key.expiry, ...)
+  for _, session_id in ipairs({...}) do
+    announce_change(session_id)
+  end
   if redis.call('EXISTS', key.expiry) == 0 then
     redis.call('DEL', key.snapshot_bytes)
   end

@@ -136,6 +136,7 @@ redis.call('HSET', key.session, 'idle_since_ms', now)
 redis.call('HSET', key.operation, 'claim', arg.claim, 'kind', 'create', 'router', arg.router,
   'lease_until_ms', now + arg.lease_ms, 'start_length', arg.start_length, 'tokens_per_minute', arg.tokens_per_minute)
 take_lane(key.worker, key.sessions, bytes)
+announce_change(arg.session_id)
 -- Should this router vanish now, the reaper takes the session once the lease has lapsed.
 redis.call('ZADD', key.expiry, now + arg.lease_ms, arg.session_id)
 if arg.request_ttl_ms ~= '0' then

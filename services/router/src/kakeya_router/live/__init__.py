@@ -1,0 +1,1 @@
+"""What runs now, as viewers see it."""
