@@ -11,7 +11,7 @@ import pytest
 from kakeya.cli.flags.connection import Connection
 from kakeya_local.demo import http_conversation
 from kakeya_local.demo.http_conversation import NUM_PAST_TURNS, NUM_TURNS, hold_again, left_sessions
-from kakeya_local.demo.http_exchange import Completion, complete
+from kakeya_local.demo.http_exchange import Call, Completion, calls_tools, complete
 from kakeya_local.demo.http_report import HttpReport, HttpTurn
 from kakeya_local.demo.report import DemoReport, Opened
 from kakeya_local.demo.scripts import SCRIPTS, UNKNOWN
@@ -37,7 +37,7 @@ def stream(*events: Any, end: str = "data: [DONE]\n\n") -> tuple[int, bytes]:
     return 200, "".join([": keep-alive\n\n", *(f"data: {json.dumps(event)}\n\n" for event in events), end]).encode()
 
 
-def piece(**delta: str) -> dict[str, Any]:
+def piece(**delta: Any) -> dict[str, Any]:
     return {"choices": [{"delta": delta}], "usage": None}
 
 
@@ -71,6 +71,39 @@ def test_a_stream_is_read_to_its_end(server: ScriptedHttp) -> None:
     assert request == "POST /v1/chat/completions"
     assert (body["model"], body["max_tokens"], body["temperature"]) == ("nano", 64, 0)
     assert (body["stream"], body["stream_options"]) == (True, {"include_usage": True})
+    assert "tools" not in body
+
+
+def called(index: int, **function: str) -> dict[str, Any]:
+    begins = {"id": f"call{index}", "type": "function"} if "name" in function else {}
+    return piece(tool_calls=[{"index": index, **begins, "function": function}])
+
+
+def test_calls_are_read_in_whatever_pieces_they_come(server: ScriptedHttp) -> None:
+    pieces = [called(0, name="f", arguments=""), called(0, arguments='{"a"'), called(0, arguments=": 1}")]
+    server.answers = [stream(piece(content="So:"), *pieces, called(1, name="g", arguments="{}"), used(5, 6))]
+    tools = ({"type": "function", "function": {"name": "f"}},)
+    said = complete(HttpEntrance(server.address), "nano", [], 64, tools)
+    assert said.calls == (Call("call0", "f", '{"a": 1}'), Call("call1", "g", "{}"))
+    assert [*map(str, said.calls)] == ['f({"a": 1})', "g({})"]
+    assert server.requests[0][1]["tools"] == [*tools]
+    assert said.message == {
+        "role": "assistant",
+        "content": "So:",
+        "tool_calls": [
+            {"id": "call0", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}},
+            {"id": "call1", "type": "function", "function": {"name": "g", "arguments": "{}"}},
+        ],
+    }
+    assert replace(said, text="").message["content"] is None
+    assert replace(said, calls=()).message == {"role": "assistant", "content": "So:"}
+
+
+@pytest.mark.parametrize(("capabilities", "calls"), [(["completion", "tools"], True), (["completion"], False)])
+def test_whether_a_model_calls_tools(server: ScriptedHttp, capabilities: list[str], calls: bool) -> None:
+    server.answers = [(200, json.dumps({"capabilities": capabilities}).encode())]
+    assert calls_tools(HttpEntrance(server.address), "nano") == calls
+    assert server.requests == [("POST /api/show", {"model": "nano"})]
 
 
 @pytest.mark.parametrize(

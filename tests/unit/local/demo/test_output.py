@@ -9,7 +9,7 @@ from rich.console import Console
 
 from kakeya.text.chat_tokenizer import ChatTokenizer
 from kakeya_local import demo_command
-from kakeya_local.demo.demo import DemoOptions, check_pins, chosen_scripts, model_file
+from kakeya_local.demo.demo import DemoOptions, check_pins, chosen_scripts, model_file, num_pinned_tokens
 from kakeya_local.demo.report import DemoReport, Opened, Reading
 from kakeya_local.demo.scripts import NUM_TURNS, SCRIPTS, UNKNOWN
 from kakeya_local.demo.summary import summarize
@@ -18,6 +18,7 @@ from kakeya_local.demo.transcript import print_transcripts
 from kakeya_local.demo.turn import Turn
 from kakeya_local.errors import StackError
 from kakeya_shared import installed_models
+from tests.unit.sdk import tiny_tokenizer
 
 TURNS = [
     Turn(1, 1, 50, 50, 10, 0.1, 0.2, 500, user="Hello!", answer="Hi!\nHow are you?"),
@@ -41,6 +42,13 @@ def test_a_terminal_shows_each_turn_and_is_cleared() -> None:
         assert expected in shown
     assert shown.endswith("\x1b[2K"), "the last thing is a line that is erased"
     assert reports == []
+
+
+def test_over_http_the_servers_seconds_are_not_known() -> None:
+    output = io.StringIO()
+    with turn_table(console(output, is_terminal=True), list[str]().append, 3) as table:
+        table.add(replace(TURNS[0], prefill_seconds=None, decode_seconds=None))
+    assert "+50           -          -            500" in output.getvalue()
 
 
 def test_elsewhere_it_says_now_and_then_how_far_it_is() -> None:
@@ -108,7 +116,7 @@ def test_summary_says_growth_plateau_and_truth(wrong_bytes: int, verdict: str) -
     shown = output.getvalue()
     assert (
         "conversation 1 (a talk): history grew to 150 tokens in 3 turns, kv_live_bytes stayed at 680 from turn 2 on; "
-        "82 tokens are forgotten, the first 24, its pinned system prompt, never will be\n"
+        "82 tokens are forgotten, the first 24, which are pinned, never will be\n"
     ) in shown
     assert "82 tokens are forgotten, none is pinned\n" in shown
     assert "min(history, 4 + 64) x 10 bytes a token by config.json, at most 680" in shown
@@ -158,6 +166,8 @@ def test_expectations_are_dropped_where_the_scripts_were_not_written_for_it() ->
     assert chosen_scripts(2, with_expectations=True) == list(SCRIPTS[:2])
     others = chosen_scripts(4, with_expectations=False)
     assert not any(line.expects or line.forgotten for script in others for line in script.lines)
+    assert others[2].tools
+    assert [line.is_result for line in others[2].lines] == [line.is_result for line in SCRIPTS[2].lines]
     assert [line.text for line in others[3].lines] == [line.text for line in SCRIPTS[0].lines]
 
 
@@ -185,11 +195,16 @@ def test_scripts_run_as_written_in_their_own_sizes(
 
 def test_a_system_prompt_that_fills_the_lane_is_refused_before_anything_starts() -> None:
     tokenizer = ChatTokenizer(str(installed_models.directory("kakeya-nano")))
-    pins = [tokenizer.num_system_tokens(script.system) for script in SCRIPTS]
-    assert pins[2] == max(pins) > 100
+    pins = [num_pinned_tokens(script, tokenizer) for script in SCRIPTS]
+    assert pins[2] == max(pins) > 100, "tools are pinned, too"
     check_pins(SCRIPTS, tokenizer, pins[2] + 1)
     with pytest.raises(StackError, match=f"prompt of conversation 3 has {pins[2]} tokens, .* choose a larger --window"):
         check_pins(SCRIPTS, tokenizer, pins[2])
+
+
+def test_tools_that_a_model_is_not_told_of_fill_no_lane(tmp_path: Path) -> None:
+    tiny_tokenizer.save(tmp_path, template=True, markers=False)
+    check_pins(SCRIPTS[2:], ChatTokenizer(str(tmp_path)), 1)
 
 
 def test_a_model_directory_must_hold_its_files(tmp_path: Path) -> None:

@@ -124,6 +124,7 @@ def test_json_is_what_was_promised(tmp_path: Path) -> None:
                 "sink": 3,
                 "window": 5,
                 "pinned_tokens": 3,
+                "tools": [],
             }
         ],
         "turns": [
@@ -142,6 +143,7 @@ def test_json_is_what_was_promised(tmp_path: Path) -> None:
                 "as_expected": False,
                 "evicted_tokens": 1,
                 "forgotten_tokens": 2,
+                "over_http": None,
             }
         ],
         "http": None,

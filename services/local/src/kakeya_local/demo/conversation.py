@@ -1,24 +1,16 @@
 """A conversation of the demo: a session, and a script of what its user says."""
 
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from kakeya import AsyncSession
 from kakeya.text.chat_tokenizer import ChatTokenizer
 from kakeya_local.demo.report import Reading
 from kakeya_local.demo.scripts import Script
+from kakeya_local.demo.sight import Sight
 from kakeya_local.demo.turn import Turn
 from kakeya_local.errors import StackError
 
 MAX_ANSWER_TOKENS = 64
-
-
-class _Said(NamedTuple):
-    """A turn in words, and as indices into the history: the first after what is pinned, and the one after the last."""
-
-    text: str
-    start: int
-    end: int
 
 
 @dataclass
@@ -36,7 +28,19 @@ class Conversation:
     session: AsyncSession
     num_pinned: int
     _last_token_id: int | None = field(default=None, init=False)
-    _said: list[_Said] = field(default_factory=list, init=False)
+    _sight: Sight = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._sight = Sight(self.sink, self.num_pinned)
+
+    @property
+    def sink(self) -> int:
+        """As it was granted; likewise the window."""
+        return self.session.sink or 0
+
+    @property
+    def window(self) -> int:
+        return self.session.window or 0
 
     async def take_turn(self, number: int) -> tuple[Turn, list[Reading]]:
         """Says the next line and takes the answer; after the script's last line comes its first.
@@ -57,8 +61,8 @@ class Conversation:
             raise StackError(f"conversation {self.number} turn {number} ended without its result")
         self._last_token_id = answer[-1] if answer else None
         text = self.tokenizer.decode(answer).strip()
-        still_in_sight = bool(line.forgotten) and self._sees(line.forgotten, appended.num_forgotten_tokens)
-        self._said.append(_Said(f"{line.text} {text}", max(before, self.num_pinned), done.history_length))
+        still_in_sight = bool(line.forgotten) and self._sight.sees(line.forgotten, appended.num_forgotten_tokens)
+        self._sight.add(f"{line.text} {text}", before, done.history_length)
         readings = [
             Reading(self.number, number, call, said.history_length, said.kv_live_bytes)
             for call, said in (("append", appended), ("generate", done), ("info", info))
@@ -79,18 +83,6 @@ class Conversation:
             forgotten_tokens=done.num_forgotten_tokens,
             still_in_sight=still_in_sight,
         ), readings
-
-    def _sees(self, words: str, num_forgotten_tokens: int | None) -> bool:
-        """Whether a turn with these words can still be seen, whole or in part; True where that is not known.
-
-        Args:
-            num_forgotten_tokens: at the start of the answer: those that follow the sinks.
-        """
-        if num_forgotten_tokens is None:
-            return True
-        sink = self.session.sink or 0
-        told = [said for said in self._said if words in said.text]
-        return any(said.start < sink or said.end > sink + num_forgotten_tokens for said in told)
 
     def _prompt(self, number: int, text: str) -> list[int]:
         if number == 1:

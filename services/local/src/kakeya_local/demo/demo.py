@@ -17,11 +17,13 @@ from kakeya.kv_bytes import ConfigError, kv_bytes_per_token, read_config
 from kakeya.text.chat_tokenizer import ChatTokenizer, TokenizerError
 from kakeya_local.demo.conversation import Conversation
 from kakeya_local.demo.http_conversation import hold_again, left_sessions
+from kakeya_local.demo.http_exchange import calls_tools
 from kakeya_local.demo.http_report import HttpReport
 from kakeya_local.demo.report import DemoReport, Opened
 from kakeya_local.demo.scripts import SCRIPTS, Script
 from kakeya_local.demo.summary import summarize, verdict
 from kakeya_local.demo.table import turn_table
+from kakeya_local.demo.tool_conversation import ToolConversation
 from kakeya_local.demo.transcript import print_http, print_transcripts
 from kakeya_local.errors import StackError
 from kakeya_local.settings import DEFAULT_MODEL, UpSettings
@@ -31,6 +33,7 @@ from kakeya_local.stack.stack import Stack, running
 from kakeya_shared import installed_models, plugins
 
 EXIT_INTERRUPTED = 130
+AnyConversation = Conversation | ToolConversation
 
 
 @dataclass(frozen=True)
@@ -85,8 +88,8 @@ async def _run(options: DemoOptions, console: Console) -> int:
         async with AsyncExitStack() as open_sessions:
             client = await open_sessions.enter_async_context(_client(stack))
             conversations = [
-                await _opened(client, open_sessions, tokenizer, number, script)
-                for number, script in enumerate(scripts, 1)
+                await _opened(client, open_sessions, tokenizer, number, script, stack)
+                for number, script in enumerate(await _held(scripts, stack), 1)
             ]
             report = _new_report(stack, model, conversations)
             await _converse(conversations, report, options.num_turns, console)
@@ -121,15 +124,36 @@ def _settings(options: DemoOptions, model: str, tokenizer: ChatTokenizer) -> UpS
     )
 
 
+def num_pinned_tokens(script: Script, tokenizer: ChatTokenizer) -> int:
+    """Of a script's system prompt, and its tools."""
+    if not script.tools:
+        return tokenizer.num_system_tokens(script.system)
+    messages = [{"role": "system", "content": script.system}, {"role": "user", "content": "-"}]
+    return tokenizer.num_pinned_tokens(messages, tools=script.tools)
+
+
 def check_pins(scripts: Sequence[Script], tokenizer: ChatTokenizer, lane_tokens: int) -> None:
     """Raises StackError where a system prompt leaves no window in a lane of so many tokens."""
     for number, script in enumerate(scripts, 1):
-        num_pinned = tokenizer.num_system_tokens(script.system)
+        if script.tools and not tokenizer.writes_tools:
+            continue  # it will not be held
+        num_pinned = num_pinned_tokens(script, tokenizer)
         if num_pinned >= lane_tokens:
             raise StackError(
                 f"the system prompt of conversation {number} has {num_pinned} tokens, which leave no window in lanes "
                 f"of {lane_tokens}; choose a larger --window"
             )
+
+
+async def _held(scripts: Sequence[Script], stack: Stack) -> list[Script]:
+    """Those that the model can hold: some models are told of no tools. Raises StackError."""
+    http = stack.plan.http
+    if http is not None and await asyncio.to_thread(calls_tools, http.entrance, http.model):
+        return [*scripts]
+    for script in scripts:
+        if script.tools:
+            _report(f"{script.title!r} is left out: over HTTP the model calls no tools")
+    return [script for script in scripts if not script.tools]
 
 
 def _client(stack: Stack) -> AsyncClient:
@@ -138,9 +162,19 @@ def _client(stack: Stack) -> AsyncClient:
 
 
 async def _opened(
-    client: AsyncClient, open_sessions: AsyncExitStack, tokenizer: ChatTokenizer, number: int, script: Script
-) -> Conversation:
-    num_pinned = tokenizer.num_system_tokens(script.system)
+    client: AsyncClient,
+    open_sessions: AsyncExitStack,
+    tokenizer: ChatTokenizer,
+    number: int,
+    script: Script,
+    stack: Stack,
+) -> AnyConversation:
+    num_pinned = num_pinned_tokens(script, tokenizer)
+    if script.tools and stack.plan.http is not None:
+        http, lane = stack.plan.http, stack.workers[0]
+        sink = max(lane.sink, num_pinned)
+        window = lane.sink + lane.window - sink
+        return ToolConversation(number, script, http.entrance, http.model, client, sink, window, num_pinned)
     session: AsyncSession = await client.create_session(
         eos_token_ids=tokenizer.eos_token_ids, label=script.title, pin=num_pinned
     )
@@ -148,7 +182,7 @@ async def _opened(
     return Conversation(number, script, tokenizer, session, num_pinned)
 
 
-def _new_report(stack: Stack, model: str, conversations: Sequence[Conversation]) -> DemoReport:
+def _new_report(stack: Stack, model: str, conversations: Sequence[AnyConversation]) -> DemoReport:
     worker = stack.workers[0]
     try:
         config = read_config(model_file(model, "config.json"))
@@ -160,16 +194,17 @@ def _new_report(stack: Stack, model: str, conversations: Sequence[Conversation])
             each.number,
             each.script.title,
             each.script.system,
-            each.session.sink or 0,
-            each.session.window or 0,
+            each.sink,
+            each.window,
             each.num_pinned,
+            tuple(tool["function"]["name"] for tool in each.script.tools),
         )
         for each in conversations
     ]
     return DemoReport(worker.model, worker.sink, worker.window, bytes_per_token, sessions)
 
 
-async def _converse(conversations: list[Conversation], report: DemoReport, num_turns: int, console: Console) -> None:
+async def _converse(conversations: Sequence[AnyConversation], report: DemoReport, num_turns: int, console: Console) -> None:
     with turn_table(console, _report, num_turns) as table:
         for number in range(1, num_turns + 1):
             for conversation in conversations:
@@ -187,7 +222,8 @@ async def _go_on_over_http(stack: Stack, report: DemoReport) -> HttpReport | Non
     _report("the first conversation goes on over HTTP")
     turns = [turn for turn in report.turns if turn.conversation == 1]
     said = await asyncio.to_thread(hold_again, stack.plan.http, report.sessions[0].system, turns)
-    left = await left_sessions(stack.plan.connection, {turn.completion.session_id for turn in said})
+    own = {turn.completion.session_id for turn in [*said, *report.turns] if turn.completion}
+    left = await left_sessions(stack.plan.connection, own)
     return HttpReport(report.sink + report.window, said, left)
 
 

@@ -45,7 +45,7 @@ class HttpTurn:
         return {
             "turn": turn.turn,
             "user": turn.user,
-            **{name: value for name, value in vars(self.completion).items() if name not in ("text", "session_id")},
+            **self.completion.figures(),
             "answer": turn.answer,
             "expected": turn.expected,
             "still_in_sight": turn.still_in_sight,
@@ -79,33 +79,11 @@ class HttpReport:
 
     def wrong_figures(self) -> list[str]:
         """A line for everything in `usage` that cannot be, and for every session that is left."""
+        said = [(f"HTTP turn {each.held.turn}", each.completion) for each in self.turns]
         return [
-            *(problem for each in self.turns if (problem := self._wrong(each))),
-            *(
-                f"HTTP turn {after.held.turn}: {after.completion.prompt_tokens} prompt tokens follow "
-                f"{before.completion.prompt_tokens}, and nothing was taken back"
-                for before, after in pairwise(self.turns)
-                if after.completion.prompt_tokens <= before.completion.prompt_tokens
-            ),
-            *(
-                f"HTTP turn {after.held.turn}: its session is {after.completion.session_state} and had "
-                f"{after.completion.reused} tokens, of {before.completion.history} that were there"
-                for before, after in pairwise(self.turns)
-                if self.is_live and not _goes_on(before.completion, after.completion)
-            ),
+            *wrong_figures(said, self.lane_tokens),
             *(f"session {session} is left over" for session in self.left_sessions),
         ]
-
-    def _wrong(self, turn: HttpTurn) -> str:
-        said = turn.completion
-        history = said.prompt_tokens + said.completion_tokens
-        retained = min(history, self.lane_tokens)
-        if (said.history, said.retained, said.evicted) == (history, retained, history - retained):
-            return ""
-        return (
-            f"HTTP turn {turn.held.turn}: usage says {said.prompt_tokens} + {said.completion_tokens} tokens, history "
-            f"{said.history}, retained {said.retained} and evicted {said.evicted}, in a lane of {self.lane_tokens}"
-        )
 
     def expectations(self) -> list[Turn]:
         """The turns whose answers should hold something."""
@@ -125,7 +103,42 @@ class HttpReport:
         }
 
 
-def _goes_on(before: Completion, after: Completion) -> bool:
+def wrong_figures(said: Sequence[tuple[str, Completion]], lane_tokens: int) -> list[str]:
+    """A line for everything in `usage` that cannot be.
+
+    Args:
+        said: the answers of one conversation, each with the name of its turn.
+        lane_tokens: what a session keeps.
+    """
+    is_live = bool(said and said[0][1].session_id)
+    return [
+        *(problem for turn, each in said if (problem := _wrong(turn, each, lane_tokens))),
+        *(
+            f"{turn}: {after.prompt_tokens} prompt tokens follow {before.prompt_tokens}, and nothing was taken back"
+            for (_, before), (turn, after) in pairwise(said)
+            if after.prompt_tokens <= before.prompt_tokens
+        ),
+        *(
+            f"{turn}: its session is {after.session_state} and had {after.reused} tokens, of {before.history} that "
+            "were there"
+            for (_, before), (turn, after) in pairwise(said)
+            if is_live and not goes_on(before, after)
+        ),
+    ]
+
+
+def _wrong(turn: str, said: Completion, lane_tokens: int) -> str:
+    history = said.prompt_tokens + said.completion_tokens
+    retained = min(history, lane_tokens)
+    if (said.history, said.retained, said.evicted) == (history, retained, history - retained):
+        return ""
+    return (
+        f"{turn}: usage says {said.prompt_tokens} + {said.completion_tokens} tokens, history {said.history}, "
+        f"retained {said.retained} and evicted {said.evicted}, in a lane of {lane_tokens}"
+    )
+
+
+def goes_on(before: Completion, after: Completion) -> bool:
     """Whether a turn appended its own tokens only, to all that was there."""
     is_same = (after.session_id, after.session_state) == (before.session_id, "continued")
     return is_same and after.reused == before.history and after.reused + after.appended == after.prompt_tokens

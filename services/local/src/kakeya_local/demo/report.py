@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Self
 
 from kakeya.kv_bytes import kv_live_bytes
-from kakeya_local.demo.http_report import HttpReport
+from kakeya_local.demo.http_exchange import Completion
+from kakeya_local.demo.http_report import HttpReport, wrong_figures
 from kakeya_local.demo.turn import Turn
 from kakeya_shared.process.whole_file import replacing
 
@@ -36,7 +37,8 @@ class Opened:
 
     Attributes:
         sink, window: as they were granted.
-        pinned_tokens: of the system prompt; the sinks cover them.
+        pinned_tokens: of the system prompt and the tools; the sinks cover them.
+        tools: names of what the model may call.
     """
 
     conversation: int
@@ -45,6 +47,7 @@ class Opened:
     sink: int
     window: int
     pinned_tokens: int
+    tools: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -56,11 +59,12 @@ class Pace:
 
     @classmethod
     def of(cls, turns: Sequence[Turn]) -> Self:
+        """Of turns over gRPC."""
         num_generated = sum(turn.generated_tokens for turn in turns)
         num_appended = sum(turn.new_tokens for turn in turns) - num_generated
         return cls(
-            sum(turn.prefill_seconds for turn in turns) / num_appended,
-            sum(turn.decode_seconds for turn in turns) / num_generated,
+            sum(turn.prefill_seconds or 0 for turn in turns) / num_appended,
+            sum(turn.decode_seconds or 0 for turn in turns) / num_generated,
         )
 
 
@@ -110,6 +114,25 @@ class DemoReport:
             if reading.kv_live_bytes != (due := self.expected_bytes(reading.conversation, reading.history_length))
         ]
 
+    def with_tools(self) -> list[list[tuple[Turn, Completion]]]:
+        """The turns of each conversation that was held over HTTP, and what was told there."""
+        held = dict[int, list[tuple[Turn, Completion]]]()
+        for turn in self.turns:
+            if turn.completion is not None:
+                held.setdefault(turn.conversation, []).append((turn, turn.completion))
+        return [*held.values()]
+
+    def wrong_figures(self) -> list[str]:
+        """A line for everything that cannot be of what was told over HTTP."""
+        return [
+            problem
+            for held in self.with_tools()
+            for problem in wrong_figures(
+                [(f"conversation {turn.conversation} turn {turn.turn}", said) for turn, said in held],
+                self.sink + self.window,
+            )
+        ] + (self.http.wrong_figures() if self.http else [])
+
     def short_histories(self, factor: int) -> list[str]:
         """A line for every conversation that did not outgrow `factor` times sinks and window."""
         bound = factor * (self.sink + self.window)
@@ -132,10 +155,11 @@ class DemoReport:
         return list({turn.conversation: turn for turn in self.turns}.values())
 
     def first_and_last(self) -> tuple[Pace, Pace]:
-        """The pace of the first turns of all conversations, and of the last ones."""
-        num_turns = max(turn.turn for turn in self.turns)
-        first = [turn for turn in self.turns if turn.turn <= NUM_COMPARED_TURNS]
-        last = [turn for turn in self.turns if turn.turn > num_turns - NUM_COMPARED_TURNS]
+        """The pace of the first turns of all conversations over gRPC, and of the last ones."""
+        timed = [turn for turn in self.turns if turn.completion is None]
+        num_turns = max(turn.turn for turn in timed)
+        first = [turn for turn in timed if turn.turn <= NUM_COMPARED_TURNS]
+        last = [turn for turn in timed if turn.turn > num_turns - NUM_COMPARED_TURNS]
         return Pace.of(first), Pace.of(last)
 
     def write_json(self, path: Path) -> None:
@@ -150,6 +174,11 @@ class DemoReport:
             "window": self.window,
             "kv_bytes_per_token": self.kv_bytes_per_token,
             "conversations": [vars(session) for session in self.sessions],
-            "turns": [{name: getattr(turn, name) for name in _TURN_FIELDS} for turn in self.turns],
+            "turns": [_turn(turn) for turn in self.turns],
             "http": self.http.summary() if self.http else None,
         }
+
+
+def _turn(turn: Turn) -> dict[str, object]:
+    over_http = turn.completion.figures() if turn.completion else None
+    return {**{name: getattr(turn, name) for name in _TURN_FIELDS}, "over_http": over_http}

@@ -5,35 +5,46 @@ sight beside a pinned system prompt. Other models hold the same conversations.
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
+
+Tools = tuple[Mapping[str, Any], ...]
+"""As OpenAI's chat completions have them."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """What the user says in one turn.
+    """What the user says in one turn, or what a tool returns.
 
     Attributes:
         expects: what the answer should hold; "" for anything.
         forgotten: what it should not know any more, as it stood in earlier turns; "" where it asks for no such thing.
+        is_result: it is what the tool returns that was called in the turn before.
     """
 
     text: str
     expects: str = ""
     forgotten: str = ""
+    is_result: bool = False
 
 
 @dataclass(frozen=True)
 class Script:
-    """One conversation; the system prompt is pinned."""
+    """One conversation; the system prompt is pinned.
+
+    Attributes:
+        tools: that the model may call. A conversation with tools is held over HTTP, whose clients have them.
+    """
 
     title: str
     system: str
     lines: tuple[Line, ...]
+    tools: Tools = ()
 
     def without_expectations(self) -> "Script":
         """What is said, to models and in windows for which it was not written."""
-        return replace(self, lines=tuple(Line(line.text) for line in self.lines))
+        return replace(self, lines=tuple(replace(line, expects="", forgotten="") for line in self.lines))
 
 
 UNKNOWN: Final = "do not know"
@@ -155,25 +166,16 @@ _WEATHER_TOOL: Final = {
         "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
     },
 }
-# As the chat templates of Qwen and Hermes write tools into the system message, for models whose templates know none.
-_TOOLS: Final = (
-    "# Tools\n\nYou may call one or more functions to assist with the user query.\n\n"
-    "You are provided with function signatures within <tools></tools> XML tags:\n<tools>\n"
-    f"{json.dumps(_WEATHER_TOOL)}"
-    "\n</tools>\n\nFor each function call, return a json object with function name and arguments within "
-    "<tool_call></tool_call> XML tags:\n<tool_call>\n"
-    '{"name": <function-name>, "arguments": <args-json-object>}\n</tool_call>'
-)
 
 
 def _result(expects: str = "", **values: int | str) -> Line:
-    """What the tool returned, in a user's turn."""
-    return Line(f"<tool_response>\n{json.dumps(values)}\n</tool_response>", expects)
+    """What the tool returned."""
+    return Line(json.dumps(values), expects, is_result=True)
 
 
 _WEATHER: Final = Script(
     "a tool that tells the weather",
-    f"You are Kakeya.\n\n{_TOOLS}",
+    "You are Kakeya.",
     (
         Line("Hello, how are you?"),
         Line("What is the weather in Rome?", '"city": "Rome"'),
@@ -220,6 +222,7 @@ _WEATHER: Final = Script(
         Line("That is all, thank you."),
         Line("Bye!"),
     ),
+    (_WEATHER_TOOL,),
 )
 
 SCRIPTS: Final = (_ACQUAINTED, _OFFICE, _WEATHER)

@@ -2,9 +2,12 @@
 
 import sys
 from collections.abc import Sequence
+from itertools import pairwise
 
 from rich.console import Console
 
+from kakeya_local.demo.http_exchange import Completion
+from kakeya_local.demo.http_report import goes_on
 from kakeya_local.demo.report import NUM_COMPARED_TURNS, DemoReport, Pace
 from kakeya_local.demo.transcript import http_summary
 from kakeya_local.demo.turn import Turn
@@ -19,7 +22,8 @@ def summarize(report: DemoReport, console: Console) -> None:
     """Prints growth, what was forgotten, bytes against the formula, answers, pace at first and last, and HTTP."""
     growth = [_growth(report, last) for last in report.last_turns()]
     http = [http_summary(report.http)] if report.http else []
-    for line in ("", *growth, "", _answers(report), _formula(report), _pace(report), *http):
+    tools = [_calls(held) for held in report.with_tools()]
+    for line in ("", *growth, "", _answers(report), _formula(report), _pace(report), *tools, *http):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
@@ -35,7 +39,7 @@ def _growth(report: DemoReport, last: Turn) -> str:
 def _sight(last: Turn, pinned_tokens: int) -> str:
     if not last.forgotten_tokens:
         return "nothing was forgotten"
-    kept = f"the first {pinned_tokens}, its pinned system prompt, never will be" if pinned_tokens else "none is pinned"
+    kept = f"the first {pinned_tokens}, which are pinned, never will be" if pinned_tokens else "none is pinned"
     return f"{last.forgotten_tokens} tokens are forgotten, {kept}"
 
 
@@ -44,6 +48,21 @@ def _plateau(report: DemoReport, conversation: int) -> str:
     level = turns[-1].kv_live_bytes
     start = next(turn.turn for turn in reversed(turns) if turn.turn == 1 or turns[turn.turn - 2].kv_live_bytes != level)
     return f"stayed at {level:,} from turn {start} on"
+
+
+def _calls(held: Sequence[tuple[Turn, Completion]]) -> str:
+    """Of a conversation with tools: what was called, and what its turns appended."""
+    said = [completion for _, completion in held]
+    num_calls = sum(len(each.calls) for each in said)
+    told = f"conversation {held[0][0].conversation} over HTTP: its tool was called {num_calls} times"
+    if not said[0].session_id:
+        return told
+    num_live = sum(goes_on(before, after) for before, after in pairwise(said))
+    num_appended, num_sent = sum(each.appended for each in said), sum(each.prompt_tokens for each in said)
+    return (
+        f"{told}, and {num_live} of {len(said) - 1} further turns went on in its session; of {num_sent:,} tokens that "
+        f"were sent {num_appended:,} were new to it and prefilled"
+    )
 
 
 def _answers(report: DemoReport) -> str:
@@ -64,7 +83,7 @@ def _formula(report: DemoReport) -> str:
     return (
         f"kv_live_bytes = min(history, {report.sink} + {report.window}) x {report.kv_bytes_per_token:,} bytes a token "
         f"by config.json, at most {capacity * report.kv_bytes_per_token:,}: "
-        f"{outcome} readings (append, generate and info of every turn)"
+        f"{outcome} readings (append, generate and info of every turn, over HTTP info)"
     )
 
 
@@ -82,9 +101,9 @@ def verdict(report: DemoReport, *, long_histories: bool) -> int:
     problems = report.wrong_bytes()
     if long_histories:
         problems += report.short_histories(HISTORY_FACTOR)
-    problems += _too_many_missed(report.missed(), "")
+    problems += _too_many_missed(report.missed(), "") + report.wrong_figures()
     if report.http:
-        problems += report.http.wrong_figures() + _too_many_missed(report.http.missed(), "over HTTP, ")
+        problems += _too_many_missed(report.http.missed(), "over HTTP, ")
     for problem in problems:
         print(f"kakeya demo: error: {problem}", file=sys.stderr)
     return 1 if problems else 0

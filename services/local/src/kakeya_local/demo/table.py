@@ -66,7 +66,11 @@ def _cells(turn: Turn) -> tuple[str, ...]:
         str(turn.turn),
         str(turn.history_length),
         f"+{turn.new_tokens}",
-        f"{turn.prefill_seconds * 1e3:.1f}",
-        f"{turn.decode_seconds * 1e3:.1f}",
+        _milliseconds(turn.prefill_seconds),
+        _milliseconds(turn.decode_seconds),
         f"{turn.kv_live_bytes:,}",
     )
+
+
+def _milliseconds(seconds: float | None) -> str:
+    return "-" if seconds is None else f"{seconds * 1e3:.1f}"

@@ -2,6 +2,7 @@
 
 from rich.text import Text
 
+from kakeya_local.demo.http_exchange import Completion
 from kakeya_local.demo.http_report import HttpReport, HttpTurn
 from kakeya_local.demo.report import DemoReport, Opened
 from kakeya_local.demo.turn import Turn
@@ -20,14 +21,20 @@ def print_transcripts(report: DemoReport) -> None:
         print(f"\n{_title(session)}\nsystem prompt: {_one_line(session.system)}")
         if session.conversation > 1:
             turns = ([turn for turn in turns if turn.expected] or turns)[-_NUM_LAST_TURNS:]
-        print_table(map(_row, turns), header=_HEADER)
+        told = [_told_row(turn, turn.completion) for turn in turns if turn.completion]
+        if told:
+            print_table(told, header=_HTTP_HEADER)
+        else:
+            print_table(map(_row, turns), header=_HEADER)
 
 
 def _title(session: Opened) -> str:
     kept = f"sink {session.sink}, window {session.window}"
     if session.pinned_tokens:
-        kept += f", the system prompt's {session.pinned_tokens} tokens pinned"
-    return f"conversation {session.conversation}, {session.title}: {kept}"
+        pinned = "the tools' and the system prompt's" if session.tools else "the system prompt's"
+        kept += f", {pinned} {session.pinned_tokens} tokens pinned"
+    way = f", over HTTP with {', '.join(session.tools)}" if session.tools else ""
+    return f"conversation {session.conversation}, {session.title}{way}: {kept}"
 
 
 def _row(turn: Turn) -> tuple[str | Text, ...]:
@@ -35,7 +42,7 @@ def _row(turn: Turn) -> tuple[str | Text, ...]:
         str(turn.turn),
         str(turn.history_length),
         str(turn.history_length - turn.forgotten_tokens),
-        f"{turn.prefill_seconds * 1e3:.0f}+{turn.decode_seconds * 1e3:.0f}",
+        f"{(turn.prefill_seconds or 0) * 1e3:.0f}+{(turn.decode_seconds or 0) * 1e3:.0f}",
         f"{turn.kv_live_bytes:,}",
         said_cell(turn),
     )
@@ -86,14 +93,17 @@ def _http_figures(report: HttpReport) -> str:
 
 
 def _http_row(turn: HttpTurn) -> tuple[str | Text, ...]:
-    said = turn.completion
+    return _told_row(turn.turn, turn.completion)
+
+
+def _told_row(turn: Turn, said: Completion) -> tuple[str | Text, ...]:
     return (
-        str(turn.held.turn),
+        str(turn.turn),
         str(said.prompt_tokens),
         str(said.appended or said.prompt_tokens),
         str(said.history),
         str(said.retained),
         str(said.evicted),
         f"{said.first_token_seconds * 1e3:.0f}",
-        said_cell(turn.turn),
+        said_cell(turn),
     )

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from kakeya_local.demo.http_exchange import Completion
+
 
 @dataclass(frozen=True)
 class Turn:
@@ -11,8 +13,8 @@ class Turn:
         history_length: after the turn.
         new_tokens: by which the turn grew the history: those appended and those generated.
         generated_tokens: of these.
-        prefill_seconds: server time for the appended tokens.
-        decode_seconds: server time for the generated tokens.
+        prefill_seconds: server time for the appended tokens; None over HTTP, where it is not said.
+        decode_seconds: server time for the generated tokens; None likewise.
         kv_live_bytes: after the turn, as the verifier counted them.
         user: what was said.
         answer: text of the generated tokens.
@@ -21,6 +23,7 @@ class Turn:
             nothing.
         evicted_tokens: that left the window in this turn.
         forgotten_tokens: of the history, out of sight after the turn.
+        completion: what was told over HTTP; None of a turn over gRPC.
     """
 
     conversation: int
@@ -28,8 +31,8 @@ class Turn:
     history_length: int
     new_tokens: int
     generated_tokens: int
-    prefill_seconds: float
-    decode_seconds: float
+    prefill_seconds: float | None
+    decode_seconds: float | None
     kv_live_bytes: int
     user: str = ""
     answer: str = ""
@@ -37,6 +40,7 @@ class Turn:
     evicted_tokens: int = 0
     forgotten_tokens: int = 0
     still_in_sight: bool = False
+    completion: Completion | None = None
 
     @property
     def as_expected(self) -> bool:
