@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tests.clients.environments import folder
@@ -55,6 +55,11 @@ class BfclCase:
             {"type": "function", "function": {"name": name, "parameters": schema}}
             for name, schema in self.functions.items()
         ]
+
+    @property
+    def bounded(self) -> "BfclCase":
+        """The same with bounds of the arguments, see `bounded`."""
+        return replace(self, functions={name: bounded(schema) for name, schema in self.functions.items()})
 
 
 def cases(*categories: str) -> Iterator[BfclCase]:

@@ -42,15 +42,27 @@ def check_turns(document: dict[str, Any], num_conversations: int, num_turns: int
         session = document["conversations"][turn["conversation"] - 1]
         assert session["sink"] >= session["pinned_tokens"] > 0, "the system prompt is pinned"
         assert session["sink"] + session["window"] == document["sink"] + document["window"]
-        assert turn["prefill_seconds"] > 0
-        assert turn["decode_seconds"] > 0
         assert turn["user"]
+        assert (turn["over_http"] is not None) == bool(session["tools"])
+        if turn["over_http"] is None:
+            assert turn["prefill_seconds"] > 0
+            assert turn["decode_seconds"] > 0
         history[turn["conversation"]] += turn["new_tokens"]
         evicted[turn["conversation"]] += turn["evicted_tokens"]
         assert turn["history_length"] == history[turn["conversation"]]
         live_tokens = min(turn["history_length"], session["sink"] + session["window"])
         assert turn["kv_live_bytes"] == live_tokens * bytes_per_token
         assert turn["forgotten_tokens"] == turn["history_length"] - live_tokens == evicted[turn["conversation"]]
+
+
+def check_tools(document: dict[str, Any]) -> None:
+    """The conversation with tools, each turn of which goes on in one session."""
+    turns = [turn for turn in document["turns"] if turn["over_http"]]
+    told = [turn["over_http"] for turn in turns]
+    assert [each["session_state"] for each in told] == ["new"] + ["continued"] * (len(told) - 1)
+    for before, after in pairwise(told):
+        assert after["reused"] == before["history"], "it appends its own tokens only"
+    assert all(turn["history_length"] == turn["over_http"]["history"] for turn in turns)
 
 
 def check_http(document: dict[str, Any], turns: list[int]) -> None:
@@ -86,7 +98,11 @@ def test_the_demo_as_it_is(tmp_path: Path) -> None:
     assert sum(turn["expected"] != "" and not turn["as_expected"] for turn in document["http"]["turns"]) <= 1
     if is_exact():
         assert all(turn["same_as_grpc"] for turn in document["http"]["turns"])
-    assert "exact in all 396 readings" in done.stdout
+    check_tools(document)
+    assert sum(turn["answer"].startswith('get_weather({"city": ') for turn in document["turns"]) >= 5
+    assert "over HTTP: its tool was called " in done.stdout
+    assert "and 43 of 43 further turns went on in its session" in done.stdout
+    assert "exact in all 308 readings" in done.stdout
     assert "once more, over HTTP; the 26 turns before are brought along" in done.stdout
     assert "turn 31 sent the whole conversation and appended its own " in done.stdout
     assert "what exceeds 240 tokens is evicted; no other session is left" in done.stdout
@@ -104,6 +120,7 @@ def test_other_sizes_and_a_directory(tmp_path: Path) -> None:
     document = json.loads((tmp_path / "demo.json").read_text())
     assert (document["model"], document["sink"], document["window"]) == ("mine", 0, 200)
     check_turns(document, num_conversations=4, num_turns=3)
+    check_tools(document)
     check_http(document, [1, 2, 3])
     assert not any(turn["expected"] for turn in document["turns"]), "the scripts were not written for this"
     assert "answers: nothing was expected of them" in done.stdout
@@ -123,6 +140,22 @@ def test_no_model() -> None:
         "kakeya demo: error: no model at '/nowhere/model': neither a directory, nor an installed model (kakeya-nano), "
         "nor a hub id (owner/name)\n"
     )
+
+
+@pytest.mark.heavy
+def test_a_model_that_calls_no_tools(tmp_path: Path) -> None:
+    model = shutil.copytree(installed_models.directory("kakeya-nano"), tmp_path / "mute")
+    config = json.loads((model / "tokenizer_config.json").read_text())
+    template = (
+        "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+        "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+    )
+    (model / "tokenizer_config.json").write_text(json.dumps({**config, "chat_template": template}))
+    done = run_demo("--turns", "2", "--workers", "1", "--json", str(tmp_path / "demo.json"), "--model", str(model))
+    assert done.returncode == 0, done.stderr
+    assert "'a tool that tells the weather' is left out: over HTTP the model calls no tools" in done.stderr
+    document = json.loads((tmp_path / "demo.json").read_text())
+    check_turns(document, num_conversations=2, num_turns=2)
 
 
 @pytest.mark.heavy

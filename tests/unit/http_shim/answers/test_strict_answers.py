@@ -103,12 +103,18 @@ async def test_a_schema_that_cannot_be_held_is_named(caller: Shim, choice: str) 
     }
 
 
-@pytest.mark.parametrize(("choice", "param"), [("auto", "tools"), ("required", "tool_choice")])
-async def test_what_else_cannot_be_held_names_the_field_that_asks(caller: Shim, choice: str, param: str) -> None:
+@pytest.mark.parametrize(
+    ("choice", "param", "asks"),
+    [("auto", "tools", "; a tool with `strict: true` asks for a grammar"), ("required", "tool_choice", "")],
+)
+async def test_what_else_cannot_be_held_names_the_field_that_asks(
+    caller: Shim, choice: str, param: str, asks: str
+) -> None:
     fields = {"tools": MIXED, "tool_choice": choice}
-    caller.runtime.before["Generate"].append(fails("INVALID_FIELD", says="too large", field="grammar.lark"))
+    why = "the model's checkpoint brings no tokenizer.json"
+    caller.runtime.before["Generate"].append(fails("INVALID_FIELD", says=f"grammar.lark: {why}", field="grammar.lark"))
     error = (await caller.chat(**fields)).json()["error"]
-    assert (error["param"], error["message"], error["code"]) == (param, f"{param}: too large", "invalid_value")
+    assert (error["param"], error["message"], error["code"]) == (param, f"{param}: {why}{asks}", "invalid_value")
     caller.runtime.before["Generate"].append(fails("INVALID_FIELD", field="other"))
     assert (await caller.chat(**fields)).json()["error"]["param"] == "other"
     num_asked = len(caller.runtime.requests["Generate"])

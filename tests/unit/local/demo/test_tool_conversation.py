@@ -56,9 +56,7 @@ def runtime() -> Iterator[ScriptedRuntime]:
 
 
 @asynccontextmanager
-async def conversation(
-    server: ScriptedHttp, runtime: ScriptedRuntime, *lines: Line
-) -> AsyncIterator[ToolConversation]:
+async def conversation(server: ScriptedHttp, runtime: ScriptedRuntime, *lines: Line) -> AsyncIterator[ToolConversation]:
     script = Script("a tool", "Be kind.", lines, (TOOL,))
     async with AsyncClient(runtime.address) as client:
         yield ToolConversation(3, script, HttpEntrance(server.address), "nano", client, SINK, WINDOW, num_pinned=SINK)

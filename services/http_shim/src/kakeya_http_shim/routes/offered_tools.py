@@ -11,6 +11,7 @@ from kakeya_http_shim.requests.chat_request import ChatRequest
 from kakeya_http_shim.text.calling import Calling
 from kakeya_http_shim.tools.families import BEGINS_CALL_IN_THOUGHT, SYNTAXES
 from kakeya_http_shim.tools.grammars import faults, forced_calls, strict_calls
+from kakeya_http_shim.tools.grammars.held_schema import essential
 from kakeya_http_shim.tools.grammars.lark import HeldTool
 
 Offered = Sequence[Mapping[str, Any]]
@@ -63,7 +64,10 @@ def refusal(error: InvalidField, body: ChatRequest, model: TextModel, schemas: s
         return None
     fault = faults.of_schema(holds.grammar.wire.lark, error.message)
     if fault is None:
-        return ApiError(400, f"{holds.form}: {error.message}", param=holds.form, code="invalid_value")
+        # Frameworks make tools strict without being asked: their users have to be told what it is about.
+        asks = "; a tool with `strict: true` asks for a grammar" if holds.has_text else ""
+        message = f"{holds.form}: {error.message.removeprefix('grammar.lark: ')}{asks}"
+        return ApiError(400, message, param=holds.form, code="invalid_value")
     place, why = schemas.format(fault[0]), fault[1]
     return ApiError(400, f"{place}: {why}", param=place, code="invalid_value")
 
@@ -74,7 +78,7 @@ def _held_tools(body: ChatRequest) -> list[HeldTool]:
     if body.forced_tool is not None:
         named = {body.forced_tool: named[body.forced_tool]}
     return [
-        HeldTool(index, name, function.parameters or {}, is_strict=body.forces_call or bool(function.strict))
+        HeldTool(index, name, essential(function.parameters or {}), is_strict=body.forces_call or bool(function.strict))
         for name, (index, function) in named.items()
     ]
 

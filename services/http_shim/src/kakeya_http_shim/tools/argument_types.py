@@ -1,5 +1,6 @@
 """The values of arguments that are written without a notation, by the tool's JSON schema."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,6 +13,8 @@ _KINDS = {"{": "object", "[": "array", '"': "string", "t": "boolean", "f": "bool
 _HINTS = {"properties": "object", "additionalProperties": "object", "items": "array", "prefixItems": "array"}
 
 _TEXT_ONLY = frozenset({"string"})
+
+_FRACTION = re.compile("[.eE]")
 
 Types = frozenset[str] | None
 """Names of JSON's types; None where any will do."""
@@ -45,6 +48,25 @@ def types_of_argument(name: str, parameters: Mapping[str, Any]) -> Types:
     return _types(parameters.get("additionalProperties"), parameters, _MAX_HOPS)
 
 
+def alternatives(schema: Any, root: Mapping[str, Any], hops: int = _MAX_HOPS) -> list[Any]:
+    """The schemas of which a value has to be of one: without references, each of one type where it says any.
+
+    Args:
+        root: has what is referred to.
+    """
+    if not isinstance(schema, Mapping) or not hops:
+        return [schema]
+    for key in ("$ref", "anyOf", "oneOf", "allOf"):
+        given = [_referred(schema[key], root)] if key == "$ref" and key in schema else schema.get(key)
+        if isinstance(given, list) and (key != "allOf" or len(given) == 1):
+            beside = {name: each for name, each in schema.items() if name != key}
+            merged = [{**beside, **branch} if isinstance(branch, Mapping) else branch for branch in given]
+            return [each for branch in merged for each in alternatives(branch, root, hops - 1)]
+    if isinstance(schema.get("type"), list):
+        return [{**schema, "type": kind} for kind in schema["type"]]
+    return [schema]
+
+
 def known_arguments(parameters: Mapping[str, Any]) -> frozenset[str]:
     """The names that the schema of all arguments has."""
     properties = parameters.get("properties")
@@ -57,7 +79,10 @@ def _kind(value: str) -> str:
 
 def _is_one_of(value: str, types: Types) -> bool:
     kind = _kind(value)
-    return types is None or kind in types or (kind == "number" and "integer" in types)
+    if types is None or kind in types:
+        return True
+    # What is no integer is a text, where that will do.
+    return kind == "number" and "integer" in types and ("string" not in types or not _FRACTION.search(value))
 
 
 def _types(schema: Any, root: Mapping[str, Any], hops: int) -> Types:
@@ -72,7 +97,7 @@ def _types(schema: Any, root: Mapping[str, Any], hops: int) -> Types:
         return _types(_referred(schema["$ref"], root), root, hops - 1)
     if "const" in schema or isinstance(schema.get("enum"), list):
         values = [schema["const"]] if "const" in schema else schema["enum"]
-        return frozenset(map(_type_of, values)) or None
+        return frozenset(map(type_of, values)) or None
     for key in ("anyOf", "oneOf"):
         if isinstance(schema.get(key), list):
             return _union([_types(branch, root, hops - 1) for branch in schema[key]])
@@ -103,7 +128,8 @@ def _referred(reference: Any, root: Mapping[str, Any]) -> Any:
     return place
 
 
-def _type_of(value: Any) -> str:
+def type_of(value: Any) -> str:
+    """JSON's name of it; of whole numbers, too, "number"."""
     match value:
         case None:
             return "null"

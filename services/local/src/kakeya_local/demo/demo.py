@@ -204,7 +204,9 @@ def _new_report(stack: Stack, model: str, conversations: Sequence[AnyConversatio
     return DemoReport(worker.model, worker.sink, worker.window, bytes_per_token, sessions)
 
 
-async def _converse(conversations: Sequence[AnyConversation], report: DemoReport, num_turns: int, console: Console) -> None:
+async def _converse(
+    conversations: Sequence[AnyConversation], report: DemoReport, num_turns: int, console: Console
+) -> None:
     with turn_table(console, _report, num_turns) as table:
         for number in range(1, num_turns + 1):
             for conversation in conversations:
@@ -222,7 +224,8 @@ async def _go_on_over_http(stack: Stack, report: DemoReport) -> HttpReport | Non
     _report("the first conversation goes on over HTTP")
     turns = [turn for turn in report.turns if turn.conversation == 1]
     said = await asyncio.to_thread(hold_again, stack.plan.http, report.sessions[0].system, turns)
-    own = {turn.completion.session_id for turn in [*said, *report.turns] if turn.completion}
+    own = {turn.completion.session_id for turn in said}
+    own |= {turn.completion.session_id for turn in report.turns if turn.completion}
     left = await left_sessions(stack.plan.connection, own)
     return HttpReport(report.sink + report.window, said, left)
 

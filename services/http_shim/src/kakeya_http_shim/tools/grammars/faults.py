@@ -5,7 +5,7 @@ import re
 # As the library says it of a grammar in Lark, whose lines it quotes behind that:
 # "at 3(8): failed to compile JSON schema: Unimplemented keys: ..."
 _PLACE = re.compile(r".*?\bat (\d+)\(\d+\): (?:failed to compile JSON schema: )?(.*?)(?:\n +\d+ \| .*)?", re.DOTALL)
-_RULE = re.compile(r"(?:args|value)_(\d+)[_:]")
+_RULE = re.compile(r"(?:args|value)_(\d+)[_:]", re.IGNORECASE)
 
 
 def of_schema(grammar: str, message: str) -> tuple[int, str] | None:

@@ -12,6 +12,9 @@ AddedId = Callable[[str], int | None]
 """The token that was added to the vocabulary and is written so; None where there is none, and its letters are said."""
 
 _DEFINITIONS = ("$defs", "definitions")
+_JSON_RULE = "%json "
+_SCALARS = ("string", "integer", "number", "boolean", "null")
+"""Within these is no white space that is none of the value."""
 _NO_ARGUMENTS: Mapping[str, Any] = {"type": "object", "properties": {}, "additionalProperties": False}
 
 
@@ -89,14 +92,17 @@ def arguments(tool: HeldTool, spacing: Spacing) -> str:
     schema = _NO_ARGUMENTS
     if tool.schema or not tool.is_strict:
         schema = {"type": "object", **(tool.schema if tool.is_strict else {})}
-    return f"args_{tool.index}: %json {_json({**spacing.style, **schema})}"
+    return f"args_{tool.index}: {_JSON_RULE}{_json({**spacing.style, **schema})}"
 
 
-def value(rule: str, name: str, schema: Mapping[str, Any], spacing: Spacing) -> str:
-    """A rule: one of the arguments that a schema names, in JSON."""
-    shared = {key: schema[key] for key in _DEFINITIONS if key in schema}
-    given = schema["properties"][name]
-    return f"{rule}: %json {_json({**spacing.style, **shared, **given} if isinstance(given, Mapping) else given)}"
+def value(rule: str, schema: Any, root: Mapping[str, Any], spacing: Spacing) -> str:
+    """A rule: a value in JSON. Args: `root`: has what the schema refers to."""
+    if isinstance(schema, Mapping):
+        refers = '"$ref"' in _json(schema)
+        shared = {key: root[key] for key in _DEFINITIONS if refers and key in root}
+        style = {} if schema.get("type") in _SCALARS else spacing.style
+        schema = {**style, **shared, **schema}
+    return f"{rule}: {_JSON_RULE}{_json(schema)}"
 
 
 def arguments_of(schema: Mapping[str, Any]) -> Sequence[tuple[str, bool]]:
@@ -121,7 +127,16 @@ def several(rule: str, between: str, is_single: bool) -> str:
 
 def grammar(start: str, rules: Iterable[str], head: Iterable[str] = ()) -> str:
     """Of these rules, a line each; `head` stands before the first one, which is where an answer begins."""
-    return "\n".join([*head, f"start: {start}", *rules]) + "\n"
+    return "\n".join([*head, f"start: {start}", *_said_once(rules)]) + "\n"
+
+
+def _said_once(rules: Iterable[str]) -> Iterator[str]:
+    """A schema that others have, too, is said by the first one: tools have arguments of the same kinds."""
+    said = dict[str, str]()
+    for rule in rules:
+        name, _, body = rule.partition(": ")
+        first = said.setdefault(body, name) if body.startswith(_JSON_RULE) else name
+        yield rule if first == name else f"{name}: {first}"
 
 
 def _json(schema: Any) -> str:

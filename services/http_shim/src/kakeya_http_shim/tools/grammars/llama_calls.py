@@ -59,7 +59,7 @@ def _given(tool: HeldTool, spacing: Spacing) -> Iterator[str]:
     for number, (name, is_required) in enumerate(names):
         argument, then = f"arg_{index}_{number}", f"more_{index}_{number + 1}"
         yield f"{argument}: {lark.text(f'{name}=')} value_{index}_{number}"
-        yield lark.value(f"value_{index}_{number}", name, tool.schema, spacing)
+        yield lark.value(f"value_{index}_{number}", tool.schema["properties"][name], tool.schema, spacing)
         for rule, before in (("first", ""), ("more", f"{comma} ")):
             left_out = "" if is_required else f" | {rule}_{index}_{number + 1}"
             yield f"{rule}_{index}_{number}: {before}{argument} {then}{left_out}"

@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from kakeya_http_shim.tools.argument_types import types_of_argument
-from kakeya_http_shim.tools.grammars import lark
+from kakeya_http_shim.tools.grammars import bare_values, lark
 from kakeya_http_shim.tools.grammars.lark import AddedId, HeldTool, Spacing
 
 _LINE_FEED = lark.text("\n")
@@ -102,29 +101,12 @@ def _given(tool: HeldTool, spacing: Spacing) -> Iterator[str]:
     if not tool.is_strict:
         yield f"given_{index}: {_LINE_FEED} any_{index}* {ends}"
         yield f'any_{index}: "<parameter=" /(?u:[^<>\\s]+)/ {lark.text(">" + chr(10))} text_{index}'
-        yield _text(f"text_{index}")
+        yield from bare_values.text(f"text_{index}", _ENDS)
         return
     given = []
     for number, (name, is_required) in enumerate(lark.arguments_of(tool.schema)):
         rule, its_value = f"arg_{index}_{number}", f"value_{index}_{number}"
         yield f"{rule}: {lark.text(f'<parameter={name}>{chr(10)}')} {its_value}"
-        yield from _value(its_value, name, tool, spacing)
+        yield from bare_values.rules(its_value, name, tool, spacing, _ENDS)
         given.append(rule if is_required else f"{rule}?")
     yield " ".join([f"given_{index}: {_LINE_FEED}", *given, ends])
-
-
-def _value(rule: str, name: str, tool: HeldTool, spacing: Spacing) -> Iterator[str]:
-    """An argument as these models write it, up to its closing tag: texts bare, all else as JSON."""
-    given = tool.schema["properties"][name]
-    if types_of_argument(name, tool.schema) != frozenset({"string"}):
-        yield f"{rule}: {rule}_json {lark.text(_ENDS)}"
-        yield lark.value(f"{rule}_json", name, tool.schema, spacing)
-    elif isinstance(given, Mapping) and isinstance(given.get("enum"), list):
-        yield f"{rule}: ({lark.either(lark.text(str(each)) for each in given['enum'])}) {lark.text(_ENDS)}"
-    else:
-        yield _text(rule)
-
-
-def _text(rule: str) -> str:
-    # With the flag of Unicode: where all bytes are allowed around it, those of a token's mark are none of it.
-    return f"{rule}[suffix={lark.text(_ENDS)}]: /(?su:.*)/"
