@@ -32,7 +32,7 @@ _NUM_SCHEMAS = int(os.environ.get("KAKEYA_TEST_BFCL_SCHEMAS", "1000"))
 # A model of three million weights at temperature 1 seldom ends a number by itself: its bounds say nothing of decimals.
 _ENDS = ('"', '",', '"}', '"]', "}", "]", "<|im_end|>")
 _BIAS = 8
-_LEAST_ENDED = 0.9
+_LEAST_ENDED = 0.95
 _WITH_SCHEMAS = (*_CATEGORIES, "live_simple", "live_parallel", "parallel_multiple")
 _MAX_SCHEMA_TOKENS = 512
 

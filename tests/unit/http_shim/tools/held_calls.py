@@ -87,6 +87,11 @@ def added_id(text: str) -> int | None:
 
 def matcher(lark: str) -> LLMatcher:
     """At the grammar's beginning."""
+    return _compiled(lark).deep_copy()
+
+
+@cache
+def _compiled(lark: str) -> LLMatcher:
     made = LLMatcher(vocabulary().tokenizer, LLMatcher.grammar_from_lark(lark))
     assert not made.is_error(), made.get_error()
     return made

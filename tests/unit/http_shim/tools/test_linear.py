@@ -82,7 +82,7 @@ def _cases() -> list[tuple[str, str, str]]:
 
 def _check(family: str, before: str, part: str, cutting: Callable[[str], list[str]]) -> None:
     # So long that a quadratic part would show beside what is spent once: 64 levels of values, a call that is cut.
-    number = max(1, 600 // len(part))
+    number = max(1, 400 // len(part))
     shorter, longer = (before + part * times + _BEHIND[family] for times in (number, 2 * number))
     num_steps, num_more = _num_lines(family, cutting(shorter)), _num_lines(family, cutting(longer))
     assert num_more <= 2.1 * num_steps + 500
@@ -106,6 +106,6 @@ def _texts(draw: st.DrawFn) -> tuple[str, str, str]:
 
 
 @given(_texts())
-@settings(max_examples=25)
+@settings(max_examples=15)
 def test_whatever_comes_again_and_again_takes_linear_time(text: tuple[str, str, str]) -> None:
     _check(*text, list)

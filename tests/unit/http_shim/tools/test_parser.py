@@ -48,8 +48,13 @@ _cuts = st.lists(st.integers(0, 120), max_size=20)
 _NOISE = st.text(st.sampled_from("ab é.\n\t>}]"), max_size=8)
 _NAMES = st.sampled_from(["get_weather", "get_time"])
 _SCALARS = st.booleans() | st.none() | st.integers(-(10**20), 10**20) | st.text(max_size=5)
-_VALUES = st.recursive(_SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner))
-_ARGUMENTS = st.dictionaries(st.text(st.sampled_from("abcde_"), min_size=1, max_size=4), _VALUES, max_size=4)
+# Drawing them takes longer than reading them: so there are few levels and short names.
+_VALUES = st.recursive(
+    _SCALARS,
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
+    max_leaves=4,
+)
+_ARGUMENTS = st.dictionaries(st.text(st.sampled_from("abcde_"), min_size=1, max_size=4), _VALUES, max_size=3)
 
 
 _MALFORMED = {
@@ -92,7 +97,7 @@ def test_arguments_are_always_a_json_object(said: tuple[str, str]) -> None:
         assert len(call.id) == 9
 
 
-@given(_families, st.lists(st.tuples(_NOISE, _NAMES, _ARGUMENTS), min_size=1, max_size=4), _NOISE, _cuts)
+@given(_families, st.lists(st.tuples(_NOISE, _NAMES, _ARGUMENTS), min_size=1, max_size=3), _NOISE, _cuts)
 def test_calls_and_the_text_around_them_come_through(
     family: str, said: list[tuple[str, str, dict[str, Any]]], end: str, cuts: list[int]
 ) -> None:
