@@ -91,9 +91,10 @@ vectors: install ## generate the worker's test vectors of sampling
 outcomes: install ## generate the enumerations of what the router's Lua scripts answer
 	$(BIN)/python scripts/generate_outcomes.py services/router/src/kakeya_router/store/outcomes.py
 
-docs: install ## generate docs/configuration.md and docs/http-fields.md from the declarations
+docs: install ## generate docs/configuration.md, docs/http-fields.md and docs/metrics.md from the declarations
 	$(BIN)/python scripts/generate_configuration.py docs/configuration.md
 	$(BIN)/python scripts/generate_http_fields.py docs/http-fields.md
+	$(BIN)/python scripts/generate_metrics.py docs/metrics.md
 
 test-parts: install ## install each part alone in an environment of its own, import it, run a slice of its tests
 	$(BIN)/python scripts/test_parts.py

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from generate_configuration import reference
 from generate_http_fields import fields_page
+from generate_metrics import metrics_page
 from generate_outcomes import outcomes_module
 from generate_vectors import vectors
 
@@ -14,7 +15,11 @@ ROOT = Path(__file__).resolve().parent.parent
 STUBS = ROOT / "proto" / "python" / "src" / "kakeya_stubs"
 VECTORS = ROOT / "services" / "worker" / "src" / "kakeya_worker" / "conformance" / "vectors"
 OUTCOMES = ROOT / "services" / "router" / "src" / "kakeya_router" / "store" / "outcomes.py"
-PAGES = {ROOT / "docs" / "configuration.md": reference, ROOT / "docs" / "http-fields.md": fields_page}
+PAGES = {
+    ROOT / "docs" / "configuration.md": reference,
+    ROOT / "docs" / "http-fields.md": fields_page,
+    ROOT / "docs" / "metrics.md": metrics_page,
+}
 
 
 def main() -> int:

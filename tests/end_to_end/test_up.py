@@ -23,6 +23,7 @@ from kakeya_local.stack.readiness import joined_workers
 from kakeya_shared import installed_models
 from tests.default_mode import kv_item_bytes
 from tests.end_to_end.up_process import UpProcess
+from tests.scrape import scrape
 from tests.small_disk import small_disk_or_skip
 
 pytestmark = pytest.mark.timeout(180)
@@ -53,6 +54,17 @@ def check_http(up: UpProcess, **environment: str) -> None:
     assert answer["choices"][0]["message"]["content"], answer
 
 
+async def check_metrics(up: UpProcess) -> None:
+    """Each process shows its own where the table says so: three turns of 30 tokens and 10, and those of one chat."""
+    router, *workers = [await asyncio.to_thread(scrape, up.row(name)[4]) for name in ("router", "worker-1", "worker-2")]
+    assert router.value("kakeya_router_workers", state="ready") == 2
+    generated = router.value("kakeya_router_generated_tokens_total")
+    assert generated > 30
+    assert sum(worker.value("kakeya_worker_generated_tokens_total") for worker in workers) == generated
+    http = await asyncio.to_thread(scrape, up.row("http")[4])
+    assert http.value("kakeya_http_completion_tokens_total") == generated - 30
+
+
 async def eventually(attempt: Callable[[], Awaitable[None]], seconds: float = 90.0) -> None:
     """Repeats an attempt until it passes."""
     deadline = time.monotonic() + seconds
@@ -78,6 +90,7 @@ async def test_serves_and_leaves_nothing(number: signal.Signals) -> None:
         assert [row[0] for row in rows] == ["process", *processes, "curl", "ready"]
         await converse(address)
         check_http(up)
+        await check_metrics(up)
         data = up.log("redis").parent.parent
         assert data.is_dir()
         status, errors = up.wait_end(number)

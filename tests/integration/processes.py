@@ -1,9 +1,11 @@
 """A runtime of real processes: a Redis, routers, workers, HTTP shims, all on loopback and free ports."""
 
 import asyncio
+import json
 import os
 import secrets
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -17,6 +19,7 @@ import grpc
 from redis import Redis
 
 from kakeya_shared.health_command import check
+from kakeya_shared.settings.addresses import HostPort
 from kakeya_stubs.admin.v1.admin_pb2 import ListWorkersRequest, WorkerStatus
 from kakeya_stubs.admin.v1.admin_pb2_grpc import AdminServiceStub
 from tests.ports import free_port
@@ -60,6 +63,20 @@ class Process:
     process: "subprocess.Popen[bytes]"
     address: str
     log: Path
+
+    @property
+    def metrics(self) -> str:
+        """Where it serves its metrics, as its log says."""
+        return self._said("metrics")
+
+    @property
+    def worker_id(self) -> str:
+        """Of a worker that is not told another name: of its host and port."""
+        return f"{socket.gethostname()}-{HostPort.parse(self.address).port}"
+
+    def _said(self, field: str) -> str:
+        events = [json.loads(line) for line in self.log.read_text().splitlines() if line.startswith("{")]
+        return next(str(event[field]) for event in reversed(events) if field in event)
 
     def kill(self) -> None:
         self.process.kill()

@@ -194,6 +194,7 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
         self.checking: list[pb.Grammar] = []
         self.prefill_seconds = 0.25
         self.rss_bytes = 0
+        self.numbers = itertools.count(1)
         self.forks = True
         self.files = files
         self.writing = asyncio.Event()
@@ -282,6 +283,7 @@ class FakeWorker(verifier_pb2_grpc.VerifierServiceServicer):
             complete=complete,
             rss_bytes=self.rss_bytes,
             draining=self.draining,
+            number=next(self.numbers),
         )
 
     def leave_request(self) -> registry_pb2.LeaveRequest:

@@ -20,6 +20,7 @@ from kakeya_stubs.admin.v1 import admin_pb2, admin_pb2_grpc
 from kakeya_stubs.v1 import runtime_pb2 as api
 from kakeya_stubs.v1 import runtime_pb2_grpc
 from kakeya_stubs.worker.v1 import registry_pb2, registry_pb2_grpc
+from tests.scrape import Exposition, scrape
 from tests.unit.router.fake_worker import FakeWorker
 
 T = TypeVar("T")
@@ -29,6 +30,7 @@ LONG_SECONDS = 60.0
 
 FAST: dict[str, Any] = {
     "bind": "127.0.0.1:0",
+    "metrics_bind": "none",
     "redis_timeout_seconds": LONG_SECONDS,
     "reap_interval_seconds": 0.05,
     "heartbeat_interval_seconds": 0.1,
@@ -39,6 +41,8 @@ FAST: dict[str, Any] = {
     "admission": "reject",
     "max_generate_tokens": 1_000_000,  # some tests want a Generate that does not end
 }
+
+METRICS_ON = {"metrics_bind": "127.0.0.1:0"}
 
 FORGETFUL: dict[str, Any] = {"max_append_tokens": 2, "journal_tokens": 1}
 """Of a router that cannot restore a session of more than two tokens without a snapshot."""
@@ -202,6 +206,7 @@ class Stack:
     def __init__(self, url: str, exits: AsyncExitStack) -> None:
         self.url = url
         self.redis: Any = redis.asyncio.Redis.from_url(url, decode_responses=True, protocol=2)
+        self.routers: list[Router] = []
         self._exits = exits
         self._routers = AsyncExitStack()
 
@@ -209,6 +214,7 @@ class Stack:
         """Starts a further router; returns its client."""
         told = RouterSettings(**({"redis": self.url} | FAST | settings))
         router = await self._routers.enter_async_context(Router(told))
+        self.routers.append(router)
         return self.client(router.address)
 
     def client(self, address: str, secret: str = "") -> Client:
@@ -216,6 +222,10 @@ class Stack:
         client = Client(address, secret)
         self._exits.push_async_callback(client.channel.close)
         return client
+
+    async def scrape(self, router: int = 0) -> Exposition:
+        """What a router shows that was told `METRICS_ON`."""
+        return await asyncio.to_thread(scrape, self.routers[router].metrics_address)
 
     async def stop_routers(self) -> None:
         await self._routers.aclose()

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from kakeya_router.api.call_gate import CallGate
-from kakeya_router.operations.operations import _client_is_gone
+from kakeya_router.operations.recovery import client_is_gone
 from kakeya_router.program import Router, _reachable
 from kakeya_router.settings import RouterSettings
 from kakeya_router.store import persistence
@@ -150,9 +150,9 @@ async def test_persist_repeats_until_it_is_taken_and_gives_up_in_the_end(monkeyp
 
 
 async def test_a_client_is_gone_by_its_own_cancellation_only() -> None:
-    assert _client_is_gone(GeneratorExit())  # while a response was being written
-    assert not _client_is_gone(asyncio.CancelledError())  # the worker's call was cancelled, not this task
-    assert not _client_is_gone(RuntimeError())
+    assert client_is_gone(GeneratorExit())  # while a response was being written
+    assert not client_is_gone(asyncio.CancelledError())  # the worker's call was cancelled, not this task
+    assert not client_is_gone(RuntimeError())
 
 
 def test_a_call_that_was_cancelled_before_it_started_is_cancelled_when_it_does() -> None:

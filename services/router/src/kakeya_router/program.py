@@ -10,16 +10,19 @@ import structlog
 
 from kakeya_router.api import admin_service, registry_service, runtime_service
 from kakeya_router.health import StoreWatch
+from kakeya_router.metrics import PREFIX
 from kakeya_router.settings import RouterSettings
 from kakeya_router.store.connection import UnknownLayout
 from kakeya_router.wiring import Parts
 from kakeya_shared.errors.tree import StoreUnavailable
+from kakeya_shared.metrics.exposition import Exposition, ExpositionError
 from kakeya_shared.plugins import PluginError
 from kakeya_shared.process.bulletin import cancelled
 from kakeya_shared.process.service_process import StartError
+from kakeya_shared.rpc.call_meters import CallMeters
 from kakeya_shared.rpc.server import BindError, RpcServer
 from kakeya_shared.rpc.tls import TlsError
-from kakeya_shared.settings.addresses import HostPort
+from kakeya_shared.settings.addresses import NOWHERE, HostPort
 
 _log = structlog.get_logger()
 
@@ -41,12 +44,18 @@ class Router:
             self._parts = Parts(settings)
         except (PluginError, TlsError) as error:
             raise StartError(str(error)) from error
+        self._exposition = Exposition(self._parts.base.metrics.meters, settings.metrics_bind)
         self._loops: list[asyncio.Task[None]] = []
         self._advertised = ""
 
     @property
     def address(self) -> str:
         return self._server.address
+
+    @property
+    def metrics_address(self) -> str:
+        """Where metrics are served; "": nowhere."""
+        return self._exposition.address
 
     async def __aenter__(self) -> Self:
         """Raises StartError: the address is taken, the TLS files are of no use, or Redis has data of a newer layout."""
@@ -57,16 +66,20 @@ class Router:
             settings=self._settings,
             grace_seconds=_SETTLE_SECONDS,
             guard=parts.guard,
+            meters=CallMeters(parts.base.metrics.meters, PREFIX),
         )
         for service in (parts.runtime_service, parts.registry_service, parts.admin_service):
             service.register(self._server.grpc_server)
         try:
             with suppress(StoreUnavailable):  # once Redis answers, `StoreWatch` looks
                 await parts.base.redis.claim_layout()
+            await self._exposition.__aenter__()
             await self._server.__aenter__()
-        except (UnknownLayout, BindError) as error:
+        except (UnknownLayout, BindError, ExpositionError) as error:
+            await self._exposition.__aexit__(None, None, None)
             await parts.base.redis.aclose()
             raise StartError(str(error)) from error
+        parts.base.metrics.meters.before_reading(parts.fleet_reading.refresher(asyncio.get_running_loop()))
         self._advertised = self._settings.advertise or _reachable(self.address)
         watch = StoreWatch(
             parts.base.redis,
@@ -77,13 +90,19 @@ class Router:
         )
         loops = (watch, parts.base.fleet, parts.reaper, parts.drainer, parts.queue)
         self._loops = [asyncio.create_task(loop) for loop in (*(each.run() for each in loops), parts.queue.listen())]
-        _log.info("router listens", address=self.address, advertised=self._advertised)
+        _log.info(
+            "router listens",
+            address=self.address,
+            advertised=self._advertised,
+            metrics=self._exposition.address or NOWHERE,
+        )
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         parts = self._parts
+        await self._exposition.__aexit__(kind, error, trace)  # first: it asks what ends below
         parts.queue.close()
         parts.base.board.close()
         await asyncio.gather(*map(cancelled, self._loops))

@@ -1,9 +1,5 @@
 """What a router consists of, and how that is wired."""
 
-import secrets
-
-import structlog
-
 from kakeya_router.access import access_guard
 from kakeya_router.access.tenants import Tenants
 from kakeya_router.api.admin_service import AdminService
@@ -15,14 +11,15 @@ from kakeya_router.api.session_pages import SessionPages
 from kakeya_router.api.watching import Watching
 from kakeya_router.contract.same_names import same_named
 from kakeya_router.contract.validation import RequestLimits
-from kakeya_router.lanes.admission_queue import LEASE_SECONDS, AdmissionQueue
-from kakeya_router.lanes.closing import LANE_LEASE_SECONDS, Closing
+from kakeya_router.lanes.admission_queue import AdmissionQueue
+from kakeya_router.lanes.closing import Closing
 from kakeya_router.lanes.idle_lanes import GivesWay, IdleLanes
 from kakeya_router.lanes.moving import Moving
 from kakeya_router.lanes.parking import Parking
 from kakeya_router.lanes.resuming import Resuming
 from kakeya_router.lanes.search import Search
 from kakeya_router.live.board import Board
+from kakeya_router.metrics import RouterMetrics
 from kakeya_router.operations.append import Appending
 from kakeya_router.operations.generate import Generating
 from kakeya_router.operations.needed_features import NeededFeatures
@@ -44,33 +41,24 @@ from kakeya_router.sessions.tagging import Tagging
 from kakeya_router.sessions.turns import Turns
 from kakeya_router.settings import RouterSettings
 from kakeya_router.snapshots.snapshotting import Snapshotting
-from kakeya_router.store.access.credential_store import CredentialStore
 from kakeya_router.store.access.rights import Quota
 from kakeya_router.store.connection import RedisConnection
-from kakeya_router.store.fleet.worker_store import WorkerStore
 from kakeya_router.store.keys import ROOM
-from kakeya_router.store.sessions.closing_store import ClosingStore
-from kakeya_router.store.sessions.creation_store import CreationStore
-from kakeya_router.store.sessions.journal_store import JournalStore
-from kakeya_router.store.sessions.lane_store import LaneStore
-from kakeya_router.store.sessions.operation_store import OperationStore
-from kakeya_router.store.sessions.queue_store import QueueStore
 from kakeya_router.store.sessions.session_changes import TimesToLive
-from kakeya_router.store.sessions.session_lists import SessionLists
-from kakeya_router.store.sessions.session_store import Holder
-from kakeya_router.store.sessions.snapshot_lists import SnapshotLists
-from kakeya_router.store.sessions.tag_store import TagStore
 from kakeya_router.store.subscription import messages
+from kakeya_router.stores import Stores
 from kakeya_router.workers import placement
 from kakeya_router.workers.fleet import Fleet
+from kakeya_router.workers.fleet_gauges import FleetGauges
+from kakeya_router.workers.fleet_reading import FleetReading
 from kakeya_router.workers.ledger_audit import LedgerAudit
 from kakeya_router.workers.worker_clients import WorkerClients
 from kakeya_router.workers.worker_sweep import WorkerSweep
 from kakeya_shared import plugins
+from kakeya_shared.metrics.meters import Meters
 from kakeya_shared.process.detached_tasks import DetachedTasks
 from kakeya_shared.rpc.tls import client_tls
-
-_log = structlog.get_logger()
+from kakeya_shared.settings.addresses import NOWHERE
 
 _LEASES_MISSED = 3
 _GIVES_WAY = {
@@ -82,38 +70,15 @@ _GIVES_WAY = {
 }
 
 
-class Stores:
-    """All of the router's state: every part is given the stores that it needs. All go over one connection to Redis."""
-
-    def __init__(self, settings: RouterSettings, redis: RedisConnection, grace_seconds: float) -> None:
-        holder = Holder(
-            router_id=secrets.token_hex(4),
-            operation_lease_seconds=settings.operation_lease_seconds,
-            lane_lease_seconds=LANE_LEASE_SECONDS,
-            grace_seconds=grace_seconds,
-            waiter_grace_seconds=LEASE_SECONDS,
-        )
-        self.workers = WorkerStore(redis, settings.worker_lease_seconds)
-        self.credentials = CredentialStore(redis)
-        self.queue = QueueStore(
-            redis, lease_seconds=LEASE_SECONDS, queue_length=settings.queue_length, grace_seconds=LEASE_SECONDS
-        )
-        self.creations = CreationStore(redis, holder)
-        self.closings = ClosingStore(redis, holder)
-        self.lanes = LaneStore(redis, holder)
-        self.operations = OperationStore(redis, holder)
-        self.journals = JournalStore(redis, holder)
-        self.snapshots = SnapshotLists(redis, holder)
-        self.lists = SessionLists(redis, holder)
-        self.tags = TagStore(redis, holder)
-
-
 class Base:
-    """What everything else stands on: Redis, the workers as they are now, what viewers see, snapshots, tasks."""
+    """What everything stands on: metrics, Redis, the workers as they are now, what viewers see, snapshots, tasks."""
 
     def __init__(self, settings: RouterSettings) -> None:
+        self.metrics = metrics = RouterMetrics(Meters(is_on=settings.metrics_bind != NOWHERE))
         self.grace_seconds = _LEASES_MISSED * settings.heartbeat_interval_seconds
-        self.redis = RedisConnection(settings.redis, settings.redis_timeout_seconds, directory=settings.redis_directory)
+        self.redis = RedisConnection(
+            settings.redis, settings.redis_timeout_seconds, directory=settings.redis_directory, metrics=metrics
+        )
         self.stores = Stores(settings, self.redis, self.grace_seconds)
         self.tasks = DetachedTasks()
         self.workers = WorkerClients(client_tls(settings.worker_ca, settings.tls_cert, settings.tls_key))
@@ -127,6 +92,7 @@ class Base:
             turns=settings.snapshot_turns,
             recovery_seconds=settings.recovery_seconds,
             journal_tokens=max(settings.journal_tokens, settings.max_append_tokens),
+            metrics=metrics,
         )
 
 
@@ -138,7 +104,13 @@ class Lanes:
         order: placement.Placement = plugins.load(placement.GROUP, settings.placement)()
         self.closing = Closing(stores.closings, workers, base.snapshotting, tasks)
         self.parking = Parking(
-            stores.lanes, workers, base.fleet, base.snapshotting, tasks, parked_seconds=settings.parked_ttl_seconds
+            stores.lanes,
+            workers,
+            base.fleet,
+            base.snapshotting,
+            tasks,
+            parked_seconds=settings.parked_ttl_seconds,
+            metrics=base.metrics,
         )
         self.keeping = Keeping(
             stores.lists,
@@ -172,10 +144,11 @@ class Lanes:
             order,
             self.queue,
             idle_lanes,
+            base.metrics,
             wait_seconds=0.0 if settings.admission == "reject" else settings.queue_seconds or None,
         )
         self.resuming = Resuming(stores.lanes, stores.journals, stores.snapshots, workers, self.search)
-        self.moving = Moving(stores.lanes, stores.workers, workers, order, base.snapshotting, tasks)
+        self.moving = Moving(stores.lanes, stores.workers, workers, order, base.snapshotting, tasks, base.metrics)
 
 
 class Work:
@@ -183,25 +156,27 @@ class Work:
 
     def __init__(self, settings: RouterSettings, base: Base, lanes: Lanes) -> None:
         stores, workers, snapshotting, tasks = base.stores, base.workers, base.snapshotting, base.tasks
+        metrics = base.metrics
         times_to_live = TimesToLive(
             lost_ms=round(settings.lost_retention_seconds * 1000), parked_ms=settings.parked_ttl_seconds * 1000
         )
         self.limits = RequestLimits(**same_named(settings, RequestLimits.__dataclass_fields__))
-        recovery = Recovery(stores.journals, workers, lanes.resuming, lanes.moving, tasks)
-        operations = Operations(
+        recovery = Recovery(stores.journals, workers, lanes.resuming, lanes.moving, tasks, metrics)
+        self.operations = operations = Operations(
             stores.operations,
             workers,
             NeededFeatures(stores.operations, base.fleet),
             tasks,
             recovery,
             snapshotting,
-            Settling(stores.operations, workers, lanes.closing, tasks, times_to_live),
+            Settling(stores.operations, workers, lanes.closing, tasks, times_to_live, metrics),
             lanes.closing,
             lease_seconds=settings.operation_lease_seconds,
+            metrics=metrics,
         )
         base.fleet.on_look = operations.see_workers
-        self.appending = Appending(operations, recovery, snapshotting, workers, self.limits)
-        self.generating = Generating(operations, recovery, self.appending, snapshotting, workers, self.limits)
+        self.appending = Appending(operations, recovery, snapshotting, workers, self.limits, metrics)
+        self.generating = Generating(operations, recovery, self.appending, snapshotting, workers, self.limits, metrics)
         turning = Turning(operations, self.appending, self.generating, snapshotting, self.limits)
         self.rewinding = Rewinding(
             stores.journals, stores.tags, workers, base.fleet, operations, recovery, snapshotting, tasks
@@ -219,6 +194,7 @@ class Work:
             lanes.closing,
             sources,
             Sharing(stores.creations, tasks),
+            metrics,
             default_ttl_seconds=settings.session_ttl_seconds,
             default_model=settings.default_model,
             key_max_sessions=settings.key_max_sessions,
@@ -252,6 +228,7 @@ class Parts:
             base.fleet,
             LedgerAudit(stores.workers),
             base.tasks,
+            base.metrics,
             interval_seconds=seconds,
             grace_seconds=base.grace_seconds,
         )
@@ -274,14 +251,28 @@ class Parts:
         )
         self.registry_service = _registry_service(settings, base, work)
         quota = Quota(settings.tenant_max_sessions, settings.tenant_max_bytes, settings.tenant_tokens_per_minute)
-        tenants = Tenants(stores.credentials, stores.lists, stores.workers, quota)
         self.guard = access_guard.guard(
             stores.credentials, quota, auth=settings.auth, admin_key=settings.admin_key, join_token=settings.join_token
         )
         watching = Watching(base.board, self.gate, self.guard)
-        self.admin_service = AdminService(
-            stores.credentials, tenants, pages, work.sessions, stores.workers, base.tasks, watching
-        )
+        self.admin_service = _admin_service(base, pages, work.sessions, quota, watching)
+        self.fleet_reading = _fleet_reading(base, lanes.queue, work.operations, has_tenants=settings.auth == "keys")
+
+
+def _admin_service(
+    base: Base, pages: SessionPages, sessions: Sessions, quota: Quota, watching: Watching
+) -> AdminService:
+    stores = base.stores
+    tenants = Tenants(stores.credentials, stores.lists, stores.workers, quota)
+    return AdminService(stores.credentials, tenants, pages, sessions, stores.workers, base.tasks, watching)
+
+
+def _fleet_reading(base: Base, queue: AdmissionQueue, operations: Operations, *, has_tenants: bool) -> FleetReading:
+    def calls() -> tuple[int, int]:
+        return queue.num_waiting, max(0, len(operations.running_now) - queue.num_returning)
+
+    stores, gauges = base.stores, FleetGauges(base.metrics)
+    return FleetReading(base.redis, stores.workers, stores.lists, gauges, calls=calls, has_tenants=has_tenants)
 
 
 def _registry_service(settings: RouterSettings, base: Base, work: Work) -> RegistryService:

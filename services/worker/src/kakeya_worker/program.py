@@ -6,7 +6,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any
@@ -15,18 +15,24 @@ import structlog
 
 from kakeya_shared import installed_models, plugins
 from kakeya_shared.contract import labels
+from kakeya_shared.metrics.exposition import Exposition, ExpositionError
+from kakeya_shared.metrics.meters import Meters
 from kakeya_shared.process.service_process import StartError
+from kakeya_shared.rpc.call_meters import CallMeters
 from kakeya_shared.rpc.server import BindError, RpcServer
 from kakeya_shared.rpc.tls import TlsError, client_tls
-from kakeya_shared.settings.addresses import HostPort, is_loopback, parse_list
+from kakeya_shared.settings.addresses import NOWHERE, HostPort, is_loopback, parse_list
 from kakeya_stubs.worker.v1.verifier_pb2_grpc import add_VerifierServiceServicer_to_server
 from kakeya_worker.engine.engine import Engine
+from kakeya_worker.engine.gauges import SlabGauges
 from kakeya_worker.engine.seams.retention import RetentionPolicy
 from kakeya_worker.engine.seams.verifier import ModelRefused, Verifier
 from kakeya_worker.grammars.grammars import Grammars
+from kakeya_worker.joining.heartbeat_gauges import HeartbeatGauges
 from kakeya_worker.joining.registration import Registration
 from kakeya_worker.joining.router_link import JoinToken, RouterLink, TokenError
 from kakeya_worker.joining.worker_identity import WorkerIdentity
+from kakeya_worker.metrics import PREFIX, WorkerMetrics
 from kakeya_worker.service.verifier_service import SERVICE_NAME, VerifierService
 from kakeya_worker.settings import WorkerSettings
 from kakeya_worker.sizing import plan
@@ -44,32 +50,43 @@ async def serve(settings: WorkerSettings, stop: asyncio.Event) -> None:
     if flaw := labels.flaw(settings.model_name, labels.MAX_MODEL_BYTES):
         raise StartError(f"the model's name {settings.model_name!r}: {flaw}; --served-model-name gives it another")
     service = VerifierService()
+    metrics = WorkerMetrics(Meters(is_on=settings.metrics_bind != NOWHERE))
     router_link = _router_link(settings)
     store = _snapshot_store(settings)
-    server = RpcServer(settings.bind, [SERVICE_NAME], settings=settings, grace_seconds=_LAST_ANSWERS_SECONDS)
+    server = RpcServer(
+        settings.bind,
+        [SERVICE_NAME],
+        settings=settings,
+        grace_seconds=_LAST_ANSWERS_SECONDS,
+        meters=CallMeters(metrics.meters, PREFIX),
+    )
     add_VerifierServiceServicer_to_server(service, server.grpc_server)
     try:
-        async with server:
-            engine = await _load_unless_stopped(settings, stop)
+        async with server, Exposition(metrics.meters, settings.metrics_bind) as exposition:
+            gauges = SlabGauges(metrics.meters), HeartbeatGauges(metrics.meters)
+            engine = await _load_unless_stopped(settings, stop, metrics)
             if engine is None:
                 return
             engine.start()
-            snapshots = Snapshots(engine, store)
+            snapshots = Snapshots(engine, store, metrics)
             facts = engine.facts
             grammars = await asyncio.to_thread(Grammars, facts.tokenizer, facts.tokenizer_digest, facts.vocab_size)
             service.begin(engine, snapshots, grammars)
             identity = _identity(settings, server.address, store, grammars)
-            registration = Registration(engine, identity, parse_list(settings.join), router_link)
+            registration = Registration(engine, identity, parse_list(settings.join), router_link, metrics)
             sweep = SnapshotSweep(
                 registration, snapshots, identity.pool, interval_seconds=settings.snapshot_sweep_seconds
             )
             background = [registration.run(), *([sweep.run()] if store else [])] if settings.join else []
-            await _serve_until(stop, engine, snapshots, server, settings, registration, background)
-    except BindError as error:
+            metrics.meters.before_reading(gauges[0].refresher(engine))
+            metrics.meters.before_reading(gauges[1].refresher(lambda: registration.last_heartbeat))
+            addresses = {"address": server.address, "metrics": exposition.address or NOWHERE}
+            await _serve_until(stop, engine, snapshots, server, settings, registration, background, addresses)
+    except (BindError, ExpositionError) as error:
         raise StartError(str(error)) from error
 
 
-def load_engine(settings: WorkerSettings) -> Engine:
+def load_engine(settings: WorkerSettings, metrics: WorkerMetrics | None = None) -> Engine:
     """Loads the model and allocates the slab. Raises StartError."""
     try:
         retention: RetentionPolicy = plugins.load("kakeya.retention", settings.retention)
@@ -87,7 +104,15 @@ def load_engine(settings: WorkerSettings) -> Engine:
         slab_bytes=settings.slab_bytes,
     )
     try:
-        engine = Engine(verifier, slab.geometry, slab.num_lanes, settings.step_tokens, retention, settings.step_seconds)
+        engine = Engine(
+            verifier,
+            slab.geometry,
+            slab.num_lanes,
+            settings.step_tokens,
+            retention,
+            settings.step_seconds,
+            metrics,
+        )
     except (MemoryError, RuntimeError) as error:
         raise StartError(f"a slab of {slab.num_lanes} lanes cannot be allocated: {error}") from error
     engine.fit_step_costs()
@@ -142,13 +167,13 @@ def _no_garbage_sought() -> Iterator[None]:
             gc.enable()
 
 
-async def _load_unless_stopped(settings: WorkerSettings, stop: asyncio.Event) -> Engine | None:
+async def _load_unless_stopped(settings: WorkerSettings, stop: asyncio.Event, metrics: WorkerMetrics) -> Engine | None:
     """Loads in a thread that dies with the process: a stop need not wait for a download. Raises StartError."""
     loaded: Future[Engine] = Future()
 
     def load() -> None:
         try:
-            loaded.set_result(load_engine(settings))
+            loaded.set_result(load_engine(settings, metrics))
         except BaseException as error:
             loaded.set_exception(error)
 
@@ -169,12 +194,13 @@ async def _serve_until(
     settings: WorkerSettings,
     registration: Registration,
     background: Sequence[Coroutine[Any, Any, None]],
+    addresses: Mapping[str, str],
 ) -> None:
     tasks: list[asyncio.Future[Any]] = [asyncio.ensure_future(stop.wait()), asyncio.wrap_future(engine.crashed)]
     tasks += [asyncio.ensure_future(work) for work in background]
     try:
         await server.set_serving(True)
-        _log.info("serving", address=server.address)
+        _log.info("serving", **addresses)
         ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         for task in ended:
             task.result()

@@ -20,7 +20,9 @@ from opentelemetry.trace import Span
 
 from kakeya_shared.errors import error_details
 from kakeya_shared.errors.tree import Internal, InvalidField, KakeyaError
+from kakeya_shared.metrics.meters import Meters
 from kakeya_shared.rpc import tracing
+from kakeya_shared.rpc.call_meters import CallMeters, ServedCall
 
 _log = structlog.get_logger()
 
@@ -36,6 +38,9 @@ Guard = Callable[[str, tracing.Metadata], Awaitable[Mapping[str, str]]]
 refuse it. What it answers goes into the call's span (`tracing.annotate`)."""
 
 
+_CANCELLED = grpc.StatusCode.CANCELLED.name
+
+
 class RpcBoundary(grpc.aio.ServerInterceptor):
     """Wraps the handlers of Kakeya's services; of health and reflection it only parses the requests.
 
@@ -44,10 +49,12 @@ class RpcBoundary(grpc.aio.ServerInterceptor):
 
     Args:
         guard: None lets every call in.
+        meters: of the calls; None counts none.
     """
 
-    def __init__(self, guard: Guard | None = None) -> None:
+    def __init__(self, guard: Guard | None = None, meters: CallMeters | None = None) -> None:
         self._guard = guard or _let_in
+        self._meters = meters or CallMeters(Meters(is_on=False), "kakeya")
 
     async def intercept_service(
         self,
@@ -64,8 +71,8 @@ class RpcBoundary(grpc.aio.ServerInterceptor):
         try:
             caller = await self._guard(method, metadata)
         except Exception as error:
-            return _refusal(method, metadata, error)
-        served = Served(method, metadata, handler.request_deserializer, caller)  # type: ignore[arg-type]  # generated handlers have one
+            return _refusal(self._meters, method, metadata, error)
+        served = Served(self._meters, method, metadata, handler.request_deserializer, caller)  # type: ignore[arg-type]  # generated handlers have one
         if handler.response_streaming:
             return grpc.unary_stream_rpc_method_handler(
                 _stream(served, handler.unary_stream),  # type: ignore[arg-type]  # asyncio handlers are not typed
@@ -83,19 +90,38 @@ class RpcBoundary(grpc.aio.ServerInterceptor):
 
 
 @dataclass(frozen=True)
+class Course:
+    """A call that runs: its span, and how it is counted."""
+
+    span: Span
+    call: ServedCall
+
+    def fails(self, reason: str) -> None:
+        tracing.fail(self.span, reason)
+        self.call.reason = reason
+
+
+@contextmanager
+def _course(meters: CallMeters, method: str, metadata: tracing.Metadata) -> Iterator[Course]:
+    with tracing.server_span(method, metadata) as span, meters.counted(method) as call:
+        yield Course(span, call)
+
+
+@dataclass(frozen=True)
 class Served:
     """A call that was let in, how to read its request, and what the guard knows of its caller."""
 
+    meters: CallMeters
     method: str
     metadata: tracing.Metadata
     parser: Parse
     caller: Mapping[str, str]
 
     @contextmanager
-    def span(self) -> Iterator[Span]:
-        with tracing.server_span(self.method, self.metadata) as span:
+    def course(self) -> Iterator[Course]:
+        with _course(self.meters, self.method, self.metadata) as course:
             tracing.annotate(**self.caller)
-            yield span
+            yield course
 
 
 # By the task that serves a call. The message of a cancellation would not do: gRPC's client raises another one.
@@ -113,34 +139,34 @@ async def _let_in(_method: str, _metadata: tracing.Metadata) -> Mapping[str, str
     return {}
 
 
-def _refusal(method: str, metadata: tracing.Metadata, error: Exception) -> Handler:
+def _refusal(meters: CallMeters, method: str, metadata: tracing.Metadata, error: Exception) -> Handler:
     """A handler that says no. As one of streams it does not receive anything first."""
 
     async def call(_contents: object, context: Context) -> None:
-        with tracing.server_span(method, metadata) as span:
-            await _abort(span, context, error)
+        with _course(meters, method, metadata) as course:
+            await _abort(course, context, error)
 
     return grpc.stream_stream_rpc_method_handler(call)
 
 
 def _unary(served: Served, behaviour: UnaryBehaviour) -> UnaryBehaviour:
     async def call(content: bytes, context: Context) -> Any:
-        with served.span() as span:
+        with served.course() as course:
             try:
                 return await behaviour(_parse(served.parser, content), context)
             except (Exception, asyncio.CancelledError) as error:
-                await _abort(span, context, error)
+                await _abort(course, context, error)
 
     return call
 
 
 def _unary_of_stream(served: Served, behaviour: UnaryBehaviour) -> UnaryBehaviour:
     async def call(contents: AsyncIterator[bytes], context: Context) -> Any:
-        with served.span() as span:
+        with served.course() as course:
             try:
                 return await behaviour((_parse(served.parser, content) async for content in contents), context)
             except (Exception, asyncio.CancelledError) as error:
-                await _abort(span, context, error)
+                await _abort(course, context, error)
 
     return call
 
@@ -149,7 +175,7 @@ def _stream(served: Served, behaviour: StreamBehaviour) -> UnaryBehaviour:
     # A coroutine that writes, not a generator that yields: gRPC may drop a generator without closing it, and
     # then it is finalized in another task, too late. Here a vanished client is an exception in this frame.
     async def call(content: bytes, context: Context) -> None:
-        with served.span() as span:
+        with served.course() as course:
             try:
                 request = _parse(served.parser, content)
                 # A streaming behaviour is an async generator; its protocol only says that it can be iterated.
@@ -157,7 +183,7 @@ def _stream(served: Served, behaviour: StreamBehaviour) -> UnaryBehaviour:
                     async for response in responses:
                         await _write(context, response)
             except (Exception, asyncio.CancelledError) as error:
-                await _abort(span, context, error)
+                await _abort(course, context, error)
 
     return call
 
@@ -170,15 +196,15 @@ async def _write(context: Context, response: Any) -> None:
         raise asyncio.CancelledError from error
 
 
-async def _abort(span: Span, context: Context, error: BaseException) -> NoReturn:
+async def _abort(course: Course, context: Context, error: BaseException) -> NoReturn:
     error = why_cancelled(error) or error
     if isinstance(error, asyncio.CancelledError | grpc.aio.AbortError):
-        tracing.fail(span, type(error).__name__)
+        course.fails(_CANCELLED)
         raise error
     if not isinstance(error, KakeyaError) or (isinstance(error, Internal) and "trace_id" not in error.metadata):
         error = _unforeseen(error)
-    span.set_attribute("rpc.grpc.status_code", error.status.value[0])
-    tracing.fail(span, error.reason)
+    course.span.set_attribute("rpc.grpc.status_code", error.status.value[0])
+    course.fails(error.reason)
     await context.abort(error.status, error.message, ((error_details.DETAILS_KEY, error_details.encode(error)),))
 
 

@@ -9,6 +9,7 @@ import structlog
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 
+from kakeya_shared.rpc.call_meters import CallMeters
 from kakeya_shared.rpc.rpc_boundary import Context, Guard, RpcBoundary
 from kakeya_shared.rpc.tls import ServerTls, TlsError
 from kakeya_shared.settings.addresses import HostPort
@@ -43,6 +44,7 @@ class RpcServer:
         settings: TLS and limits; None for plaintext and the default limits.
         grace_seconds: how long running calls may take to end when the server stops.
         guard: see `rpc_boundary.Guard`.
+        meters: of the calls; None counts none.
 
     Attributes:
         address: what is listened on, with the real port, once started.
@@ -56,9 +58,10 @@ class RpcServer:
         settings: RpcServerSettings | None = None,
         grace_seconds: float = 5.0,
         guard: Guard | None = None,
+        meters: CallMeters | None = None,
     ) -> None:
         self._settings = settings or RpcServerSettings.model_construct()  # the defaults, whatever the environment says
-        self.grpc_server = grpc.aio.server(interceptors=[RpcBoundary(guard)], options=_options(self._settings))
+        self.grpc_server = grpc.aio.server(interceptors=[RpcBoundary(guard, meters)], options=_options(self._settings))
         self._bind = HostPort.parse(bind)
         self._services = tuple(services)
         self._grace_seconds = grace_seconds

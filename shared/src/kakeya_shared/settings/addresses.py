@@ -52,6 +52,17 @@ Address = Annotated[str, AfterValidator(_checked)]
 """A setting that is one HOST:PORT."""
 
 
+NOWHERE = "none"
+
+
+def _checked_or_none(text: str) -> str:
+    return text if text == NOWHERE else _checked(text)
+
+
+MetricsBind = Annotated[str, AfterValidator(_checked_or_none)]
+"""A setting that is one HOST:PORT, or `NOWHERE`."""
+
+
 def is_loopback(host: str) -> bool:
     """Whether only this machine reaches `host`."""
     if host == "localhost":

@@ -13,7 +13,7 @@ from pydantic import BeforeValidator, Field, PrivateAttr, ValidationError, model
 from pydantic_settings import BaseSettings, CliApp, NoDecode, SettingsConfigDict
 
 from kakeya_shared.settings import flag_help
-from kakeya_shared.settings.addresses import Address, HostPort, is_loopback
+from kakeya_shared.settings.addresses import Address, HostPort, MetricsBind, is_loopback
 
 EXIT_USAGE = 2
 LONGEST_APPEND_TOKENS = 1_000_000
@@ -179,11 +179,18 @@ class RpcServerSettings(ListenerSettings):
     """Base of the settings of a service that listens for gRPC: what its server puts up with."""
 
     GROUPS: ClassVar[Mapping[str, str]] = {
+        "metrics": "metrics_bind",
         "limits of the server": (
             "max_message_bytes max_metadata_bytes max_concurrent_streams "
             "keepalive_seconds keepalive_timeout_seconds max_connection_idle_seconds"
         ),
     }
+    metrics_bind: MetricsBind = setting(
+        "127.0.0.1:0",
+        "where GET /metrics is served for Prometheus, over plain HTTP and to all that reach it; none serves it nowhere",
+        unit="HOST:PORT",
+        reason="a free port of this host, which the log names: several services may run here",
+    )
     max_message_bytes: int = setting(
         16 << 20,
         "the largest request",

@@ -12,6 +12,7 @@ LEDGER = {
     "rss_bytes",
     "num_sessions",
     "heartbeat_ms",
+    "heartbeat_number",
     "leaving",
     "drain_asked",
 }

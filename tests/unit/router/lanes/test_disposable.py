@@ -191,13 +191,13 @@ async def test_one_that_is_used_at_the_last_moment_stays(
     first, second = await answered(client), await answered(client)
     park, used = Parking.park, list[str]()
 
-    async def late(parking: Parking, record: Any, **fields: Any) -> Any:
+    async def late(parking: Parking, record: Any, reason: Any, **fields: Any) -> Any:
         if not used:
             used.append(record.session_id)
             await stack.redis.hset(
                 f"kakeya:{{tiny}}:op:{record.session_id}", mapping={"claim": "a", "lease_until_ms": 1 << 50}
             )
-        return await park(parking, record, **fields)
+        return await park(parking, record, reason, **fields)
 
     monkeypatch.setattr(Parking, "park", late)
     await client.session()

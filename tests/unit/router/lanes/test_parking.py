@@ -8,7 +8,7 @@ import grpc
 import pytest
 
 from kakeya_router.lanes import parking as parking_module
-from kakeya_router.lanes.parking import Parking
+from kakeya_router.lanes.parking import Parking, Reason
 from kakeya_router.snapshots.snapshotting import Snapshotting
 from kakeya_router.store.outcomes import ParkSession
 from kakeya_router.store.session_record import PoolName, SessionRecord, WorkerId
@@ -338,7 +338,7 @@ async def test_a_session_that_is_closed_between_two_looks(
 ) -> None:
     session_id = await client.session()
 
-    async def changed(self: Parking, record: SessionRecord, **_: object) -> Answer[ParkSession]:
+    async def changed(self: Parking, record: SessionRecord, reason: Reason, **_: object) -> Answer[ParkSession]:
         await client.close(record.session_id)
         return Answer(ParkSession.CHANGED, record)
 

@@ -11,6 +11,7 @@ import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kakeya_router.metrics import no_metrics
 from kakeya_router.operations import journal as journal_module
 from kakeya_router.operations.journal import Journal
 from kakeya_router.operations.operation import Operation
@@ -113,7 +114,7 @@ def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def journal_on(store: ScriptedStore, written: Written) -> Journal:
-    return Journal(cast(OperationStore, store), RECORD, CLAIM, MAX_TOKENS, written.lengths.append)
+    return Journal(cast(OperationStore, store), RECORD, CLAIM, MAX_TOKENS, written.lengths.append, no_metrics())
 
 
 def add_all(journal: Journal, token_ids: Sequence[int]) -> None:

@@ -155,9 +155,22 @@ async def drop(world: World, worker_id: str = "w", incarnation: str = "i-w", *, 
 
 
 @step
-async def beat(world: World, worker_id: str = "w", incarnation: str = "i-w", *, leaving: bool = False) -> Any:
-    of = identity(worker_id, incarnation)
-    return await world.workers.heartbeat(of, kv_live_bytes=70, rss_bytes=5_000_000_000, leaving=leaving)
+async def beat(
+    world: World,
+    worker_id: str = "w",
+    incarnation: str = "i-w",
+    *,
+    leaving: bool = False,
+    number: int = 0,
+    kv_live_bytes: int = 70,
+) -> Any:
+    return await world.workers.heartbeat(
+        identity(worker_id, incarnation),
+        kv_live_bytes=kv_live_bytes,
+        rss_bytes=5_000_000_000,
+        leaving=leaving,
+        number=number,
+    )
 
 
 @step

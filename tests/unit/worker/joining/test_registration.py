@@ -21,6 +21,7 @@ from kakeya_shared.errors.tree import (
     Unauthenticated,
     UnknownIncarnation,
 )
+from kakeya_shared.metrics.meters import Meters
 from kakeya_shared.process.service_process import StartError
 from kakeya_shared.rpc.rpc_boundary import Context
 from kakeya_shared.rpc.server import RpcServer
@@ -33,11 +34,14 @@ from kakeya_worker.engine.engine import Engine
 from kakeya_worker.engine.lanes.operation import Append
 from kakeya_worker.engine.seams.geometry import LaneGeometry
 from kakeya_worker.engine.seams.retention import SessionOptions
+from kakeya_worker.joining.heartbeat_gauges import HeartbeatGauges
 from kakeya_worker.joining.registration import Registration
 from kakeya_worker.joining.router_link import JoinToken, RouterLink, TokenError
 from kakeya_worker.joining.worker_identity import FEATURES, WorkerIdentity
+from kakeya_worker.metrics import WorkerMetrics
 from kakeya_worker.torch_backend import TorchVerifier
 from tests.certificates import Authority
+from tests.scrape import Exposition
 
 IDENTITY = WorkerIdentity("w-1", "demo", "Demo", "127.0.0.1:7", num_threads=1, grammar_library="grammar-library-1")
 BYTES = 2_048
@@ -423,3 +427,36 @@ async def test_routers_are_reached_over_tls_with_a_certificate(engine: Engine, t
                     await asyncio.sleep(0.01)
     assert logs[0]["reason"].startswith("UNAVAILABLE: ")
     assert registry.leaves.empty()
+
+
+async def test_heartbeats_are_numbered_and_the_last_answered_one_is_shown(engine: Engine) -> None:
+    registry, metrics = Registry(), WorkerMetrics(Meters())
+    async with _serving(registry) as address:
+        registration = Registration(engine, IDENTITY, [address], metrics=metrics)
+        metrics.meters.before_reading(HeartbeatGauges(metrics.meters).refresher(lambda: registration.last_heartbeat))
+        assert _seen(metrics).value("kakeya_worker_heartbeat_number") == 0
+        async with _running(registration):
+            first, second = [await asyncio.wait_for(registry.heartbeats.get(), 60) for _ in range(2)]
+            assert (first.number, second.number) == (1, 2)
+            append = Append("s", 1, 0, (1, 2, 3))
+            engine.submit(append)
+            await asyncio.wrap_future(append.future)
+            while not (said := await asyncio.wait_for(registry.heartbeats.get(), 60)).kv_live_bytes:
+                pass
+            while (seen := _seen(metrics)).value("kakeya_worker_heartbeat_number") < said.number:
+                await asyncio.sleep(0.01)
+            assert seen.value("kakeya_worker_heartbeat_kv_live_bytes") == said.kv_live_bytes
+            registry.known.clear()  # the lease is lost, and the next incarnation counts anew
+            while (lost := await asyncio.wait_for(registry.heartbeats.get(), 60)).incarnation == said.incarnation:
+                pass
+    assert lost.number == 1
+    seen = _seen(metrics)
+    assert seen.value("kakeya_worker_lost_leases_total") == 1
+    assert seen.value("kakeya_worker_heartbeat_seconds_count", outcome="answered") >= said.number
+    assert (
+        seen.value("kakeya_worker_heartbeat_seconds_count", outcome="failed") >= 1
+    )  # and one that the end has cut off
+
+
+def _seen(metrics: WorkerMetrics) -> Exposition:
+    return Exposition.of(metrics.meters.exposition()[0].decode())

@@ -10,6 +10,8 @@ from kakeya_shared.settings.addresses import HostPort
 
 REDIS = "redis"
 """Name of Redis' process."""
+ROUTER = "router"
+"""Name of the router's process."""
 HTTP = "http"
 """Name of the HTTP shim's process."""
 
@@ -46,16 +48,25 @@ def redis_program(server: str, port: int, directory: Path, *, persistent: bool) 
 
 
 def router_program(
-    bind: HostPort, redis_port: int, redis_directory: Path | None, *, auth: str | None, insecure: bool
+    bind: HostPort,
+    redis_port: int,
+    redis_directory: Path | None,
+    *,
+    auth: str | None,
+    insecure: bool,
+    metrics_bind: str | None,
 ) -> Program:
     """The session router.
 
     Args:
         redis_directory: of Redis' data; None: it keeps none.
+        metrics_bind: where it shows its metrics; None: as its variable says.
     """
     redis = f"redis://127.0.0.1:{redis_port}/0"
-    command = _kakeya("router", redis=redis, redis_directory=redis_directory, bind=bind, auth=auth)
-    return Program("router", Stage.ROUTER, (*command, *(["--insecure"] if insecure else [])), start_seconds=5)
+    command = _kakeya(
+        "router", redis=redis, redis_directory=redis_directory, bind=bind, auth=auth, metrics_bind=metrics_bind
+    )
+    return Program(ROUTER, Stage.ROUTER, (*command, *(["--insecure"] if insecure else [])), start_seconds=5)
 
 
 def worker_program(
@@ -70,12 +81,14 @@ def worker_program(
     slab_bytes: int | None,
     threads: int | None,
     snapshots: Path,
+    metrics_bind: str | None,
 ) -> Program:
     """The worker takes a free port by itself and tells it to the router.
 
     Args:
         backend: None: as its variable says.
         snapshots: directory of the snapshot store, the same for all workers.
+        metrics_bind: where it shows its metrics; None: as its variable says.
     """
     command = _kakeya(
         "worker",
@@ -89,6 +102,7 @@ def worker_program(
         snapshots=snapshots,
         join=router,
         bind="127.0.0.1:0",
+        metrics_bind=metrics_bind,
         worker_id=name,
     )
     return Program(name, Stage.WORKER, command, start_seconds=5)

@@ -14,7 +14,7 @@ from kakeya_local.errors import StackError
 from kakeya_local.settings import UpSettings
 from kakeya_local.stack.data_directory import DataDirectory, open_directory
 from kakeya_local.stack.planning.plan import Plan, make_plan
-from kakeya_local.stack.program import HTTP, REDIS
+from kakeya_local.stack.program import HTTP, REDIS, ROUTER
 from kakeya_local.stack.readiness import is_serving, joined_workers, open_channel
 from kakeya_local.stack.supervision.full_disk import FullDisk
 from kakeya_local.stack.supervision.last_words import last_words
@@ -31,12 +31,13 @@ Report = Callable[[str], None]
 
 @dataclass(frozen=True)
 class ListeningProcess:
-    """A row of the table that `kakeya up` prints."""
+    """A row of the table that `kakeya up` prints; `metrics` is HOST:PORT, or "" where it shows none."""
 
     name: str
     address: str
     pid: int
     log: Path
+    metrics: str
 
 
 class Stack:
@@ -92,12 +93,13 @@ class Stack:
 
     async def table(self) -> list[ListeningProcess]:
         """Every process with its address, in the order in which they start."""
-        addresses = {REDIS: str(self.plan.redis), "router": str(self.plan.bind)}
+        addresses = {REDIS: str(self.plan.redis), ROUTER: str(self.plan.bind)}
         addresses |= {worker.worker_id: worker.address for worker in self.workers}
-        addresses |= {HTTP: str(self.plan.http.bind)} if self.plan.http else {}
+        http = {HTTP: str(self.plan.http.bind)} if self.plan.http else {}
+        addresses, metrics = addresses | http, {**self.plan.metrics, **http}
         pids = {status.name: status.pid for status in await self._supervisor.processes()}
         return [
-            ListeningProcess(name, address, pids[name], self.directory.log(name))
+            ListeningProcess(name, address, pids[name], self.directory.log(name), metrics.get(name, ""))
             for name, address in addresses.items()
             if name in pids
         ]

@@ -38,8 +38,10 @@ async def up(settings: UpSettings) -> int:
 
 async def _serve(settings: UpSettings) -> None:
     async with running(settings, _report) as stack, AsyncExitStack() as handover:
-        rows = [(row.name, row.address, str(row.pid), printable(str(row.log))) for row in await stack.table()]
-        print_table(rows, header=("process", "address", "pid", "log"))
+        rows = [
+            (row.name, row.address, str(row.pid), printable(str(row.log)), row.metrics) for row in await stack.table()
+        ]
+        print_table(rows, header=("process", "address", "pid", "log", "metrics"))
         _report(lane_line(stack.workers, is_largest=settings.window == MAX))
         if (credentials := stack.plan.credentials) and credentials.is_new:
             lines = handover.enter_context(handed_over(credentials.admin_key, stack.directory.path))

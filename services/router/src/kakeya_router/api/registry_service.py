@@ -70,7 +70,11 @@ class RegistryService(registry_pb2_grpc.RegistryServiceServicer):
         identity, lanes = worker_claims.identity(request), worker_claims.lanes(request)
         join_permits.check(identity.pool, identity.worker_id)
         if not await self._store.heartbeat(
-            identity, kv_live_bytes=request.kv_live_bytes, rss_bytes=request.rss_bytes, leaving=request.draining
+            identity,
+            kv_live_bytes=request.kv_live_bytes,
+            rss_bytes=request.rss_bytes,
+            leaving=request.draining,
+            number=request.number,
         ):
             raise UnknownIncarnation("not registered, or lost in the meantime; join again")
         orphans = [lane for lane in lanes if not worker_claims.may_be_leased(lane)]

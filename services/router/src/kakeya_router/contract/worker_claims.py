@@ -67,7 +67,7 @@ def _features(request: pb.JoinRequest) -> str:
 
 def lanes(request: pb.HeartbeatRequest) -> list[Lane]:
     """What a worker says of its lanes; raises InvalidField."""
-    validation.check_numbers(request, {"kv_live_bytes": MAX_COUNT, "rss_bytes": MAX_COUNT})
+    validation.check_numbers(request, {"kv_live_bytes": MAX_COUNT, "rss_bytes": MAX_COUNT, "number": MAX_COUNT})
     _check_length("lanes", len(request.lanes), MAX_LANES)
     return [_lane(report) for report in request.lanes]
 

@@ -54,6 +54,16 @@ class AdmissionQueue:
     _to_ask: set[PoolName] = field(default_factory=set, init=False)
     _closed: bool = field(default=False, init=False)
 
+    @property
+    def num_waiting(self) -> int:
+        """Calls of this router, those that are about to enter a queue or to try a worker included."""
+        return len(self._waiters)
+
+    @property
+    def num_returning(self) -> int:
+        """Of those the operations whose session has no lane."""
+        return sum(waiter.wanted.is_patient for waiter in self._waiters.values())
+
     @asynccontextmanager
     async def waiting(self, waiter: Waiter) -> AsyncIterator[None]:
         """Stands in the queues of the pools that it wants; on the way out it leaves them, even when Redis is away: its

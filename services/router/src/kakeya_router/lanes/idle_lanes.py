@@ -136,7 +136,7 @@ class IdleLanes:
     async def _goes(self, candidate: Candidate, tenant: str) -> bool:
         record, idle_ms = candidate.record, 0 if candidate.is_spare else self._idle_ms
         if await self._is_to_be_parked(candidate):
-            answer = await self._parking.park(record, idle_ms=idle_ms, wanted_by=tenant)
+            answer = await self._parking.park(record, "room", idle_ms=idle_ms, wanted_by=tenant)
             match answer.outcome:
                 case ParkSession.PARKED:
                     self.when_parked(record.pool)

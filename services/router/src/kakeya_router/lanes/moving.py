@@ -8,6 +8,7 @@ from enum import Enum, auto
 
 import structlog
 
+from kakeya_router.metrics import RouterMetrics
 from kakeya_router.snapshots.snapshotting import Snapshotting
 from kakeya_router.store.done import is_done
 from kakeya_router.store.fleet.worker_store import WorkerStore
@@ -54,6 +55,7 @@ class Moving:
     _placement: Placement
     _snapshotting: Snapshotting
     _tasks: DetachedTasks
+    _metrics: RouterMetrics
     _paused_until: dict[SessionId, float] = field(default_factory=dict, init=False)  # by session
 
     async def move(
@@ -72,6 +74,7 @@ class Moving:
         if others and not claim and self._paused_until.get(record.session_id, 0.0) > time.monotonic():
             return Unmoved.KEPT
         for worker in placement.order_for(record.fingerprint, self._placement, others):
+            moved, began = None, time.monotonic()
             try:
                 moved = await self._tasks.complete(self._move_to(worker, record, claim))
             except StoreUnavailable:
@@ -81,6 +84,9 @@ class Moving:
                 self._pause(record.session_id)
             else:
                 return moved or Unmoved.KEPT
+            finally:
+                outcome = "kept" if moved is None else "moved"
+                self._metrics.move_seconds.labels(outcome).observe(time.monotonic() - began)
         # Parked, it could be resumed from its journal only: no other worker reads its snapshots.
         return Unmoved.KEPT if others and record.journal_start else Unmoved.NOWHERE
 

@@ -3,9 +3,11 @@
 import asyncio
 import time
 from dataclasses import KW_ONLY, dataclass, field
+from typing import Literal
 
 import structlog
 
+from kakeya_router.metrics import RouterMetrics, no_metrics
 from kakeya_router.snapshots.snapshotting import Snapshotting
 from kakeya_router.store.done import is_done
 from kakeya_router.store.outcomes import ParkSession
@@ -19,6 +21,9 @@ from kakeya_shared.errors.tree import KakeyaError, SnapshotStoreUnavailable, Sto
 from kakeya_shared.process.detached_tasks import DetachedTasks
 
 _log = structlog.get_logger()
+
+Reason = Literal["request", "drain", "room", "idle"]
+"""Why a session is parked: a client or an operator wants it, another its lane, or it is idle for as long as it may."""
 
 # A waiter may need the lane.
 _WRITE_SECONDS = 5.0
@@ -44,10 +49,11 @@ class Parking:
     _tasks: DetachedTasks
     _: KW_ONLY
     parked_seconds: float
+    metrics: RouterMetrics = field(default_factory=no_metrics)
     _mistrusted_until: dict[Incarnation, float] = field(default_factory=dict, init=False)  # stores, by incarnation
 
     async def park(
-        self, record: SessionRecord, *, idle_ms: int | None = None, wanted_by: str = ""
+        self, record: SessionRecord, reason: Reason, *, idle_ms: int | None = None, wanted_by: str = ""
     ) -> Answer[ParkSession]:
         """Writes what a session has gained since its last snapshot, parks it, and has its lane closed.
 
@@ -60,6 +66,7 @@ class Parking:
         Raises:
             StoreUnavailable
         """
+        began = time.monotonic()
         is_written = record.holds_lane and await self._write(record)
         parked_ms = round(self.parked_seconds * 1000)
         answer = await self._store.park(
@@ -67,6 +74,7 @@ class Parking:
         )
         if is_done(answer.outcome):
             await self._workers.close_lane(record)
+            self.metrics.park_seconds.labels(reason).observe(time.monotonic() - began)
         return answer
 
     async def saves(self, record: SessionRecord) -> bool:

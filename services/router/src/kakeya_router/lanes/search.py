@@ -4,6 +4,7 @@ New sessions, forks and sessions that come back differ in what they do with a wo
 """
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Protocol, TypeVar
@@ -15,6 +16,7 @@ from kakeya_router.lanes.candidates import SourceChanged
 from kakeya_router.lanes.idle_lanes import IdleLanes
 from kakeya_router.lanes.waiter import Waiter
 from kakeya_router.lanes.wanted import Wanted
+from kakeya_router.metrics import RouterMetrics
 from kakeya_router.store.fleet.worker_store import WorkerStore
 from kakeya_router.store.session_record import Incarnation, PoolName
 from kakeya_router.store.worker_record import WorkerRecord
@@ -90,6 +92,7 @@ class Search:
     _placement: Placement
     _queue: AdmissionQueue
     _idle_lanes: IdleLanes
+    _metrics: RouterMetrics
     _: KW_ONLY
     wait_seconds: float | None
 
@@ -159,7 +162,13 @@ class Search:
             return found
         if self.wait_seconds == 0 or not (wanted.is_patient or isinstance(found, NoCapacity)):
             raise found
-        return await self._wait(seeker, waiter)
+        began, got = time.monotonic(), "none"
+        try:
+            lane = await self._wait(seeker, waiter)
+            got = "lane" if lane is not None else got
+        finally:
+            self._metrics.queue_wait_seconds.labels(got).observe(time.monotonic() - began)
+        return lane
 
     async def _makes_room(self, wanted: Wanted, workers: Sequence[WorkerRecord]) -> bool:
         """Whether a disposable session has made room, before anything waits for it. Another may take it first."""

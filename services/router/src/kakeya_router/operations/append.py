@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from kakeya_router.contract import validation
 from kakeya_router.contract.appends import Appended, AppendRequest
 from kakeya_router.contract.validation import RequestLimits
+from kakeya_router.metrics import RouterMetrics
 from kakeya_router.operations.operation import Operation
 from kakeya_router.operations.operations import Operations
 from kakeya_router.operations.recovery import Recovery, is_broken
@@ -25,6 +26,7 @@ class Appending:
     _snapshotting: Snapshotting
     _workers: WorkerClients
     _limits: RequestLimits
+    _metrics: RouterMetrics
 
     async def append(self, record: SessionRecord, request: AppendRequest) -> Appended:
         """Adds tokens to a session's history; those that are there already, at the expected length, are not added anew.
@@ -68,6 +70,7 @@ class Appending:
             WorkerError, KakeyaError: they are in the history, whatever became of the lane.
         """
         await operation.append(token_ids, start_tags)
+        self._metrics.count_appended(operation.record.tenant, len(token_ids))
         return await operation.complete(self._prefilled(operation, token_ids, logprobs))
 
     async def _prefilled(self, operation: Operation, token_ids: Sequence[int], logprobs: int | None) -> Appended:

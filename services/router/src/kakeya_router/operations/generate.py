@@ -9,9 +9,11 @@ from kakeya_router.contract import refusals, validation
 from kakeya_router.contract.generates import Begun, Done, Ended, Event, GenerateRequest, Token, Truncated
 from kakeya_router.contract.grammars import Grammar
 from kakeya_router.contract.validation import RequestLimits
+from kakeya_router.metrics import RouterMetrics
 from kakeya_router.operations.append import Appending
 from kakeya_router.operations.operation import Operation
 from kakeya_router.operations.operations import Operations
+from kakeya_router.operations.pace import Pace
 from kakeya_router.operations.recovery import Recovery, is_broken
 from kakeya_router.snapshots.snapshotting import Snapshotting
 from kakeya_router.store.last_turn import LastTurn
@@ -38,6 +40,7 @@ class Generating:
     snapshotting: Snapshotting
     workers: WorkerClients
     _limits: RequestLimits
+    metrics: RouterMetrics
 
     async def generate(
         self, record: SessionRecord, request: GenerateRequest, seconds_left: SecondsLeft
@@ -98,7 +101,6 @@ class Answer:
     _request: GenerateRequest
     _max_tokens: int
     _seconds_left: SecondsLeft
-    _first_token_seconds: float = field(default=0.0, init=False)
     ended: Ended = field(init=False)
 
     async def events(self) -> AsyncGenerator[Truncated | Token, None]:
@@ -112,28 +114,24 @@ class Answer:
             await self._of.snapshotting.check_room(record, 0)
         if not request.resume_token_ids and (truncated := _truncated(record, is_under_way=bool(produced))):
             yield truncated
+        of = self._of
+        pace = Pace(of.metrics, record.tenant, operation.began, is_whole=not produced)
         for token_id in produced[len(request.resume_token_ids) :]:
-            self._sees_token()
+            pace.sees_first()
             yield Token(token_id)
         max_tokens = self._max_tokens
-        stream = _Stream(
-            self._of.workers, self._of.recovery, operation, request, max_tokens, self._seconds_left, produced
-        )
+        stream = _Stream(of.workers, of.recovery, operation, request, max_tokens, self._seconds_left, produced, pace)
         async with aclosing(stream.tokens()) as tokens:
-            async for token in tokens:
-                self._sees_token()
-                yield token
-        operation.has_answered(self._took(stream.done))
+            with pace.measured():
+                async for token in tokens:
+                    yield token
+        operation.has_answered(self._took(stream.done, pace))
         self.ended = Ended(stream.done, operation.op_id, request.sampling.seed, max_tokens < request.max_tokens)
 
-    def _sees_token(self) -> None:
-        if not self._first_token_seconds:
-            self._first_token_seconds = time.monotonic() - self._operation.began
-
-    def _took(self, done: Done) -> LastTurn:
+    def _took(self, done: Done, pace: Pace) -> LastTurn:
         total_seconds = time.monotonic() - self._operation.began
         num_tokens = done.generated_token_count
-        return LastTurn(done.prefill_duration_seconds, self._first_token_seconds, total_seconds, num_tokens)
+        return LastTurn(done.prefill_duration_seconds, pace.first_token_seconds, total_seconds, num_tokens)
 
     async def _produced(self) -> list[int]:
         """The tokens of a Generate that is gone on with; those that the client has seen stand.
@@ -173,6 +171,7 @@ class _Stream:
     _max_tokens: int
     _seconds_left: SecondsLeft
     _produced: list[int]
+    _pace: Pace
 
     def __post_init__(self) -> None:
         self._started = time.monotonic()
@@ -195,6 +194,7 @@ class _Stream:
                 missed = await self._recovery.recover(self._operation, error)
             self._produced += missed
             for token_id in missed:
+                self._pace.count()
                 yield Token(token_id)
 
     async def _from_worker(self) -> AsyncGenerator[Token, None]:
@@ -210,6 +210,7 @@ class _Stream:
                 if isinstance(answer, Done):
                     self.done = self._whole(answer)
                     return
+                self._pace.count()
                 self._produced.append(answer.token_id)
                 journal.add(answer.token_id)
                 yield answer

@@ -1,11 +1,13 @@
 """The tokens that one operation adds to a history, on their way into Redis."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 import structlog
 
+from kakeya_router.metrics import RouterMetrics
 from kakeya_router.store.done import is_done
 from kakeya_router.store.session_record import Claim, SessionRecord
 from kakeya_router.store.sessions.operation_store import OperationStore
@@ -41,6 +43,7 @@ class Journal:
         claim: Claim,
         max_tokens: int,
         on_written: Callable[[int], None],
+        metrics: RouterMetrics,
     ) -> None:
         self.record = record
         self.length = record.journal_length
@@ -50,6 +53,7 @@ class Journal:
         self._claim = claim
         self._max_tokens = max_tokens
         self._on_written = on_written
+        self._metrics = metrics
         self._any = asyncio.Event()
         self._group = asyncio.Event()
         self._error: BaseException | None = None
@@ -102,10 +106,13 @@ class Journal:
         try:
             while True:
                 await self._any.wait()
+                began = time.monotonic()
                 await self._group_or_pause()
                 self._any.clear()
                 self._group.clear()
                 await self.flush()
+                self._metrics.journal_groups.inc()
+                self._metrics.journal_lag_seconds.observe(time.monotonic() - began)
                 self._on_written(self.length)
         except (Taken, StoreUnavailable) as error:
             self._error = error

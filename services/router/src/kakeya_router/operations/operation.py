@@ -33,9 +33,9 @@ class Operation:
         record: the session as it was when the operation began, and since then as its lane is known to be.
         kind: "append" or "generate", or another that changes nothing.
         features: that its worker has to name; more of them from its first token on, see `pins`.
+        began: when the call came in, on the monotonic clock.
         tokens_per_minute: quota of the caller; 0 for none.
         op_id: names it to the client, in logs and traces.
-        began: when the call came in, by the monotonic clock, in seconds.
         goes_on: it began at another router, or in another call.
         is_answering: a Generate that has come to its first token; a session that lives for one answer ends with it.
         closes: the session ends with it, however it ends.
@@ -53,10 +53,10 @@ class Operation:
         self, record: SessionRecord, intent: Intent, tasks: DetachedTasks, *, tokens_per_minute: int = 0
     ) -> None:
         self.record = record
+        self.began = time.monotonic()
         self.kind = intent.kind
         self.features = intent.features
         self.tokens_per_minute = tokens_per_minute
-        self.began = time.monotonic()
         self.claim = Claim(secrets.token_hex(8))
         self.goes_on = bool(intent.op_id)
         self.op_id = intent.op_id or self.claim

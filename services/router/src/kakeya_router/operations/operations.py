@@ -12,10 +12,11 @@ import structlog
 from kakeya_router.access import callers
 from kakeya_router.contract import refusals
 from kakeya_router.lanes.closing import Closing
+from kakeya_router.metrics import RouterMetrics, no_metrics
 from kakeya_router.operations.journal import Journal
 from kakeya_router.operations.needed_features import NeededFeatures
 from kakeya_router.operations.operation import Elsewhere, Operation
-from kakeya_router.operations.recovery import Recovery
+from kakeya_router.operations.recovery import Recovery, can_be_gone_on_with, client_is_gone
 from kakeya_router.operations.settling import Settling
 from kakeya_router.snapshots.snapshotting import Mark, Snapshotting
 from kakeya_router.store.done import is_done
@@ -28,9 +29,8 @@ from kakeya_router.store.sessions.session_store import Taken
 from kakeya_router.workers.worker_clients import WorkerClients
 from kakeya_router.workers.worker_errors import WorkerError
 from kakeya_shared.contract.features import GRAMMAR
-from kakeya_shared.errors.tree import Draining, InvariantViolated, KakeyaError, StoreUnavailable
-from kakeya_shared.process.detached_tasks import DetachedTasks, is_cancelled, unheard
-from kakeya_shared.rpc import rpc_boundary
+from kakeya_shared.errors.tree import InvariantViolated, KakeyaError, StoreUnavailable
+from kakeya_shared.process.detached_tasks import DetachedTasks, unheard
 
 _log = structlog.get_logger()
 
@@ -45,6 +45,7 @@ class Operations:
 
     Attributes:
         lease_seconds: renewed three times in its length, so that one lost renewal does no harm.
+        running_now: those that hold a session, those that wait for its lane included.
     """
 
     _store: OperationStore
@@ -57,11 +58,12 @@ class Operations:
     _closing: Closing
     _: KW_ONLY
     lease_seconds: float
-    _running: set[Operation] = field(default_factory=set, init=False)
+    metrics: RouterMetrics = field(default_factory=no_metrics)
+    running_now: set[Operation] = field(default_factory=set, init=False)
 
     def see_workers(self, incarnations: frozenset[Incarnation]) -> None:
         """Ends the calls to workers that are gone, which may hang otherwise; told which are alive."""
-        for operation in self._running:
+        for operation in self.running_now:
             if operation.record.incarnation and operation.record.incarnation not in incarnations:
                 operation.call.lose_worker()
 
@@ -91,7 +93,7 @@ class Operations:
             self._tasks.start(self._undo(operation, begun))
             raise
         renewal = self._tasks.start(self._renew(operation))
-        self._running.add(operation)
+        self.running_now.add(operation)
         try:
             if operation.features and not operation.is_parked:
                 await self._needed.check(operation)
@@ -101,9 +103,9 @@ class Operations:
                 await self._needed.pin(operation)
             yield operation
         except BaseException as error:
-            if _can_go_on(error):
+            if can_be_gone_on_with(error):
                 operation.can_be_gone_on_with()
-            if _client_is_gone(error):
+            if client_is_gone(error):
                 self._tasks.start(self._leave(operation, renewal, error))
                 raise
             instead = await self._leave(operation, renewal, error)
@@ -133,7 +135,12 @@ class Operations:
             )
             outcome, record = answer.outcome, answer.record
             journal = Journal(
-                self._store, record, operation.claim, self._snapshotting.journal_tokens, self._on_written(operation)
+                self._store,
+                record,
+                operation.claim,
+                self._snapshotting.journal_tokens,
+                self._on_written(operation),
+                self.metrics,
             )
             operation.answered(record, journal, is_parked=outcome is BeginOperation.PARKED)
             match outcome:
@@ -165,6 +172,7 @@ class Operations:
     async def _take_over(self, operation: Operation) -> None:
         """Ends the operation of a router that vanished with what its worker has committed."""
         _log.info("operation taken over", session_id=operation.record.session_id, op_id=operation.op_id)
+        self.metrics.taken_over_operations.inc()
         operation.takes_over()
         error = await self._settle(operation, None)
         if error is not None:
@@ -214,7 +222,7 @@ class Operations:
         except StoreUnavailable as silent:
             unavailable = silent
         finally:
-            self._running.discard(operation)
+            self.running_now.discard(operation)
             renewal.cancel()
         self._tasks.start(persist(lambda: self._settle(operation, error)))
         return unavailable
@@ -287,13 +295,3 @@ class Operations:
                 assert_never(never)
         operation.is_over()
         return None
-
-
-def _can_go_on(error: BaseException | None) -> bool:
-    """Whether the client of a Generate that ended so may go on with it, here or at another router."""
-    return isinstance(error, StoreUnavailable | Taken) or isinstance(rpc_boundary.why_cancelled(error), Draining)
-
-
-def _client_is_gone(error: BaseException) -> bool:
-    """Whether this call itself was cancelled, as opposed to the worker's call."""
-    return isinstance(error, GeneratorExit) or (isinstance(error, asyncio.CancelledError) and is_cancelled())

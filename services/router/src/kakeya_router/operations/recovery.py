@@ -1,6 +1,7 @@
 """Has the lane of an operation's session hold all of its history, wherever that lane is."""
 
 import asyncio
+import time
 from dataclasses import dataclass
 
 import structlog
@@ -9,6 +10,7 @@ from kakeya_router.contract import refusals
 from kakeya_router.contract.lanes import Stopped
 from kakeya_router.lanes.moving import Moving
 from kakeya_router.lanes.resuming import Resuming
+from kakeya_router.metrics import RouterMetrics
 from kakeya_router.operations.operation import Operation
 from kakeya_router.snapshots.past import Past
 from kakeya_router.store.session_record import SessionRecord, State
@@ -25,8 +27,10 @@ from kakeya_shared.errors.tree import (
     KakeyaError,
     OperationStopped,
     SessionClosed,
+    StoreUnavailable,
 )
 from kakeya_shared.process.detached_tasks import DetachedTasks, is_cancelled
+from kakeya_shared.rpc import rpc_boundary
 from kakeya_shared.settings.service import LONGEST_APPEND_TOKENS
 
 _log = structlog.get_logger()
@@ -50,6 +54,16 @@ def is_broken(operation: Operation, error: BaseException) -> bool:
     return isinstance(error, WorkerUnreachable | LaneGone | Draining | SessionClosed | HistoryLengthMismatch)
 
 
+def can_be_gone_on_with(error: BaseException | None) -> bool:
+    """Whether the client of a Generate that ended so may go on with it, here or at another router."""
+    return isinstance(error, StoreUnavailable | Taken) or isinstance(rpc_boundary.why_cancelled(error), Draining)
+
+
+def client_is_gone(error: BaseException) -> bool:
+    """Whether this call itself was cancelled, as opposed to the worker's call."""
+    return isinstance(error, GeneratorExit) or (isinstance(error, asyncio.CancelledError) and is_cancelled())
+
+
 @dataclass(frozen=True, slots=True)
 class Recovery:
     """Called on the way into an operation, and wherever its call to the worker breaks off.
@@ -67,6 +81,7 @@ class Recovery:
     _resuming: Resuming
     _moving: Moving
     _tasks: DetachedTasks
+    _metrics: RouterMetrics
 
     async def begin(self, operation: Operation) -> None:
         """Finds a lane for a session that has none; else has its lane hold what an append did not come to prefill."""
@@ -85,7 +100,10 @@ class Recovery:
         Returns:
             What its Generate has produced beyond what the client has seen.
         """
-        return await operation.complete(self._recover(operation, error))
+        began = time.monotonic()
+        produced = await operation.complete(self._recover(operation, error))
+        self._metrics.recovery_seconds.labels(_reason(operation, error)).observe(time.monotonic() - began)
+        return produced
 
     async def leave(self, operation: Operation, parked: SessionRecord) -> None:
         """Gives a session that the store has parked another lane, with all of its history as it is now."""
@@ -175,7 +193,8 @@ class Recovery:
                 return
 
     async def _resume_once(self, operation: Operation, *, is_interrupted: bool) -> None:
-        record, left = operation.record, operation.record.incarnation
+        began, record, left = time.monotonic(), operation.record, operation.record.incarnation
+        reason = "parked" if record.state is State.PARKED else "recovery"
         if record.state is not State.PARKED:
             operation.lies_at(await self._resuming.lose_lane(record, operation.claim))
             self._tasks.start(self._workers.close_lane(record))  # not before: another router may have the session now
@@ -183,6 +202,7 @@ class Recovery:
             operation.record, operation.claim, left, operation.features, is_interrupted=is_interrupted
         )
         operation.has_lane(resumed.with_lane(lane))
+        self._metrics.resume_seconds.labels(reason).observe(time.monotonic() - began)
         _log.info(
             "session resumed",
             session_id=record.session_id,
@@ -210,6 +230,15 @@ class Recovery:
         """Takes back what does not fit a session that refuses to forget."""
         await self._store.retract(operation.record, operation.claim, length)
         operation.retracted(length)
+
+
+def _reason(operation: Operation, error: BaseException | None) -> str:
+    """Of a recovery, as metrics name it."""
+    if error is None:
+        return "unfinished"
+    if isinstance(error, Draining):
+        return "drain"
+    return "worker" if operation.call.worker_lost or isinstance(error, WorkerUnreachable) else "lane"
 
 
 def _last_append(operation: Operation) -> int:

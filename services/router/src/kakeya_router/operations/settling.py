@@ -7,6 +7,7 @@ import structlog
 
 from kakeya_router.contract import refusals
 from kakeya_router.lanes.closing import Closing
+from kakeya_router.metrics import RouterMetrics
 from kakeya_router.operations.operation import Operation
 from kakeya_router.store.done import is_done
 from kakeya_router.store.outcomes import LoseSession
@@ -32,6 +33,7 @@ class Settling:
     _closing: Closing
     _tasks: DetachedTasks
     times_to_live: TimesToLive
+    _metrics: RouterMetrics
 
     async def overtaken(self, operation: Operation) -> KakeyaError:
         """Another router has taken the session."""
@@ -44,6 +46,7 @@ class Settling:
         record, invariant = operation.record, violated.metadata.get("invariant", "inv1")
         if not is_done(await self._store.fail(record, operation.claim, invariant)):
             return await self.overtaken(operation)
+        self._metrics.invariant_violations.labels(invariant).inc()
         _log.error("session failed", session_id=record.session_id, op_id=operation.op_id, invariant=invariant)
         self._tasks.start(self._workers.close_lane(record))
         if operation.closes:
@@ -70,6 +73,7 @@ class Settling:
             case LoseSession.PARKED:
                 pass
             case LoseSession.LOST:
+                self._metrics.lost_sessions.inc()
                 error = refusals.history_lost() if for_good else refusals.lost()
             case LoseSession.GONE | LoseSession.BUSY | LoseSession.ALIVE:  # the last two only a sweep hears
                 return await self.overtaken(operation)

@@ -118,7 +118,7 @@ class Keeping:
         """Where its worker has no snapshot store, it stays: resuming it would cost a prefill of all."""
         if not await self._parking.saves(record):
             return
-        answer = await self._parking.park(record, idle_ms=record.park_after_ms, wanted_by=record.tenant)
+        answer = await self._parking.park(record, "idle", idle_ms=record.park_after_ms, wanted_by=record.tenant)
         if is_done(answer.outcome):
             _log.info("session parked, as nobody uses it", session_id=record.session_id)
 

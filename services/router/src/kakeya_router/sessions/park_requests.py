@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import structlog
 
 from kakeya_router.contract import refusals
-from kakeya_router.lanes.parking import Parking
+from kakeya_router.lanes.parking import Parking, Reason
 from kakeya_router.operations.operations import Operations
 from kakeya_router.store.outcomes import ParkSession
 from kakeya_router.store.session_record import Incarnation, SessionRecord
@@ -54,7 +54,8 @@ class ParkRequests:
         return await self._tasks.complete(self._park(record, only_off))
 
     async def _park(self, record: SessionRecord, only_off: Incarnation) -> Parked:
-        answer = await self._parking.park(record)
+        reason: Reason = "drain" if only_off else "request"
+        answer = await self._parking.park(record, reason)
         while answer.outcome in (ParkSession.LEFT, ParkSession.CHANGED):
             if answer.outcome is ParkSession.LEFT:
                 async with self._operations.running(record, _INTENT):
@@ -65,7 +66,7 @@ class ParkRequests:
             if only_off and now.incarnation != only_off:
                 return Parked(max(now.history_length, now.journal_length), 0)
             record = now
-            answer = await self._parking.park(record)
+            answer = await self._parking.park(record, reason)
         before, freed_bytes = answer.record, 0
         match answer.outcome:
             case ParkSession.UNRECOVERABLE | ParkSession.KEPT:  # this asks of none that it gives way

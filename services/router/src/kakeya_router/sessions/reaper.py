@@ -4,6 +4,7 @@ from dataclasses import KW_ONLY, dataclass, field
 
 import structlog
 
+from kakeya_router.metrics import RouterMetrics
 from kakeya_router.sessions.keeping import Keeping
 from kakeya_router.sessions.sessions import Sessions
 from kakeya_router.store.connection import RedisConnection
@@ -49,6 +50,7 @@ class Reaper:
     _fleet: Fleet
     _audit: LedgerAudit
     _tasks: DetachedTasks
+    _metrics: RouterMetrics
     _: KW_ONLY
     interval_seconds: float
     grace_seconds: float
@@ -91,5 +93,6 @@ class Reaper:
             if not self._may_reap:
                 return
             if await self._worker_store.drop(Identity(pool, worker.worker_id, worker.incarnation), lapsed_only=True):
+                self._metrics.lost_workers.inc()
                 _log.info("worker lost", worker_id=worker.worker_id, incarnation=worker.incarnation)
                 await self._fleet.look()  # so that a call that waits for it hears it at once

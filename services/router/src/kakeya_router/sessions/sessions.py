@@ -13,6 +13,7 @@ from kakeya_router.lanes import candidates
 from kakeya_router.lanes.closing import Closing
 from kakeya_router.lanes.search import Search
 from kakeya_router.lanes.wanted import Wanted
+from kakeya_router.metrics import RouterMetrics
 from kakeya_router.sessions.opening import Opening
 from kakeya_router.sessions.sharing import Sharing
 from kakeya_router.sessions.sources import Sources
@@ -62,6 +63,7 @@ class Sessions:
     _closing: Closing
     _sources: Sources
     _sharing: Sharing
+    _metrics: RouterMetrics
     _: KW_ONLY
     default_ttl_seconds: int
     default_model: str
@@ -130,6 +132,7 @@ class Sessions:
             if earlier := await self._earlier(request, wanted.pools):
                 return Made(earlier, is_new=False)
             if record := await self._search.lane(self._opening, wanted, lane_bytes, workers=fitting):
+                self._metrics.opened_sessions.labels("fork" if source else "new").inc()
                 return Made(record, is_new=True)
 
     async def forked(self, request: CreateRequest) -> SessionRecord | None:
@@ -200,6 +203,7 @@ class Sessions:
         """Closes a session whose time has come, unless it is busy or was used meanwhile."""
         if await self._closing.close(record, Cause.EXPIRY) is not None:
             told = {"state": record.state.value, "disposable": record.disposable}
+            self._metrics.expired_sessions.inc()
             _log.info("session expired", session_id=record.session_id, **told)
 
     async def _earlier(self, request: CreateRequest, pools: Collection[PoolName]) -> SessionRecord | None:

@@ -3,12 +3,14 @@
 import asyncio
 import re
 import secrets
+import time
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from typing import assert_never
 
 import structlog
 
+from kakeya_router.metrics import RouterMetrics, no_metrics
 from kakeya_router.snapshots import snapshot_plan
 from kakeya_router.store.keys import pool_of
 from kakeya_router.store.outcomes import SetSnapshots
@@ -61,6 +63,8 @@ class SnapshotFiles:
     _workers: WorkerClients
     _fleet: Fleet
     _tasks: DetachedTasks
+    _: KW_ONLY
+    metrics: RouterMetrics = field(default_factory=no_metrics)
 
     async def write_now(self, record: SessionRecord, worker: WorkerRecord) -> bool:
         """Writes what a session has gained since its last snapshot; whether all of it is in the store then.
@@ -97,7 +101,13 @@ class SnapshotFiles:
         """
         # Of two routers that write the same at once, one removes its own file.
         prefix = f"{record.pool}/{record.session_id}-{record.epoch}-{start}-{secrets.token_hex(4)}"
-        return await self._workers.at(record.address).write_snapshot(record, start, prefix, _WRITE_SECONDS)
+        began, outcome = time.monotonic(), "failed"
+        try:
+            new = await self._workers.at(record.address).write_snapshot(record, start, prefix, _WRITE_SECONDS)
+            outcome = "written"
+        finally:
+            self.metrics.snapshot_seconds.labels(outcome).observe(time.monotonic() - began)
+        return new
 
     async def tidy(self, record: SessionRecord) -> None:
         """Removes what a session had and needs no more, if no other session needs it."""

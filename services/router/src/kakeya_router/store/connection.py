@@ -1,6 +1,5 @@
 """The one way to Redis: its time-out, the scripts, and errors as the tree's."""
 
-import re
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from enum import StrEnum
@@ -13,7 +12,9 @@ from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.client import NEVER_DECODE
 
+from kakeya_router.metrics import RouterMetrics, no_metrics
 from kakeya_router.store.keys import LAYOUT, SCHEMA
+from kakeya_router.store.redis_errors import NO_ANSWER, NO_CONNECTION, unusable_because
 from kakeya_router.store.scripts import Script, script_of, scripts
 from kakeya_shared.errors.tree import StoreUnavailable
 from kakeya_shared.process.detached_tasks import DetachedTasks
@@ -36,18 +37,6 @@ _MAX_CONNECTIONS = 64
 # A few milliseconds for Redis and for this process; a list of thousands must not hold up a heartbeat.
 _HASHES_AT_ONCE = 500
 
-# Refused, reset, still loading its data, or silent.
-_NO_ANSWER = (exceptions.ConnectionError, exceptions.TimeoutError, OSError)
-# Redis was not asked: all connections were busy for as long as a caller waits.
-_NO_CONNECTION = "No connection available."
-# Alive, and not for this router as it is configured.
-_NO_ENTRY = (exceptions.AuthenticationError, exceptions.AuthorizationError, exceptions.NoPermissionError)
-_NO_DATABASE = re.compile("DB index is out of range|invalid DB index")
-# Alive and not able to take writes: a replica in the middle of a fail-over, a full disk or memory, a cluster that
-# lacks nodes. A script's error carries the code in its text, an error of a plain command in its type.
-_NO_WRITES = (exceptions.ReadOnlyError, exceptions.OutOfMemoryError, exceptions.ClusterDownError)
-_NO_WRITES_CODES = re.compile(r"\b(READONLY|MISCONF|OOM|NOREPLICAS|MASTERDOWN|CLUSTERDOWN)\b")
-
 
 class UnknownLayout(Exception):
     """The data in Redis is not for this router."""
@@ -67,7 +56,13 @@ class RedisConnection:
     must not enter redis-py, which drops the connection and can turn the cancellation into a time-out.
     """
 
-    def __init__(self, url: str, timeout_seconds: float = TIMEOUT_SECONDS, directory: Path | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        timeout_seconds: float = TIMEOUT_SECONDS,
+        directory: Path | None = None,
+        metrics: RouterMetrics | None = None,
+    ) -> None:
         pool: BlockingConnectionPool = BlockingConnectionPool.from_url(
             url,
             decode_responses=True,
@@ -79,6 +74,7 @@ class RedisConnection:
             retry=Retry(NoBackoff(), 0),
         )
         self._redis = Redis(connection_pool=pool)
+        self._metrics = metrics or no_metrics()
         self._scripts = scripts()
         self._directory = directory
         self._answers_since: float | None = None
@@ -232,16 +228,19 @@ class RedisConnection:
         asked = time.monotonic()
         try:
             result = await answer
-        except (*_NO_ANSWER, exceptions.ResponseError) as error:
-            reason = _reason(error)
+        except (*NO_ANSWER, exceptions.ResponseError) as error:
+            reason = unusable_because(error)
             if reason is None:
                 raise
-            if str(error) != _NO_CONNECTION:
+            if str(error) != NO_CONNECTION:
                 self._answers_since = None
-            if self._directory is not None and isinstance(error, _NO_ANSWER) and (full := shortage(self._directory)):
+            if self._directory is not None and isinstance(error, NO_ANSWER) and (full := shortage(self._directory)):
                 reason = f"{reason}: {full}"
+            self._metrics.redis_failures.inc()
             raise StoreUnavailable(reason, retry_after_seconds=_RETRY_AFTER_SECONDS) from error
-        if self._answers_since is None or time.monotonic() - asked > _SILENCE_SECONDS:
+        seconds = time.monotonic() - asked
+        self._metrics.redis_seconds.observe(seconds)
+        if self._answers_since is None or seconds > _SILENCE_SECONDS:
             self._answers_since = time.monotonic()
         return result
 
@@ -285,16 +284,3 @@ async def _memory(redis: Any) -> dict[str, Any]:
         return dict(await redis.info("memory"))
     except exceptions.ResponseError:  # who may not ask, as at some services, may do all else
         return {}
-
-
-def _reason(error: Exception) -> str | None:
-    """Why Redis cannot be used now; None: it can, and `error` is about what it was asked."""
-    text = " ".join(str(error).split())
-    if isinstance(error, _NO_ENTRY) or _NO_DATABASE.search(text):
-        return f"Redis refuses this router ({text}); see --redis"
-    if isinstance(error, _NO_ANSWER):
-        return f"Redis does not answer ({type(error).__name__})"
-    code = _NO_WRITES_CODES.search(text)
-    if code or isinstance(error, _NO_WRITES):
-        return f"Redis takes no writes ({text[code.start() if code else 0 :]})"
-    return None

@@ -26,7 +26,8 @@ class WorkerRecord(Hash):
         features: what it can do, by the names of `kakeya_shared.contract.features`, separated by commas.
         reserved_bytes: lanes reserved for sessions.
         kv_live_bytes: the sum over the session records, kept by their changes.
-        reported_kv_live_bytes: the worker's own sum at its last heartbeat.
+        heartbeat_number: of its last heartbeat; 0: it has none, or is an older worker, which does not number them.
+        reported_kv_live_bytes: the worker's own sum at that heartbeat.
         rss_bytes: resident memory of its process at its last heartbeat; 0: not known.
         heartbeat_ms: Redis time of the last heartbeat.
         leaving: it shuts down, as its last heartbeat said.
@@ -59,6 +60,7 @@ class WorkerRecord(Hash):
     features: str = ""
     reserved_bytes: int = 0
     kv_live_bytes: int = 0
+    heartbeat_number: int = 0
     reported_kv_live_bytes: int = 0
     rss_bytes: int = 0
     num_sessions: int = 0

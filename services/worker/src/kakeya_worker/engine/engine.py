@@ -1,7 +1,6 @@
 """The engine: one thread owns the slab and steps it; everybody else hands it commands and holds futures."""
 
 import threading
-import time
 from collections.abc import Sequence
 from concurrent.futures import Future
 
@@ -9,6 +8,8 @@ import structlog
 
 from kakeya_shared.errors.tree import Draining, SessionClosed
 from kakeya_worker.engine.command_queue import CommandQueue
+from kakeya_worker.engine.ending import Ending
+from kakeya_worker.engine.gauges import SlabNow
 from kakeya_worker.engine.lanes.lane_ahead import LaneAhead
 from kakeya_worker.engine.lanes.lane_copies import LaneCopies
 from kakeya_worker.engine.lanes.lane_table import LaneTable, Occupant
@@ -21,6 +22,7 @@ from kakeya_worker.engine.snapshots.snapshot import Snapshot, TakenSnapshot
 from kakeya_worker.engine.steps.running_operations import RunningOperations
 from kakeya_worker.engine.steps.scheduler import Scheduler, StepBudget
 from kakeya_worker.engine.steps.step_fitting import fit_costs
+from kakeya_worker.metrics import WorkerMetrics, no_metrics
 
 _log = structlog.get_logger()
 _PAUSE_CHECK_SECONDS = 1.0
@@ -52,6 +54,7 @@ class Engine:
         step_tokens: int,
         retention: RetentionPolicy = sink_window,
         step_seconds: float | None = None,
+        metrics: WorkerMetrics | None = None,
     ) -> None:
         verifier.allocate(geometry, num_lanes)
         self.facts = verifier.facts
@@ -62,12 +65,10 @@ class Engine:
         self._copies = LaneCopies(self.lanes, verifier)
         self._retention = retention
         self._scheduler = Scheduler(StepBudget(step_tokens, step_seconds), geometry.chunk)
-        self._operations = RunningOperations(self.lanes, self._scheduler, verifier)
+        self._operations = RunningOperations(self.lanes, self._scheduler, verifier, metrics or no_metrics())
         self._commands = CommandQueue()
         self._snapshots = LaneSnapshots(self._commands, self.lanes, verifier, self._prepare_opening)
-        self._ends_at: float | None = None  # perf_counter seconds, once it is asked to end
-        self._is_abandoned = False  # nobody takes its idle sessions away
-        self._ends_empty = False  # not before all its sessions were taken away
+        self._ending = Ending()
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
 
     def fit_step_costs(self) -> None:
@@ -98,13 +99,13 @@ class Engine:
         Args:
             until_empty: the grace is also for idle sessions, which a router takes away.
         """
-        self._commands.put(lambda: self._drain(grace_seconds, until_empty=until_empty))
+        self._commands.put(lambda: self._ending.begin(grace_seconds, until_empty=until_empty))
         self._thread.join()
         self._ahead.close(_AHEAD_SECONDS)
 
     def abandon_idle(self) -> None:
         """Nobody will take idle sessions away any more: a `shut_down` goes on waiting for running operations only."""
-        self._commands.put(self._abandon_idle)
+        self._commands.put(self._ending.abandon_idle)
 
     def open(self, session_id: str, epoch: int, options: SessionOptions, tenant: str = "") -> "Future[OpenLane]":
         """Takes a lane; fails with InvalidField, NoCapacity, StaleEpoch or Draining."""
@@ -210,6 +211,13 @@ class Engine:
         """Frees every lane: their leases are lost."""
         return self._commands.call(self._reset)
 
+    def slab_now(self) -> "Future[SlabNow]":
+        """What every lane holds, and how many operations run, between two steps."""
+        lanes, scheduler = self.lanes, self._scheduler
+        return self._commands.call(
+            lambda: SlabNow(lanes.live_bytes(), lanes.lane_bytes, lanes.num_lanes, *scheduler.numbers)
+        )
+
     # The rest runs on the engine's thread.
 
     def _run(self) -> None:
@@ -222,7 +230,7 @@ class Engine:
             self._end()
         except BaseException as error:
             _log.critical("the engine's thread died", exc_info=error)
-            self._ends_at = time.perf_counter()
+            self._ending.is_now()
             try:
                 self._end()  # nobody may wait for a thread that is gone
             finally:
@@ -237,8 +245,8 @@ class Engine:
     def _sleep_seconds(self) -> float | None:
         """For how long nothing happens by itself; None: for ever."""
         seconds = [_PAUSE_CHECK_SECONDS] if any(self._scheduler.operations) else []
-        if self._ends_at is not None:
-            seconds.append(max(0.0, self._ends_at - time.perf_counter()))
+        if (seconds_left := self._ending.seconds_left) is not None:
+            seconds.append(seconds_left)
         return min(seconds, default=None)
 
     def _open(self, session_id: str, epoch: int, options: SessionOptions, tenant: str) -> OpenLane:
@@ -251,7 +259,7 @@ class Engine:
 
     def _prepare_opening(self, session_id: str, epoch: int) -> None:
         """A newer lease on the session fences an older one that is left here; raises Draining."""
-        self._refuse_if_draining()
+        self._ending.refuse_if_begun()
         if session_id in self.lanes:
             occupant = self.lanes.occupant(session_id)
             if occupant.epoch < epoch:
@@ -259,7 +267,7 @@ class Engine:
 
     def _begin(self, operation: Append | Generate) -> None:
         try:
-            self._refuse_if_draining()
+            self._ending.refuse_if_begun()
         except Draining as error:
             operation.future.set_exception(error)
         else:
@@ -274,23 +282,11 @@ class Engine:
         for occupant in self.lanes.occupants():
             self._close(occupant)
 
-    def _refuse_if_draining(self) -> None:
-        if self._ends_at is not None:
-            raise Draining("the worker is shutting down")
-
-    def _drain(self, grace_seconds: float, *, until_empty: bool) -> None:
-        self._ends_at = time.perf_counter() + grace_seconds
-        self._ends_empty = until_empty and not self._is_abandoned
-
-    def _abandon_idle(self) -> None:
-        self._ends_empty = False
-        self._is_abandoned = True  # it may come before the end was asked for
-
     def _is_over(self) -> bool:
-        if self._ends_at is None:
+        """Asked before each step: what is left is looked at only once the end was asked for."""
+        if not self._ending.has_begun:
             return False
-        waits_for = self.lanes.occupants() if self._ends_empty else tuple(self._scheduler.operations)
-        return not waits_for or time.perf_counter() >= self._ends_at
+        return self._ending.is_over(self.lanes.occupants(), tuple(self._scheduler.operations))
 
     def _end(self) -> None:
         self._operations.end_all(Draining("the worker is shutting down"))

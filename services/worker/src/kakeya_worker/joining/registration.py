@@ -2,6 +2,7 @@
 
 import asyncio
 import secrets
+import time
 from collections.abc import Awaitable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
@@ -25,8 +26,10 @@ from kakeya_stubs.worker.v1.registry_pb2_grpc import RegistryServiceStub
 from kakeya_worker.engine.engine import Engine
 from kakeya_worker.engine.lanes.lane_table import LaneReport
 from kakeya_worker.host import resident_memory
+from kakeya_worker.joining.heartbeat_gauges import Heartbeat
 from kakeya_worker.joining.router_link import RouterLink, TokenError
 from kakeya_worker.joining.worker_identity import FEATURES, WorkerIdentity
+from kakeya_worker.metrics import WorkerMetrics, no_metrics
 
 if TYPE_CHECKING:  # exists in the stubs' types only
     from kakeya_stubs.worker.v1.registry_pb2_grpc import RegistryServiceAsyncStub
@@ -51,10 +54,16 @@ class Registration:
     Attributes:
         joined: set once a router has let this worker in.
         cut_off: set while no router answers.
+        last_heartbeat: that a router has answered.
     """
 
     def __init__(
-        self, engine: Engine, identity: WorkerIdentity, routers: Sequence[str], link: RouterLink | None = None
+        self,
+        engine: Engine,
+        identity: WorkerIdentity,
+        routers: Sequence[str],
+        link: RouterLink | None = None,
+        metrics: WorkerMetrics | None = None,
     ) -> None:
         self._engine = engine
         self._link = link or RouterLink()
@@ -63,7 +72,10 @@ class Registration:
         self._routers = list(routers)  # the one in use comes first
         self._incarnation = ""
         self._heartbeat_seconds = 1.0
+        self._metrics = metrics or no_metrics()
         self._num_failed = 0  # routers in a row that did not answer
+        self._num_heartbeats = 0  # of the incarnation
+        self.last_heartbeat = Heartbeat()
         self._is_draining = False
         self._beat_now = asyncio.Event()
         self._draining_heard = asyncio.Event()
@@ -89,8 +101,10 @@ class Registration:
                     "same id, or Redis lost its data)",
                     worker_id=self._identity.worker_id,
                 )
+                self._metrics.lost_leases.inc()
                 await asyncio.wrap_future(self._engine.reset())
                 self._incarnation = ""
+                self._num_heartbeats = 0
             except (grpc.aio.AioRpcError, KakeyaError, TokenError) as error:
                 await self._try_the_next(error)
 
@@ -174,8 +188,7 @@ class Registration:
             is_complete = num_sent % _COMPLETE_EVERY == 0
             reports = self._engine.lanes.reports(0 if is_complete else answered_revision)
             request = self._heartbeat_request(reports, is_complete=is_complete)
-            metadata = self._link.token.metadata()
-            reply = await _answer(registry.Heartbeat(request, timeout=_CALL_SECONDS, metadata=metadata))
+            reply = await self._beat(registry, request)
             self._num_failed = 0  # not before: a router that takes a join may still refuse what is reported
             self.cut_off.clear()
             if request.draining:
@@ -185,6 +198,16 @@ class Registration:
             answered_revision = max((report.revision for report in reports), default=answered_revision)
             self._free(reply.orphans)
             await self._pause()
+
+    async def _beat(self, registry: "RegistryServiceAsyncStub", request: pb.HeartbeatRequest) -> pb.HeartbeatResponse:
+        metadata, began, outcome = self._link.token.metadata(), time.monotonic(), "failed"
+        try:
+            reply = await _answer(registry.Heartbeat(request, timeout=_CALL_SECONDS, metadata=metadata))
+            outcome = "answered"
+        finally:
+            self._metrics.heartbeat_seconds.labels(outcome).observe(time.monotonic() - began)
+        self.last_heartbeat = Heartbeat(request.number, request.kv_live_bytes)
+        return reply
 
     async def _pause(self) -> None:
         with suppress(TimeoutError):
@@ -204,6 +227,7 @@ class Registration:
 
     def _heartbeat_request(self, reports: Sequence[LaneReport], *, is_complete: bool) -> pb.HeartbeatRequest:
         totals = self._engine.lanes.totals()
+        self._num_heartbeats += 1
         return pb.HeartbeatRequest(
             pool=self._identity.pool,
             worker_id=self._identity.worker_id,
@@ -225,6 +249,7 @@ class Registration:
             complete=is_complete,
             rss_bytes=resident_memory.rss_bytes(),
             draining=self._is_draining,
+            number=self._num_heartbeats,
         )
 
     async def _try_the_next(self, error: _Failure) -> None:

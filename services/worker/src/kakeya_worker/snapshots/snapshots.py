@@ -17,6 +17,7 @@ from kakeya_worker.engine.seams.verifier import Memory
 from kakeya_worker.engine.snapshots.made_memory import made_memory
 from kakeya_worker.engine.snapshots.snapshot import Snapshot, TakenSnapshot, memory_for
 from kakeya_worker.host.daemon_threads import DaemonThreads
+from kakeya_worker.metrics import WorkerMetrics, no_metrics
 from kakeya_worker.snapshots import snapshot_file
 from kakeya_worker.snapshots.snapshot_store import SnapshotStore, SnapshotStoreError
 
@@ -53,8 +54,9 @@ class Snapshots:
         store: None: there is none, and every call fails with SnapshotStoreUnavailable.
     """
 
-    def __init__(self, engine: Engine, store: SnapshotStore | None) -> None:
+    def __init__(self, engine: Engine, store: SnapshotStore | None, metrics: WorkerMetrics | None = None) -> None:
         self._engine = engine
+        self._metrics = metrics or no_metrics()
         self._store = store
         self._reading = DaemonThreads(_NUM_THREADS, "snapshot-reader")
         num_bytes = min(_READING_BYTES, engine.lanes.totals().lane_bytes) if store else 0
@@ -85,9 +87,12 @@ class Snapshots:
         store = self._usable_store()
         lanes = self._engine.lanes
         lane = lanes.find(session_id, epoch).lane
-        memory = await _done(self._writing, lambda: memory_for(lane, lanes.kv_bytes_per_token, start))
-        taken = await _done(self._copying, lambda: self._engine.take_snapshot(session_id, epoch, start, memory))
-        return await _done(self._writing, lambda: _written(store, prefix, taken))
+        with self._metrics.writing():
+            memory = await _done(self._writing, lambda: memory_for(lane, lanes.kv_bytes_per_token, start))
+            taken = await _done(self._copying, lambda: self._engine.take_snapshot(session_id, epoch, start, memory))
+            written = await _done(self._writing, lambda: _written(store, prefix, taken))
+        self._metrics.written_bytes.inc(written.size_bytes)
+        return written
 
     async def restore(
         self, session_id: str, epoch: int, names: Sequence[str], tenant: str, *, inexact: bool
@@ -110,7 +115,8 @@ class Snapshots:
                 snapshots = [files.enter_context(_opened(store, name, memory)) for name in names]
                 return self._engine.restore(session_id, epoch, snapshots, tenant, inexact=inexact)
 
-        return await _done(self._reading, restored)
+        with self._metrics.restoring():
+            return await _done(self._reading, restored)
 
     async def delete(self, names: Sequence[str]) -> None:
         """Removes snapshots; raises InvalidField or SnapshotStoreUnavailable."""

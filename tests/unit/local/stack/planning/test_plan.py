@@ -64,6 +64,7 @@ def test_only_what_was_asked_for_is_passed_on(model: str, tmp_path: Path) -> Non
         "--redis": f"redis://{made.redis}/0",
         "--redis-directory": str(tmp_path / "redis"),
         "--bind": str(made.bind),
+        "--metrics-bind": made.metrics["router"],
     }
     assert flags(workers[1].command) == {
         "--model": model,
@@ -72,6 +73,7 @@ def test_only_what_was_asked_for_is_passed_on(model: str, tmp_path: Path) -> Non
         "--bind": "127.0.0.1:0",
         "--worker-id": "worker-2",
         "--snapshots": str(tmp_path / "snapshots"),
+        "--metrics-bind": made.metrics["worker-2"],
     }
 
 

@@ -38,6 +38,7 @@ def programs(place: Path) -> list[Program]:
             slab_bytes=None,
             threads=None,
             snapshots=place / "snapshots",
+            metrics_bind=None,
         )
         for name in ("worker-1", "worker-2")
     ]

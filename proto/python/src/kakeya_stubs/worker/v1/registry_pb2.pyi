@@ -236,6 +236,7 @@ class HeartbeatRequest(_message.Message):
     COMPLETE_FIELD_NUMBER: _builtins.int
     RSS_BYTES_FIELD_NUMBER: _builtins.int
     DRAINING_FIELD_NUMBER: _builtins.int
+    NUMBER_FIELD_NUMBER: _builtins.int
     pool: _builtins.str
     worker_id: _builtins.str
     incarnation: _builtins.str
@@ -248,6 +249,10 @@ class HeartbeatRequest(_message.Message):
     """Resident memory of the worker's process; 0: it cannot tell, or it is an older worker."""
     draining: _builtins.bool
     """It shuts down: no session is to be placed on it, and idle ones should be taken away."""
+    number: _builtins.int
+    """Rises with each heartbeat of the incarnation, from 1 on; 0: an older worker. What a late one says of the worker as a
+    whole is not taken for new.
+    """
     @_builtins.property
     def lanes(self) -> _containers.RepeatedCompositeFieldContainer[Global___LaneReport]:
         """Lanes that changed since the last heartbeat that was answered, or all of them."""
@@ -264,10 +269,11 @@ class HeartbeatRequest(_message.Message):
         complete: _builtins.bool = ...,
         rss_bytes: _builtins.int = ...,
         draining: _builtins.bool = ...,
+        number: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["complete", b"complete", "draining", b"draining", "incarnation", b"incarnation", "kv_live_bytes", b"kv_live_bytes", "lanes", b"lanes", "num_lanes_in_use", b"num_lanes_in_use", "pool", b"pool", "rss_bytes", b"rss_bytes", "worker_id", b"worker_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["complete", b"complete", "draining", b"draining", "incarnation", b"incarnation", "kv_live_bytes", b"kv_live_bytes", "lanes", b"lanes", "num_lanes_in_use", b"num_lanes_in_use", "number", b"number", "pool", b"pool", "rss_bytes", b"rss_bytes", "worker_id", b"worker_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -12,10 +12,11 @@ from kakeya_local.errors import StackError
 from kakeya_local.settings import DEFAULT_MODEL, UpSettings
 from kakeya_local.stack.planning.entrance import entrance, tls_environment
 from kakeya_local.stack.planning.http_plan import HttpPlan
+from kakeya_local.stack.planning.metrics_places import metrics_places
 from kakeya_local.stack.planning.ports import claim, reachable
 from kakeya_local.stack.planning.redis_binary import find_redis
 from kakeya_local.stack.planning.run_credentials import RunCredentials
-from kakeya_local.stack.program import Program, redis_program, router_program, worker_program
+from kakeya_local.stack.program import ROUTER, Program, redis_program, router_program, worker_program
 from kakeya_shared import installed_models, plugins
 from kakeya_shared.process import processors
 from kakeya_shared.rpc import proxies
@@ -34,6 +35,7 @@ class Plan:
         credentials: of this run; None where no keys are asked for.
         environment: of the processes, beside this one's own.
         http: the HTTP shim; None where it is left out.
+        metrics: where processes show their metrics, by their names; the HTTP shim shows its own where it listens.
     """
 
     settings: UpSettings
@@ -45,6 +47,7 @@ class Plan:
     credentials: RunCredentials | None = None
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     http: HttpPlan | None = None
+    metrics: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def router(self) -> HostPort:
@@ -53,7 +56,7 @@ class Plan:
 
     @property
     def worker_names(self) -> list[str]:
-        return [f"worker-{number}" for number, _ in enumerate(self.settings.backends, start=1)]
+        return _worker_names(self.settings)
 
     @property
     def threads(self) -> int | None:
@@ -78,6 +81,7 @@ class Plan:
                 slab_bytes=settings.slab_bytes,
                 threads=self.threads,
                 snapshots=data / "snapshots",
+                metrics_bind=self.metrics.get(name),
             )
             for name, backend in zip(self.worker_names, settings.backends, strict=True)
         ]
@@ -89,6 +93,7 @@ class Plan:
             None if settings.ephemeral else kept,
             auth=settings.auth,
             insecure=settings.insecure,
+            metrics_bind=self.metrics.get(ROUTER),
         )
         http = [self.http.program(self.router)] if self.http else []
         return [redis, router, *workers, *http]
@@ -116,7 +121,12 @@ def make_plan(settings: UpSettings) -> Plan:
         credentials=credentials,
         environment=_environment(reachable(bind), credentials),
         http=HttpPlan.make(settings.http_bind, bind, model, os.environ) if settings.http_bind else None,
+        metrics=metrics_places(ROUTER, _worker_names(settings), os.environ),
     )
+
+
+def _worker_names(settings: UpSettings) -> list[str]:
+    return [f"worker-{number}" for number, _ in enumerate(settings.backends, start=1)]
 
 
 def _environment(router: HostPort, credentials: RunCredentials | None) -> dict[str, str]:

@@ -110,8 +110,14 @@ class WorkerStore:
         )
         return outcome
 
-    async def heartbeat(self, of: Identity, *, kv_live_bytes: int, rss_bytes: int, leaving: bool = False) -> bool:
-        """Renews the lease, takes over what the worker says of itself; False when the incarnation is not registered."""
+    async def heartbeat(
+        self, of: Identity, *, kv_live_bytes: int, rss_bytes: int, leaving: bool = False, number: int = 0
+    ) -> bool:
+        """Renews the lease, takes over what the worker says of itself; False when the incarnation is not registered.
+
+        Args:
+            number: of the heartbeat; one that comes after a later one only renews the lease. 0: it has none.
+        """
         keys = PoolKeys(of.pool)
         outcome, _ = await self._redis.outcome(
             Heartbeat,
@@ -122,6 +128,7 @@ class WorkerStore:
             kv_live_bytes=kv_live_bytes,
             rss_bytes=rss_bytes,
             leaving=leaving,
+            number=number,
         )
         if not is_done(outcome):
             return False

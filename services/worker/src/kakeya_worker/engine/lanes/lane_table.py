@@ -250,13 +250,22 @@ class LaneTable:
         with self._lock:
             return tuple(report for report in self._published.values() if report.revision > after_revision)
 
+    @property
+    def lane_bytes(self) -> int:
+        return self.geometry.num_slots * self.kv_bytes_per_token
+
+    def live_bytes(self) -> dict[int, int]:
+        """Of each lane that is in use, by its index."""
+        return {
+            occupant.lane.index: occupant.lane.num_live_slots * self.kv_bytes_per_token for occupant in self.occupants()
+        }
+
     def totals(self) -> SlabTotals:
         """The slab's own count; any thread may ask."""
         reports = self.reports()
-        lane_bytes = self.geometry.num_slots * self.kv_bytes_per_token
         return SlabTotals(
-            slab_bytes=lane_bytes * self.num_lanes,
-            lane_bytes=lane_bytes,
+            slab_bytes=self.lane_bytes * self.num_lanes,
+            lane_bytes=self.lane_bytes,
             num_lanes=self.num_lanes,
             num_lanes_in_use=len(reports),
             kv_live_bytes=sum(report.state.kv_live_bytes for report in reports),

@@ -33,6 +33,7 @@ from kakeya_worker.engine.seams.row import Row
 from kakeya_worker.engine.seams.verifier import Verifier
 from kakeya_worker.engine.steps.scheduler import Scheduler, Step
 from kakeya_worker.engine.steps.scoring import Scoring
+from kakeya_worker.metrics import WorkerMetrics
 
 _log = structlog.get_logger()
 
@@ -44,10 +45,11 @@ class RunningOperations:
         scheduler: knows them all, and says who is in the next step.
     """
 
-    def __init__(self, lanes: LaneTable, scheduler: Scheduler, verifier: Verifier) -> None:
+    def __init__(self, lanes: LaneTable, scheduler: Scheduler, verifier: Verifier, metrics: WorkerMetrics) -> None:
         self._lanes = lanes
         self._scheduler = scheduler
         self._verifier = verifier
+        self._metrics = metrics
 
     def begin(self, operation: Append | Generate) -> None:
         """Takes it up, unless its lane is not what the caller believes; raises Postponed while the lane is copied."""
@@ -76,7 +78,12 @@ class RunningOperations:
             self._fail(operation, error)
         for operation, row in rows:
             self._commit(operation, row)
-        self._scheduler.account(time.perf_counter() - started, is_whole=not failures, scoring=scoring)
+        seconds = time.perf_counter() - started
+        self._scheduler.account(seconds, is_whole=not failures, scoring=scoring)
+        if self._metrics.meters.is_on:
+            num_tokens = sum(len(row.token_ids) for _, row in rows)
+            num_generated = sum(isinstance(operation, Generate) for operation, _ in rows)
+            self._metrics.count_step(seconds, num_generated, num_tokens - num_generated, len(rows), len(failures))
 
     def end_cancelled(self) -> None:
         """Ends those whose callers have gone, and those whose tokens nobody reads."""
@@ -110,6 +117,7 @@ class RunningOperations:
         try:
             operation.lane.commit(row)
         except InvariantViolated as error:
+            self._metrics.invariant_violations.labels(error.metadata.get("invariant", "inv1")).inc()
             _log.error("invariant violated", session_id=occupant.session_id, problem=error.message)
             self._fail(operation, error)
             self._lanes.free(occupant)
@@ -133,6 +141,8 @@ class RunningOperations:
     def _complete_append(self, occupant: Occupant, append: Append) -> None:
         state = self._lanes.state(occupant)
         self._release(append)
+        if append.token_ids:
+            self._metrics.prefill_seconds.observe(append.seconds / len(append.token_ids))
         append.future.set_result(AppendResult(state, append.seconds, append.num_evicted, tuple(append.details)))
 
     def _complete_generate(self, occupant: Occupant, generate: Generate, finish: Finish) -> None:
@@ -156,6 +166,7 @@ class RunningOperations:
     def _release(self, operation: Append | Generate) -> None:
         self._scheduler.remove(operation)
         operation.ended = time.perf_counter()
+        self._metrics.forgotten_tokens.inc(operation.num_evicted)
         self._lanes.find(operation.session_id, operation.epoch).operation = None
         # The appends of a turn end with its Generate, however either of them ended.
         if isinstance(operation, Generate):

@@ -146,6 +146,11 @@ class Scheduler:
         return (*self._generates, *self._appends)
 
     @property
+    def numbers(self) -> tuple[int, int, int]:
+        """How many appends and generates there are, and how many of the latter are paused."""
+        return len(self._appends), len(self._generates), sum(generate.is_paused for generate in self._generates)
+
+    @property
     def has_work(self) -> bool:
         return bool(self._appends) or any(not generate.is_paused for generate in self._generates)
 

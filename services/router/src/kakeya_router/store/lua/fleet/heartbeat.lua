@@ -4,6 +4,7 @@
 -- arg kv_live_bytes: the worker's own sum
 -- arg rss_bytes: 0: not known
 -- arg leaving: 1: it shuts down
+-- arg number: rises with each; 0: it has none. What one says that comes after a later one is old
 -- out renewed
 -- out unknown: not registered, or not any more
 if redis.call('HGET', key.worker, 'incarnation') ~= arg.incarnation then
@@ -11,6 +12,9 @@ if redis.call('HGET', key.worker, 'incarnation') ~= arg.incarnation then
 end
 local now = now_ms()
 redis.call('ZADD', key.workers, now + arg.lease_ms, arg.worker_id)
-redis.call('HSET', key.worker, 'heartbeat_ms', now, 'reported_kv_live_bytes', arg.kv_live_bytes,
-  'rss_bytes', arg.rss_bytes, 'leaving', arg.leaving)
+redis.call('HSET', key.worker, 'heartbeat_ms', now)
+if arg.number == '0' or tonumber(arg.number) > tonumber(redis.call('HGET', key.worker, 'heartbeat_number') or 0) then
+  redis.call('HSET', key.worker, 'heartbeat_number', arg.number, 'reported_kv_live_bytes', arg.kv_live_bytes,
+    'rss_bytes', arg.rss_bytes, 'leaving', arg.leaving)
+end
 return 'renewed'

@@ -1,0 +1,37 @@
+"""What routers were told last, beside what holds now."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from kakeya_shared.metrics.meters import Meters
+
+
+class Heartbeat(NamedTuple):
+    """One that a router has answered: its number, and the sum over the lanes that it has said."""
+
+    number: int = 0
+    kv_live_bytes: int = 0
+
+
+class HeartbeatGauges:
+    """Set together before each reading."""
+
+    def __init__(self, meters: Meters) -> None:
+        self._number = meters.gauge(
+            "kakeya_worker_heartbeat_number", "Of the last heartbeat that a router has answered. 0: none yet."
+        )
+        self._live = meters.gauge(
+            "kakeya_worker_heartbeat_kv_live_bytes",
+            "The sum over all lanes as that heartbeat has said it: what routers show under its number.",
+            unit="bytes",
+        )
+
+    def refresher(self, last: Callable[[], Heartbeat]) -> Callable[[], None]:
+        """What is to be called before each reading."""
+
+        def refresh() -> None:
+            heartbeat = last()
+            self._number.set(heartbeat.number)
+            self._live.set(heartbeat.kv_live_bytes)
+
+        return refresh

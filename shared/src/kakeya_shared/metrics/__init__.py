@@ -1,0 +1,1 @@
+"""What a service counts and measures, and how others read it."""
