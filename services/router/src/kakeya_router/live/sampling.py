@@ -102,7 +102,9 @@ class Sampling:
 
 
 def _shown(worker: WorkerRecord, now_ms: int) -> WorkerRecord:
-    return worker if now_ms - worker.heartbeat_ms > _LATE_MS else replace(worker, heartbeat_ms=NOT_LATE)
+    """Without what changes with each heartbeat."""
+    is_late = now_ms - worker.heartbeat_ms > _LATE_MS
+    return replace(worker, heartbeat_number=0, heartbeat_ms=worker.heartbeat_ms if is_late else NOT_LATE)
 
 
 def _sums(workers: Sequence[WorkerRecord], pools: Mapping[PoolName, PoolView]) -> FleetSums:
