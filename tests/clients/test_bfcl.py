@@ -20,7 +20,7 @@ from tests.clients.bfcl import BfclCase, bounded, cases
 from tests.integration.calling_stack import NUM_LANES, base_url, calling_stack
 from tests.integration.open_http import MODEL
 from tests.integration.processes import Runtime
-from tests.integration.schema_answers import num_ended, parsed
+from tests.integration.schema_answers import answers, parsed
 from tests.schemas import Schema
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(3600)]
@@ -106,11 +106,18 @@ async def test_forced_calls_are_valid(stack: Runtime, family: str) -> None:
 async def test_answers_are_of_the_schemas_of_functions(
     stack: Runtime, bound: Callable[[Schema], Schema], least_ended: float
 ) -> None:
-    """A thousand that people have written; of most of them texts and numbers have no longest length."""
+    """A thousand that people have written; of most of them texts and numbers have no longest length.
+
+    So what is cut stands within a text, which a small model does not end. White space, for one, is not what keeps it.
+    """
     of_functions = (bound(each) for case in cases(*_WITH_SCHEMAS) for each in case.functions.values())
     distinct = {json.dumps(schema, sort_keys=True): schema for schema in of_functions}
     asked = list(islice(distinct.values(), _NUM_SCHEMAS))
-    ended = await num_ended(stack.address, asked, max_tokens=_MAX_SCHEMA_TOKENS)
-    print(f"{ended} of {len(asked)} ended within {_MAX_SCHEMA_TOKENS} tokens")
+    got = await answers(stack.address, asked, max_tokens=_MAX_SCHEMA_TOKENS)
+    print(
+        f"{got.num_ended} of {len(asked)} ended within {_MAX_SCHEMA_TOKENS} tokens; of {len(got.cut)} that were cut "
+        f"{got.num_within_text} stand within a text"
+    )
     assert len(asked) == _NUM_SCHEMAS
-    assert ended >= least_ended * len(asked)
+    assert got.num_ended >= least_ended * len(asked)
+    assert bound is bounded or got.num_within_text >= 0.95 * len(got.cut)

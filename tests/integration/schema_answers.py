@@ -2,9 +2,10 @@
 
 import asyncio
 import json
+import re
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jsonschema_rs
 from tokenizers import Tokenizer
@@ -27,17 +28,30 @@ def parsed(text: str) -> Any:
     return json.loads(text, parse_float=lambda number: max(-sys.float_info.max, min(sys.float_info.max, float(number))))
 
 
-async def num_ended(address: str, asked: Sequence[Schema], *, max_tokens: int) -> int:
-    """How many answers end by themselves; the test fails where one is none of its schema's.
+class Answers(NamedTuple):
+    """How many end by themselves, and the texts of those that were cut."""
 
-    An answer that is cut has to be the beginning of one that is.
-    """
+    num_ended: int
+    cut: list[str]
+
+    @property
+    def num_within_text(self) -> int:
+        """Of those that were cut: the rest stands in a number, a list or white space."""
+        return sum(_TEXTS.sub("", text).count('"') for text in self.cut)
+
+
+_TEXTS = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
+"""Whole ones, of JSON."""
+
+
+async def answers(address: str, asked: Sequence[Schema], *, max_tokens: int) -> Answers:
+    """The test fails where one that ends is none of its schema's, or one that is cut is not the beginning of such."""
     directory = installed_models.directory(MODEL)
     tokenizer = Tokenizer.from_file(str(directory / "tokenizer.json"))
     prompt, eos = tokenizer.encode(_PROMPT, add_special_tokens=False).ids, tokenizer.token_to_id(_EOS)
     assert eos is not None
     grammars = Grammars(directory / "tokenizer.json", "", tokenizer.get_vocab_size())
-    free_lanes, ended = asyncio.Semaphore(NUM_AT_ONCE), 0
+    free_lanes, ended, cut = asyncio.Semaphore(NUM_AT_ONCE), 0, list[str]()
 
     async def answer(client: kakeya.AsyncClient, number: int, schema: Schema) -> None:
         nonlocal ended
@@ -51,10 +65,11 @@ async def num_ended(address: str, asked: Sequence[Schema], *, max_tokens: int) -
             value = parsed(tokenizer.decode(token_ids))
             assert jsonschema_rs.is_valid(schema, value, validate_formats=True), (number, schema, value)
         else:
+            cut.append(tokenizer.decode(token_ids))
             held = in_worker.Grammar("json_schema", (form.wire.json_schema,))
             await grammars.constraint(held, {eos}, token_ids)  # raises where it is none
 
     async with kakeya.AsyncClient(address) as client:
         await asyncio.gather(*(answer(client, number, schema) for number, schema in enumerate(asked)))
     grammars.close(60)
-    return ended
+    return Answers(ended, cut)

@@ -11,7 +11,7 @@ import pytest
 from kakeya_shared import installed_models
 from tests.integration.open_http import MODEL
 from tests.integration.processes import Runtime, runtime
-from tests.integration.schema_answers import num_ended
+from tests.integration.schema_answers import answers
 from tests.schemas import schema
 
 NUM_SCHEMAS = int(os.environ.get("KAKEYA_TEST_SCHEMAS", "24"))
@@ -28,6 +28,7 @@ def nano(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runtime]:
 
 @pytest.mark.timeout(3600)
 async def test_answers_are_of_their_schemas(nano: Runtime) -> None:
-    ended = await num_ended(nano.address, [schema(number) for number in range(NUM_SCHEMAS)], max_tokens=MAX_TOKENS)
+    asked = [schema(number) for number in range(NUM_SCHEMAS)]
+    ended = (await answers(nano.address, asked, max_tokens=MAX_TOKENS)).num_ended
     print(f"{ended} of {NUM_SCHEMAS} ended within {MAX_TOKENS} tokens")
     assert ended >= LEAST_ENDED * NUM_SCHEMAS, f"{ended} of {NUM_SCHEMAS} ended"
