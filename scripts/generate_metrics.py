@@ -6,6 +6,7 @@ python scripts/generate_metrics.py docs/metrics.md
 import sys
 from pathlib import Path
 
+from kakeya_http_shim import metrics as http
 from kakeya_router import metrics as router
 from kakeya_router.workers.fleet_gauges import FleetGauges
 from kakeya_shared.metrics.meters import Buckets, Declaration, Meters
@@ -19,11 +20,11 @@ HEADER = """# Metrics
 What each service shows at `GET /metrics`, in Prometheus's text or, where a reader asks for it, in OpenMetrics. This
 page is generated from the declarations (`make docs`).
 
-Router and worker listen for it on a port of their own, `--metrics-bind`: by default a free one on loopback, which their
-log names in the line that says that they listen or serve (`metrics`). `none` serves it nowhere, and nothing is
-counted.
-For Prometheus on another host give each a fixed port, as in `KAKEYA_ROUTER_METRICS_BIND=0.0.0.0:9464`, on a network
-that is yours: it is plain HTTP without keys. It shows names of workers and tenants, and no text.
+The HTTP shim shows it where it listens. Router and worker have a port of their own for it, `--metrics-bind`: by default
+a free one on loopback, which their log names in the line that says that they listen or serve (`metrics`), and
+`kakeya up` in its table. `none` serves it nowhere, and nothing is counted. For Prometheus on another host give each a
+fixed port, as in `KAKEYA_ROUTER_METRICS_BIND=0.0.0.0:9464`, on a network that is yours: it is plain HTTP without keys.
+It shows names of workers and tenants, and no text.
 
 - Counters and histograms are each process's own, since its start: sum their rates.
 - Gauges of a router that begin with `kakeya_router_` are of the whole runtime, and every router shows the same: take
@@ -46,7 +47,7 @@ def metrics_page() -> str:
 
 def declarations() -> dict[str, list[Declaration]]:
     """Of each service."""
-    return {"router": _of_router(), "worker": _of_worker()}
+    return {"router": _of_router(), "worker": _of_worker(), "HTTP shim": _of_http()}
 
 
 def _of_router() -> list[Declaration]:
@@ -61,6 +62,12 @@ def _of_worker() -> list[Declaration]:
     SlabGauges(meters)
     HeartbeatGauges(meters)
     CallMeters(meters, worker.PREFIX)
+    return meters.declarations
+
+
+def _of_http() -> list[Declaration]:
+    meters = Meters()
+    http.Metrics(meters)
     return meters.declarations
 
 

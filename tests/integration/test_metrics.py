@@ -11,11 +11,13 @@ from typing import Any, NamedTuple
 import pytest
 
 import kakeya
+from tests.integration.http_stack import HttpStack
 from tests.integration.processes import Process, Runtime, eventually, runtime, wait_until
 from tests.scrape import OPEN_METRICS, Exposition, scrape
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "metrics.md"
 PROMTOOL = shutil.which("promtool")
+SERVICES = ("router", "worker", "HTTP shim")
 BEATS = ("--heartbeat-interval-seconds", "0.2")
 
 
@@ -161,10 +163,16 @@ def documented(service: str) -> list[Documented]:
     ]
 
 
-@pytest.mark.parametrize("service", ["router", "worker"])
-def test_the_reference_is_what_is_shown(measured: Runtime, service: str) -> None:
-    process = {"router": measured.routers, "worker": measured.workers}[service][0]
-    families = scrape(process.metrics).families
+def shown_by(measured: Runtime, http: HttpStack, service: str) -> str:
+    """Where a service shows its metrics."""
+    if service == "HTTP shim":
+        return http.shim.address
+    return {"router": measured.routers, "worker": measured.workers}[service][0].metrics
+
+
+@pytest.mark.parametrize("service", SERVICES)
+def test_the_reference_is_what_is_shown(measured: Runtime, http: HttpStack, service: str) -> None:
+    families = scrape(shown_by(measured, http, service)).families
     shown = {
         (f"{name}_total" if family.type == "counter" else name, family.type, family.documentation)
         for name, family in families.items()
@@ -181,17 +189,16 @@ def test_the_reference_is_what_is_shown(measured: Runtime, service: str) -> None
 
 
 @pytest.mark.skipif(PROMTOOL is None, reason="promtool is not installed (Debian: apt-get install prometheus)")
-@pytest.mark.parametrize("service", ["router", "worker"])
-def test_promtool_finds_nothing_to_say(measured: Runtime, service: str) -> None:
-    process = {"router": measured.routers, "worker": measured.workers}[service][0]
+@pytest.mark.parametrize("service", SERVICES)
+def test_promtool_finds_nothing_to_say(measured: Runtime, http: HttpStack, service: str) -> None:
     assert PROMTOOL is not None
-    text = scrape(process.metrics).text
+    text = scrape(shown_by(measured, http, service)).text
     checked = subprocess.run([PROMTOOL, "check", "metrics"], input=text, capture_output=True, text=True, check=False)
     assert (checked.returncode, checked.stdout, checked.stderr) == (0, "", "")
 
 
-def test_open_metrics_is_spoken_too(measured: Runtime) -> None:
-    for process in (*measured.routers, *measured.workers):
-        seen = scrape(process.metrics, OPEN_METRICS)
+def test_open_metrics_is_spoken_too(measured: Runtime, http: HttpStack) -> None:
+    for service in SERVICES:
+        seen = scrape(shown_by(measured, http, service), OPEN_METRICS)
         assert seen.text.endswith("# EOF\n")
         assert any(family.unit == "seconds" for family in seen.families.values())

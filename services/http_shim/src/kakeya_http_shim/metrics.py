@@ -4,66 +4,93 @@ import asyncio
 import time
 
 import structlog
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from kakeya_shared.metrics.meters import Buckets, Meters
 
 _MACHINES_ROUTES = frozenset({"/healthz", "/readyz", "/health", "/ping", "/metrics"})
 """Asked every few seconds by machines."""
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 """All others are as good as one: a stranger can make up as many as he likes."""
 
-# Those that OpenTelemetry's GenAI conventions advise for a server.
-_DURATION_SECONDS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
-_FIRST_TOKEN_SECONDS = (
-    *(0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5),
-    *(0.75, 1.0, 2.5, 5.0, 7.5, 10.0),
+_DURATION_SECONDS = Buckets(
+    (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92),
+    "those that OpenTelemetry's GenAI conventions advise",
 )
-_TOKEN_SECONDS = (0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5)
-
+_FIRST_TOKEN_SECONDS = Buckets(
+    (0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0),
+    "those that OpenTelemetry's GenAI conventions advise",
+)
+_TOKEN_SECONDS = Buckets(
+    (0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5),
+    "those that OpenTelemetry's GenAI conventions advise",
+)
 
 _log = structlog.get_logger()
 
 
 class Metrics:
-    """A registry of its own, so that a process may hold several.
+    """What the shim counts and measures.
 
     Labels have few values each: routes are templates, and there are none of models, sessions or clients.
     """
 
-    def __init__(self) -> None:
-        self._registry = CollectorRegistry()
-        self.requests = self._counter("requests", "Requests that have ended.", "route", "method", "status")
-        self.rejected_requests = self._counter("rejected_requests", "Requests that got no place.", "reason")
-        self.disconnected_requests = self._counter(
-            "disconnected_requests", "Requests whose client left before the end of its answer."
-        )
-        self.prompt_tokens = self._counter("prompt_tokens", "Tokens of prompts that were answered.")
-        self.completion_tokens = self._counter("completion_tokens", "Tokens of answers that came to their end.")
-        self.sessions = self._counter(
-            "sessions", "Answers of chats, by what became of their session: continued, forked or new.", "state"
-        )
-        self.appended_tokens = self._counter("appended_tokens", "Tokens that chats have added to their sessions.")
-        self.reused_tokens = self._counter("reused_tokens", "Tokens of chats that their sessions had before.")
-        self.failed_tags = self._counter(
-            "failed_tags", "Places of conversations that could not be named, so that they are not found.", "place"
-        )
-        self.in_flight_requests = self._gauge("in_flight_requests", "Requests that are worked on.")
-        self.waiting_requests = self._gauge("waiting_requests", "Requests that wait for a place.")
-        self.request_duration = self._histogram(
-            "request_duration_seconds",
+    def __init__(self, meters: Meters | None = None) -> None:
+        self._meters = meters = meters or Meters()
+        self._count_requests(meters)
+        self._count_tokens(meters)
+        self.request_duration = meters.histogram(
+            "kakeya_http_request_duration_seconds",
             "From the head of a request to the end of its answer.",
-            _DURATION_SECONDS,
             "route",
+            buckets=_DURATION_SECONDS,
         )
-        self.time_to_first_token = self._histogram(
-            "time_to_first_token_seconds",
+        self.time_to_first_token = meters.histogram(
+            "kakeya_http_time_to_first_token_seconds",
             "From the start of work on a request to its first token.",
-            _FIRST_TOKEN_SECONDS,
+            buckets=_FIRST_TOKEN_SECONDS,
         )
-        self.time_per_output_token = self._histogram(
-            "time_per_output_token_seconds",
+        self.time_per_output_token = meters.histogram(
+            "kakeya_http_time_per_output_token_seconds",
             "Of an answer's tokens but the first, on average, its end included.",
-            _TOKEN_SECONDS,
+            buckets=_TOKEN_SECONDS,
+        )
+
+    def _count_requests(self, meters: Meters) -> None:
+        self.requests = meters.counter(
+            "kakeya_http_requests_total", "Requests that have ended.", "route", "method", "status"
+        )
+        self.rejected_requests = meters.counter(
+            "kakeya_http_rejected_requests_total", "Requests that got no place.", "reason"
+        )
+        self.disconnected_requests = meters.counter(
+            "kakeya_http_disconnected_requests_total", "Requests whose client left before the end of its answer."
+        )
+        self.in_flight_requests = meters.gauge("kakeya_http_in_flight_requests", "Requests that are worked on.")
+        self.waiting_requests = meters.gauge("kakeya_http_waiting_requests", "Requests that wait for a place.")
+
+    def _count_tokens(self, meters: Meters) -> None:
+        self.prompt_tokens = meters.counter(
+            "kakeya_http_prompt_tokens_total", "Tokens of prompts that were answered.", unit="tokens"
+        )
+        self.completion_tokens = meters.counter(
+            "kakeya_http_completion_tokens_total", "Tokens of answers that came to their end.", unit="tokens"
+        )
+        self.sessions = meters.counter(
+            "kakeya_http_sessions_total",
+            "Answers of chats, by what became of their session: continued, forked or new.",
+            "state",
+        )
+        self.appended_tokens = meters.counter(
+            "kakeya_http_appended_tokens_total", "Tokens that chats have added to their sessions.", unit="tokens"
+        )
+        self.reused_tokens = meters.counter(
+            "kakeya_http_reused_tokens_total", "Tokens of chats that their sessions had before.", unit="tokens"
+        )
+        self.failed_tags = meters.counter(
+            "kakeya_http_failed_tags_total",
+            "Places of conversations that could not be named, so that they are not found.",
+            "place",
         )
 
     def count_session(self, state: str, num_appended: int, num_reused: int) -> None:
@@ -72,18 +99,9 @@ class Metrics:
         self.appended_tokens.inc(num_appended)
         self.reused_tokens.inc(num_reused)
 
-    def exposition(self) -> tuple[bytes, str]:
-        """All of it as Prometheus reads it: the content and its type."""
-        return generate_latest(self._registry), CONTENT_TYPE_LATEST
-
-    def _counter(self, name: str, meaning: str, *labels: str) -> Counter:
-        return Counter(f"kakeya_http_{name}", meaning, labels, registry=self._registry)
-
-    def _gauge(self, name: str, meaning: str) -> Gauge:
-        return Gauge(f"kakeya_http_{name}", meaning, registry=self._registry)
-
-    def _histogram(self, name: str, meaning: str, buckets: tuple[float, ...], *labels: str) -> Histogram:
-        return Histogram(f"kakeya_http_{name}", meaning, labels, buckets=buckets, registry=self._registry)
+    def exposition(self, accept: str = "") -> tuple[bytes, str]:
+        """All of it in the form that a header `Accept` asks for: the content and its type."""
+        return self._meters.exposition(accept)
 
 
 class CountRequests:

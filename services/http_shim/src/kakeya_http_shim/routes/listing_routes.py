@@ -103,9 +103,9 @@ class ListingRoutes:
                 return _json(Health())
         raise problem
 
-    async def metrics(self, _: Request) -> Response:
+    async def metrics(self, request: Request) -> Response:
         """For Prometheus."""
-        content, media_type = self._metrics.exposition()
+        content, media_type = self._metrics.exposition(request.headers.get("accept", ""))
         return Response(content, media_type=media_type)
 
     def _model(self, name: str, served: ServedModel) -> Model:
