@@ -20,6 +20,13 @@ def lasting_leases() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def forked_services() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Runtime, "forks", True)
+        yield
+
+
 @pytest.fixture(scope="session")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return save_random_checkpoint(tmp_path_factory.mktemp("model") / "demo")

@@ -14,6 +14,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from http.client import HTTPConnection
 from pathlib import Path
+from typing import ClassVar
 
 import grpc
 from redis import Redis
@@ -22,18 +23,19 @@ from kakeya_shared.health_command import check
 from kakeya_shared.settings.addresses import HostPort
 from kakeya_stubs.admin.v1.admin_pb2 import ListWorkersRequest, WorkerStatus
 from kakeya_stubs.admin.v1.admin_pb2_grpc import AdminServiceStub
+from tests.integration.forked_service import ForkedService
 from tests.ports import free_port
 from tests.redis_server import RedisServer, redis_server
 
 START_SECONDS = 120.0
 """What no machine takes, however busy: until a process serves."""
 LONG_SECONDS = 60.0
+"""Likewise, for what takes moments."""
 PATIENT = {
     f"KAKEYA_ROUTER_{name}_SECONDS": f"{LONG_SECONDS:g}"
     for name in ("WORKER_LEASE", "OPERATION_LEASE", "REDIS_TIMEOUT")
 }
 """Of routers: no lease lapses because a machine is busy, and no slow Redis is taken for one that is away."""
-"""Likewise, for what takes moments."""
 SINK, WINDOW = 4, 64
 NUM_SLOTS = SINK + WINDOW + 31 + 15  # slack for a step of 32 tokens, and for whole blocks of 16
 ADMIN_KEY_VARIABLE = "KAKEYA_ROUTER_ADMIN_KEY"
@@ -60,7 +62,7 @@ def bearer(secret: str) -> tuple[tuple[str, str], ...]:
 class Process:
     """One service; its log is a file, so that a test can search it."""
 
-    process: "subprocess.Popen[bytes]"
+    process: "subprocess.Popen[bytes] | ForkedService"
     address: str
     log: Path
 
@@ -94,8 +96,10 @@ class Runtime:
 
     Attributes:
         python: where its services are installed.
+        forks: services begin as forks, where their sources are those of this process.
     """
 
+    forks: ClassVar[bool] = False
     redis: RedisServer
     model: Path
     directory: Path
@@ -202,10 +206,11 @@ class Runtime:
         self._num_started[kind] = number + 1
         log = self.directory / f"{kind}-{number}.log"
         with log.open("wb") as output:
-            process = subprocess.Popen(
-                [self.python, "-m", *arguments], stdout=output, stderr=output, env={**os.environ, **self.environment}
-            )
-        return Process(process, address, log)
+            environment = {**os.environ, **self.environment}
+            if self.forks and self.python == sys.executable and "PYTHONPATH" not in self.environment:
+                return Process(ForkedService(arguments, environment, log), address, log)
+            command = [self.python, "-m", *arguments]
+            return Process(subprocess.Popen(command, stdout=output, stderr=output, env=environment), address, log)
 
 
 @contextmanager
