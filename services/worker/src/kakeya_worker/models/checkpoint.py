@@ -6,8 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import structlog
-from huggingface_hub import snapshot_download
-from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
 from kakeya_shared.contract.tokenizer_digest import TokenizerError, tokenizer_digest
 from kakeya_worker.engine.seams.verifier import ModelRefused
@@ -27,6 +25,14 @@ def locate(model: str) -> Path:
         return directory
     if directory.is_absolute() or model.startswith((".", "~")):
         raise ModelRefused(f"{model} is not a directory")
+    return _snapshot_of_hub(model)
+
+
+def _snapshot_of_hub(model: str) -> Path:
+    # Not before: for a local model the hub's client, which takes long to import, is not needed.
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+
     try:
         return Path(snapshot_download(model, allow_patterns=["*.json", "*.safetensors"]))
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
