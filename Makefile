@@ -108,7 +108,7 @@ test-compose: install ## what needs a Docker engine: images, a conversation thro
 	else echo 'no Docker engine answers: the tests with Redis in a container are left out'; fi
 
 test-heavy: install ## longer proofs: sessions used and abandoned at random, the model's floors, the demo (JOBS=N, HEAVY_FLAGS='-k ...')
-	$(BIN)/python -m pytest -m heavy --timeout 900 -n $(or $(JOBS),2) --dist loadfile tests --ignore tests/clients --ignore tests/loops --ignore tests/agents $(HEAVY_FLAGS)
+	$(BIN)/python -m pytest -m heavy --timeout 900 -n $(or $(JOBS),2) --dist worksteal tests --ignore tests/clients --ignore tests/loops --ignore tests/agents $(HEAVY_FLAGS)
 
 # Each with what it needs, in an environment of its own; some 2 GB.
 build/clients/%/.installed: tests/clients/requirements/%.txt

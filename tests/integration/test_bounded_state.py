@@ -86,7 +86,7 @@ def states(made: Runtime, tmp_path: Path) -> Iterator[States]:
 
 
 @pytest.mark.heavy
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 async def test_two_thousand_turns_leave_no_more_than_two_hundred(made: Runtime, states: States) -> None:
     found: dict[int, list[State]] = {}
     async with kakeya.AsyncClient(made.address) as client:
