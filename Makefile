@@ -14,7 +14,7 @@ export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PHONY: help install kernel demo up test test-unit test-others test-busy check lint types contracts proto proto-check vectors outcomes docs test-parts test-compose \
-        test-heavy test-versions test-conformance test-clients test-loops test-agents test-schemas test-turns test-mutations walk bench-latency bench-int8 bench-memory fuzz overload chaos bench-slow-clients \
+        test-heavy test-versions test-conformance test-clients test-loops test-agents test-ui test-schemas test-turns test-mutations walk bench-latency bench-int8 bench-memory fuzz overload chaos bench-slow-clients \
         bench-admission bench-router bench-fairness bench-interference bench-grammar bench-fork bench-recovery bench-pauses bench-snapshots bench-quality bench-session bench-qwen3 bench-load bench-compare bench-engine bench-mlx evidence crowd-http fuzz-http histories-http leavers-http overload-http bench-http bench-request nano nano-held-out
 
 help: ## list the targets
@@ -108,7 +108,7 @@ test-compose: install ## what needs a Docker engine: images, a conversation thro
 	else echo 'no Docker engine answers: the tests with Redis in a container are left out'; fi
 
 test-heavy: install ## longer proofs: sessions used and abandoned at random, the model's floors, the demo (JOBS=N, HEAVY_FLAGS='-k ...')
-	$(BIN)/python -m pytest -m heavy --timeout 900 -n $(or $(JOBS),2) --dist worksteal tests --ignore tests/clients --ignore tests/loops --ignore tests/agents $(HEAVY_FLAGS)
+	$(BIN)/python -m pytest -m heavy --timeout 900 -n $(or $(JOBS),2) --dist worksteal tests --ignore tests/clients --ignore tests/loops --ignore tests/agents --ignore tests/ui $(HEAVY_FLAGS)
 
 # Each with what it needs, in an environment of its own; some 2 GB.
 build/clients/%/.installed: tests/clients/requirements/%.txt
@@ -137,6 +137,15 @@ LOOPS := build/loops.json
 test-loops: install build/clients/loops/.installed build/clients/ai-sdk/.installed ## unmodified clients hold long conversations over HTTP, each turn in its live session (minutes; installs them; writes docs/http-sessions.md)
 	KAKEYA_TEST_LOOPS=$(LOOPS) $(BIN)/python -m pytest -m heavy --timeout 900 tests/loops $(TEST_FLAGS)
 	$(BIN)/python -m tests.loops.results $(LOOPS)
+
+build/ui/.installed: tests/ui/package.json
+	npm install --prefix build/ui --silent --no-audit --no-fund --no-save --no-package-lock $(shell sed -n 's/.*"axe-core": "\(.*\)".*/axe-core@\1/p' tests/ui/package.json)
+	$(PIP) playwright
+	@touch $@
+
+test-ui: install build/ui/.installed ## Chromium drives the live page: chats, branches, a reload in mid-stream, 1,000 turns (minutes; needs chromium; UI_TURNS=N, UI_PICTURES=DIR)
+	KAKEYA_TEST_AXE=build/ui/node_modules/axe-core/axe.min.js KAKEYA_TEST_UI_TURNS=$(or $(UI_TURNS),1000) KAKEYA_TEST_UI_PICTURES=$(UI_PICTURES) \
+	  $(BIN)/python -m pytest -m heavy --timeout 3600 tests/ui $(TEST_FLAGS)
 
 AGENTS := build/agents.json
 AGENT_CLIENTS := loops ollama litellm litellm-proxy instructor langchain llama-index haystack llm aider anthropic ai-sdk claude-code opencode

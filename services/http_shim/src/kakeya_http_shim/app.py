@@ -1,6 +1,6 @@
 """The application: its routes, and what every request passes before it reaches one."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib import metadata
 
 from starlette.applications import Starlette
@@ -40,14 +40,15 @@ from kakeya_http_shim.routes.text_routes import DetokenizeRoute, TemplateRoute, 
 from kakeya_http_shim.settings import HttpSettings
 
 
-def application(desk: Desk, metrics: Metrics, deprecation: Mapping[str, str]) -> ASGIApp:
+def application(desk: Desk, metrics: Metrics, deprecation: Mapping[str, str], page: Sequence[Route] = ()) -> ASGIApp:
     """The whole application.
 
     Args:
         deprecation: headers of every answer.
+        page: routes of the live page.
     """
     settings = desk.settings
-    app: ASGIApp = _routed(desk, metrics)
+    app: ASGIApp = _routed(desk, metrics, page)
     app = BodyLimit(app, settings.max_body_bytes, settings.max_held_bytes, settings.head_timeout_seconds)
     app = KeyCheck(app, desk.models.check)
     app = _with_cors(app, settings)
@@ -59,7 +60,7 @@ def application(desk: Desk, metrics: Metrics, deprecation: Mapping[str, str]) ->
     return RequestIds(app)
 
 
-def _routed(desk: Desk, metrics: Metrics) -> Starlette:
+def _routed(desk: Desk, metrics: Metrics, page: Sequence[Route]) -> Starlette:
     version = metadata.version("kakeya-http-shim")
     listing = ListingRoutes(desk.models, metrics, version)
     described = document(version, max_choices=desk.settings.max_choices)
@@ -84,6 +85,7 @@ def _routed(desk: Desk, metrics: Metrics) -> Starlette:
         *(Route(path, listing.readiness) for path in ("/readyz", "/health", "/ping")),
         Route("/metrics", listing.metrics),
         Route("/openapi.json", openapi),
+        *page,
     ]
     handlers: dict[type[Exception], Callable[..., Response]] = {
         ApiError: _api_error,

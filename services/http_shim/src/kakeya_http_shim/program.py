@@ -2,12 +2,13 @@
 
 import asyncio
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 
 import grpc
 import structlog
+from starlette.routing import Route
 
 from kakeya import AsyncClient, tls_credentials
 from kakeya.text.chat_tokenizer import TokenizerError
@@ -18,6 +19,9 @@ from kakeya_http_shim.choices.open_sessions import OpenSessions
 from kakeya_http_shim.conversations.finding import Finding
 from kakeya_http_shim.conversations.heads import Heads, SessionSeconds
 from kakeya_http_shim.conversations.live_sessions import LiveSessions
+from kakeya_http_shim.live.feeds import Feeds
+from kakeya_http_shim.live.kept_answers import KeptAnswers
+from kakeya_http_shim.live.ui_routes import UiRoutes
 from kakeya_http_shim.metrics import Metrics
 from kakeya_http_shim.middleware.deprecation import Deprecation
 from kakeya_http_shim.models.model_tokenizer import ModelTokenizer
@@ -25,6 +29,7 @@ from kakeya_http_shim.models.served_models import ServedModels
 from kakeya_http_shim.routes.admission import Admission
 from kakeya_http_shim.routes.desk import Desk
 from kakeya_http_shim.routes.exchange import House
+from kakeya_http_shim.routes.generation_routes import ChatRoute
 from kakeya_http_shim.server.listener import serving
 from kakeya_http_shim.settings import HttpSettings
 from kakeya_shared import plugins
@@ -51,7 +56,8 @@ async def serve(settings: HttpSettings, stop: asyncio.Event) -> None:
         metrics = Metrics()
         desk = _desk(settings, client, sessions, metrics, cut_short)
         deprecation = Deprecation.from_settings(settings)
-        app = application(desk, metrics, {} if deprecation is None else deprecation.headers())
+        page = _page(desk, sessions, stop) if settings.serves_ui else ()
+        app = application(desk, metrics, {} if deprecation is None else deprecation.headers(), page)
         address = await stack.enter_async_context(serving(app, settings, cut_short=cut_short))
         await _load(desk.models)  # requests that come meanwhile wait
         announce(settings, address, deprecation)
@@ -109,6 +115,11 @@ def _desk(
         finding=finding,
         house=House(admission, cut_short),
     )
+
+
+def _page(desk: Desk, sessions: OpenSessions, stop: asyncio.Event) -> Sequence[Route]:
+    feeds = Feeds(desk.client, desk.settings.keep_alive_comment_seconds, stop)
+    return UiRoutes(feeds, KeptAnswers(ChatRoute(desk), sessions.tasks)).routes()
 
 
 def _tokenizers(settings: HttpSettings) -> Callable[[str], ModelTokenizer]:

@@ -21,7 +21,7 @@ class HttpSettings(HttpLimitSettings):
 
     GROUPS: ClassVar[Mapping[str, str]] = {
         "the router": "router router_ca router_cert router_key router_wait_s",
-        "addresses": "bind allowed_hosts cors_origins",
+        "addresses": "bind allowed_hosts cors_origins ui",
         "models and texts": (
             "tokenizer served_model_name model_alias reasoning tool_parser special_tokens_in_text "
             "special_tokens_in_completions"
@@ -167,6 +167,11 @@ class HttpSettings(HttpLimitSettings):
         reason="none, no page of another origin may",
         metavar="ORIGIN",
     )
+    ui: Literal["auto", "on", "off"] = setting(
+        "auto",
+        "whether the live page is served at /ui",
+        reason="on loopback. Elsewhere it is one more thing that a stranger can ask for",
+    )
     deprecated_since: date | None = setting(
         None,
         "since when this HTTP API is deprecated, said in every answer (RFC 9745)",
@@ -189,6 +194,11 @@ class HttpSettings(HttpLimitSettings):
         reason="most answers end within it, and supervisors wait for 10 s or more",
         ge=0,
     )
+
+    @property
+    def serves_ui(self) -> bool:
+        """Whether the live page is there."""
+        return self.ui == "on" or (self.ui == "auto" and is_loopback(HostPort.parse(self.bind).host))
 
     @property
     def tokenizers(self) -> dict[str, str]:

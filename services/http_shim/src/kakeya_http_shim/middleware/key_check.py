@@ -11,7 +11,7 @@ _MAX_KEY_BYTES = 4096
 """Far above any key, and below what gRPC's metadata hold."""
 
 
-_GUARDED = frozenset({"/v1", "/tokenize", "/detokenize", "/apply-template", "/version"})
+_GUARDED = frozenset({"/v1", "/tokenize", "/detokenize", "/apply-template", "/version", "/ui/events"})
 
 
 class KeyCheck:
@@ -41,7 +41,7 @@ class KeyCheck:
 
 
 def _is_api(path: str) -> bool:
-    return path in _GUARDED or path.startswith(("/v1/", "/api/"))
+    return path in _GUARDED or path.startswith(("/v1/", "/api/", "/ui/answers/"))
 
 
 def _key(scope: Scope) -> str:

@@ -1,0 +1,1 @@
+"""`kakeya top`: what runs, on a terminal."""

@@ -1,0 +1,59 @@
+"""What a person does on the live page."""
+
+from typing import Any
+
+PATIENT_MS = 120_000.0
+"""What no machine takes, however busy."""
+
+
+def ready(page: Any, **fields: Any) -> None:
+    """Waits until there is a model to ask and the feed stands. Answers are the likeliest ones.
+
+    Args:
+        fields: more of each request.
+    """
+    asks_with(page, **{"temperature": 0, **fields})
+    page.locator("#model option").first.wait_for(state="attached", timeout=PATIENT_MS)
+    page.locator("#status.live").wait_for(timeout=PATIENT_MS)
+
+
+def asks_with(page: Any, **fields: Any) -> None:
+    """Adds fields to what the page asks its model from now on."""
+
+    def add(route: Any) -> None:
+        body = route.request.post_data_json
+        route.continue_(post_data={**body, **fields} if body else None)
+
+    page.unroute_all()
+    page.route("**/ui/answers/*", add)
+
+
+def say(page: Any, text: str) -> None:
+    page.locator("#text").fill(text)
+    page.locator("#text").press("Enter")
+
+
+def answered(page: Any, number: int = 1) -> Any:
+    """Waits for the answer of that number, and returns it as a whole."""
+    answer = page.locator(".message.assistant").nth(number - 1)
+    answer.wait_for(timeout=PATIENT_MS)
+    answer.locator(".note").filter(has_text="session").wait_for(timeout=PATIENT_MS)
+    return answer
+
+
+def words(message: Any) -> str:
+    return str(message.locator(".words").inner_text())
+
+
+def note(message: Any) -> str:
+    return str(message.locator(".note").inner_text())
+
+
+def fact(page: Any, name: str) -> str:
+    """Of the session that is shown."""
+    return str(page.locator("#session-facts > div").filter(has_text=name).locator("dd").inner_text())
+
+
+def number(text: str) -> int:
+    """In "1,225 tokens" or "368,640 B"."""
+    return int(text.split()[0].replace(",", ""))

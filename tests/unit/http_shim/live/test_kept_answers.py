@@ -1,0 +1,105 @@
+"""Answers that outlive their connection."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from kakeya_http_shim.live import kept_answers
+from tests.unit.http_shim.shim import Shim, data
+from tests.unit.sdk.scripted_runtime import ScriptedRuntime, stalls
+
+ANSWER = "/ui/answers/0123456789abcdef"
+QUESTION: dict[str, Any] = {"messages": [{"role": "user", "content": "Hello"}], "stream": True}
+
+
+def _text(body: str) -> str:
+    events = data(body.splitlines())
+    return "".join(each["choices"][0]["delta"].get("content", "") for each in events if each != "[DONE]")
+
+
+async def test_an_answer_can_be_read_twice(shim: Shim) -> None:
+    shim.will_say("Good day to you")
+    first = await shim.http.post(ANSWER, json=QUESTION)
+    assert first.status_code == 200
+    assert first.headers["content-type"].startswith("text/event-stream")
+    assert _text(first.text) == "Good day to you"
+    again = await shim.http.get(ANSWER)
+    assert (again.text, again.headers["content-type"]) == (first.text, first.headers["content-type"])
+
+
+async def test_one_whose_reader_has_left_in_the_middle_goes_on(shim: Shim, runtime: ScriptedRuntime) -> None:
+    said = " ".join(f"word{number}" for number in range(20))
+    shim.will_say(said)
+    runtime.token_seconds = 0.01
+    async with shim.http.stream("POST", ANSWER, json=QUESTION) as response:
+        await anext(response.aiter_lines())
+    assert _text((await shim.http.get(ANSWER)).text) == said
+    assert runtime.num_cancelled == 0
+
+
+async def test_one_that_is_left_before_it_began_says_so(shim: Shim, runtime: ScriptedRuntime) -> None:
+    runtime.before["Turn"].append(stalls)
+    asking = asyncio.create_task(shim.http.post(ANSWER, json=QUESTION))
+
+    async def is_left() -> bool:
+        return (await shim.http.delete(ANSWER)).status_code == 204
+
+    while not await is_left():
+        await asyncio.sleep(0.01)
+    answer = await asking
+    assert (answer.status_code, answer.json()["error"]["code"]) == (409, "answer_left")
+
+
+async def test_one_that_nobody_reads_is_left_after_a_while(
+    shim: Shim, runtime: ScriptedRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kept_answers, "ALONE_SECONDS", 0.05)
+    runtime.token_seconds = 0.01
+    async with shim.http.stream("POST", ANSWER, json={**QUESTION, "max_tokens": 100_000}) as response:
+        await anext(response.aiter_lines())
+    await shim.nothing_left()
+    assert runtime.num_cancelled == 1
+
+
+async def test_its_client_can_leave(shim: Shim, runtime: ScriptedRuntime) -> None:
+    runtime.token_seconds = 0.01
+    async with shim.http.stream("POST", ANSWER, json={**QUESTION, "max_tokens": 100_000}) as response:
+        lines = response.aiter_lines()
+        await anext(lines)
+        assert (await shim.http.delete(ANSWER)).status_code == 204
+        assert [line async for line in lines if "[DONE]" in line] == []
+    await shim.nothing_left()
+
+
+async def test_what_a_chat_is_refused_for_is_said_here(shim: Shim) -> None:
+    refused = await shim.http.post(ANSWER, json={"messages": "none"})
+    assert refused.status_code == 400
+    assert refused.json()["error"]["param"] == "messages"
+
+
+async def test_ids(shim: Shim, monkeypatch: pytest.MonkeyPatch) -> None:
+    shim.will_say("Good day")
+    await shim.http.post(ANSWER, json=QUESTION)
+    twice = await shim.http.post(ANSWER, json=QUESTION)
+    assert (twice.status_code, twice.json()["error"]["code"]) == (409, "answer_exists")
+    unknown = await shim.http.get("/ui/answers/0123456789abcdee")
+    assert (unknown.status_code, unknown.json()["error"]["code"]) == (404, "answer_not_found")
+    assert (await shim.http.get("/ui/answers/short")).status_code == 400
+    foreign = await shim.http.get(ANSWER, headers={"authorization": "Bearer another"})
+    assert foreign.status_code == 404
+    monkeypatch.setattr(kept_answers, "MAX_KEPT", 1)
+    assert (await shim.http.post("/ui/answers/0123456789abcdee", json=QUESTION)).status_code == 429
+
+
+async def test_one_that_has_ended_is_forgotten_after_a_while(shim: Shim, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept_answers, "KEPT_SECONDS", 0.01)
+    shim.will_say("Good day")
+    await shim.http.post(ANSWER, json=QUESTION)
+
+    async def is_gone() -> bool:
+        return (await shim.http.get(ANSWER)).status_code == 404
+
+    async with asyncio.timeout(60):
+        while not await is_gone():
+            await asyncio.sleep(0.01)
