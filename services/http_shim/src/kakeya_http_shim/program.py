@@ -34,7 +34,7 @@ from kakeya_http_shim.server.listener import serving
 from kakeya_http_shim.settings import HttpSettings
 from kakeya_shared import plugins
 from kakeya_shared.process.service_process import StartError
-from kakeya_shared.rpc.tracing import wanted
+from kakeya_shared.rpc.trace_export import wanted
 from kakeya_shared.settings.addresses import HostPort
 
 _log = structlog.get_logger()

@@ -9,7 +9,7 @@ import structlog
 
 from kakeya_shared.process import logs
 from kakeya_shared.process.signals import heed
-from kakeya_shared.rpc import tracing
+from kakeya_shared.rpc import trace_export
 
 EXIT_CONFIG = 78
 """sysexits.h EX_CONFIG: the same start would fail again, so a supervisor need not try."""
@@ -33,9 +33,9 @@ def run(service: str, log_level: str, program: Callable[[asyncio.Event], Awaitab
     """
     logs.configure(service, log_level)
     try:
-        tracing.configure(service)
+        trace_export.configure(service)
     except ValueError as error:
-        return _refuse(service, f"OTEL_EXPORTER_OTLP_ENDPOINT is not a URL: {error}")
+        return _refuse(service, str(error))
     try:
         asyncio.run(_until_signalled(program))
     except StartError as error:
@@ -44,7 +44,7 @@ def run(service: str, log_level: str, program: Callable[[asyncio.Event], Awaitab
         _log.critical("the system refused something", exc_info=True)
         return EXIT_FAILURE
     finally:
-        tracing.shut_down()
+        trace_export.shut_down()
     return 0
 
 

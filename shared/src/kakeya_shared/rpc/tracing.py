@@ -1,72 +1,27 @@
-"""OpenTelemetry across the hops: W3C trace context in gRPC metadata, exported when the OTEL_ variables ask.
+"""OpenTelemetry across the hops: W3C trace context in gRPC metadata, and the spans of what happens between them.
 
-Spans are opened in the server boundary (`rpc_boundary`), in `client_span` here, and in the HTTP shim's. The gRPC
-instrumentation of opentelemetry-contrib is not used: its asyncio client interceptors replace a stream's call
-object, so it can no longer be cancelled, and leave the span of a cancelled call open.
+Spans are opened in the server boundary (`rpc_boundary`), in `client_span` and `part` here, and in the HTTP shim's;
+`past` tells of what was only timed. The gRPC instrumentation of opentelemetry-contrib is not used: its asyncio client
+interceptors replace a stream's call object, so it can no longer be cancelled, and leave the span of a cancelled call
+open. Where a process exports none (`trace_export`), and its caller has sent no context, nothing is made.
 """
 
-import os
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
-from urllib.parse import urlsplit
 
 from opentelemetry import propagate, trace
-from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
-from opentelemetry.sdk.resources import OTELResourceDetector, Resource
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import BatchSpanProcessor
-from opentelemetry.trace import INVALID_SPAN, Span, SpanKind, Status, StatusCode
+from opentelemetry.trace import INVALID_SPAN, Link, Span, SpanContext, SpanKind, Status, StatusCode
 
-from kakeya_shared.rpc.proxies import PAST_PROXY
-from kakeya_shared.settings.addresses import is_loopback
+from kakeya_shared.errors.tree import KakeyaError
 
 Metadata = tuple[tuple[str, str], ...]
+Value = str | int | float
 
 # Heartbeats, once a second from every worker, are part of no request; acknowledgements come every few tokens.
 _UNTRACED = frozenset({"/kakeya.worker.v1.RegistryService/Heartbeat", "/kakeya.worker.v1.VerifierService/Acknowledge"})
 
-_ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 _tracer = trace.get_tracer("kakeya")
-
-
-def wanted(environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether the standard variables ask for an OTLP export of traces."""
-    if environment.get("OTEL_SDK_DISABLED", "").lower() == "true":
-        return False
-    exporter = environment.get("OTEL_TRACES_EXPORTER", "")
-    if exporter:
-        return "otlp" in exporter.split(",")
-    return any(environment.get(name) for name in _ENDPOINTS)
-
-
-def configure(service: str) -> None:
-    """Exports this process's spans as `service`, if the environment asks for it; else spans cost nothing.
-
-    Raises:
-        ValueError: what it says is not the URL of a collector.
-    """
-    if not wanted():
-        return
-    # An operator who names the service in OTEL_SERVICE_NAME or OTEL_RESOURCE_ATTRIBUTES has the last word.
-    resource = Resource({"service.name": f"kakeya-{service}"}).merge(OTELResourceDetector().detect())
-    provider = TracerProvider(resource=Resource.create().merge(resource))
-    options: Any = (PAST_PROXY,) if _collector_is_here() else None  # declared to be of texts
-    exporter = OTLPSpanExporter(channel_options=options)
-    provider.add_span_processor(BatchSpanProcessor(exporter))
-    trace.set_tracer_provider(provider)
-
-
-def _collector_is_here() -> bool:
-    url = next((given for name in _ENDPOINTS if (given := os.environ.get(name))), "//localhost")
-    return is_loopback(urlsplit(url if "//" in url else f"//{url}").hostname or "")
-
-
-def shut_down() -> None:
-    """Sends the spans that still wait. Call it last."""
-    provider = trace.get_tracer_provider()
-    if isinstance(provider, TracerProvider):
-        provider.shutdown()
 
 
 def rpc_attributes(method: str) -> dict[str, str]:
@@ -81,10 +36,13 @@ def server_span(method: str, metadata: Metadata) -> Iterator[Span]:
     if method in _UNTRACED:
         yield INVALID_SPAN
         return
-    parent = propagate.extract({key: value for key, value in metadata if isinstance(value, str)})
+    texts = {key: value for key, value in metadata if isinstance(value, str)}
+    if _exports_nothing() and texts.keys().isdisjoint(propagate.get_global_textmap().fields):
+        yield INVALID_SPAN
+        return
     with _tracer.start_as_current_span(
         method.removeprefix("/"),
-        context=parent,
+        context=propagate.extract(texts),
         kind=SpanKind.SERVER,
         attributes=rpc_attributes(method),
         record_exception=False,
@@ -94,24 +52,79 @@ def server_span(method: str, metadata: Metadata) -> Iterator[Span]:
 
 
 @contextmanager
-def client_span(method: str) -> Iterator[Metadata]:
-    """The span of one outgoing call, current inside; yields the metadata that carries it."""
+def client_span(method: str, address: str = "", links: Sequence[SpanContext] = ()) -> Iterator[Metadata]:
+    """The span of one outgoing call, current inside; yields the metadata that carries it.
+
+    Args:
+        address: HOST:PORT that is called, or another that gRPC knows.
+        links: spans that it follows on, beside its parent.
+    """
+    if _exports_nothing() and trace.get_current_span() is INVALID_SPAN:
+        yield ()
+        return
     with _tracer.start_as_current_span(
         method.removeprefix("/"),
         kind=SpanKind.CLIENT,
-        attributes=rpc_attributes(method),
+        attributes={**rpc_attributes(method), **_server_attributes(address)},
+        links=_links(links),
         record_exception=False,
-    ):
+        set_status_on_exception=False,
+    ) as span:
         carrier: dict[str, str] = {}
         propagate.inject(carrier)
-        yield tuple(carrier.items())
+        with _failing(span):
+            yield tuple(carrier.items())
 
 
-def annotate(**attributes: str | int | float) -> None:
+@contextmanager
+def part(name: str, links: Sequence[SpanContext] = (), **attributes: Value) -> Iterator[Span]:
+    """The span of a part of what this process does, for a call or by itself, current inside.
+
+    Args:
+        name: one of few words, such as `placement`.
+        links: spans that it follows on.
+        attributes: as of `annotate`.
+    """
+    if _exports_nothing():
+        yield INVALID_SPAN
+        return
+    with (
+        _tracer.start_as_current_span(
+            name,
+            attributes=_named(attributes),
+            links=_links(links),
+            record_exception=False,
+            set_status_on_exception=False,
+        ) as span,
+        _failing(span),
+    ):
+        yield span
+
+
+def past(name: str, started: float | None, ended: float | None, **attributes: Value) -> None:
+    """A part that is over, from one time to another.
+
+    Args:
+        started, ended: in seconds on the clock of `time.perf_counter`; None: it has not come to that, so there is none.
+        attributes: as of `annotate`.
+    """
+    if started is None or ended is None or not trace.get_current_span().is_recording():
+        return
+    now, now_ns = time.perf_counter(), time.time_ns()
+    start_ns, end_ns = (now_ns - round((now - at) * 1e9) for at in (started, ended))
+    _tracer.start_span(name, start_time=start_ns, attributes=_named(attributes)).end(end_ns)
+
+
+def here() -> SpanContext:
+    """Of the current span, for those that follow on it."""
+    return trace.get_current_span().get_span_context()
+
+
+def annotate(**attributes: Value) -> None:
     """Adds our attributes to the current span: `kv_live_bytes=1` becomes kakeya.kv_live_bytes."""
     span = trace.get_current_span()
     if span.is_recording():
-        span.set_attributes({f"kakeya.{name}": value for name, value in attributes.items()})
+        span.set_attributes(_named(attributes))
 
 
 def annotate_session(session_id: str) -> None:
@@ -122,3 +135,32 @@ def annotate_session(session_id: str) -> None:
 def fail(span: Span, description: str) -> None:
     """Marks a span as failed."""
     span.set_status(Status(StatusCode.ERROR, description))
+
+
+@contextmanager
+def _failing(span: Span) -> Iterator[None]:
+    """Says of what leaves it why the span failed: its reason, never its message, which may quote what was said."""
+    try:
+        yield
+    except BaseException as error:
+        if not isinstance(error, GeneratorExit):  # left by who had enough
+            fail(span, error.reason if isinstance(error, KakeyaError) else type(error).__name__)
+        raise
+
+
+def _exports_nothing() -> bool:
+    """Spans of this process would go nowhere."""
+    return isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
+
+
+def _links(contexts: Sequence[SpanContext]) -> list[Link]:
+    return [Link(context) for context in contexts if context.is_valid]
+
+
+def _named(attributes: dict[str, Value]) -> dict[str, Value]:
+    return {f"kakeya.{name}": value for name, value in attributes.items()}
+
+
+def _server_attributes(address: str) -> dict[str, Value]:
+    host, _, port = address.rpartition(":")
+    return {"server.address": host.strip("[]"), "server.port": int(port)} if host and port.isdecimal() else {}

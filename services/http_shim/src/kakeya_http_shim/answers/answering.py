@@ -2,41 +2,19 @@
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from kakeya import AsyncClient
+from kakeya_http_shim.answers.inference_span import InferenceSpan, inference_span
+from kakeya_http_shim.answers.question import Question
 from kakeya_http_shim.answers.reply import Reply
 from kakeya_http_shim.answers.writer import Heading, Whole, Writer
-from kakeya_http_shim.choices.ask import Ask
 from kakeya_http_shim.choices.choice import ChoiceMaker, Ended, Event, Opened, Spent
 from kakeya_http_shim.choices.several import all_choices
 from kakeya_http_shim.conversations.said import SESSION_HEADER
 from kakeya_http_shim.metrics import Metrics
 from kakeya_http_shim.text.delta import Delta
-
-
-@dataclass(frozen=True)
-class Question:
-    """A request that is understood.
-
-    Attributes:
-        asks: its answers, prompt by prompt.
-        client: of the caller's key.
-        includes_usage: a stream ends with `usage`.
-        tells_usage: each event of it has that of its answer so far.
-        created: when it came, Unix time in seconds.
-    """
-
-    id: str
-    asks: Sequence[Ask]
-    client: AsyncClient
-    writer: Writer
-    streams: bool
-    includes_usage: bool
-    tells_usage: bool = False
-    created: int = field(default_factory=lambda: int(time.time()))
 
 
 @dataclass(frozen=True)
@@ -53,22 +31,24 @@ class Answering:
 
     async def answer(self, question: Question, reply: Reply) -> None:
         """Raises KakeyaError, ApiError."""
-        async with (
-            aclosing(all_choices(self.maker, question.asks, question.client)) as events,
-            aclosing(self._timed(events, reply)) as timed,
-        ):
-            if question.streams:
-                await _streamed(question, timed, reply, self.comment_seconds)
-            else:
-                await _whole(question, timed, reply)
+        with inference_span(question) as span:
+            async with (
+                aclosing(all_choices(self.maker, question.asks, question.client)) as events,
+                aclosing(self._timed(events, reply, span)) as timed,
+            ):
+                if question.streams:
+                    await _streamed(question, timed, reply, self.comment_seconds)
+                else:
+                    await _whole(question, timed, reply)
 
     async def _timed(
-        self, events: AsyncGenerator[tuple[int, Event], None], reply: Reply
+        self, events: AsyncGenerator[tuple[int, Event], None], reply: Reply, span: InferenceSpan
     ) -> AsyncGenerator[tuple[int, Event], None]:
         began_at = time.monotonic()
         first_at: dict[int, float] = {}
         async for index, event in events:
             now = time.monotonic()
+            span.hears(index, event)
             if isinstance(event, Opened) and event.said is not None:
                 reply.headers.setdefault(SESSION_HEADER, event.said.header)
                 if index == 0:  # the others are forks of its session

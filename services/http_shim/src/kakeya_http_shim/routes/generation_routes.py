@@ -9,9 +9,9 @@ from typing import ClassVar, Generic, Literal
 from starlette.types import Receive, Scope, Send
 
 from kakeya import InvalidField
-from kakeya_http_shim.answers.answering import Question
 from kakeya_http_shim.answers.chat_answer import ChatWriter
 from kakeya_http_shim.answers.completion_answer import CompletionWriter
+from kakeya_http_shim.answers.question import Operation, Question
 from kakeya_http_shim.answers.reply import Reply
 from kakeya_http_shim.answers.writer import Writer
 from kakeya_http_shim.choices import ask, thoughts
@@ -48,9 +48,11 @@ class GenerationRoute(ABC, Generic[Body]):
     Attributes:
         body: its model.
         fields: which field of the body a field of the runtime's comes from.
+        operation: as traces name it.
     """
 
     body: type[Body]
+    operation: ClassVar[Operation] = "chat"
     fields: ClassVar[Mapping[str, str]]
 
     def __init__(self, desk: Desk) -> None:
@@ -90,6 +92,7 @@ class GenerationRoute(ABC, Generic[Body]):
         self._check(body, model)
         return Question(
             id=f"{asked.writer.id_prefix}{secrets.token_hex(16)}",
+            operation=self.operation,
             asks=await self._asks(body, model, caller),
             client=caller.client,
             writer=asked.writer,
@@ -271,6 +274,7 @@ class CompletionRoute(GenerationRoute[CompletionRequest]):
     """POST /v1/completions."""
 
     body = CompletionRequest
+    operation = "text_completion"
     fields: ClassVar[Mapping[str, str]] = {**_GRAMMAR_FIELDS, "token_ids": "prompt", "spans": "prompt"}
 
     def _num_prompts(self, body: CompletionRequest) -> int:
@@ -292,8 +296,5 @@ class CompletionRoute(GenerationRoute[CompletionRequest]):
         return ask.sampling(body, max_tokens=longest, logprobs=body.logprobs)
 
     def _writer(self, body: CompletionRequest) -> Writer:
-        return CompletionWriter(
-            num_choices=body.num_choices,
-            has_logprobs=body.logprobs is not None,
-            includes_usage=body.includes_usage,
-        )
+        has_logprobs, includes_usage = body.logprobs is not None, body.includes_usage
+        return CompletionWriter(num_choices=body.num_choices, has_logprobs=has_logprobs, includes_usage=includes_usage)

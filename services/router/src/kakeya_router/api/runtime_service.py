@@ -73,7 +73,7 @@ class RuntimeService(runtime_pb2_grpc.RuntimeServiceServicer):
         with self._gate.inside():
             asked = AppendRequest.of(request, self._limits)
             answer = await self._appending.append(await self._session(asked.session_id), asked)
-        _annotate(answer.lane, len(asked.token_ids))
+        _annotate(answer.lane, appended=len(asked.token_ids))
         return answer.message()
 
     async def Generate(self, request: api.GenerateRequest, context: Context) -> Responses:
@@ -88,7 +88,7 @@ class RuntimeService(runtime_pb2_grpc.RuntimeServiceServicer):
                     else:
                         yield generates.to_client(event)
                     if isinstance(event, Ended):
-                        _annotate(event.done.lane, event.done.generated_token_count)
+                        _annotate(event.done.lane, generated=event.done.generated_token_count)
 
     async def Turn(self, request: api.TurnRequest, context: Context) -> TurnResponses:
         with self._gate.inside():
@@ -106,8 +106,8 @@ class RuntimeService(runtime_pb2_grpc.RuntimeServiceServicer):
                     else:
                         yield turns.to_client(event)
                     if isinstance(event, Ended):
-                        num_tokens = len(asked.token_ids) + event.done.generated_token_count
-                        _annotate(event.done.lane, num_tokens)
+                        num_generated = event.done.generated_token_count
+                        _annotate(event.done.lane, appended=len(asked.token_ids), generated=num_generated)
 
     async def CloseSession(self, request: api.CloseSessionRequest, context: Context) -> api.CloseSessionResponse:
         with self._gate.inside(frees=True):
@@ -201,5 +201,12 @@ def _observe(session_id: str) -> None:
     structlog.contextvars.bind_contextvars(session_id=session_id)
 
 
-def _annotate(lane: LaneState, num_tokens: int) -> None:
-    tracing.annotate(history_length=lane.history_length, kv_live_bytes=lane.kv_live_bytes, token_count=num_tokens)
+def _annotate(lane: LaneState, **counts: int) -> None:
+    num_forgotten = lane.num_dropped_tokens
+    tracing.annotate(
+        history_length=lane.history_length,
+        kv_live_bytes=lane.kv_live_bytes,
+        retained=lane.history_length - num_forgotten,
+        forgotten=num_forgotten,
+        **counts,
+    )

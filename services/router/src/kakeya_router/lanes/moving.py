@@ -22,6 +22,7 @@ from kakeya_router.workers.worker_clients import WorkerClients
 from kakeya_router.workers.worker_errors import LaneGone, WorkerError
 from kakeya_shared.errors.tree import KakeyaError, StoreUnavailable
 from kakeya_shared.process.detached_tasks import DetachedTasks
+from kakeya_shared.rpc import tracing
 
 _log = structlog.get_logger()
 
@@ -76,7 +77,8 @@ class Moving:
         for worker in placement.order_for(record.fingerprint, self._placement, others):
             moved, began = None, time.monotonic()
             try:
-                moved = await self._tasks.complete(self._move_to(worker, record, claim))
+                with tracing.part("move", worker_id=worker.worker_id, left_worker_id=record.worker_id):
+                    moved = await self._tasks.complete(self._move_to(worker, record, claim))
             except StoreUnavailable:
                 raise
             except (WorkerError, KakeyaError) as error:

@@ -10,6 +10,7 @@ from kakeya_router.store.session_record import SessionRecord
 from kakeya_router.store.sessions.stored_snapshots import StoredSnapshot
 from kakeya_router.workers.worker_clients import WorkerClients
 from kakeya_shared.errors.tree import SnapshotRefused, SnapshotStoreUnavailable
+from kakeya_shared.rpc import tracing
 
 _log = structlog.get_logger()
 
@@ -44,6 +45,14 @@ async def restored(workers: WorkerClients, record: SessionRecord, past: Past, sn
     Raises:
         WorkerError, KakeyaError
     """
+    with tracing.part("restore", worker_id=record.worker_id, epoch=record.epoch):
+        what = await _restored(workers, record, past, snapshot_store)
+        if what.opened is not None:
+            tracing.annotate(history_length=what.opened.lane.history_length)
+    return what
+
+
+async def _restored(workers: WorkerClients, record: SessionRecord, past: Past, snapshot_store: str) -> Restored:
     client, unusable = workers.at(record.address), set[StoredSnapshot]()
     is_damaged = is_puzzling = False
     for chain in past.chains(snapshot_store):

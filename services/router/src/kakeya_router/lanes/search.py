@@ -123,13 +123,14 @@ class Search:
             NoWorker, NoCapacity: no worker takes it, and it does not wait.
             QueueFull, QueueTimedOut, QuotaExceeded, Draining, StoreUnavailable, and what the seeker raises
         """
-        while True:
-            try:
-                return await self._lane(seeker, wanted, reserved_bytes, workers, left)
-            except QuotaExceeded as error:
-                if not await self._gives_up_own(wanted, error.metadata.get("quota")):
-                    raise
-                workers = None
+        with tracing.part("placement"):
+            while True:
+                try:
+                    return await self._lane(seeker, wanted, reserved_bytes, workers, left)
+                except QuotaExceeded as error:
+                    if not await self._gives_up_own(wanted, error.metadata.get("quota")):
+                        raise
+                    workers = None
 
     async def _gives_up_own(self, wanted: Wanted, quota: str | None) -> bool:
         """Whether the tenant has a lane less now."""
@@ -241,7 +242,10 @@ class Search:
 
     async def _open_lane(self, seeker: Seeker[T], waiter: Waiter, worker: WorkerRecord) -> T | None:
         async def leave_the_other_queues() -> None:
-            tracing.annotate(lane_wait_seconds=asyncio.get_running_loop().time() - waiter.since)
+            wait_seconds, now = asyncio.get_running_loop().time() - waiter.since, time.perf_counter()
+            tracing.annotate(lane_wait_seconds=wait_seconds, worker_id=worker.worker_id)
+            if waiter.tickets:  # it has queued
+                tracing.past("admission", now - wait_seconds, now)
             waiter.has_left(worker.pool)
             await self._queue.step_out(waiter)
 

@@ -15,6 +15,7 @@ from kakeya_router.store.sessions.session_changes import Intent
 from kakeya_router.workers.worker_client import RunningCall, WorkerClient
 from kakeya_shared.errors.tree import KakeyaError
 from kakeya_shared.process.detached_tasks import DetachedTasks, Outcome, unheard
+from kakeya_shared.rpc import tracing
 
 T = TypeVar("T")
 
@@ -144,7 +145,8 @@ class Operation:
         """
         self.calls_worker()
         start = self.journal.length
-        await self.journal.write(token_ids, start_tags)
+        with tracing.part("journal", appended=len(token_ids)):
+            await self.journal.write(token_ids, start_tags)
         self.append_start = start
 
     async def tag_start(self, tags: Sequence[str]) -> None:

@@ -30,7 +30,7 @@ from kakeya_shared.errors.tree import (
     StoreUnavailable,
 )
 from kakeya_shared.process.detached_tasks import DetachedTasks, is_cancelled
-from kakeya_shared.rpc import rpc_boundary
+from kakeya_shared.rpc import rpc_boundary, tracing
 from kakeya_shared.settings.service import LONGEST_APPEND_TOKENS
 
 _log = structlog.get_logger()
@@ -101,9 +101,14 @@ class Recovery:
             What its Generate has produced beyond what the client has seen.
         """
         began = time.monotonic()
-        produced = await operation.complete(self._recover(operation, error))
+        if error is not None:
+            operation.call.breaks_off()
+        with tracing.part("recovery", (operation.call.broken,), left_worker_id=operation.record.worker_id):
+            missed = await operation.complete(self._recover(operation, error))
+            record = operation.record
+            tracing.annotate(worker_id=record.worker_id, epoch=record.epoch, missed=len(missed))
         self._metrics.recovery_seconds.labels(_reason(operation, error)).observe(time.monotonic() - began)
-        return produced
+        return missed
 
     async def leave(self, operation: Operation, parked: SessionRecord) -> None:
         """Gives a session that the store has parked another lane, with all of its history as it is now."""

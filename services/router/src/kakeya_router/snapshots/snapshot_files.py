@@ -25,6 +25,7 @@ from kakeya_router.workers.worker_clients import WorkerClients
 from kakeya_router.workers.worker_errors import WorkerError
 from kakeya_shared.errors.tree import KakeyaError, StoreUnavailable
 from kakeya_shared.process.detached_tasks import DetachedTasks
+from kakeya_shared.rpc import tracing
 
 _log = structlog.get_logger()
 
@@ -103,7 +104,10 @@ class SnapshotFiles:
         prefix = f"{record.pool}/{record.session_id}-{record.epoch}-{start}-{secrets.token_hex(4)}"
         began, outcome = time.monotonic(), "failed"
         try:
-            new = await self._workers.at(record.address).write_snapshot(record, start, prefix, _WRITE_SECONDS)
+            with tracing.part("snapshot", worker_id=record.worker_id, epoch=record.epoch):
+                tracing.annotate_session(record.session_id)
+                new = await self._workers.at(record.address).write_snapshot(record, start, prefix, _WRITE_SECONDS)
+                tracing.annotate(history_length=new.length, snapshot_bytes=new.size_bytes)
             outcome = "written"
         finally:
             self.metrics.snapshot_seconds.labels(outcome).observe(time.monotonic() - began)

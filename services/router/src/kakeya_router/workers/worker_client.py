@@ -8,6 +8,7 @@ from typing import Any
 
 import grpc
 from google.protobuf.message import Message
+from opentelemetry.trace import INVALID_SPAN_CONTEXT, SpanContext
 
 from kakeya_router.contract import generates, lanes
 from kakeya_router.contract.appends import Appended
@@ -47,17 +48,24 @@ class RunningCall:
     Attributes:
         cancelled: nothing is called any more.
         worker_lost: this call was ended since its worker is gone.
+        broken: span of the call that broke off, on which the next follows.
     """
 
     cancelled: bool = False
     worker_lost: bool = False
+    broken: SpanContext = INVALID_SPAN_CONTEXT
     _call: grpc.aio.Call | None = None
+    _span: SpanContext = INVALID_SPAN_CONTEXT
 
-    def started(self, call: grpc.aio.Call) -> None:
-        self._call = call
-        self.worker_lost = False
+    def started(self, call: grpc.aio.Call, record: SessionRecord) -> None:
+        tracing.annotate(worker_id=record.worker_id, epoch=record.epoch)
+        self._call, self._span, self.worker_lost = call, tracing.here(), False
         if self.cancelled:
             call.cancel()
+
+    def breaks_off(self) -> None:
+        """The call that ran is over before its end."""
+        self.broken = self._span
 
     def lose_worker(self) -> None:
         """Ends the call that runs now; there may be others."""
@@ -83,6 +91,7 @@ class WorkerClient:
 
     def __init__(self, address: str, credentials: grpc.ChannelCredentials | None = None) -> None:
         self.credentials = credentials
+        self._address = address
         self._channel = open_channel(address, credentials, _OPTIONS)
         self._stub = VerifierServiceStub(self._channel)
         self._num_calls = 0
@@ -121,9 +130,9 @@ class WorkerClient:
     ) -> Appended:
         """Without a time limit: the tokens are in the history, and have to be prefilled."""
         request = pb.AppendRequest(**_position(record), token_ids=token_ids, logprobs=logprobs)
-        with self._calling("Append") as metadata:
+        with self._calling("Append", running.broken) as metadata:
             call = self._stub.Append(request, metadata=metadata)
-            running.started(call)
+            running.started(call, record)
             return Appended.of(await call)
 
     async def generate(
@@ -141,9 +150,9 @@ class WorkerClient:
         Args:
             journaled_length: what the worker need not remember.
         """
-        with self._calling("Generate") as metadata:
+        with self._calling("Generate", running.broken) as metadata:
             call = self._stub.Generate(request, timeout=timeout, metadata=metadata)
-            running.started(call)
+            running.started(call, record)
             is_done = False
             try:
                 async with self._acknowledgements(request, journaled_length).sending() as acknowledgements:
@@ -241,10 +250,10 @@ class WorkerClient:
                 self._asked.discard(call)
 
     @contextmanager
-    def _calling(self, method: str) -> Iterator[tracing.Metadata]:
+    def _calling(self, method: str, *follows: SpanContext) -> Iterator[tracing.Metadata]:
         self._num_calls += 1
         try:
-            with tracing.client_span(_SERVICE + method) as metadata:
+            with tracing.client_span(_SERVICE + method, self._address, follows) as metadata:
                 try:
                     yield metadata
                 except grpc.aio.AioRpcError as error:

@@ -1,8 +1,8 @@
 """kakeya.worker.v1.VerifierService: the engine over gRPC."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing, contextmanager
 
 import structlog
 
@@ -12,7 +12,7 @@ from kakeya_shared.rpc.rpc_boundary import Context
 from kakeya_stubs.worker.v1 import verifier_pb2 as pb
 from kakeya_stubs.worker.v1.verifier_pb2_grpc import VerifierServiceServicer
 from kakeya_worker.engine.engine import Engine
-from kakeya_worker.engine.lanes.operation import Finish, Generate, GenerateResult, LaneState, OpenLane
+from kakeya_worker.engine.lanes.operation import Append, Finish, Generate, GenerateResult, LaneState, OpenLane
 from kakeya_worker.engine.sampling.sampling import TokenDetail
 from kakeya_worker.grammars.constraint import Constraint
 from kakeya_worker.grammars.grammars import Grammars
@@ -51,11 +51,12 @@ class VerifierService(VerifierServiceServicer):
         engine = self._engine(request.session_id)
         append = operation_requests.append(request, engine.facts.vocab_size)
         engine.submit(append)
-        try:
-            result = await asyncio.wrap_future(append.future)
-        finally:
-            engine.cancel(append)
-        _annotate(result.lane, token_count=len(request.token_ids))
+        with _timed_append(append):
+            try:
+                result = await asyncio.wrap_future(append.future)
+            finally:
+                engine.cancel(append)
+        _annotate(result.lane, appended=len(request.token_ids))
         return pb.AppendResponse(
             lane=_lane_state(result.lane),
             prefill_duration_seconds=result.prefill_seconds,
@@ -84,16 +85,17 @@ class VerifierService(VerifierServiceServicer):
         generate.future.add_done_callback(lambda _: put(None))
         engine.submit(generate)
         num_sent = len(generate.previous_token_ids)
-        try:
-            while (response := await unread.get()) is not None:
-                yield response
-                num_sent += 1
-                if not generate.acknowledges:
-                    engine.acknowledge(generate, num_sent)
-            result = generate.future.result()
-        finally:
-            engine.cancel(generate)
-        _annotate(result.lane, token_count=result.num_generated)
+        with _timed_generate(generate):
+            try:
+                while (response := await unread.get()) is not None:
+                    yield response
+                    num_sent += 1
+                    if not generate.acknowledges:
+                        engine.acknowledge(generate, num_sent)
+                result = generate.future.result()
+            finally:
+                engine.cancel(generate)
+        _annotate(result.lane, generated=result.num_generated)
         yield pb.GenerateResponse(done=_done(result))
 
     async def _constraint(
@@ -244,4 +246,34 @@ def _lane_state(state: LaneState) -> pb.LaneState:
 
 
 def _annotate(state: LaneState, **counts: int) -> None:
-    tracing.annotate(history_length=state.history_length, kv_live_bytes=state.kv_live_bytes, **counts)
+    num_retained = sum(map(len, state.retained))
+    tracing.annotate(
+        history_length=state.history_length,
+        kv_live_bytes=state.kv_live_bytes,
+        retained=num_retained,
+        forgotten=state.history_length - num_retained,
+        **counts,
+    )
+
+
+@contextmanager
+def _timed_append(append: Append) -> Iterator[None]:
+    """Tells spans of it once it is over: `queue` until its first step, then `prefill`, one for all its chunks."""
+    try:
+        yield
+    finally:
+        tracing.past("queue", append.started, append.stepped)
+        tracing.past("prefill", append.stepped, append.ended, appended=append.num_done, chunks=append.num_steps)
+
+
+@contextmanager
+def _timed_generate(generate: Generate) -> Iterator[None]:
+    """Likewise: `queue`, `first_token` until that is chosen, then `decode`, one for all that follow."""
+    num_before = generate.num_generated
+    try:
+        yield
+    finally:
+        tracing.past("queue", generate.started, generate.stepped)
+        tracing.past("first_token", generate.stepped, generate.first_token)
+        num_own = generate.num_generated - num_before
+        tracing.past("decode", generate.first_token, generate.ended, generated=num_own, steps=generate.num_steps)

@@ -103,6 +103,8 @@ class Operation:
         number: in the order of the session's operations; a lower one than the lane has seen is refused, but for 0.
         lane: set when the engine takes the operation up.
         tenant: owner of the session, set likewise.
+        stepped: when its first step began, on the clock of `time.perf_counter`; None: it has had none.
+        num_steps: that it has had a part in.
     """
 
     session_id: str
@@ -114,6 +116,8 @@ class Operation:
     tenant: str = field(init=False)
     num_evicted_before: int = field(init=False)
     started: float = field(init=False, default_factory=time.perf_counter)
+    stepped: float | None = field(init=False, default=None)
+    num_steps: int = field(init=False, default=0)
     ended: float | None = field(init=False, default=None)
     is_cancelled: bool = field(init=False, default=False)
 
@@ -121,6 +125,12 @@ class Operation:
         self.lane = lane
         self.tenant = tenant
         self.num_evicted_before = lane.num_evicted
+
+    def steps(self, started: float) -> None:
+        """It has a part in a step that began then."""
+        if self.stepped is None:
+            self.stepped = started
+        self.num_steps += 1
 
     @property
     def num_evicted(self) -> int:
@@ -193,6 +203,7 @@ class Generate(Operation):
         num_read: how many of its first tokens were read; changed by one thread.
         journaled_length: history length up to which its reader has its tokens for good; changed by that thread.
         counts: how often it has produced each id; kept where there are penalties.
+        first_token: when the first of its own tokens was there, on the clock of `time.perf_counter`.
     """
 
     max_tokens: int
@@ -212,6 +223,7 @@ class Generate(Operation):
     journaled_length: int = field(init=False, default=0)
     counts: Counter[int] = field(init=False, default_factory=Counter)
     paused_since: float | None = field(init=False, default=None)
+    first_token: float | None = field(init=False, default=None)
     _last_tokens: deque[int] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -263,6 +275,8 @@ class Generate(Operation):
         return self.num_generated - num_read >= MAX_UNREAD_TOKENS
 
     def deliver(self, token_id: int, detail: TokenDetail | None) -> None:
+        if self.first_token is None:
+            self.first_token = time.perf_counter()
         self.num_generated += 1
         self._last_tokens.append(token_id)
         if self.sampling.has_penalties:

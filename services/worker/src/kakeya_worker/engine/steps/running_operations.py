@@ -73,6 +73,8 @@ class RunningOperations:
         """One step of those whose turn it is: schedule, forward, commit."""
         started = time.perf_counter()
         step = self._scheduler.next_step()
+        for operation in step.operations:
+            operation.steps(started)
         rows, failures, scoring = _forward(step, self._verifier)
         for operation, error in failures.items():
             self._fail(operation, error)
@@ -204,10 +206,9 @@ def _forward(step: Step, verifier: Verifier) -> _Forwarded:
             done.scoring.after(scored)
         return done
     except Exception:  # of a backend, whatever it is: the engine goes on, and these operations are told
-        scheduled: list[Append | Generate] = [*step.generates, *(append for append, _ in step.appends)]
-        _log.exception("a step failed", session_ids=[operation.session_id for operation in scheduled])
-        failed: dict[Append | Generate, KakeyaError] = dict.fromkeys(scheduled, Internal("the forward pass failed"))
-        return _Forwarded([], failed | done.failures, done.scoring)
+        _log.exception("a step failed", session_ids=[operation.session_id for operation in step.operations])
+        failure: KakeyaError = Internal("the forward pass failed")
+        return _Forwarded([], dict.fromkeys(step.operations, failure) | done.failures, done.scoring)
 
 
 def _sample(generates: list[Generate], verifier: Verifier, done: _Forwarded) -> None:

@@ -87,6 +87,10 @@ class Step(NamedTuple):
     appends: list[tuple[Append, int]]
 
     @property
+    def operations(self) -> "list[Append | Generate]":
+        return [*self.generates, *(append for append, _ in self.appends)]
+
+    @property
     def load(self) -> Load:
         return Load(len(self.generates), sum(num_tokens for _, num_tokens in self.appends), self.num_visible_slots)
 
