@@ -8,22 +8,31 @@ from dataclasses import dataclass, field
 
 import grpc
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_service_pb2_grpc
-from opentelemetry.proto.common.v1.common_pb2 import KeyValue
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
+
+Value = str | int | float | tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class ReceivedSpan:
-    """What the tests ask of a span."""
+    """What the tests ask of a span.
+
+    Attributes:
+        instance: of the service; each process is one.
+        links: ids of the spans that it has links to.
+    """
 
     service: str
+    instance: str
     name: str
     kind: int
     trace_id: str
     span_id: str
     parent_id: str
-    attributes: dict[str, str | int | float]
+    attributes: dict[str, Value]
     is_error: bool
+    links: tuple[str, ...]
     span: Span
 
     @property
@@ -44,11 +53,12 @@ class OtlpReceiver(trace_service_pb2_grpc.TraceServiceServicer):
         self, request: trace_service_pb2.ExportTraceServiceRequest, context: grpc.ServicerContext
     ) -> trace_service_pb2.ExportTraceServiceResponse:
         for resource_spans in request.resource_spans:
-            service = _attributes(resource_spans.resource.attributes)["service.name"]
+            resource = _attributes(resource_spans.resource.attributes)
             for scope_spans in resource_spans.scope_spans:
                 for span in scope_spans.spans:
                     received = ReceivedSpan(
-                        service=str(service),
+                        service=str(resource["service.name"]),
+                        instance=str(resource.get("service.instance.id", "")),
                         name=span.name,
                         kind=span.kind,
                         trace_id=span.trace_id.hex(),
@@ -56,6 +66,7 @@ class OtlpReceiver(trace_service_pb2_grpc.TraceServiceServicer):
                         parent_id=span.parent_span_id.hex(),
                         attributes=_attributes(span.attributes),
                         is_error=span.status.code == 2,
+                        links=tuple(link.span_id.hex() for link in span.links),
                         span=span,
                     )
                     with self._lock:
@@ -90,5 +101,12 @@ def otlp_receiver() -> Iterator[OtlpReceiver]:
         server.stop(grace=None).wait()
 
 
-def _attributes(pairs: Iterable[KeyValue]) -> dict[str, str | int | float]:
-    return {pair.key: getattr(pair.value, str(pair.value.WhichOneof("value"))) for pair in pairs}
+def _attributes(pairs: Iterable[KeyValue]) -> dict[str, Value]:
+    return {pair.key: _value(pair.value) for pair in pairs}
+
+
+def _value(value: AnyValue) -> Value:
+    if value.HasField("array_value"):
+        return tuple(each.string_value for each in value.array_value.values)
+    single: str | int | float = getattr(value, str(value.WhichOneof("value")))
+    return single

@@ -105,7 +105,9 @@ async def test_one_request_is_one_trace_from_four_processes(http: HttpStack, cli
         ("kakeya-router", f"{INTERNAL}/Generate"),
         ("kakeya-worker", f"{INTERNAL}/Generate"),
     ]
-    asked = [span.name for span in spans if (span.service, span.kind) == ("kakeya-http", CLIENT)]
+    inference = only(spans, "kakeya-http", f"chat {MODEL}", CLIENT)
+    assert inference.parent_id == request.span_id
+    asked = [span.name for span in spans if (span.service, span.kind) == ("kakeya-http", CLIENT) if span != inference]
     assert [name for name in asked if name != f"{PUBLIC}/ListModels"] == [f"{PUBLIC}/Turn"], "one call"
 
 

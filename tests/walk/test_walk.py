@@ -14,8 +14,8 @@ from tests.walk.way import Step, Watch, Way, purpose
 
 # What is reached today: whoever gets it shorter lowers it here.
 CEILING = {
-    "append": {"files": 49, "router_files": 19, "router_returns": 74},
-    "generate": {"files": 54, "router_files": 21, "router_returns": 111},
+    "append": {"files": 49, "router_files": 19, "router_returns": 75},
+    "generate": {"files": 54, "router_files": 21, "router_returns": 112},
 }
 
 

@@ -25,7 +25,7 @@ def _served(receiver: OtlpReceiver) -> list[ReceivedSpan]:
 
 def num_prefilled(receiver: OtlpReceiver) -> int:
     """Tokens that the worker was told to prefill, whatever for."""
-    return sum(int(span.attributes["kakeya.appended"]) for span in _served(receiver) if span.name == APPEND)
+    return sum(int(str(span.attributes["kakeya.appended"])) for span in _served(receiver) if span.name == APPEND)
 
 
 def lane_waits(receiver: OtlpReceiver) -> list[float]:

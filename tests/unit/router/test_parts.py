@@ -28,6 +28,7 @@ from kakeya_router.workers.worker_client import RunningCall
 from kakeya_shared import plugins
 from kakeya_shared.errors.tree import Draining, StoreUnavailable
 from kakeya_shared.process.service_process import StartError
+from tests.unit.router.admission_stores import session_record
 from tests.unit.router.store.script_world import SESSION, WORKER
 
 WORKERS = [
@@ -164,7 +165,7 @@ def test_a_call_that_was_cancelled_before_it_started_is_cancelled_when_it_does()
 
     running, call = RunningCall(), Call()
     running.cancel()
-    running.started(call)  # type: ignore[arg-type]  # only `cancel` is used
+    running.started(call, session_record("a"))  # type: ignore[arg-type]  # only `cancel` is used
     assert call.cancelled
 
 

@@ -12,6 +12,7 @@ import pytest
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_service_pb2_grpc
 
 from kakeya import Client, MissingExtra, tracing
+from tests.otlp_over_http import http_collector
 from tests.refusing_proxy import refusing_proxy
 
 LOADS_NOTHING = """
@@ -97,9 +98,33 @@ def test_a_collector_here_is_reached_past_the_proxy(collector: Collector, monkey
     assert (len(collector.resource_spans), proxy.requests) == (1, [])
 
 
-def test_a_collector_at_no_url(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://[x")
-    with pytest.raises(tracing.BadEndpoint, match="OTEL_EXPORTER_OTLP_ENDPOINT is not a URL"):
+def test_spans_go_over_http_past_the_proxy_where_the_variables_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    providers: list[Any] = []
+    monkeypatch.setattr(opentelemetry.trace, "set_tracer_provider", providers.append)
+    with http_collector() as collector, refusing_proxy(monkeypatch) as proxy:
+        for name, value in collector.environment.items():
+            monkeypatch.setenv(name, value)
+        tracing.configure("chat")
+        with providers[0].get_tracer("test").start_as_current_span("greeting"):
+            pass
+        providers[0].shutdown()
+    assert (collector.names, proxy.requests) == (["greeting"], [])
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "protocol", "said"),
+    [
+        ("http://[x", "grpc", "OTEL_EXPORTER_OTLP_ENDPOINT is not a URL"),
+        ("localhost:4318", "http/protobuf", "OTEL_EXPORTER_OTLP_ENDPOINT is not a URL of http/protobuf"),
+        ("http://localhost:4318", "http/json", "OTEL_EXPORTER_OTLP_PROTOCOL is 'http/json', and can be grpc or http"),
+    ],
+)
+def test_a_collector_at_no_url_or_by_no_protocol(
+    monkeypatch: pytest.MonkeyPatch, endpoint: str, protocol: str, said: str
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", protocol)
+    with pytest.raises(tracing.BadEndpoint, match=said):
         tracing.configure("chat")
 
 

@@ -7,7 +7,6 @@ has one needs nothing from here.
 import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from kakeya._transport import _proxy
 from kakeya.errors import MissingExtra
@@ -78,7 +77,8 @@ def _http_exporter() -> "SpanExporter":
     import requests
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 
-    if urlsplit(url := _first(_ENDPOINTS) or "http://localhost:4318").scheme not in ("http", "https"):
+    url = _first(_ENDPOINTS) or "http://localhost:4318"
+    if not url.startswith(("http://", "https://")):
         raise BadEndpoint(f"{' or '.join(_ENDPOINTS)} is not a URL of http/protobuf: {url!r}")
     session = requests.Session()
     session.trust_env = not _proxy.options(_endpoint("localhost:4318"))  # else by way of the environment's proxies

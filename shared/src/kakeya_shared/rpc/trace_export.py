@@ -8,7 +8,7 @@ import os
 import uuid
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from opentelemetry import trace
 from opentelemetry.sdk.resources import OTELResourceDetector, Resource
@@ -68,27 +68,33 @@ def _exporter(protocol: str) -> SpanExporter:
 def _grpc_exporter() -> SpanExporter:
     from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
 
-    options: Any = (PAST_PROXY,) if _collector_is_here() else None  # declared to be of texts
-    try:
-        return OTLPSpanExporter(channel_options=options)
-    except ValueError as error:
-        raise ValueError(f"{' or '.join(_ENDPOINTS)} is not a URL: {error}") from error
+    options: Any = (PAST_PROXY,) if _is_here(_collector()) else None  # declared to be of texts
+    return OTLPSpanExporter(channel_options=options)
 
 
 def _http_exporter() -> SpanExporter:
     import requests
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 
-    if urlsplit(url := _first(_ENDPOINTS) or "http://localhost:4318").scheme not in ("http", "https"):
-        raise ValueError(f"{' or '.join(_ENDPOINTS)} is not a URL of {_HTTP}: {url!r}")
+    collector = _collector()
+    if collector.scheme not in ("http", "https"):
+        raise ValueError(f"{' or '.join(_ENDPOINTS)} is not a URL of {_HTTP}: {_first(_ENDPOINTS)!r}")
     session = requests.Session()
-    session.trust_env = not _collector_is_here()  # else by way of the proxies of the environment
+    session.trust_env = not _is_here(collector)  # else by way of the proxies of the environment
     return OTLPSpanExporter(session=session)
 
 
-def _collector_is_here() -> bool:
-    url = _first(_ENDPOINTS) or "//localhost"
-    return is_loopback(urlsplit(url if "//" in url else f"//{url}").hostname or "")
+def _collector() -> SplitResult:
+    """Raises ValueError."""
+    url = _first(_ENDPOINTS) or "http://localhost"
+    try:
+        return urlsplit(url if "//" in url else f"//{url}")
+    except ValueError as error:
+        raise ValueError(f"{' or '.join(_ENDPOINTS)} is not a URL: {error}") from error
+
+
+def _is_here(collector: SplitResult) -> bool:
+    return is_loopback(collector.hostname or "")
 
 
 def _first(names: tuple[str, ...]) -> str:

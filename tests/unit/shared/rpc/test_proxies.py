@@ -12,7 +12,7 @@ from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_serv
 from structlog.testing import capture_logs
 
 from kakeya_shared import health_command
-from kakeya_shared.rpc import proxies, tracing
+from kakeya_shared.rpc import proxies, trace_export
 from kakeya_shared.rpc.tls import open_channel
 from kakeya_stubs.v1 import runtime_pb2 as pb
 from kakeya_stubs.v1.runtime_pb2_grpc import RuntimeServiceStub
@@ -124,7 +124,7 @@ def test_spans_reach_a_collector_here_past_the_proxy(
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_INSECURE", "true")
     providers: list[Any] = []
     monkeypatch.setattr(trace, "set_tracer_provider", providers.append)
-    tracing.configure("test")
+    trace_export.configure("test")
     with providers[0].get_tracer("test").start_as_current_span("greeting"):
         pass
     providers[0].shutdown()
