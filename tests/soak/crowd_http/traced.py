@@ -2,7 +2,7 @@
 
 import time
 
-from tests.integration.otlp_receiver import OtlpReceiver, ReceivedSpan
+from tests.integration.otlp_receiver import OtlpReceiver
 
 APPEND = "kakeya.worker.v1.VerifierService/Append"
 _SERVER = 2  # opentelemetry.proto.trace.v1.Span.SpanKind
@@ -19,19 +19,13 @@ def settle(receiver: OtlpReceiver) -> None:
             number, since = len(receiver.spans), time.monotonic()
 
 
-def _served(receiver: OtlpReceiver) -> list[ReceivedSpan]:
-    return [span for span in list(receiver.spans) if span.kind == _SERVER]
-
-
 def num_prefilled(receiver: OtlpReceiver) -> int:
     """Tokens that the worker was told to prefill, whatever for."""
-    return sum(int(str(span.attributes["kakeya.appended"])) for span in _served(receiver) if span.name == APPEND)
+    served = [span for span in list(receiver.spans) if (span.name, span.kind) == (APPEND, _SERVER)]
+    return sum(int(str(span.attributes["kakeya.appended"])) for span in served)
 
 
 def lane_waits(receiver: OtlpReceiver) -> list[float]:
     """Of each call that needed a lane, the seconds until it had one: room that is made for it, and the queue."""
-    return [
-        float(waited)
-        for span in _served(receiver)
-        if (waited := span.attributes.get("kakeya.lane_wait_seconds")) is not None
-    ]
+    waits = (span.attributes.get("kakeya.lane_wait_seconds") for span in list(receiver.spans))
+    return [float(str(waited)) for waited in waits if waited is not None]

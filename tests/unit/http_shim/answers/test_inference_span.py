@@ -42,7 +42,7 @@ def spans(monkeypatch: pytest.MonkeyPatch) -> Spans:
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     monkeypatch.setattr(request_span, "_tracer", provider.get_tracer("test"))
     monkeypatch.setattr(inference_span, "_tracer", provider.get_tracer("test"))
-    monkeypatch.setattr(request_span.trace_export, "wanted", lambda: True)
+    monkeypatch.setenv("OTEL_TRACES_EXPORTER", "otlp")
     return Spans(exporter)
 
 

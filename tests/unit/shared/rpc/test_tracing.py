@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 
 import pytest
 from opentelemetry import trace
@@ -130,7 +130,7 @@ def test_a_part_that_fails_says_its_reason_and_not_its_message(exported: Exporte
 
 
 def test_a_generator_that_is_left_has_not_failed(exported: Exported) -> None:
-    def tokens() -> Iterator[int]:
+    def tokens() -> Generator[int, None, None]:
         with tracing.client_span("/a.B/Generate"):
             yield 1
             yield 2
