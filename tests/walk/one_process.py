@@ -2,7 +2,8 @@
 
 What runs by itself must not be taken for a part of somebody's call. What goes by the clock (heartbeats, looks at the
 workers, the reaper, renewals of leases) waits for an hour between two times, and so never comes. Some loops look for
-work once a second whatever they are told: their tasks are named, for whoever wants to leave them out.
+work once a second whatever they are told: their tasks are named, so that they can be left out. Tokens are journaled and
+acknowledged in groups by their number alone: how many groups a slow machine makes by the clock says nothing of the way.
 """
 
 import asyncio
@@ -11,10 +12,13 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import kakeya
+from kakeya_router.operations import journal
 from kakeya_router.program import Router
 from kakeya_router.settings import RouterSettings
+from kakeya_router.workers import acknowledgements
 from kakeya_worker import program as worker_program
 from kakeya_worker.settings import WorkerSettings
 from tests.ports import free_port
@@ -43,7 +47,11 @@ class OneProcess:
 async def one_process(directory: Path) -> AsyncIterator[OneProcess]:
     """Serves a small random checkpoint, which is written to the directory."""
     model = save_random_checkpoint(directory / "random")
-    with redis_server() as redis:
+    with (
+        redis_server() as redis,
+        patch.object(journal, "_GROUP_SECONDS", _HOUR),
+        patch.object(acknowledgements, "_BATCH_SECONDS", _HOUR),
+    ):
         router = RouterSettings(
             redis=redis.url,
             bind=f"127.0.0.1:{free_port()}",
