@@ -131,7 +131,7 @@ PARTS = {
         ),
         (*NO_MODEL, "numpy", "redis", "kakeya_shared", "pydantic"),
         ("kakeya[otel,tokenizer]", "numpy"),  # whose integers are token ids, too
-        extras=("jinja2", "opentelemetry", "tokenizers"),
+        extras=("jinja2", "opentelemetry", "rich", "textual", "tokenizers"),
         exactly=frozenset(
             {"kakeya", "kakeya-stubs", "googleapis-common-protos", "grpcio", "protobuf", "typing-extensions"}
         ),

@@ -113,13 +113,14 @@ def test_what_the_router_refuses_ends_it(admin: ScriptedAdmin, fault: Fault) -> 
         assert "kakeya top: error: scripted UNAUTHENTICATED; set KAKEYA_API_KEY" in terminal.text
 
 
-def test_without_textual_it_says_how_to_get_it(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("missing", ["rich", "textual"])
+def test_without_its_extra_it_says_how_to_get_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], missing: str
 ) -> None:
-    for name in [name for name in sys.modules if name.startswith(("textual", "kakeya.cli.top."))]:
+    for name in [name for name in sys.modules if name.startswith("kakeya.cli.top.")]:
         monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "textual", None)
-    monkeypatch.setitem(sys.modules, "textual.app", None)
+    for name in [missing, *(name for name in sys.modules if name.startswith(f"{missing}."))]:
+        monkeypatch.setitem(sys.modules, name, None)
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     assert top.main([]) == 1
     assert "install it with: pip install 'kakeya[top]'" in capsys.readouterr().err

@@ -38,7 +38,7 @@ def main(argv: list[str]) -> int:
 
 
 def _is_missing(error: ImportError) -> bool:
-    return (error.name or "").partition(".")[0] == "textual"
+    return (error.name or "").partition(".")[0] in ("rich", "textual")
 
 
 def _fail(message: str, status: int) -> int:
