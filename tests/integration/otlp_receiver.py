@@ -7,8 +7,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import grpc
+from opentelemetry.proto.collector.metrics.v1 import metrics_service_pb2, metrics_service_pb2_grpc
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_service_pb2_grpc
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
+from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 Value = str | int | float | tuple[str, ...]
@@ -46,6 +48,7 @@ class OtlpReceiver(trace_service_pb2_grpc.TraceServiceServicer):
     """Collects spans from any number of processes."""
 
     address: str = ""
+    metrics: "OtlpMetrics" = field(default_factory=lambda: OtlpMetrics())
     spans: list[ReceivedSpan] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -87,12 +90,29 @@ class OtlpReceiver(trace_service_pb2_grpc.TraceServiceServicer):
             return [span for span in self.spans if span.name == name]
 
 
+@dataclass
+class OtlpMetrics(metrics_service_pb2_grpc.MetricsServiceServicer):
+    """Keeps the latest of each metric, by service and name."""
+
+    latest: dict[tuple[str, str], Metric] = field(default_factory=dict)
+
+    def Export(
+        self, request: metrics_service_pb2.ExportMetricsServiceRequest, context: grpc.ServicerContext
+    ) -> metrics_service_pb2.ExportMetricsServiceResponse:
+        for resource_metrics in request.resource_metrics:
+            service = str(_attributes(resource_metrics.resource.attributes)["service.name"])
+            for scope_metrics in resource_metrics.scope_metrics:
+                self.latest |= {(service, metric.name): metric for metric in scope_metrics.metrics}
+        return metrics_service_pb2.ExportMetricsServiceResponse()
+
+
 @contextmanager
 def otlp_receiver() -> Iterator[OtlpReceiver]:
     """A listening receiver on a free port of loopback."""
     receiver = OtlpReceiver()
     server = grpc.server(ThreadPoolExecutor(max_workers=4))
     trace_service_pb2_grpc.add_TraceServiceServicer_to_server(receiver, server)
+    metrics_service_pb2_grpc.add_MetricsServiceServicer_to_server(receiver.metrics, server)
     receiver.address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
     server.start()
     try:

@@ -33,7 +33,9 @@ from kakeya_http_shim.routes.generation_routes import ChatRoute
 from kakeya_http_shim.server.listener import serving
 from kakeya_http_shim.settings import HttpSettings
 from kakeya_shared import plugins
+from kakeya_shared.metrics.meters import Meters
 from kakeya_shared.process.service_process import StartError
+from kakeya_shared.rpc.metric_export import MetricExport
 from kakeya_shared.rpc.trace_export import wanted
 from kakeya_shared.settings.addresses import HostPort
 
@@ -53,7 +55,9 @@ async def serve(settings: HttpSettings, stop: asyncio.Event) -> None:
         sessions = OpenSessions()
         stack.push_async_callback(sessions.drain, _SETTLE_SECONDS)
         cut_short = asyncio.Event()
-        metrics = Metrics()
+        meters = Meters()
+        metrics = Metrics(meters)
+        await stack.enter_async_context(MetricExport(meters, "http"))
         desk = _desk(settings, client, sessions, metrics, cut_short)
         deprecation = Deprecation.from_settings(settings)
         page = _page(desk, sessions, stop) if settings.serves_ui else ()

@@ -20,6 +20,7 @@ from kakeya_shared.plugins import PluginError
 from kakeya_shared.process.bulletin import cancelled
 from kakeya_shared.process.service_process import StartError
 from kakeya_shared.rpc.call_meters import CallMeters
+from kakeya_shared.rpc.metric_export import MetricExport
 from kakeya_shared.rpc.server import BindError, RpcServer
 from kakeya_shared.rpc.tls import TlsError
 from kakeya_shared.settings.addresses import NOWHERE, HostPort
@@ -45,6 +46,7 @@ class Router:
         except (PluginError, TlsError) as error:
             raise StartError(str(error)) from error
         self._exposition = Exposition(self._parts.base.metrics.meters, settings.metrics_bind)
+        self._export = MetricExport(self._parts.base.metrics.meters, "router")
         self._loops: list[asyncio.Task[None]] = []
         self._advertised = ""
 
@@ -79,6 +81,7 @@ class Router:
             await self._exposition.__aexit__(None, None, None)
             await parts.base.redis.aclose()
             raise StartError(str(error)) from error
+        await self._export.__aenter__()
         parts.base.metrics.meters.before_reading(parts.fleet_reading.refresher(asyncio.get_running_loop()))
         self._advertised = self._settings.advertise or _reachable(self.address)
         watch = StoreWatch(
@@ -102,7 +105,8 @@ class Router:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         parts = self._parts
-        await self._exposition.__aexit__(kind, error, trace)  # first: it asks what ends below
+        for reader in (self._exposition, self._export):  # first: they ask what ends below
+            await reader.__aexit__(kind, error, trace)
         parts.queue.close()
         parts.base.board.close()
         await asyncio.gather(*map(cancelled, self._loops))
