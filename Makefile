@@ -13,7 +13,7 @@ PARTS  := -e proto/python -e shared -e services/router -e 'sdks/python[otel,toke
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help install kernel demo up test test-unit test-others test-busy check lint types contracts proto proto-check vectors outcomes docs test-parts test-compose \
+.PHONY: help install kernel demo up test test-unit test-others test-busy check lint types contracts proto proto-check vectors outcomes docs dashboards test-parts test-compose \
         test-heavy test-versions test-conformance test-clients test-loops test-agents test-ui test-schemas test-turns test-mutations walk bench-latency bench-int8 bench-memory fuzz overload chaos bench-slow-clients \
         bench-admission bench-router bench-fairness bench-interference bench-grammar bench-fork bench-recovery bench-pauses bench-snapshots bench-quality bench-session bench-qwen3 bench-load bench-compare bench-engine bench-mlx evidence crowd-http fuzz-http histories-http leavers-http overload-http bench-http bench-request nano nano-held-out
 
@@ -97,6 +97,9 @@ docs: install ## generate docs/configuration.md, docs/http-fields.md and docs/me
 	$(BIN)/python scripts/generate_configuration.py docs/configuration.md
 	$(BIN)/python scripts/generate_http_fields.py docs/http-fields.md
 	$(BIN)/python scripts/generate_metrics.py docs/metrics.md
+
+dashboards: install ## generate Grafana's dashboards from their declarations (ops/grafana)
+	$(BIN)/python -m ops.grafana
 
 test-parts: install ## install each part alone in an environment of its own, import it, run a slice of its tests
 	$(BIN)/python scripts/test_parts.py

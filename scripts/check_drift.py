@@ -24,6 +24,7 @@ PAGES = {
 
 def main() -> int:
     stale = [*_stale_stubs(), *_stale_pages(), *_stale_vectors(), *_stale_outcomes(), *_stale_twin()]
+    stale += _stale_dashboards()
     for problem in stale:
         print(f"drift: {problem}", file=sys.stderr)
     if not stale:
@@ -60,6 +61,11 @@ def _stale_twin() -> list[str]:
     generator = ROOT / "scripts" / "generate_blocking.py"
     result = subprocess.run([sys.executable, str(generator), "--check"], check=False, capture_output=True, text=True)
     return [] if result.returncode == 0 else [f"the SDK's blocking twin: {result.stdout}{result.stderr}".strip()]
+
+
+def _stale_dashboards() -> list[str]:
+    command = [sys.executable, "-m", "ops.grafana", "--check"]
+    return subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True).stdout.splitlines()
 
 
 def _files(directory: Path) -> dict[Path, bytes]:
