@@ -64,6 +64,8 @@ async def _everything(stack: Stack) -> dict[str, Any]:
         content[name] = (
             await getattr(stack.redis, read)(name) if read else await stack.redis.zrange(name, 0, -1, withscores=True)
         )
+        if kind == "hash":
+            content[name].pop("lane_place", None)  # comes with a heartbeat
     return content
 
 
