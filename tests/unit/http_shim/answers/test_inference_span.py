@@ -121,3 +121,16 @@ async def test_without_a_request_that_is_traced_nothing_is_recorded(
     shim.will_say("Hi")
     assert (await shim.chat()).status_code == 200
     assert not exporter.get_finished_spans()
+
+
+@pytest.mark.parametrize(
+    ("opted_in", "names"),
+    [
+        ({}, {""}),
+        ({OPT_IN: "http"}, {""}),
+        ({OPT_IN: "gen_ai_latest_experimental"}, {"gen_ai_latest_experimental"}),
+        ({OPT_IN: "http,gen_ai_latest_experimental/dup"}, {"gen_ai_latest_experimental", ""}),
+    ],
+)
+def test_which_names_are_told(opted_in: dict[str, str], names: set[str]) -> None:
+    assert inference_span.names_told(opted_in) == names

@@ -1,13 +1,18 @@
 """The live page: where it is served, with which headers, and its feed."""
 
 import json
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import httpx
 import pytest
 
+from kakeya_http_shim.live import ui_routes
+from kakeya_http_shim.live.kept_answers import KeptAnswers
 from kakeya_http_shim.live.ui_routes import page_files
 from kakeya_http_shim.settings import HttpSettings
+from kakeya_shared.process.detached_tasks import DetachedTasks
+from tests.unit.http_shim.served import echo
 from tests.unit.http_shim.shim import Shim
 from tests.unit.http_shim.shim import shim as serving_shim
 from tests.unit.sdk.scripted_runtime import ScriptedRuntime, fails
@@ -87,3 +92,14 @@ async def test_without_a_good_key_there_is_no_feed_and_no_answer(shim: Shim, run
         assert answer.status_code == 401
     assert (await shim.http.get("/ui")).status_code == 200
     assert isinstance(answer, httpx.Response)
+
+
+async def test_what_runs_is_told_in_events_and_that_nothing_changes() -> None:
+    class Once:
+        async def events(self, api_key: str) -> AsyncIterator[dict[str, int] | None]:
+            yield {"at": 7}
+            yield None
+
+    routes = ui_routes.UiRoutes(Once(), KeptAnswers(echo, DetachedTasks()))  # type: ignore[arg-type]  # only its events
+    said = [text async for text in routes.said("")]
+    assert said == ['data: {"at":7}\n\n', ": quiet\n\n"]

@@ -234,6 +234,7 @@ def _ranges(*ends: tuple[int, int]) -> list[registry_pb2.LaneReport.Range]:
         ("lanes", {"lanes": [_lane(history_length=9, retained=_ranges((3, 3)))]}),
         ("lanes", {"lanes": [_lane(history_length=9, retained=_ranges((3, 5), (4, 6)))]}),
         ("lanes", {"lanes": [_lane(history_length=9, retained=_ranges((3, 10)))]}),
+        ("lanes", {"lanes": [_lane(lane=(1 << 32) - 1)]}),
         ("lanes", {"lanes": [_lane(history_length=9999, retained=_ranges(*((i, i + 1) for i in range(1025))))]}),
         ("lanes", {"lanes": [_lane()] * ((1 << 16) + 1)}),
         ("pool", {"pool": "}"}),

@@ -1,6 +1,7 @@
 """A tenant's key sees its own sessions and the sums over all; texts and tokens are shown to nobody."""
 
 import asyncio
+from types import SimpleNamespace
 
 import pytest
 
@@ -95,3 +96,16 @@ def test_no_field_could_hold_a_text_or_a_token() -> None:
     """Of what sessions hold, a viewer is told lengths."""
     fields = {field.name for field in pb.Session.DESCRIPTOR.fields}
     assert not {name for name in fields if "token" in name or "text" in name or "boundar" in name}
+
+
+async def test_what_a_viewer_may_not_see_is_no_news() -> None:
+    class Bulletin:
+        async def unseen(self, seen: int | None) -> SimpleNamespace:
+            return SimpleNamespace(version=(seen or 0) + 1)
+
+    class Sight:
+        def news(self, unseen: SimpleNamespace) -> SimpleNamespace:
+            return SimpleNamespace(begins=False, is_empty=unseen.version < 3, version=unseen.version)
+
+    news = await boards.next_news(Bulletin(), Sight(), 0)  # type: ignore[arg-type]  # what they are asked for
+    assert news.version == 3

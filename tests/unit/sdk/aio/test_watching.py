@@ -125,3 +125,10 @@ async def test_a_stream_that_the_runtime_ends_has_ended(admin: ScriptedAdmin) ->
     admin.streams += [[everything()], []]
     async with AsyncClient(admin.address) as client:
         assert [event.begins async for event in client.watch()] == [True]
+
+
+async def test_events_come_in_the_messages_of_the_contract(admin: ScriptedAdmin) -> None:
+    admin.streams += [[everything(session("a"))], []]
+    async with AsyncClient(admin.address) as client:
+        responses = [response async for response in client.watch_responses()]
+    assert [[each.session_id for each in response.sessions] for response in responses] == [["a"]]

@@ -126,3 +126,10 @@ def test_a_stream_that_the_runtime_ends_has_ended(admin: ScriptedAdmin) -> None:
     admin.streams += [[everything()], []]
     with Client(admin.address) as client:
         assert [event.begins for event in client.watch()] == [True]
+
+
+def test_events_come_in_the_messages_of_the_contract(admin: ScriptedAdmin) -> None:
+    admin.streams += [[everything(session("a"))], []]
+    with Client(admin.address) as client:
+        responses = [response for response in client.watch_responses()]
+    assert [[each.session_id for each in response.sessions] for response in responses] == [["a"]]

@@ -61,7 +61,7 @@ class InferenceSpan:
 @contextmanager
 def inference_span(question: Question, environment: Mapping[str, str] = os.environ) -> Iterator[InferenceSpan]:
     """Current inside, child of the request's; nothing is recorded where that is not."""
-    names = _names(environment)
+    names = names_told(environment)
     if not trace.get_current_span().is_recording():
         yield InferenceSpan(INVALID_SPAN, question, names)
         return
@@ -82,7 +82,7 @@ def inference_span(question: Question, environment: Mapping[str, str] = os.envir
             raise
 
 
-def _names(environment: Mapping[str, str]) -> frozenset[str]:
+def names_told(environment: Mapping[str, str]) -> frozenset[str]:
     """Which names are told: `_LATEST`, and "" for the older ones."""
     listed = {each.strip() for each in environment.get(_OPT_IN, "").split(",")}
     if f"{_LATEST}/dup" in listed:

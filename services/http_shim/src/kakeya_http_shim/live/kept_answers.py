@@ -128,10 +128,6 @@ class KeptAnswers:
         self._tasks = tasks
         self._answers: dict[str, KeptAnswer] = {}
 
-    @property
-    def num_kept(self) -> int:
-        return len(self._answers)
-
     def ask(self, answer_id: str, scope: Scope, body: bytes) -> KeptAnswer:
         """Begins an answer. Raises ApiError: there is one of this id, or there are too many."""
         if answer_id in self._answers:

@@ -98,7 +98,7 @@ class UiRoutes:
     async def events(self, request: Request) -> Response:
         """Server-sent events; see `board_json`."""
         return StreamingResponse(
-            self._said(request.state.api_key), media_type="text/event-stream", headers={"cache-control": "no-store"}
+            self.said(request.state.api_key), media_type="text/event-stream", headers={"cache-control": "no-store"}
         )
 
     async def ask(self, request: Request) -> ASGIApp:
@@ -121,7 +121,7 @@ class UiRoutes:
             return Response(status_code=304, headers=headers)
         return Response(found.content, media_type=found.media_type, headers=headers)
 
-    async def _said(self, api_key: str) -> AsyncIterator[str]:
+    async def said(self, api_key: str) -> AsyncIterator[str]:
         try:
             async with aclosing(self._feeds.events(api_key)) as events:
                 async for event in events:

@@ -57,13 +57,13 @@ class Board:
         if self._closed:
             raise refusals.draining()
         async with self._keeper.looking() as bulletin:
-            news = await _next(bulletin, sight, None)
+            news = await next_news(bulletin, sight, None)
             while True:
                 yield news
                 await asyncio.sleep(interval_seconds)
                 try:
                     async with asyncio.timeout(self.quiet_seconds):
-                        news = await _next(bulletin, sight, news.version)
+                        news = await next_news(bulletin, sight, news.version)
                 except TimeoutError:
                     news = News(begins=False, version=news.version)
 
@@ -71,11 +71,6 @@ class Board:
     def at_ms(self) -> int:
         """As of when the latest news are, by Redis's clock."""
         return 0 if self._sampling is None else self._sampling.at_ms
-
-    @property
-    def is_looked_at(self) -> bool:
-        """Whether it has viewers, and so is read."""
-        return self._keeper.is_looked_at
 
     def close(self) -> None:
         """Ends all looking, also what is to come, with Draining."""
@@ -88,7 +83,7 @@ class Board:
         await sampling.run()
 
 
-async def _next(bulletin: Bulletin[Key, Thing], sight: Sight, seen: int | None) -> News:
+async def next_news(bulletin: Bulletin[Key, Thing], sight: Sight, seen: int | None) -> News:
     """What is new to a viewer, once that is something."""
     while True:
         unseen = await bulletin.unseen(seen)

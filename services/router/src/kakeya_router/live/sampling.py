@@ -48,16 +48,13 @@ class Sampling:
         """Reads until it is cancelled; raises StoreUnavailable, after which something may have been missed."""
         async with aclosing(self._changes()) as changes:
             await anext(changes)
-            hearing = asyncio.create_task(self._hear(changes))
-            try:
+            async with _Ended(asyncio.create_task(self._hear(changes))) as hearing:
                 await self._read_all()
                 while not hearing.done():
                     await self._tick()
                     self._bulletin.publish()
                     await asyncio.wait([hearing], timeout=self.tick_seconds)
                 await hearing
-            finally:
-                await cancelled(hearing)
 
     async def _hear(self, changes: AsyncGenerator[str, None]) -> None:
         async for session_id in changes:
@@ -118,3 +115,16 @@ def _sums(workers: Sequence[WorkerRecord], pools: Mapping[PoolName, PoolView]) -
         num_sessions=sum(view.num_sessions for view in pools.values()),
         num_waiting=sum(view.num_waiting for view in pools.values()),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    """A task that has ended when it is left."""
+
+    task: asyncio.Task[None]
+
+    async def __aenter__(self) -> asyncio.Task[None]:
+        return self.task
+
+    async def __aexit__(self, *_error: object) -> None:
+        await cancelled(self.task)

@@ -15,6 +15,7 @@ from termios import TIOCSWINSZ
 
 import pytest
 
+from kakeya import Unavailable
 from kakeya.cli.commands import commands, top
 from kakeya_stubs.admin.v1 import admin_pb2 as pb
 from tests.unit.sdk.scripted_admin import ScriptedAdmin
@@ -131,3 +132,21 @@ def test_it_needs_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     assert "--watch --json" in capsys.readouterr().err
     assert top.main(["--tls-cert", "/nowhere"]) == 2
     assert "--tls-cert and --tls-key go together" in capsys.readouterr().err
+
+
+def test_it_says_why_it_ended(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    class Ended:
+        error = Unavailable("the router is gone")
+
+        def __init__(self, connection: object) -> None:
+            assert connection is not None
+
+        def run(self) -> None:
+            """It has nothing to show."""
+
+    monkeypatch.setattr("kakeya.cli.top.top_app.TopApp", Ended)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert top.main(["--address", "127.0.0.1:1"]) == 1
+    assert "the router is gone" in capsys.readouterr().err
+    monkeypatch.setattr(Ended, "error", None)
+    assert top.main(["--address", "127.0.0.1:1"]) == 0

@@ -135,3 +135,13 @@ def test_a_signal_leaves_the_terminal_as_it_was(
         thread.join()
         screen.wait_for(LEAVE)
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_a_list_ends_where_the_runtime_ends_its_stream(
+    admin: ScriptedAdmin, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for main in (sessions.main, workers.main, tenants.main):
+        admin.streams.clear()
+        admin.streams += [[everything(session("a"))], []]
+        assert main(["list", "--watch", "--json"]) == 0
+    assert capsys.readouterr().err == ""
