@@ -138,7 +138,7 @@ def test_every_rpc_of_every_service_refuses_whoever_shows_nothing_good(secured: 
                 request = kind()
                 for secret in ("", "nonsense", wrong, mint(Kind.KEY).secret, mint(Kind.TOKEN).secret):
                     assert secured.refusal(call, request, secret) == refusal, method.full_name
-                if module is admin_pb2:
+                if module is admin_pb2 and method.name != "Watch":  # which shows a tenant its own, without an end
                     refused = secured.refusal(call, request, session_key)
                     assert refused == (grpc.StatusCode.PERMISSION_DENIED, "this key has not the scope admin")
 
