@@ -230,7 +230,7 @@ bench-router: install ## what a call costs the router, beside that of another co
 bench-http: install ## what the HTTP shim adds to an answer, beside the gRPC SDK (JSON=FILE)
 	@$(BIN)/python -m tests.benchmarks.calls.http_overhead $(if $(JSON),--json '$(JSON)')
 
-bench-request: install ## what a plain request of one token costs the HTTP shim and the router, by processor time (JSON=FILE)
+bench-request: install ## what a plain request of one token costs the HTTP shim and the router, by processor time, and how soon the shim is ready (JSON=FILE)
 	@$(BIN)/python -m tests.benchmarks.calls.request_cost $(if $(JSON),--json '$(JSON)')
 
 bench-fairness: install ## what a modest tenant gets beside a greedy one, with and without shares (JSON=FILE)

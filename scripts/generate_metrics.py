@@ -26,9 +26,10 @@ a free one on loopback, which their log names in the line that says that they li
 fixed port, as in `KAKEYA_ROUTER_METRICS_BIND=0.0.0.0:9464`, on a network that is yours: it is plain HTTP without keys.
 It shows names of workers and tenants, and no text.
 
-The same is sent to an OpenTelemetry collector, over gRPC, where `OTEL_EXPORTER_OTLP_ENDPOINT` (or
+The same is sent to an OpenTelemetry collector where `OTEL_EXPORTER_OTLP_ENDPOINT` (or
 `OTEL_EXPORTER_OTLP_METRICS_ENDPOINT`) names one and `OTEL_METRICS_EXPORTER` is not `none`, every
-`OTEL_METRIC_EXPORT_INTERVAL` milliseconds (a minute).
+`OTEL_METRIC_EXPORT_INTERVAL` milliseconds (a minute), by gRPC or as `OTEL_EXPORTER_OTLP_PROTOCOL` says by
+`http/protobuf`.
 
 - Counters and histograms are each process's own, since its start: sum their rates.
 - Gauges of a router that begin with `kakeya_router_` are of the whole runtime, and every router shows the same: take

@@ -1,11 +1,15 @@
-"""A real OTLP receiver over http/protobuf: the collector's /v1/traces, keeping what it is sent."""
+"""A real OTLP receiver over http/protobuf: the collector's /v1/traces and /v1/metrics, keeping what it is sent."""
 
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
+from google.protobuf.message import Message
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+_KINDS: dict[str, type[Message]] = {"/v1/traces": ExportTraceServiceRequest, "/v1/metrics": ExportMetricsServiceRequest}
 
 
 class HttpCollector(ThreadingHTTPServer):
@@ -17,7 +21,7 @@ class HttpCollector(ThreadingHTTPServer):
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
-        self.received: list[tuple[str, ExportTraceServiceRequest]] = []
+        self.received: list[tuple[str, Message]] = []
 
     @property
     def environment(self) -> dict[str, str]:
@@ -28,8 +32,15 @@ class HttpCollector(ThreadingHTTPServer):
     @property
     def names(self) -> list[str]:
         """Of the spans."""
-        of_scopes = [scope for _, sent in self.received for each in sent.resource_spans for scope in each.scope_spans]
+        spans = [sent for _, sent in self.received if isinstance(sent, ExportTraceServiceRequest)]
+        of_scopes = [scope for sent in spans for each in sent.resource_spans for scope in each.scope_spans]
         return [span.name for scope in of_scopes for span in scope.spans]
+
+    @property
+    def metric_names(self) -> list[str]:
+        metrics = [sent for _, sent in self.received if isinstance(sent, ExportMetricsServiceRequest)]
+        of_scopes = [scope for sent in metrics for each in sent.resource_metrics for scope in each.scope_metrics]
+        return [metric.name for scope in of_scopes for metric in scope.metrics]
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -37,7 +48,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         content = self.rfile.read(int(self.headers["content-length"]))
-        self.server.received.append((self.path, ExportTraceServiceRequest.FromString(content)))
+        self.server.received.append((self.path, _KINDS[self.path].FromString(content)))
         self.send_response(200)
         self.end_headers()
 

@@ -36,7 +36,7 @@ from kakeya_shared import plugins
 from kakeya_shared.metrics.meters import Meters
 from kakeya_shared.process.service_process import StartError
 from kakeya_shared.rpc.metric_export import MetricExport
-from kakeya_shared.rpc.trace_export import wanted
+from kakeya_shared.rpc.otlp import TRACES
 from kakeya_shared.settings.addresses import HostPort
 
 _log = structlog.get_logger()
@@ -49,7 +49,7 @@ async def serve(settings: HttpSettings, stop: asyncio.Event) -> None:
     """Runs the shim until `stop` is set; raises StartError."""
     async with AsyncExitStack() as stack:
         # No key of this server's own: each request shows its caller's.
-        tracing = None if wanted() else False  # spans that go nowhere cost a tenth of a request
+        tracing = None if TRACES.is_wanted() else False  # spans that go nowhere cost a tenth of a request
         client = AsyncClient(settings.router, api_key="", credentials=_credentials(settings), tracing=tracing)
         await stack.enter_async_context(client)
         sessions = OpenSessions()

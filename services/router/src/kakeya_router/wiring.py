@@ -57,7 +57,7 @@ from kakeya_router.workers.worker_sweep import WorkerSweep
 from kakeya_shared import plugins
 from kakeya_shared.metrics.meters import Meters
 from kakeya_shared.process.detached_tasks import DetachedTasks
-from kakeya_shared.rpc.metric_export import wanted
+from kakeya_shared.rpc.otlp import METRICS
 from kakeya_shared.rpc.tls import client_tls
 from kakeya_shared.settings.addresses import NOWHERE
 
@@ -75,7 +75,7 @@ class Base:
     """What everything stands on: metrics, Redis, the workers as they are now, what viewers see, snapshots, tasks."""
 
     def __init__(self, settings: RouterSettings) -> None:
-        self.metrics = metrics = RouterMetrics(Meters(is_on=settings.metrics_bind != NOWHERE or wanted()))
+        self.metrics = metrics = RouterMetrics(Meters(is_on=settings.metrics_bind != NOWHERE or METRICS.is_wanted()))
         self.grace_seconds = _LEASES_MISSED * settings.heartbeat_interval_seconds
         self.redis = RedisConnection(
             settings.redis, settings.redis_timeout_seconds, directory=settings.redis_directory, metrics=metrics

@@ -19,7 +19,8 @@ from kakeya_shared.metrics.exposition import Exposition, ExpositionError
 from kakeya_shared.metrics.meters import Meters
 from kakeya_shared.process.service_process import StartError
 from kakeya_shared.rpc.call_meters import CallMeters
-from kakeya_shared.rpc.metric_export import MetricExport, wanted
+from kakeya_shared.rpc.metric_export import MetricExport
+from kakeya_shared.rpc.otlp import METRICS
 from kakeya_shared.rpc.server import BindError, RpcServer
 from kakeya_shared.rpc.tls import TlsError, client_tls
 from kakeya_shared.settings.addresses import NOWHERE, HostPort, is_loopback, parse_list
@@ -51,7 +52,7 @@ async def serve(settings: WorkerSettings, stop: asyncio.Event) -> None:
     if flaw := labels.flaw(settings.model_name, labels.MAX_MODEL_BYTES):
         raise StartError(f"the model's name {settings.model_name!r}: {flaw}; --served-model-name gives it another")
     service = VerifierService()
-    metrics = WorkerMetrics(Meters(is_on=settings.metrics_bind != NOWHERE or wanted()))
+    metrics = WorkerMetrics(Meters(is_on=settings.metrics_bind != NOWHERE or METRICS.is_wanted()))
     router_link = _router_link(settings)
     store = _snapshot_store(settings)
     server = RpcServer(

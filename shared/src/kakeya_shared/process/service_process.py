@@ -9,7 +9,7 @@ import structlog
 
 from kakeya_shared.process import logs
 from kakeya_shared.process.signals import heed
-from kakeya_shared.rpc import trace_export
+from kakeya_shared.rpc import otlp, trace_export
 
 EXIT_CONFIG = 78
 """sysexits.h EX_CONFIG: the same start would fail again, so a supervisor need not try."""
@@ -33,6 +33,7 @@ def run(service: str, log_level: str, program: Callable[[asyncio.Event], Awaitab
     """
     logs.configure(service, log_level)
     try:
+        otlp.METRICS.check()
         trace_export.configure(service)
     except ValueError as error:
         return _refuse(service, str(error))

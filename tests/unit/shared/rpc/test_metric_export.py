@@ -4,30 +4,15 @@ import asyncio
 import math
 
 import pytest
-from structlog.testing import capture_logs
 
 from kakeya_shared.metrics.meters import Buckets, Meters
-from kakeya_shared.rpc.metric_export import MetricExport, wanted
+from kakeya_shared.rpc.metric_export import MetricExport
 from tests.integration.otlp_receiver import OtlpReceiver, otlp_receiver
+from tests.otlp_over_http import http_collector
+from tests.refusing_proxy import refusing_proxy
 
 SERVICE = "kakeya-toy"
 CUMULATIVE = 2  # AGGREGATION_TEMPORALITY_CUMULATIVE
-
-
-@pytest.mark.parametrize(
-    ("environment", "is_wanted"),
-    [
-        ({}, False),
-        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:4317"}, True),
-        ({"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": "http://c:4317"}, True),
-        ({"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://c:4317"}, False),
-        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:4317", "OTEL_METRICS_EXPORTER": "none"}, False),
-        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:4317", "OTEL_SDK_DISABLED": "true"}, False),
-        ({"OTEL_METRICS_EXPORTER": "console,otlp"}, True),
-    ],
-)
-def test_the_standard_variables_decide(environment: dict[str, str], is_wanted: bool) -> None:
-    assert wanted(environment) is is_wanted
 
 
 def toy() -> Meters:
@@ -98,14 +83,19 @@ def _value(receiver: OtlpReceiver) -> float | None:
     return None if metric is None else metric.gauge.data_points[0].as_double
 
 
-async def test_nothing_is_sent_unasked_or_over_another_protocol(told: pytest.MonkeyPatch) -> None:
+async def test_nothing_is_sent_unasked(told: pytest.MonkeyPatch) -> None:
     with otlp_receiver() as receiver:
         async with MetricExport(toy(), "toy"):
             pass
-        told_of(receiver, told)
-        told.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf")
-        with capture_logs() as logs:
-            async with MetricExport(toy(), "toy"):
-                pass
         assert receiver.metrics.latest == {}
-    assert [log["protocol"] for log in logs] == ["http/protobuf"]
+
+
+async def test_it_is_sent_over_http_past_the_proxies_of_the_environment(told: pytest.MonkeyPatch) -> None:
+    with http_collector() as collector, refusing_proxy(told) as proxy:
+        for name, value in collector.environment.items():
+            told.setenv(name, value)
+        async with MetricExport(toy(), "toy"):
+            pass
+    assert {path for path, _ in collector.received} == {"/v1/metrics"}
+    assert {"toy_seen_tokens", "toy_held_bytes", "toy_wait_seconds"} <= set(collector.metric_names)
+    assert proxy.requests == []

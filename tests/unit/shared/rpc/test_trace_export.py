@@ -28,21 +28,6 @@ def providers(monkeypatch: pytest.MonkeyPatch) -> list[TracerProvider]:
     return configured
 
 
-@pytest.mark.parametrize(
-    ("environment", "wanted"),
-    [
-        ({}, False),
-        ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://x"}, True),
-        ({"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://x"}, True),
-        ({"OTEL_TRACES_EXPORTER": "otlp"}, True),
-        ({"OTEL_TRACES_EXPORTER": "none", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://x"}, False),
-        ({"OTEL_SDK_DISABLED": "True", "OTEL_EXPORTER_OTLP_ENDPOINT": "http://x"}, False),
-    ],
-)
-def test_the_standard_variables_decide(environment: dict[str, str], wanted: bool) -> None:
-    assert trace_export.wanted(environment) is wanted
-
-
 def test_configure_names_the_service_and_shut_down_ends_the_provider(
     monkeypatch: pytest.MonkeyPatch, providers: list[TracerProvider]
 ) -> None:
@@ -50,21 +35,6 @@ def test_configure_names_the_service_and_shut_down_ends_the_provider(
     trace_export.configure("test")
     assert providers[0].resource.attributes["service.name"] == "kakeya-test"
     trace_export.shut_down()
-
-
-def test_each_process_is_an_instance_and_an_operator_has_the_last_word(
-    monkeypatch: pytest.MonkeyPatch, providers: list[TracerProvider]
-) -> None:
-    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
-    trace_export.configure("test")
-    trace_export.configure("test")
-    monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "service.instance.id=mine,service.name=named")
-    trace_export.configure("test")
-    first, second, third = (each.resource.attributes["service.instance.id"] for each in providers)
-    assert first != second
-    assert (third, providers[2].resource.attributes["service.name"]) == ("mine", "named")
-    for each in providers:
-        each.shutdown()
 
 
 def test_spans_go_over_http_past_the_proxies_of_the_environment(
@@ -88,19 +58,3 @@ def test_the_standard_sampler_says_how_many(
         assert not span.is_recording()
     trace_export.shut_down()
     assert collector.received == []
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "said"),
-    [
-        ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/json", "is 'http/json', and can be grpc or http/protobuf"),
-        ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "carrier pigeon", "is 'carrier pigeon', and can be"),
-        ("OTEL_EXPORTER_OTLP_ENDPOINT", "127.0.0.1:4318", "is not a URL of http/protobuf: '127.0.0.1:4318'"),
-    ],
-)
-def test_what_is_no_protocol_and_no_url_is_said(
-    monkeypatch: pytest.MonkeyPatch, collector: HttpCollector, name: str, value: str, said: str
-) -> None:
-    monkeypatch.setenv(name, value)
-    with pytest.raises(ValueError, match=said):
-        trace_export.configure("test")

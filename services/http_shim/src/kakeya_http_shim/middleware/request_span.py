@@ -16,7 +16,7 @@ from opentelemetry.trace import Span, SpanKind, Status, StatusCode
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from kakeya_http_shim.metrics import METHODS, route_template
-from kakeya_shared.rpc import trace_export
+from kakeya_shared.rpc.otlp import TRACES
 
 _UNTRACED = frozenset({"/healthz", "/readyz", "/health", "/ping", "/metrics"})
 """Asked every few seconds by machines."""
@@ -29,7 +29,7 @@ _tracer = trace.get_tracer("kakeya")
 
 def with_request_span(app: ASGIApp) -> ASGIApp:
     """`app` in spans, or as it is where nobody wants traces."""
-    return RequestSpan(app) if trace_export.wanted() else app
+    return RequestSpan(app) if TRACES.is_wanted() else app
 
 
 class RequestSpan:
